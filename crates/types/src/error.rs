@@ -1,0 +1,280 @@
+//! What can go wrong, and which of three things is then true.
+//!
+//! | variant | what happened | what to do |
+//! |---|---|---|
+//! | [`Error::Aborted`] | nothing | retry freely |
+//! | [`Error::Rejected`] | nothing | do not retry as is: the message says what to change |
+//! | [`Error::Unknown`] | perhaps everything | ask again with the same request id |
+//!
+//! Errors are small and own no memory on the paths that conflicts take: an abort is not rare
+//! enough to allocate for.
+
+use crate::id::{RequestId, TableId};
+use std::fmt;
+
+/// The result of every operation of a database.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why an operation or a transaction did not succeed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Nothing happened; the same transaction may succeed if it is run again.
+    #[error("aborted: {0}")]
+    Aborted(#[from] Aborted),
+    /// Nothing happened, and nothing will: the request itself has to change.
+    #[error("rejected: {0}")]
+    Rejected(#[from] Rejected),
+    /// The transaction may have committed; only its request id can tell.
+    #[error("unknown: {0}")]
+    Unknown(#[from] Unknown),
+}
+
+impl Error {
+    /// The error with which a procedure gives up its own transaction: nothing it did takes effect,
+    /// and it is not retried.
+    ///
+    /// ```
+    /// # use shoal_types::Error;
+    /// let error = Error::reject("insufficient funds");
+    /// assert_eq!(error.to_string(), "rejected: the procedure gave up: insufficient funds");
+    /// ```
+    pub fn reject(reason: impl Into<Box<str>>) -> Error {
+        Error::Rejected(Rejected::Procedure { reason: reason.into() })
+    }
+}
+
+/// Why nothing happened, though a retry may succeed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Aborted {
+    /// Another transaction got in the way, once.
+    #[error("{0}")]
+    Conflict(#[from] Conflict),
+    /// Others got in the way at every attempt of the retry budget.
+    #[error("gave up after {attempts} attempts, the last because {last}; retry later, or raise the retry budget")]
+    RetriesExhausted {
+        /// How often the transaction ran.
+        attempts: u32,
+        /// What stopped the last attempt.
+        last: Conflict,
+    },
+}
+
+/// What got in a transaction's way, and where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Conflict {
+    /// A key that this transaction read has a newer version.
+    #[error("{table} {key} changed after it was read")]
+    ReadChanged {
+        /// The table of the key.
+        table: TableId,
+        /// The key.
+        key: KeyExcerpt,
+    },
+    /// Another transaction holds the lock of a key that this one reads or writes.
+    #[error("{table} {key} is locked by another transaction")]
+    Locked {
+        /// The table of the key.
+        table: TableId,
+        /// The key.
+        key: KeyExcerpt,
+    },
+    /// A key appeared in, or left, a range that this transaction scanned or a gap it found absent.
+    #[error("keys came to or left a range of {table} that was read")]
+    RangeChanged {
+        /// The table of the range.
+        table: TableId,
+    },
+}
+
+/// Why a request can never succeed as it stands.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Rejected {
+    /// A key has at least one byte.
+    #[error("the key for {table} is empty; a key has at least one byte")]
+    KeyEmpty {
+        /// The table that was asked.
+        table: TableId,
+    },
+    /// Limit [`crate::limits::KEY_BYTES_MAX`].
+    #[error("the key {key} for {table} has {bytes} bytes, KEY_BYTES_MAX is {max}; shorten it")]
+    KeyTooLong {
+        /// The table that was asked.
+        table: TableId,
+        /// The beginning of the key.
+        key: KeyExcerpt,
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// Limit [`crate::limits::VALUE_BYTES_MAX`].
+    #[error("the value for {table} {key} has {bytes} bytes, VALUE_BYTES_MAX is {max}; split it over several keys")]
+    ValueTooLong {
+        /// The table that was asked.
+        table: TableId,
+        /// The key.
+        key: KeyExcerpt,
+        /// The value's length.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// Limit [`crate::limits::TRANSACTION_BYTES_MAX`].
+    #[error("the transaction would write {bytes} bytes, TRANSACTION_BYTES_MAX is {max}; split it")]
+    TransactionBytes {
+        /// What it would write with this operation.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// Limit [`crate::limits::TRANSACTION_WRITES_MAX`].
+    #[error("the transaction would write more than TRANSACTION_WRITES_MAX = {max} keys; split it")]
+    TransactionWrites {
+        /// The limit.
+        max: usize,
+    },
+    /// Limit `transactions_max` of the database's options.
+    #[error("{max} transactions are open, transactions_max allows no more; finish some first")]
+    TooManyTransactions {
+        /// The limit.
+        max: usize,
+    },
+    /// Limit `memory_bytes_max` of the database's options.
+    #[error("the database holds {bytes} bytes, memory_bytes_max is {max}; delete data or raise it")]
+    MemoryFull {
+        /// What the database holds now.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// Limit [`crate::limits::TABLES_MAX`].
+    #[error("the database has {max} tables, TABLES_MAX allows no more; put more into one, under a key prefix")]
+    TooManyTables {
+        /// The limit.
+        max: usize,
+    },
+    /// Limit [`crate::limits::TABLE_NAME_BYTES_MAX`]; a name also has at least one byte.
+    #[error("a table name has 1 to {max} bytes, this one has {bytes}")]
+    TableName {
+        /// The name's length.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// No table has this id in this database.
+    #[error("{table} is no table of this database; create or open it by name first")]
+    UnknownTable {
+        /// The id that was asked for.
+        table: TableId,
+    },
+    /// An insert met a key that exists.
+    #[error("{table} {key} exists already; use put to overwrite it")]
+    KeyExists {
+        /// The table of the key.
+        table: TableId,
+        /// The key.
+        key: KeyExcerpt,
+    },
+    /// An atomic operation met a value it cannot work on.
+    #[error("{table} {key} holds {bytes} bytes, `{operation}` works on {expected}")]
+    WrongValue {
+        /// The table of the key.
+        table: TableId,
+        /// The key.
+        key: KeyExcerpt,
+        /// The operation that was asked for.
+        operation: &'static str,
+        /// The value's length.
+        bytes: usize,
+        /// The length the operation needs.
+        expected: usize,
+    },
+    /// The transaction was committed or rolled back before.
+    #[error("the transaction has ended; begin another")]
+    TransactionEnded,
+    /// The procedure itself gave up; see [`Error::reject`].
+    #[error("the procedure gave up: {reason}")]
+    Procedure {
+        /// What it said.
+        reason: Box<str>,
+    },
+}
+
+/// An outcome that only the request's id can settle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("no answer to request {request}; ask again with the same id")]
+pub struct Unknown {
+    /// The request whose fate is open.
+    pub request: RequestId,
+}
+
+/// The beginning of a key, for messages. Copied without allocating.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct KeyExcerpt {
+    bytes: [u8; KeyExcerpt::BYTES_MAX],
+    /// Length of the whole key, which may be longer than what is kept.
+    length: u16,
+}
+
+impl KeyExcerpt {
+    /// How much of a key is kept.
+    pub const BYTES_MAX: usize = 38;
+
+    /// The excerpt of `key`.
+    pub fn new(key: &[u8]) -> KeyExcerpt {
+        let mut bytes = [0; Self::BYTES_MAX];
+        let kept = key.len().min(Self::BYTES_MAX);
+        bytes[..kept].copy_from_slice(&key[..kept]);
+        KeyExcerpt { bytes, length: u16::try_from(key.len()).unwrap_or(u16::MAX) }
+    }
+
+    /// The bytes kept.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length).min(Self::BYTES_MAX)]
+    }
+}
+
+impl fmt::Display for KeyExcerpt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let more = if usize::from(self.length) > Self::BYTES_MAX { "…" } else { "" };
+        write!(f, "'{}{more}'", self.as_bytes().escape_ascii())
+    }
+}
+
+impl fmt::Debug for KeyExcerpt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_name_what_where_and_what_to_do() {
+        let key = KeyExcerpt::new(b"alice\x00");
+        let conflict = Conflict::ReadChanged { table: TableId(3), key };
+        assert_eq!(
+            Error::from(Aborted::from(conflict)).to_string(),
+            r"aborted: t3 'alice\x00' changed after it was read"
+        );
+        assert_eq!(
+            Rejected::KeyTooLong {
+                table: TableId(1),
+                key: KeyExcerpt::new(&[b'k'; 5000]),
+                bytes: 5000,
+                max: 4096
+            }
+            .to_string(),
+            "the key 'kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk…' for t1 has 5000 bytes, KEY_BYTES_MAX is 4096; shorten it"
+        );
+    }
+
+    #[test]
+    fn conflicts_stay_small() {
+        assert!(size_of::<Conflict>() <= 48);
+        assert!(size_of::<Error>() <= 96);
+    }
+}

@@ -1,0 +1,23 @@
+//! The words every part of Shoal shares.
+//!
+//! Read in this order: [`id`] names things, [`clock`] and [`stamp`] order them, [`tuple`] makes
+//! keys, [`transaction`] says what a database and a transaction can do, [`error`] says what can go
+//! wrong, [`random`] is the only source of randomness below the sockets.
+//!
+//! This crate is pure: no clock, no socket, no thread, no ambient randomness.
+
+pub mod clock;
+pub mod error;
+pub mod id;
+pub mod limits;
+pub mod random;
+pub mod stamp;
+pub mod transaction;
+pub mod tuple;
+
+pub use clock::{Clock, Epoch};
+pub use error::{Aborted, Conflict, Error, KeyExcerpt, Rejected, Result, Unknown};
+pub use id::{NodeId, RequestId, ShardId, TableId, WorkerId};
+pub use random::Random;
+pub use stamp::{RemoteClock, Stamp, StampRef};
+pub use transaction::{Database, Rows, Scan, Transaction};

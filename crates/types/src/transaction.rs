@@ -1,0 +1,149 @@
+//! What a database and a transaction can do, wherever they run.
+//!
+//! Procedures and workloads are written against these traits, so that the same code runs on the
+//! embedded database, on a cluster and in the simulator. A transaction's operations take `&self`:
+//! what they return borrows the transaction, not one operation, so several values can be looked at
+//! together, and reads that cross a network can be awaited together.
+
+use crate::error::Result;
+use crate::id::TableId;
+use std::future::Future;
+use std::ops::{Bound, RangeBounds};
+
+/// A database that runs transactions: all of one takes effect at one instant between its call and
+/// its answer, or none of it does (strict serializability).
+pub trait Database: Clone + Send + Sync + 'static {
+    /// What the body of a transaction works with.
+    type Transaction: Transaction;
+
+    /// The table of this name; creates it if there is none.
+    fn table(&self, name: &str) -> Result<TableId>;
+
+    /// Runs `body` as one transaction and commits it. On a conflict the body runs again, within
+    /// the database's retry budget; an error it returns rolls the transaction back.
+    fn transact<T>(
+        &self,
+        body: impl AsyncFnMut(&Self::Transaction) -> Result<T>,
+    ) -> impl Future<Output = Result<T>>;
+}
+
+/// One transaction's reads and writes. Reads see the transaction's own writes. Writes are buffered
+/// and take effect together at commit.
+pub trait Transaction {
+    /// The value of `key`, or `None` where there is none.
+    fn get(
+        &self,
+        table: TableId,
+        key: &[u8],
+    ) -> impl Future<Output = Result<Option<&[u8]>>>;
+
+    /// Like [`get`](Transaction::get), and says that a write of the key will follow, so that an
+    /// engine which can take the lock early does.
+    fn get_for_update(
+        &self,
+        table: TableId,
+        key: &[u8],
+    ) -> impl Future<Output = Result<Option<&[u8]>>> {
+        self.get(table, key)
+    }
+
+    /// The rows that `scan` asks for, in its order. No other transaction can add, change or remove
+    /// a row of the range between this read and the commit.
+    fn scan(&self, table: TableId, scan: Scan<'_>) -> impl Future<Output = Result<Rows<'_>>>;
+
+    /// Writes `value` under `key`, whether or not the key exists.
+    fn put(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<()>;
+
+    /// Writes `value` under a key that does not exist.
+    ///
+    /// # Errors
+    /// [`KeyExists`](crate::Rejected::KeyExists) where it does; the transaction can go on.
+    fn insert(
+        &self,
+        table: TableId,
+        key: &[u8],
+        value: &[u8],
+    ) -> impl Future<Output = Result<()>>;
+
+    /// Removes `key`, whether or not it exists.
+    fn delete(&self, table: TableId, key: &[u8]) -> Result<()>;
+
+    /// Adds `delta`, wrapping, to the little-endian `i64` under `key` (an absent key counts as 0)
+    /// and returns the sum.
+    ///
+    /// # Errors
+    /// [`WrongValue`](crate::Rejected::WrongValue) where the value is not 8 bytes long.
+    fn add(&self, table: TableId, key: &[u8], delta: i64) -> impl Future<Output = Result<i64>>;
+}
+
+/// Keys and values that a scan found, in its order. They borrow the transaction.
+pub type Rows<'a> = Vec<(&'a [u8], &'a [u8])>;
+
+/// Which rows to read: bounds, direction, limit.
+///
+/// ```
+/// use shoal_types::Scan;
+/// Scan::all();
+/// Scan::prefix(b"user/").limit(10);
+/// Scan::range(b"a".as_slice()..b"f".as_slice()).reverse();
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Scan<'k> {
+    /// Where the keys begin.
+    pub start: Bound<&'k [u8]>,
+    /// Where they end.
+    pub end: ScanEnd<'k>,
+    /// From the greatest key to the least.
+    pub reverse: bool,
+    /// At most this many rows.
+    pub limit: usize,
+}
+
+/// The upper end of a [`Scan`].
+#[derive(Debug, Clone, Copy)]
+pub enum ScanEnd<'k> {
+    /// A bound on keys.
+    Bound(Bound<&'k [u8]>),
+    /// The last key that begins with these bytes.
+    Prefix(&'k [u8]),
+}
+
+impl<'k> Scan<'k> {
+    /// Every row of the table.
+    pub fn all() -> Scan<'k> {
+        Scan::range(..)
+    }
+
+    /// The rows whose keys lie in `range`.
+    pub fn range(range: impl RangeBounds<&'k [u8]>) -> Scan<'k> {
+        let copied = |bound: Bound<&&'k [u8]>| bound.map(|key| *key);
+        Scan {
+            start: copied(range.start_bound()),
+            end: ScanEnd::Bound(copied(range.end_bound())),
+            reverse: false,
+            limit: usize::MAX,
+        }
+    }
+
+    /// The rows whose keys begin with `prefix`.
+    pub fn prefix(prefix: &'k [u8]) -> Scan<'k> {
+        Scan {
+            start: Bound::Included(prefix),
+            end: ScanEnd::Prefix(prefix),
+            reverse: false,
+            limit: usize::MAX,
+        }
+    }
+
+    /// The same rows, from the greatest key to the least.
+    #[must_use]
+    pub fn reverse(self) -> Scan<'k> {
+        Scan { reverse: true, ..self }
+    }
+
+    /// At most `limit` of these rows, the first in the scan's order.
+    #[must_use]
+    pub fn limit(self, limit: usize) -> Scan<'k> {
+        Scan { limit, ..self }
+    }
+}

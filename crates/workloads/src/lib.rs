@@ -1,0 +1,3 @@
+//! Workloads to judge a transactional store by, histories and their checker, reports.
+
+pub mod workload;
