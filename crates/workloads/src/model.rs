@@ -29,11 +29,14 @@ pub struct Model {
     data: Arc<Mutex<Data>>,
 }
 
+/// Rows by key.
+type Table = BTreeMap<Box<[u8]>, Box<[u8]>>;
+
 #[derive(Debug, Default)]
 struct Data {
     names: BTreeMap<String, TableId>,
     /// By table number.
-    tables: Vec<BTreeMap<Box<[u8]>, Box<[u8]>>>,
+    tables: Vec<Table>,
 }
 
 impl Model {
@@ -65,7 +68,7 @@ impl Database for Model {
         }
         let table = TableId(data.tables.len() as u32);
         data.names.insert(name.to_owned(), table);
-        data.tables.push(BTreeMap::new());
+        data.tables.push(Table::new());
         Ok(table)
     }
 
@@ -119,11 +122,14 @@ impl Drop for Open<'_> {
 #[derive(Debug)]
 pub struct ModelTransaction {
     committed: Data,
-    writes: RefCell<BTreeMap<(TableId, Box<[u8]>), Write>>,
+    writes: RefCell<BTreeMap<Name, Write>>,
     slots: Slots,
     /// Keys and values written so far, for the limit.
     bytes: Cell<usize>,
 }
+
+/// A key and the table it belongs to.
+type Name = (TableId, Box<[u8]>);
 
 /// An own write: where its key and its value lie; no value means deleted.
 #[derive(Debug, Clone, Copy)]
@@ -134,7 +140,7 @@ struct Write {
 
 impl ModelTransaction {
     /// The committed rows of `table`, once `table` and `key` are found to be in order.
-    fn rows(&self, table: TableId, key: &[u8]) -> Result<&BTreeMap<Box<[u8]>, Box<[u8]>>> {
+    fn rows(&self, table: TableId, key: &[u8]) -> Result<&Table> {
         let max = limits::KEY_BYTES_MAX;
         if key.is_empty() {
             return Err(Rejected::KeyEmpty { table }.into());
@@ -146,7 +152,7 @@ impl ModelTransaction {
         self.table(table)
     }
 
-    fn table(&self, table: TableId) -> Result<&BTreeMap<Box<[u8]>, Box<[u8]>>> {
+    fn table(&self, table: TableId) -> Result<&Table> {
         let rows = self.committed.tables.get(table.0 as usize);
         Ok(rows.ok_or(Rejected::UnknownTable { table })?)
     }
@@ -189,7 +195,7 @@ impl ModelTransaction {
         let writes = self.writes.borrow();
         let of_table = (table, Box::default())..(TableId(table.0 + 1), Box::default());
         writes
-            .range::<(TableId, Box<[u8]>), _>(of_table)
+            .range::<Name, _>(of_table)
             .filter(|((_, key), _)| range.contains(key))
             .map(|(_, write)| {
                 (self.slots.get(write.key), write.value.map(|slot| self.slots.get(slot)))
@@ -331,11 +337,14 @@ fn merge<'a>(
     rows
 }
 
+/// Room for one byte string, filled once.
+type Slot = OnceCell<Box<[u8]>>;
+
 /// Byte strings that stay where they are: append-only, so that a shared reference can both add and
 /// hand out. Bucket i holds 2^i of them and is never resized.
 #[derive(Debug, Default)]
 struct Slots {
-    buckets: [OnceCell<Box<[OnceCell<Box<[u8]>>]>>; Slots::BUCKETS],
+    buckets: [OnceCell<Box<[Slot]>>; Slots::BUCKETS],
     length: Cell<usize>,
 }
 
