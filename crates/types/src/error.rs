@@ -50,7 +50,9 @@ pub enum Aborted {
     #[error("{0}")]
     Conflict(#[from] Conflict),
     /// Others got in the way at every attempt of the retry budget.
-    #[error("gave up after {attempts} attempts, the last because {last}; retry later, or raise the retry budget")]
+    #[error(
+        "gave up after {attempts} attempts, the last because {last}; retry later, or raise the retry budget"
+    )]
     RetriesExhausted {
         /// How often the transaction ran.
         attempts: u32,
@@ -109,7 +111,9 @@ pub enum Rejected {
         max: usize,
     },
     /// Limit [`crate::limits::VALUE_BYTES_MAX`].
-    #[error("the value for {table} {key} has {bytes} bytes, VALUE_BYTES_MAX is {max}; split it over several keys")]
+    #[error(
+        "the value for {table} {key} has {bytes} bytes, VALUE_BYTES_MAX is {max}; split it over several keys"
+    )]
     ValueTooLong {
         /// The table that was asked.
         table: TableId,
@@ -149,7 +153,9 @@ pub enum Rejected {
         max: usize,
     },
     /// Limit [`crate::limits::TABLES_MAX`].
-    #[error("the database has {max} tables, TABLES_MAX allows no more; put more into one, under a key prefix")]
+    #[error(
+        "the database has {max} tables, TABLES_MAX allows no more; put more into one, under a key prefix"
+    )]
     TooManyTables {
         /// The limit.
         max: usize,

@@ -31,11 +31,7 @@ pub trait Database: Clone + Send + Sync + 'static {
 /// and take effect together at commit.
 pub trait Transaction {
     /// The value of `key`, or `None` where there is none.
-    fn get(
-        &self,
-        table: TableId,
-        key: &[u8],
-    ) -> impl Future<Output = Result<Option<&[u8]>>>;
+    fn get(&self, table: TableId, key: &[u8]) -> impl Future<Output = Result<Option<&[u8]>>>;
 
     /// Like [`get`](Transaction::get), and says that a write of the key will follow, so that an
     /// engine which can take the lock early does.
@@ -58,12 +54,7 @@ pub trait Transaction {
     ///
     /// # Errors
     /// [`KeyExists`](crate::Rejected::KeyExists) where it does; the transaction can go on.
-    fn insert(
-        &self,
-        table: TableId,
-        key: &[u8],
-        value: &[u8],
-    ) -> impl Future<Output = Result<()>>;
+    fn insert(&self, table: TableId, key: &[u8], value: &[u8]) -> impl Future<Output = Result<()>>;
 
     /// Removes `key`, whether or not it exists.
     fn delete(&self, table: TableId, key: &[u8]) -> Result<()>;

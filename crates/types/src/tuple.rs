@@ -1,1 +1,0 @@
-//! Order-preserving tuple encoding.
