@@ -1,4 +1,10 @@
 //! Workloads to judge a transactional store by, histories and their checker, reports.
 
+pub mod bench;
+pub mod micro;
 pub mod model;
+pub mod rows;
+pub mod tally;
 pub mod workload;
+pub mod ycsb;
+pub mod zipf;

@@ -73,3 +73,15 @@ pub struct Check {
     /// `Err` says where it does not hold, and with which values.
     pub verdict: std::result::Result<(), String>,
 }
+
+impl Check {
+    /// The condition `name`, that two counts agree.
+    pub fn equal(name: &str, found: u64, expected: u64) -> Check {
+        let verdict = if found == expected {
+            Ok(())
+        } else {
+            Err(format!("found {found}, expected {expected}"))
+        };
+        Check { name: name.to_owned(), verdict }
+    }
+}

@@ -1,0 +1,83 @@
+//! Facts about the machine and this process, which every result states. What the system does not
+//! tell is left out.
+
+use serde::Serialize;
+use std::fs;
+
+/// What a result was measured on.
+#[derive(Debug, Clone, Serialize)]
+pub struct Machine {
+    /// The processor's name.
+    pub cpu: Option<String>,
+    /// Processors that this process may use.
+    pub cores: usize,
+    /// Main memory.
+    pub memory_bytes: Option<u64>,
+    /// The operating system.
+    pub system: &'static str,
+    /// The kernel's release.
+    pub kernel: Option<String>,
+    /// Whether large pages come unasked: `always`, `madvise` or `never`.
+    pub transparent_huge_pages: Option<String>,
+}
+
+impl Machine {
+    /// This machine.
+    pub fn read() -> Machine {
+        let line = |path: &str| fs::read_to_string(path).ok().map(|text| text.trim().to_owned());
+        let huge_pages = line("/sys/kernel/mm/transparent_hugepage/enabled");
+        Machine {
+            cpu: field("/proc/cpuinfo", "model name"),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_bytes: kibibytes("/proc/meminfo", "MemTotal"),
+            system: std::env::consts::OS,
+            kernel: line("/proc/sys/kernel/osrelease"),
+            transparent_huge_pages: huge_pages.and_then(|setting| chosen(&setting)),
+        }
+    }
+}
+
+/// Main memory that this process holds now.
+pub fn resident_bytes() -> Option<u64> {
+    kibibytes("/proc/self/status", "VmRSS")
+}
+
+/// The most main memory that this process ever held.
+pub fn peak_resident_bytes() -> Option<u64> {
+    kibibytes("/proc/self/status", "VmHWM")
+}
+
+/// The value of the first line `name: value` in `path`.
+fn field(path: &str, name: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == name).then(|| value.trim().to_owned())
+    })
+}
+
+/// The field `name: 123 kB` in bytes.
+fn kibibytes(path: &str, name: &str) -> Option<u64> {
+    let value = field(path, name)?;
+    let number: u64 = value.strip_suffix("kB")?.trim().parse().ok()?;
+    number.checked_mul(1024)
+}
+
+/// The word in brackets: `always [madvise] never` has `madvise` chosen.
+fn chosen(setting: &str) -> Option<String> {
+    let (_, rest) = setting.split_once('[')?;
+    let (word, _) = rest.split_once(']')?;
+    Some(word.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_chosen_setting_stands_in_brackets() {
+        assert_eq!(chosen("always [madvise] never").as_deref(), Some("madvise"));
+        assert_eq!(chosen("always"), None);
+        assert_eq!(chosen("]["), None);
+    }
+}

@@ -1,0 +1,382 @@
+//! What a bench has measured, as it is written to JSON and shown in reports.
+//!
+//! Units come last in names. Latencies are nanoseconds from the moment [`LatencyFrom`] says to the
+//! transaction's answer, its retries included.
+
+use super::machine::Machine;
+use crate::workload::Check;
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+/// Everything about one call of the bench: one run or several alike.
+#[derive(Debug, Clone, Serialize)]
+pub struct Measurement {
+    /// The version of this structure; it grows when a field changes its meaning or goes.
+    pub format: u32,
+    /// When it began, in UTC.
+    pub started_at: String,
+    /// What was built, and how.
+    pub build: Build,
+    /// What it ran on.
+    pub machine: Machine,
+    /// The workload's name.
+    pub workload: &'static str,
+    /// Its parameters.
+    pub parameters: Vec<Parameter>,
+    /// How it was run.
+    pub load: Load,
+    /// The median of each number over the runs.
+    pub summary: Summary,
+    /// The runs, each on a database of its own.
+    pub runs: Vec<Run>,
+}
+
+/// The format that this code writes.
+pub const FORMAT: u32 = 1;
+
+/// The program that was measured.
+#[derive(Debug, Clone, Serialize)]
+pub struct Build {
+    /// Its version.
+    pub version: &'static str,
+    /// `optimized` or `debug`; a debug build's numbers say nothing.
+    pub profile: &'static str,
+    /// The memory allocator.
+    pub allocator: &'static str,
+    /// What transactions ran on: `embedded`.
+    pub target: &'static str,
+}
+
+/// One parameter of the workload.
+#[derive(Debug, Clone, Serialize)]
+pub struct Parameter {
+    /// Its name.
+    pub name: &'static str,
+    /// Its value.
+    pub value: String,
+}
+
+/// How the database was put under load.
+#[derive(Debug, Clone, Serialize)]
+pub struct Load {
+    /// Threads, each with one client and one transaction at a time.
+    pub workers: usize,
+    /// Time before the measurement.
+    pub warm_up_s: f64,
+    /// Time of the measurement.
+    pub duration_s: f64,
+    /// Transactions a second that were asked for; none means as many as the workers manage.
+    pub rate_per_s: Option<f64>,
+    /// Where a latency begins.
+    pub latency_from: LatencyFrom,
+    /// The first run's seed; each further run adds one.
+    pub seed: u64,
+    /// How often it ran.
+    pub runs: usize,
+}
+
+/// Where a latency begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LatencyFrom {
+    /// When its client began it, right after the last one (closed loop).
+    Start,
+    /// When it was due, whether or not its client was free (open loop): waiting counts, so a stall
+    /// is not hidden by the transactions it kept from starting.
+    Schedule,
+}
+
+/// The median of each number over the runs.
+#[derive(Debug, Clone, Serialize)]
+pub struct Summary {
+    /// Committed transactions a second.
+    pub committed_per_s: f64,
+    /// The slowest run's.
+    pub committed_per_s_min: f64,
+    /// The fastest run's.
+    pub committed_per_s_max: f64,
+    /// Of all attempts, how many a conflict ended: 0 to 1.
+    pub conflict_rate: f64,
+    /// By transaction type, in the workload's order.
+    pub kinds: Vec<KindSummary>,
+}
+
+/// The median of each number of one transaction type.
+#[derive(Debug, Clone, Serialize)]
+pub struct KindSummary {
+    /// The transaction type.
+    pub name: &'static str,
+    /// Its part of all finished transactions: 0 to 1.
+    pub share: f64,
+    /// Its latencies; none where it never ran.
+    pub latency: Option<Latency>,
+}
+
+/// One run.
+#[derive(Debug, Clone, Serialize)]
+pub struct Run {
+    /// All randomness of the run comes from it.
+    pub seed: u64,
+    /// Rows loaded.
+    pub loaded_rows: u64,
+    /// How long that took.
+    pub load_s: f64,
+    /// How much the process grew while loading; in later runs memory may have been left over.
+    pub loaded_bytes: Option<u64>,
+    /// The most memory the process has held so far.
+    pub peak_resident_bytes: Option<u64>,
+    /// How long the measurement took.
+    pub measured_s: f64,
+    /// Transactions committed.
+    pub committed: u64,
+    /// Transactions the workload itself rolled back, as its specification demands.
+    pub rolled_back: u64,
+    /// Attempts that a conflict ended.
+    pub conflicts: u64,
+    /// Transactions given up after their retry budget.
+    pub given_up: u64,
+    /// Open loop: transactions due before the end that no worker had begun.
+    pub overdue: u64,
+    /// Throughput over the run.
+    pub throughput: Throughput,
+    /// By transaction type, in the workload's order.
+    pub kinds: Vec<Kind>,
+    /// Throughput in each interval.
+    pub timeline: Vec<Interval>,
+    /// What was found in the data afterwards.
+    pub checks: Vec<CheckResult>,
+}
+
+/// Committed transactions a second.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Throughput {
+    /// All of them over all of the time.
+    pub mean_per_s: f64,
+    /// The median interval's.
+    pub median_per_s: f64,
+    /// The worst interval's.
+    pub min_per_s: f64,
+    /// The best interval's.
+    pub max_per_s: f64,
+}
+
+/// One transaction type in one run.
+#[derive(Debug, Clone, Serialize)]
+pub struct Kind {
+    /// The transaction type.
+    pub name: &'static str,
+    /// Transactions committed.
+    pub committed: u64,
+    /// Transactions rolled back as demanded.
+    pub rolled_back: u64,
+    /// Conflicts before those.
+    pub conflicts: u64,
+    /// Latencies of both; none where there was no such transaction.
+    pub latency: Option<Latency>,
+    /// The latency under which each part of the transactions stays, towards the slowest.
+    pub curve: Vec<CurvePoint>,
+}
+
+/// The usual percentiles.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Latency {
+    /// The mean.
+    pub mean_ns: u64,
+    /// The median.
+    pub p50_ns: u64,
+    /// 9 of 10 are faster.
+    pub p90_ns: u64,
+    /// 99 of 100 are faster.
+    pub p99_ns: u64,
+    /// 999 of 1000 are faster.
+    pub p99_9_ns: u64,
+    /// The slowest.
+    pub max_ns: u64,
+}
+
+/// A point of a percentile curve.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct CurvePoint {
+    /// Part of the transactions, 0 to 1.
+    pub quantile: f64,
+    /// The latency they stay under.
+    pub latency_ns: u64,
+}
+
+/// Throughput from the last interval's end to `end_s`.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Interval {
+    /// Seconds since the measurement began.
+    pub end_s: f64,
+    /// Committed transactions a second.
+    pub committed_per_s: f64,
+}
+
+/// A [`Check`], as it is written.
+#[derive(Debug, Clone, Serialize)]
+pub struct CheckResult {
+    /// What must hold.
+    pub name: String,
+    /// Whether it does.
+    pub passed: bool,
+    /// Where it does not.
+    pub detail: Option<String>,
+}
+
+impl From<Check> for CheckResult {
+    fn from(check: Check) -> CheckResult {
+        CheckResult { name: check.name, passed: check.verdict.is_ok(), detail: check.verdict.err() }
+    }
+}
+
+impl Measurement {
+    /// Whether every check of every run holds.
+    pub fn passed(&self) -> bool {
+        self.runs.iter().flat_map(|run| &run.checks).all(|check| check.passed)
+    }
+}
+
+impl Throughput {
+    /// Of `committed` transactions in `measured_s`, and of the intervals between.
+    pub(super) fn new(committed: u64, measured_s: f64, timeline: &[Interval]) -> Throughput {
+        let mean_per_s = committed as f64 / measured_s;
+        let mut rates: Vec<f64> = timeline.iter().map(|at| at.committed_per_s).collect();
+        rates.sort_by(f64::total_cmp);
+        Throughput {
+            mean_per_s,
+            median_per_s: median(&rates).unwrap_or(mean_per_s),
+            min_per_s: rates.first().copied().unwrap_or(mean_per_s),
+            max_per_s: rates.last().copied().unwrap_or(mean_per_s),
+        }
+    }
+}
+
+impl Latency {
+    /// The percentiles of `histogram`, if there is anything in it.
+    pub(super) fn of(histogram: &Histogram<u64>) -> Option<Latency> {
+        let at = |quantile| histogram.value_at_quantile(quantile);
+        (!histogram.is_empty()).then(|| Latency {
+            mean_ns: histogram.mean() as u64,
+            p50_ns: at(0.5),
+            p90_ns: at(0.9),
+            p99_ns: at(0.99),
+            p99_9_ns: at(0.999),
+            max_ns: histogram.max(),
+        })
+    }
+
+    /// The median of each percentile.
+    fn median(latencies: &[Latency]) -> Option<Latency> {
+        let middle = |number: fn(&Latency) -> u64| {
+            let mut numbers: Vec<f64> = latencies.iter().map(|l| number(l) as f64).collect();
+            numbers.sort_by(f64::total_cmp);
+            median(&numbers).map(|number| number as u64)
+        };
+        Some(Latency {
+            mean_ns: middle(|l| l.mean_ns)?,
+            p50_ns: middle(|l| l.p50_ns)?,
+            p90_ns: middle(|l| l.p90_ns)?,
+            p99_ns: middle(|l| l.p99_ns)?,
+            p99_9_ns: middle(|l| l.p99_9_ns)?,
+            max_ns: middle(|l| l.max_ns)?,
+        })
+    }
+}
+
+/// Steps of a curve for each factor of ten towards the slowest.
+const CURVE_STEPS: u32 = 20;
+
+/// The percentile curve of `histogram`, as far as its count supports it.
+pub(super) fn curve(histogram: &Histogram<u64>) -> Vec<CurvePoint> {
+    let nines = (histogram.len() as f64).log10();
+    (0u32..)
+        .map(|step| f64::from(step) / f64::from(CURVE_STEPS))
+        .take_while(|&at| !histogram.is_empty() && at <= nines)
+        .map(|at| 1.0 - 10f64.powf(-at))
+        .map(|quantile| CurvePoint { quantile, latency_ns: histogram.value_at_quantile(quantile) })
+        .collect()
+}
+
+impl Summary {
+    /// The medians over `runs`.
+    ///
+    /// # Panics
+    /// If there are none.
+    pub(super) fn of(runs: &[Run]) -> Summary {
+        let sorted = |number: &dyn Fn(&Run) -> f64| {
+            let mut numbers: Vec<f64> = runs.iter().map(number).collect();
+            numbers.sort_by(f64::total_cmp);
+            numbers
+        };
+        let middle = |numbers: &[f64]| median(numbers).expect("there is a run");
+        let rates = sorted(&|run| run.throughput.mean_per_s);
+        let kinds = runs[0].kinds.iter().enumerate().map(|(at, kind)| {
+            let latencies: Vec<Latency> =
+                runs.iter().filter_map(|run| run.kinds[at].latency).collect();
+            KindSummary {
+                name: kind.name,
+                share: middle(&sorted(&|run| run.kinds[at].finished() / run.finished())),
+                latency: Latency::median(&latencies),
+            }
+        });
+        Summary {
+            committed_per_s: middle(&rates),
+            committed_per_s_min: rates[0],
+            committed_per_s_max: rates[rates.len() - 1],
+            conflict_rate: middle(&sorted(&Run::conflict_rate)),
+            kinds: kinds.collect(),
+        }
+    }
+}
+
+impl Run {
+    fn finished(&self) -> f64 {
+        ((self.committed + self.rolled_back) as f64).max(1.0)
+    }
+
+    /// Of all attempts, how many a conflict ended: 0 to 1.
+    pub fn conflict_rate(&self) -> f64 {
+        self.conflicts as f64 / (self.finished() + self.conflicts as f64)
+    }
+}
+
+impl Kind {
+    fn finished(&self) -> f64 {
+        (self.committed + self.rolled_back) as f64
+    }
+}
+
+/// The median of sorted numbers.
+fn median(sorted: &[f64]) -> Option<f64> {
+    let (low, high) =
+        (sorted.get(sorted.len().wrapping_sub(1) / 2)?, sorted.get(sorted.len() / 2)?);
+    Some(f64::midpoint(*low, *high))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians() {
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[3.0]), Some(3.0));
+        assert_eq!(median(&[1.0, 2.0]), Some(1.5));
+        assert_eq!(median(&[1.0, 2.0, 9.0]), Some(2.0));
+    }
+
+    #[test]
+    fn curves_end_where_the_count_does() {
+        let mut histogram = Histogram::new(3).unwrap();
+        assert!(curve(&histogram).is_empty());
+        assert!(Latency::of(&histogram).is_none());
+        for latency in 1..=1000 {
+            histogram.record(latency).unwrap();
+        }
+        let curve = curve(&histogram);
+        assert_eq!(curve.first().unwrap().latency_ns, 1);
+        assert!((curve.last().unwrap().quantile - 0.999).abs() < 1e-9);
+        let latency = Latency::of(&histogram).unwrap();
+        assert_eq!((latency.p50_ns, latency.p99_ns, latency.max_ns), (500, 990, 1000));
+    }
+}

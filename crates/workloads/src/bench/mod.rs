@@ -1,0 +1,19 @@
+//! The bench: runs a [`Workload`](crate::workload::Workload) against a
+//! [`Database`](types::Database) and measures it.
+//!
+//! Read in this order: [`runner`] says what happens in a run, `worker` is the loop whose speed is
+//! measured, [`measurement`] is what comes out, [`machine`] states where it was measured.
+//!
+//! This is the one place of the crate that reads real clocks. Numbers of one run are compared only
+//! with numbers of the same run on the same machine (design §9).
+
+mod executor;
+pub mod machine;
+pub mod measurement;
+pub mod runner;
+mod worker;
+
+pub use executor::block_on;
+pub use machine::Machine;
+pub use measurement::Measurement;
+pub use runner::{Build, Failure, Progress, Settings, Stage, run};

@@ -1,0 +1,394 @@
+//! A run: load, warm up, measure, check; and several runs alike, each on a database of its own.
+//!
+//! ```text
+//! calling thread:  load … | warm up … | sample throughput every 100 ms … | merge | check
+//! worker threads:  load … | transactions, back to back or at a fixed rate | tallies
+//! ```
+//!
+//! The calling thread sets the [`Gate`]; workers read it before each transaction, so a measurement
+//! is off by at most one transaction a worker at either end.
+
+use super::executor::block_on;
+use super::machine::{self, Machine};
+use super::measurement::{
+    self, Interval, Kind, Latency, LatencyFrom, Load, Measurement, Parameter, Run, Summary,
+    Throughput,
+};
+use super::worker::{Counters, Gate, Pace, Phase, Worker, WorkerTally};
+use crate::workload::Workload;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use types::{Database, Error, Random, Result};
+
+pub use super::measurement::Build;
+
+/// How to run a workload.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Threads, each with one client and one transaction at a time; at least 1.
+    pub workers: usize,
+    /// Time before the measurement, in which caches, allocator and branch predictors settle.
+    pub warm_up: Duration,
+    /// Time of the measurement; above 0.
+    pub duration: Duration,
+    /// Transactions a second over all workers, begun on schedule (open loop); without one, each
+    /// worker begins the next when the last has ended (closed loop). Above 0.
+    pub rate_per_s: Option<f64>,
+    /// All randomness comes from it.
+    pub seed: u64,
+    /// How often to run, each time on a fresh database; at least 1.
+    pub runs: usize,
+    /// Whether to check the data after each run.
+    pub check: bool,
+}
+
+/// Where a bench stands.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress {
+    /// The run, from 0.
+    pub run: usize,
+    /// What it is doing.
+    pub stage: Stage,
+    /// Rows loaded, or milliseconds passed.
+    pub done: u64,
+    /// Of how many.
+    pub of: u64,
+    /// Rows or committed transactions a second, lately.
+    pub per_s: f64,
+}
+
+/// A part of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// The initial data goes in.
+    Loading,
+    /// Transactions run, unmeasured.
+    WarmingUp,
+    /// Transactions run and count.
+    Measuring,
+    /// The data is judged.
+    Checking,
+}
+
+/// Why there is no measurement.
+#[derive(Debug, thiserror::Error)]
+#[error("while {stage}: {error}")]
+pub struct Failure {
+    /// What was being done.
+    pub stage: &'static str,
+    /// What the database said.
+    pub error: Error,
+}
+
+impl Failure {
+    fn while_(stage: &'static str) -> impl FnOnce(Error) -> Failure {
+        move |error| Failure { stage, error }
+    }
+}
+
+/// How often throughput is sampled and progress reported.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// Runs the workload that `make` sets up, on the database that it makes for each run.
+///
+/// # Errors
+/// Where the database refuses what the workload asks. Checks that fail are no error but part of
+/// the measurement.
+///
+/// # Panics
+/// If a setting is out of its range.
+pub fn run<D: Database, W: Workload>(
+    settings: &Settings,
+    build: Build,
+    mut make: impl FnMut() -> Result<(D, W)>,
+    progress: &mut dyn FnMut(Progress),
+) -> std::result::Result<Measurement, Failure> {
+    assert!(settings.workers > 0 && settings.runs > 0, "nothing to run: {settings:?}");
+    assert!(settings.duration > Duration::ZERO, "no time to measure: {settings:?}");
+    assert!(settings.rate_per_s.is_none_or(|rate| rate > 0.0), "no rate: {settings:?}");
+    let started_at = utc(SystemTime::now());
+    let mut workload_facts = None;
+    let mut runs = Vec::new();
+    for number in 0..settings.runs {
+        let (db, workload) = make().map_err(Failure::while_("making the tables"))?;
+        workload_facts.get_or_insert_with(|| (workload.name(), workload.parameters()));
+        let stage = RunStage {
+            settings,
+            db: &db,
+            workload: &workload,
+            seed: settings.seed.wrapping_add(number as u64),
+        };
+        runs.push(stage.run(&mut |state| progress(Progress { run: number, ..state }))?);
+    }
+    let (workload, parameters) = workload_facts.expect("there was a run");
+    Ok(Measurement {
+        format: measurement::FORMAT,
+        started_at,
+        build,
+        machine: Machine::read(),
+        workload,
+        parameters: parameters.into_iter().map(|(name, value)| Parameter { name, value }).collect(),
+        load: settings.facts(),
+        summary: Summary::of(&runs),
+        runs,
+    })
+}
+
+impl Settings {
+    fn facts(&self) -> Load {
+        Load {
+            workers: self.workers,
+            warm_up_s: self.warm_up.as_secs_f64(),
+            duration_s: self.duration.as_secs_f64(),
+            rate_per_s: self.rate_per_s,
+            latency_from: match self.rate_per_s {
+                Some(_) => LatencyFrom::Schedule,
+                None => LatencyFrom::Start,
+            },
+            seed: self.seed,
+            runs: self.runs,
+        }
+    }
+
+    /// When worker `number` begins its transactions. The workers take turns.
+    fn pace(&self, number: usize, start: Instant) -> Pace {
+        match self.rate_per_s {
+            None => Pace::Closed,
+            Some(rate) => {
+                let turn = Duration::from_secs_f64((1.0 / rate).min(3600.0));
+                Pace::Open {
+                    due: start + turn * number as u32,
+                    every: Duration::from_secs_f64((self.workers as f64 / rate).min(3600.0)),
+                }
+            }
+        }
+    }
+}
+
+/// What one run works with.
+struct RunStage<'a, D, W> {
+    settings: &'a Settings,
+    db: &'a D,
+    workload: &'a W,
+    seed: u64,
+}
+
+/// What came of the phase that is measured.
+struct Measured {
+    tally: WorkerTally,
+    seconds: f64,
+    timeline: Vec<Interval>,
+}
+
+impl<D: Database, W: Workload> RunStage<'_, D, W> {
+    fn run(&self, progress: &mut dyn FnMut(Progress)) -> std::result::Result<Run, Failure> {
+        let before = machine::resident_bytes();
+        let begun = Instant::now();
+        let loaded_rows = self.load(progress).map_err(Failure::while_("loading"))?;
+        let load_s = begun.elapsed().as_secs_f64();
+        let loaded_bytes = machine::resident_bytes()
+            .zip(before)
+            .map(|(after, before)| after.saturating_sub(before));
+        let measured = self.measure(progress).map_err(Failure::while_("running"))?;
+        let checks = if self.settings.check {
+            let rows = self.workload.rows();
+            let stage = Stage::Checking;
+            progress(Progress { run: 0, stage, done: 0, of: rows, per_s: 0.0 });
+            block_on(self.workload.check(self.db)).map_err(Failure::while_("checking"))?
+        } else {
+            Vec::new()
+        };
+        let kinds = self.kinds(&measured.tally);
+        let committed = kinds.iter().map(|kind| kind.committed).sum();
+        Ok(Run {
+            seed: self.seed,
+            loaded_rows,
+            load_s,
+            loaded_bytes,
+            peak_resident_bytes: machine::peak_resident_bytes(),
+            measured_s: measured.seconds,
+            committed,
+            rolled_back: kinds.iter().map(|kind| kind.rolled_back).sum(),
+            conflicts: kinds.iter().map(|kind| kind.conflicts).sum::<u64>()
+                + measured.tally.given_up_conflicts,
+            given_up: measured.tally.given_up,
+            overdue: measured.tally.overdue,
+            throughput: Throughput::new(committed, measured.seconds, &measured.timeline),
+            kinds,
+            timeline: measured.timeline,
+            checks: checks.into_iter().map(Into::into).collect(),
+        })
+    }
+
+    fn kinds(&self, tally: &WorkerTally) -> Vec<Kind> {
+        let names = self.workload.kinds();
+        names
+            .iter()
+            .zip(&tally.kinds)
+            .map(|(name, kind)| Kind {
+                name,
+                committed: kind.latencies.len() - kind.rolled_back,
+                rolled_back: kind.rolled_back,
+                conflicts: kind.conflicts,
+                latency: Latency::of(&kind.latencies),
+                curve: measurement::curve(&kind.latencies),
+            })
+            .collect()
+    }
+
+    /// Loads the parts side by side and returns how many rows they had.
+    fn load(&self, progress: &mut dyn FnMut(Progress)) -> Result<u64> {
+        let (next_part, rows) = (AtomicUsize::new(0), AtomicU64::new(0));
+        let parts = self.workload.load_parts();
+        let work = || {
+            loop {
+                let part = next_part.fetch_add(1, Ordering::Relaxed);
+                if part >= parts {
+                    return Ok(());
+                }
+                let mut loaded = |more| {
+                    rows.fetch_add(more, Ordering::Relaxed);
+                };
+                let load = self.workload.load(self.db, part, self.seed, &mut loaded);
+                if let Err(error) = block_on(load) {
+                    // The others need not go on.
+                    next_part.store(parts, Ordering::Relaxed);
+                    return Err(error);
+                }
+            }
+        };
+        let begun = Instant::now();
+        thread::scope(|scope| {
+            let (sender, receiver) = channel();
+            for _ in 0..self.settings.workers.min(parts) {
+                let (sender, work) = (sender.clone(), &work);
+                scope.spawn(move || sender.send(work()));
+            }
+            drop(sender);
+            let mut result = Ok(());
+            loop {
+                match receiver.recv_timeout(INTERVAL) {
+                    Ok(ended) => result = result.and(ended),
+                    Err(RecvTimeoutError::Disconnected) => return result,
+                    Err(RecvTimeoutError::Timeout) => {
+                        let done = rows.load(Ordering::Relaxed);
+                        let per_s = done as f64 / begun.elapsed().as_secs_f64();
+                        let (stage, of) = (Stage::Loading, self.workload.rows());
+                        progress(Progress { run: 0, stage, done, of, per_s });
+                    }
+                }
+            }
+        })?;
+        Ok(rows.into_inner())
+    }
+
+    /// Runs the workers through warm-up and measurement.
+    fn measure(&self, progress: &mut dyn FnMut(Progress)) -> Result<Measured> {
+        let gate = Gate::default();
+        let counters: Vec<Counters> =
+            (0..self.settings.workers).map(|_| Counters::default()).collect();
+        let mut seeds = Random::new(self.seed);
+        thread::scope(|scope| {
+            let (sender, receiver) = channel();
+            let start = Instant::now();
+            for (number, counters) in counters.iter().enumerate() {
+                let client = self.workload.client(number, seeds.next_u64());
+                let pace = self.settings.pace(number, start);
+                let worker = Worker { db: self.db, workload: self.workload, gate: &gate, counters };
+                let sender = sender.clone();
+                scope.spawn(move || sender.send(worker.run(client, pace)));
+            }
+            drop(sender);
+            let watch = Watch { counters: &counters, receiver, progress };
+            watch.run(self.settings, &gate, WorkerTally::new(self.workload.kinds().len()))
+        })
+    }
+}
+
+/// The calling thread while workers run.
+struct Watch<'a> {
+    counters: &'a [Counters],
+    receiver: Receiver<Result<WorkerTally>>,
+    progress: &'a mut dyn FnMut(Progress),
+}
+
+impl Watch<'_> {
+    fn run(mut self, settings: &Settings, gate: &Gate, mut sum: WorkerTally) -> Result<Measured> {
+        let warm_up = self.watch(Stage::WarmingUp, settings.warm_up);
+        let begun = Instant::now();
+        let measured = warm_up.and_then(|_| {
+            gate.set(Phase::Measure);
+            self.watch(Stage::Measuring, settings.duration)
+        });
+        gate.set(Phase::Stop);
+        let seconds = begun.elapsed().as_secs_f64();
+        for ended in &self.receiver {
+            sum.add(&ended?);
+        }
+        Ok(Measured { tally: sum, seconds, timeline: measured? })
+    }
+
+    /// Samples throughput for `duration`. A worker ends early only with an error.
+    fn watch(&mut self, stage: Stage, duration: Duration) -> Result<Vec<Interval>> {
+        let mut timeline = Vec::new();
+        let begun = Instant::now();
+        let (mut last, mut last_count) = (begun, self.committed());
+        while begun.elapsed() < duration {
+            // The last interval takes in a remainder that would be too short to say anything.
+            let left = duration.saturating_sub(last.saturating_duration_since(begun));
+            let interval = if left < INTERVAL * 3 / 2 { left } else { INTERVAL };
+            let wait = (last + interval).saturating_duration_since(Instant::now());
+            match self.receiver.recv_timeout(wait) {
+                Ok(ended) => {
+                    ended?;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                // Every worker has panicked; the scope passes that on.
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            let (now, count) = (Instant::now(), self.committed());
+            let per_s = (count - last_count) as f64 / (now - last).as_secs_f64();
+            let end = now - begun;
+            timeline.push(Interval { end_s: end.as_secs_f64(), committed_per_s: per_s });
+            (last, last_count) = (now, count);
+            let (done, of) = (end.as_millis() as u64, duration.as_millis() as u64);
+            (self.progress)(Progress { run: 0, stage, done: done.min(of), of, per_s });
+        }
+        Ok(timeline)
+    }
+
+    fn committed(&self) -> u64 {
+        self.counters.iter().map(|counter| counter.0.load(Ordering::Relaxed)).sum()
+    }
+}
+
+/// A moment as `2026-01-31 23:59 UTC`. Civil date from days: Howard Hinnant's `civil_from_days`.
+fn utc(moment: SystemTime) -> String {
+    let seconds = moment.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let (days, minutes) = (seconds / 86_400 + 719_468, seconds % 86_400 / 60);
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02} UTC", minutes / 60, minutes % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates() {
+        let at = |seconds| utc(UNIX_EPOCH + Duration::from_secs(seconds));
+        assert_eq!(at(0), "1970-01-01 00:00 UTC");
+        assert_eq!(at(951_782_399), "2000-02-28 23:59 UTC");
+        assert_eq!(at(951_782_400), "2000-02-29 00:00 UTC");
+        assert_eq!(at(1_767_225_600), "2026-01-01 00:00 UTC");
+    }
+}

@@ -1,0 +1,85 @@
+//! Loading and reading whole tables in transactions of a bounded size.
+
+use std::ops::{Bound, Range};
+use types::{Database, Error, Result, Scan, TableId, Transaction};
+
+/// Rows that one transaction writes or reads.
+const PAGE_ROWS: usize = 512;
+
+/// Rows of one part of a load: small enough to spread over any number of workers.
+const PART_ROWS: u64 = 1 << 14;
+
+/// How many parts `rows` rows make; see [`part_of`].
+pub(crate) fn parts(rows: u64) -> usize {
+    rows.div_ceil(PART_ROWS) as usize
+}
+
+/// The numbers of the rows in `part` of `rows` rows.
+pub(crate) fn part_of(rows: u64, part: usize) -> Range<u64> {
+    let start = part as u64 * PART_ROWS;
+    start..(start + PART_ROWS).min(rows)
+}
+
+/// Inserts a row for every number in `numbers`; `row` says which.
+pub(crate) async fn load<D: Database, K: AsRef<[u8]>, V: AsRef<[u8]>>(
+    db: &D,
+    table: TableId,
+    numbers: Range<u64>,
+    mut row: impl FnMut(u64) -> (K, V),
+    loaded: &mut dyn FnMut(u64),
+) -> Result<()> {
+    let mut start = numbers.start;
+    while start < numbers.end {
+        let end = (start + PAGE_ROWS as u64).min(numbers.end);
+        db.transact(async |tx| {
+            for number in start..end {
+                let (key, value) = row(number);
+                tx.insert(table, key.as_ref(), value.as_ref()).await?;
+            }
+            Ok(())
+        })
+        .await?;
+        loaded(end - start);
+        start = end;
+    }
+    Ok(())
+}
+
+/// Calls `visit` with every key and value of `table`, in key order. The whole is no snapshot: it is
+/// for checks, when no client is active.
+///
+/// # Errors
+/// Those of the database.
+pub async fn for_each<D: Database>(
+    db: &D,
+    table: TableId,
+    mut visit: impl FnMut(&[u8], &[u8]),
+) -> Result<()> {
+    let mut last: Option<Box<[u8]>> = None;
+    loop {
+        // Copied out, so that a body which runs twice is seen once.
+        let page = db
+            .transact(async |tx| {
+                let start = last.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+                let scan = Scan::range((start, Bound::Unbounded)).limit(PAGE_ROWS);
+                let rows = tx.scan(table, scan).await?;
+                let copy = |(key, value): (&[u8], &[u8])| (Box::from(key), Box::from(value));
+                Ok(rows.into_iter().map(copy).collect::<Vec<(Box<[u8]>, Box<[u8]>)>>())
+            })
+            .await?;
+        for (key, value) in &page {
+            visit(key, value);
+        }
+        let full = page.len() == PAGE_ROWS;
+        match page.into_iter().next_back() {
+            Some((key, _)) if full => last = Some(key),
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// What a workload says of data that it never wrote.
+#[cold]
+pub(crate) fn corrupt(what: &'static str) -> Error {
+    Error::reject(format!("the data is corrupt: {what}"))
+}
