@@ -1,4 +1,6 @@
 //! Newtype identifiers: a shard's number is never mistaken for a node's.
+//!
+//! Each displays as a letter and its number, `t3` or `s0`, in logs and errors alike.
 
 use std::fmt;
 
@@ -22,3 +24,22 @@ id!(/** A shard: a set of partitions with one leader. */ ShardId(u32), "s");
 id!(/** A node: one process. */ NodeId(u32), "n");
 id!(/** A worker: one thread of a node. */ WorkerId(u32), "w");
 id!(/** A client's request; a retry with the same id takes effect once. */ RequestId(u128), "r");
+
+impl ShardId {
+    /// All shards at once, where a [`Stamp`](crate::Stamp) has one clock for many. No shard has
+    /// this number.
+    pub const EVERY: ShardId = ShardId(u32::MAX);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_display_as_letter_and_number() {
+        let shown = format!("{} {} {} {}", TableId(3), ShardId(0), NodeId(12), WorkerId(1));
+        assert_eq!(shown, "t3 s0 n12 w1");
+        assert_eq!(RequestId(7).to_string(), "r7");
+        assert_eq!(ShardId::EVERY.to_string(), "s4294967295");
+    }
+}

@@ -1,6 +1,6 @@
 //! The words every part of Shoal shares.
 //!
-//! Read in this order: [`id`] names things, [`clock`] and [`stamp`] order them, [`tuple`] makes
+//! Read in this order: [`id`] names things, [`clock`] and [`stamp`] order them, [`mod@tuple`] makes
 //! keys, [`transaction`] says what a database and a transaction can do, [`error`] says what can go
 //! wrong, [`random`] is the only source of randomness below the sockets.
 //!
@@ -19,5 +19,5 @@ pub use clock::{Clock, Epoch};
 pub use error::{Aborted, Conflict, Error, KeyExcerpt, Rejected, Result, Unknown};
 pub use id::{NodeId, RequestId, ShardId, TableId, WorkerId};
 pub use random::Random;
-pub use stamp::{RemoteClock, Stamp, StampRef};
+pub use stamp::{REMOTE_CLOCKS_MAX, RemoteClock, Stamp, StampRef, VectorWatermark, View};
 pub use transaction::{Database, Rows, Scan, Transaction};

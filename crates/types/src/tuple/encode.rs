@@ -47,24 +47,26 @@ impl Element for bool {
     }
 }
 
-/// How many bytes hold `number`; 0 for 0.
+/// How many bytes hold `number`, which is one for 0.
 #[inline]
 fn byte_count(number: u64) -> u8 {
-    (64 - number.leading_zeros()).div_ceil(8) as u8
+    8 - ((number | 1).leading_zeros() / 8) as u8
 }
 
-/// The last `count` bytes of `number`, moved to the front.
+/// The last `count` bytes of `number`, of 1 to 8, moved to the front.
 #[inline]
 fn last_bytes(number: u64, count: u8) -> [u8; 8] {
-    number.wrapping_shl(64 - 8 * u32::from(count)).to_be_bytes()
+    (number << (64 - 8 * u32::from(count))).to_be_bytes()
 }
 
 #[inline]
 fn encode_unsigned(number: u64, sink: &mut impl Sink) {
-    let small = number <= u64::from(code::SMALL_MAX);
-    let count = if small { 0 } else { byte_count(number) };
-    let code = if small { code::ZERO + number as u8 } else { code::WIDE + count };
-    sink.put_word(code, last_bytes(number, count), usize::from(count));
+    // A column's numbers are of about one size, so this branch is foreseen.
+    if number <= u64::from(code::SMALL_MAX) {
+        return sink.put(&[code::ZERO + number as u8]);
+    }
+    let count = byte_count(number);
+    sink.put_word(code::WIDE + count, last_bytes(number, count), usize::from(count));
 }
 
 #[inline]
@@ -72,8 +74,7 @@ fn encode_signed(number: i64, sink: &mut impl Sink) {
     if number >= 0 {
         return encode_unsigned(number as u64, sink);
     }
-    // -1 needs a byte as well: all of its own are ones, like those before it.
-    let count = byte_count(!number as u64).max(1);
+    let count = byte_count(!number as u64);
     sink.put_word(code::ZERO - count, last_bytes(number as u64, count), usize::from(count));
 }
 

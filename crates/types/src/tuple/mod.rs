@@ -45,8 +45,9 @@
 //!   a tuple's children, and [`prefix_end`] bounds them from above.
 //! - *One form.* Each tuple has one encoding, and decoding refuses every other byte string.
 //!
-//! Encoding an integer takes a leading-zeros count and one store of eight bytes, of which as many
-//! stay as are needed; a key of up to [`KeyBuffer::INLINE_BYTES`] bytes is built without the heap.
+//! Encoding a small integer stores one byte; a greater one takes a leading-zeros count and one store
+//! of eight bytes, of which as many stay as are needed. A key of up to
+//! [`KeyBuffer::INLINE_BYTES`] bytes is built without the heap.
 
 mod buffer;
 mod code;

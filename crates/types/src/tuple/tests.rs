@@ -97,6 +97,8 @@ proptest! {
         let mut appended = vec![1, 2];
         encode_into(&mut appended, values.as_slice());
         prop_assert_eq!(&appended[2..], &*key);
+        let mut buffer = encode(("an earlier key", 1));
+        prop_assert_eq!(buffer.encode(values.as_slice()), &*key);
     }
 
     #[test]
