@@ -1,1 +1,9 @@
-//! The library.
+//! Shoal: a transactional key-value store. The library.
+//!
+//! [`Db`] is the whole interface; everything else here appears in its operations.
+
+pub use client::{
+    Aborted, BlockingTransaction, Conflict, Db, Error, Options, Rejected, Result, Rows, Scan, TableId,
+    Transaction, Unknown, limits,
+};
+pub use types::tuple;

@@ -1,1 +1,46 @@
-//! Placeholder until the crate's first commit.
+//! Shoal's store: an ordered concurrent index over versioned records, and optimistic concurrency
+//! control over them. In memory, in one process; no networking.
+//!
+//! A [`Store`] has tables. A [`Session`] is one user's place in it: a guard against reclamation,
+//! buffers, a share of the memory count. A [`Transaction`] reads and buffers writes on a session;
+//! then it locks, draws a shard clock, validates and installs, all at once
+//! ([`Transaction::commit`]) or step by step for an engine that has shards to ask in between
+//! ([`Transaction::lock`] and [`Locked`]).
+//!
+//! ```
+//! use store::{Options, Store};
+//! use std::sync::Arc;
+//! # use shoal_store as store;
+//!
+//! let store = Arc::new(Store::new(Options::default()));
+//! let table = store.table("accounts")?;
+//! let mut session = store.session()?;
+//! let tx = session.begin();
+//! tx.put(table, b"alice", b"10")?;
+//! assert_eq!(tx.get(table, b"alice")?, Some(b"10".as_slice()));
+//! tx.commit()?;
+//! # Ok::<(), types::Error>(())
+//! ```
+//!
+//! Read in this order: `key.rs`, `version.rs` and `record.rs` (what is stored), `index/` (where),
+//! `reclaim.rs` and `memory.rs` (how memory comes and goes), `transaction/` (how it is used).
+//!
+//! This is the only crate with `unsafe`. Its contract with itself: whatever can be reached through
+//! the index while a session is pinned stays allocated until the session is unpinned.
+
+mod faults;
+mod index;
+mod key;
+mod memory;
+mod reclaim;
+mod record;
+mod session;
+mod store;
+mod sync;
+mod transaction;
+mod version;
+
+pub use faults::{Fault, Faults};
+pub use session::Session;
+pub use store::{Options, Store};
+pub use transaction::{Locked, Transaction, VersionRef};

@@ -1,0 +1,194 @@
+//! The database, and how it runs a transaction.
+
+use crate::pool::{Pool, thread_slot};
+use crate::retry::Retries;
+use crate::transaction::{BlockingTransaction, Transaction};
+use std::fmt;
+use std::sync::Arc;
+use store::{Faults, Store};
+use types::{Database, Result, TableId};
+
+/// What a database allows. Start from the default:
+///
+/// ```
+/// # use shoal_client::{Db, Options};
+/// let db = Db::with_options(Options { memory_bytes_max: 1 << 30, ..Options::default() });
+/// ```
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Transactions that may be open at once. More make the next one fail, with an error that says
+    /// so. Default 1024.
+    pub transactions_max: usize,
+    /// Bytes that keys, values and index may take together; a write beyond it is rejected. Deletes
+    /// are too, until some finish: leave room. Default: no limit.
+    pub memory_bytes_max: usize,
+    /// How often [`Db::transact`] runs a transaction that keeps meeting conflicts before it gives
+    /// up. More make an error rarer and the worst latency longer. Default 1000.
+    pub attempts_max: u32,
+    /// Planted bugs, for tests of tests. Default: none.
+    pub faults: Faults,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        let store = store::Options::default();
+        Options {
+            transactions_max: store.transactions_max,
+            memory_bytes_max: store.memory_bytes_max,
+            attempts_max: 1000,
+            faults: Faults::NONE,
+        }
+    }
+}
+
+/// A database. Cheap to clone; all clones are the same database, and any number of threads may use
+/// it at once.
+#[derive(Clone)]
+pub struct Db {
+    pool: Arc<Pool>,
+    attempts_max: u32,
+}
+
+impl Db {
+    /// An empty database in memory. It lives as long as its last clone.
+    pub fn memory() -> Db {
+        Db::with_options(Options::default())
+    }
+
+    /// An empty database in memory, with limits of your own.
+    pub fn with_options(options: Options) -> Db {
+        let store = Store::new(store::Options {
+            transactions_max: options.transactions_max,
+            memory_bytes_max: options.memory_bytes_max,
+            faults: options.faults,
+            ..store::Options::default()
+        });
+        Db { pool: Arc::new(Pool::new(Arc::new(store))), attempts_max: options.attempts_max }
+    }
+
+    /// The table of this name; creates it if there is none. Tables stay as long as the database.
+    ///
+    /// # Errors
+    /// [`Rejected::TableName`](types::Rejected::TableName),
+    /// [`Rejected::TooManyTables`](types::Rejected::TooManyTables).
+    pub fn table(&self, name: &str) -> Result<TableId> {
+        self.pool.store().table(name)
+    }
+
+    /// Runs `body` as one strictly serializable transaction and commits it.
+    ///
+    /// On a conflict with another transaction `body` runs again, after a short random pause, up to
+    /// [`Options::attempts_max`] times: it should do nothing that must not be done twice. An error
+    /// that it returns rolls the transaction back and is returned here, but only once what it read
+    /// has proved to be consistent; otherwise it runs again. If the future is dropped, or `body`
+    /// panics, nothing happened.
+    ///
+    /// ```
+    /// # use shoal_client::{Db, Error};
+    /// # futures_executor::block_on(async {
+    /// let db = Db::memory();
+    /// let accounts = db.table("accounts")?;
+    /// let moved = db
+    ///     .transact(async |tx| {
+    ///         let left = tx.add(accounts, b"alice", -10).await?;
+    ///         if left < 0 {
+    ///             return Err(Error::reject("insufficient funds"));
+    ///         }
+    ///         tx.add(accounts, b"bob", 10).await
+    ///     })
+    ///     .await;
+    /// assert_eq!(moved, Err(Error::reject("insufficient funds")));
+    /// # Ok::<(), Error>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    /// What `body` returns; [`Aborted::RetriesExhausted`](types::Aborted::RetriesExhausted);
+    /// [`Rejected::TooManyTransactions`](types::Rejected::TooManyTransactions).
+    pub async fn transact<T>(
+        &self,
+        mut body: impl AsyncFnMut(&mut Transaction) -> Result<T>,
+    ) -> Result<T> {
+        let mut retries = None;
+        loop {
+            let mut tx = self.begin()?;
+            let error = match body(&mut tx).await {
+                Ok(value) => match tx.end() {
+                    Ok(()) => return Ok(value),
+                    Err(error) => error,
+                },
+                Err(error) => tx.doubt(error),
+            };
+            retries.get_or_insert_with(|| self.retries()).pause(error).await?;
+        }
+    }
+
+    /// [`transact`](Db::transact) for callers without an async runtime.
+    ///
+    /// # Errors
+    /// As for [`transact`](Db::transact).
+    pub fn transact_blocking<T>(
+        &self,
+        mut body: impl FnMut(&BlockingTransaction) -> Result<T>,
+    ) -> Result<T> {
+        let mut retries = None;
+        loop {
+            let tx = self.begin_blocking()?;
+            let error = match body(&tx) {
+                Ok(value) => match tx.commit() {
+                    Ok(()) => return Ok(value),
+                    Err(error) => error,
+                },
+                Err(error) => tx.doubt(error),
+            };
+            retries.get_or_insert_with(|| self.retries()).pause_blocking(error)?;
+        }
+    }
+
+    /// Begins an interactive transaction. The caller ends it, and retries it where it likes. It holds
+    /// back the reclamation of memory while it is open, so end it soon.
+    ///
+    /// # Errors
+    /// [`Rejected::TooManyTransactions`](types::Rejected::TooManyTransactions).
+    pub fn begin(&self) -> Result<Transaction> {
+        self.begin_blocking().map(Transaction::new)
+    }
+
+    /// [`begin`](Db::begin) for callers without an async runtime.
+    ///
+    /// # Errors
+    /// As for [`begin`](Db::begin).
+    pub fn begin_blocking(&self) -> Result<BlockingTransaction> {
+        Ok(BlockingTransaction::on(self.pool.take()?))
+    }
+
+    /// Bytes that keys, values and index take now, to within 64 KiB an open transaction.
+    pub fn memory_bytes(&self) -> usize {
+        self.pool.store().memory_bytes()
+    }
+
+    #[cold]
+    fn retries(&self) -> Retries {
+        // Rivals in a conflict run on different threads, or after different commits.
+        let seed = (thread_slot() as u64) << 48 ^ self.pool.store().clock().0;
+        Retries::new(self.attempts_max, seed)
+    }
+}
+
+impl Database for Db {
+    type Transaction = Transaction;
+
+    fn table(&self, name: &str) -> Result<TableId> {
+        Db::table(self, name)
+    }
+
+    async fn transact<T>(&self, mut body: impl AsyncFnMut(&Transaction) -> Result<T>) -> Result<T> {
+        Db::transact(self, async |tx: &mut Transaction| body(tx).await).await
+    }
+}
+
+impl fmt::Debug for Db {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Db").field("store", self.pool.store()).finish_non_exhaustive()
+    }
+}

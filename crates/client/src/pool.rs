@@ -1,0 +1,102 @@
+//! Sessions at rest, so that a transaction does not make its own.
+//!
+//! Each thread has a slot of its own (shared only where there are more threads than slots), so taking
+//! a session and giving it back touches nothing that another core has.
+
+use crossbeam_utils::CachePadded;
+use crossbeam_utils::atomic::AtomicCell;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use store::{Session, Store};
+use types::Result;
+
+const SLOTS: usize = 64;
+
+/// The sessions of one database that no transaction uses.
+pub(crate) struct Pool {
+    store: Arc<Store>,
+    near: Box<[CachePadded<AtomicCell<Option<Box<Session>>>>]>,
+    /// What found its slot taken.
+    far: Mutex<Vec<Box<Session>>>,
+}
+
+impl Pool {
+    pub(crate) fn new(store: Arc<Store>) -> Pool {
+        let near = (0..SLOTS).map(|_| CachePadded::new(AtomicCell::new(None))).collect();
+        Pool { store, near, far: Mutex::new(Vec::new()) }
+    }
+
+    pub(crate) fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// A session at rest, or a new one.
+    ///
+    /// # Errors
+    /// [`TooManyTransactions`](types::Rejected::TooManyTransactions) where all are in use.
+    pub(crate) fn take(self: &Arc<Self>) -> Result<Pooled> {
+        let session = match self.near[thread_slot()].take() {
+            Some(session) => session,
+            None => self.take_far()?,
+        };
+        Ok(Pooled { session: Some(session), pool: Arc::clone(self) })
+    }
+
+    #[cold]
+    fn take_far(&self) -> Result<Box<Session>> {
+        if let Some(session) = self.far().pop() {
+            return Ok(session);
+        }
+        match self.store.session() {
+            Ok(session) => Ok(Box::new(session)),
+            // The last ones may rest in the slots of other threads.
+            Err(error) => self.near.iter().find_map(|slot| slot.take()).ok_or(error),
+        }
+    }
+
+    fn give_back(&self, session: Box<Session>) {
+        if let Some(displaced) = self.near[thread_slot()].swap(Some(session)) {
+            self.far().push(displaced);
+        }
+    }
+
+    fn far(&self) -> std::sync::MutexGuard<'_, Vec<Box<Session>>> {
+        self.far.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A session in use. Goes back to its pool when dropped.
+pub(crate) struct Pooled {
+    /// Empty only while it is being dropped.
+    session: Option<Box<Session>>,
+    pool: Arc<Pool>,
+}
+
+impl Deref for Pooled {
+    type Target = Session;
+    fn deref(&self) -> &Session {
+        self.session.as_ref().expect("a session in use")
+    }
+}
+
+impl DerefMut for Pooled {
+    fn deref_mut(&mut self) -> &mut Session {
+        self.session.as_mut().expect("a session in use")
+    }
+}
+
+impl Drop for Pooled {
+    fn drop(&mut self) {
+        self.session.take().into_iter().for_each(|session| self.pool.give_back(session));
+    }
+}
+
+/// The slot of the calling thread.
+pub(crate) fn thread_slot() -> usize {
+    static THREADS: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static SLOT: usize = THREADS.fetch_add(1, Ordering::Relaxed) % SLOTS;
+    }
+    SLOT.with(|slot| *slot)
+}

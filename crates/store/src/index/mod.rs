@@ -1,0 +1,513 @@
+//! The index: an ordered concurrent map from keys to records.
+//!
+//! A B+-tree with optimistic lock coupling (Leis et al., DaMoN'16). Readers go down without writing
+//! anything: at each node they note the version, find the child, and check that the version is still
+//! the same after they have noted the child's. Whoever meets a change begins again at the root.
+//!
+//! Writers split full nodes and merge sparse ones on their way down, so that a change never has to
+//! go up again: it latches at most a parent and two of its children, from top to bottom and left to
+//! right, without waiting.
+//!
+//! Leaves do not point at each other. A scan takes a leaf at a time (`scan.rs`) and goes down again
+//! for the next, along the separators it passed; so a merge has no neighbour to mend.
+//!
+//! The leaf versions double as phantom protection (Silo, SOSP'13 §4.6): a version changes when a key
+//! enters or leaves the leaf, and when the leaf's bounds change; not when a record gets a new value.
+//!
+//! Read `node.rs` first, then `leaf.rs` and `inner.rs`, then this file.
+
+mod inner;
+mod leaf;
+mod node;
+mod scan;
+
+#[cfg(all(test, not(feature = "model")))]
+mod tests;
+
+pub(crate) use inner::{Inner, Separator};
+pub(crate) use leaf::Leaf;
+pub(crate) use scan::Seek;
+
+use crate::memory::Heap;
+use crate::reclaim::{Memory, Retired};
+use crate::record::Record;
+use crate::sync::{AtomicPtr, Ordering, spin_loop};
+use inner::INNER_MAX;
+use leaf::LEAF_MAX;
+use node::{Header, Latch};
+use std::ptr::NonNull;
+
+/// A node with fewer entries than this looks for a neighbour to merge with when a key is removed.
+const SPARSE: usize = LEAF_MAX / 4;
+/// Merging must leave room, or the next insertion would split again.
+const MERGED_LEAF_MAX: usize = LEAF_MAX * 3 / 4;
+const MERGED_INNER_MAX: usize = INNER_MAX * 3 / 4;
+
+// Two sparse neighbours always fit.
+const _: () = assert!(2 * SPARSE <= MERGED_LEAF_MAX && 2 * SPARSE < MERGED_INNER_MAX);
+
+/// See the module.
+pub(crate) struct Index {
+    root: AtomicPtr<Header>,
+}
+
+/// A leaf as it was at one version: what a transaction remembers of a gap or a range.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct LeafVersion {
+    pub(crate) leaf: NonNull<Leaf>,
+    pub(crate) version: u64,
+}
+
+impl LeafVersion {
+    /// No key has entered or left since.
+    ///
+    /// # Safety
+    /// Under the guard under which it was noted.
+    pub(crate) unsafe fn validate(&self) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { self.leaf.as_ref() }.header().validate(self.version)
+    }
+}
+
+/// What a lookup found.
+pub(crate) enum Lookup {
+    /// The key's record.
+    Found(NonNull<Record>),
+    /// No record; the leaf where it would be.
+    Absent(LeafVersion),
+}
+
+/// What an insertion did.
+pub(crate) enum Insertion {
+    /// The record is in the index.
+    Inserted,
+    /// The key was there already.
+    Exists(NonNull<Record>),
+}
+
+/// A leaf that an insertion changed: who noted it before may note it anew.
+pub(crate) struct LeafChange {
+    pub(crate) leaf: NonNull<Leaf>,
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    /// The new leaf to the right, where it was split.
+    pub(crate) split: Option<LeafVersion>,
+}
+
+/// A node on the way down, at the version at which it was read.
+struct Step<'t, N> {
+    node: &'t N,
+    version: u64,
+}
+
+// Not derived: that would ask the node to be `Copy`.
+impl<N> Clone for Step<'_, N> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<N> Copy for Step<'_, N> {}
+
+/// A node, by what it is.
+enum Kind<'t> {
+    Leaf(&'t Leaf),
+    Inner(&'t Inner),
+}
+
+/// Tells leaves from inner nodes.
+#[inline]
+fn kind(node: &Header) -> Kind<'_> {
+    // SAFETY: a header stands at the beginning of a leaf where its level is 0, else of an inner
+    // node; both are repr(C).
+    unsafe {
+        match node.level() {
+            0 => Kind::Leaf(&*std::ptr::from_ref(node).cast()),
+            _ => Kind::Inner(&*std::ptr::from_ref(node).cast()),
+        }
+    }
+}
+
+/// Asks for the cache lines of a node before they are needed: one wait instead of several.
+#[inline]
+fn prefetch(node: NonNull<Header>) {
+    #[cfg(target_arch = "x86_64")]
+    for line in 0..size_of::<Leaf>() / 64 {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch has no effect that a program could see.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(node.as_ptr().cast::<i8>().wrapping_add(line * 64)) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = node;
+}
+
+impl Index {
+    pub(crate) fn new(heap: &mut Heap) -> Index {
+        Index { root: AtomicPtr::new(Leaf::allocate(heap).cast().as_ptr()) }
+    }
+
+    /// The root at a version at which it was the root.
+    #[inline]
+    fn root<'t>(&self) -> Option<Step<'t, Header>> {
+        let root = self.root.load(Ordering::Acquire);
+        // SAFETY: the root is never null, and the caller's guard keeps it.
+        let node = unsafe { &*root };
+        let version = node.stable_version()?;
+        // A root that was split since it was loaded is only the left half.
+        (self.root.load(Ordering::Acquire) == root).then_some(Step { node, version })
+    }
+
+    /// One step down.
+    #[inline]
+    fn down<'t>(from: Step<'t, Inner>, place: usize) -> Option<Step<'t, Header>> {
+        let child = from.node.child(place)?;
+        prefetch(child);
+        // SAFETY: kept by the caller's guard.
+        let node: &'t Header = unsafe { child.as_ref() };
+        let version = node.stable_version()?;
+        from.node.header().is_unchanged(from.version).then_some(Step { node, version })
+    }
+
+    /// Finds `key`.
+    ///
+    /// # Safety
+    /// The caller holds a guard for as long as it uses what it is given; so for all that follow.
+    #[inline]
+    pub(crate) unsafe fn get(&self, key: &[u8]) -> Lookup {
+        loop {
+            if let Some(found) = self.try_get(key) {
+                return found;
+            }
+            spin_loop();
+        }
+    }
+
+    #[inline]
+    fn try_get(&self, key: &[u8]) -> Option<Lookup> {
+        let mut step = self.root()?;
+        loop {
+            let Step { node, version } = step;
+            match kind(node) {
+                Kind::Inner(node) => {
+                    step = Self::down(Step { node, version }, node.place_of(key)?)?;
+                }
+                Kind::Leaf(leaf) => {
+                    let place = leaf.find(key)?;
+                    let record = if place.equal { leaf.record(place.at) } else { None };
+                    return node.is_unchanged(version).then(|| match record {
+                        Some(record) => Lookup::Found(record),
+                        None => Lookup::Absent(LeafVersion { leaf: NonNull::from(leaf), version }),
+                    });
+                }
+            }
+        }
+    }
+
+    /// Puts `record` into the index under its key, unless the key is there. `changed` hears of each
+    /// leaf that changes on the way.
+    ///
+    /// # Safety
+    /// As for [`get`](Index::get); nobody else has seen `record`.
+    pub(crate) unsafe fn insert(
+        &self,
+        record: NonNull<Record>,
+        memory: &mut Memory,
+        changed: &mut dyn FnMut(LeafChange),
+    ) -> Insertion {
+        loop {
+            if let Some(done) = self.try_insert(record, memory, changed) {
+                return done;
+            }
+            spin_loop();
+        }
+    }
+
+    fn try_insert(
+        &self,
+        record: NonNull<Record>,
+        memory: &mut Memory,
+        changed: &mut dyn FnMut(LeafChange),
+    ) -> Option<Insertion> {
+        // SAFETY: the record is the caller's.
+        let key = unsafe { Record::key(record) };
+        let mut parent = None;
+        let mut step = self.root()?;
+        loop {
+            let Step { node, version } = step;
+            match kind(node) {
+                Kind::Inner(node) => {
+                    let place = node.place_of(key)?;
+                    let here = Step { node, version };
+                    if node.header().count() == INNER_MAX {
+                        self.split_inner(parent, here, place, memory)?;
+                        return None;
+                    }
+                    step = Self::down(here, place)?;
+                    parent = Some((here, place));
+                }
+                Kind::Leaf(leaf) => {
+                    let place = leaf.find(key)?;
+                    if place.equal {
+                        let exists = leaf.record(place.at)?;
+                        return node.is_unchanged(version).then_some(Insertion::Exists(exists));
+                    }
+                    let here = Step { node: leaf, version };
+                    if node.count() == LEAF_MAX {
+                        changed(self.split_leaf(parent, here, place.at, key, memory)?);
+                        return None;
+                    }
+                    let mut latch = node.latch(version)?;
+                    leaf.insert(place.at, key, record);
+                    latch.change();
+                    let (from, to) = latch.versions();
+                    changed(LeafChange { leaf: NonNull::from(leaf), from, to, split: None });
+                    return Some(Insertion::Inserted);
+                }
+            }
+        }
+    }
+
+    /// Splits a full leaf that was reached through `parent`.
+    fn split_leaf(
+        &self,
+        parent: Option<(Step<'_, Inner>, usize)>,
+        full: Step<'_, Leaf>,
+        place: usize,
+        key: &[u8],
+        memory: &mut Memory,
+    ) -> Option<LeafChange> {
+        let above = Self::latch_parent(parent)?;
+        let mut latch = full.node.header().latch(full.version)?;
+        latch.change();
+        let right = Leaf::allocate(&mut memory.heap);
+        // SAFETY: just made.
+        let separator = full.node.split(place, key, unsafe { right.as_ref() }, &mut memory.heap);
+        self.link(above, full.node.header(), separator, right.cast(), &mut memory.heap);
+        let (from, to) = latch.versions();
+        let split = Some(LeafVersion { leaf: right, version: 0 });
+        Some(LeafChange { leaf: NonNull::from(full.node), from, to, split })
+    }
+
+    /// Splits a full inner node that was reached through `parent`.
+    fn split_inner(
+        &self,
+        parent: Option<(Step<'_, Inner>, usize)>,
+        full: Step<'_, Inner>,
+        place: usize,
+        memory: &mut Memory,
+    ) -> Option<()> {
+        let above = Self::latch_parent(parent)?;
+        let mut latch = full.node.header().latch(full.version)?;
+        latch.change();
+        let (separator, right) = full.node.split(place, &mut memory.heap);
+        self.link(above, full.node.header(), separator, right.cast(), &mut memory.heap);
+        Some(())
+    }
+
+    /// Latches the node above one that is about to split. The inner `Option` is empty for a root.
+    fn latch_parent<'t>(
+        parent: Option<(Step<'t, Inner>, usize)>,
+    ) -> Option<Option<(Latch<'t>, &'t Inner, usize)>> {
+        let Some((Step { node, version }, place)) = parent else { return Some(None) };
+        let mut latch = node.header().latch(version)?;
+        latch.change();
+        Some(Some((latch, node, place)))
+    }
+
+    /// Makes `right`, split off from `left`, reachable: from the latched node above, or from a new
+    /// root where `left` was the root.
+    fn link(
+        &self,
+        above: Option<(Latch<'_>, &Inner, usize)>,
+        left: &Header,
+        separator: NonNull<Separator>,
+        right: NonNull<Header>,
+        heap: &mut Heap,
+    ) {
+        match above {
+            Some((_latch, parent, place)) => parent.insert(place, separator, right),
+            None => {
+                let root = Inner::allocate(heap, left.level() + 1, NonNull::from(left));
+                // SAFETY: just made.
+                unsafe { root.as_ref() }.insert(0, separator, right);
+                self.root.store(root.cast().as_ptr(), Ordering::Release);
+            }
+        }
+    }
+
+    /// Takes the record of `key` out if `kill`, called under the leaf's latch, says so. Frees what
+    /// the index itself no longer needs; the record is the caller's to retire.
+    ///
+    /// # Safety
+    /// As for [`get`](Index::get).
+    pub(crate) unsafe fn remove(
+        &self,
+        key: &[u8],
+        memory: &mut Memory,
+        kill: &mut dyn FnMut(NonNull<Record>) -> bool,
+    ) -> Option<NonNull<Record>> {
+        loop {
+            if let Some(done) = self.try_remove(key, memory, kill) {
+                return done;
+            }
+            spin_loop();
+        }
+    }
+
+    fn try_remove(
+        &self,
+        key: &[u8],
+        memory: &mut Memory,
+        kill: &mut dyn FnMut(NonNull<Record>) -> bool,
+    ) -> Option<Option<NonNull<Record>>> {
+        let mut step = self.root()?;
+        loop {
+            let Step { node, version } = step;
+            match kind(node) {
+                Kind::Inner(node) => {
+                    let here = Step { node, version };
+                    if node.header().count() == 0 {
+                        self.drop_root(here, memory)?;
+                    }
+                    let place = node.place_of(key)?;
+                    step = Self::down(here, place)?;
+                    if step.node.count() < SPARSE && self.merge(here, place, memory) {
+                        return None;
+                    }
+                }
+                Kind::Leaf(leaf) => {
+                    let place = leaf.find(key)?;
+                    let mut latch = node.latch(version)?;
+                    let record = if place.equal { leaf.record(place.at) } else { None };
+                    let Some(record) = record.filter(|record| kill(*record)) else {
+                        return Some(None);
+                    };
+                    leaf.remove(place.at);
+                    latch.change();
+                    return Some(Some(record));
+                }
+            }
+        }
+    }
+
+    /// Where the root has one child only, makes that child the root. `None` asks to begin again.
+    fn drop_root(&self, here: Step<'_, Inner>, memory: &mut Memory) -> Option<()> {
+        let header = here.node.header();
+        if self.root.load(Ordering::Acquire) != NonNull::from(header).as_ptr() {
+            return Some(());
+        }
+        let mut latch = header.latch(here.version)?;
+        let child = here.node.child(0).expect("an inner node has a child");
+        self.root.store(child.as_ptr(), Ordering::Release);
+        latch.obsolete();
+        memory.retire(Retired::Inner(NonNull::from(here.node)));
+        None
+    }
+
+    /// Tries to merge the sparse child at `place` with a neighbour. Says whether anything changed.
+    fn merge(&self, parent: Step<'_, Inner>, place: usize, memory: &mut Memory) -> bool {
+        let count = parent.node.header().count();
+        // The last child merges with the one before it, the others with the one behind; an only
+        // child waits until its parent has merged.
+        let Some(at) = (if place == count { place.checked_sub(1) } else { Some(place) }) else {
+            return false;
+        };
+        let (Some(separator), Some(left), Some(right)) =
+            (parent.node.separator(at), parent.node.child(at), parent.node.child(at + 1))
+        else {
+            return false;
+        };
+        // SAFETY: kept by the caller's guard.
+        let (left, right) = unsafe { (left.as_ref(), right.as_ref()) };
+        if !Self::fit(left, right) {
+            return false;
+        }
+        let Some((mut above, mut keep, mut gone)) = Self::latch_family(parent, left, right) else {
+            return false;
+        };
+        if !Self::fit(left, right) {
+            return false;
+        }
+        parent.node.remove(at);
+        match (kind(left), kind(right)) {
+            (Kind::Leaf(left), Kind::Leaf(right)) => {
+                left.merge(right);
+                memory.retire(Retired::Leaf(NonNull::from(right)));
+                memory.retire(Retired::Separator(separator));
+            }
+            (Kind::Inner(left), Kind::Inner(right)) => {
+                left.merge(separator, right);
+                memory.retire(Retired::Inner(NonNull::from(right)));
+            }
+            _ => unreachable!("children of one node stand on one level"),
+        }
+        above.change();
+        keep.change();
+        gone.obsolete();
+        true
+    }
+
+    /// Two neighbours fit into one node.
+    fn fit(left: &Header, right: &Header) -> bool {
+        let joined = left.count() + right.count();
+        match left.level() {
+            0 => joined <= MERGED_LEAF_MAX,
+            // The separator between them moves down.
+            _ => joined < MERGED_INNER_MAX,
+        }
+    }
+
+    /// Latches a parent and two neighbouring children.
+    fn latch_family<'t>(
+        parent: Step<'t, Inner>,
+        left: &'t Header,
+        right: &'t Header,
+    ) -> Option<(Latch<'t>, Latch<'t>, Latch<'t>)> {
+        let above = parent.node.header().latch(parent.version)?;
+        // While the parent is latched these are its children, so neither is obsolete.
+        let left = left.latch(left.stable_version()?)?;
+        let right = right.latch(right.stable_version()?)?;
+        Some((above, left, right))
+    }
+
+    /// Visits every record, then frees all nodes. The records are the visitor's.
+    ///
+    /// # Safety
+    /// Nobody uses the index any more.
+    pub(crate) unsafe fn tear_down(
+        &self,
+        heap: &mut Heap,
+        visit: &mut dyn FnMut(&mut Heap, NonNull<Record>),
+    ) {
+        let root = NonNull::new(self.root.load(Ordering::Acquire)).expect("there is always a root");
+        // SAFETY: the caller's promise; each node is visited once, children first.
+        unsafe { Self::tear_down_node(root, heap, visit) };
+    }
+
+    unsafe fn tear_down_node(
+        node: NonNull<Header>,
+        heap: &mut Heap,
+        visit: &mut dyn FnMut(&mut Heap, NonNull<Record>),
+    ) {
+        // SAFETY: see `tear_down`.
+        unsafe {
+            match kind(node.as_ref()) {
+                Kind::Leaf(leaf) => {
+                    (0..node.as_ref().count())
+                        .filter_map(|at| leaf.record(at))
+                        .for_each(|record| visit(heap, record));
+                    Leaf::free(node.cast(), heap);
+                }
+                Kind::Inner(inner) => {
+                    let count = node.as_ref().count();
+                    (0..=count)
+                        .filter_map(|at| inner.child(at))
+                        .for_each(|child| Self::tear_down_node(child, heap, visit));
+                    (0..count)
+                        .filter_map(|at| inner.separator(at))
+                        .for_each(|separator| Separator::free(separator, heap));
+                    Inner::free(node.cast(), heap);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Reclamation: memory that left the shared structures is freed once nobody can still look at it.
+//!
+//! Readers take no locks, so what a writer unlinks may still be under somebody's eyes. A session
+//! holds a **guard** while it works (one per transaction, not per read): its slot shows the **era**
+//! it began in. What is unlinked waits in the unlinking session's **limbo**, tagged with an era,
+//! until no guard from then can be left. (This is epoch-based reclamation, Fraser 2004 §5.2.3; in
+//! this project *epoch* is the configuration's number, so here it is called era. The library for it
+//! ties its guards to threads; ours belong to sessions, which move between threads with the
+//! transaction they serve.)
+//!
+//! ```text
+//! era      7          8          9          10
+//! guard    [pin 7 ... unlink X, tag 8 ...]
+//! other          [pin 8 ... may still read X ...]
+//! X is freed                                 when the era has reached 8 + 2
+//! ```
+//! Invariants:
+//! 1. While a guard shows era p, the era is p or p + 1: it moves on from g only after every slot
+//!    was seen idle or showing g.
+//! 2. So what is unlinked under a guard of era p is unlinked in era p or p + 1, and is tagged p + 1.
+//!    Whoever can still reach it holds a guard of at most p + 1, hence the era is at most p + 2.
+//! 3. It is freed when the era has reached tag + 2 = p + 3.
+
+use crate::faults::{Fault, Faults};
+use crate::index::{Inner, Leaf, Separator};
+use crate::memory::{Heap, Usage};
+use crate::record::Record;
+use crate::sync::{AtomicU64, Mutex, Ordering, fence, lock};
+use crate::version::Version;
+use crossbeam_utils::CachePadded;
+use std::collections::VecDeque;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// What a slot shows while its session holds no guard. Eras begin at 1.
+const IDLE: u64 = 0;
+
+/// A session tries to move the era on when this much waits in its limbo since the last try.
+const ADVANCE_EVERY: usize = if cfg!(feature = "model") { 1 } else { 64 };
+
+/// The eras, and a slot for every session. Shared by all sessions of a store.
+pub(crate) struct Eras {
+    era: CachePadded<AtomicU64>,
+    slots: Box<[CachePadded<AtomicU64>]>,
+    /// How many slots were ever used: the rest need not be looked at.
+    slots_used: AtomicU64,
+    free_slots: Mutex<Vec<usize>>,
+    /// What sessions that are gone left waiting.
+    orphans: Mutex<VecDeque<Waiting>>,
+    faults: Faults,
+}
+
+/// Something that was unlinked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Retired {
+    Version(NonNull<Version>),
+    Record(NonNull<Record>),
+    Leaf(NonNull<Leaf>),
+    Inner(NonNull<Inner>),
+    Separator(NonNull<Separator>),
+}
+
+struct Waiting {
+    tag: u64,
+    what: Retired,
+}
+
+// SAFETY: what waits belongs to whoever holds the entry; any thread may free it.
+unsafe impl Send for Waiting {}
+
+impl Retired {
+    /// Gives the memory back.
+    ///
+    /// # Safety
+    /// Nobody can reach it any more.
+    unsafe fn free(self, heap: &mut Heap) {
+        // SAFETY: the caller's promise, for each kind.
+        unsafe {
+            match self {
+                Retired::Version(version) => Version::free(version, heap),
+                Retired::Record(record) => Record::free(record, heap),
+                Retired::Leaf(leaf) => Leaf::free(leaf, heap),
+                Retired::Inner(inner) => Inner::free(inner, heap),
+                Retired::Separator(separator) => Separator::free(separator, heap),
+            }
+        }
+    }
+}
+
+impl Eras {
+    pub(crate) fn new(sessions_max: usize, faults: Faults) -> Eras {
+        Eras {
+            era: CachePadded::new(AtomicU64::new(1)),
+            slots: (0..sessions_max).map(|_| CachePadded::new(AtomicU64::new(IDLE))).collect(),
+            slots_used: AtomicU64::new(0),
+            free_slots: Mutex::new((0..sessions_max).rev().collect()),
+            orphans: Mutex::new(VecDeque::new()),
+            faults,
+        }
+    }
+
+    /// How many sessions can exist at once.
+    pub(crate) fn sessions_max(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Moves the era on if every guard has seen the present one. Returns the era.
+    fn advance(&self) -> u64 {
+        let era = self.era.load(Ordering::Relaxed);
+        // Orders the load above before the slots below, against the fence in `pin`.
+        fence(Ordering::SeqCst);
+        let used = self.slots_used.load(Ordering::Acquire) as usize;
+        for slot in &self.slots[..used] {
+            let shown = slot.load(Ordering::Acquire);
+            if shown != IDLE && shown != era {
+                return era;
+            }
+        }
+        let next = self.era.compare_exchange(era, era + 1, Ordering::AcqRel, Ordering::Acquire);
+        next.map_or_else(|newer| newer, |era| era + 1)
+    }
+
+    /// Frees everything that waits.
+    ///
+    /// # Safety
+    /// No session is left.
+    pub(crate) unsafe fn free_orphans(&self, heap: &mut Heap) {
+        for waiting in lock(&self.orphans).drain(..) {
+            // SAFETY: without sessions there is no guard.
+            unsafe { waiting.what.free(heap) };
+        }
+    }
+}
+
+/// One session's slot, limbo and heap.
+pub(crate) struct Memory {
+    eras: Arc<Eras>,
+    slot: usize,
+    /// The era the slot shows, or `IDLE`.
+    pinned: u64,
+    limbo: VecDeque<Waiting>,
+    /// How long the limbo was allowed to grow before the next try to move the era on.
+    advance_at: usize,
+    pub(crate) heap: Heap,
+}
+
+impl Memory {
+    /// Takes a slot, or `None` where all are taken.
+    pub(crate) fn new(eras: &Arc<Eras>, usage: &Arc<Usage>) -> Option<Memory> {
+        let slot = lock(&eras.free_slots).pop()?;
+        eras.slots_used.fetch_max(slot as u64 + 1, Ordering::AcqRel);
+        Some(Memory {
+            eras: Arc::clone(eras),
+            slot,
+            pinned: IDLE,
+            limbo: VecDeque::new(),
+            advance_at: ADVANCE_EVERY,
+            heap: Heap::new(Arc::clone(usage)),
+        })
+    }
+
+    /// Takes the guard: from here on, nothing reachable is freed until [`unpin`](Memory::unpin).
+    pub(crate) fn pin(&mut self) {
+        assert_eq!(self.pinned, IDLE, "a session holds one guard at a time");
+        let slot = &self.eras.slots[self.slot];
+        let mut era = self.eras.era.load(Ordering::Relaxed);
+        loop {
+            slot.store(era, Ordering::Relaxed);
+            // Either `advance` sees the slot, or the load below sees the era it moved to.
+            fence(Ordering::SeqCst);
+            let now = self.eras.era.load(Ordering::Acquire);
+            if now == era {
+                break;
+            }
+            era = now;
+        }
+        self.pinned = era;
+    }
+
+    /// Gives the guard back, and frees what may be freed.
+    pub(crate) fn unpin(&mut self) {
+        assert_ne!(self.pinned, IDLE, "gave back a guard it did not hold");
+        self.pinned = IDLE;
+        self.eras.slots[self.slot].store(IDLE, Ordering::Release);
+        if self.limbo.len() >= self.advance_at {
+            self.collect();
+        }
+    }
+
+    /// Hands over what was just unlinked.
+    ///
+    /// REQUIRES: under the guard; no new reader can find it.
+    pub(crate) fn retire(&mut self, what: Retired) {
+        assert_ne!(self.pinned, IDLE, "unlinked {what:?} without a guard");
+        if self.eras.faults.has(Fault::FreeTooEarly) {
+            // SAFETY: none, that is the planted bug.
+            unsafe { what.free(&mut self.heap) };
+            return;
+        }
+        self.limbo.push_back(Waiting { tag: self.pinned + 1, what });
+    }
+
+    #[cold]
+    fn collect(&mut self) {
+        let era = self.eras.advance();
+        while self.limbo.front().is_some_and(|waiting| waiting.tag + 2 <= era) {
+            let waiting = self.limbo.pop_front().expect("looked at above");
+            // SAFETY: invariant 3.
+            unsafe { waiting.what.free(&mut self.heap) };
+        }
+        self.adopt_orphans(era);
+        self.advance_at = self.limbo.len() + ADVANCE_EVERY;
+    }
+
+    /// Frees what sessions that are gone left behind, when its time has come.
+    fn adopt_orphans(&mut self, era: u64) {
+        let mut orphans = lock(&self.eras.orphans);
+        while orphans.front().is_some_and(|waiting| waiting.tag + 2 <= era) {
+            let waiting = orphans.pop_front().expect("looked at above");
+            // SAFETY: invariant 3, which holds whoever frees.
+            unsafe { waiting.what.free(&mut self.heap) };
+        }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if self.pinned != IDLE {
+            self.unpin();
+        }
+        lock(&self.eras.orphans).extend(self.limbo.drain(..));
+        lock(&self.eras.free_slots).push(self.slot);
+    }
+}

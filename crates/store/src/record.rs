@@ -1,0 +1,198 @@
+//! A record: a key, and one word that guards and leads to its versions.
+//!
+//! ```text
+//! | word 8 | table 2 | key length 2 | key … |
+//! word: | address of the newest version, or null | dead 1 | locked 1 |
+//! ```
+//! Silo keeps a lock-and-TID word beside the data, and a reader reads word, data, word (SOSP'13
+//! §4.5). Here versions never change, and a reader's guard keeps the one it read from being freed
+//! and its address from being used again; so the address itself identifies the version, one load
+//! reads lock and version together, and validation is one comparison. The TID is the version's
+//! stamp.
+//!
+//! A record without a version is a **placeholder**: a transaction that inserts the key put it into
+//! the index before it locked it. A **dead** record has left the index, or is leaving it under the
+//! leaf's latch; who finds one looks the key up again.
+//!
+//! Invariants: only the holder of the lock replaces the version; a dead record stays dead; only an
+//! unlocked record whose newest version is a tombstone, or that has none, dies.
+
+use crate::memory::Heap;
+use crate::sync::{AtomicPtr, Ordering, spin_loop};
+use crate::version::Version;
+use std::ptr::{self, NonNull};
+use types::{KeyExcerpt, TableId};
+
+const LOCKED: usize = 1;
+const DEAD: usize = 2;
+
+/// How long a writer waits for a lock: longer than any certification takes, unless its thread was
+/// interrupted, and then waiting would only waste time.
+const LOCK_SPINS: u32 = 256;
+
+/// See the module.
+#[repr(C, align(8))]
+pub(crate) struct Record {
+    word: AtomicPtr<Version>,
+    table: u16,
+    key_bytes: u16,
+}
+
+/// What a record's word said at one instant.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Word(*mut Version);
+
+/// Why a record could not be locked.
+pub(crate) enum LockError {
+    /// Another transaction holds it.
+    Held,
+    /// It has left the index; the key has to be looked up again.
+    Dead,
+}
+
+impl Word {
+    /// The newest version, or `None` for a placeholder.
+    #[inline]
+    pub(crate) fn version(self) -> *mut Version {
+        self.0.map_addr(|address| address & !(LOCKED | DEAD))
+    }
+
+    #[inline]
+    pub(crate) fn is_locked(self) -> bool {
+        self.0.addr() & LOCKED != 0
+    }
+
+    #[inline]
+    pub(crate) fn is_dead(self) -> bool {
+        self.0.addr() & DEAD != 0
+    }
+}
+
+impl Record {
+    /// A placeholder that nobody else can see yet.
+    ///
+    /// # Panics
+    /// If the key is longer than the limit, which the caller has checked.
+    pub(crate) fn allocate(heap: &mut Heap, table: TableId, key: &[u8]) -> NonNull<Record> {
+        let key_bytes = u16::try_from(key.len()).expect("the key's length was checked");
+        let table = u16::try_from(table.0).expect("TABLES_MAX fits 16 bits");
+        let record = heap.allocate(Self::bytes(key.len())).cast::<Record>();
+        // SAFETY: fresh, aligned, and long enough for the header and the key behind it.
+        unsafe {
+            record.write(Record { word: AtomicPtr::new(ptr::null_mut()), table, key_bytes });
+            ptr::copy_nonoverlapping(key.as_ptr(), Self::key_start(record), key.len());
+        }
+        record
+    }
+
+    /// Gives the memory of the record, not of its versions, back.
+    ///
+    /// # Safety
+    /// Nobody can reach it any more.
+    pub(crate) unsafe fn free(record: NonNull<Record>, heap: &mut Heap) {
+        // SAFETY: allocated above with this size, and unreachable now.
+        unsafe {
+            let size = Self::bytes(usize::from(record.as_ref().key_bytes));
+            heap.free(record.cast(), size);
+        }
+    }
+
+    /// The header ends where `key_bytes` does; the key begins there, without padding.
+    const KEY_OFFSET: usize = std::mem::offset_of!(Record, key_bytes) + size_of::<u16>();
+
+    fn bytes(key_bytes: usize) -> usize {
+        (Self::KEY_OFFSET + key_bytes).next_multiple_of(8).max(size_of::<Record>())
+    }
+
+    fn key_start(record: NonNull<Record>) -> *mut u8 {
+        // SAFETY: inside the block.
+        unsafe { record.as_ptr().cast::<u8>().add(Self::KEY_OFFSET) }
+    }
+
+    /// The key.
+    ///
+    /// # Safety
+    /// `record` was allocated here and cannot be freed during `'a`.
+    #[inline]
+    pub(crate) unsafe fn key<'a>(record: NonNull<Record>) -> &'a [u8] {
+        // SAFETY: `allocate` wrote that many bytes there; they never change. The pointer, not a
+        // reference to the header, is used, because the key lies beyond the header.
+        unsafe {
+            let length = usize::from(record.as_ref().key_bytes);
+            std::slice::from_raw_parts(Self::key_start(record), length)
+        }
+    }
+
+    /// The beginning of the key, for messages.
+    ///
+    /// # Safety
+    /// As for [`key`](Record::key).
+    pub(crate) unsafe fn excerpt(record: NonNull<Record>) -> KeyExcerpt {
+        // SAFETY: the caller's promise.
+        KeyExcerpt::new(unsafe { Self::key(record) })
+    }
+
+    /// The table that the record belongs to.
+    #[inline]
+    pub(crate) fn table(&self) -> TableId {
+        TableId(u32::from(self.table))
+    }
+
+    /// Lock and newest version at one instant.
+    ///
+    /// Sequentially consistent, as are the locks: of two transactions that each lock what the other
+    /// validates, one sees the other's lock.
+    #[inline]
+    pub(crate) fn word(&self) -> Word {
+        Word(self.word.load(Ordering::SeqCst))
+    }
+
+    /// Takes the lock; waits a little for another holder. Returns the newest version.
+    pub(crate) fn lock(&self) -> Result<*mut Version, LockError> {
+        for _ in 0..LOCK_SPINS {
+            let word = self.word();
+            if word.is_dead() {
+                return Err(LockError::Dead);
+            }
+            if !word.is_locked() {
+                let locked = word.0.map_addr(|address| address | LOCKED);
+                let swap =
+                    self.word.compare_exchange(word.0, locked, Ordering::SeqCst, Ordering::Relaxed);
+                if swap.is_ok() {
+                    return Ok(word.version());
+                }
+            }
+            spin_loop();
+        }
+        Err(LockError::Held)
+    }
+
+    /// Releases the lock and makes `newest` (perhaps the same as before) the newest version.
+    ///
+    /// REQUIRES: the caller holds the lock.
+    pub(crate) fn unlock(&self, newest: *mut Version) {
+        debug_assert!(self.word().is_locked(), "released a lock that nobody holds");
+        self.word.store(newest, Ordering::Release);
+    }
+
+    /// Kills the record if it is unlocked and `newest` is still its newest version, a tombstone or
+    /// null. Says whether it did.
+    ///
+    /// REQUIRES: the caller holds the latch of the record's leaf and takes the record out of it.
+    pub(crate) fn kill(&self, newest: *mut Version) -> bool {
+        let dead = newest.map_addr(|address| address | DEAD);
+        self.word.compare_exchange(newest, dead, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+    }
+}
+
+#[cfg(all(test, not(feature = "model")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_key_fits_sixteen_bytes() {
+        assert_eq!(Record::bytes(4), 16);
+        assert_eq!(Record::bytes(5), 24);
+        assert_eq!(Record::bytes(1), 16);
+    }
+}

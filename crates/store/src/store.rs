@@ -1,0 +1,153 @@
+//! The store: tables by name, the shard clock, and what all sessions share.
+
+use crate::faults::Faults;
+use crate::index::Index;
+use crate::memory::{Heap, Usage};
+use crate::reclaim::Eras;
+use crate::record::Record;
+use crate::session::Session;
+use crate::sync::{AtomicU64, Mutex, Ordering, lock};
+use crate::version::Version;
+use crossbeam_utils::CachePadded;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::{Arc, OnceLock};
+use types::limits::{TABLE_NAME_BYTES_MAX, TABLES_MAX};
+use types::{Clock, Epoch, Rejected, Result, TableId};
+
+/// What a store allows.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Sessions, and so transactions, that may be open at once. Each costs 128 bytes and a look
+    /// whenever memory is reclaimed. Default 1024.
+    pub transactions_max: usize,
+    /// Bytes of keys, versions and index that the store may hold; a write beyond it is rejected.
+    /// Checked against a count that lags by up to 64 KiB a session. Default: no limit.
+    pub memory_bytes_max: usize,
+    /// The epoch that local transactions are stamped with. Default 0.
+    pub epoch: Epoch,
+    /// Planted bugs, for tests. Default: none.
+    pub faults: Faults,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            transactions_max: 1024,
+            memory_bytes_max: usize::MAX,
+            epoch: Epoch::default(),
+            faults: Faults::NONE,
+        }
+    }
+}
+
+/// An in-memory, multi-core, transactional ordered store. See the crate.
+pub struct Store {
+    pub(crate) options: Options,
+    tables: Box<[OnceLock<Index>]>,
+    names: Mutex<BTreeMap<Box<str>, TableId>>,
+    clock: CachePadded<AtomicU64>,
+    pub(crate) eras: Arc<Eras>,
+    pub(crate) usage: Arc<Usage>,
+}
+
+impl Store {
+    /// An empty store.
+    pub fn new(options: Options) -> Store {
+        Store {
+            tables: (0..TABLES_MAX).map(|_| OnceLock::new()).collect(),
+            names: Mutex::new(BTreeMap::new()),
+            clock: CachePadded::new(AtomicU64::new(Clock::ZERO.0)),
+            eras: Arc::new(Eras::new(options.transactions_max, options.faults)),
+            usage: Arc::new(Usage::default()),
+            options,
+        }
+    }
+
+    /// The table of this name; creates it if there is none.
+    ///
+    /// # Errors
+    /// [`Rejected::TableName`] and [`Rejected::TooManyTables`].
+    pub fn table(&self, name: &str) -> Result<TableId> {
+        let mut names = lock(&self.names);
+        if let Some(table) = names.get(name) {
+            return Ok(*table);
+        }
+        if name.is_empty() || name.len() > TABLE_NAME_BYTES_MAX {
+            Err(Rejected::TableName { bytes: name.len(), max: TABLE_NAME_BYTES_MAX })?;
+        }
+        if names.len() == TABLES_MAX {
+            Err(Rejected::TooManyTables { max: TABLES_MAX })?;
+        }
+        let table = TableId(names.len() as u32);
+        let fresh =
+            self.tables[names.len()].set(Index::new(&mut Heap::new(Arc::clone(&self.usage))));
+        assert!(fresh.is_ok(), "{table} existed before it got its name {name:?}");
+        names.insert(name.into(), table);
+        Ok(table)
+    }
+
+    /// A place for one transaction at a time.
+    ///
+    /// # Errors
+    /// [`Rejected::TooManyTransactions`] where [`Options::transactions_max`] sessions exist.
+    pub fn session(self: &Arc<Self>) -> Result<Session> {
+        Session::new(self)
+    }
+
+    /// Bytes that keys, versions and index take, to within 64 KiB a session.
+    pub fn memory_bytes(&self) -> usize {
+        self.usage.bytes()
+    }
+
+    /// The greatest shard clock drawn so far.
+    pub fn clock(&self) -> Clock {
+        Clock(self.clock.load(Ordering::SeqCst))
+    }
+
+    /// Draws the next shard clock. A transaction draws while it holds its locks (rule M2).
+    pub(crate) fn draw_clock(&self) -> Clock {
+        Clock(self.clock.fetch_add(1, Ordering::SeqCst) + 1)
+    }
+
+    #[inline]
+    pub(crate) fn index(&self, table: TableId) -> Result<&Index> {
+        let index = self.tables.get(table.0 as usize).and_then(OnceLock::get);
+        index.ok_or(Rejected::UnknownTable { table }.into())
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        let mut heap = Heap::new(Arc::clone(&self.usage));
+        let free_record = &mut |heap: &mut Heap, record: NonNull<Record>| {
+            // SAFETY: sessions hold the store, so there is none left: nobody reads, nobody locks.
+            unsafe {
+                let mut next = record.as_ref().word().version();
+                while let Some(version) = NonNull::new(next) {
+                    next = version.as_ref().prev();
+                    Version::free(version, heap);
+                }
+                Record::free(record, heap);
+            }
+        };
+        for index in self.tables.iter().filter_map(OnceLock::get) {
+            // SAFETY: as above.
+            unsafe { index.tear_down(&mut heap, free_record) };
+        }
+        // SAFETY: as above.
+        unsafe { self.eras.free_orphans(&mut heap) };
+        heap.fold();
+        debug_assert_eq!(self.usage.bytes(), 0, "memory that nobody accounts for");
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store")
+            .field("clock", &self.clock())
+            .field("memory_bytes", &self.memory_bytes())
+            .finish_non_exhaustive()
+    }
+}

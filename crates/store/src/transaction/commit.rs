@@ -1,0 +1,296 @@
+//! The end of a transaction: lock, draw the clock, validate, install; or roll back.
+
+use super::{LeafRead, Read, Sets, Transaction};
+use crate::faults::{Fault, Faults};
+use crate::index::{Insertion, LeafChange};
+use crate::reclaim::Memory;
+use crate::record::{LockError, Record};
+use crate::session::{Session, State};
+use crate::store::Store;
+use crate::version::Version;
+use std::ops::DerefMut;
+use std::ptr::{self, NonNull};
+use types::{Aborted, Clock, Conflict, Result, StampRef};
+
+/// How many keys that earlier transactions left empty a commit looks at.
+const SWEEP_MORE: usize = 4;
+
+/// A transaction that holds the locks of everything it will write. What it reads is still to be
+/// validated. Dropping it releases the locks and rolls back.
+pub struct Locked<S: DerefMut<Target = Session>> {
+    transaction: Transaction<S>,
+}
+
+impl<S: DerefMut<Target = Session>> Transaction<S> {
+    /// Takes the lock of every key in the write set, in one order for all transactions, waiting only
+    /// a moment for each.
+    ///
+    /// # Errors
+    /// [`Conflict::Locked`] where another transaction kept a lock.
+    pub fn lock(mut self) -> Result<Locked<S>> {
+        let Session { store, state } = &mut *self.session;
+        state.get_mut().lock(store)?;
+        Ok(Locked { transaction: self })
+    }
+
+    /// Checks that everything read is still so.
+    ///
+    /// # Errors
+    /// The [`Conflict`] that proves the contrary.
+    pub fn validate(&self) -> Result<()> {
+        let faults = self.session.store.options.faults;
+        Ok(self.session.state.borrow().sets.validate(faults).map_err(Aborted::from)?)
+    }
+}
+
+impl<S: DerefMut<Target = Session>> Locked<S> {
+    /// Draws this transaction's clock on the store's shard (rule M2: under the locks).
+    pub fn draw_clock(&self) -> Clock {
+        self.transaction.session.store.draw_clock()
+    }
+
+    /// Checks that everything read is still so.
+    ///
+    /// # Errors
+    /// The [`Conflict`] that proves the contrary.
+    pub fn validate(&self) -> Result<()> {
+        self.transaction.validate()
+    }
+
+    /// Publishes the writes under `stamp`, releases the locks, and frees what nobody needs any more:
+    /// of each key's chain stay the versions that `committed` does not hold for and the newest for
+    /// which it does.
+    pub fn install(mut self, stamp: StampRef<'_>, committed: impl Fn(StampRef<'_>) -> bool) {
+        let Session { store, state } = &mut *self.transaction.session;
+        let state = state.get_mut();
+        let emptied = state.install(stamp, &committed);
+        // A few more than came in, so that what had to wait gets its turn.
+        state.sweep(store, emptied + SWEEP_MORE, &committed);
+    }
+}
+
+impl State {
+    fn lock(&mut self, store: &Store) -> Result<()> {
+        let State { memory, sets, .. } = self;
+        for place in 0..sets.writes.entries.len() {
+            let write = sets.writes.entries[place];
+            if !write.linked {
+                sets.link(store, memory, place);
+            }
+            // The address, not the record behind it, is what orders.
+            let record = sets.writes.entries[place].record;
+            sets.order.push((record.addr().get(), place as u32));
+        }
+        sets.order.sort_unstable();
+        let mut replaced_dead = false;
+        while let Some((_, place)) = sets.order.get(sets.locked) {
+            let place = *place as usize;
+            let record = sets.writes.entries[place].record;
+            // SAFETY: in the write set, hence kept by the guard.
+            match unsafe { record.as_ref() }.lock() {
+                Ok(_) => sets.locked += 1,
+                Err(LockError::Held) => return Err(locked(record).into()),
+                Err(LockError::Dead) => {
+                    sets.replace_dead(store, memory, place);
+                    sets.order[sets.locked].0 = sets.writes.entries[place].record.addr().get();
+                    replaced_dead = true;
+                }
+            }
+        }
+        if replaced_dead {
+            sets.order.sort_unstable();
+        }
+        Ok(())
+    }
+
+    /// Publishes the write set. Returns how many keys it left without a value.
+    ///
+    /// REQUIRES: locked.
+    fn install(&mut self, stamp: StampRef<'_>, committed: &dyn Fn(StampRef<'_>) -> bool) -> usize {
+        let removals_before = self.removals.len();
+        let is_committed = committed(stamp);
+        for at in 0..self.sets.order.len() {
+            let write = self.sets.writes.entries[self.sets.order[at].1 as usize];
+            // SAFETY: the record is kept by the guard; the version is private.
+            let (record, version) = unsafe {
+                (write.record.as_ref(), Version::stamp(write.version, &mut self.memory.heap, stamp))
+            };
+            // SAFETY: just stamped.
+            let new = unsafe { version.as_ref() };
+            let old = record.word().version();
+            // SAFETY: kept by the guard.
+            let overwritten = unsafe { old.as_ref() }.map(Version::stamp_ref);
+            debug_assert!(
+                overwritten.is_none_or(|old| (old.epoch, old.clock) < (stamp.epoch, stamp.clock)),
+                "M2: {stamp:?} installed over {overwritten:?}"
+            );
+            if is_committed {
+                record.unlock(version.as_ptr());
+                self.retire_chain(old);
+            } else {
+                new.set_prev(old);
+                self.trim(old, committed);
+                record.unlock(version.as_ptr());
+            }
+            if new.value().is_none() {
+                // SAFETY: kept by the guard.
+                let key = unsafe { Record::key(write.record) };
+                self.removals.push_back((record.table(), key.into()));
+            }
+        }
+        self.sets.locked = 0;
+        self.sets.writes.clear();
+        self.sets.order.clear();
+        self.removals.len() - removals_before
+    }
+
+    /// Cuts the chain from `newest` on behind its newest committed version.
+    ///
+    /// REQUIRES: the record's lock.
+    fn trim(&mut self, newest: *mut Version, committed: &dyn Fn(StampRef<'_>) -> bool) {
+        let mut next = newest;
+        // SAFETY: kept by the guard.
+        while let Some(version) = unsafe { next.as_ref() } {
+            next = version.prev();
+            if committed(version.stamp_ref()) {
+                version.set_prev(ptr::null_mut());
+                return self.retire_chain(next);
+            }
+        }
+    }
+
+    /// Releases what is locked, frees what is private, and forgets everything. After an
+    /// installation there is only the forgetting. Returns how many keys it found without a value.
+    pub(super) fn roll_back(&mut self) -> usize {
+        let State { memory, sets, removals } = self;
+        let removals_before = removals.len();
+        for (at, (_, place)) in sets.order.iter().enumerate() {
+            let record = sets.writes.entries[*place as usize].record;
+            // SAFETY: kept by the guard; so for the version and the key below.
+            let guarded = unsafe { record.as_ref() };
+            let newest = guarded.word().version();
+            if at < sets.locked {
+                guarded.unlock(newest);
+            }
+            // SAFETY: as above.
+            if unsafe { newest.as_ref() }.is_none_or(|newest| newest.value().is_none()) {
+                // A placeholder of ours; or others met our lock and left the key to us to remove.
+                // SAFETY: as above.
+                removals.push_back((guarded.table(), unsafe { Record::key(record) }.into()));
+            }
+        }
+        for write in &sets.writes.entries {
+            // SAFETY: never published.
+            unsafe {
+                Version::free(write.version, &mut memory.heap);
+                if !write.linked {
+                    Record::free(write.record, &mut memory.heap);
+                }
+            }
+        }
+        for version in sets.replaced.drain(..) {
+            // SAFETY: never published, and the transaction that lent it out has ended.
+            unsafe { Version::free(version, &mut memory.heap) };
+        }
+        sets.forget();
+        removals.len() - removals_before
+    }
+}
+
+fn locked(record: NonNull<Record>) -> Aborted {
+    // SAFETY: kept by the guard.
+    let (table, key) = unsafe { (record.as_ref().table(), Record::excerpt(record)) };
+    Conflict::Locked { table, key }.into()
+}
+
+impl Sets {
+    /// Puts the private record of a write into the index, or takes the one that is there by now.
+    fn link(&mut self, store: &Store, memory: &mut Memory, place: usize) {
+        let write = &mut self.writes.entries[place];
+        let private = write.record;
+        // SAFETY: private.
+        let table = unsafe { private.as_ref() }.table();
+        let index = store.index(table).expect("the table of a write exists");
+        let nodes = &mut self.nodes;
+        let mut changed = |change: LeafChange| {
+            // A transaction's own insertion is no phantom to it (Silo §4.6).
+            for node in nodes.iter_mut().filter(|node| node.leaf.leaf == change.leaf) {
+                if node.leaf.version == change.from {
+                    node.leaf.version = change.to;
+                }
+            }
+            if let Some(right) = change.split
+                && nodes
+                    .iter()
+                    .any(|node| node.leaf.leaf == change.leaf && node.leaf.version == change.to)
+            {
+                nodes.push(LeafRead { table, leaf: right });
+            }
+        };
+        // SAFETY: pinned; the record is private.
+        match unsafe { index.insert(private, memory, &mut changed) } {
+            Insertion::Inserted => {}
+            Insertion::Exists(record) => {
+                write.record = record;
+                // SAFETY: it stayed private.
+                unsafe { Record::free(private, &mut memory.heap) };
+            }
+        }
+        write.linked = true;
+    }
+
+    /// Replaces the record of a write, which has left the index since it was found.
+    fn replace_dead(&mut self, store: &Store, memory: &mut Memory, place: usize) {
+        let write = &mut self.writes.entries[place];
+        // SAFETY: kept by the guard.
+        let (table, key) = unsafe { (write.record.as_ref().table(), Record::key(write.record)) };
+        write.record = Record::allocate(&mut memory.heap, table, key);
+        write.linked = false;
+        self.link(store, memory, place);
+    }
+
+    fn validate(&self, faults: Faults) -> Result<(), Conflict> {
+        for Read { record, version } in &self.reads {
+            // SAFETY: kept by the guard.
+            let guarded = unsafe { record.as_ref() };
+            let word = guarded.word();
+            if word.is_locked() && !self.holds_lock(*record) && !faults.has(Fault::SkipLockCheck) {
+                return Err(match locked(*record) {
+                    Aborted::Conflict(conflict) => conflict,
+                    Aborted::RetriesExhausted { last, .. } => last,
+                });
+            }
+            let same = word.version() == *version && !word.is_dead();
+            if !same && !faults.has(Fault::SkipReadSet) {
+                // SAFETY: kept by the guard.
+                let key = unsafe { Record::excerpt(*record) };
+                return Err(Conflict::ReadChanged { table: guarded.table(), key });
+            }
+        }
+        for node in &self.nodes {
+            // SAFETY: noted under this guard.
+            if !unsafe { node.leaf.validate() } && !faults.has(Fault::SkipNodeSet) {
+                return Err(Conflict::RangeChanged { table: node.table });
+            }
+        }
+        Ok(())
+    }
+
+    fn holds_lock(&self, record: NonNull<Record>) -> bool {
+        let locked = &self.order[..self.locked];
+        locked.binary_search_by_key(&record.addr().get(), |(address, _)| *address).is_ok()
+    }
+
+    fn forget(&mut self) {
+        const KEPT: usize = 1 << 14;
+        self.reads.clear();
+        self.reads.shrink_to(KEPT);
+        self.nodes.clear();
+        self.nodes.shrink_to(KEPT);
+        self.order.clear();
+        self.order.shrink_to(KEPT);
+        self.writes.clear();
+        self.recent = super::Recent::default();
+        self.locked = 0;
+    }
+}

@@ -1,0 +1,280 @@
+//! Execution: reads that remember what they saw, writes that nobody else sees yet.
+
+use super::writes::{Write, hash};
+use super::{LeafRead, Read, Recent, Sets, Transaction};
+use crate::index::{Index, LeafVersion, Lookup};
+use crate::record::Record;
+use crate::session::{Session, State};
+use crate::store::Store;
+use crate::sync::spin_loop;
+use crate::version::{Content, Version};
+use std::ops::DerefMut;
+use std::ptr::NonNull;
+use types::limits::{
+    KEY_BYTES_MAX, TRANSACTION_BYTES_MAX, TRANSACTION_WRITES_MAX, VALUE_BYTES_MAX,
+};
+use types::{KeyExcerpt, Rejected, Result, StampRef, TableId};
+
+/// How long a reader waits for the holder of a lock, whose commit would make the read stale.
+const READ_SPINS: u32 = 64;
+
+/// A version as a reader sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VersionRef<'a> {
+    /// The value, or `None` for a tombstone.
+    pub value: Option<&'a [u8]>,
+    /// The stamp of the transaction that wrote it.
+    pub stamp: StampRef<'a>,
+}
+
+impl<S: DerefMut<Target = Session>> Transaction<S> {
+    /// The value of `key`, or `None` where there is none.
+    ///
+    /// # Errors
+    /// [`Rejected`] for an unknown table, an empty or an oversized key.
+    #[inline]
+    pub fn get(&self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>> {
+        let index = self.session.store.index(table)?;
+        check_key(table, key)?;
+        let state = &mut *self.session.state.borrow_mut();
+        let version = state.sets.read(index, table, key);
+        // SAFETY: a version that this transaction read or wrote lives until it ends; it ends by
+        // value, and the slice borrows it.
+        Ok(unsafe { version.as_ref() }.and_then(Version::value))
+    }
+
+    /// The newest version of `key` for whose stamp `visible` holds, past this transaction's own
+    /// writes. It leaves no trace in the read set: such a read is not validated.
+    ///
+    /// # Errors
+    /// As for [`get`](Transaction::get).
+    pub fn get_where(
+        &self,
+        table: TableId,
+        key: &[u8],
+        visible: impl Fn(StampRef<'_>) -> bool,
+    ) -> Result<Option<VersionRef<'_>>> {
+        let index = self.session.store.index(table)?;
+        check_key(table, key)?;
+        // SAFETY: pinned; so for the versions below, which outlive the borrow of the transaction.
+        let Lookup::Found(record) = (unsafe { index.get(key) }) else { return Ok(None) };
+        // SAFETY: as above.
+        let mut next = unsafe { record.as_ref() }.word().version();
+        // SAFETY: as above.
+        while let Some(version) = unsafe { next.as_ref() } {
+            let stamp = version.stamp_ref();
+            if visible(stamp) {
+                return Ok(Some(VersionRef { value: version.value(), stamp }));
+            }
+            next = version.prev();
+        }
+        Ok(None)
+    }
+
+    /// Writes `value` under `key`, whether or not the key exists.
+    ///
+    /// # Errors
+    /// [`Rejected`] for what [`get`](Transaction::get) rejects, an oversized value, and where the
+    /// transaction or the store would grow beyond its limits.
+    pub fn put(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
+        let index = self.check_write(table, key, value)?;
+        let state = &mut *self.session.state.borrow_mut();
+        state.write(index, table, key, Content::Value(value))
+    }
+
+    /// Writes `value` under a key that does not exist.
+    ///
+    /// # Errors
+    /// [`Rejected::KeyExists`] where it does; and as for [`put`](Transaction::put).
+    pub fn insert(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
+        if self.get(table, key)?.is_some() {
+            Err(Rejected::KeyExists { table, key: KeyExcerpt::new(key) })?;
+        }
+        self.put(table, key, value)
+    }
+
+    /// Removes `key`, whether or not it exists.
+    ///
+    /// # Errors
+    /// As for [`put`](Transaction::put).
+    pub fn delete(&self, table: TableId, key: &[u8]) -> Result<()> {
+        let index = self.check_write(table, key, &[])?;
+        let state = &mut *self.session.state.borrow_mut();
+        let hash = hash(table, key);
+        if state.sets.writes.find(hash, table, key).is_none()
+            && let Lookup::Absent(leaf) = state.sets.find(index, hash, table, key)
+        {
+            // Nothing to remove; that it stays so is all the transaction has to know.
+            state.sets.note_leaf(table, leaf);
+            return Ok(());
+        }
+        state.write(index, table, key, Content::Tombstone)
+    }
+
+    /// Adds `delta`, wrapping, to the little-endian `i64` under `key` and returns the sum. An absent
+    /// key counts as 0.
+    ///
+    /// # Errors
+    /// [`Rejected::WrongValue`] where the value is not 8 bytes long; and as for
+    /// [`put`](Transaction::put).
+    pub fn add(&self, table: TableId, key: &[u8], delta: i64) -> Result<i64> {
+        const EXPECTED: usize = size_of::<i64>();
+        let old = match self.get(table, key)? {
+            None => 0,
+            Some(value) => i64::from_le_bytes(value.try_into().map_err(|_| {
+                let (key, bytes) = (KeyExcerpt::new(key), value.len());
+                Rejected::WrongValue { table, key, operation: "add", bytes, expected: EXPECTED }
+            })?),
+        };
+        let sum = old.wrapping_add(delta);
+        self.put(table, key, &sum.to_le_bytes())?;
+        Ok(sum)
+    }
+
+    fn check_write(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<&Index> {
+        let store = &self.session.store;
+        let index = store.index(table)?;
+        check_key(table, key)?;
+        check_value(table, key, value)?;
+        check_memory(store)?;
+        Ok(index)
+    }
+}
+
+#[inline]
+fn check_key(table: TableId, key: &[u8]) -> Result<()> {
+    if (1..=KEY_BYTES_MAX).contains(&key.len()) { Ok(()) } else { reject_key(table, key) }
+}
+
+#[cold]
+pub(super) fn reject_key(table: TableId, key: &[u8]) -> Result<()> {
+    if key.is_empty() {
+        Err(Rejected::KeyEmpty { table })?;
+    }
+    let (excerpt, max) = (KeyExcerpt::new(key), KEY_BYTES_MAX);
+    Err(Rejected::KeyTooLong { table, key: excerpt, bytes: key.len(), max }.into())
+}
+
+fn check_value(table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
+    if value.len() > VALUE_BYTES_MAX {
+        let (key, max) = (KeyExcerpt::new(key), VALUE_BYTES_MAX);
+        Err(Rejected::ValueTooLong { table, key, bytes: value.len(), max })?;
+    }
+    Ok(())
+}
+
+fn check_memory(store: &Store) -> Result<()> {
+    let (bytes, max) = (store.usage.bytes(), store.options.memory_bytes_max);
+    if bytes > max {
+        Err(Rejected::MemoryFull { bytes, max })?;
+    }
+    Ok(())
+}
+
+impl Sets {
+    /// Reads `key`: the transaction's own version, or the newest there is, which it remembers. Null
+    /// where there is none.
+    #[inline]
+    pub(super) fn read(&mut self, index: &Index, table: TableId, key: &[u8]) -> *mut Version {
+        let hash = hash(table, key);
+        if let Some(place) = self.writes.find(hash, table, key) {
+            return self.writes.entries[place].version.as_ptr();
+        }
+        loop {
+            match self.find(index, hash, table, key) {
+                Lookup::Found(record) => {
+                    if let Some(version) = self.read_record(record) {
+                        return version;
+                    }
+                    self.recent = Recent::default();
+                }
+                Lookup::Absent(leaf) => {
+                    self.note_leaf(table, leaf);
+                    return std::ptr::null_mut();
+                }
+            }
+        }
+    }
+
+    /// Finds the record of a key, or the leaf where it is missing.
+    #[inline]
+    fn find(&mut self, index: &Index, hash: u64, table: TableId, key: &[u8]) -> Lookup {
+        if let Some(record) = self.recent.find(hash) {
+            // SAFETY: found under this guard.
+            if unsafe { record.as_ref().table() == table && Record::key(record) == key } {
+                return Lookup::Found(record);
+            }
+        }
+        // SAFETY: pinned while the transaction runs.
+        let lookup = unsafe { index.get(key) };
+        if let Lookup::Found(record) = lookup {
+            self.recent.note(hash, record);
+        }
+        lookup
+    }
+
+    /// Reads a record's newest version and remembers it. `None` asks to look the key up again.
+    #[inline]
+    pub(super) fn read_record(&mut self, record: NonNull<Record>) -> Option<*mut Version> {
+        // SAFETY: found under this guard.
+        let guarded = unsafe { record.as_ref() };
+        let mut word = guarded.word();
+        for _ in 0..READ_SPINS {
+            if !word.is_locked() {
+                break;
+            }
+            spin_loop();
+            word = guarded.word();
+        }
+        if word.is_dead() {
+            spin_loop();
+            return None;
+        }
+        self.reads.push(Read { record, version: word.version() });
+        Some(word.version())
+    }
+
+    /// Remembers a leaf for its gaps.
+    pub(super) fn note_leaf(&mut self, table: TableId, leaf: LeafVersion) {
+        let read = LeafRead { table, leaf };
+        if self.nodes.last() != Some(&read) {
+            self.nodes.push(read);
+        }
+    }
+}
+
+impl State {
+    /// Adds a write, or replaces the one that the transaction made of the same key before.
+    fn write(
+        &mut self,
+        index: &Index,
+        table: TableId,
+        key: &[u8],
+        content: Content<'_>,
+    ) -> Result<()> {
+        let State { memory, sets, .. } = self;
+        let bytes = key.len() + if let Content::Value(value) = content { value.len() } else { 0 };
+        if sets.writes.bytes + bytes > TRANSACTION_BYTES_MAX {
+            let (bytes, max) = (sets.writes.bytes + bytes, TRANSACTION_BYTES_MAX);
+            Err(Rejected::TransactionBytes { bytes, max })?;
+        }
+        let hash = hash(table, key);
+        let own = sets.writes.find(hash, table, key);
+        if own.is_none() && sets.writes.entries.len() == TRANSACTION_WRITES_MAX {
+            Err(Rejected::TransactionWrites { max: TRANSACTION_WRITES_MAX })?;
+        }
+        sets.writes.bytes += bytes;
+        let version = Version::allocate(&mut memory.heap, content);
+        if let Some(place) = own {
+            let old = std::mem::replace(&mut sets.writes.entries[place].version, version);
+            sets.replaced.push(old);
+            return Ok(());
+        }
+        let (record, linked) = match sets.find(index, hash, table, key) {
+            Lookup::Found(record) => (record, true),
+            Lookup::Absent(_) => (Record::allocate(&mut memory.heap, table, key), false),
+        };
+        sets.writes.push(Write { hash, record, version, linked });
+        Ok(())
+    }
+}

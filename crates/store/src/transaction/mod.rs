@@ -1,0 +1,167 @@
+//! Transactions: optimistic concurrency control (Silo, SOSP'13 §4).
+//!
+//! ```text
+//! execute   get, scan, put …      read set: record and the version it had
+//!                                 node set: leaf and its version, for gaps and ranges
+//!                                 write set: private versions, nobody sees them
+//! lock      records of the write set, in the order of their addresses; new keys enter the index
+//!           as locked placeholders first
+//! clock     drawn under the locks (rule M2)
+//! validate  every version read is still the newest and unlocked; every leaf noted is unchanged
+//! install   versions are stamped and published, which releases the locks
+//! ```
+//! Strictly serializable: a transaction takes effect at the instant between its last lock and its
+//! first validation, when all it wrote was locked and all it read was still so. A transaction that
+//! writes nothing skips to validation and draws no clock.
+//!
+//! While it executes, a transaction may see a state that never was (one key before and another after
+//! somebody's commit); validation then fails, and whatever it computed is discarded. So a body must
+//! not act outside of the database on what it read before it is told of the commit.
+//!
+//! Read in this order: `writes.rs`, this file, `execute.rs`, `scan.rs`, `commit.rs`.
+
+mod commit;
+mod execute;
+mod scan;
+mod writes;
+
+#[cfg(all(test, not(feature = "model")))]
+mod tests;
+
+pub use commit::Locked;
+pub use execute::VersionRef;
+
+use crate::index::LeafVersion;
+use crate::record::Record;
+use crate::session::Session;
+use crate::version::Version;
+use std::ops::DerefMut;
+use std::ptr::NonNull;
+use types::{Result, StampRef, TableId};
+use writes::WriteSet;
+
+/// A transaction on a session `S`: `&mut Session`, or something that owns one.
+///
+/// Operations take `&self`; what they return borrows the transaction and stays valid until it ends.
+/// A transaction that is dropped is rolled back: nothing it did takes effect.
+///
+/// Ending takes the transaction by value, so one that has ended cannot be used:
+///
+/// ```compile_fail
+/// # use shoal_store::{Options, Store};
+/// # let store = std::sync::Arc::new(Store::new(Options::default()));
+/// # let mut session = store.session().unwrap();
+/// let tx = session.begin();
+/// tx.commit().unwrap();
+/// tx.commit().unwrap(); // used after commit
+/// ```
+pub struct Transaction<S: DerefMut<Target = Session>> {
+    session: S,
+}
+
+/// What a transaction has read and will write.
+#[derive(Default)]
+pub(crate) struct Sets {
+    reads: Vec<Read>,
+    nodes: Vec<LeafRead>,
+    writes: WriteSet,
+    recent: Recent,
+    /// Addresses of the records to lock, with their places in the write set. Ascending.
+    order: Vec<(usize, u32)>,
+    /// How many of `order` are locked.
+    locked: usize,
+    /// Versions that the transaction wrote and then overwrote; slices may still borrow them.
+    replaced: Vec<NonNull<Version>>,
+    /// Where a scan builds the end of a prefix's range.
+    bound: Vec<u8>,
+}
+
+/// One read: the version the record had. Null where it had none.
+#[derive(Clone, Copy)]
+struct Read {
+    record: NonNull<Record>,
+    version: *mut Version,
+}
+
+/// One gap or range: the leaf it is in, as it was.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct LeafRead {
+    table: TableId,
+    leaf: LeafVersion,
+}
+
+/// The records found last, by the hash of their keys: a write usually follows the read of its key.
+#[derive(Default)]
+struct Recent {
+    slots: [Option<(u64, NonNull<Record>)>; Recent::SLOTS],
+}
+
+impl Recent {
+    const SLOTS: usize = 8;
+
+    #[inline]
+    fn note(&mut self, hash: u64, record: NonNull<Record>) {
+        self.slots[hash as usize % Self::SLOTS] = Some((hash, record));
+    }
+
+    #[inline]
+    fn find(&self, hash: u64) -> Option<NonNull<Record>> {
+        self.slots[hash as usize % Self::SLOTS]
+            .and_then(|(noted, record)| (noted == hash).then_some(record))
+    }
+}
+
+impl<S: DerefMut<Target = Session>> Transaction<S> {
+    /// Begins a transaction on a session that is at rest.
+    pub fn on(mut session: S) -> Transaction<S> {
+        session.state.get_mut().memory.pin();
+        Transaction { session }
+    }
+
+    /// Locks, validates and installs, all on this store. An error means that nothing happened.
+    ///
+    /// # Errors
+    /// [`Aborted::Conflict`](types::Aborted::Conflict) where another transaction got in the way.
+    pub fn commit(mut self) -> Result<()> {
+        if self.session.state.get_mut().sets.writes.is_empty() {
+            return self.validate();
+        }
+        let epoch = self.session.store.options.epoch;
+        let locked = self.lock()?;
+        let clock = locked.draw_clock();
+        locked.validate()?;
+        let stamp = StampRef { epoch, clock, remote: &[] };
+        // A store of its own has nobody to wait for: certified is committed.
+        locked.install(stamp, |_| true);
+        Ok(())
+    }
+
+    /// Rolls back: nothing it did takes effect. Dropping does the same.
+    pub fn rollback(self) {}
+
+    /// The stamps of the versions read so far, for the stamp of this transaction (rule M1).
+    pub fn read_stamps(&self, mut visit: impl FnMut(StampRef<'_>)) {
+        for read in &self.session.state.borrow().sets.reads {
+            // SAFETY: what a transaction read is kept by its guard.
+            if let Some(version) = unsafe { read.version.as_ref() } {
+                visit(version.stamp_ref());
+            }
+        }
+    }
+
+    /// Is there anything to install?
+    pub fn is_read_only(&self) -> bool {
+        self.session.state.borrow().sets.writes.is_empty()
+    }
+}
+
+impl<S: DerefMut<Target = Session>> Drop for Transaction<S> {
+    fn drop(&mut self) {
+        let Session { store, state } = &mut *self.session;
+        let state = state.get_mut();
+        let emptied = state.roll_back();
+        // Placeholders go; whether a tombstone is committed, a later sweep will know.
+        state.sweep(store, emptied, &|_| false);
+        state.memory.unpin();
+    }
+}

@@ -1,0 +1,217 @@
+//! Scans: the index's rows and the transaction's own writes, in one order.
+
+use super::execute::reject_key;
+use super::writes::Write;
+use super::{Sets, Transaction};
+use crate::index::{Index, Seek};
+use crate::record::Record;
+use crate::session::Session;
+use crate::version::Version;
+use std::cmp::Ordering;
+use std::ops::{Bound, DerefMut};
+use std::ptr::NonNull;
+use types::limits::KEY_BYTES_MAX;
+use types::transaction::ScanEnd;
+use types::{Result, Rows, Scan, TableId};
+
+impl<S: DerefMut<Target = Session>> Transaction<S> {
+    /// The rows that `scan` asks for, in its order. The whole range that was looked at, up to the
+    /// last row returned where the limit ended it, is protected against phantoms.
+    ///
+    /// # Errors
+    /// [`Rejected`](types::Rejected) for an unknown table and for oversized bounds.
+    pub fn scan(&self, table: TableId, scan: Scan<'_>) -> Result<Rows<'_>> {
+        let index = self.session.store.index(table)?;
+        let state = &mut *self.session.state.borrow_mut();
+        let mut bound = std::mem::take(&mut state.sets.bound);
+        let range = Range::of(&scan, &mut bound);
+        for key in [range.low, range.high].into_iter().filter_map(bound_key) {
+            // An empty bound is below every key, and harmless.
+            if key.len() > KEY_BYTES_MAX {
+                reject_key(table, key)?;
+            }
+        }
+        let rows = state.sets.scan(index, table, range, scan.reverse, scan.limit);
+        state.sets.bound = bound;
+        Ok(rows)
+    }
+}
+
+/// A scan's bounds, both as keys.
+#[derive(Clone, Copy)]
+struct Range<'k> {
+    low: Bound<&'k [u8]>,
+    high: Bound<&'k [u8]>,
+}
+
+fn bound_key(bound: Bound<&[u8]>) -> Option<&[u8]> {
+    match bound {
+        Bound::Included(key) | Bound::Excluded(key) => Some(key),
+        Bound::Unbounded => None,
+    }
+}
+
+impl<'k> Range<'k> {
+    /// The bounds of `scan`; the end of a prefix's range is built in `buffer`.
+    fn of(scan: &Scan<'k>, buffer: &'k mut Vec<u8>) -> Range<'k> {
+        let high = match scan.end {
+            ScanEnd::Bound(bound) => bound,
+            ScanEnd::Prefix(prefix) => {
+                // The least key above all that begin with the prefix: one more in the last byte
+                // that has room for it.
+                let kept = prefix.iter().rposition(|byte| *byte != u8::MAX).map_or(0, |at| at + 1);
+                buffer.clear();
+                buffer.extend_from_slice(&prefix[..kept]);
+                match buffer.last_mut() {
+                    Some(last) => {
+                        *last += 1;
+                        Bound::Excluded(buffer.as_slice())
+                    }
+                    None => Bound::Unbounded,
+                }
+            }
+        };
+        Range { low: scan.start, high }
+    }
+
+    fn contains(&self, key: &[u8]) -> bool {
+        self.is_above_low(key) && self.is_below_high(key)
+    }
+
+    fn is_above_low(&self, key: &[u8]) -> bool {
+        match self.low {
+            Bound::Included(low) => key >= low,
+            Bound::Excluded(low) => key > low,
+            Bound::Unbounded => true,
+        }
+    }
+
+    fn is_below_high(&self, key: &[u8]) -> bool {
+        match self.high {
+            Bound::Included(high) => key <= high,
+            Bound::Excluded(high) => key < high,
+            Bound::Unbounded => true,
+        }
+    }
+
+    fn seek(&self, reverse: bool) -> Seek<'k> {
+        match (reverse, self.low, self.high) {
+            (false, Bound::Included(low), _) => Seek::From(low),
+            (false, Bound::Excluded(low), _) => Seek::After(low),
+            (false, Bound::Unbounded, _) => Seek::First,
+            (true, _, Bound::Included(high)) => Seek::DownFrom(high),
+            (true, _, Bound::Excluded(high)) => Seek::Before(high),
+            (true, _, Bound::Unbounded) => Seek::Last,
+        }
+    }
+
+    /// Is `key` beyond the far end of a scan in this direction?
+    fn is_past(&self, key: &[u8], reverse: bool) -> bool {
+        if reverse { !self.is_above_low(key) } else { !self.is_below_high(key) }
+    }
+}
+
+/// The transaction's own writes in a range, in the scan's order, as far as they are not yet merged
+/// into its rows.
+struct Own {
+    writes: Vec<Write>,
+    next: usize,
+    reverse: bool,
+}
+
+impl Own {
+    /// The next own write at or before `key` in the scan's order, and whether it is at `key`.
+    fn take_until(&mut self, key: Option<&[u8]>) -> Option<(Write, bool)> {
+        let write = *self.writes.get(self.next)?;
+        let order = key.map_or(Ordering::Less, |key| {
+            // SAFETY: the record is kept by the guard, or private.
+            let order = unsafe { Record::key(write.record) }.cmp(key);
+            if self.reverse { order.reverse() } else { order }
+        });
+        if order == Ordering::Greater {
+            return None;
+        }
+        self.next += 1;
+        Some((write, order == Ordering::Equal))
+    }
+}
+
+impl Sets {
+    fn scan<'g>(
+        &mut self,
+        index: &Index,
+        table: TableId,
+        range: Range<'_>,
+        reverse: bool,
+        limit: usize,
+    ) -> Rows<'g> {
+        let mut rows = Rows::with_capacity(limit.min(16));
+        let mut own = self.own_writes(table, range, reverse);
+        let mut seek = Some(range.seek(reverse));
+        while let Some(from) = seek
+            && rows.len() < limit
+        {
+            // SAFETY: pinned while the transaction runs.
+            let found = unsafe { index.rows(from, limit - rows.len()) };
+            self.note_leaf(table, found.leaf);
+            seek = found.next;
+            for record in found.records() {
+                // SAFETY: kept by the guard.
+                let key = unsafe { Record::key(record) };
+                if range.is_past(key, reverse) || rows.len() == limit {
+                    seek = None;
+                    break;
+                }
+                let mut overwritten = false;
+                while let Some((write, same)) = own.take_until(Some(key)) {
+                    overwritten |= same;
+                    push_row(&mut rows, write.record, write.version.as_ptr());
+                }
+                if overwritten {
+                    continue;
+                }
+                // A dead record is leaving; the leaf's version, noted above, tells at the end.
+                if let Some(version) = self.read_record(record) {
+                    push_row(&mut rows, record, version);
+                }
+            }
+            // A leaf that begins beyond the range has nothing to say about it.
+            if let Some(Seek::From(fence)) = seek
+                && !range.is_below_high(fence)
+            {
+                seek = None;
+            }
+        }
+        while let Some((write, _)) = own.take_until(None) {
+            push_row(&mut rows, write.record, write.version.as_ptr());
+        }
+        rows.truncate(limit);
+        rows
+    }
+
+    /// The transaction's own writes in a range, in the scan's order.
+    fn own_writes(&self, table: TableId, range: Range<'_>, reverse: bool) -> Own {
+        // SAFETY: the records of a write set are kept by the guard, or private.
+        let key = |write: &Write| unsafe { Record::key(write.record) };
+        let is_in = |write: &&Write| {
+            // SAFETY: as above.
+            unsafe { write.record.as_ref() }.table() == table && range.contains(key(write))
+        };
+        let mut writes: Vec<Write> = self.writes.entries.iter().filter(is_in).copied().collect();
+        writes.sort_unstable_by(|a, b| key(a).cmp(key(b)));
+        if reverse {
+            writes.reverse();
+        }
+        Own { writes, next: 0, reverse }
+    }
+}
+
+/// Adds the row, unless the version says that there is none.
+fn push_row(rows: &mut Rows<'_>, record: NonNull<Record>, version: *mut Version) {
+    // SAFETY: a version that this transaction read or wrote, and its record, live until it ends; the
+    // rows borrow it.
+    let row = unsafe {
+        version.as_ref().and_then(Version::value).map(|value| (Record::key(record), value))
+    };
+    rows.extend(row);
+}

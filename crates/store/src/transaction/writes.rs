@@ -1,0 +1,130 @@
+//! The write set: what a transaction will install, found again by key.
+
+use crate::key::head_at;
+use crate::record::Record;
+use crate::version::Version;
+use std::ptr::NonNull;
+use types::TableId;
+
+/// Up to this many writes, looking at all of them is quicker than a table of them.
+const LINEAR_MAX: usize = 32;
+
+/// One key that the transaction will write.
+#[derive(Clone, Copy)]
+pub(super) struct Write {
+    pub(super) hash: u64,
+    /// The key's record; a private one where the key was absent, until `linked`.
+    pub(super) record: NonNull<Record>,
+    /// Private until installed.
+    pub(super) version: NonNull<Version>,
+    /// The record is, or was, in the index.
+    pub(super) linked: bool,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct WriteSet {
+    pub(super) entries: Vec<Write>,
+    /// A bit for the hash of every entry: most keys that are not here are told apart by it.
+    filter: u64,
+    /// Places of the entries by hash, linear probing, one more than the place or 0; empty up to
+    /// `LINEAR_MAX` entries.
+    slots: Vec<u32>,
+    /// Bytes of keys and values, counting what was overwritten.
+    pub(super) bytes: usize,
+}
+
+/// The hash of a key; the same key in another table has another.
+#[inline]
+pub(super) fn hash(table: TableId, key: &[u8]) -> u64 {
+    // Multiply and rotate, a word at a time: keys are short, and nothing but speed depends on it.
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut hash = (u64::from(table.0) ^ (key.len() as u64) << 32).wrapping_mul(FACTOR);
+    let mut offset = 0;
+    while offset < key.len() {
+        hash = (hash.rotate_left(26) ^ head_at(key, offset)).wrapping_mul(FACTOR);
+        offset += 8;
+    }
+    hash ^ hash >> 32
+}
+
+impl WriteSet {
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The place of the write of `key`.
+    #[inline]
+    pub(super) fn find(&self, hash: u64, table: TableId, key: &[u8]) -> Option<usize> {
+        if self.filter & Self::bit(hash) == 0 {
+            return None;
+        }
+        self.find_likely(hash, table, key)
+    }
+
+    fn find_likely(&self, hash: u64, table: TableId, key: &[u8]) -> Option<usize> {
+        let is_it = |write: &Write| {
+            // SAFETY: the records of a write set are kept by the guard, or private.
+            write.hash == hash
+                && unsafe {
+                    write.record.as_ref().table() == table && Record::key(write.record) == key
+                }
+        };
+        if self.slots.is_empty() {
+            return self.entries.iter().position(is_it);
+        }
+        let mut slot = self.slot(hash);
+        while let Some(place) = self.slots[slot].checked_sub(1) {
+            if is_it(&self.entries[place as usize]) {
+                return Some(place as usize);
+            }
+            slot = (slot + 1) % self.slots.len();
+        }
+        None
+    }
+
+    /// Adds a write of a key that is not here yet.
+    pub(super) fn push(&mut self, write: Write) {
+        self.filter |= Self::bit(write.hash);
+        self.entries.push(write);
+        let count = self.entries.len();
+        if count <= LINEAR_MAX {
+            return;
+        }
+        if count * 2 > self.slots.len() {
+            self.slots.clear();
+            self.slots.resize((count * 4).next_power_of_two(), 0);
+            (0..count).for_each(|place| self.enter(place));
+        } else {
+            self.enter(count - 1);
+        }
+    }
+
+    fn enter(&mut self, place: usize) {
+        let mut slot = self.slot(self.entries[place].hash);
+        while self.slots[slot] != 0 {
+            slot = (slot + 1) % self.slots.len();
+        }
+        self.slots[slot] = place as u32 + 1;
+    }
+
+    fn slot(&self, hash: u64) -> usize {
+        (hash >> 8) as usize % self.slots.len()
+    }
+
+    #[inline]
+    fn bit(hash: u64) -> u64 {
+        1 << (hash >> 58)
+    }
+
+    /// Forgets all writes; keeps their room unless it is uncommonly large.
+    pub(super) fn clear(&mut self) {
+        const KEPT: usize = 1 << 12;
+        self.entries.clear();
+        self.entries.shrink_to(KEPT);
+        self.slots.clear();
+        self.slots.shrink_to(4 * KEPT);
+        self.filter = 0;
+        self.bytes = 0;
+    }
+}
