@@ -5,6 +5,7 @@ pub mod micro;
 pub mod model;
 pub mod rows;
 pub mod tally;
+pub mod tpcc;
 pub mod workload;
 pub mod ycsb;
 pub mod zipf;

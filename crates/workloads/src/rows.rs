@@ -53,6 +53,19 @@ pub(crate) async fn load<D: Database, K: AsRef<[u8]>, V: AsRef<[u8]>>(
 pub async fn for_each<D: Database>(
     db: &D,
     table: TableId,
+    visit: impl FnMut(&[u8], &[u8]),
+) -> Result<()> {
+    for_each_with_prefix(db, table, &[], visit).await
+}
+
+/// [`for_each`] for the keys that begin with `prefix`.
+///
+/// # Errors
+/// Those of the database.
+pub async fn for_each_with_prefix<D: Database>(
+    db: &D,
+    table: TableId,
+    prefix: &[u8],
     mut visit: impl FnMut(&[u8], &[u8]),
 ) -> Result<()> {
     let mut last: Option<Box<[u8]>> = None;
@@ -60,8 +73,8 @@ pub async fn for_each<D: Database>(
         // Copied out, so that a body which runs twice is seen once.
         let page = db
             .transact(async |tx| {
-                let start = last.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-                let scan = Scan::range((start, Bound::Unbounded)).limit(PAGE_ROWS);
+                let start = last.as_deref().map_or(Bound::Included(prefix), Bound::Excluded);
+                let scan = Scan { start, ..Scan::prefix(prefix) }.limit(PAGE_ROWS);
                 let rows = tx.scan(table, scan).await?;
                 let copy = |(key, value): (&[u8], &[u8])| (Box::from(key), Box::from(value));
                 Ok(rows.into_iter().map(copy).collect::<Vec<(Box<[u8]>, Box<[u8]>)>>())

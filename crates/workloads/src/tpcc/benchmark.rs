@@ -1,0 +1,152 @@
+//! TPC-C as a [`Workload`].
+
+use super::client::{Client, Kind};
+use super::procedure::Procedure;
+use super::scale::Scale;
+use super::schema::Tables;
+use super::{consistency, delivery, new_order, order_status, payment, population, stock_level};
+use crate::workload::{Check, Done, Workload};
+use std::hint::black_box;
+use types::{Database, Error, Rejected, Result};
+
+/// The benchmark on one database: its scale and its tables.
+#[derive(Debug, Clone, Copy)]
+pub struct TpcC {
+    scale: Scale,
+    tables: Tables,
+}
+
+impl TpcC {
+    /// The benchmark of this scale on `db`, whose tables it opens or makes.
+    ///
+    /// # Errors
+    /// Those of the database and of [`Scale::validate`].
+    pub fn new<D: Database>(db: &D, scale: Scale) -> Result<TpcC> {
+        Ok(TpcC { scale: scale.validate()?, tables: Tables::open(db)? })
+    }
+
+    /// Its tables.
+    pub fn tables(&self) -> Tables {
+        self.tables
+    }
+
+    /// Runs a transaction to its end; returns how often its body ran, and with which result.
+    async fn transact<D: Database, P: Procedure>(
+        &self,
+        db: &D,
+        procedure: &P,
+        output: &mut P::Output,
+    ) -> (u32, Result<()>) {
+        let mut runs = 0;
+        let result = db
+            .transact(async |tx| {
+                runs += 1;
+                procedure.run(tx, &self.tables, output).await
+            })
+            .await;
+        // Nobody looks at the output; it must be made all the same.
+        black_box(output);
+        (runs, result)
+    }
+
+    /// Draws the input of a transaction of this kind and runs it.
+    async fn run<D: Database>(&self, db: &D, client: &mut Client, kind: Kind) -> (u32, Result<()>) {
+        let (scale, home, date) = (self.scale, client.warehouse, client.next_date());
+        let Client { district, random, counts, outputs, .. } = client;
+        match kind {
+            Kind::NewOrder => {
+                let input = new_order::Input::draw(random, scale, home, date);
+                counts.lines += input.lines().len() as u64;
+                counts.remote_lines += input.remote_lines() as u64;
+                self.transact(db, &input, &mut outputs.new_order).await
+            }
+            Kind::Payment => {
+                let input = payment::Input::draw(random, scale, home, date);
+                counts.remote_payments += u64::from(input.is_remote());
+                counts.by_name += u64::from(input.customer.is_by_name());
+                self.transact(db, &input, &mut outputs.payment).await
+            }
+            Kind::OrderStatus => {
+                let input = order_status::Input::draw(random, scale, home);
+                counts.by_name += u64::from(input.customer.is_by_name());
+                self.transact(db, &input, &mut outputs.order_status).await
+            }
+            Kind::Delivery => {
+                let input = delivery::Input::draw(random, home, date);
+                let ran = self.transact(db, &input, &mut outputs.delivery).await;
+                counts.skipped_districts += outputs.delivery.skipped() as u64;
+                ran
+            }
+            Kind::StockLevel => {
+                let input = stock_level::Input::draw(random, home, *district);
+                self.transact(db, &input, &mut outputs.stock_level).await
+            }
+        }
+    }
+}
+
+impl Workload for TpcC {
+    type Client = Client;
+
+    fn name(&self) -> &'static str {
+        "tpcc"
+    }
+
+    fn parameters(&self) -> Vec<(&'static str, String)> {
+        let Scale { warehouses, items, customers, undelivered } = self.scale;
+        let mut parameters = vec![("warehouses", warehouses.to_string())];
+        if self.scale != Scale::specification(warehouses) {
+            parameters.push(("items", items.to_string()));
+            parameters.push(("customers per district", customers.to_string()));
+            parameters.push(("undelivered orders per district", undelivered.to_string()));
+        }
+        parameters
+    }
+
+    fn kinds(&self) -> &'static [&'static str] {
+        &Kind::NAMES
+    }
+
+    fn load_parts(&self) -> usize {
+        population::Part::count(self.scale)
+    }
+
+    async fn load<D: Database>(
+        &self,
+        db: &D,
+        part: usize,
+        seed: u64,
+        loaded: &mut dyn FnMut(u64),
+    ) -> Result<()> {
+        population::load(db, self.tables, self.scale, part, seed, loaded).await
+    }
+
+    fn rows(&self) -> u64 {
+        population::rows(self.scale)
+    }
+
+    fn client(&self, number: usize, seed: u64) -> Client {
+        Client::new(self.scale, number, seed)
+    }
+
+    async fn next<D: Database>(&self, db: &D, client: &mut Client) -> Result<Done> {
+        let kind = client.deal();
+        client.counts.kinds[kind as usize] += 1;
+        let (runs, result) = self.run(db, client, kind).await;
+        let rolled_back = match result {
+            Ok(()) => false,
+            Err(Error::Rejected(Rejected::Procedure { reason }))
+                if &*reason == new_order::UNUSED_ITEM =>
+            {
+                true
+            }
+            Err(error) => return Err(error),
+        };
+        client.counts.rolled_back += u64::from(rolled_back);
+        Ok(Done { kind: kind as usize, retries: runs.saturating_sub(1), rolled_back })
+    }
+
+    async fn check<D: Database>(&self, db: &D) -> Result<Vec<Check>> {
+        consistency::check(db, self.tables, self.scale).await
+    }
+}

@@ -1,0 +1,120 @@
+//! The order-status transaction (clause 2.6): what became of a customer's last order. It only
+//! reads.
+
+use super::customer::{Selection, find};
+use super::keys;
+use super::procedure::Procedure;
+use super::random::uniform_u8;
+use super::scale::{DISTRICTS, LINES_MAX, Scale};
+use super::schema::{Order, OrderLine, Tables, Text, as_customer, as_row, read, unexpected};
+use types::{Random, Result, Scan, Transaction};
+
+/// Whose order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Input {
+    /// W_ID.
+    pub warehouse: u16,
+    /// D_ID.
+    pub district: u8,
+    /// Which customer.
+    pub customer: Selection,
+}
+
+impl Input {
+    /// A question at the warehouse, as clause 2.6.1 draws it.
+    pub fn draw(random: &mut Random, scale: Scale, warehouse: u16) -> Input {
+        let district = uniform_u8(random, 1..=DISTRICTS);
+        Input { warehouse, district, customer: Selection::draw(random, scale) }
+    }
+}
+
+/// What the terminal shows (clause 2.6.3.3), beside what was asked for.
+#[derive(Debug, Clone, Default)]
+pub struct Output {
+    /// C_ID.
+    pub id: u16,
+    /// C_FIRST.
+    pub first: Text<16>,
+    /// C_MIDDLE.
+    pub middle: Text<2>,
+    /// C_LAST.
+    pub last: Text<16>,
+    /// C_BALANCE.
+    pub balance: i64,
+    /// O_ID.
+    pub order: u32,
+    /// O_ENTRY_D.
+    pub entry_date: u64,
+    /// O_CARRIER_ID, or [`NULL_CARRIER`](super::schema::NULL_CARRIER).
+    pub carrier: u8,
+    count: usize,
+    lines: [Line; LINES_MAX as usize],
+}
+
+/// A line of the order.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Line {
+    /// OL_I_ID.
+    pub item: u32,
+    /// OL_SUPPLY_W_ID.
+    pub supplier: u16,
+    /// OL_QUANTITY.
+    pub quantity: u8,
+    /// OL_AMOUNT.
+    pub amount: u32,
+    /// OL_DELIVERY_D, or [`NULL_DATE`](super::schema::NULL_DATE).
+    pub delivery_date: u64,
+}
+
+impl Output {
+    /// The order's lines.
+    pub fn lines(&self) -> &[Line] {
+        &self.lines[..self.count]
+    }
+}
+
+impl Procedure for Input {
+    type Output = Output;
+
+    async fn run<X: Transaction>(
+        &self,
+        tx: &X,
+        tables: &Tables,
+        output: &mut Output,
+    ) -> Result<()> {
+        let (w, d) = (self.warehouse, self.district);
+        let id = find(tx, tables, (w, d), &self.customer).await?;
+        let key = keys::customer(w, d, id);
+        let (customer, _) =
+            as_customer(tx.get(tables.customer, &key).await?, tables.customer, &key)?;
+        output.id = id;
+        output.first = customer.first;
+        output.middle = customer.middle;
+        output.last = customer.last;
+        output.balance = customer.balance.get();
+
+        let newest = Scan::prefix(&key).reverse().limit(1);
+        let newest = tx.scan(tables.order_by_customer, newest).await?;
+        let o = newest.first().and_then(|(key, _)| keys::last_order_id(key));
+        let o = o.ok_or_else(|| unexpected(None, tables.order_by_customer, &key))?;
+        let key = keys::order(w, d, o);
+        let order: &Order = read(tx, tables.order, &key).await?;
+        output.order = o;
+        output.entry_date = order.entry_date.get();
+        output.carrier = order.carrier;
+
+        let rows = tx.scan(tables.order_line, Scan::prefix(&key)).await?;
+        output.count = rows.len().min(output.lines.len());
+        for ((key, row), shown) in rows.into_iter().zip(&mut output.lines) {
+            let line: &OrderLine = as_row(Some(row), tables.order_line, key)?;
+            *shown = Line {
+                item: line.item.get(),
+                supplier: line.supplier.get(),
+                quantity: line.quantity,
+                amount: line.amount.get(),
+                delivery_date: line.delivery_date.get(),
+            };
+        }
+        Ok(())
+    }
+}

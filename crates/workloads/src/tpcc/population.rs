@@ -1,0 +1,308 @@
+//! The initial population of clause 4.3.3.1.
+//!
+//! It is loaded in parts that touch different keys, so that they can be loaded side by side: the
+//! items; of each warehouse its own row and its stock; and each of its districts with customers,
+//! their history and orders. Every part draws from its own seed, whichever order they run in.
+//!
+//! A part commits its rows some hundred at a time, in key order. What a chunk draws is drawn inside
+//! its transaction from a copy of the source, so that a retry writes the same rows again.
+
+use super::keys;
+use super::random::{
+    digits, fill_letters, goods_data, last_name, last_name_at_load, letters, permutation, uniform,
+    uniform_u8, uniform_u16,
+};
+use super::scale::{DISTRICTS, LINES_MAX, LINES_MIN, Scale};
+use super::schema::{
+    Address, CUSTOMER_DATA_MAX, Customer, CustomerImage, District, History, Item, NULL_CARRIER,
+    NULL_DATE, Order, OrderLine, Stock, Tables, Text, UNIT, Warehouse,
+};
+use std::ops::RangeInclusive;
+use types::{Database, Random, Result, Transaction};
+use zerocopy::IntoBytes;
+
+/// The date at which everything in the initial population happened.
+pub const LOAD_DATE: u64 = 1;
+
+/// Ids of a chunk: at about ten rows an order, a few thousand rows.
+const CHUNK: usize = 250;
+
+/// What a part of the population holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// All of ITEM.
+    Items,
+    /// A warehouse's own row and its stock.
+    Warehouse(u16),
+    /// A district's own row, its customers and their orders.
+    District(u16, u8),
+}
+
+impl Part {
+    /// How many parts there are.
+    pub fn count(scale: Scale) -> usize {
+        1 + usize::from(scale.warehouses) * (1 + usize::from(DISTRICTS))
+    }
+
+    /// Part number `number`, which is below [`count`](Part::count).
+    pub fn of(number: usize) -> Part {
+        let Some(number) = number.checked_sub(1) else { return Part::Items };
+        let of_warehouse = 1 + usize::from(DISTRICTS);
+        let w = (number / of_warehouse + 1) as u16;
+        match (number % of_warehouse) as u8 {
+            0 => Part::Warehouse(w),
+            d => Part::District(w, d),
+        }
+    }
+}
+
+/// How many rows the population has, lines and all, give or take.
+pub fn rows(scale: Scale) -> u64 {
+    let lines = u64::from(LINES_MIN + LINES_MAX) / 2;
+    let customers = u64::from(scale.customers);
+    // A customer, its history, its order; the indexes of the first and the last.
+    let district = 1 + customers * (5 + lines) + u64::from(scale.undelivered);
+    let items = u64::from(scale.items);
+    items + u64::from(scale.warehouses) * (1 + items + u64::from(DISTRICTS) * district)
+}
+
+/// Loads one part.
+///
+/// # Errors
+/// Those of the database.
+pub async fn load<D: Database>(
+    db: &D,
+    tables: Tables,
+    scale: Scale,
+    part: usize,
+    seed: u64,
+    loaded: &mut dyn FnMut(u64),
+) -> Result<()> {
+    let random = Random::new(seed).fork(part as u64);
+    let mut loader = Loader { db, tables, scale, random, loaded };
+    match Part::of(part) {
+        Part::Items => loader.items().await,
+        Part::Warehouse(w) => loader.warehouse(w).await,
+        Part::District(w, d) => loader.district(w, d).await,
+    }
+}
+
+struct Loader<'a, D> {
+    db: &'a D,
+    tables: Tables,
+    scale: Scale,
+    random: Random,
+    loaded: &'a mut dyn FnMut(u64),
+}
+
+impl<D: Database> Loader<'_, D> {
+    /// Calls `write` for each id; it returns how many rows it wrote.
+    async fn in_chunks(
+        &mut self,
+        ids: RangeInclusive<u32>,
+        mut write: impl FnMut(&D::Transaction, &mut Random, u32) -> Result<u64>,
+    ) -> Result<()> {
+        for first in ids.clone().step_by(CHUNK) {
+            let last = first.saturating_add(CHUNK as u32 - 1).min(*ids.end());
+            let chunk = self.db.transact(async |tx| {
+                let mut random = self.random.clone();
+                let mut rows = 0;
+                for id in first..=last {
+                    rows += write(tx, &mut random, id)?;
+                }
+                Ok((random, rows))
+            });
+            let (random, rows) = chunk.await?;
+            self.random = random;
+            (self.loaded)(rows);
+        }
+        Ok(())
+    }
+
+    async fn items(&mut self) -> Result<()> {
+        let tables = self.tables;
+        self.in_chunks(1..=self.scale.items, |tx, random, i| {
+            let item = Item {
+                price: uniform(random, UNIT..=100 * UNIT).into(),
+                image: uniform_u16(random, 1..=10_000).into(),
+                name: letters(random, 14..=24),
+                data: goods_data(random),
+            };
+            tx.put(tables.item, &keys::item(i), item.as_bytes())?;
+            Ok(1)
+        })
+        .await
+    }
+
+    async fn warehouse(&mut self, w: u16) -> Result<()> {
+        let (tables, scale) = (self.tables, self.scale);
+        self.in_chunks(1..=1, |tx, random, _| {
+            let warehouse = Warehouse {
+                ytd: (district_ytd(scale) * i64::from(DISTRICTS)).into(),
+                tax: uniform_u16(random, 0..=2000).into(),
+                name: letters(random, 6..=10),
+                address: address(random),
+            };
+            tx.put(tables.warehouse, &keys::warehouse(w), warehouse.as_bytes())?;
+            Ok(1)
+        })
+        .await?;
+        self.in_chunks(1..=scale.items, |tx, random, i| {
+            let stock = Stock {
+                quantity: i16::from(uniform_u8(random, 10..=100)).into(),
+                ytd: 0.into(),
+                orders: 0.into(),
+                remote_orders: 0.into(),
+                data: goods_data(random),
+                district_info: std::array::from_fn(|_| letters(random, 24..=24)),
+            };
+            tx.put(tables.stock, &keys::stock(w, i), stock.as_bytes())?;
+            Ok(1)
+        })
+        .await
+    }
+
+    async fn district(&mut self, w: u16, d: u8) -> Result<()> {
+        let (tables, scale) = (self.tables, self.scale);
+        self.in_chunks(1..=1, |tx, random, _| {
+            let district = District {
+                next_order: (scale.orders() + 1).into(),
+                tax: uniform_u16(random, 0..=2000).into(),
+                ytd: district_ytd(scale).into(),
+                name: letters(random, 6..=10),
+                address: address(random),
+            };
+            tx.put(tables.district, &keys::district(w, d), district.as_bytes())?;
+            Ok(1)
+        })
+        .await?;
+        self.in_chunks(1..=u32::from(scale.customers), |tx, random, c| {
+            put_customer(tx, tables, scale, random, (w, d, c as u16))
+        })
+        .await?;
+        let customers = permutation(&mut self.random, scale.customers);
+        self.in_chunks(1..=scale.orders(), |tx, random, o| {
+            let customer = customers[o as usize - 1];
+            put_order(tx, tables, scale, random, (w, d, o), customer)
+        })
+        .await
+    }
+}
+
+/// What each customer has paid so far, in cents.
+const FIRST_PAYMENT: u32 = 10 * UNIT;
+
+/// D_YTD: what the district's customers have paid so far.
+fn district_ytd(scale: Scale) -> i64 {
+    i64::from(FIRST_PAYMENT) * i64::from(scale.customers)
+}
+
+fn address(random: &mut Random) -> Address {
+    let Text([a, b, c, d]) = digits(random);
+    Address {
+        street_1: letters(random, 10..=20),
+        street_2: letters(random, 10..=20),
+        city: letters(random, 10..=20),
+        state: letters(random, 2..=2),
+        zip: Text([a, b, c, d, b'1', b'1', b'1', b'1', b'1']),
+    }
+}
+
+/// A customer, the entry in the index by name, and the history of one payment.
+fn put_customer(
+    tx: &impl Transaction,
+    tables: Tables,
+    scale: Scale,
+    random: &mut Random,
+    (w, d, c): (u16, u8, u16),
+) -> Result<u64> {
+    let last = match c {
+        1..=1000 => last_name(u32::from(c) - 1),
+        _ => last_name_at_load(random, scale),
+    };
+    let customer = Customer {
+        balance: (-i64::from(FIRST_PAYMENT)).into(),
+        ytd_payment: i64::from(FIRST_PAYMENT).into(),
+        payments: 1.into(),
+        deliveries: 0.into(),
+        discount: uniform_u16(random, 0..=5000).into(),
+        credit: Text(if random.chance(10, 100) { *b"BC" } else { *b"GC" }),
+        last,
+        middle: Text(*b"OE"),
+        first: letters(random, 8..=16),
+        credit_limit: i64::from(50_000 * UNIT).into(),
+        since: LOAD_DATE.into(),
+        phone: digits(random),
+        address: address(random),
+    };
+    let mut data = [0; CUSTOMER_DATA_MAX];
+    let data = &mut data[..uniform(random, 300..=500) as usize];
+    fill_letters(random, data);
+    let image = CustomerImage::new(&customer, data);
+    tx.put(tables.customer, &keys::customer(w, d, c), image.as_bytes())?;
+    let name = keys::customer_by_name(w, d, &customer.last, &customer.first, c);
+    tx.put(tables.customer_by_name, &name, &[])?;
+    let history = History {
+        district: d,
+        warehouse: w.into(),
+        date: LOAD_DATE.into(),
+        amount: FIRST_PAYMENT.into(),
+        data: letters(random, 12..=24),
+    };
+    tx.put(tables.history, &keys::history(w, d, c, 1), history.as_bytes())?;
+    Ok(3)
+}
+
+/// An order with its lines, its entry in the index by customer and, if it is not delivered, its
+/// entry among the new orders.
+fn put_order(
+    tx: &impl Transaction,
+    tables: Tables,
+    scale: Scale,
+    random: &mut Random,
+    (w, d, o): (u16, u8, u32),
+    customer: u16,
+) -> Result<u64> {
+    let delivered = o <= scale.delivered();
+    let order = Order {
+        customer: customer.into(),
+        carrier: if delivered { uniform_u8(random, 1..=10) } else { NULL_CARRIER },
+        lines: uniform_u8(random, LINES_MIN..=LINES_MAX),
+        all_local: 1,
+        entry_date: LOAD_DATE.into(),
+    };
+    tx.put(tables.order, &keys::order(w, d, o), order.as_bytes())?;
+    tx.put(tables.order_by_customer, &keys::order_by_customer(w, d, customer, o), &[])?;
+    for number in 1..=order.lines {
+        let line = OrderLine {
+            item: uniform(random, 1..=scale.items).into(),
+            amount: if delivered { 0 } else { uniform(random, 1..=10_000 * UNIT - 1) }.into(),
+            delivery_date: if delivered { LOAD_DATE } else { NULL_DATE }.into(),
+            supplier: w.into(),
+            quantity: 5,
+            district_info: letters(random, 24..=24),
+        };
+        tx.put(tables.order_line, &keys::order_line(w, d, o, number), line.as_bytes())?;
+    }
+    if !delivered {
+        tx.put(tables.new_order, &keys::order(w, d, o), &[])?;
+    }
+    Ok(2 + u64::from(order.lines) + u64::from(!delivered))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_cover_every_warehouse_and_district() {
+        let scale = Scale::small(2);
+        let parts: Vec<Part> = (0..Part::count(scale)).map(Part::of).collect();
+        assert_eq!(parts.len(), 23);
+        assert_eq!(parts[0], Part::Items);
+        assert_eq!(parts[1], Part::Warehouse(1));
+        assert_eq!(parts[11], Part::District(1, 10));
+        assert_eq!(parts[12], Part::Warehouse(2));
+        assert_eq!(parts[22], Part::District(2, 10));
+    }
+}

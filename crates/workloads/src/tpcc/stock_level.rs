@@ -1,0 +1,70 @@
+//! The stock-level transaction (clause 2.8): how many of the items in a district's last twenty
+//! orders are low in stock. It only reads.
+
+use super::keys;
+use super::procedure::Procedure;
+use super::random::uniform_u8;
+use super::schema::{District, OrderLine, Stock, Tables, as_row, read};
+use types::{Random, Result, Scan, Transaction};
+
+/// How many orders back it looks.
+const ORDERS: u32 = 20;
+
+/// Where, and what counts as low.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Input {
+    /// W_ID.
+    pub warehouse: u16,
+    /// D_ID: the same for all of a client's questions.
+    pub district: u8,
+    /// Fewer than this are low.
+    pub threshold: u8,
+}
+
+impl Input {
+    /// A question about the district, as clause 2.8.1 draws it.
+    pub fn draw(random: &mut Random, warehouse: u16, district: u8) -> Input {
+        Input { warehouse, district, threshold: uniform_u8(random, 10..=20) }
+    }
+}
+
+/// What the terminal shows (clause 2.8.3.3), beside what was asked for.
+#[derive(Debug, Clone, Default)]
+pub struct Output {
+    /// How many different items are low.
+    pub low: u32,
+    /// The different items looked at, in order. It keeps its room from one question to the next.
+    pub items: Vec<u32>,
+}
+
+impl Procedure for Input {
+    type Output = Output;
+
+    async fn run<X: Transaction>(
+        &self,
+        tx: &X,
+        tables: &Tables,
+        output: &mut Output,
+    ) -> Result<()> {
+        let (w, d) = (self.warehouse, self.district);
+        let district: &District = read(tx, tables.district, &keys::district(w, d)).await?;
+        let next = district.next_order.get();
+        let first = keys::order(w, d, next.saturating_sub(ORDERS));
+        let end = keys::order(w, d, next);
+        let scan = Scan::range(first.as_slice()..end.as_slice());
+        output.items.clear();
+        for (key, row) in tx.scan(tables.order_line, scan).await? {
+            let line: &OrderLine = as_row(Some(row), tables.order_line, key)?;
+            output.items.push(line.item.get());
+        }
+        output.items.sort_unstable();
+        output.items.dedup();
+
+        output.low = 0;
+        for item in &output.items {
+            let stock: &Stock = read(tx, tables.stock, &keys::stock(w, *item)).await?;
+            output.low += u32::from(stock.quantity.get() < i16::from(self.threshold));
+        }
+        Ok(())
+    }
+}
