@@ -7,3 +7,8 @@ pub use client::{
     Transaction, Unknown, limits,
 };
 pub use types::tuple;
+
+/// The example in the README has to compile and hold.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

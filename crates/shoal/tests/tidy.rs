@@ -1,0 +1,452 @@
+//! The rules of the house, held by a test: it reads the whole tree and complains.
+//!
+//! Each rule is a function from text to complaints, so that each is tested on a planted violation
+//! as well: a rule that cannot fail holds nothing. What the rules are for is told in
+//! `ARCHITECTURE.md`; what `clippy` can say itself stands in `clippy.toml` instead.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The crates in the order of the plan, each with those it may use; these may use their own, too.
+/// Crates that do not exist yet are here as well, so that the first line of one is already bound.
+const PLAN: [(&str, &[&str]); 10] = [
+    ("types", &[]),
+    ("store", &["types"]),
+    ("consensus", &["types"]),
+    ("engines", &["store", "consensus"]),
+    ("node", &["engines"]),
+    ("net", &["types"]),
+    ("client", &["engines", "net"]),
+    ("workloads", &["types"]),
+    ("sim", &["node", "workloads"]),
+    ("shoal", &["client", "sim"]),
+];
+
+/// No runtime, socket, thread, ambient clock or ambient randomness.
+const PURE: [&str; 5] = ["types", "store", "consensus", "engines", "node"];
+
+/// The one crate that may say `unsafe`.
+const UNSAFE: &str = "store";
+
+/// The one place among the workloads that lives in real time.
+const BENCH: &str = "crates/workloads/src/bench";
+
+const CLOCKS: [&str; 4] = ["Instant", "SystemTime", "UNIX_EPOCH", "thread::sleep"];
+const RANDOMNESS: [&str; 4] = ["rand", "getrandom", "fastrand", "RandomState"];
+/// Collections that iterate in another order in every process count as randomness too.
+const OUTSIDE: [&str; 9] = [
+    "HashMap",
+    "HashSet",
+    "std::net",
+    "std::fs",
+    "std::process",
+    "std::thread",
+    "thread::spawn",
+    "tokio",
+    "mio",
+];
+
+/// A file longer than this wants to be two.
+const LINES_MAX: usize = 800;
+
+/// A text file of the tree; its path counts from the root, with slashes.
+struct File {
+    path: String,
+    text: String,
+}
+
+impl File {
+    fn new(path: &str, text: &str) -> File {
+        File { path: path.to_owned(), text: text.to_owned() }
+    }
+
+    fn is_rust(&self) -> bool {
+        self.path.ends_with(".rs")
+    }
+
+    /// The crate whose folder it is in.
+    fn house(&self) -> Option<&str> {
+        self.path.strip_prefix("crates/")?.split('/').next()
+    }
+
+    fn is_test(&self) -> bool {
+        self.path.contains("/tests/")
+            || self.path.contains("/benches/")
+            || self.path.ends_with("/tests.rs")
+    }
+
+    fn complain(&self, line: usize, what: &str) -> String {
+        format!("{}:{}: {what}", self.path, line + 1)
+    }
+
+    /// A complaint for each line of `code` that uses one of `words`.
+    fn complain_of(&self, code: &str, words: &[&str], why: &str) -> Vec<String> {
+        let lines = code.lines().enumerate();
+        lines
+            .flat_map(|(line, text)| {
+                let used = words.iter().filter(move |word| uses(text, word));
+                used.map(move |word| self.complain(line, &format!("`{word}`: {why}")))
+            })
+            .collect()
+    }
+}
+
+/// Whether `word` stands in `code` by itself, not as a part of a longer name.
+fn uses(code: &str, word: &str) -> bool {
+    let part_of_name = |c: char| c.is_alphanumeric() || c == '_';
+    code.match_indices(word).any(|(at, _)| {
+        !code[..at].ends_with(part_of_name) && !code[at + word.len()..].starts_with(part_of_name)
+    })
+}
+
+/// Rust source without comments and without what strings and characters say; lines stay lines.
+fn code_of(source: &str) -> String {
+    let mut code = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some(first) = rest.chars().next() {
+        let (length, is_code) = match first {
+            '/' if rest.starts_with("//") => (rest.find('\n').unwrap_or(rest.len()), false),
+            '/' if rest.starts_with("/*") => {
+                (rest.find("*/").map_or(rest.len(), |end| end + 2), false)
+            }
+            '"' => (string_length(rest), false),
+            'r' if !code.ends_with(|c: char| c.is_alphanumeric() || c == '_') => {
+                raw_string_length(rest).map_or((1, true), |length| (length, false))
+            }
+            '\'' => character_length(rest).map_or((1, true), |length| (length, false)),
+            _ => (first.len_utf8(), true),
+        };
+        let (taken, after) = rest.split_at(length);
+        code.extend(taken.chars().filter(|c| is_code || *c == '\n'));
+        rest = after;
+    }
+    code
+}
+
+fn string_length(rest: &str) -> usize {
+    let mut escaped = true; // Steps over the opening quote.
+    for (at, byte) in rest.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => return at + 1,
+            _ => {}
+        }
+    }
+    rest.len()
+}
+
+fn raw_string_length(rest: &str) -> Option<usize> {
+    let marks = rest[1..].bytes().take_while(|byte| *byte == b'#').count();
+    rest[1 + marks..].starts_with('"').then(|| {
+        let close = format!("\"{}", "#".repeat(marks));
+        let body = 2 + marks;
+        rest[body..].find(&close).map_or(rest.len(), |end| body + end + close.len())
+    })
+}
+
+/// `None` for the tick of a lifetime.
+fn character_length(rest: &str) -> Option<usize> {
+    let mut characters = rest.char_indices().skip(1);
+    let (_, first) = characters.next()?;
+    if first == '\\' {
+        let (escaped, _) = characters.next()?;
+        return Some(escaped + 2 + rest[escaped + 1..].find('\'')?);
+    }
+    characters.next().filter(|(_, c)| *c == '\'').map(|(at, _)| at + 1)
+}
+
+/// The code before the unit tests, which stand at the end of a file.
+fn without_unit_tests(code: &str) -> &str {
+    code.split("#[cfg(test)]\nmod tests {").next().unwrap_or(code)
+}
+
+/// The crates that `house` may use: those the plan names, and those that they may use.
+fn reachable(house: &str) -> Vec<&'static str> {
+    let named = PLAN.iter().find(|(name, _)| *name == house).map_or(&[][..], |(_, named)| named);
+    let mut all: Vec<_> =
+        named.iter().flat_map(|name| reachable(name)).chain(named.iter().copied()).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// An arrow between crates only ever points up the plan.
+fn arrows(file: &File) -> Vec<String> {
+    let (Some(house), true) = (file.house(), file.path.ends_with("/Cargo.toml")) else {
+        return Vec::new();
+    };
+    if PLAN.iter().all(|(name, _)| *name != house) {
+        return vec![
+            file.complain(0, "the crate is not in the plan of crates/shoal/tests/tidy.rs"),
+        ];
+    }
+    let allowed = reachable(house);
+    let foreign =
+        |name: &str| PURE.contains(&house) && [&RANDOMNESS[..], &OUTSIDE].concat().contains(&name);
+    let mut complaints = Vec::new();
+    let mut section = "";
+    for (number, line) in file.text.lines().enumerate() {
+        let name = line.split(['.', '=', ' ']).next().unwrap_or_default();
+        if line.starts_with('[') {
+            section = line.trim_matches(['[', ']']);
+        } else if section.ends_with("dependencies") && !section.ends_with("dev-dependencies") {
+            let own = PLAN.iter().any(|(other, _)| *other == name);
+            if (own && !allowed.contains(&name)) || foreign(name) {
+                complaints.push(file.complain(number, &format!("`{house}` may not use `{name}`")));
+            }
+        }
+    }
+    complaints
+}
+
+/// Pure crates get time, messages and randomness as arguments; workloads read clocks in one place.
+fn ambient(file: &File) -> Vec<String> {
+    let pure = file.house().is_some_and(|house| PURE.contains(&house));
+    let workload = file.house() == Some("workloads") && !file.path.starts_with(BENCH);
+    if !file.is_rust() || file.is_test() || !(pure || workload) {
+        return Vec::new();
+    }
+    let code = code_of(&file.text);
+    let mut words = [&CLOCKS[..], &RANDOMNESS].concat();
+    words.extend(OUTSIDE.iter().filter(|_| pure));
+    file.complain_of(without_unit_tests(&code), &words, "this crate has no world outside")
+}
+
+fn memory_safety(file: &File) -> Vec<String> {
+    if !file.is_rust() || file.house() == Some(UNSAFE) {
+        return Vec::new();
+    }
+    file.complain_of(&code_of(&file.text), &["unsafe"], "only the store may say that")
+}
+
+fn headers(file: &File) -> Vec<String> {
+    if !file.is_rust() || file.text.starts_with("//! ") {
+        return Vec::new();
+    }
+    vec![file.complain(0, "a file begins with a `//!` header that says what it is about")]
+}
+
+fn sizes(file: &File) -> Vec<String> {
+    let lines = file.text.lines().count();
+    if !file.is_rust() || lines <= LINES_MAX {
+        return Vec::new();
+    }
+    vec![
+        file.complain(lines - 1, &format!("more than {LINES_MAX} lines; it wants to be two files")),
+    ]
+}
+
+/// What is left to do is an issue, or it is not left.
+fn promises(file: &File) -> Vec<String> {
+    let words = [concat!("TO", "DO"), concat!("FIX", "ME")];
+    let lines = file.text.lines().enumerate();
+    let promised = |line: &str| {
+        words.iter().any(|word| uses(line, word) && !line.contains(&format!("{word}(#")))
+    };
+    lines
+        .filter(|(_, line)| promised(line))
+        .map(|(number, line)| file.complain(number, &format!("name the issue: {}", line.trim())))
+        .collect()
+}
+
+fn whitespace(file: &File) -> Vec<String> {
+    let lines = file.text.lines().enumerate();
+    let mut complaints: Vec<_> = lines
+        .filter(|(_, line)| line.contains('\t') || line.ends_with(' '))
+        .map(|(number, _)| file.complain(number, "a tab, or blanks at the end"))
+        .collect();
+    if !file.text.is_empty() && !file.text.ends_with('\n') {
+        complaints.push(file.complain(file.text.lines().count() - 1, "the last line does not end"));
+    }
+    complaints
+}
+
+/// Every crate has its section in the tour.
+fn tour(tour: &str, crates: &[String]) -> Vec<String> {
+    let missing = crates.iter().filter(|name| !tour.contains(&format!("\n## `{name}`")));
+    missing.map(|name| format!("ARCHITECTURE.md has no section on `{name}`")).collect()
+}
+
+/// Every dependency has its reason.
+fn reasons(manifest: &str, page: &str) -> Vec<String> {
+    let section = manifest.split("[workspace.dependencies]\n").nth(1).unwrap_or_default();
+    let section = section.split("\n[").next().unwrap_or_default();
+    let borrowed = section.lines().filter(|line| line.contains(" = ") && !line.contains("path = "));
+    borrowed
+        .filter_map(|line| line.split(" = ").next())
+        .filter(|name| !page.contains(&format!("`{name}`")))
+        .map(|name| format!("docs/dependencies.md does not say why `{name}` is here"))
+        .collect()
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The text files below `folder`, which counts from the root.
+fn files_below(folder: &str, found: &mut Vec<File>) {
+    let extensions = ["rs", "toml", "md", "css", "sh"];
+    let mut entries: Vec<_> = fs::read_dir(root().join(folder))
+        .unwrap_or_else(|error| panic!("{folder}: {error}"))
+        .map(|entry| entry.expect("a readable folder"))
+        .collect();
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        let name = entry.file_name().into_string().expect("names in UTF-8");
+        let path = if folder.is_empty() { name.clone() } else { format!("{folder}/{name}") };
+        if entry.path().is_dir() {
+            if !["target", "out", ".git"].contains(&name.as_str()) {
+                files_below(&path, found);
+            }
+        } else if extensions.iter().any(|end| name.ends_with(&format!(".{end}"))) {
+            found.push(File { text: read(&path), path });
+        }
+    }
+}
+
+#[test]
+fn the_tree_keeps_the_rules() {
+    let mut files = Vec::new();
+    files_below("", &mut files);
+    assert!(files.len() > 30, "only {} files found: this looks in the wrong place", files.len());
+    let rules = [arrows, ambient, memory_safety, headers, sizes, promises, whitespace];
+    let mut complaints: Vec<_> =
+        files.iter().flat_map(|file| rules.iter().flat_map(move |rule| rule(file))).collect();
+
+    let manifests = files.iter().filter(|file| file.path.ends_with("/Cargo.toml"));
+    let crates: Vec<_> = manifests.filter_map(|file| file.house().map(str::to_owned)).collect();
+    assert!(crates.len() >= 5, "only these crates found: {crates:?}");
+    complaints.extend(tour(&read("ARCHITECTURE.md"), &crates));
+    complaints.extend(reasons(&read("Cargo.toml"), &read("docs/dependencies.md")));
+    assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
+}
+
+/// The rule complains of the planted text, and not of the innocent one.
+#[track_caller]
+fn sees(rule: fn(&File) -> Vec<String>, path: &str, planted: &str, innocent: &str) {
+    assert_ne!(rule(&File::new(path, planted)), [""; 0], "the rule overlooks:\n{planted}");
+    assert_eq!(rule(&File::new(path, innocent)), [""; 0], "the rule minds:\n{innocent}");
+}
+
+#[test]
+fn arrows_down_the_plan_are_seen() {
+    let manifest = "crates/store/Cargo.toml";
+    sees(
+        arrows,
+        manifest,
+        "[dependencies]\nclient.workspace = true\n",
+        "[dependencies]\ntypes.workspace = true\n",
+    );
+    sees(
+        arrows,
+        manifest,
+        "[dependencies]\nrand = \"0.9\"\n",
+        "[dev-dependencies]\nrand = \"0.9\"\n",
+    );
+    sees(
+        arrows,
+        manifest,
+        "[target.'cfg(unix)'.dependencies]\nnode = {}\n",
+        "[dependencies]\nlibc = {}\n",
+    );
+    sees(
+        arrows,
+        "crates/workloads/Cargo.toml",
+        "[dependencies]\nstore = {}\n",
+        "[dependencies]\ntypes = {}\n",
+    );
+    sees(
+        arrows,
+        "crates/client/Cargo.toml",
+        "[dependencies]\nsim = {}\n",
+        "[dependencies]\nstore = {}\n",
+    );
+    assert_ne!(arrows(&File::new("crates/attic/Cargo.toml", "")), [""; 0]);
+}
+
+#[test]
+fn every_arrow_of_the_plan_points_up() {
+    for (place, (name, used)) in PLAN.iter().enumerate() {
+        let above = |used: &&str| PLAN[..place].iter().any(|(other, _)| other == used);
+        assert!(used.iter().all(above), "{name} uses what comes after it");
+    }
+}
+
+#[test]
+fn the_world_outside_is_seen() {
+    let pure = "crates/types/src/a.rs";
+    let innocent =
+        "// Instant::now() is banned\nconst WHY: &str = \"std::net\";\nstruct InstantX;\n";
+    for line in [
+        "let now = Instant::now();",
+        "use std::net::TcpStream;",
+        "use std::collections::HashMap;",
+        "let x = rand::random();",
+        "std::thread::sleep(d);",
+    ] {
+        sees(ambient, pure, line, innocent);
+    }
+    sees(
+        ambient,
+        pure,
+        "fn f() { SystemTime::now() }\n",
+        "#[cfg(test)]\nmod tests {\n    use std::thread;\n}\n",
+    );
+    let workload = "crates/workloads/src/tpcc/a.rs";
+    sees(ambient, workload, "Instant::now()", "use std::collections::HashMap;\n");
+    assert_eq!(ambient(&File::new("crates/workloads/src/bench/a.rs", "Instant::now()")), [""; 0]);
+    assert_eq!(ambient(&File::new("crates/store/tests/a.rs", "use std::thread;")), [""; 0]);
+}
+
+#[test]
+fn the_word_unsafe_is_seen() {
+    let text = "//! No unsafe here.\n#![deny(unsafe_code)]\nconst S: &str = \"unsafe\";\n";
+    sees(memory_safety, "crates/client/src/a.rs", "unsafe { go() }", text);
+    assert_eq!(memory_safety(&File::new("crates/store/src/a.rs", "unsafe { go() }")), [""; 0]);
+}
+
+#[test]
+fn missing_headers_and_long_files_are_seen() {
+    sees(headers, "crates/types/src/a.rs", "use std::fmt;\n", "//! A file.\n");
+    sees(sizes, "a.rs", &"\n".repeat(LINES_MAX + 1), &"\n".repeat(LINES_MAX));
+}
+
+#[test]
+fn promises_without_an_issue_are_seen() {
+    let word = concat!("TO", "DO");
+    sees(
+        promises,
+        "a.md",
+        &format!("// {word}: later\n"),
+        &format!("// {word}(#12): later\nMASTO{word}N\n"),
+    );
+    sees(promises, "a.rs", concat!("// FIX", "ME\n"), "// fixed\n");
+}
+
+#[test]
+fn stray_whitespace_is_seen() {
+    sees(whitespace, "a.rs", "a\tb\n", "a b\n\n");
+    sees(whitespace, "a.rs", "a \n", "");
+    sees(whitespace, "a.rs", "a", "a\n");
+}
+
+#[test]
+fn missing_pages_are_seen() {
+    let crates = ["types".to_owned(), "store".to_owned()];
+    assert_eq!(tour("# Tour\n\n## `types`: words\n\n## `store`: data\n", &crates), [""; 0]);
+    assert_eq!(tour("# Tour\n\n## `types`: words\n", &crates).len(), 1);
+    let manifest = "[workspace.dependencies]\ntypes = { path = \"x\" }\nserde = \"1\"\n\n[profile.dev]\nx = 1\n";
+    assert_eq!(reasons(manifest, "| JSON | `serde` |"), [""; 0]);
+    assert_eq!(reasons(manifest, "serde_json").len(), 1);
+}
+
+#[test]
+fn code_is_told_from_words_about_it() {
+    let source = "a /* b */ c // d\n\"e \\\" f\" g r#\"h\" \"# i 'j' '\\'' '\\u{6b}' &'k l\nr\"m\" for_r \"n\n\"";
+    assert_eq!(code_of(source), "a  c \n g  i    &'k l\n for_r \n");
+}
