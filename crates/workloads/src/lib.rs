@@ -1,8 +1,10 @@
 //! Workloads to judge a transactional store by, histories and their checker, reports.
 
 pub mod bench;
+pub mod history;
 pub mod micro;
 pub mod model;
+pub mod report;
 pub mod rows;
 pub mod tally;
 pub mod tpcc;

@@ -102,7 +102,7 @@ impl Workload for Micro {
     }
 
     fn client(&self, number: usize, seed: u64) -> MicroClient {
-        MicroClient { number, random: Random::new(seed) }
+        MicroClient { number, random: Random::new(seed).fork(number as u64) }
     }
 
     async fn next<D: Database>(&self, db: &D, client: &mut MicroClient) -> Result<Done> {

@@ -350,7 +350,8 @@ impl Workload for Ycsb {
     }
 
     fn client(&self, number: usize, seed: u64) -> YcsbClient {
-        YcsbClient { number, random: Random::new(seed), value: self.blank(seed) }
+        let random = Random::new(seed).fork(number as u64);
+        YcsbClient { number, random, value: self.blank(seed) }
     }
 
     async fn next<D: Database>(&self, db: &D, client: &mut YcsbClient) -> Result<Done> {

@@ -53,7 +53,7 @@ impl Zipf {
     pub fn draw(&self, random: &mut Random) -> u64 {
         let flat = 1.0 - self.theta;
         loop {
-            let area = self.low + unit(random) * (self.high - self.low);
+            let area = self.low + random.unit() * (self.high - self.low);
             let x = area.powf(1.0 / flat);
             let rank = (x + 0.5).floor().clamp(1.0, self.n as f64);
             if rank - x <= self.accept
@@ -99,12 +99,6 @@ impl Scrambled {
     fn place(&self, rank: u64) -> u64 {
         (rank + 1) * self.multiplier % self.zipf.n
     }
-}
-
-/// A number in `0.0..1.0` with 53 random bits.
-#[inline]
-fn unit(random: &mut Random) -> f64 {
-    (random.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
 }
 
 #[cfg(test)]

@@ -265,6 +265,11 @@ impl Latency {
         })
     }
 
+    /// Mean, p50, p90, p99, p99.9, max: the columns of a table.
+    pub fn columns(&self) -> [u64; 6] {
+        [self.mean_ns, self.p50_ns, self.p90_ns, self.p99_ns, self.p99_9_ns, self.max_ns]
+    }
+
     /// The median of each percentile.
     fn median(latencies: &[Latency]) -> Option<Latency> {
         let middle = |number: fn(&Latency) -> u64| {
@@ -334,9 +339,14 @@ impl Run {
         ((self.committed + self.rolled_back) as f64).max(1.0)
     }
 
+    /// How often a transaction ran, to its end or into a conflict.
+    pub fn attempts(&self) -> u64 {
+        self.committed + self.rolled_back + self.conflicts
+    }
+
     /// Of all attempts, how many a conflict ended: 0 to 1.
     pub fn conflict_rate(&self) -> f64 {
-        self.conflicts as f64 / (self.finished() + self.conflicts as f64)
+        self.conflicts as f64 / (self.attempts() as f64).max(1.0)
     }
 }
 

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use types::{Database, Error, Random, Result};
+use types::{Database, Error, Result};
 
 pub use super::measurement::Build;
 
@@ -289,12 +289,11 @@ impl<D: Database, W: Workload> RunStage<'_, D, W> {
         let gate = Gate::default();
         let counters: Vec<Counters> =
             (0..self.settings.workers).map(|_| Counters::default()).collect();
-        let mut seeds = Random::new(self.seed);
         thread::scope(|scope| {
             let (sender, receiver) = channel();
             let start = Instant::now();
             for (number, counters) in counters.iter().enumerate() {
-                let client = self.workload.client(number, seeds.next_u64());
+                let client = self.workload.client(number, self.seed);
                 let pace = self.settings.pace(number, start);
                 let worker = Worker { db: self.db, workload: self.workload, gate: &gate, counters };
                 let sender = sender.clone();

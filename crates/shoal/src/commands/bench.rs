@@ -1,0 +1,253 @@
+//! `shoal bench`: runs a workload and measures it.
+
+use super::{Trouble, Verdict, print, reserve, write};
+use crate::progress::Bar;
+use crate::{duration, terminal};
+use clap::{Args, Subcommand, value_parser};
+use client::Db;
+use std::path::PathBuf;
+use std::time::Duration;
+use types::Database;
+use workloads::bench::{self, Build, Measurement, Settings};
+use workloads::micro::Micro;
+use workloads::report;
+use workloads::tpcc::{Scale, TpcC};
+use workloads::workload::Workload;
+use workloads::ycsb::{self, Distribution, Letter, Ycsb};
+use workloads::zipf::Zipf;
+
+/// Run a workload on an embedded database and measure it
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  shoal bench tpcc
+  shoal bench ycsb-c --workers 1 --duration 10s --runs 5
+  shoal bench micro --rate 100000 --html micro.html
+
+Exit codes: 0 measured and all checks hold, 1 a check failed, 2 the command line is wrong")]
+pub struct Bench {
+    #[command(subcommand)]
+    workload: Named,
+}
+
+#[derive(Debug, Subcommand)]
+enum Named {
+    /// TPC-C: order entry, five transaction types (revision 5.11, standard mix, no think time)
+    #[command(after_help = "Example:\n  shoal bench tpcc --workers 2 --html tpcc.html")]
+    Tpcc(TpccArgs),
+    /// Four keys a transaction: half read them, half read and write them back
+    #[command(after_help = "Example:\n  shoal bench micro --keys 1000000 --runs 3")]
+    Micro(MicroArgs),
+    /// YCSB A: 50 % read, 50 % update
+    #[command(after_help = "Example:\n  shoal bench ycsb-a --distribution zipfian:0.8")]
+    YcsbA(YcsbArgs),
+    /// YCSB B: 95 % read, 5 % update
+    #[command(after_help = "Example:\n  shoal bench ycsb-b --value-bytes 1000")]
+    YcsbB(YcsbArgs),
+    /// YCSB C: only reads
+    #[command(after_help = "Example:\n  shoal bench ycsb-c --workers 1 --runs 5")]
+    YcsbC(YcsbArgs),
+    /// YCSB D: 95 % read of the latest rows, 5 % insert
+    #[command(after_help = "Example:\n  shoal bench ycsb-d --keys 100000")]
+    YcsbD(YcsbArgs),
+    /// YCSB E: 95 % scan of up to 100 rows, 5 % insert
+    #[command(after_help = "Example:\n  shoal bench ycsb-e --distribution uniform")]
+    YcsbE(YcsbArgs),
+    /// YCSB F: 50 % read, 50 % read-modify-write
+    #[command(after_help = "Example:\n  shoal bench ycsb-f --rate 200000 --html f.html")]
+    YcsbF(YcsbArgs),
+}
+
+#[derive(Debug, Args)]
+struct TpccArgs {
+    /// Warehouses, the unit of scale [default: one a worker]
+    #[arg(long, value_parser = value_parser!(u16).range(1..))]
+    warehouses: Option<u16>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Args)]
+struct MicroArgs {
+    /// Keys to draw from
+    #[arg(long, default_value_t = Micro::KEYS, value_parser = value_parser!(u32).range(1..))]
+    keys: u32,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Args)]
+struct YcsbArgs {
+    /// Rows to begin with
+    #[arg(long, default_value_t = ycsb::KEYS, value_parser = value_parser!(u32).range(1..))]
+    keys: u32,
+    /// Bytes of a value
+    #[arg(long, default_value_t = ycsb::VALUE_BYTES, value_parser = value_bytes)]
+    value_bytes: usize,
+    /// Which rows are hot: uniform, zipfian, or zipfian:SKEW
+    #[arg(long, default_value = "zipfian", value_parser = distribution)]
+    distribution: Distribution,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What every workload takes.
+#[derive(Debug, Args)]
+struct Common {
+    /// Threads, each running one transaction at a time [default: one a core]
+    #[arg(long, value_parser = value_parser!(u16).range(1..=1024))]
+    workers: Option<u16>,
+    /// Time of the measurement: 500ms, 10s, 2m
+    #[arg(long, default_value = "20s", value_parser = duration::parse_positive)]
+    duration: Duration,
+    /// Time before it that does not count
+    #[arg(long, default_value = "3s", value_parser = duration::parse)]
+    warm_up: Duration,
+    /// Transactions a second to begin, on schedule [default: as many as the workers can]
+    #[arg(long, value_name = "PER_SECOND", value_parser = rate)]
+    rate: Option<f64>,
+    /// Where all randomness comes from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How often to run, each time on a fresh database; the medians are shown
+    #[arg(long, default_value_t = 1, value_parser = value_parser!(u16).range(1..=1000))]
+    runs: u16,
+    /// Write the measurement to this file as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write a page with plots to this file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Do not check the data after the run
+    #[arg(long)]
+    no_check: bool,
+    /// Show no progress bar
+    #[arg(long)]
+    no_progress: bool,
+}
+
+fn value_bytes(text: &str) -> Result<usize, String> {
+    let range = ycsb::VALUE_BYTES_MIN..=types::limits::VALUE_BYTES_MAX;
+    text.parse().ok().filter(|bytes| range.contains(bytes)).ok_or_else(|| {
+        format!("a whole number from {} to {} is expected", range.start(), range.end())
+    })
+}
+
+fn distribution(text: &str) -> Result<Distribution, String> {
+    match text.split_once(':') {
+        None if text == "uniform" => Ok(Distribution::Uniform),
+        None if text == "zipfian" => Ok(Distribution::Zipfian(Zipf::YCSB_THETA)),
+        Some(("zipfian", skew)) => {
+            let skew = skew.parse().ok().filter(|skew| *skew > 0.0 && *skew <= Zipf::THETA_MAX);
+            skew.map(Distribution::Zipfian).ok_or_else(|| {
+                format!("the skew is a number above 0 and at most {}", Zipf::THETA_MAX)
+            })
+        }
+        _ => Err("uniform, zipfian or zipfian:SKEW is expected".into()),
+    }
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let range = 0.001..=1e9;
+    text.parse().ok().filter(|rate| range.contains(rate)).ok_or_else(|| {
+        "a number of transactions a second is expected, from 0.001 to 1000000000".to_owned()
+    })
+}
+
+impl Bench {
+    pub(super) fn run(&self) -> Result<Verdict, Trouble> {
+        match &self.workload {
+            Named::Tpcc(args) => args.run(),
+            Named::Micro(args) => args.common.run(|db| Micro::new(db, args.keys)),
+            Named::YcsbA(args) => args.run(Letter::A),
+            Named::YcsbB(args) => args.run(Letter::B),
+            Named::YcsbC(args) => args.run(Letter::C),
+            Named::YcsbD(args) => args.run(Letter::D),
+            Named::YcsbE(args) => args.run(Letter::E),
+            Named::YcsbF(args) => args.run(Letter::F),
+        }
+    }
+}
+
+impl TpccArgs {
+    fn run(&self) -> Result<Verdict, Trouble> {
+        let warehouses = self.warehouses.unwrap_or(self.common.workers());
+        self.common.run(|db| TpcC::new(db, Scale::specification(warehouses)))
+    }
+}
+
+impl YcsbArgs {
+    fn run(&self, letter: Letter) -> Result<Verdict, Trouble> {
+        let YcsbArgs { keys, value_bytes, distribution, ref common } = *self;
+        common.run(|db| Ycsb::new(db, letter, keys, value_bytes, distribution))
+    }
+}
+
+impl Common {
+    /// Measures the workload that `make` sets up on an embedded database.
+    fn run<W: Workload>(
+        &self,
+        mut make: impl FnMut(&Db) -> types::Result<W>,
+    ) -> Result<Verdict, Trouble> {
+        self.measure("embedded", || {
+            let db = Db::memory();
+            let workload = make(&db)?;
+            Ok((db, workload))
+        })
+    }
+
+    /// Measures what `make` sets up, and reports it in every way asked for.
+    fn measure<D: Database, W: Workload>(
+        &self,
+        target: &'static str,
+        make: impl FnMut() -> types::Result<(D, W)>,
+    ) -> Result<Verdict, Trouble> {
+        for path in self.json.iter().chain(&self.html) {
+            reserve(path)?;
+        }
+        let settings = self.settings();
+        let mut bar = Bar::new(settings.runs, !self.no_progress);
+        let measured = bench::run(&settings, build(target), make, &mut |at| bar.show(at));
+        bar.finish();
+        self.report(&measured.map_err(|failure| Trouble::Database(failure.to_string()))?)
+    }
+
+    fn workers(&self) -> u16 {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.workers.unwrap_or_else(|| u16::try_from(cores()).unwrap_or(u16::MAX))
+    }
+
+    fn settings(&self) -> Settings {
+        Settings {
+            workers: usize::from(self.workers()),
+            warm_up: self.warm_up,
+            duration: self.duration,
+            rate_per_s: self.rate,
+            seed: self.seed,
+            runs: usize::from(self.runs),
+            check: !self.no_check,
+        }
+    }
+
+    fn report(&self, measurement: &Measurement) -> Result<Verdict, Trouble> {
+        // Files first: they outlive whoever stops reading the terminal.
+        if let Some(path) = &self.json {
+            write(path, &report::json(measurement))?;
+        }
+        if let Some(path) = &self.html {
+            write(path, &report::html(measurement))?;
+        }
+        print(&terminal::text(measurement))?;
+        Ok(if measurement.passed() { Verdict::Holds } else { Verdict::Fails })
+    }
+}
+
+/// How this program was built.
+fn build(target: &'static str) -> Build {
+    Build {
+        version: env!("CARGO_PKG_VERSION"),
+        profile: if cfg!(debug_assertions) { "debug" } else { "optimized" },
+        allocator: if cfg!(feature = "mimalloc") { "mimalloc" } else { "the system's" },
+        target,
+    }
+}

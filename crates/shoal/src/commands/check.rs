@@ -1,0 +1,42 @@
+//! `shoal check`: judges a history.
+
+use super::{Trouble, Verdict, print};
+use clap::Args;
+use std::path::PathBuf;
+use workloads::history::{self, HistoryError};
+
+/// Judge whether a history of transactions is strictly serializable
+///
+/// A history is a file of JSON lines, one transaction attempt a line, as docs/history-format.md
+/// describes it. Anomalies are named, each with a small set of transactions that shows it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  shoal check history.jsonl
+
+Exit codes: 0 no anomaly, 1 an anomaly was found, 2 the file cannot be read or is no history")]
+pub struct Check {
+    /// The history
+    file: PathBuf,
+    /// Print the verdict as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Check {
+    pub(super) fn run(&self) -> Result<Verdict, Trouble> {
+        let report = history::check_file(&self.file).map_err(|error| match error {
+            // This one names the file itself.
+            HistoryError::Open { .. } => Trouble::Usage(error.to_string()),
+            error => Trouble::Usage(format!("{}: {error}", self.file.display())),
+        })?;
+        if self.json {
+            let json = serde_json::to_string_pretty(&report)
+                .expect("a verdict has only text keys and whole numbers");
+            print(&(json + "\n"))?;
+        } else {
+            print(&report.to_string())?;
+        }
+        Ok(if report.is_clean() { Verdict::Holds } else { Verdict::Fails })
+    }
+}

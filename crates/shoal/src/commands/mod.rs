@@ -1,0 +1,94 @@
+//! The commands, one file each, and how they end.
+//!
+//! | exit code | means |
+//! |---|---|
+//! | 0 | done, and whatever was checked holds |
+//! | 1 | a check failed, or the database did |
+//! | 2 | the command line, or a file it names, is wrong |
+
+mod bench;
+mod check;
+
+use clap::{Parser, Subcommand};
+use std::fmt::Display;
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// A transactional key-value store: strictly serializable, in memory, many cores.
+#[derive(Debug, Parser)]
+#[command(version, after_help = "Example:\n  shoal bench tpcc --workers 2 --html tpcc.html")]
+pub struct Shoal {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Bench(bench::Bench),
+    Check(check::Check),
+}
+
+/// How a command ended that could do what it was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Holds,
+    Fails,
+}
+
+/// Why a command could not.
+#[derive(Debug)]
+enum Trouble {
+    /// The command line, or a file it names, is wrong.
+    Usage(String),
+    /// The database failed.
+    Database(String),
+}
+
+impl Trouble {
+    /// That `what` cannot be done with the file at `path`.
+    fn file(what: &str, path: &Path, error: impl Display) -> Trouble {
+        Trouble::Usage(format!("cannot {what} {}: {error}", path.display()))
+    }
+}
+
+/// Runs the command and says how it ended.
+pub fn run(shoal: &Shoal) -> ExitCode {
+    let ended = match &shoal.command {
+        Command::Bench(bench) => bench.run(),
+        Command::Check(check) => check.run(),
+    };
+    match ended {
+        Ok(Verdict::Holds) => ExitCode::SUCCESS,
+        Ok(Verdict::Fails) => ExitCode::from(1),
+        Err(Trouble::Database(message)) => {
+            eprintln!("error: {message}");
+            ExitCode::from(1)
+        }
+        Err(Trouble::Usage(message)) => {
+            eprintln!("error: {message}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Writes `text` to standard output. Whoever reads it may have heard enough.
+fn print(text: &str) -> Result<(), Trouble> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Trouble::Usage(format!("cannot write to standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes sure that a result can be written to `path`, before time is spent on it.
+fn reserve(path: &Path) -> Result<(), Trouble> {
+    let opened = fs::OpenOptions::new().create(true).append(true).open(path);
+    opened.map(drop).map_err(|error| Trouble::file("write", path, error))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Trouble> {
+    fs::write(path, text).map_err(|error| Trouble::file("write", path, error))
+}

@@ -1,0 +1,18 @@
+//! The command `shoal`. What it can do stands in [`commands`], one file each.
+
+mod commands;
+mod duration;
+mod progress;
+mod terminal;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+// Every write allocates a version, from any worker.
+#[cfg(feature = "mimalloc")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    commands::run(&commands::Shoal::parse())
+}

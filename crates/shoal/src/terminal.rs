@@ -1,0 +1,124 @@
+//! A measurement as people read it on a terminal.
+
+use comfy_table::{CellAlignment, Table, presets};
+use std::fmt::Write;
+use workloads::bench::Measurement;
+use workloads::bench::measurement::Run;
+use workloads::report::{page, words};
+
+/// The measurement in words and tables.
+pub fn text(measurement: &Measurement) -> String {
+    let mut text = String::new();
+    // Writing into a String cannot fail, hence the results thrown away below.
+    _ = writeln!(text, "{}\n", headline(measurement));
+    _ = writeln!(text, "{}\n", kinds(measurement));
+    if measurement.runs.len() > 1 {
+        _ = writeln!(text, "{}\n", runs(measurement));
+    }
+    text += &facts("parameters", &page::parameters(measurement));
+    text += &facts("machine", &page::machine(measurement));
+    text += &outcome(&measurement.runs[measurement.runs.len() - 1]);
+    text += &checks(measurement);
+    for warning in page::warnings(measurement) {
+        _ = writeln!(text, "warning: {warning}");
+    }
+    text
+}
+
+fn headline(measurement: &Measurement) -> String {
+    let summary = &measurement.summary;
+    let per_worker = summary.committed_per_s / measurement.load.workers as f64;
+    let mut line = format!(
+        "{}: {} committed transactions a second ({} a worker)",
+        measurement.workload,
+        words::rate(summary.committed_per_s),
+        words::rate(per_worker),
+    );
+    if measurement.runs.len() > 1 {
+        _ = write!(
+            line,
+            "\nmedian of {} runs, {} to {}",
+            measurement.runs.len(),
+            words::rate(summary.committed_per_s_min),
+            words::rate(summary.committed_per_s_max),
+        );
+    }
+    line
+}
+
+/// A table with its numbers to the right.
+fn table<const N: usize>(heads: [&str; N], rows: impl Iterator<Item = [String; N]>) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(heads).add_rows(rows);
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn kinds(measurement: &Measurement) -> Table {
+    let rows = measurement.summary.kinds.iter().map(|kind| {
+        let latencies = kind.latency.map(|latency| latency.columns().map(words::latency));
+        let [mean, p50, p90, p99, p99_9, max] =
+            latencies.unwrap_or_else(|| std::array::from_fn(|_| "–".to_owned()));
+        [kind.name.to_owned(), words::percent(kind.share), mean, p50, p90, p99, p99_9, max]
+    });
+    table(["transaction", "share", "mean", "p50", "p90", "p99", "p99.9", "max"], rows)
+}
+
+fn runs(measurement: &Measurement) -> Table {
+    let rows = measurement.runs.iter().enumerate().map(|(number, run)| {
+        [
+            (number + 1).to_string(),
+            run.seed.to_string(),
+            words::rate(run.throughput.mean_per_s),
+            words::rate(run.throughput.min_per_s),
+            words::rate(run.throughput.max_per_s),
+            words::percent(run.conflict_rate()),
+        ]
+    });
+    table(["run", "seed", "per second", "least", "most", "conflicts"], rows)
+}
+
+/// Facts on one line, which a terminal wraps as it likes.
+fn facts(title: &str, facts: &[(&str, String)]) -> String {
+    let facts: Vec<String> = facts.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    format!("{title:<11} {}\n", facts.join(" · "))
+}
+
+fn outcome(run: &Run) -> String {
+    let mut outcome = format!(
+        "{:<11} {} committed · {} rolled back as demanded · {} conflicts ({})\n",
+        "outcome",
+        words::count(run.committed),
+        words::count(run.rolled_back),
+        words::count(run.conflicts),
+        words::percent(run.conflict_rate()),
+    );
+    let bytes = |bytes: Option<u64>| bytes.map_or("unknown".into(), words::bytes);
+    _ = writeln!(
+        outcome,
+        "{:<11} {} rows loaded in {} · growth by loading {} · peak {}",
+        "memory",
+        words::count(run.loaded_rows),
+        words::seconds(run.load_s),
+        bytes(run.loaded_bytes),
+        bytes(run.peak_resident_bytes),
+    );
+    outcome
+}
+
+/// Those that failed, and how many held.
+fn checks(measurement: &Measurement) -> String {
+    let all = || measurement.runs.iter().flat_map(|run| &run.checks);
+    if all().next().is_none() {
+        return format!("{:<11} not asked for\n", "checks");
+    }
+    let held = all().filter(|check| check.passed).count();
+    let mut text = format!("{:<11} {held} of {} hold\n", "checks", all().count());
+    for check in all().filter(|check| !check.passed) {
+        let detail = check.detail.as_deref().unwrap_or("no detail");
+        _ = writeln!(text, "  FAILED {}: {detail}", check.name);
+    }
+    text
+}

@@ -1,0 +1,22 @@
+//! Reports of a [`Measurement`](crate::bench::Measurement): JSON for programs, and one
+//! self-contained page for people. [`words`] says numbers the way both the page and the terminal
+//! do.
+//!
+//! Read in this order: [`page`] puts the page together, [`plot`] draws its plots, `style.css` gives
+//! both their colours, in light and in dark.
+
+pub mod page;
+pub mod plot;
+pub mod words;
+
+pub use page::html;
+
+use crate::bench::Measurement;
+
+/// The measurement as JSON, ending in a newline.
+pub fn json(measurement: &Measurement) -> String {
+    let mut text = serde_json::to_string_pretty(measurement)
+        .expect("a measurement has only text keys and finite numbers");
+    text.push('\n');
+    text
+}

@@ -1,0 +1,361 @@
+//! The page: one file with its style and its plots inside, no script, nothing to fetch.
+//!
+//! Invariant: text that is not this module's own goes through [`escape`].
+
+use super::{plot, words};
+use crate::bench::Measurement;
+use crate::bench::measurement::{Kind, LatencyFrom, Run};
+
+const STYLE: &str = include_str!("style.css");
+
+/// The page of a measurement.
+pub fn html(measurement: &Measurement) -> String {
+    let title = format!("{} · Shoal", escape(measurement.workload));
+    let body = [
+        header(measurement),
+        notes(measurement),
+        tiles(measurement),
+        throughput(measurement),
+        percentiles(measurement),
+        kinds(measurement),
+        runs(measurement),
+        checks(measurement),
+        facts(measurement),
+    ]
+    .concat();
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n{body}\
+         <footer>Compare numbers only with others of the same machine, taken at the same time.\
+         </footer>\n</main>\n</body>\n</html>\n"
+    )
+}
+
+/// Text as HTML.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '&' => escaped.push_str("&amp;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+fn header(measurement: &Measurement) -> String {
+    let Measurement { build, load, .. } = measurement;
+    let workers = if load.workers == 1 { "worker" } else { "workers" };
+    let (mut class, mut verdict) = ("good", "all checks hold");
+    if !measurement.passed() {
+        (class, verdict) = ("bad", "checks failed");
+    }
+    let unchecked = measurement.runs.iter().all(|run| run.checks.is_empty());
+    let badge = if unchecked {
+        String::new()
+    } else {
+        format!("<span class=\"badge {class}\">{verdict}</span>")
+    };
+    format!(
+        "<header><div><h1>{}</h1><p>Shoal {} · {} database · {} {workers} · {}</p></div>{badge}\
+         </header>\n",
+        escape(measurement.workload),
+        escape(build.version),
+        escape(build.target),
+        load.workers,
+        escape(&measurement.started_at),
+    )
+}
+
+/// What a reader has to know before believing a number.
+fn notes(measurement: &Measurement) -> String {
+    warnings(measurement)
+        .iter()
+        .map(|text| format!("<p class=\"note\">{}</p>\n", escape(text)))
+        .collect()
+}
+
+/// What a reader has to know before believing a number, a sentence each.
+pub fn warnings(measurement: &Measurement) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if measurement.build.profile == "debug" {
+        warnings.push("This is a debug build; its numbers say nothing.".to_owned());
+    }
+    let overdue: u64 = measurement.runs.iter().map(|run| run.overdue).sum();
+    if overdue > 0 {
+        warnings.push(format!(
+            "The workers fell behind the rate: {} transactions were due and never began, so \
+             latencies are too good.",
+            words::count(overdue)
+        ));
+    }
+    let given_up: u64 = measurement.runs.iter().map(|run| run.given_up).sum();
+    if given_up > 0 {
+        warnings.push(format!(
+            "{} transactions were given up after their retry budget.",
+            words::count(given_up)
+        ));
+    }
+    warnings
+}
+
+fn tiles(measurement: &Measurement) -> String {
+    let summary = &measurement.summary;
+    let last = &measurement.runs[measurement.runs.len() - 1];
+    let spread = if measurement.runs.len() > 1 {
+        format!(
+            "median of {} runs, {} to {}",
+            measurement.runs.len(),
+            words::rate(summary.committed_per_s_min),
+            words::rate(summary.committed_per_s_max)
+        )
+    } else {
+        let Run { throughput, .. } = last;
+        format!("median interval {}", words::rate(throughput.median_per_s))
+    };
+    let per_worker = words::rate(summary.committed_per_s / measurement.load.workers as f64);
+    let memory = last.peak_resident_bytes.map_or("unknown".into(), words::bytes);
+    let loaded = format!(
+        "{} rows loaded in {}",
+        words::count(last.loaded_rows),
+        words::seconds(measurement.runs[0].load_s)
+    );
+    let tile = |class: &str, name: &str, value: &str, more: &str| {
+        format!(
+            "<div class=\"card {class}\"><div class=\"tile-name\">{name}</div>\
+             <div class=\"tile-value\">{value}</div><div class=\"tile-more\">{more}</div></div>"
+        )
+    };
+    let conflicts =
+        format!("{} of {}", words::count(last.conflicts), words::count(last.attempts()));
+    let rate = words::rate(summary.committed_per_s);
+    [
+        "<div class=\"tiles\">".to_owned(),
+        tile("lead", "committed transactions a second", &rate, &spread),
+        tile("", "per worker", &per_worker, "a second"),
+        tile(
+            "",
+            "conflicts",
+            &words::percent(summary.conflict_rate),
+            &format!("{conflicts} attempts"),
+        ),
+        tile("", "peak memory", &memory, &loaded),
+        "</div>\n".to_owned(),
+    ]
+    .concat()
+}
+
+fn card(title: &str, lead: &str, content: &str) -> String {
+    let lead = if lead.is_empty() { String::new() } else { format!("<p>{lead}</p>") };
+    format!("<section class=\"card\"><h2>{title}</h2>{lead}{content}</section>\n")
+}
+
+/// A plot under its legend; one series needs none.
+fn figure(names: &[String], svg: &str) -> String {
+    let entry = |(at, name): (usize, &String)| {
+        let colour = at % plot::SERIES_COLOURS;
+        let name = escape(name);
+        format!("<span><i class=\"dot\" style=\"background:var(--s{colour})\"></i>{name}</span>")
+    };
+    let legend: String = match names {
+        [] | [_] => String::new(),
+        names => names.iter().enumerate().map(entry).collect(),
+    };
+    format!("<div class=\"legend\">{legend}</div><figure>{svg}</figure>")
+}
+
+fn throughput(measurement: &Measurement) -> String {
+    let timelines: Vec<_> = measurement.runs.iter().map(|run| run.timeline.as_slice()).collect();
+    let names: Vec<String> = (1..=timelines.len()).map(|run| format!("run {run}")).collect();
+    card(
+        "Throughput over time",
+        "Committed transactions a second, after warm-up.",
+        &figure(&names, &plot::throughput(&timelines)),
+    )
+}
+
+fn percentiles(measurement: &Measurement) -> String {
+    let run = middle_run(measurement);
+    let ran: Vec<&Kind> = run.kinds.iter().filter(|kind| kind.latency.is_some()).collect();
+    let names: Vec<String> = ran.iter().map(|kind| kind.name.to_owned()).collect();
+    let curves: Vec<_> = ran.iter().map(|kind| kind.curve.as_slice()).collect();
+    let from = match measurement.load.latency_from {
+        LatencyFrom::Start => "from its start to its answer, retries included",
+        LatencyFrom::Schedule => {
+            "from the moment it was due to its answer, so that waiting for a free worker counts"
+        }
+    };
+    let of_run = if measurement.runs.len() > 1 { ", in the run of median throughput" } else { "" };
+    card(
+        "Latency percentiles",
+        &format!("The time in which each part of the transactions is done, {from}{of_run}."),
+        &figure(&names, &plot::percentiles(&curves)),
+    )
+}
+
+/// The run whose throughput is in the middle.
+fn middle_run(measurement: &Measurement) -> &Run {
+    let mut runs: Vec<&Run> = measurement.runs.iter().collect();
+    runs.sort_by(|a, b| a.throughput.mean_per_s.total_cmp(&b.throughput.mean_per_s));
+    runs[(runs.len() - 1) / 2]
+}
+
+/// A table of cells that are HTML already.
+fn table(heads: &[&str], rows: &[Vec<String>]) -> String {
+    let heads: String = heads.iter().map(|head| format!("<th>{head}</th>")).collect();
+    let row = |cells: &Vec<String>| {
+        let cells: String = cells.iter().map(|cell| format!("<td>{cell}</td>")).collect();
+        format!("<tr>{cells}</tr>")
+    };
+    let rows: String = rows.iter().map(row).collect();
+    format!(
+        "<div class=\"scroll\"><table><thead><tr>{heads}</tr></thead>\
+         <tbody>{rows}</tbody></table></div>"
+    )
+}
+
+fn kinds(measurement: &Measurement) -> String {
+    let rows: Vec<Vec<String>> = measurement
+        .summary
+        .kinds
+        .iter()
+        .map(|kind| {
+            let latencies = kind.latency.map_or(vec!["–".to_owned(); 6], |latency| {
+                latency.columns().map(words::latency).to_vec()
+            });
+            [vec![escape(kind.name), words::percent(kind.share)], latencies].concat()
+        })
+        .collect();
+    let heads = ["transaction", "share", "mean", "p50", "p90", "p99", "p99.9", "max"];
+    let lead = if measurement.runs.len() > 1 { "Medians over the runs." } else { "" };
+    card("Latency by transaction type", lead, &table(&heads, &rows))
+}
+
+fn runs(measurement: &Measurement) -> String {
+    let rows: Vec<Vec<String>> = measurement
+        .runs
+        .iter()
+        .enumerate()
+        .map(|(number, run)| {
+            vec![
+                (number + 1).to_string(),
+                run.seed.to_string(),
+                words::rate(run.throughput.mean_per_s),
+                words::rate(run.throughput.min_per_s),
+                words::rate(run.throughput.max_per_s),
+                words::count(run.committed),
+                words::count(run.rolled_back),
+                words::percent(run.conflict_rate()),
+                words::seconds(run.load_s),
+                run.loaded_bytes.map_or("unknown".into(), words::bytes),
+            ]
+        })
+        .collect();
+    let heads = [
+        "run",
+        "seed",
+        "per second",
+        "least",
+        "most",
+        "committed",
+        "rolled back",
+        "conflicts",
+        "load time",
+        "growth",
+    ];
+    let lead = "Least and most are those of the run’s intervals; growth is the memory that loading \
+                took; rollbacks are those the workload demands.";
+    card("Runs", lead, &table(&heads, &rows))
+}
+
+fn checks(measurement: &Measurement) -> String {
+    let of_run = |(number, run): (usize, &Run)| -> String {
+        let item = |check: &crate::bench::measurement::CheckResult| {
+            let (class, mark) = if check.passed { ("good", "✓") } else { ("bad", "✗") };
+            let detail = check
+                .detail
+                .as_ref()
+                .map_or(String::new(), |detail| format!("<small>{}</small>", escape(detail)));
+            let run = if measurement.runs.len() > 1 {
+                format!("run {}: ", number + 1)
+            } else {
+                String::new()
+            };
+            let name = escape(&check.name);
+            format!("<li><b class=\"{class}\">{mark}</b><span>{run}{name}{detail}</span></li>")
+        };
+        run.checks.iter().map(item).collect()
+    };
+    let items: String = measurement.runs.iter().enumerate().map(of_run).collect();
+    if items.is_empty() {
+        return card("Checks of the data", "Not asked for.", "");
+    }
+    card("Checks of the data", "", &format!("<ul class=\"checks\">{items}</ul>"))
+}
+
+fn facts(measurement: &Measurement) -> String {
+    let list = |facts: &[(&str, String)]| {
+        let row = |(name, value): &(&str, String)| {
+            format!("<tr><td>{}</td><td>{}</td></tr>", escape(name), escape(value))
+        };
+        let rows: String = facts.iter().map(row).collect();
+        format!("<table class=\"facts\"><tbody>{rows}</tbody></table>")
+    };
+    format!(
+        "<div class=\"columns\">\n{}{}</div>\n",
+        card("Parameters", "", &list(&parameters(measurement))),
+        card("Machine", "", &list(&machine(measurement)))
+    )
+}
+
+/// What was asked for, in words.
+pub fn parameters(measurement: &Measurement) -> Vec<(&'static str, String)> {
+    let load = &measurement.load;
+    let rate = load.rate_per_s.map_or("as fast as the workers can".into(), |rate| {
+        format!("{} a second, on schedule", words::rate(rate))
+    });
+    let mut facts: Vec<(&'static str, String)> = measurement
+        .parameters
+        .iter()
+        .map(|parameter| (parameter.name, parameter.value.clone()))
+        .collect();
+    facts.extend([
+        ("workers", load.workers.to_string()),
+        ("warm-up", words::seconds(load.warm_up_s)),
+        ("duration", words::seconds(load.duration_s)),
+        ("rate", rate),
+        ("seed", load.seed.to_string()),
+    ]);
+    facts
+}
+
+/// What it ran on, in words.
+pub fn machine(measurement: &Measurement) -> Vec<(&'static str, String)> {
+    let (machine, build) = (&measurement.machine, &measurement.build);
+    let kernel = machine.kernel.as_deref().unwrap_or("");
+    let facts = [
+        ("processor", machine.cpu.clone()),
+        ("cores", Some(machine.cores.to_string())),
+        ("memory", machine.memory_bytes.map(words::bytes)),
+        ("system", Some(format!("{} {kernel}", machine.system).trim_end().to_owned())),
+        ("transparent huge pages", machine.transparent_huge_pages.clone()),
+        ("build", Some(build.profile.to_owned())),
+        ("allocator", Some(build.allocator.to_owned())),
+    ];
+    facts.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_cannot_become_markup() {
+        assert_eq!(escape("<a b='\"'>&"), "&lt;a b=&#39;&quot;&#39;&gt;&amp;");
+    }
+}

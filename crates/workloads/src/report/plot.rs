@@ -1,0 +1,239 @@
+//! The plots, as inline SVG.
+//!
+//! A plot is drawn with stand-in colours: [`INK`], [`GRID`] and one a series. The page's style
+//! sheet turns each into the colour of the reader's theme by its attribute, so the same drawing
+//! serves light and dark.
+
+use super::words;
+use crate::bench::measurement::{CurvePoint, Interval};
+use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
+use plotters::prelude::{
+    AreaSeries, ChartBuilder, Color, DrawingAreaErrorKind, IntoDrawingArea, IntoFont, LineSeries,
+    RGBColor, SVGBackend,
+};
+use std::io;
+use std::ops::Range;
+
+/// Stands for the colour of text and axes.
+pub const INK: RGBColor = RGBColor(0, 0, 0xf0);
+
+/// Stands for the colour of grid lines.
+pub const GRID: RGBColor = RGBColor(0, 0, 0xf1);
+
+/// How many series the style sheet knows colours for; more begin again.
+pub const SERIES_COLOURS: usize = 6;
+
+const SIZE: (u32, u32) = (1040, 330);
+const FONT_SIZE: u32 = 17;
+const LABEL_WIDTH: u32 = 78;
+
+/// Most points of a timeline that are drawn; neighbours are averaged beyond.
+const TIMELINE_POINTS_MAX: usize = 300;
+
+/// Stands for the colour of series `number`.
+fn series_colour(number: usize) -> RGBColor {
+    RGBColor(0, 0, 0xe0 + (number % SERIES_COLOURS) as u8)
+}
+
+/// Throughput over time, one series a run.
+pub fn throughput(runs: &[&[Interval]]) -> String {
+    let ends = || runs.iter().flat_map(|run| run.iter());
+    let end_s = ends().map(|at| at.end_s).fold(0.001, f64::max);
+    let top = 1.12 * ends().map(|at| at.committed_per_s).fold(1.0, f64::max);
+    let series: Vec<_> = runs.iter().map(|run| thin(run)).collect();
+    let x = Axis {
+        marks: round_steps(end_s, 10),
+        range: 0.0..end_s,
+        label: |seconds| format!("{seconds} s"),
+    };
+    let y = Axis { marks: round_steps(top, 5), range: 0.0..top, label: short_rate };
+    draw(x, y, &series, true)
+}
+
+/// Latency under which each part of the transactions stays, one series a transaction type. Both
+/// axes are logarithmic: to the right in nines, upwards in powers of ten.
+pub fn percentiles(curves: &[&[CurvePoint]]) -> String {
+    let nines = |at: &CurvePoint| -(1.0 - at.quantile).max(f64::MIN_POSITIVE).log10();
+    let height = |at: &CurvePoint| (at.latency_ns.max(1) as f64).log10();
+    let points = || curves.iter().flat_map(|curve| curve.iter());
+    let right = points().map(nines).fold(1.0, f64::max);
+    let top = points().map(height).fold(f64::MIN, f64::max).max(1.0) + 0.1;
+    let bottom = points().map(height).fold(top - 1.0, f64::min) - 0.1;
+    let series: Vec<Vec<(f64, f64)>> = curves
+        .iter()
+        .map(|curve| curve.iter().map(|at| (nines(at), height(at))).collect())
+        .collect();
+    let median = std::f64::consts::LOG10_2;
+    let marks: Vec<f64> =
+        std::iter::once(median).chain((1..=right as u32).map(f64::from)).collect();
+    let x = Axis { range: 0.0..right, marks, label: words::quantile };
+    let y = Axis {
+        marks: powers_of_ten(bottom..top),
+        range: bottom..top,
+        label: |height| words::latency(10f64.powf(height).round() as u64),
+    };
+    draw(x, y, &series, false)
+}
+
+/// One axis of a plot.
+struct Axis {
+    range: Range<f64>,
+    /// Where it has a grid line and a label.
+    marks: Vec<f64>,
+    label: fn(f64) -> String,
+}
+
+impl Ranged for Axis {
+    type FormatOption = NoDefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
+        let part = (value - self.range.start) / (self.range.end - self.range.start);
+        limit.0 + (part * f64::from(limit.1 - limit.0)).round() as i32
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
+        self.marks.clone()
+    }
+
+    fn range(&self) -> Range<f64> {
+        self.range.clone()
+    }
+}
+
+impl ValueFormatter<f64> for Axis {
+    fn format_ext(&self, value: &f64) -> String {
+        (self.label)(*value)
+    }
+}
+
+/// Draws one line a series, and the area below it where asked to.
+fn draw(x: Axis, y: Axis, series: &[Vec<(f64, f64)>], filled: bool) -> String {
+    let mut svg = String::new();
+    try_draw(&mut svg, x, y, series, filled).expect("drawing into a string cannot fail");
+    svg
+}
+
+fn try_draw(
+    svg: &mut String,
+    x: Axis,
+    y: Axis,
+    series: &[Vec<(f64, f64)>],
+    filled: bool,
+) -> Result<(), DrawingAreaErrorKind<io::Error>> {
+    let area = SVGBackend::with_string(svg, SIZE).into_drawing_area();
+    let floor = y.range.start;
+    let mut chart = ChartBuilder::on(&area)
+        .margin_top(10)
+        .margin_right(34)
+        .x_label_area_size(34)
+        .y_label_area_size(LABEL_WIDTH)
+        .build_cartesian_2d(x, y)?;
+    chart
+        .configure_mesh()
+        .max_light_lines(0)
+        .bold_line_style(GRID)
+        .axis_style(GRID)
+        .set_all_tick_mark_size(0)
+        .label_style(("sans-serif", FONT_SIZE).into_font().color(&INK))
+        .draw()?;
+    for (number, points) in series.iter().enumerate() {
+        let colour = series_colour(number);
+        if filled {
+            let shade = colour.mix(0.14);
+            let points = points.iter().copied();
+            chart.draw_series(AreaSeries::new(points, floor, shade))?;
+        }
+        chart.draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(2)))?;
+    }
+    area.present()
+}
+
+/// A timeline as points in the middle of its intervals, the first and last drawn out to the ends.
+fn thin(timeline: &[Interval]) -> Vec<(f64, f64)> {
+    let group = timeline.len().div_ceil(TIMELINE_POINTS_MAX).max(1);
+    let mut start = 0.0;
+    let mut points: Vec<(f64, f64)> = timeline
+        .chunks(group)
+        .map(|chunk| {
+            let rates: f64 = chunk.iter().map(|at| at.committed_per_s).sum();
+            let end = chunk[chunk.len() - 1].end_s;
+            let middle = f64::midpoint(start, end);
+            start = end;
+            (middle, rates / chunk.len() as f64)
+        })
+        .collect();
+    if let (Some(&(_, first)), Some(&(_, last))) = (points.first(), points.last()) {
+        points.insert(0, (0.0, first));
+        points.push((start, last));
+    }
+    points
+}
+
+/// Round numbers from 0 to `end`, at most about `wanted`.
+fn round_steps(end: f64, wanted: u32) -> Vec<f64> {
+    let least = end / f64::from(wanted);
+    let power = least.log10().floor() as i32;
+    // Multiplied and divided by whole numbers only, or a label would read 0.30000000000000004.
+    let scaled = |number: u32| {
+        let factor = 10f64.powi(power.abs());
+        if power < 0 { f64::from(number) / factor } else { f64::from(number) * factor }
+    };
+    let step = [1, 2, 5].into_iter().find(|step| scaled(*step) >= least).unwrap_or(10);
+    (0..).map(|at| scaled(at * step)).take_while(|mark| *mark <= end).collect()
+}
+
+/// Powers of ten in a range of logarithms, with twos and fives between where they are few.
+fn powers_of_ten(range: Range<f64>) -> Vec<f64> {
+    let within: &[f64] = if range.end - range.start < 2.5 { &[1.0, 2.0, 5.0] } else { &[1.0] };
+    (0..20)
+        .flat_map(|power| within.iter().map(move |part| part.log10() + f64::from(power)))
+        .filter(|at| range.contains(at))
+        .collect()
+}
+
+/// A rate on an axis: `0`, `500`, `80 k`, `1.2 M`.
+fn short_rate(per_s: f64) -> String {
+    match per_s {
+        rate if rate >= 1e6 => format!("{} M", (rate / 1e4).round() / 100.0),
+        rate if rate >= 1e3 => format!("{} k", (rate / 10.0).round() / 100.0),
+        rate => format!("{rate}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_round() {
+        assert_eq!(
+            round_steps(20.0, 10),
+            [0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 18.0, 20.0]
+        );
+        assert_eq!(round_steps(0.35, 10), [0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35]);
+        assert_eq!(round_steps(93_000.0, 5), [0.0, 20e3, 40e3, 60e3, 80e3]);
+        assert_eq!(powers_of_ten(2.9..6.1), [3.0, 4.0, 5.0, 6.0]);
+        assert_eq!(
+            [short_rate(80e3), short_rate(1.25e6), short_rate(5.0)].join(", "),
+            "80 k, 1.25 M, 5"
+        );
+    }
+
+    #[test]
+    fn long_timelines_are_thinned_and_keep_their_mean() {
+        let timeline: Vec<Interval> = (1..=6000)
+            .map(|at| Interval { end_s: f64::from(at) / 10.0, committed_per_s: f64::from(at % 2) })
+            .collect();
+        let points = thin(&timeline);
+        assert!(points.len() <= TIMELINE_POINTS_MAX + 2);
+        assert_eq!((points[0].0, points[points.len() - 1].0), (0.0, 600.0));
+        assert!(points.iter().all(|(_, rate)| (rate - 0.5).abs() < 1e-9));
+    }
+
+    #[test]
+    fn nothing_to_draw_is_an_empty_plot() {
+        assert!(throughput(&[]).starts_with("<svg"));
+        assert!(percentiles(&[&[]]).starts_with("<svg"));
+    }
+}
