@@ -1,0 +1,326 @@
+//! What the checker found, for people and for programs.
+
+use super::format::{Operation, Outcome, Seen};
+use super::indexed::{History, TransactionId};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+
+/// Witnesses kept of each kind of anomaly; all are counted.
+pub const WITNESSES_MAX: usize = 8;
+
+/// Elements of a list that are shown; of a longer one, the last.
+const ELEMENTS_SHOWN_MAX: usize = 8;
+
+/// What can be wrong with a history. The names are Adya's (thesis, 1999) and Elle's (VLDB'20), the
+/// worst first; `…-realtime` means that the cycle needs an edge of real time, so that the history
+/// may be serializable, but not strictly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub enum AnomalyKind {
+    /// A read returned a value that nobody wrote.
+    #[serde(rename = "garbage-read")]
+    GarbageRead,
+    /// A list holds an element twice.
+    #[serde(rename = "duplicate-element")]
+    DuplicateElement,
+    /// A transaction's reads contradict its own earlier reads and writes.
+    #[serde(rename = "internal")]
+    Internal,
+    /// Two reads of a list that no order of the appends explains.
+    #[serde(rename = "incompatible-order")]
+    IncompatibleOrder,
+    /// A read of what an aborted transaction wrote.
+    G1a,
+    /// A read of what a transaction wrote and then overwrote itself.
+    G1b,
+    /// A cycle of writes.
+    G0,
+    /// A cycle of writes and reads of them.
+    G1c,
+    /// Two transactions read the same version and both replaced it.
+    #[serde(rename = "lost-update")]
+    LostUpdate,
+    /// A cycle with exactly one overwritten read.
+    #[serde(rename = "G-single")]
+    GSingle,
+    /// A cycle with several overwritten reads.
+    #[serde(rename = "G2-item")]
+    G2Item,
+    /// G0 with real time.
+    #[serde(rename = "G0-realtime")]
+    G0Realtime,
+    /// G1c with real time.
+    #[serde(rename = "G1c-realtime")]
+    G1cRealtime,
+    /// G-single with real time.
+    #[serde(rename = "G-single-realtime")]
+    GSingleRealtime,
+    /// G2-item with real time.
+    #[serde(rename = "G2-item-realtime")]
+    G2ItemRealtime,
+}
+
+impl AnomalyKind {
+    /// Its name, as in the JSON of a report.
+    pub fn name(self) -> &'static str {
+        match self {
+            AnomalyKind::GarbageRead => "garbage-read",
+            AnomalyKind::DuplicateElement => "duplicate-element",
+            AnomalyKind::Internal => "internal",
+            AnomalyKind::IncompatibleOrder => "incompatible-order",
+            AnomalyKind::G1a => "G1a",
+            AnomalyKind::G1b => "G1b",
+            AnomalyKind::G0 => "G0",
+            AnomalyKind::G1c => "G1c",
+            AnomalyKind::LostUpdate => "lost-update",
+            AnomalyKind::GSingle => "G-single",
+            AnomalyKind::G2Item => "G2-item",
+            AnomalyKind::G0Realtime => "G0-realtime",
+            AnomalyKind::G1cRealtime => "G1c-realtime",
+            AnomalyKind::GSingleRealtime => "G-single-realtime",
+            AnomalyKind::G2ItemRealtime => "G2-item-realtime",
+        }
+    }
+
+    /// What it means, in a line.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            AnomalyKind::GarbageRead => "garbage read: a value that nobody wrote",
+            AnomalyKind::DuplicateElement => "one append took effect twice",
+            AnomalyKind::Internal => "a transaction contradicts its own reads or writes",
+            AnomalyKind::IncompatibleOrder => "no order of the appends explains these reads",
+            AnomalyKind::G1a => "dirty read: of a transaction that aborted",
+            AnomalyKind::G1b => "dirty read: of an intermediate value",
+            AnomalyKind::G0 => "dirty write: transactions overwrote each other in a circle",
+            AnomalyKind::G1c => "circular information flow: each saw or overwrote the other",
+            AnomalyKind::LostUpdate => "lost update: two replaced the same version",
+            AnomalyKind::GSingle => "read skew: saw a part of another's effects, missed a part",
+            AnomalyKind::G2Item => "write skew: each missed what another wrote",
+            AnomalyKind::G0Realtime => "a write took effect before one that had already ended",
+            AnomalyKind::G1cRealtime => "a read saw a write that began after the read had ended",
+            AnomalyKind::GSingleRealtime => "stale read: missed what had ended before it began",
+            AnomalyKind::G2ItemRealtime => "reads missed writes in an order time rules out",
+        }
+    }
+}
+
+impl fmt::Display for AnomalyKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Why one transaction must come before another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Dependency {
+    /// The second replaced what the first wrote.
+    Ww,
+    /// The second read what the first wrote.
+    Wr,
+    /// The second replaced what the first read.
+    Rw,
+    /// The first had ended before the second began.
+    Realtime,
+}
+
+impl fmt::Display for Dependency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Dependency::Ww => "ww",
+            Dependency::Wr => "wr",
+            Dependency::Rw => "rw",
+            Dependency::Realtime => "realtime",
+        })
+    }
+}
+
+/// One edge of a cycle.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Step {
+    /// Who must come first.
+    pub from: TransactionId,
+    /// Who must come after it.
+    pub to: TransactionId,
+    /// By what rule.
+    pub dependency: Dependency,
+    /// The evidence, in words.
+    pub why: String,
+    /// Other transactions that the evidence rests on.
+    pub others: Vec<TransactionId>,
+}
+
+/// One anomaly, with its witness.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Anomaly {
+    /// What it is called.
+    pub kind: AnomalyKind,
+    /// What happened.
+    pub summary: String,
+    /// The transactions it takes, each in a line of text.
+    pub transactions: BTreeMap<TransactionId, String>,
+    /// For a cycle, its edges in order; the last leads back to the first.
+    pub cycle: Vec<Step>,
+}
+
+/// Edges of the dependency graph as it was built; one edge of it can stand for several
+/// dependencies that share an end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct EdgeCounts {
+    /// Write after write.
+    pub ww: usize,
+    /// Read after write.
+    pub wr: usize,
+    /// Write after read.
+    pub rw: usize,
+    /// End before start.
+    pub realtime: usize,
+}
+
+/// The verdict on a history.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// Attempts that were judged.
+    pub attempts: usize,
+    /// Those that committed, by their outcome or because a committed transaction read them.
+    pub committed: usize,
+    /// Those among the committed whose outcome the history leaves unknown.
+    pub committed_unknown: usize,
+    /// Those that aborted.
+    pub aborted: usize,
+    /// Operations of all attempts.
+    pub operations: usize,
+    /// Keys they worked on.
+    pub keys: usize,
+    /// The dependency graph's size.
+    pub edges: EdgeCounts,
+    /// How often each kind of anomaly was met.
+    pub found: BTreeMap<AnomalyKind, usize>,
+    /// Witnesses, at most [`WITNESSES_MAX`] of each kind, the worst kind first.
+    pub anomalies: Vec<Anomaly>,
+}
+
+impl Report {
+    /// No anomaly was found.
+    pub fn is_clean(&self) -> bool {
+        self.found.is_empty()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unknown = self.attempts - self.aborted - (self.committed - self.committed_unknown);
+        writeln!(
+            f,
+            "{} attempts: {} committed, {} aborted, {unknown} unknown (of these, {} were read and \
+             so committed); {} operations on {} keys",
+            self.attempts,
+            self.committed - self.committed_unknown,
+            self.aborted,
+            self.committed_unknown,
+            self.operations,
+            self.keys
+        )?;
+        let EdgeCounts { ww, wr, rw, realtime } = self.edges;
+        writeln!(f, "graph: {ww} ww, {wr} wr, {rw} rw, {realtime} realtime edges")?;
+        if self.is_clean() {
+            return writeln!(f, "verdict: no anomaly; consistent with strict serializability");
+        }
+        let found: Vec<String> =
+            self.found.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+        writeln!(f, "verdict: NOT strictly serializable: {}", found.join(", "))?;
+        for anomaly in &self.anomalies {
+            write!(f, "\n{anomaly}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Anomaly {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} ({})", self.kind, self.kind.meaning())?;
+        writeln!(f, "  {}", self.summary)?;
+        for text in self.transactions.values() {
+            writeln!(f, "    {text}")?;
+        }
+        for step in &self.cycle {
+            let Step { from, to, dependency, why, others: _ } = step;
+            writeln!(f, "  {from} → {to} ({dependency}): {why}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Collects anomalies: counts all, keeps the first few of each kind.
+#[derive(Debug)]
+pub(super) struct Findings<'h> {
+    history: &'h History,
+    pub found: BTreeMap<AnomalyKind, usize>,
+    pub anomalies: Vec<Anomaly>,
+}
+
+impl<'h> Findings<'h> {
+    pub fn new(history: &'h History) -> Findings<'h> {
+        Findings { history, found: BTreeMap::new(), anomalies: Vec::new() }
+    }
+
+    /// Counts an anomaly, and keeps what `tell` says of it if it is one of the first of its kind.
+    pub fn add(
+        &mut self,
+        kind: AnomalyKind,
+        transactions: &[TransactionId],
+        tell: impl FnOnce() -> (String, Vec<Step>),
+    ) {
+        let count = self.found.entry(kind).or_default();
+        *count += 1;
+        if *count > WITNESSES_MAX {
+            return;
+        }
+        let (summary, cycle) = tell();
+        let others = cycle.iter().flat_map(|step| &step.others);
+        let texts = transactions.iter().chain(others).map(|&id| (id, describe(self.history, id)));
+        let transactions = texts.collect();
+        self.anomalies.push(Anomaly { kind, summary, transactions, cycle });
+    }
+}
+
+/// A transaction in a line: `T3 (client 1, 20..35 ns, ok): read x → [1, 2]; append x 3`.
+fn describe(history: &History, id: TransactionId) -> String {
+    let attempt = history.attempt(id);
+    let end = attempt.end_ns.map_or_else(String::new, |end| end.to_string());
+    let outcome = match attempt.outcome {
+        Outcome::Ok => "ok",
+        Outcome::Aborted => "aborted",
+        Outcome::Unknown => "unknown",
+    };
+    let operations: Vec<String> = attempt
+        .operations
+        .iter()
+        .map(|operation| match operation {
+            Operation::Append(key, value) => format!("append {key} {value}"),
+            Operation::Write(key, value) => format!("write {key} {value}"),
+            Operation::Read(key, Seen::Absent) => format!("read {key} → nothing"),
+            Operation::Read(key, Seen::Value(value)) => format!("read {key} → {value}"),
+            Operation::Read(key, Seen::List(elements)) => {
+                format!("read {key} → {}", show_list(elements))
+            }
+        })
+        .collect();
+    format!(
+        "{id} (client {}, {}..{end} ns, {outcome}): {}",
+        attempt.client,
+        attempt.start_ns,
+        operations.join("; ")
+    )
+}
+
+/// A list's elements, or the last of them if there are many.
+pub(super) fn show_list(elements: &[u64]) -> String {
+    let hidden = elements.len().saturating_sub(ELEMENTS_SHOWN_MAX);
+    let mut text = String::from("[");
+    if hidden > 0 {
+        let _ = write!(text, "… {hidden} more, ");
+    }
+    let shown: Vec<String> = elements[hidden..].iter().map(u64::to_string).collect();
+    text + &shown.join(", ") + "]"
+}
