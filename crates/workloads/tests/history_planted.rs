@@ -2,7 +2,7 @@
 //! have it. Each must be caught under its name, alone, with a witness that says what happened; the
 //! clean ones beside them must pass. A checker that misses one counts for nothing.
 
-use shoal_workloads::history::{AnomalyKind, Report, check_file};
+use shoal_workloads::history::{AnomalyKind, History, Report, check, check_file};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -145,6 +145,18 @@ fn clean_histories_pass() {
         let report = judge(&name);
         assert!(report.is_clean(), "{name}: {report}");
     }
+}
+
+#[test]
+fn the_documented_example_is_what_the_checker_says() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/history-format.md");
+    let text = std::fs::read_to_string(path).expect("the document");
+    let block = |language: &str| {
+        let (_, rest) = text.split_once(&format!("```{language}\n")).expect("a block of it");
+        rest.split_once("```").expect("its end").0
+    };
+    let history = History::read(block("json").as_bytes()).expect("well formed");
+    assert_eq!(check(&history).to_string(), block("report"));
 }
 
 fn files() -> Vec<String> {
