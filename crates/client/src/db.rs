@@ -6,7 +6,7 @@ use crate::transaction::{BlockingTransaction, Transaction};
 use std::fmt;
 use std::sync::Arc;
 use store::{Faults, Store};
-use types::{Database, Result, TableId};
+use types::{Database, Epoch, Result, TableId};
 
 /// What a database allows. Start from the default:
 ///
@@ -14,7 +14,7 @@ use types::{Database, Result, TableId};
 /// # use shoal_client::{Db, Options};
 /// let db = Db::with_options(Options { memory_bytes_max: 1 << 30, ..Options::default() });
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// Transactions that may be open at once. More make the next one fail, with an error that says
     /// so. Default 1024.
@@ -57,13 +57,11 @@ impl Db {
 
     /// An empty database in memory, with limits of your own.
     pub fn with_options(options: Options) -> Db {
-        let store = Store::new(store::Options {
-            transactions_max: options.transactions_max,
-            memory_bytes_max: options.memory_bytes_max,
-            faults: options.faults,
-            ..store::Options::default()
-        });
-        Db { pool: Arc::new(Pool::new(Arc::new(store))), attempts_max: options.attempts_max }
+        let Options { transactions_max, memory_bytes_max, attempts_max, faults } = options;
+        let epoch = Epoch::default();
+        let store =
+            Store::new(store::Options { transactions_max, memory_bytes_max, epoch, faults });
+        Db { pool: Arc::new(Pool::new(Arc::new(store))), attempts_max }
     }
 
     /// The table of this name; creates it if there is none. Tables stay as long as the database.

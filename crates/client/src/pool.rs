@@ -13,11 +13,15 @@ use types::Result;
 
 const SLOTS: usize = 64;
 
+/// Where a thread leaves its session. A pointer, so that taking it is one instruction.
+type Slot = CachePadded<AtomicCell<Option<Box<Session>>>>;
+
 /// The sessions of one database that no transaction uses.
 pub(crate) struct Pool {
     store: Arc<Store>,
-    near: Box<[CachePadded<AtomicCell<Option<Box<Session>>>>]>,
+    near: Box<[Slot]>,
     /// What found its slot taken.
+    #[expect(clippy::vec_box, reason = "a box is what moves in and out")]
     far: Mutex<Vec<Box<Session>>>,
 }
 
@@ -61,6 +65,7 @@ impl Pool {
         }
     }
 
+    #[expect(clippy::vec_box, reason = "see the field")]
     fn far(&self) -> std::sync::MutexGuard<'_, Vec<Box<Session>>> {
         self.far.lock().unwrap_or_else(PoisonError::into_inner)
     }

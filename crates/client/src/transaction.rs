@@ -77,6 +77,14 @@ impl Transaction {
         self.get(table, key)
     }
 
+    /// Says which keys will be read soon, and brings them near together instead of one after the
+    /// other: worth it for a few keys up, on data larger than the processor's caches. A hint that
+    /// changes nothing else.
+    #[inline]
+    pub fn prefetch(&self, keys: &[(TableId, &[u8])]) {
+        self.inner.prefetch(keys);
+    }
+
     /// The rows that `scan` asks for, in its order. Until this transaction commits, no other can add,
     /// change or remove a row of the range, or this one is retried.
     ///
@@ -158,6 +166,10 @@ impl types::Transaction for Transaction {
         Transaction::get(self, table, key)
     }
     #[inline]
+    fn prefetch(&self, keys: &[(TableId, &[u8])]) {
+        Transaction::prefetch(self, keys);
+    }
+    #[inline]
     fn scan(&self, table: TableId, scan: Scan<'_>) -> impl Future<Output = Result<Rows<'_>>> {
         Transaction::scan(self, table, scan)
     }
@@ -214,6 +226,12 @@ impl BlockingTransaction {
     #[inline]
     pub fn get_for_update(&self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>> {
         self.inner.get(table, key)
+    }
+
+    /// See [`Transaction::prefetch`].
+    #[inline]
+    pub fn prefetch(&self, keys: &[(TableId, &[u8])]) {
+        self.inner.prefetch(keys);
     }
 
     /// See [`Transaction::scan`].

@@ -1,49 +1,229 @@
 //! Where the store's memory comes from, and how much of it is in use.
 //!
-//! Every session has a [`Heap`] of its own. It counts what the session allocates and frees and
-//! folds the count into the store's total now and then, so that counting costs no shared write.
+//! ```text
+//! arena   regions from the system, on huge pages     one a store, behind locks
+//!           | spans, and full lists of free blocks
+//! heap    a span to cut blocks from, free lists      one a session, nobody else's
+//! ```
+//! Why not the general allocator: records and versions are looked up at random, so on pages of 4 KiB
+//! most lookups miss the address cache too, and it knows nothing of huge pages unless the process asks
+//! at its start, which a library cannot. And a record and its version, made together, come to lie
+//! together. `docs/performance.md` has the numbers.
+//!
+//! Blocks are cut in sizes of whole [`STEP`]s up to [`LARGE_MIN`]; a freed block waits in a list of
+//! its size (magazines and a depot: Bonwick and Adams, USENIX ATC'01), so that what one session
+//! frees another can use. Larger ones are the general allocator's. Regions are given back when the
+//! store goes.
+//!
+//! Every heap counts what it allocates and frees and folds the count into the arena's total now and
+//! then, so that counting costs no shared write.
 
-use crate::sync::{AtomicI64, Ordering};
+use crate::sync::{AtomicI64, Mutex, Ordering, lock};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-/// How far a session's count may run ahead of the total: 64 KiB.
+/// Block sizes are multiples of this, and blocks aligned to it.
+const STEP: usize = 8;
+/// Blocks from this size on come from the general allocator.
+const LARGE_MIN: usize = 4 << 10;
+const CLASSES: usize = LARGE_MIN / STEP;
+/// Blocks whose size is a multiple of this, nodes above all, are aligned to it.
+const LINE: usize = 64;
+
+/// The first region is small, for small stores; each is twice as large as the one before.
+const REGION_BYTES_MIN: usize = 128 << 10;
+const REGION_BYTES_MAX: usize = 32 << 20;
+const HUGE_PAGE: usize = 2 << 20;
+/// Likewise for the spans of a heap.
+const SPAN_BYTES_MIN: usize = 16 << 10;
+const SPAN_BYTES_MAX: usize = 256 << 10;
+
+/// How far a heap's count may run ahead of the total: 64 KiB.
 const FOLD_BYTES: i64 = 64 << 10;
 
-/// Bytes that all sessions of a store hold together.
-#[derive(Debug, Default)]
-pub(crate) struct Usage {
+const _: () = assert!(LARGE_MIN < SPAN_BYTES_MIN && SPAN_BYTES_MIN < REGION_BYTES_MIN);
+const _: () = assert!(SPAN_BYTES_MAX.is_multiple_of(LINE) && REGION_BYTES_MIN.is_multiple_of(LINE));
+
+/// What is behind all heaps of a store.
+pub(crate) struct Arena {
+    /// Bytes in use.
     bytes: AtomicI64,
+    regions: Mutex<Regions>,
+    /// Full lists of free blocks, by size.
+    depot: Box<[Mutex<Vec<FreeList>>]>,
 }
 
-impl Usage {
-    /// Bytes in use, to within `FOLD_BYTES` a session.
+#[derive(Default)]
+struct Regions {
+    all: Vec<(NonNull<u8>, Layout)>,
+    /// What is left of the last one.
+    rest: Span,
+    /// What heaps that are gone left of theirs.
+    returned: Vec<Span>,
+}
+
+/// Memory that was never used, to cut blocks from.
+#[derive(Clone, Copy)]
+struct Span {
+    start: *mut u8,
+    bytes: usize,
+}
+
+// SAFETY: a span is memory that nobody else knows of.
+unsafe impl Send for Span {}
+// SAFETY: regions only move their addresses around.
+unsafe impl Send for Regions {}
+
+impl Default for Span {
+    fn default() -> Span {
+        Span { start: ptr::null_mut(), bytes: 0 }
+    }
+}
+
+impl Span {
+    /// Cuts `bytes` off at the front, aligned to `align`.
+    fn cut(&mut self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
+        let skip = self.start.addr().wrapping_neg() & (align - 1);
+        if skip + bytes > self.bytes {
+            return None;
+        }
+        let block = self.start.wrapping_add(skip);
+        self.start = block.wrapping_add(bytes);
+        self.bytes -= skip + bytes;
+        NonNull::new(block)
+    }
+}
+
+/// Free blocks of one size, each holding the address of the next.
+#[derive(Clone, Copy)]
+struct FreeList {
+    head: *mut u8,
+    count: usize,
+}
+
+// SAFETY: free blocks are memory that nobody else knows of.
+unsafe impl Send for FreeList {}
+
+impl FreeList {
+    const EMPTY: FreeList = FreeList { head: ptr::null_mut(), count: 0 };
+
+    fn push(&mut self, block: NonNull<u8>) {
+        // SAFETY: a free block has room for an address, and is aligned for it.
+        unsafe { block.cast::<*mut u8>().write(self.head) };
+        self.head = block.as_ptr();
+        self.count += 1;
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<NonNull<u8>> {
+        let block = NonNull::new(self.head)?;
+        // SAFETY: `push` wrote it.
+        self.head = unsafe { block.cast::<*mut u8>().read() };
+        self.count -= 1;
+        Some(block)
+    }
+}
+
+impl Default for Arena {
+    fn default() -> Arena {
+        Arena {
+            bytes: AtomicI64::new(0),
+            regions: Mutex::new(Regions::default()),
+            depot: (0..=CLASSES).map(|_| Mutex::new(Vec::new())).collect(),
+        }
+    }
+}
+
+impl Arena {
+    /// Bytes in use, to within `FOLD_BYTES` a heap.
     pub(crate) fn bytes(&self) -> usize {
         usize::try_from(self.bytes.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
+    fn span(&self, bytes: usize) -> Span {
+        let mut regions = lock(&self.regions);
+        if let Some(span) = regions.returned.pop_if(|span| span.bytes >= LARGE_MIN) {
+            return span;
+        }
+        let start = regions.rest.cut(bytes, LINE).unwrap_or_else(|| {
+            regions.grow();
+            regions.rest.cut(bytes, LINE).expect("a region is longer than a span")
+        });
+        Span { start: start.as_ptr(), bytes }
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        for (region, layout) in lock(&self.regions).all.drain(..) {
+            // SAFETY: allocated in `grow` with this layout; heaps hold the arena, so none is left.
+            unsafe { dealloc(region.as_ptr(), layout) };
+        }
+    }
+}
+
+impl Regions {
+    #[cold]
+    fn grow(&mut self) {
+        let bytes = (REGION_BYTES_MIN << self.all.len().min(16)).min(REGION_BYTES_MAX);
+        let align = if bytes >= HUGE_PAGE { HUGE_PAGE } else { LINE };
+        let layout = Layout::from_size_align(bytes, align).expect("sizes are constants");
+        // SAFETY: the size is not zero.
+        let region = NonNull::new(unsafe { alloc(layout) });
+        let region = region.unwrap_or_else(|| handle_alloc_error(layout));
+        #[cfg(all(target_os = "linux", not(miri)))]
+        if bytes >= HUGE_PAGE {
+            // A wish: where the system refuses it, everything works, only slower.
+            // SAFETY: the range is ours, and the advice does not change what it holds.
+            unsafe { libc::madvise(region.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
+        }
+        self.all.push((region, layout));
+        self.rest = Span { start: region.as_ptr(), bytes };
     }
 }
 
 /// One session's access to memory.
 pub(crate) struct Heap {
-    usage: Arc<Usage>,
+    arena: Arc<Arena>,
     /// Allocated less freed since the last fold.
     pending_bytes: i64,
+    span: Span,
+    span_bytes: usize,
+    free: Box<[Magazine]>,
+}
+
+/// The free blocks of one size that a heap has at hand.
+#[derive(Clone, Copy)]
+struct Magazine {
+    active: FreeList,
+    /// Full, or empty.
+    spare: FreeList,
 }
 
 impl Heap {
-    pub(crate) fn new(usage: Arc<Usage>) -> Heap {
-        Heap { usage, pending_bytes: 0 }
+    pub(crate) fn new(arena: Arc<Arena>) -> Heap {
+        let empty = Magazine { active: FreeList::EMPTY, spare: FreeList::EMPTY };
+        Heap {
+            arena,
+            pending_bytes: 0,
+            span: Span::default(),
+            span_bytes: SPAN_BYTES_MIN,
+            free: vec![empty; CLASSES + 1].into_boxed_slice(),
+        }
     }
 
-    /// A block of at least `bytes` bytes, aligned to 8 below the size of a cache line and to a
-    /// cache line from there on.
+    /// A block of at least `bytes` bytes, aligned to 8; to a cache line where `bytes` is a multiple
+    /// of one.
     #[inline]
     pub(crate) fn allocate(&mut self, bytes: usize) -> NonNull<u8> {
-        let layout = Self::layout(bytes);
-        self.count(layout.size() as i64);
-        // SAFETY: the size is not zero.
-        NonNull::new(unsafe { alloc(layout) }).unwrap_or_else(|| handle_alloc_error(layout))
+        let class = bytes.div_ceil(STEP);
+        self.count((class * STEP) as i64);
+        let Some(magazine) = self.free.get_mut(class) else { return allocate_large(class) };
+        match magazine.active.pop() {
+            Some(block) => block,
+            None => self.refill(class),
+        }
     }
 
     /// Gives a block back.
@@ -52,15 +232,57 @@ impl Heap {
     /// `block` came from `allocate(bytes)` of a heap of this store and is not used any more.
     #[inline]
     pub(crate) unsafe fn free(&mut self, block: NonNull<u8>, bytes: usize) {
-        let layout = Self::layout(bytes);
-        self.count(-(layout.size() as i64));
-        // SAFETY: the caller's promise.
-        unsafe { dealloc(block.as_ptr(), layout) };
+        let class = bytes.div_ceil(STEP);
+        self.count(-((class * STEP) as i64));
+        if cfg!(debug_assertions) {
+            // Whoever still looks at it shall notice.
+            // SAFETY: the caller gave the block up.
+            unsafe { block.write_bytes(POISON, class * STEP) };
+        }
+        let Some(magazine) = self.free.get_mut(class) else {
+            // SAFETY: a block of this class came from `allocate_large`.
+            return unsafe { dealloc(block.as_ptr(), large(class)) };
+        };
+        magazine.active.push(block);
+        if magazine.active.count >= magazine_blocks(class) {
+            self.exchange(class);
+        }
     }
 
-    fn layout(bytes: usize) -> Layout {
-        let align = if bytes.is_multiple_of(64) { 64 } else { 8 };
-        Layout::from_size_align(bytes.max(8), align).expect("sizes are bounded by the limits")
+    /// Finds a block where the list of its size is empty.
+    #[cold]
+    #[inline(never)]
+    fn refill(&mut self, class: usize) -> NonNull<u8> {
+        let magazine = &mut self.free[class];
+        let more = if magazine.spare.count > 0 {
+            Some(std::mem::replace(&mut magazine.spare, FreeList::EMPTY))
+        } else {
+            lock(&self.arena.depot[class]).pop()
+        };
+        if let Some(list) = more {
+            magazine.active = list;
+            return magazine.active.pop().expect("a full list");
+        }
+        let bytes = class * STEP;
+        let align = if bytes.is_multiple_of(LINE) { LINE } else { STEP };
+        loop {
+            if let Some(block) = self.span.cut(bytes, align) {
+                return block;
+            }
+            self.span = self.arena.span(self.span_bytes);
+            self.span_bytes = (self.span_bytes * 2).min(SPAN_BYTES_MAX);
+        }
+    }
+
+    /// Puts a full list aside; the one that lay there goes to the depot.
+    #[cold]
+    fn exchange(&mut self, class: usize) {
+        let magazine = &mut self.free[class];
+        let full = std::mem::replace(&mut magazine.active, FreeList::EMPTY);
+        let old = std::mem::replace(&mut magazine.spare, full);
+        if old.count > 0 {
+            lock(&self.arena.depot[class]).push(old);
+        }
     }
 
     #[inline]
@@ -73,13 +295,99 @@ impl Heap {
 
     /// Brings the store's total up to date with this session.
     pub(crate) fn fold(&mut self) {
-        self.usage.bytes.fetch_add(self.pending_bytes, Ordering::Relaxed);
+        self.arena.bytes.fetch_add(self.pending_bytes, Ordering::Relaxed);
         self.pending_bytes = 0;
     }
+}
+
+/// What freed memory is filled with where assertions are on.
+const POISON: u8 = 0xdb;
+
+/// How many free blocks of a size a heap gathers before it gives some away: about 16 KiB of them.
+fn magazine_blocks(class: usize) -> usize {
+    (2048 / class).clamp(4, 128)
+}
+
+fn large(class: usize) -> Layout {
+    Layout::from_size_align(class * STEP, STEP).expect("sizes are bounded by the limits")
+}
+
+#[cold]
+fn allocate_large(class: usize) -> NonNull<u8> {
+    let layout = large(class);
+    // SAFETY: the size is not zero.
+    NonNull::new(unsafe { alloc(layout) }).unwrap_or_else(|| handle_alloc_error(layout))
 }
 
 impl Drop for Heap {
     fn drop(&mut self) {
         self.fold();
+        for (class, magazine) in self.free.iter().enumerate() {
+            for list in [magazine.active, magazine.spare] {
+                if list.count > 0 {
+                    lock(&self.arena.depot[class]).push(list);
+                }
+            }
+        }
+        lock(&self.arena.regions).returned.push(self.span);
+    }
+}
+
+#[cfg(all(test, not(feature = "model")))]
+mod tests {
+    use super::*;
+    use types::Random;
+
+    #[test]
+    fn blocks_are_distinct_aligned_and_used_again() {
+        let arena = Arc::new(Arena::default());
+        let mut heaps = [Heap::new(Arc::clone(&arena)), Heap::new(Arc::clone(&arena))];
+        let mut random = Random::new(7);
+        let mut held: Vec<(NonNull<u8>, usize, u8)> = Vec::new();
+        for round in 0..60_000u32 {
+            let heap = &mut heaps[random.below(2) as usize];
+            if held.len() > 500 || (round % 3 == 2 && !held.is_empty()) {
+                let (block, bytes, mark) =
+                    held.swap_remove(random.below(held.len() as u64) as usize);
+                // SAFETY: held blocks are ours, and this one is given up.
+                unsafe {
+                    let content = std::slice::from_raw_parts(block.as_ptr(), bytes);
+                    assert!(content.iter().all(|byte| *byte == mark), "somebody wrote into it");
+                    heap.free(block, bytes);
+                }
+                continue;
+            }
+            let most = [64, 600, 20_000][random.below(3) as usize];
+            let bytes = 1 + random.below(most) as usize;
+            let block = heap.allocate(bytes);
+            assert!(block.addr().get().is_multiple_of(STEP));
+            assert!(
+                !bytes.is_multiple_of(LINE)
+                    || bytes >= LARGE_MIN
+                    || block.addr().get().is_multiple_of(LINE)
+            );
+            // SAFETY: fresh.
+            unsafe { block.write_bytes(round as u8, bytes) };
+            held.push((block, bytes, round as u8));
+        }
+        for (block, bytes, _) in held {
+            // SAFETY: ours, given up.
+            unsafe { heaps[0].free(block, bytes) };
+        }
+        drop(heaps);
+        assert_eq!(arena.bytes(), 0);
+    }
+
+    #[test]
+    fn what_one_heap_frees_another_uses() {
+        let arena = Arc::new(Arena::default());
+        let (mut one, mut two) = (Heap::new(Arc::clone(&arena)), Heap::new(Arc::clone(&arena)));
+        for _ in 0..200_000 {
+            let block = one.allocate(500);
+            // SAFETY: not used.
+            unsafe { two.free(block, 500) };
+        }
+        let regions = lock(&arena.regions).all.len();
+        assert!(regions <= 2, "{regions} regions for one block at a time");
     }
 }

@@ -23,7 +23,7 @@
 
 use crate::faults::{Fault, Faults};
 use crate::index::{Inner, Leaf, Separator};
-use crate::memory::{Heap, Usage};
+use crate::memory::{Arena, Heap};
 use crate::record::Record;
 use crate::sync::{AtomicU64, Mutex, Ordering, fence, lock};
 use crate::version::Version;
@@ -146,7 +146,7 @@ pub(crate) struct Memory {
 
 impl Memory {
     /// Takes a slot, or `None` where all are taken.
-    pub(crate) fn new(eras: &Arc<Eras>, usage: &Arc<Usage>) -> Option<Memory> {
+    pub(crate) fn new(eras: &Arc<Eras>, arena: &Arc<Arena>) -> Option<Memory> {
         let slot = lock(&eras.free_slots).pop()?;
         eras.slots_used.fetch_max(slot as u64 + 1, Ordering::AcqRel);
         Some(Memory {
@@ -155,7 +155,7 @@ impl Memory {
             pinned: IDLE,
             limbo: VecDeque::new(),
             advance_at: ADVANCE_EVERY,
-            heap: Heap::new(Arc::clone(usage)),
+            heap: Heap::new(Arc::clone(arena)),
         })
     }
 

@@ -34,7 +34,7 @@ unsafe impl Send for State {}
 
 impl Session {
     pub(crate) fn new(store: &Arc<Store>) -> Result<Session> {
-        let memory = Memory::new(&store.eras, &store.usage)
+        let memory = Memory::new(&store.eras, &store.arena)
             .ok_or(Rejected::TooManyTransactions { max: store.eras.sessions_max() })?;
         let state = State { memory, sets: Sets::default(), removals: VecDeque::new() };
         Ok(Session { store: Arc::clone(store), state: RefCell::new(state) })

@@ -2,7 +2,7 @@
 
 use crate::faults::Faults;
 use crate::index::Index;
-use crate::memory::{Heap, Usage};
+use crate::memory::{Arena, Heap};
 use crate::reclaim::Eras;
 use crate::record::Record;
 use crate::session::Session;
@@ -49,7 +49,7 @@ pub struct Store {
     names: Mutex<BTreeMap<Box<str>, TableId>>,
     clock: CachePadded<AtomicU64>,
     pub(crate) eras: Arc<Eras>,
-    pub(crate) usage: Arc<Usage>,
+    pub(crate) arena: Arc<Arena>,
 }
 
 impl Store {
@@ -60,7 +60,7 @@ impl Store {
             names: Mutex::new(BTreeMap::new()),
             clock: CachePadded::new(AtomicU64::new(Clock::ZERO.0)),
             eras: Arc::new(Eras::new(options.transactions_max, options.faults)),
-            usage: Arc::new(Usage::default()),
+            arena: Arc::new(Arena::default()),
             options,
         }
     }
@@ -82,7 +82,7 @@ impl Store {
         }
         let table = TableId(names.len() as u32);
         let fresh =
-            self.tables[names.len()].set(Index::new(&mut Heap::new(Arc::clone(&self.usage))));
+            self.tables[names.len()].set(Index::new(&mut Heap::new(Arc::clone(&self.arena))));
         assert!(fresh.is_ok(), "{table} existed before it got its name {name:?}");
         names.insert(name.into(), table);
         Ok(table)
@@ -98,7 +98,7 @@ impl Store {
 
     /// Bytes that keys, versions and index take, to within 64 KiB a session.
     pub fn memory_bytes(&self) -> usize {
-        self.usage.bytes()
+        self.arena.bytes()
     }
 
     /// The greatest shard clock drawn so far.
@@ -120,7 +120,7 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        let mut heap = Heap::new(Arc::clone(&self.usage));
+        let mut heap = Heap::new(Arc::clone(&self.arena));
         let free_record = &mut |heap: &mut Heap, record: NonNull<Record>| {
             // SAFETY: sessions hold the store, so there is none left: nobody reads, nobody locks.
             unsafe {
@@ -139,7 +139,7 @@ impl Drop for Store {
         // SAFETY: as above.
         unsafe { self.eras.free_orphans(&mut heap) };
         heap.fold();
-        debug_assert_eq!(self.usage.bytes(), 0, "memory that nobody accounts for");
+        debug_assert_eq!(self.arena.bytes(), 0, "memory that nobody accounts for");
     }
 }
 

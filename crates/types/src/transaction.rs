@@ -43,6 +43,12 @@ pub trait Transaction {
         self.get(table, key)
     }
 
+    /// Says which keys will be read soon, so that they can be brought near together instead of one
+    /// after the other. A hint: it changes nothing but the time that reads take.
+    fn prefetch(&self, keys: &[(TableId, &[u8])]) {
+        let _ = keys;
+    }
+
     /// The rows that `scan` asks for, in its order. No other transaction can add, change or remove
     /// a row of the range between this read and the commit.
     fn scan(&self, table: TableId, scan: Scan<'_>) -> impl Future<Output = Result<Rows<'_>>>;

@@ -66,6 +66,11 @@ impl Leaf {
         Entries::find(self, key)
     }
 
+    /// The record whose head is that of `key`, not yet looked at: a hint, for a prefetch.
+    pub(crate) fn likely_record(&self, key: &[u8]) -> Option<NonNull<Record>> {
+        self.record(self.find_head(key)?)
+    }
+
     /// The record of an entry.
     #[inline]
     pub(crate) fn record(&self, at: usize) -> Option<NonNull<Record>> {

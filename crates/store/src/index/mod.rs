@@ -77,6 +77,15 @@ pub(crate) enum Lookup {
     Absent(LeafVersion),
 }
 
+impl Lookup {
+    pub(crate) fn found(self) -> Option<NonNull<Record>> {
+        match self {
+            Lookup::Found(record) => Some(record),
+            Lookup::Absent(_) => None,
+        }
+    }
+}
+
 /// What an insertion did.
 pub(crate) enum Insertion {
     /// The record is in the index.
@@ -127,17 +136,17 @@ fn kind(node: &Header) -> Kind<'_> {
     }
 }
 
-/// Asks for the cache lines of a node before they are needed: one wait instead of several.
+/// Asks for `bytes` bytes to be brought near before they are needed: one wait instead of several.
 #[inline]
-fn prefetch(node: NonNull<Header>) {
+pub(crate) fn prefetch<T>(start: *const T, bytes: usize) {
     #[cfg(target_arch = "x86_64")]
-    for line in 0..size_of::<Leaf>() / 64 {
+    for offset in (0..bytes).step_by(64) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch has no effect that a program could see.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(node.as_ptr().cast::<i8>().wrapping_add(line * 64)) };
+        // SAFETY: a prefetch has no effect that a program could see, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(start.cast::<i8>().wrapping_add(offset)) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = node;
+    let _ = (start, bytes);
 }
 
 impl Index {
@@ -160,7 +169,7 @@ impl Index {
     #[inline]
     fn down<'t>(from: Step<'t, Inner>, place: usize) -> Option<Step<'t, Header>> {
         let child = from.node.child(place)?;
-        prefetch(child);
+        prefetch(child.as_ptr(), size_of::<Leaf>());
         // SAFETY: kept by the caller's guard.
         let node: &'t Header = unsafe { child.as_ref() };
         let version = node.stable_version()?;
@@ -200,6 +209,44 @@ impl Index {
                 }
             }
         }
+    }
+
+    /// The leaf where `key` belongs, not yet looked at: a hint, for [`prefetch`].
+    ///
+    /// # Safety
+    /// As for [`get`](Index::get).
+    pub(crate) unsafe fn likely_leaf(&self, key: &[u8]) -> Option<NonNull<Leaf>> {
+        // SAFETY: the root is never null; the caller's guard keeps it and what is below it.
+        let mut node = unsafe { &*self.root.load(Ordering::Acquire) };
+        while let Kind::Inner(inner) = kind(node) {
+            let child = inner.child(inner.place_of(key)?)?;
+            if node.level() == 1 {
+                return Some(child.cast());
+            }
+            // SAFETY: as above.
+            node = unsafe { child.as_ref() };
+        }
+        Some(NonNull::from(node).cast())
+    }
+
+    /// Puts `record` into `leaf`, where a search for its key ended; `None` if that has changed since,
+    /// or has no room.
+    ///
+    /// # Safety
+    /// As for [`insert`](Index::insert).
+    pub(crate) unsafe fn insert_at(record: NonNull<Record>, at: LeafVersion) -> Option<LeafChange> {
+        // SAFETY: the record is the caller's; the leaf is kept by its guard.
+        let (key, leaf) = unsafe { (Record::key(record), at.leaf.as_ref()) };
+        let mut latch = leaf.header().latch(at.version)?;
+        if leaf.header().count() == LEAF_MAX {
+            return None;
+        }
+        let place = leaf.find(key)?;
+        assert!(!place.equal, "{key:?} was absent at this version");
+        leaf.insert(place.at, key, record);
+        latch.change();
+        let (from, to) = latch.versions();
+        Some(LeafChange { leaf: at.leaf, from, to, split: None })
     }
 
     /// Puts `record` into the index under its key, unless the key is there. `changed` hears of each

@@ -22,6 +22,7 @@
 use crate::key::{common_prefix, head_at};
 use crate::sync::{AtomicPtr, AtomicU64, Ordering, fence, spin_loop};
 use std::cmp;
+use std::hint::select_unpredictable;
 
 const PREFIX_WORDS: usize = 4;
 const PREFIX_BYTES_MAX: usize = PREFIX_WORDS * 8;
@@ -196,15 +197,17 @@ impl Drop for Latch<'_> {
 /// How many of the ascending `heads` are below `head`, without a branch that could be mispredicted.
 #[inline]
 fn count_below(heads: &[AtomicU64], head: u64) -> usize {
-    let mut base = 0;
-    let mut length = heads.len();
+    let (mut base, mut length) = (0, heads.len());
+    if length == 0 {
+        return 0;
+    }
     while length > 1 {
         let half = length / 2;
         let below = heads[base + half - 1].load(Ordering::Relaxed) < head;
-        base += if below { half } else { 0 };
+        base = select_unpredictable(below, base + half, base);
         length -= half;
     }
-    base + usize::from(length == 1 && heads[base].load(Ordering::Relaxed) < head)
+    base + usize::from(heads[base].load(Ordering::Relaxed) < head)
 }
 
 /// A node whose entries are sorted by keys that can be looked at one by one.
@@ -235,6 +238,15 @@ pub(super) trait Entries {
             }
         }
         Some(Place { at, equal: false })
+    }
+
+    /// The first entry that has the head of `key`.
+    fn find_head(&self, key: &[u8]) -> Option<usize> {
+        let shape = self.header().shape();
+        let heads = &self.heads()[..shape.count];
+        let head = head_at(key, shape.prefix_bytes);
+        let at = count_below(heads, head);
+        (heads.get(at)?.load(Ordering::Relaxed) == head).then_some(at)
     }
 
     /// Sets the count, and prefix and heads anew from the keys that are there.

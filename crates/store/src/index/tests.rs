@@ -2,7 +2,7 @@
 
 use super::{Index, Insertion, Lookup, Seek};
 use crate::faults::Faults;
-use crate::memory::{Heap, Usage};
+use crate::memory::{Arena, Heap};
 use crate::reclaim::{Eras, Memory, Retired};
 use crate::record::Record;
 use proptest::prelude::*;
@@ -16,17 +16,17 @@ struct Bench {
     index: Index,
     memory: Memory,
     model: BTreeMap<Vec<u8>, NonNull<Record>>,
-    usage: Arc<Usage>,
+    arena: Arc<Arena>,
     eras: Arc<Eras>,
 }
 
 impl Bench {
     fn new() -> Bench {
-        let usage = Arc::new(Usage::default());
+        let arena = Arc::new(Arena::default());
         let eras = Arc::new(Eras::new(1, Faults::NONE));
-        let index = Index::new(&mut Heap::new(Arc::clone(&usage)));
-        let memory = Memory::new(&eras, &usage).expect("a free slot");
-        Bench { index, memory, model: BTreeMap::new(), usage, eras }
+        let index = Index::new(&mut Heap::new(Arc::clone(&arena)));
+        let memory = Memory::new(&eras, &arena).expect("a free slot");
+        Bench { index, memory, model: BTreeMap::new(), arena, eras }
     }
 
     fn insert(&mut self, key: &[u8]) {
@@ -73,8 +73,9 @@ impl Bench {
         let mut keys = Vec::new();
         let mut next = Some(seek);
         while let Some(seek) = next {
-            // SAFETY: pinned; so for the keys.
+            // SAFETY: pinned.
             let rows = unsafe { self.index.rows(seek, most) };
+            // SAFETY: as above.
             keys.extend(rows.records().map(|record| unsafe { Record::key(record) }.to_vec()));
             next = rows.next;
         }
@@ -104,19 +105,19 @@ impl Bench {
 
 impl Drop for Bench {
     fn drop(&mut self) {
-        let mut heap = Heap::new(Arc::clone(&self.usage));
+        let mut heap = Heap::new(Arc::clone(&self.arena));
         // SAFETY: nobody else is there; the session is at rest.
         unsafe {
             self.index.tear_down(&mut heap, &mut |heap, record| Record::free(record, heap));
         }
         // What waits in the limbo is freed as an orphan.
         let replacement = Arc::new(Eras::new(1, Faults::NONE));
-        self.memory = Memory::new(&replacement, &self.usage).expect("a free slot");
+        self.memory = Memory::new(&replacement, &self.arena).expect("a free slot");
         // SAFETY: no session of these eras is left.
         unsafe { self.eras.free_orphans(&mut heap) };
         drop(heap);
         if !std::thread::panicking() {
-            assert_eq!(self.usage.bytes(), 0, "the index leaks");
+            assert_eq!(self.arena.bytes(), 0, "the index leaks");
         }
     }
 }
@@ -186,9 +187,9 @@ fn a_queue_keeps_its_size() {
             bench.remove(&(n - 100).to_be_bytes());
         }
         if n == 20_000 {
-            most = bench.usage.bytes();
+            most = bench.arena.bytes();
         }
     }
-    let now = bench.usage.bytes();
+    let now = bench.arena.bytes();
     assert!(now <= most + (256 << 10), "from {most} to {now} bytes for 100 keys");
 }

@@ -2,7 +2,7 @@
 
 use super::{LeafRead, Read, Sets, Transaction};
 use crate::faults::{Fault, Faults};
-use crate::index::{Insertion, LeafChange};
+use crate::index::{Index, Insertion, LeafChange, LeafVersion};
 use crate::reclaim::Memory;
 use crate::record::{LockError, Record};
 use crate::session::{Session, State};
@@ -10,7 +10,7 @@ use crate::store::Store;
 use crate::version::Version;
 use std::ops::DerefMut;
 use std::ptr::{self, NonNull};
-use types::{Aborted, Clock, Conflict, Result, StampRef};
+use types::{Aborted, Clock, Conflict, Result, StampRef, TableId};
 
 /// How many keys that earlier transactions left empty a commit looks at.
 const SWEEP_MORE: usize = 4;
@@ -197,6 +197,20 @@ impl State {
     }
 }
 
+/// Follows a change that the transaction itself made to a leaf it has noted: its own insertion is no
+/// phantom to it (Silo §4.6).
+fn renew(nodes: &mut Vec<LeafRead>, table: TableId, change: &LeafChange) {
+    let mut noted = false;
+    let before = LeafVersion { leaf: change.leaf, version: change.from };
+    for node in nodes.iter_mut().filter(|node| node.leaf == before) {
+        node.leaf.version = change.to;
+        noted = true;
+    }
+    if let Some(leaf) = change.split.filter(|_| noted) {
+        nodes.push(LeafRead { table, leaf });
+    }
+}
+
 fn locked(record: NonNull<Record>) -> Aborted {
     // SAFETY: kept by the guard.
     let (table, key) = unsafe { (record.as_ref().table(), Record::excerpt(record)) };
@@ -206,37 +220,34 @@ fn locked(record: NonNull<Record>) -> Aborted {
 impl Sets {
     /// Puts the private record of a write into the index, or takes the one that is there by now.
     fn link(&mut self, store: &Store, memory: &mut Memory, place: usize) {
-        let write = &mut self.writes.entries[place];
+        let Sets { nodes, writes, .. } = self;
+        let write = &mut writes.entries[place];
         let private = write.record;
         // SAFETY: private.
         let table = unsafe { private.as_ref() }.table();
+        write.linked = true;
+        if let Some(gap) = write.gap.and_then(|gap| nodes.get(gap as usize))
+            // SAFETY: pinned; the record is private.
+            && let Some(change) = unsafe { Index::insert_at(private, gap.leaf) }
+        {
+            return renew(nodes, table, &change);
+        }
         let index = store.index(table).expect("the table of a write exists");
-        let nodes = &mut self.nodes;
+        let mut split = false;
         let mut changed = |change: LeafChange| {
-            // A transaction's own insertion is no phantom to it (Silo §4.6).
-            for node in nodes.iter_mut().filter(|node| node.leaf.leaf == change.leaf) {
-                if node.leaf.version == change.from {
-                    node.leaf.version = change.to;
-                }
-            }
-            if let Some(right) = change.split
-                && nodes
-                    .iter()
-                    .any(|node| node.leaf.leaf == change.leaf && node.leaf.version == change.to)
-            {
-                nodes.push(LeafRead { table, leaf: right });
-            }
+            split |= change.split.is_some();
+            renew(nodes, table, &change);
         };
         // SAFETY: pinned; the record is private.
-        match unsafe { index.insert(private, memory, &mut changed) } {
-            Insertion::Inserted => {}
-            Insertion::Exists(record) => {
-                write.record = record;
-                // SAFETY: it stayed private.
-                unsafe { Record::free(private, &mut memory.heap) };
-            }
+        if let Insertion::Exists(record) = unsafe { index.insert(private, memory, &mut changed) } {
+            write.record = record;
+            // SAFETY: it stayed private.
+            unsafe { Record::free(private, &mut memory.heap) };
         }
-        write.linked = true;
+        if split {
+            // The node set knows both halves now, but not which of them a gap fell to.
+            writes.entries.iter_mut().for_each(|write| write.gap = None);
+        }
     }
 
     /// Replaces the record of a write, which has left the index since it was found.
@@ -246,6 +257,7 @@ impl Sets {
         let (table, key) = unsafe { (write.record.as_ref().table(), Record::key(write.record)) };
         write.record = Record::allocate(&mut memory.heap, table, key);
         write.linked = false;
+        write.gap = None;
         self.link(store, memory, place);
     }
 
@@ -290,7 +302,7 @@ impl Sets {
         self.order.clear();
         self.order.shrink_to(KEPT);
         self.writes.clear();
-        self.recent = super::Recent::default();
+        self.recent.forget();
         self.locked = 0;
     }
 }

@@ -90,24 +90,38 @@ struct LeafRead {
     leaf: LeafVersion,
 }
 
-/// The records found last, by the hash of their keys: a write usually follows the read of its key.
-#[derive(Default)]
+/// What lookups found lately, by the hash of the key: a write usually follows the read of its key.
 struct Recent {
-    slots: [Option<(u64, NonNull<Record>)>; Recent::SLOTS],
+    records: [(u64, NonNull<Record>); Recent::SLOTS],
+    /// A bit for each slot that is in use.
+    used: u64,
+}
+
+impl Default for Recent {
+    fn default() -> Recent {
+        Recent { records: [(0, NonNull::dangling()); Self::SLOTS], used: 0 }
+    }
 }
 
 impl Recent {
-    const SLOTS: usize = 8;
+    const SLOTS: usize = 64;
 
     #[inline]
     fn note(&mut self, hash: u64, record: NonNull<Record>) {
-        self.slots[hash as usize % Self::SLOTS] = Some((hash, record));
+        let slot = hash as usize % Self::SLOTS;
+        self.records[slot] = (hash, record);
+        self.used |= 1 << slot;
     }
 
     #[inline]
     fn find(&self, hash: u64) -> Option<NonNull<Record>> {
-        self.slots[hash as usize % Self::SLOTS]
-            .and_then(|(noted, record)| (noted == hash).then_some(record))
+        let slot = hash as usize % Self::SLOTS;
+        let (noted, record) = self.records[slot];
+        (self.used & 1 << slot != 0 && noted == hash).then_some(record)
+    }
+
+    fn forget(&mut self) {
+        self.used = 0;
     }
 }
 

@@ -19,6 +19,8 @@ pub(super) struct Write {
     pub(super) version: NonNull<Version>,
     /// The record is, or was, in the index.
     pub(super) linked: bool,
+    /// The place in the node set of the leaf where the key was found absent.
+    pub(super) gap: Option<u32>,
 }
 
 /// See the module.
