@@ -3,8 +3,8 @@
 //! [`Db`] is the whole interface; everything else here appears in its operations.
 
 pub use client::{
-    Aborted, BlockingTransaction, Conflict, Db, Error, Options, Rejected, Result, Rows, Scan, TableId,
-    Transaction, Unknown, limits,
+    Aborted, BlockingTransaction, Conflict, Db, Error, Options, Rejected, Result, Rows, Scan,
+    TableId, Transaction, Unknown, limits,
 };
 pub use types::tuple;
 

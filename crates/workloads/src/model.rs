@@ -10,7 +10,7 @@
 //! - The maps are back in the mutex before the lock is released, whichever way a transaction ends
 //!   (committed, rolled back, panicked, its future dropped half-way).
 //! - What a transaction hands out never moves while the transaction lives: committed rows are not
-//!   touched before it ends, own writes lie in append-only [`Slots`].
+//!   touched before it ends, own writes lie in append-only `Slots`.
 //!
 //! A thread that holds a transaction open must not start another: it would wait for itself.
 

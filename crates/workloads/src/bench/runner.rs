@@ -5,7 +5,7 @@
 //! worker threads:  load … | transactions, back to back or at a fixed rate | tallies
 //! ```
 //!
-//! The calling thread sets the [`Gate`]; workers read it before each transaction, so a measurement
+//! The calling thread sets the `Gate`; workers read it before each transaction, so a measurement
 //! is off by at most one transaction a worker at either end.
 
 use super::executor::block_on;

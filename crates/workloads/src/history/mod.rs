@@ -14,7 +14,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`format`] | the words of a history, and its lines (`docs/history-format.md`) |
+//! | [`mod@format`] | the words of a history, and its lines (`docs/history-format.md`) |
 //! | `indexed` | [`History`]: well formed, with lookups |
 //! | `recorder` | [`Recorder`]: writes down what a client does |
 //! | `touches` | who committed; what each transaction found and wrote; internal anomalies |

@@ -1,4 +1,4 @@
-//! Reports of a [`Measurement`](crate::bench::Measurement): JSON for programs, and one
+//! Reports of a [`Measurement`]: JSON for programs, and one
 //! self-contained page for people. [`words`] says numbers the way both the page and the terminal
 //! do.
 //!
