@@ -1,6 +1,6 @@
 //! A measurement as people read it on a terminal.
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use std::fmt::Write;
 use workloads::bench::Measurement;
 use workloads::bench::measurement::Run;
@@ -46,17 +46,21 @@ fn headline(measurement: &Measurement) -> String {
     line
 }
 
+/// Lines below the heads and the last row; space does the rest.
+const STYLE: TableStyle = TableStyle::new().header_separator(RULE).bottom_border(RULE);
+const RULE: LineStyle = LineStyle::none().fill('─').junction('─');
+
 /// A table with its numbers to the right.
-fn table<const N: usize>(heads: [&str; N], rows: impl Iterator<Item = [String; N]>) -> Table {
+fn table<const N: usize>(heads: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
     let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(heads).add_rows(rows);
+    table.load_style(STYLE).set_header(heads).add_rows(rows);
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    table
+    table.trim_fmt()
 }
 
-fn kinds(measurement: &Measurement) -> Table {
+fn kinds(measurement: &Measurement) -> String {
     let rows = measurement.summary.kinds.iter().map(|kind| {
         let latencies = kind.latency.map(|latency| latency.columns().map(words::latency));
         let [mean, p50, p90, p99, p99_9, max] =
@@ -66,7 +70,7 @@ fn kinds(measurement: &Measurement) -> Table {
     table(["transaction", "share", "mean", "p50", "p90", "p99", "p99.9", "max"], rows)
 }
 
-fn runs(measurement: &Measurement) -> Table {
+fn runs(measurement: &Measurement) -> String {
     let rows = measurement.runs.iter().enumerate().map(|(number, run)| {
         [
             (number + 1).to_string(),

@@ -23,9 +23,11 @@ pub const GRID: RGBColor = RGBColor(0, 0, 0xf1);
 /// How many series the style sheet knows colours for; more begin again.
 pub const SERIES_COLOURS: usize = 6;
 
-const SIZE: (u32, u32) = (1040, 330);
+const SIZE: (u32, u32) = (1040, 320);
 const FONT_SIZE: u32 = 17;
-const LABEL_WIDTH: u32 = 78;
+const LABEL_WIDTH: u32 = 62;
+const LABEL_HEIGHT: u32 = 32;
+const TICK: u32 = 6;
 
 /// Most points of a timeline that are drawn; neighbours are averaged beyond.
 const TIMELINE_POINTS_MAX: usize = 300;
@@ -35,7 +37,7 @@ fn series_colour(number: usize) -> RGBColor {
     RGBColor(0, 0, 0xe0 + (number % SERIES_COLOURS) as u8)
 }
 
-/// Throughput over time, one series a run.
+/// Throughput over time, one series a run; a single one is filled.
 pub fn throughput(runs: &[&[Interval]]) -> String {
     let ends = || runs.iter().flat_map(|run| run.iter());
     let end_s = ends().map(|at| at.end_s).fold(0.001, f64::max);
@@ -47,7 +49,7 @@ pub fn throughput(runs: &[&[Interval]]) -> String {
         label: |seconds| format!("{seconds} s"),
     };
     let y = Axis { marks: round_steps(top, 5), range: 0.0..top, label: short_rate };
-    draw(x, y, &series, true)
+    draw(x, y, &series, series.len() == 1)
 }
 
 /// Latency under which each part of the transactions stays, one series a transaction type. Both
@@ -70,7 +72,7 @@ pub fn percentiles(curves: &[&[CurvePoint]]) -> String {
     let y = Axis {
         marks: powers_of_ten(bottom..top),
         range: bottom..top,
-        label: |height| words::latency(10f64.powf(height).round() as u64),
+        label: |height| round_latency(10f64.powf(height).round() as u64),
     };
     draw(x, y, &series, false)
 }
@@ -126,7 +128,7 @@ fn try_draw(
     let mut chart = ChartBuilder::on(&area)
         .margin_top(10)
         .margin_right(34)
-        .x_label_area_size(34)
+        .x_label_area_size(LABEL_HEIGHT)
         .y_label_area_size(LABEL_WIDTH)
         .build_cartesian_2d(x, y)?;
     chart
@@ -134,7 +136,7 @@ fn try_draw(
         .max_light_lines(0)
         .bold_line_style(GRID)
         .axis_style(GRID)
-        .set_all_tick_mark_size(0)
+        .set_all_tick_mark_size(TICK)
         .label_style(("sans-serif", FONT_SIZE).into_font().color(&INK))
         .draw()?;
     for (number, points) in series.iter().enumerate() {
@@ -199,6 +201,11 @@ fn short_rate(per_s: f64) -> String {
         rate if rate >= 1e3 => format!("{} k", (rate / 10.0).round() / 100.0),
         rate => format!("{rate}"),
     }
+}
+
+/// A latency on an axis, where all are round: `10 µs`.
+fn round_latency(nanoseconds: u64) -> String {
+    words::latency(nanoseconds).replace(".00 ", " ").replace(".0 ", " ")
 }
 
 #[cfg(test)]

@@ -1,0 +1,129 @@
+//! The command, as a user meets it.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn shoal(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_shoal")).args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Runs a command that a user got wrong, and returns what it is told.
+fn refused(arguments: &[&str]) -> String {
+    let output = shoal(arguments);
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+    assert!(output.stdout.is_empty(), "{arguments:?} printed a result");
+    message
+}
+
+#[test]
+fn help_has_an_example_for_every_command() {
+    let mut commands: Vec<Vec<&str>> = vec![vec![], vec!["bench"], vec!["check"]];
+    for workload in ["tpcc", "micro", "ycsb-a", "ycsb-b", "ycsb-c", "ycsb-d", "ycsb-e", "ycsb-f"] {
+        commands.push(vec!["bench", workload]);
+    }
+    for mut command in commands {
+        command.push("--help");
+        let output = shoal(&command);
+        assert!(output.status.success());
+        let help = text(&output.stdout);
+        assert!(help.contains("Example"), "{command:?} has no example:\n{help}");
+    }
+}
+
+#[test]
+fn mistakes_are_named() {
+    let cases: [(&[&str], &str); 12] = [
+        (&["bench", "tpcx"], "tpcc"),
+        (&["bench", "micro", "--warehouses", "2"], "--warehouses"),
+        (&["bench", "tpcc", "--warehouses", "0"], "1..=65535"),
+        (&["bench", "micro", "--workers", "0"], "1..=1024"),
+        (&["bench", "micro", "--duration", "10"], "a unit is missing"),
+        (&["bench", "micro", "--duration", "0s"], "longer than nothing"),
+        (&["bench", "micro", "--rate", "-5"], "-5"),
+        (&["bench", "ycsb-a", "--value-bytes", "1"], "from 24 to"),
+        (&["bench", "ycsb-a", "--distribution", "zipfian:1"], "at most 0.999"),
+        (&["bench", "ycsb-a", "--distribution", "normal"], "zipfian:SKEW"),
+        (&["bench", "micro", "--json", "/no/such/folder/x.json"], "/no/such/folder/x.json"),
+        (&["check", "/no/such/history"], "/no/such/history"),
+    ];
+    for (arguments, named) in cases {
+        let message = refused(arguments);
+        assert!(message.contains(named), "{arguments:?} should name {named}:\n{message}");
+    }
+}
+
+/// Runs a short bench that writes both its files, and returns what it printed and its JSON.
+fn bench(workload: &[&str]) -> (String, serde_json::Value) {
+    let folder = tempfile::tempdir().unwrap();
+    let (json, html) = (folder.path().join("out.json"), folder.path().join("out.html"));
+    let common = ["--workers", "2", "--duration", "200ms", "--warm-up", "20ms", "--json"];
+    let arguments = [&["bench"], workload, &common, &[path(&json), "--html", path(&html)]].concat();
+    let output = shoal(&arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    assert!(output.stderr.is_empty(), "a progress bar went to a file: {}", text(&output.stderr));
+    assert!(fs::read_to_string(html).unwrap().contains("<svg"));
+    let json = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    (text(&output.stdout), json)
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn a_bench_measures_checks_and_writes() {
+    let (printed, json) = bench(&["micro", "--keys", "1000", "--runs", "2"]);
+    assert_eq!(json["workload"], "micro");
+    assert_eq!(json["load"]["workers"], 2);
+    assert_eq!(json["runs"].as_array().unwrap().len(), 2);
+    for run in json["runs"].as_array().unwrap() {
+        assert!(run["committed"].as_u64().unwrap() > 0);
+        assert!(run["checks"].as_array().unwrap().iter().all(|check| check["passed"] == true));
+    }
+    assert!(printed.contains("micro: ") && printed.contains("6 of 6 hold"), "{printed}");
+}
+
+#[test]
+fn every_ycsb_workload_runs_on_the_embedded_database() {
+    for letter in ["a", "b", "c", "d", "e", "f"] {
+        let workload = format!("ycsb-{letter}");
+        let (printed, json) = bench(&[&workload, "--keys", "1000", "--value-bytes", "32"]);
+        assert_eq!(json["workload"], workload);
+        assert!(printed.contains("3 of 3 hold"), "{printed}");
+    }
+}
+
+const CLEAN: &str = r#"{"client":1,"start_ns":0,"end_ns":9,"outcome":"ok","operations":[{"write":["x",1]}]}
+{"client":2,"start_ns":10,"end_ns":19,"outcome":"ok","operations":[{"read":["x",1]}]}
+"#;
+
+#[test]
+fn check_judges_histories() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, history: &str| {
+        let file = folder.path().join(name);
+        fs::write(&file, history).unwrap();
+        file
+    };
+    let clean = file("clean.jsonl", CLEAN);
+    let output = shoal(&["check", path(&clean)]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stdout).contains("no anomaly"));
+
+    let stale =
+        file("stale.jsonl", &CLEAN.replace(r#"{"read":["x",1]}"#, r#"{"read":["x",null]}"#));
+    let output = shoal(&["check", path(&stale), "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let verdict: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(verdict["found"]["G-single-realtime"], 1, "{verdict}");
+
+    let broken = file("broken.jsonl", &CLEAN.replace("ok", "fine"));
+    let message = refused(&["check", path(&broken)]);
+    assert!(message.contains("broken.jsonl") && message.contains("line 1"), "{message}");
+}
