@@ -148,6 +148,18 @@ fn clean_histories_pass() {
 }
 
 #[test]
+fn a_report_can_be_written_as_json() {
+    for (name, kind, length, _) in PLANTED {
+        let json = serde_json::to_value(judge(name)).expect("plain data");
+        assert_eq!(json["found"][kind.name()], 1, "{name}: {json}");
+        assert_eq!(json["anomalies"][0]["kind"], kind.name(), "{name}: {json}");
+        let steps = json["anomalies"][0]["cycle"].as_array().expect("steps");
+        assert_eq!(steps.len(), length, "{name}: {json}");
+        assert!(steps.iter().all(|step| step["why"].is_string()), "{name}: {json}");
+    }
+}
+
+#[test]
 fn the_documented_example_is_what_the_checker_says() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/history-format.md");
     let text = std::fs::read_to_string(path).expect("the document");

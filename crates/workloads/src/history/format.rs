@@ -13,8 +13,19 @@ use std::path::PathBuf;
 /// Longest line that is read, in bytes.
 pub const LINE_BYTES_MAX: usize = 64 << 20;
 
-/// Attempts of one history: the checker numbers its graph's nodes, several an attempt, in 32 bits.
-pub const ATTEMPTS_MAX: usize = 1 << 26;
+/// Attempts of one history.
+pub const ATTEMPTS_MAX: usize = 4_000_000;
+
+/// Operations of all attempts of one history.
+pub const OPERATIONS_MAX: usize = 10_000_000;
+
+// The checker numbers the edges of its graph in 32 bits. A fan links to a suffix with an edge a
+// level of its tree, and each transaction left out costs two a level: at most 5 levels' worth of
+// edges an operation for what follows its version, and as many for what follows in time.
+const _: () = {
+    let levels = OPERATIONS_MAX.ilog2() as usize + 1;
+    assert!(OPERATIONS_MAX * 2 * 5 * levels + ATTEMPTS_MAX * levels <= u32::MAX as usize);
+};
 
 /// One attempt to run one transaction, as its client saw it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -170,6 +181,9 @@ pub enum LineError {
     /// Limit [`ATTEMPTS_MAX`].
     #[error("a history has at most ATTEMPTS_MAX = {ATTEMPTS_MAX} attempts; split it")]
     TooManyAttempts,
+    /// Limit [`OPERATIONS_MAX`].
+    #[error("a history has at most OPERATIONS_MAX = {OPERATIONS_MAX} operations; split it")]
+    TooManyOperations,
     /// Who knows the outcome knows when it was told.
     #[error("`end_ns` is missing; only an attempt of unknown outcome has none")]
     EndMissing,

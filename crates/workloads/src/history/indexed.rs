@@ -7,8 +7,8 @@
 //! - an attempt has an end exactly if its outcome is known, and does not end before it starts.
 
 use super::format::{
-    ATTEMPTS_MAX, Attempt, HistoryError, KeyKind, LineError, Operation, Outcome, Seen,
-    read_attempts,
+    ATTEMPTS_MAX, Attempt, HistoryError, KeyKind, LineError, OPERATIONS_MAX, Operation, Outcome,
+    Seen, read_attempts,
 };
 use super::recorder::Recorder;
 use serde::Serialize;
@@ -90,6 +90,9 @@ impl History {
             let fail = |cause| HistoryError::Line { line, cause };
             if line > ATTEMPTS_MAX {
                 return Err(fail(LineError::TooManyAttempts));
+            }
+            if history.operation_keys.len() + attempt.operations.len() > OPERATIONS_MAX {
+                return Err(fail(LineError::TooManyOperations));
             }
             check_times(attempt).map_err(fail)?;
             for operation in &attempt.operations {

@@ -134,11 +134,12 @@ fn list_touch<'h>(
         let others = elements.strip_suffix(touch.writes.as_slice());
         let fault = match (others, touch.found) {
             (None, _) => Some(format!("after appending {}", show_list(&touch.writes))),
-            (Some(others), Some(found)) if others != found => Some(format!(
-                "where {} was due",
-                show_list(&[found, touch.writes.as_slice()].concat())
-            )),
-            (Some(others), _) => will_append
+            (Some(others), Some(found)) if others == found => None,
+            (Some(_), Some(found)) => {
+                let due = [found, touch.writes.as_slice()].concat();
+                Some(format!("where {} was due", show_list(&due)))
+            }
+            (Some(others), None) => will_append
                 .iter()
                 .find(|value| others.contains(value))
                 .map(|value| format!("with its own {value} where it had not appended that")),
