@@ -1,116 +1,19 @@
 //! The checker against executions whose verdict is known: serial ones are clean whatever the
 //! clients' calls overlap, and what is changed in them afterwards is caught.
 
+mod history_common;
+
+use history_common::{OVERLAPPING, SPACING_NS, Shape, age_a_read, serial_execution};
 use shoal_workloads::history::generator::{Client, Generator, Parameters};
 use shoal_workloads::history::{
     AnomalyKind, Attempt, History, Operation, Outcome, Report, Seen, check,
 };
 use shoal_workloads::model::Model;
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use types::Random;
 
-/// Time between two transactions' taking effect.
-const SPACING_NS: u64 = 100;
-
-/// A random serial execution.
-struct Shape {
-    transactions: u64,
-    /// Lists, and as many registers, of one generation of keys.
-    keys: u64,
-    /// Transactions on one generation.
-    generation: u64,
-    /// How far a transaction's call and answer may lie from the instant it takes effect.
-    reach_ns: u64,
-    /// Of a hundred transactions, how many abort, and how many end in an unknown outcome.
-    aborted_percent: u64,
-    unknown_percent: u64,
-}
-
-const OVERLAPPING: Shape = Shape {
-    transactions: 120,
-    keys: 3,
-    generation: 40,
-    reach_ns: 5 * SPACING_NS,
-    aborted_percent: 10,
-    unknown_percent: 10,
-};
-
 /// Nothing overlaps, so real time gives away the whole order.
 const APART: Shape = Shape { reach_ns: SPACING_NS / 2 - 1, unknown_percent: 0, ..OVERLAPPING };
-
-#[derive(Default)]
-struct State {
-    lists: BTreeMap<String, Vec<u64>>,
-    registers: BTreeMap<String, u64>,
-}
-
-fn serial_execution(shape: &Shape, seed: u64) -> Vec<Attempt> {
-    let mut random = Random::new(seed);
-    let mut state = State::default();
-    let mut next_value = 0;
-    let mut attempts = Vec::new();
-    for number in 0..shape.transactions {
-        if number % shape.generation == 0 {
-            state = State::default();
-        }
-        let luck = random.below(100);
-        let aborted = luck < shape.aborted_percent;
-        let unknown = !aborted && luck < shape.aborted_percent + shape.unknown_percent;
-        let undo = aborted || (unknown && random.below(2) == 0);
-        let before = undo.then(|| (state.lists.clone(), state.registers.clone()));
-        let operations = (0..1 + random.below(4))
-            .map(|_| operate(&mut state, &mut random, &mut next_value, shape, number))
-            .collect();
-        if let Some((lists, registers)) = before {
-            state = State { lists, registers };
-        }
-        let instant = (number + 10) * SPACING_NS;
-        attempts.push(Attempt {
-            client: random.below(8),
-            start_ns: instant - random.below(shape.reach_ns + 1),
-            end_ns: (!unknown).then(|| instant + random.below(shape.reach_ns + 1)),
-            outcome: match (aborted, unknown) {
-                (true, _) => Outcome::Aborted,
-                (false, true) => Outcome::Unknown,
-                (false, false) => Outcome::Ok,
-            },
-            operations,
-        });
-    }
-    attempts
-}
-
-fn operate(
-    state: &mut State,
-    random: &mut Random,
-    next_value: &mut u64,
-    shape: &Shape,
-    number: u64,
-) -> Operation {
-    let key = format!("{}-{}", number / shape.generation, random.below(shape.keys));
-    *next_value += 1;
-    match random.below(4) {
-        0 => {
-            state.lists.entry(format!("l{key}")).or_default().push(*next_value);
-            Operation::Append(format!("l{key}"), *next_value)
-        }
-        1 => {
-            state.registers.insert(format!("r{key}"), *next_value);
-            Operation::Write(format!("r{key}"), *next_value)
-        }
-        2 => {
-            let key = format!("l{key}");
-            let seen = state.lists.get(&key).cloned().map_or(Seen::Absent, Seen::List);
-            Operation::Read(key, seen)
-        }
-        _ => {
-            let key = format!("r{key}");
-            let seen = state.registers.get(&key).map_or(Seen::Absent, |value| Seen::Value(*value));
-            Operation::Read(key, seen)
-        }
-    }
-}
 
 fn judge(attempts: Vec<Attempt>) -> Report {
     check(&History::new(attempts).expect("well formed"))
@@ -123,41 +26,6 @@ fn serial_executions_are_clean_however_the_calls_overlap() {
         let report = judge(serial_execution(&Shape { reach_ns, ..OVERLAPPING }, seed));
         assert!(report.is_clean(), "seed {seed}: {report}");
     }
-}
-
-/// Makes one read of a committed transaction return what it might have returned earlier.
-fn age_a_read(attempts: &mut [Attempt], random: &mut Random) -> bool {
-    let mut written: BTreeMap<String, Vec<u64>> = BTreeMap::new();
-    let mut reads = Vec::new();
-    for (number, attempt) in attempts.iter().enumerate().filter(|(_, a)| a.outcome == Outcome::Ok) {
-        for (place, operation) in attempt.operations.iter().enumerate() {
-            match operation {
-                Operation::Write(key, value) => {
-                    written.entry(key.clone()).or_default().push(*value);
-                }
-                Operation::Read(key, Seen::Value(value)) => {
-                    let older = written.get(key).into_iter().flatten().copied();
-                    let older = older.take_while(|v| v != value).map(Seen::Value);
-                    let choices: Vec<Seen> = older.chain([Seen::Absent]).collect();
-                    let choice = random.below(choices.len() as u64) as usize;
-                    reads.push((number, place, key.clone(), choices[choice].clone()));
-                }
-                Operation::Read(key, Seen::List(elements)) if !elements.is_empty() => {
-                    let length = random.below(elements.len() as u64) as usize;
-                    let older = Seen::List(elements[..length].to_vec());
-                    reads.push((number, place, key.clone(), older));
-                }
-                Operation::Append(..) | Operation::Read(..) => {}
-            }
-        }
-    }
-    if reads.is_empty() {
-        return false;
-    }
-    let chosen = random.below(reads.len() as u64) as usize;
-    let (number, place, key, seen) = reads.swap_remove(chosen);
-    attempts[number].operations[place] = Operation::Read(key, seen);
-    true
 }
 
 #[test]
@@ -259,6 +127,37 @@ fn a_history_survives_being_written_and_read() {
     let again = History::read(text.as_slice()).expect("what was written");
     assert_eq!(again.attempts(), history.attempts());
     assert_eq!(check(&again), check(&history));
+}
+
+#[test]
+fn damaged_text_is_refused_or_judged_but_never_a_panic() {
+    let history = History::new(serial_execution(&OVERLAPPING, 2)).expect("well formed");
+    let mut text = Vec::new();
+    history.write(&mut text).expect("memory takes everything");
+    let mut random = Random::new(4);
+    let (mut refused, mut judged) = (0, 0);
+    for _ in 0..3000 {
+        let mut damaged = text.clone();
+        for _ in 0..1 + random.below(3) {
+            let place = random.below(damaged.len() as u64) as usize;
+            match random.below(3) {
+                0 => damaged[place] = b"0123456789,\":[]{}x\n\xff"[random.below(20) as usize],
+                1 => drop(damaged.remove(place)),
+                _ => damaged.truncate(place.max(1)),
+            }
+        }
+        match History::read(damaged.as_slice()) {
+            Ok(history) => {
+                check(&history);
+                judged += 1;
+            }
+            Err(error) => {
+                assert!(error.to_string().starts_with("line "), "{error}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 100 && judged > 100, "{refused} refused, {judged} judged");
 }
 
 #[test]
