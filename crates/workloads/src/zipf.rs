@@ -18,6 +18,10 @@ pub struct Zipf {
     /// (1 - theta) so that its inverse is a bare power.
     low: f64,
     high: f64,
+    /// 1 / (1 - theta): what inverts the area.
+    exponent: f64,
+    /// The same where it is a whole number, which makes the power a few multiplications.
+    whole_exponent: Option<i32>,
     /// A draw at most this far below its rank lies under the hull's inner part.
     accept: f64,
 }
@@ -39,9 +43,13 @@ impl Zipf {
         let flat = 1.0 - theta;
         let area = |x: f64| x.powf(flat);
         let density = |x: f64| flat * x.powf(-theta);
+        let exponent = 1.0 / flat;
+        let whole = exponent.round();
         Zipf {
             n,
             theta,
+            exponent,
+            whole_exponent: ((exponent - whole).abs() < 1e-9).then_some(whole as i32),
             low: area(1.5) - density(1.0),
             high: area(n as f64 + 0.5),
             accept: 2.0 - (area(2.5) - density(2.0)).powf(1.0 / flat),
@@ -54,7 +62,10 @@ impl Zipf {
         let flat = 1.0 - self.theta;
         loop {
             let area = self.low + random.unit() * (self.high - self.low);
-            let x = area.powf(1.0 / flat);
+            let x = match self.whole_exponent {
+                Some(exponent) => area.powi(exponent),
+                None => area.powf(self.exponent),
+            };
             let rank = (x + 0.5).floor().clamp(1.0, self.n as f64);
             if rank - x <= self.accept
                 || area >= (rank + 0.5).powf(flat) - flat * rank.powf(-self.theta)
@@ -71,6 +82,8 @@ impl Zipf {
 pub struct Scrambled {
     zipf: Zipf,
     multiplier: u64,
+    /// floor((2^64 - 1) / n): dividing by n is multiplying with it.
+    reciprocal: u64,
 }
 
 /// Primes near 2^32 / golden ratio. No n of 32 bits is a multiple of both.
@@ -85,7 +98,7 @@ impl Scrambled {
         assert!(zipf.n <= u64::from(u32::MAX), "a scrambled Zipf has less than 2^32 ranks");
         let first_fits = !zipf.n.is_multiple_of(MULTIPLIERS[0]);
         let multiplier = if first_fits { MULTIPLIERS[0] } else { MULTIPLIERS[1] };
-        Scrambled { zipf, multiplier }
+        Scrambled { multiplier, reciprocal: u64::MAX / zipf.n, zipf }
     }
 
     /// The next number.
@@ -97,7 +110,11 @@ impl Scrambled {
     /// Where a rank lies; one past the rank, so that the hottest is not always number 0.
     #[inline]
     fn place(&self, rank: u64) -> u64 {
-        (rank + 1) * self.multiplier % self.zipf.n
+        let product = (rank + 1) * self.multiplier;
+        let quotient = (u128::from(product) * u128::from(self.reciprocal) >> 64) as u64;
+        // At most one too small, since the product is below 0.62 · 2^64.
+        let rest = product - quotient * self.zipf.n;
+        if rest < self.zipf.n { rest } else { rest - self.zipf.n }
     }
 }
 
@@ -140,7 +157,7 @@ mod tests {
 
     #[test]
     fn scrambling_is_a_permutation() {
-        for n in [1, 2, 7, 1000, 65_536] {
+        for n in [1, 2, 7, 1000, 65_536, 1_000_000] {
             let scrambled = Scrambled::new(Zipf::new(n, Zipf::YCSB_THETA));
             let mut met = vec![false; n as usize];
             for rank in 0..n {
@@ -150,6 +167,12 @@ mod tests {
         }
         let divisible = Scrambled::new(Zipf::new(MULTIPLIERS[0], Zipf::YCSB_THETA));
         assert_ne!(divisible.place(0), divisible.place(1));
+        for n in (1 << 31..=u64::from(u32::MAX)).step_by(99_999_989) {
+            let scrambled = Scrambled::new(Zipf::new(n, 0.5));
+            let product = n * scrambled.multiplier;
+            assert_eq!(scrambled.place(n - 1), product % n, "n {n}");
+            assert_eq!(scrambled.place(n / 3), (n / 3 + 1) * scrambled.multiplier % n, "n {n}");
+        }
     }
 
     #[test]
