@@ -197,9 +197,9 @@ impl State {
     }
 }
 
-/// Follows a change that the transaction itself made to a leaf it has noted: its own insertion is no
-/// phantom to it (Silo §4.6).
-fn renew(nodes: &mut Vec<LeafRead>, table: TableId, change: &LeafChange) {
+/// Follows a change that the transaction itself made: its own insertion is no phantom to it (Silo
+/// §4.6). Says whether the transaction had noted the leaf.
+fn renew(nodes: &mut Vec<LeafRead>, table: TableId, change: &LeafChange) -> bool {
     let mut noted = false;
     let before = LeafVersion { leaf: change.leaf, version: change.from };
     for node in nodes.iter_mut().filter(|node| node.leaf == before) {
@@ -209,6 +209,7 @@ fn renew(nodes: &mut Vec<LeafRead>, table: TableId, change: &LeafChange) {
     if let Some(leaf) = change.split.filter(|_| noted) {
         nodes.push(LeafRead { table, leaf });
     }
+    noted
 }
 
 fn locked(record: NonNull<Record>) -> Aborted {
@@ -220,29 +221,38 @@ fn locked(record: NonNull<Record>) -> Aborted {
 impl Sets {
     /// Puts the private record of a write into the index, or takes the one that is there by now.
     fn link(&mut self, store: &Store, memory: &mut Memory, place: usize) {
-        let Sets { nodes, writes, .. } = self;
+        let Sets { nodes, writes, reads, .. } = self;
         let write = &mut writes.entries[place];
         let private = write.record;
         // SAFETY: private.
         let table = unsafe { private.as_ref() }.table();
         write.linked = true;
+        // Whoever finds the placeholder may fill it before it is locked here, and the leaf will not
+        // tell: where the gap was read, so is the placeholder.
+        let mut read_placeholder =
+            || reads.push(Read { record: private, version: ptr::null_mut() });
         if let Some(gap) = write.gap.and_then(|gap| nodes.get(gap as usize))
             // SAFETY: pinned; the record is private.
             && let Some(change) = unsafe { Index::insert_at(private, gap.leaf) }
         {
-            return renew(nodes, table, &change);
+            renew(nodes, table, &change);
+            return read_placeholder();
         }
         let index = store.index(table).expect("the table of a write exists");
-        let mut split = false;
+        let (mut split, mut noted) = (false, false);
         let mut changed = |change: LeafChange| {
             split |= change.split.is_some();
-            renew(nodes, table, &change);
+            noted = renew(nodes, table, &change);
         };
         // SAFETY: pinned; the record is private.
-        if let Insertion::Exists(record) = unsafe { index.insert(private, memory, &mut changed) } {
-            write.record = record;
-            // SAFETY: it stayed private.
-            unsafe { Record::free(private, &mut memory.heap) };
+        match unsafe { index.insert(private, memory, &mut changed) } {
+            Insertion::Inserted if noted => read_placeholder(),
+            Insertion::Inserted => {}
+            Insertion::Exists(record) => {
+                write.record = record;
+                // SAFETY: it stayed private.
+                unsafe { Record::free(private, &mut memory.heap) };
+            }
         }
         if split {
             // The node set knows both halves now, but not which of them a gap fell to.

@@ -1,0 +1,310 @@
+//! Model check: the permutation tester decides the order of every atomic access, and small scenarios
+//! are run under thousands of such orders. Nodes hold three entries here, and sessions try to move
+//! the era on after every retirement, so that splits, merges and frees happen all the time.
+//!
+//! Each planted bug (`src/faults.rs`) must be caught by the scenario that is there to catch it.
+//!
+//! Run with `cargo test -p shoal-store --features model --test model`.
+#![cfg(feature = "model")]
+
+use shoal_store::{Fault, Faults, Options, Session, Store};
+use shuttle::thread;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use types::{Result, Scan, TableId};
+
+/// Random orders a scenario is run under; half as many more are drawn by probabilistic concurrency
+/// testing, which favours few, well-placed switches.
+const ORDERS: usize = 1500;
+const PCT_DEPTH: usize = 3;
+
+fn explore(scenario: fn(Faults), faults: Faults) {
+    shuttle::check_random(move || scenario(faults), ORDERS);
+    shuttle::check_pct(move || scenario(faults), ORDERS / 2, PCT_DEPTH);
+}
+
+fn holds(scenario: fn(Faults)) {
+    explore(scenario, Faults::NONE);
+}
+
+fn catches(scenario: fn(Faults), fault: Fault) {
+    let explored = catch_unwind(AssertUnwindSafe(|| explore(scenario, Faults::only(fault))));
+    assert!(explored.is_err(), "{fault:?} went unnoticed");
+}
+
+fn store(faults: Faults) -> (Arc<Store>, TableId) {
+    let options = Options { transactions_max: 4, faults, ..Options::default() };
+    let store = Arc::new(Store::new(options));
+    let table = store.table("t").expect("a table");
+    (store, table)
+}
+
+fn session(store: &Arc<Store>) -> Session {
+    store.session().expect("a session")
+}
+
+fn put_all(store: &Arc<Store>, table: TableId, rows: &[(&[u8], u64)]) {
+    let mut session = session(store);
+    let tx = session.begin();
+    for (key, value) in rows {
+        tx.put(table, key, &value.to_le_bytes()).expect("within limits");
+    }
+    tx.commit().expect("nobody else is there");
+}
+
+fn number(value: Option<&[u8]>) -> u64 {
+    value.map_or(0, |value| u64::from_le_bytes(value.try_into().expect("eight bytes")))
+}
+
+fn read(store: &Arc<Store>, table: TableId, key: &[u8]) -> u64 {
+    let mut session = session(store);
+    number(session.begin().get(table, key).expect("within limits"))
+}
+
+/// Two threads add one each: of the commits that succeed, none is lost.
+fn lost_update(faults: Faults) {
+    let (store, table) = store(faults);
+    put_all(&store, table, &[(b"x", 0)]);
+    let add = |store: Arc<Store>| {
+        move || {
+            let mut session = session(&store);
+            let tx = session.begin();
+            let old = number(tx.get(table, b"x").expect("within limits"));
+            tx.put(table, b"x", &(old + 1).to_le_bytes()).expect("within limits");
+            u64::from(tx.commit().is_ok())
+        }
+    };
+    let other = thread::spawn(add(Arc::clone(&store)));
+    let committed = add(Arc::clone(&store))() + other.join().expect("no panic");
+    assert_eq!(read(&store, table, b"x"), committed, "an update was lost");
+    assert!(committed > 0, "both got in each other's way");
+}
+
+/// Each of two threads reads both keys and, if they sum to less than 1, sets its own: never both.
+fn write_skew(faults: Faults) {
+    let (store, table) = store(faults);
+    put_all(&store, table, &[(b"x", 0), (b"y", 0)]);
+    let set = |store: Arc<Store>, mine: &'static [u8]| {
+        move || {
+            let mut session = session(&store);
+            let tx = session.begin();
+            let sum = number(tx.get(table, b"x").expect("within limits"))
+                + number(tx.get(table, b"y").expect("within limits"));
+            if sum < 1 {
+                tx.put(table, mine, &1u64.to_le_bytes()).expect("within limits");
+            }
+            let _ = tx.commit();
+        }
+    };
+    let other = thread::spawn(set(Arc::clone(&store), b"x"));
+    set(Arc::clone(&store), b"y")();
+    other.join().expect("no panic");
+    let sum = read(&store, table, b"x") + read(&store, table, b"y");
+    assert!(sum <= 1, "write skew: both keys are set");
+}
+
+/// The same through an empty range: each inserts a key of its own if it sees none. Never both.
+fn phantom(faults: Faults) {
+    let (store, table) = store(faults);
+    let insert = |store: Arc<Store>, mine: &'static [u8]| {
+        move || {
+            let mut session = session(&store);
+            let tx = session.begin();
+            if tx.scan(table, Scan::prefix(b"p")).expect("within limits").is_empty() {
+                tx.insert(table, mine, b"").expect("it saw none");
+            }
+            let _ = tx.commit();
+        }
+    };
+    let other = thread::spawn(insert(Arc::clone(&store), b"p1"));
+    insert(Arc::clone(&store), b"p2")();
+    other.join().expect("no panic");
+    let mut last = session(&store);
+    let tx = last.begin();
+    let rows = tx.scan(table, Scan::prefix(b"p")).expect("within limits");
+    assert!(rows.len() <= 1, "phantom: both were inserted");
+}
+
+/// A thread fills leaves until they split, and another reads and scans meanwhile: keys that were
+/// there before are always found, in order, once each.
+fn split_against_readers(faults: Faults) {
+    const OLD: [&[u8]; 3] = [b"b", b"d", b"f"];
+    let (store, table) = store(faults);
+    put_all(&store, table, &OLD.map(|key| (key, 1)));
+    let writer = {
+        let store = Arc::clone(&store);
+        thread::spawn(move || {
+            let mut session = session(&store);
+            for key in [b"c", b"e", b"a"] {
+                let tx = session.begin();
+                tx.put(table, key, &2u64.to_le_bytes()).expect("within limits");
+                tx.commit().expect("it reads nothing and meets no lock");
+            }
+        })
+    };
+    let mut reader = session(&store);
+    let tx = reader.begin();
+    for key in OLD {
+        assert_eq!(number(tx.get(table, key).expect("within limits")), 1, "{key:?} is missing");
+    }
+    for scan in [Scan::all(), Scan::all().reverse()] {
+        let rows = tx.scan(table, scan).expect("within limits");
+        let mut keys: Vec<&[u8]> = rows.iter().map(|(key, _)| *key).collect();
+        if scan.reverse {
+            keys.reverse();
+        }
+        assert!(keys.is_sorted_by(|a, b| a < b), "out of order: {keys:?}");
+        assert!(OLD.iter().all(|key| keys.contains(key)), "missing: {keys:?}");
+    }
+    drop(tx);
+    writer.join().expect("no panic");
+}
+
+/// A thread removes keys until leaves merge and the root goes, and another reads what stays.
+fn merge_against_readers(faults: Faults) {
+    const ALL: [&[u8]; 7] = [b"a", b"b", b"c", b"d", b"e", b"f", b"g"];
+    let (store, table) = store(faults);
+    put_all(&store, table, &ALL.map(|key| (key, 1)));
+    let writer = {
+        let store = Arc::clone(&store);
+        thread::spawn(move || {
+            let mut session = session(&store);
+            for key in [b"a", b"c", b"d", b"e", b"b", b"g"] {
+                let tx = session.begin();
+                tx.delete(table, key).expect("within limits");
+                tx.commit().expect("it reads nothing and meets no lock");
+            }
+        })
+    };
+    let mut reader = session(&store);
+    for _ in 0..2 {
+        let tx = reader.begin();
+        assert_eq!(number(tx.get(table, b"f").expect("within limits")), 1, "f is missing");
+        let rows = tx.scan(table, Scan::range(&b"e"[..]..).limit(3)).expect("within limits");
+        assert!(rows.iter().any(|(key, _)| *key == b"f"), "f is missing from {rows:?}");
+    }
+    writer.join().expect("no panic");
+}
+
+/// A reader holds a value while another overwrites, deletes and inserts it again and again: the value
+/// stays what it was until the reader ends.
+fn freed_under_a_reader(faults: Faults) {
+    let (store, table) = store(faults);
+    put_all(&store, table, &[(b"x", 7)]);
+    let writer = {
+        let store = Arc::clone(&store);
+        thread::spawn(move || {
+            let mut session = session(&store);
+            for value in [Some(8u64), None, Some(9), Some(10)] {
+                let tx = session.begin();
+                match value {
+                    Some(value) => tx.put(table, b"x", &value.to_le_bytes()),
+                    None => tx.delete(table, b"x"),
+                }
+                .expect("within limits");
+                let _ = tx.commit();
+            }
+        })
+    };
+    let mut reader = session(&store);
+    let tx = reader.begin();
+    let value = tx.get(table, b"x").expect("within limits");
+    let first = number(value);
+    thread::yield_now();
+    assert!([0, 7, 8, 9, 10].contains(&first), "read freed memory: {first:#x}");
+    assert_eq!(number(value), first, "freed under the reader");
+    drop(tx);
+    writer.join().expect("no panic");
+}
+
+/// Insertions and deletions of one key by two threads: whoever inserts a key that it saw absent is
+/// alone with it.
+fn insert_once(faults: Faults) {
+    let (store, table) = store(faults);
+    let insert = |store: Arc<Store>| {
+        move || {
+            let mut session = session(&store);
+            let mut attempt = || -> Result<()> {
+                let tx = session.begin();
+                tx.insert(table, b"x", b"")?;
+                tx.commit()
+            };
+            u64::from(attempt().is_ok())
+        }
+    };
+    let other = thread::spawn(insert(Arc::clone(&store)));
+    let inserted = insert(Arc::clone(&store))() + other.join().expect("no panic");
+    assert!(inserted <= 1, "both inserted the key");
+    let mut last = session(&store);
+    let tx = last.begin();
+    assert_eq!(tx.get(table, b"x").expect("within limits").is_some(), inserted == 1);
+}
+
+/// One scans an empty range and then writes into it; the other writes the same key blindly. If both
+/// commit and the scan saw nothing, the blind write came after, and stays. (The leaf alone does not
+/// tell: the blind write may fill the placeholder that the first one put there.)
+fn scan_then_write(faults: Faults) {
+    let (store, table) = store(faults);
+    let blind = {
+        let store = Arc::clone(&store);
+        thread::spawn(move || {
+            let mut session = session(&store);
+            let tx = session.begin();
+            tx.put(table, b"p", &2u64.to_le_bytes()).expect("within limits");
+            tx.commit().is_ok()
+        })
+    };
+    let mut first = session(&store);
+    let tx = first.begin();
+    let empty = tx.scan(table, Scan::prefix(b"p")).expect("within limits").is_empty();
+    tx.put(table, b"p", &1u64.to_le_bytes()).expect("within limits");
+    let committed = tx.commit().is_ok();
+    if blind.join().expect("no panic") && committed && empty {
+        assert_eq!(read(&store, table, b"p"), 2, "the scan missed a committed key");
+    }
+}
+
+#[test]
+fn locks_reads_and_installs_are_serializable() {
+    holds(lost_update);
+    holds(write_skew);
+}
+
+#[test]
+fn gaps_and_ranges_are_serializable() {
+    holds(phantom);
+    holds(insert_once);
+    holds(scan_then_write);
+}
+
+#[test]
+fn splits_and_merges_lose_nothing() {
+    holds(split_against_readers);
+    holds(merge_against_readers);
+}
+
+#[test]
+fn nothing_is_freed_under_a_reader() {
+    holds(freed_under_a_reader);
+}
+
+#[test]
+fn skipping_the_read_set_is_caught() {
+    catches(lost_update, Fault::SkipReadSet);
+    catches(write_skew, Fault::SkipReadSet);
+}
+
+#[test]
+fn skipping_the_node_set_is_caught() {
+    catches(phantom, Fault::SkipNodeSet);
+}
+
+#[test]
+fn skipping_the_lock_check_is_caught() {
+    catches(write_skew, Fault::SkipLockCheck);
+}
+
+#[test]
+fn freeing_too_early_is_caught() {
+    catches(freed_under_a_reader, Fault::FreeTooEarly);
+}
