@@ -38,7 +38,7 @@ pub struct Output {
 }
 
 /// An order that was delivered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Delivered {
     /// O_ID.
     pub order: u32,
@@ -53,6 +53,11 @@ impl Output {
     pub fn skipped(&self) -> usize {
         self.delivered.iter().filter(|district| district.is_none()).count()
     }
+
+    /// `key` of every district and its order; a skipped one counts as order 0 of nobody.
+    fn of_each_district<K>(&self, key: impl Fn(u8, Delivered) -> K) -> [K; DISTRICTS as usize] {
+        std::array::from_fn(|at| key(at as u8 + 1, self.delivered[at].unwrap_or_default()))
+    }
 }
 
 impl Procedure for Input {
@@ -64,43 +69,79 @@ impl Procedure for Input {
         tables: &Tables,
         output: &mut Output,
     ) -> Result<()> {
+        // Step by step through all districts, so that each step can say what the next will read.
         for (d, delivered) in (1..).zip(&mut output.delivered) {
-            *delivered = deliver(tx, tables, self, d).await?;
+            *delivered = oldest(tx, tables, (self.warehouse, d)).await?;
+        }
+        self.prefetch_orders(tx, tables, output);
+        for (d, delivered) in (1..).zip(&mut output.delivered) {
+            let Some(delivered) = delivered else { continue };
+            self.deliver(tx, tables, d, delivered).await?;
+        }
+        self.prefetch_customers(tx, tables, output);
+        for (d, delivered) in (1..).zip(&output.delivered) {
+            let Some(delivered) = delivered else { continue };
+            let key = keys::customer(self.warehouse, d, delivered.customer);
+            let row = tx.get_for_update(tables.customer, &key).await?;
+            owe(tx, tables, &key, row, delivered.amount)?;
         }
         Ok(())
     }
 }
 
-async fn deliver<X: Transaction>(
+/// The oldest order of a district that is not delivered, no longer a new order after this.
+async fn oldest<X: Transaction>(
     tx: &X,
     tables: &Tables,
-    input: &Input,
-    d: u8,
+    (w, d): (u16, u8),
 ) -> Result<Option<Delivered>> {
-    let w = input.warehouse;
     let prefix = keys::district(w, d);
     let oldest = tx.scan(tables.new_order, Scan::prefix(&prefix).limit(1)).await?;
     let Some((key, _)) = oldest.first().copied() else { return Ok(None) };
-    let o = keys::order_id(key).ok_or_else(|| unexpected(None, tables.new_order, key))?;
+    let order = keys::order_id(key).ok_or_else(|| unexpected(None, tables.new_order, key))?;
     tx.delete(tables.new_order, key)?;
+    Ok(Some(Delivered { order, customer: 0, amount: 0 }))
+}
 
-    let order: &Order = read_for_update(tx, tables.order, key).await?;
-    let customer = order.customer.get();
-    let order = Order { carrier: input.carrier, ..*order };
-    tx.put(tables.order, key, order.as_bytes())?;
-
-    let mut amount = 0;
-    for (key, row) in tx.scan(tables.order_line, Scan::prefix(key)).await? {
-        let line: &OrderLine = as_row(Some(row), tables.order_line, key)?;
-        amount += i64::from(line.amount.get());
-        let line = OrderLine { delivery_date: input.date.into(), ..*line };
-        tx.put(tables.order_line, key, line.as_bytes())?;
+impl Input {
+    /// Sets the order's carrier and its lines' dates; finds out who ordered, and for how much.
+    async fn deliver<X: Transaction>(
+        &self,
+        tx: &X,
+        tables: &Tables,
+        d: u8,
+        delivered: &mut Delivered,
+    ) -> Result<()> {
+        let key = keys::order(self.warehouse, d, delivered.order);
+        let order: &Order = read_for_update(tx, tables.order, &key).await?;
+        delivered.customer = order.customer.get();
+        let order = Order { carrier: self.carrier, ..*order };
+        tx.put(tables.order, &key, order.as_bytes())?;
+        for (key, row) in tx.scan(tables.order_line, Scan::prefix(&key)).await? {
+            let line: &OrderLine = as_row(Some(row), tables.order_line, key)?;
+            delivered.amount += i64::from(line.amount.get());
+            let line = OrderLine { delivery_date: self.date.into(), ..*line };
+            tx.put(tables.order_line, key, line.as_bytes())?;
+        }
+        Ok(())
     }
 
-    let key = keys::customer(w, d, customer);
-    let row = tx.get_for_update(tables.customer, &key).await?;
-    owe(tx, tables, &key, row, amount)?;
-    Ok(Some(Delivered { order: o, customer, amount }))
+    /// Brings the orders and their first lines near.
+    fn prefetch_orders<X: Transaction>(&self, tx: &X, tables: &Tables, output: &Output) {
+        let keys = output.of_each_district(|d, delivered| {
+            let order = keys::order(self.warehouse, d, delivered.order);
+            (order, keys::order_line(self.warehouse, d, delivered.order, 1))
+        });
+        tx.prefetch(&keys.each_ref().map(|(order, _)| (tables.order, &order[..])));
+        tx.prefetch(&keys.each_ref().map(|(_, line)| (tables.order_line, &line[..])));
+    }
+
+    /// Brings the customers near.
+    fn prefetch_customers<X: Transaction>(&self, tx: &X, tables: &Tables, output: &Output) {
+        let keys = output
+            .of_each_district(|d, delivered| keys::customer(self.warehouse, d, delivered.customer));
+        tx.prefetch(&keys.each_ref().map(|key| (tables.customer, &key[..])));
+    }
 }
 
 /// Adds the amount to what the customer owes.

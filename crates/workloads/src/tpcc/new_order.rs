@@ -113,6 +113,21 @@ pub struct Line {
     pub brand: bool,
 }
 
+impl Input {
+    /// Brings near what the order reads besides its district: the customer, items and stock, all
+    /// of which are known from the start.
+    fn prefetch<X: Transaction>(&self, tx: &X, tables: &Tables) {
+        let customer = keys::customer(self.warehouse, self.district, self.customer);
+        let items = self.lines.map(|line| keys::item(line.item));
+        let stock = self.lines.map(|line| keys::stock(line.supplier, line.item));
+        let mut wanted = [(tables.customer, &customer[..]); 2 * LINES_MAX as usize + 1];
+        for ((pair, item), stock) in wanted[1..].chunks_exact_mut(2).zip(&items).zip(&stock) {
+            pair.copy_from_slice(&[(tables.item, item), (tables.stock, stock)]);
+        }
+        tx.prefetch(&wanted[..2 * usize::from(self.count) + 1]);
+    }
+}
+
 impl Procedure for Input {
     type Output = Output;
 
@@ -123,6 +138,7 @@ impl Procedure for Input {
         output: &mut Output,
     ) -> Result<()> {
         let (w, d, c) = (self.warehouse, self.district, self.customer);
+        self.prefetch(tx, tables);
         let warehouse: &Warehouse = read(tx, tables.warehouse, &keys::warehouse(w)).await?;
         let district: &District =
             read_for_update(tx, tables.district, &keys::district(w, d)).await?;

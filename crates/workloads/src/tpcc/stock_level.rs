@@ -10,6 +10,9 @@ use types::{Random, Result, Scan, Transaction};
 /// How many orders back it looks.
 const ORDERS: u32 = 20;
 
+/// How many items are brought near at a time.
+const BATCH: usize = 16;
+
 /// Where, and what counts as low.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Input {
@@ -61,10 +64,22 @@ impl Procedure for Input {
         output.items.dedup();
 
         output.low = 0;
-        for item in &output.items {
-            let stock: &Stock = read(tx, tables.stock, &keys::stock(w, *item)).await?;
-            output.low += u32::from(stock.quantity.get() < i16::from(self.threshold));
+        for items in output.items.chunks(BATCH) {
+            prefetch(tx, tables, w, items);
+            for item in items {
+                let stock: &Stock = read(tx, tables.stock, &keys::stock(w, *item)).await?;
+                output.low += u32::from(stock.quantity.get() < i16::from(self.threshold));
+            }
         }
         Ok(())
     }
+}
+
+/// Brings the stock of these items near, at most [`BATCH`] of them.
+fn prefetch<X: Transaction>(tx: &X, tables: &Tables, w: u16, items: &[u32]) {
+    let mut keys = [keys::stock(0, 0); BATCH];
+    for (key, item) in keys.iter_mut().zip(items) {
+        *key = keys::stock(w, *item);
+    }
+    tx.prefetch(&keys.each_ref().map(|key| (tables.stock, &key[..]))[..items.len()]);
 }
