@@ -16,8 +16,10 @@ use types::{Aborted, Conflict, Rejected, Result, StampRef, TableId};
 /// One user's place in a [`Store`]: it can be kept and used again, and it moves between threads
 /// together with the transaction that runs on it.
 pub struct Session {
-    pub(crate) store: Arc<Store>,
+    /// Stands before the store, and so goes before it: a store that goes with its last session
+    /// still has to free what the session was about to.
     pub(crate) state: RefCell<State>,
+    pub(crate) store: Arc<Store>,
 }
 
 /// What a session owns. Used by one transaction at a time.
