@@ -114,17 +114,20 @@ pub struct Line {
 }
 
 impl Input {
-    /// Brings near what the order reads besides its district: the customer, items and stock, all
-    /// of which are known from the start.
+    /// Brings near what the order reads besides its district, all of it known from the start: the
+    /// customer, items and stock, and where the order will stand in the customer's index.
     fn prefetch<X: Transaction>(&self, tx: &X, tables: &Tables) {
-        let customer = keys::customer(self.warehouse, self.district, self.customer);
+        let (w, d, c) = (self.warehouse, self.district, self.customer);
+        let (customer, last) =
+            (keys::customer(w, d, c), keys::order_by_customer(w, d, c, u32::MAX));
         let items = self.lines.map(|line| keys::item(line.item));
         let stock = self.lines.map(|line| keys::stock(line.supplier, line.item));
-        let mut wanted = [(tables.customer, &customer[..]); 2 * LINES_MAX as usize + 1];
-        for ((pair, item), stock) in wanted[1..].chunks_exact_mut(2).zip(&items).zip(&stock) {
+        let mut wanted = [(tables.customer, &customer[..]); 2 * LINES_MAX as usize + 2];
+        wanted[1] = (tables.order_by_customer, &last);
+        for ((pair, item), stock) in wanted[2..].chunks_exact_mut(2).zip(&items).zip(&stock) {
             pair.copy_from_slice(&[(tables.item, item), (tables.stock, stock)]);
         }
-        tx.prefetch(&wanted[..2 * usize::from(self.count) + 1]);
+        tx.prefetch(&wanted[..2 * usize::from(self.count) + 2]);
     }
 }
 

@@ -107,6 +107,7 @@ impl Procedure for Input {
     ) -> Result<()> {
         let (w, d) = (self.warehouse, self.district);
         let paid = i64::from(self.amount);
+        self.prefetch(tx, tables);
         let key = keys::warehouse(w);
         let warehouse: &Warehouse = read_for_update(tx, tables.warehouse, &key).await?;
         let image = Warehouse { ytd: warehouse.ytd + paid, ..*warehouse };
@@ -135,6 +136,16 @@ impl Procedure for Input {
         };
         let key = keys::history(home.0, home.1, id, payment);
         tx.insert(tables.history, &key, history.as_bytes()).await
+    }
+}
+
+impl Input {
+    /// Brings near the customer, if it is known who, and the end of the customer's history.
+    fn prefetch<X: Transaction>(&self, tx: &X, tables: &Tables) {
+        let Selection::Id(c) = self.customer else { return };
+        let (w, d) = (self.customer_warehouse, self.customer_district);
+        let (customer, last) = (keys::customer(w, d, c), keys::history(w, d, c, u32::MAX));
+        tx.prefetch(&[(tables.customer, &customer), (tables.history, &last)]);
     }
 }
 
