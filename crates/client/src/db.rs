@@ -103,13 +103,13 @@ impl Db {
     /// # Errors
     /// What `body` returns; [`Aborted::RetriesExhausted`](types::Aborted::RetriesExhausted);
     /// [`Rejected::TooManyTransactions`](types::Rejected::TooManyTransactions).
-    pub async fn transact<T>(
-        &self,
-        mut body: impl AsyncFnMut(&mut Transaction) -> Result<T>,
+    pub async fn transact<'db, T>(
+        &'db self,
+        mut body: impl AsyncFnMut(&mut Transaction<'db>) -> Result<T>,
     ) -> Result<T> {
         let mut retries = None;
         loop {
-            let mut tx = self.begin()?;
+            let mut tx = Transaction::new(BlockingTransaction::on(self.pool.take()?));
             let error = match body(&mut tx).await {
                 Ok(value) => match tx.end() {
                     Ok(()) => return Ok(value),
@@ -125,13 +125,13 @@ impl Db {
     ///
     /// # Errors
     /// As for [`transact`](Db::transact).
-    pub fn transact_blocking<T>(
-        &self,
-        mut body: impl FnMut(&BlockingTransaction) -> Result<T>,
+    pub fn transact_blocking<'db, T>(
+        &'db self,
+        mut body: impl FnMut(&BlockingTransaction<'db>) -> Result<T>,
     ) -> Result<T> {
         let mut retries = None;
         loop {
-            let tx = self.begin_blocking()?;
+            let tx = BlockingTransaction::on(self.pool.take()?);
             let error = match body(&tx) {
                 Ok(value) => match tx.commit() {
                     Ok(()) => return Ok(value),
@@ -143,12 +143,12 @@ impl Db {
         }
     }
 
-    /// Begins an interactive transaction. The caller ends it, and retries it where it likes. It holds
-    /// back the reclamation of memory while it is open, so end it soon.
+    /// Begins an interactive transaction. The caller ends it, and retries it where it likes; it keeps
+    /// the database alive. It holds back the reclamation of memory while it is open, so end it soon.
     ///
     /// # Errors
     /// [`Rejected::TooManyTransactions`](types::Rejected::TooManyTransactions).
-    pub fn begin(&self) -> Result<Transaction> {
+    pub fn begin(&self) -> Result<Transaction<'static>> {
         self.begin_blocking().map(Transaction::new)
     }
 
@@ -156,8 +156,8 @@ impl Db {
     ///
     /// # Errors
     /// As for [`begin`](Db::begin).
-    pub fn begin_blocking(&self) -> Result<BlockingTransaction> {
-        Ok(BlockingTransaction::on(self.pool.take()?))
+    pub fn begin_blocking(&self) -> Result<BlockingTransaction<'static>> {
+        Ok(BlockingTransaction::on(self.pool.take_owned()?))
     }
 
     /// Bytes that keys, values and index take now, to within 64 KiB an open transaction.
@@ -174,14 +174,17 @@ impl Db {
 }
 
 impl Database for Db {
-    type Transaction = Transaction;
+    type Transaction<'db> = Transaction<'db>;
 
     fn table(&self, name: &str) -> Result<TableId> {
         Db::table(self, name)
     }
 
-    async fn transact<T>(&self, mut body: impl AsyncFnMut(&Transaction) -> Result<T>) -> Result<T> {
-        Db::transact(self, async |tx: &mut Transaction| body(tx).await).await
+    async fn transact<'db, T>(
+        &'db self,
+        mut body: impl AsyncFnMut(&Transaction<'db>) -> Result<T>,
+    ) -> Result<T> {
+        Db::transact(self, async |tx: &mut Transaction<'db>| body(tx).await).await
     }
 }
 

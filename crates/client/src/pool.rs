@@ -39,12 +39,25 @@ impl Pool {
     ///
     /// # Errors
     /// [`TooManyTransactions`](types::Rejected::TooManyTransactions) where all are in use.
-    pub(crate) fn take(self: &Arc<Self>) -> Result<Pooled> {
-        let session = match self.near[thread_slot()].take() {
-            Some(session) => session,
-            None => self.take_far()?,
-        };
-        Ok(Pooled { session: Some(session), pool: Arc::clone(self) })
+    #[inline]
+    pub(crate) fn take(&self) -> Result<Pooled<'_>> {
+        Ok(Pooled { session: Some(self.take_session()?), home: Home::Borrowed(self) })
+    }
+
+    /// The same, and keeps the pool alive.
+    ///
+    /// # Errors
+    /// As for [`take`](Pool::take).
+    pub(crate) fn take_owned(self: &Arc<Self>) -> Result<Pooled<'static>> {
+        Ok(Pooled { session: Some(self.take_session()?), home: Home::Shared(Arc::clone(self)) })
+    }
+
+    #[inline]
+    fn take_session(&self) -> Result<Box<Session>> {
+        match self.near[thread_slot()].take() {
+            Some(session) => Ok(session),
+            None => self.take_far(),
+        }
     }
 
     #[cold]
@@ -72,28 +85,39 @@ impl Pool {
 }
 
 /// A session in use. Goes back to its pool when dropped.
-pub(crate) struct Pooled {
+pub(crate) struct Pooled<'db> {
     /// Empty only while it is being dropped.
     session: Option<Box<Session>>,
-    pool: Arc<Pool>,
+    home: Home<'db>,
 }
 
-impl Deref for Pooled {
+/// Where a session goes back to. Most transactions end before their database does, and borrow it: a
+/// count of references would be a word that all cores write.
+enum Home<'db> {
+    Borrowed(&'db Pool),
+    Shared(Arc<Pool>),
+}
+
+impl Deref for Pooled<'_> {
     type Target = Session;
     fn deref(&self) -> &Session {
         self.session.as_ref().expect("a session in use")
     }
 }
 
-impl DerefMut for Pooled {
+impl DerefMut for Pooled<'_> {
     fn deref_mut(&mut self) -> &mut Session {
         self.session.as_mut().expect("a session in use")
     }
 }
 
-impl Drop for Pooled {
+impl Drop for Pooled<'_> {
     fn drop(&mut self) {
-        self.session.take().into_iter().for_each(|session| self.pool.give_back(session));
+        let pool = match &self.home {
+            Home::Borrowed(pool) => pool,
+            Home::Shared(pool) => &**pool,
+        };
+        self.session.take().into_iter().for_each(|session| pool.give_back(session));
     }
 }
 

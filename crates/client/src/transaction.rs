@@ -42,12 +42,12 @@ use types::{Error, Result, Rows, Scan, TableId};
 /// # Ok::<(), Error>(())
 /// # }).unwrap();
 /// ```
-pub struct Transaction {
-    inner: BlockingTransaction,
+pub struct Transaction<'db> {
+    inner: BlockingTransaction<'db>,
 }
 
-impl Transaction {
-    pub(crate) fn new(inner: BlockingTransaction) -> Transaction {
+impl<'db> Transaction<'db> {
+    pub(crate) fn new(inner: BlockingTransaction<'db>) -> Transaction<'db> {
         Transaction { inner }
     }
 
@@ -160,7 +160,7 @@ impl Transaction {
     pub fn rollback(self) {}
 }
 
-impl types::Transaction for Transaction {
+impl types::Transaction for Transaction<'_> {
     #[inline]
     fn get(&self, table: TableId, key: &[u8]) -> impl Future<Output = Result<Option<&[u8]>>> {
         Transaction::get(self, table, key)
@@ -192,12 +192,12 @@ impl types::Transaction for Transaction {
 }
 
 /// A [`Transaction`] for callers without an async runtime: the same operations, without `await`.
-pub struct BlockingTransaction {
-    inner: store::Transaction<Pooled>,
+pub struct BlockingTransaction<'db> {
+    inner: store::Transaction<Pooled<'db>>,
 }
 
-impl BlockingTransaction {
-    pub(crate) fn on(session: Pooled) -> BlockingTransaction {
+impl<'db> BlockingTransaction<'db> {
+    pub(crate) fn on(session: Pooled<'db>) -> BlockingTransaction<'db> {
         BlockingTransaction { inner: store::Transaction::on(session) }
     }
 
@@ -291,13 +291,13 @@ impl BlockingTransaction {
     pub fn rollback(self) {}
 }
 
-impl fmt::Debug for Transaction {
+impl fmt::Debug for Transaction<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Transaction").finish_non_exhaustive()
     }
 }
 
-impl fmt::Debug for BlockingTransaction {
+impl fmt::Debug for BlockingTransaction<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BlockingTransaction").finish_non_exhaustive()
     }

@@ -13,17 +13,20 @@ use std::ops::{Bound, RangeBounds};
 /// A database that runs transactions: all of one takes effect at one instant between its call and
 /// its answer, or none of it does (strict serializability).
 pub trait Database: Clone + Send + Sync + 'static {
-    /// What the body of a transaction works with.
-    type Transaction: Transaction;
+    /// What the body of a transaction works with. It borrows the database, so that beginning one
+    /// counts no references.
+    type Transaction<'db>: Transaction
+    where
+        Self: 'db;
 
     /// The table of this name; creates it if there is none.
     fn table(&self, name: &str) -> Result<TableId>;
 
     /// Runs `body` as one transaction and commits it. On a conflict the body runs again, within
     /// the database's retry budget; an error it returns rolls the transaction back.
-    fn transact<T>(
-        &self,
-        body: impl AsyncFnMut(&Self::Transaction) -> Result<T>,
+    fn transact<'db, T>(
+        &'db self,
+        body: impl AsyncFnMut(&Self::Transaction<'db>) -> Result<T>,
     ) -> impl Future<Output = Result<T>>;
 }
 

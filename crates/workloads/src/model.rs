@@ -52,7 +52,7 @@ impl Model {
 }
 
 impl Database for Model {
-    type Transaction = ModelTransaction;
+    type Transaction<'db> = ModelTransaction;
 
     fn table(&self, name: &str) -> Result<TableId> {
         let mut data = self.lock();
@@ -72,8 +72,8 @@ impl Database for Model {
         Ok(table)
     }
 
-    async fn transact<T>(
-        &self,
+    async fn transact<'db, T>(
+        &'db self,
         mut body: impl AsyncFnMut(&ModelTransaction) -> Result<T>,
     ) -> Result<T> {
         let mut open = Open::new(self.lock());

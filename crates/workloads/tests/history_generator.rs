@@ -31,14 +31,14 @@ const CONFLICT: Error =
     Error::Aborted(Aborted::Conflict(Conflict::RangeChanged { table: TableId(0) }));
 
 impl Database for Flaky {
-    type Transaction = ModelTransaction;
+    type Transaction<'db> = ModelTransaction;
 
     fn table(&self, name: &str) -> Result<TableId> {
         self.inner.table(name)
     }
 
-    async fn transact<T>(
-        &self,
+    async fn transact<'db, T>(
+        &'db self,
         mut body: impl AsyncFnMut(&ModelTransaction) -> Result<T>,
     ) -> Result<T> {
         loop {
