@@ -74,7 +74,7 @@ impl Database for Model {
 
     async fn transact<'db, T>(
         &'db self,
-        mut body: impl AsyncFnMut(&ModelTransaction) -> Result<T>,
+        mut body: impl AsyncFnMut(&Self::Transaction<'db>) -> Result<T>,
     ) -> Result<T> {
         let mut open = Open::new(self.lock());
         let value = body(&open.transaction).await?;

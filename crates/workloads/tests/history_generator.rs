@@ -39,7 +39,7 @@ impl Database for Flaky {
 
     async fn transact<'db, T>(
         &'db self,
-        mut body: impl AsyncFnMut(&ModelTransaction) -> Result<T>,
+        mut body: impl AsyncFnMut(&Self::Transaction<'db>) -> Result<T>,
     ) -> Result<T> {
         loop {
             let luck = self.random.lock().expect("no panic").below(100);
