@@ -28,11 +28,15 @@ pub fn text(measurement: &Measurement) -> String {
 fn headline(measurement: &Measurement) -> String {
     let summary = &measurement.summary;
     let per_worker = summary.committed_per_s / measurement.load.workers as f64;
+    let per_cpu = summary
+        .committed_per_cpu_s
+        .map_or(String::new(), |per_s| format!(", {} per CPU second", words::rate(per_s)));
     let mut line = format!(
-        "{}: {} committed transactions a second ({} a worker)",
+        "{}: {} committed transactions a second ({} a worker{})",
         measurement.workload,
         words::rate(summary.committed_per_s),
         words::rate(per_worker),
+        per_cpu,
     );
     if measurement.runs.len() > 1 {
         _ = write!(
@@ -79,9 +83,10 @@ fn runs(measurement: &Measurement) -> String {
             words::rate(run.throughput.min_per_s),
             words::rate(run.throughput.max_per_s),
             words::percent(run.conflict_rate()),
+            run.committed_per_cpu_s().map_or("unknown".into(), words::rate),
         ]
     });
-    table(["run", "seed", "per second", "least", "most", "conflicts"], rows)
+    table(["run", "seed", "per second", "least", "most", "conflicts", "per CPU s"], rows)
 }
 
 /// Facts on one line, which a terminal wraps as it likes.

@@ -114,6 +114,7 @@ impl Workload for Micro {
         if writes {
             db.transact(async |tx| {
                 runs += 1;
+                tx.prefetch(&keys.each_ref().map(|key| (self.table, &key[..])));
                 for key in &keys {
                     let value = number(tx.get_for_update(self.table, key).await?)?;
                     tx.put(self.table, key, &(value + 1).to_le_bytes())?;
@@ -125,6 +126,7 @@ impl Workload for Micro {
         } else {
             db.transact(async |tx| {
                 runs += 1;
+                tx.prefetch(&keys.each_ref().map(|key| (self.table, &key[..])));
                 for key in &keys {
                     number(tx.get(self.table, key).await?)?;
                 }

@@ -111,7 +111,7 @@ impl Scrambled {
     #[inline]
     fn place(&self, rank: u64) -> u64 {
         let product = (rank + 1) * self.multiplier;
-        let quotient = (u128::from(product) * u128::from(self.reciprocal) >> 64) as u64;
+        let quotient = ((u128::from(product) * u128::from(self.reciprocal)) >> 64) as u64;
         // At most one too small, since the product is below 0.62 · 2^64.
         let rest = product - quotient * self.zipf.n;
         if rest < self.zipf.n { rest } else { rest - self.zipf.n }

@@ -3,6 +3,7 @@
 
 use serde::Serialize;
 use std::fs;
+use std::time::Duration;
 
 /// What a result was measured on.
 #[derive(Debug, Clone, Serialize)]
@@ -47,6 +48,37 @@ pub fn peak_resident_bytes() -> Option<u64> {
     kibibytes("/proc/self/status", "VmHWM")
 }
 
+/// How the calling thread has spent its time, as far as it wanted a processor.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ThreadTime {
+    /// It had one.
+    pub running: Duration,
+    /// It waited for one, because others had them all.
+    pub waiting: Duration,
+}
+
+impl ThreadTime {
+    /// Since the thread began, to within a tick of the scheduler.
+    pub fn read() -> Option<ThreadTime> {
+        ThreadTime::parse(&fs::read_to_string("/proc/thread-self/schedstat").ok()?)
+    }
+
+    /// `running waiting slices`, in nanoseconds.
+    fn parse(text: &str) -> Option<ThreadTime> {
+        let mut numbers = text.split_whitespace().map(str::parse);
+        let mut next = || Some(Duration::from_nanos(numbers.next()?.ok()?));
+        Some(ThreadTime { running: next()?, waiting: next()? })
+    }
+
+    /// What came after `earlier`.
+    pub fn since(self, earlier: ThreadTime) -> ThreadTime {
+        ThreadTime {
+            running: self.running.saturating_sub(earlier.running),
+            waiting: self.waiting.saturating_sub(earlier.waiting),
+        }
+    }
+}
+
 /// The value of the first line `name: value` in `path`.
 fn field(path: &str, name: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
@@ -79,5 +111,17 @@ mod tests {
         assert_eq!(chosen("always [madvise] never").as_deref(), Some("madvise"));
         assert_eq!(chosen("always"), None);
         assert_eq!(chosen("]["), None);
+    }
+
+    #[test]
+    fn thread_times_are_nanoseconds() {
+        let time = |running, waiting| ThreadTime {
+            running: Duration::from_nanos(running),
+            waiting: Duration::from_nanos(waiting),
+        };
+        assert_eq!(ThreadTime::parse("12 3 45\n"), Some(time(12, 3)));
+        assert_eq!(ThreadTime::parse("12"), None);
+        assert_eq!(ThreadTime::parse("a b c"), None);
+        assert_eq!(time(12, 3).since(time(2, 5)), time(10, 0));
     }
 }

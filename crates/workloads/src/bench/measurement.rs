@@ -95,6 +95,9 @@ pub struct Summary {
     pub committed_per_s_min: f64,
     /// The fastest run's.
     pub committed_per_s_max: f64,
+    /// Committed transactions for each second that a worker had a processor: on a busy machine
+    /// the better number.
+    pub committed_per_cpu_s: Option<f64>,
     /// Of all attempts, how many a conflict ended: 0 to 1.
     pub conflict_rate: f64,
     /// By transaction type, in the workload's order.
@@ -137,6 +140,10 @@ pub struct Run {
     pub given_up: u64,
     /// Open loop: transactions due before the end that no worker had begun.
     pub overdue: u64,
+    /// How long the workers had a processor, all together; to within a tick of the scheduler.
+    pub running_s: Option<f64>,
+    /// How long they wanted one and others had them all.
+    pub waiting_s: Option<f64>,
     /// Throughput over the run.
     pub throughput: Throughput,
     /// By transaction type, in the workload's order.
@@ -315,6 +322,8 @@ impl Summary {
         };
         let middle = |numbers: &[f64]| median(numbers).expect("there is a run");
         let rates = sorted(&|run| run.throughput.mean_per_s);
+        let mut per_cpu_s: Vec<f64> = runs.iter().filter_map(Run::committed_per_cpu_s).collect();
+        per_cpu_s.sort_by(f64::total_cmp);
         let kinds = runs[0].kinds.iter().enumerate().map(|(at, kind)| {
             let latencies: Vec<Latency> =
                 runs.iter().filter_map(|run| run.kinds[at].latency).collect();
@@ -328,6 +337,7 @@ impl Summary {
             committed_per_s: middle(&rates),
             committed_per_s_min: rates[0],
             committed_per_s_max: rates[rates.len() - 1],
+            committed_per_cpu_s: median(&per_cpu_s),
             conflict_rate: middle(&sorted(&Run::conflict_rate)),
             kinds: kinds.collect(),
         }
@@ -337,6 +347,18 @@ impl Summary {
 impl Run {
     fn finished(&self) -> f64 {
         ((self.committed + self.rolled_back) as f64).max(1.0)
+    }
+
+    /// Of the time in which the workers wanted a processor, how much they had none: 0 to 1. Where
+    /// it is much, the machine was busy with other work, and throughput says little.
+    pub fn starvation(&self) -> Option<f64> {
+        let (running, waiting) = self.running_s.zip(self.waiting_s)?;
+        (running > 0.0).then(|| waiting / (running + waiting))
+    }
+
+    /// Committed transactions for each second that a worker had a processor.
+    pub fn committed_per_cpu_s(&self) -> Option<f64> {
+        self.running_s.filter(|running| *running > 0.0).map(|s| self.committed as f64 / s)
     }
 
     /// How often a transaction ran, to its end or into a conflict.

@@ -215,6 +215,8 @@ impl<D: Database, W: Workload> RunStage<'_, D, W> {
                 + measured.tally.given_up_conflicts,
             given_up: measured.tally.given_up,
             overdue: measured.tally.overdue,
+            running_s: measured.tally.time.map(|time| time.running.as_secs_f64()),
+            waiting_s: measured.tally.time.map(|time| time.waiting.as_secs_f64()),
             throughput: Throughput::new(committed, measured.seconds, &measured.timeline),
             kinds,
             timeline: measured.timeline,

@@ -7,6 +7,7 @@
 //! Invariant: only the worker writes its [`Counters`] and its [`KindTally`]s.
 
 use super::executor::block_on;
+use super::machine::ThreadTime;
 use crate::tally::Padded;
 use crate::workload::Workload;
 use hdrhistogram::Histogram;
@@ -71,6 +72,8 @@ pub(super) struct WorkerTally {
     pub(super) given_up: u64,
     pub(super) given_up_conflicts: u64,
     pub(super) overdue: u64,
+    /// How the workers got processors; none where the system does not say.
+    pub(super) time: Option<ThreadTime>,
 }
 
 impl WorkerTally {
@@ -82,6 +85,7 @@ impl WorkerTally {
             given_up: 0,
             given_up_conflicts: 0,
             overdue: 0,
+            time: Some(ThreadTime::default()),
         }
     }
 
@@ -95,6 +99,10 @@ impl WorkerTally {
         self.given_up += other.given_up;
         self.given_up_conflicts += other.given_up_conflicts;
         self.overdue += other.overdue;
+        self.time = self.time.zip(other.time).map(|(time, other)| ThreadTime {
+            running: time.running + other.running,
+            waiting: time.waiting + other.waiting,
+        });
     }
 }
 
@@ -162,13 +170,19 @@ impl<D: Database, W: Workload> Worker<'_, D, W> {
     /// The first one that is no abort: the workload or the database is broken.
     pub(super) fn run(&self, mut client: W::Client, mut pace: Pace) -> Result<WorkerTally> {
         let mut tally = WorkerTally::new(self.workload.kinds().len());
-        let mut last_end = Instant::now();
+        let (mut last_end, mut last_phase) = (Instant::now(), Phase::WarmUp);
+        let mut time_before = None;
         loop {
             let begin = pace.begin(last_end, self.gate);
             let phase = self.gate.phase();
-            if phase == Phase::Stop {
-                tally.overdue = pace.overdue(Instant::now());
-                return Ok(tally);
+            if phase != last_phase {
+                let time = ThreadTime::read();
+                if phase == Phase::Stop {
+                    tally.overdue = pace.overdue(Instant::now());
+                    tally.time = time.zip(time_before).map(|(time, before)| time.since(before));
+                    return Ok(tally);
+                }
+                (last_phase, time_before) = (phase, time);
             }
             let outcome = block_on(self.workload.next(self.db, &mut client));
             let end = Instant::now();

@@ -103,6 +103,13 @@ pub fn warnings(measurement: &Measurement) -> Vec<String> {
             words::count(given_up)
         ));
     }
+    let starvation = measurement.runs.iter().filter_map(Run::starvation).fold(0.0, f64::max);
+    if starvation > 0.02 {
+        warnings.push(format!(
+            "The machine was busy with other work: workers waited for a processor {} of the time.",
+            words::percent(starvation)
+        ));
+    }
     warnings
 }
 
@@ -121,6 +128,9 @@ fn tiles(measurement: &Measurement) -> String {
         format!("median interval {}", words::rate(throughput.median_per_s))
     };
     let per_worker = words::rate(summary.committed_per_s / measurement.load.workers as f64);
+    let per_cpu = summary.committed_per_cpu_s.map_or("a second".into(), |per_s| {
+        format!("a second, {} per CPU second", words::rate(per_s))
+    });
     let memory = last.peak_resident_bytes.map_or("unknown".into(), words::bytes);
     let loaded = format!(
         "{} rows loaded in {}",
@@ -139,7 +149,7 @@ fn tiles(measurement: &Measurement) -> String {
     [
         "<div class=\"tiles\">".to_owned(),
         tile("lead", "committed transactions a second", &rate, &spread),
-        tile("", "per worker", &per_worker, "a second"),
+        tile("", "per worker", &per_worker, &per_cpu),
         tile(
             "",
             "conflicts",
@@ -253,6 +263,7 @@ fn runs(measurement: &Measurement) -> String {
                 words::count(run.committed),
                 words::count(run.rolled_back),
                 words::percent(run.conflict_rate()),
+                run.committed_per_cpu_s().map_or("unknown".into(), words::rate),
                 words::seconds(run.load_s),
                 run.loaded_bytes.map_or("unknown".into(), words::bytes),
             ]
@@ -267,11 +278,13 @@ fn runs(measurement: &Measurement) -> String {
         "committed",
         "rolled back",
         "conflicts",
+        "per CPU s",
         "load time",
         "growth",
     ];
     let lead = "Least and most are those of the run’s intervals; growth is the memory that loading \
-                took; rollbacks are those the workload demands.";
+                took; rollbacks are those the workload demands; a CPU second is one in which a \
+                worker had a processor.";
     card("Runs", lead, &table(&heads, &rows))
 }
 
