@@ -22,6 +22,9 @@ pub struct Options {
     /// Bytes that keys, values and index may take together; a write beyond it is rejected. Deletes
     /// are too, until some finish: leave room. Default: no limit.
     pub memory_bytes_max: usize,
+    /// Bytes to take from the system at the start, so that growing to that size costs no transaction
+    /// the time in which the system finds and clears a page. More is taken as needed. Default 0.
+    pub memory_bytes_reserved: usize,
     /// How often [`Db::transact`] runs a transaction that keeps meeting conflicts before it gives
     /// up. More make an error rarer and the worst latency longer. Default 1000.
     pub attempts_max: u32,
@@ -35,6 +38,7 @@ impl Default for Options {
         Options {
             transactions_max: store.transactions_max,
             memory_bytes_max: store.memory_bytes_max,
+            memory_bytes_reserved: store.memory_bytes_reserved,
             attempts_max: 1000,
             faults: Faults::NONE,
         }
@@ -57,10 +61,14 @@ impl Db {
 
     /// An empty database in memory, with limits of your own.
     pub fn with_options(options: Options) -> Db {
-        let Options { transactions_max, memory_bytes_max, attempts_max, faults } = options;
-        let epoch = Epoch::default();
-        let store =
-            Store::new(store::Options { transactions_max, memory_bytes_max, epoch, faults });
+        let store = Store::new(store::Options {
+            transactions_max: options.transactions_max,
+            memory_bytes_max: options.memory_bytes_max,
+            memory_bytes_reserved: options.memory_bytes_reserved,
+            epoch: Epoch::default(),
+            faults: options.faults,
+        });
+        let attempts_max = options.attempts_max;
         Db { pool: Arc::new(Pool::new(Arc::new(store))), attempts_max }
     }
 

@@ -35,6 +35,7 @@ const LINE: usize = 64;
 const REGION_BYTES_MIN: usize = 128 << 10;
 const REGION_BYTES_MAX: usize = 32 << 20;
 const HUGE_PAGE: usize = 2 << 20;
+const SMALL_PAGE: usize = 4 << 10;
 /// Likewise for the spans of a heap.
 const SPAN_BYTES_MIN: usize = 16 << 10;
 const SPAN_BYTES_MAX: usize = 256 << 10;
@@ -141,6 +142,21 @@ impl Arena {
         usize::try_from(self.bytes.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
+    /// Takes memory from the system before it is needed, and touches it, so that no transaction waits
+    /// while the system finds and clears a page.
+    pub(crate) fn reserve(&self, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
+        let mut regions = lock(&self.regions);
+        regions.take(bytes.next_multiple_of(HUGE_PAGE));
+        let Span { start, bytes } = regions.rest;
+        for offset in (0..bytes).step_by(SMALL_PAGE) {
+            // SAFETY: inside the region, which nobody uses yet.
+            unsafe { start.add(offset).write_volatile(0) };
+        }
+    }
+
     fn span(&self, bytes: usize) -> Span {
         let mut regions = lock(&self.regions);
         if let Some(span) = regions.returned.pop_if(|span| span.bytes >= LARGE_MIN) {
@@ -166,7 +182,11 @@ impl Drop for Arena {
 impl Regions {
     #[cold]
     fn grow(&mut self) {
-        let bytes = (REGION_BYTES_MIN << self.all.len().min(16)).min(REGION_BYTES_MAX);
+        self.take((REGION_BYTES_MIN << self.all.len().min(16)).min(REGION_BYTES_MAX));
+    }
+
+    /// Takes a region from the system. What is left of the one before is given up.
+    fn take(&mut self, bytes: usize) {
         let align = if bytes >= HUGE_PAGE { HUGE_PAGE } else { LINE };
         let layout = Layout::from_size_align(bytes, align).expect("sizes are constants");
         // SAFETY: the size is not zero.

@@ -25,6 +25,9 @@ pub struct Options {
     /// Bytes of keys, versions and index that the store may hold; a write beyond it is rejected.
     /// Checked against a count that lags by up to 64 KiB a session. Default: no limit.
     pub memory_bytes_max: usize,
+    /// Bytes to take from the system at once, so that growing to that size costs no transaction the
+    /// time in which the system finds and clears a page. More is taken as needed. Default 0.
+    pub memory_bytes_reserved: usize,
     /// The epoch that local transactions are stamped with. Default 0.
     pub epoch: Epoch,
     /// Planted bugs, for tests. Default: none.
@@ -36,6 +39,7 @@ impl Default for Options {
         Options {
             transactions_max: 1024,
             memory_bytes_max: usize::MAX,
+            memory_bytes_reserved: 0,
             epoch: Epoch::default(),
             faults: Faults::NONE,
         }
@@ -55,12 +59,14 @@ pub struct Store {
 impl Store {
     /// An empty store.
     pub fn new(options: Options) -> Store {
+        let arena = Arc::new(Arena::default());
+        arena.reserve(options.memory_bytes_reserved);
         Store {
             tables: (0..TABLES_MAX).map(|_| OnceLock::new()).collect(),
             names: Mutex::new(BTreeMap::new()),
             clock: CachePadded::new(AtomicU64::new(Clock::ZERO.0)),
             eras: Arc::new(Eras::new(options.transactions_max, options.faults)),
-            arena: Arc::new(Arena::default()),
+            arena,
             options,
         }
     }

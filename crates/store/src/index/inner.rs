@@ -79,6 +79,9 @@ impl Entries for Inner {
 }
 
 impl Inner {
+    /// A search looks at the node up to the separators, and at those only where heads are equal.
+    pub(super) const SEARCHED_BYTES: usize = std::mem::offset_of!(Inner, separators);
+
     /// A node with one child and no separator.
     pub(super) fn allocate(heap: &mut Heap, level: u8, child: NonNull<Header>) -> NonNull<Inner> {
         let inner = heap.allocate(size_of::<Inner>()).cast::<Inner>();

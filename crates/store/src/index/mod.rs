@@ -86,6 +86,43 @@ impl Lookup {
     }
 }
 
+/// A lookup that goes down one level at a time, so that several can wait for memory together. It is
+/// not validated: what it finds is a hint.
+#[derive(Clone, Copy)]
+pub(crate) struct Probe {
+    node: NonNull<Header>,
+}
+
+impl Probe {
+    /// Goes down one level towards `key` and asks for what it will look at next. Says whether it got
+    /// anywhere: not from a leaf.
+    ///
+    /// # Safety
+    /// Under the guard under which it began.
+    pub(crate) unsafe fn descend(&mut self, key: &[u8]) -> bool {
+        // SAFETY: the caller's promise.
+        let Kind::Inner(inner) = kind(unsafe { self.node.as_ref() }) else { return false };
+        let Some(child) = inner.place_of(key).and_then(|place| inner.child(place)) else {
+            return false;
+        };
+        prefetch_node(child, inner.header().level() - 1);
+        self.node = child;
+        true
+    }
+
+    /// In a leaf: the record whose head is that of `key`; and asks for it.
+    ///
+    /// # Safety
+    /// As for [`descend`](Probe::descend).
+    pub(crate) unsafe fn record(self, key: &[u8]) -> Option<NonNull<Record>> {
+        // SAFETY: the caller's promise.
+        let Kind::Leaf(leaf) = kind(unsafe { self.node.as_ref() }) else { return None };
+        let record = leaf.likely_record(key)?;
+        prefetch(record.as_ptr(), size_of::<Record>() + 1);
+        Some(record)
+    }
+}
+
 /// What an insertion did.
 pub(crate) enum Insertion {
     /// The record is in the index.
@@ -149,6 +186,12 @@ pub(crate) fn prefetch<T>(start: *const T, bytes: usize) {
     let _ = (start, bytes);
 }
 
+/// [`prefetch`] of the part of a node that a search looks at.
+#[inline]
+fn prefetch_node(node: NonNull<Header>, level: u8) {
+    prefetch(node.as_ptr(), if level == 0 { size_of::<Leaf>() } else { Inner::SEARCHED_BYTES });
+}
+
 impl Index {
     pub(crate) fn new(heap: &mut Heap) -> Index {
         Index { root: AtomicPtr::new(Leaf::allocate(heap).cast().as_ptr()) }
@@ -169,7 +212,7 @@ impl Index {
     #[inline]
     fn down<'t>(from: Step<'t, Inner>, place: usize) -> Option<Step<'t, Header>> {
         let child = from.node.child(place)?;
-        prefetch(child.as_ptr(), size_of::<Leaf>());
+        prefetch_node(child, from.node.header().level() - 1);
         // SAFETY: kept by the caller's guard.
         let node: &'t Header = unsafe { child.as_ref() };
         let version = node.stable_version()?;
@@ -211,22 +254,13 @@ impl Index {
         }
     }
 
-    /// The leaf where `key` belongs, not yet looked at: a hint, for [`prefetch`].
+    /// Where a lookup begins, for [`Probe`].
     ///
     /// # Safety
     /// As for [`get`](Index::get).
-    pub(crate) unsafe fn likely_leaf(&self, key: &[u8]) -> Option<NonNull<Leaf>> {
-        // SAFETY: the root is never null; the caller's guard keeps it and what is below it.
-        let mut node = unsafe { &*self.root.load(Ordering::Acquire) };
-        while let Kind::Inner(inner) = kind(node) {
-            let child = inner.child(inner.place_of(key)?)?;
-            if node.level() == 1 {
-                return Some(child.cast());
-            }
-            // SAFETY: as above.
-            node = unsafe { child.as_ref() };
-        }
-        Some(NonNull::from(node).cast())
+    pub(crate) unsafe fn probe(&self) -> Probe {
+        let root = self.root.load(Ordering::Acquire);
+        Probe { node: NonNull::new(root).expect("there is always a root") }
     }
 
     /// Puts `record` into `leaf`, where a search for its key ended; `None` if that has changed since,

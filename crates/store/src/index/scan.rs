@@ -36,7 +36,7 @@ pub(crate) struct LeafRows<'g> {
 
 impl LeafRows<'_> {
     /// The records, in the scan's direction.
-    pub(crate) fn records(&self) -> impl Iterator<Item = NonNull<Record>> {
+    pub(crate) fn records(&self) -> impl Iterator<Item = NonNull<Record>> + Clone {
         self.records[..self.count].iter().copied().flatten()
     }
 }

@@ -2,7 +2,7 @@
 
 use super::writes::{Write, hash};
 use super::{LeafRead, Read, Sets, Transaction};
-use crate::index::{Index, Leaf, LeafVersion, Lookup, prefetch};
+use crate::index::{Index, LeafVersion, Lookup, prefetch};
 use crate::record::Record;
 use crate::session::{Session, State};
 use crate::store::Store;
@@ -22,7 +22,7 @@ const READ_SPINS: u32 = 64;
 const PREFETCH_BATCH: usize = 32;
 
 /// How much of a version is fetched: most values are shorter, and what follows comes in order.
-const PREFETCH_VERSION_BYTES: usize = 192;
+const PREFETCH_VERSION_BYTES: usize = 256;
 
 /// A version as a reader sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -242,17 +242,22 @@ impl Sets {
 
     /// See [`Transaction::prefetch`]. In rounds, each of which asks for what the next one needs.
     fn prefetch(&mut self, store: &Store, batch: &[(TableId, &[u8])]) {
-        let mut leaves = [None; PREFETCH_BATCH];
-        for (leaf, (table, key)) in leaves.iter_mut().zip(batch) {
+        let mut probes = [None; PREFETCH_BATCH];
+        for (probe, (table, _)) in probes.iter_mut().zip(batch) {
             // SAFETY: pinned while the transaction runs; so for all below.
-            *leaf = store.index(*table).ok().and_then(|index| unsafe { index.likely_leaf(key) });
-            leaf.iter().for_each(|leaf| prefetch(leaf.as_ptr(), size_of::<Leaf>()));
+            *probe = store.index(*table).ok().map(|index| unsafe { index.probe() });
+        }
+        let mut deeper = true;
+        while std::mem::take(&mut deeper) {
+            for (probe, (_, key)) in probes.iter_mut().zip(batch) {
+                // SAFETY: as above.
+                deeper |= probe.as_mut().is_some_and(|probe| unsafe { probe.descend(key) });
+            }
         }
         let mut records = [None; PREFETCH_BATCH];
-        for ((record, leaf), (_, key)) in records.iter_mut().zip(&leaves).zip(batch) {
+        for ((record, probe), (_, key)) in records.iter_mut().zip(probes).zip(batch) {
             // SAFETY: as above.
-            *record = leaf.and_then(|leaf| unsafe { leaf.as_ref() }.likely_record(key));
-            record.iter().for_each(|record| prefetch(record.as_ptr(), 2 * size_of::<Record>()));
+            *record = probe.and_then(|probe| unsafe { probe.record(key) });
         }
         for (record, (table, key)) in records.iter().zip(batch) {
             let Some(record) = record else { continue };

@@ -1,9 +1,9 @@
 //! Scans: the index's rows and the transaction's own writes, in one order.
 
 use super::execute::reject_key;
-use super::writes::Write;
-use super::{Sets, Transaction};
-use crate::index::{Index, Seek};
+use super::writes::{Write, hash};
+use super::{Recent, Sets, Transaction};
+use crate::index::{Index, Seek, prefetch};
 use crate::record::Record;
 use crate::session::Session;
 use crate::version::Version;
@@ -36,6 +36,9 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
         Ok(rows)
     }
 }
+
+/// How much of each version a scan asks for beforehand: a short value; longer ones come in order.
+const PREFETCH_ROW_BYTES: usize = 65;
 
 /// A scan's bounds, both as keys.
 #[derive(Clone, Copy)]
@@ -155,6 +158,7 @@ impl Sets {
             let found = unsafe { index.rows(from, limit - rows.len()) };
             self.note_leaf(table, found.leaf);
             seek = found.next;
+            prefetch_rows(found.records());
             for record in found.records() {
                 // SAFETY: kept by the guard.
                 let key = unsafe { Record::key(record) };
@@ -172,6 +176,9 @@ impl Sets {
                 }
                 // A dead record is leaving; the leaf's version, noted above, tells at the end.
                 if let Some(version) = self.read_record(record) {
+                    if rows.len() < Recent::SLOTS {
+                        self.recent.note(hash(table, key), record);
+                    }
                     push_row(&mut rows, record, version);
                 }
             }
@@ -203,6 +210,18 @@ impl Sets {
             writes.reverse();
         }
         Own { writes, next: 0, reverse }
+    }
+}
+
+/// Brings the rows of a leaf near together, instead of one after the other.
+fn prefetch_rows(records: impl Iterator<Item = NonNull<Record>> + Clone) {
+    if records.clone().nth(1).is_none() {
+        return;
+    }
+    records.clone().for_each(|record| prefetch(record.as_ptr(), size_of::<Record>() + 1));
+    for record in records {
+        // SAFETY: kept by the guard.
+        prefetch(unsafe { record.as_ref() }.word().version(), PREFETCH_ROW_BYTES);
     }
 }
 

@@ -1,0 +1,110 @@
+//! Churn: however much is written, memory returns to a steady state.
+
+use client::{Db, TableId};
+use shoal_client as client;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use types::Random;
+
+/// What sessions may hold back: counts not yet added up, and what waits to be freed.
+const SLACK_BYTES: usize = 512 << 10;
+
+/// Runs `work` on two threads, each in ten parts of `rounds` rounds; after the first part memory
+/// does not grow any more.
+fn steady(rounds: u64, work: impl Fn(&Db, TableId, u64, u64) + Sync) {
+    let db = Db::memory();
+    let table = db.table("t").expect("a table");
+    let mut peak = 0;
+    for part in 0..10 {
+        thread::scope(|scope| {
+            for worker in 0..2 {
+                let (db, work) = (db.clone(), &work);
+                scope.spawn(move || {
+                    (part * rounds..(part + 1) * rounds)
+                        .for_each(|round| work(&db, table, worker, round));
+                });
+            }
+        });
+        match part {
+            0 => peak = db.memory_bytes() + SLACK_BYTES,
+            _ => assert!(db.memory_bytes() < peak, "part {part}: {} bytes", db.memory_bytes()),
+        }
+    }
+}
+
+fn put(db: &Db, table: TableId, key: u64, value: &[u8]) {
+    db.transact_blocking(|tx| tx.put(table, &key.to_be_bytes(), value)).expect("attempts enough");
+}
+
+fn delete(db: &Db, table: TableId, key: u64) {
+    db.transact_blocking(|tx| tx.delete(table, &key.to_be_bytes())).expect("attempts enough");
+}
+
+/// New values of all sizes under a few keys, which both threads write.
+fn update(rounds: u64) {
+    steady(rounds, |db, table, worker, round| {
+        let mut random = Random::new(worker << 32 | round);
+        let value = vec![1; random.below(600) as usize];
+        put(db, table, random.below(64), &value);
+    });
+}
+
+/// Keys that come and go for good, in order and at random places.
+fn come_and_go(rounds: u64) {
+    const ALIVE: u64 = 500;
+    let key = |worker, round: u64| match worker {
+        0 => round,
+        _ => round.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1 << 63,
+    };
+    steady(rounds, |db, table, worker, round| {
+        put(db, table, key(worker, round), &[1; 100]);
+        if let Some(old) = round.checked_sub(ALIVE) {
+            delete(db, table, key(worker, old));
+        }
+    });
+}
+
+/// A queue: one thread inserts, the other deletes what the first inserted.
+fn queue(rounds: u64) {
+    const LONGEST: u64 = 500;
+    let (inserted, deleted) = (AtomicU64::new(0), AtomicU64::new(0));
+    let wait = |ready: &dyn Fn() -> bool| {
+        while !ready() {
+            thread::yield_now();
+        }
+    };
+    steady(rounds, |db, table, worker, round| {
+        if worker == 0 {
+            wait(&|| round < deleted.load(Ordering::Acquire) + LONGEST);
+            put(db, table, round, &[1; 100]);
+            inserted.store(round + 1, Ordering::Release);
+        } else {
+            wait(&|| round < inserted.load(Ordering::Acquire));
+            delete(db, table, round);
+            deleted.store(round + 1, Ordering::Release);
+        }
+    });
+}
+
+#[test]
+fn updates_keep_memory_steady() {
+    update(20_000);
+}
+
+#[test]
+fn keys_that_come_and_go_keep_memory_steady() {
+    come_and_go(10_000);
+}
+
+#[test]
+fn a_queue_keeps_memory_steady() {
+    queue(10_000);
+}
+
+#[test]
+#[ignore = "millions of operations"]
+fn long_churn() {
+    update(500_000);
+    come_and_go(300_000);
+    queue(300_000);
+}
