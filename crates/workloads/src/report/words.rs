@@ -25,7 +25,11 @@ pub fn latency(nanoseconds: u64) -> String {
 
 /// `1.50 s`, `90.0 s`.
 pub fn seconds(seconds: f64) -> String {
-    if seconds < 1.0 { latency((seconds * 1e9) as u64) } else { digits(seconds) + " s" }
+    if seconds > 0.0 && seconds < 1.0 {
+        latency((seconds * 1e9) as u64)
+    } else {
+        digits(seconds) + " s"
+    }
 }
 
 /// `512 B`, `1.50 KiB`, `23.4 GiB`.
@@ -88,8 +92,8 @@ mod tests {
         );
         assert_eq!([latency(9_999), latency(5_000_000_000_000)].join(", "), "10.0 µs, 5000 s");
         assert_eq!(
-            [seconds(0.25), seconds(1.5), seconds(600.0)].join(", "),
-            "250 ms, 1.50 s, 600 s"
+            [seconds(0.0), seconds(0.25), seconds(600.0)].join(", "),
+            "0.00 s, 250 ms, 600 s"
         );
         assert_eq!(
             [bytes(512), bytes(1536), bytes(25 << 30)].join(", "),
