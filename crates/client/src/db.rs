@@ -19,8 +19,8 @@ pub struct Options {
     /// Transactions that may be open at once. More make the next one fail, with an error that says
     /// so. Default 1024.
     pub transactions_max: usize,
-    /// Bytes that keys, values and index may take together; a write beyond it is rejected. Deletes
-    /// are too, until some finish: leave room. Default: no limit.
+    /// Bytes that keys, values and index may take together; a put beyond it is rejected, a
+    /// delete is not. Default: no limit.
     pub memory_bytes_max: usize,
     /// Bytes to take from the system at the start, so that growing to that size costs no transaction
     /// the time in which the system finds and clears a page. More is taken as needed. Default 0.

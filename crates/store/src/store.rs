@@ -22,7 +22,7 @@ pub struct Options {
     /// Sessions, and so transactions, that may be open at once. Each costs 128 bytes and a look
     /// whenever memory is reclaimed. Default 1024.
     pub transactions_max: usize,
-    /// Bytes of keys, versions and index that the store may hold; a write beyond it is rejected.
+    /// Bytes of keys, versions and index that the store may hold; a put beyond it is rejected.
     /// Checked against a count that lags by up to 64 KiB a session. Default: no limit.
     pub memory_bytes_max: usize,
     /// Bytes to take from the system at once, so that growing to that size costs no transaction the

@@ -196,9 +196,6 @@ pub enum Rejected {
         /// The length the operation needs.
         expected: usize,
     },
-    /// The transaction was committed or rolled back before.
-    #[error("the transaction has ended; begin another")]
-    TransactionEnded,
     /// The procedure itself gave up; see [`Error::reject`].
     #[error("the procedure gave up: {reason}")]
     Procedure {

@@ -113,12 +113,14 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
         state.write(index, table, key, Content::Value(value), found.gap)
     }
 
-    /// Removes `key`, whether or not it exists.
+    /// Removes `key`, whether or not it exists. Where the store is full this is still allowed: it is
+    /// the way out.
     ///
     /// # Errors
-    /// As for [`put`](Transaction::put).
+    /// As for [`get`](Transaction::get), and where the transaction would grow beyond its limits.
     pub fn delete(&self, table: TableId, key: &[u8]) -> Result<()> {
-        let index = self.check_write(table, key, &[])?;
+        let index = self.session.store.index(table)?;
+        check_key(table, key)?;
         let state = &mut *self.session.state.borrow_mut();
         let hash = hash(table, key);
         if state.sets.writes.find(hash, table, key).is_none()
