@@ -111,9 +111,9 @@ impl Db {
     /// # Errors
     /// What `body` returns; [`Aborted::RetriesExhausted`](types::Aborted::RetriesExhausted);
     /// [`Rejected::TooManyTransactions`](types::Rejected::TooManyTransactions).
-    pub async fn transact<'db, T>(
-        &'db self,
-        mut body: impl AsyncFnMut(&mut Transaction<'db>) -> Result<T>,
+    pub async fn transact<T>(
+        &self,
+        mut body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<T>,
     ) -> Result<T> {
         let mut retries = None;
         loop {
@@ -133,9 +133,9 @@ impl Db {
     ///
     /// # Errors
     /// As for [`transact`](Db::transact).
-    pub fn transact_blocking<'db, T>(
-        &'db self,
-        mut body: impl FnMut(&BlockingTransaction<'db>) -> Result<T>,
+    pub fn transact_blocking<T>(
+        &self,
+        mut body: impl FnMut(&BlockingTransaction<'_>) -> Result<T>,
     ) -> Result<T> {
         let mut retries = None;
         loop {
@@ -188,11 +188,15 @@ impl Database for Db {
         Db::table(self, name)
     }
 
-    async fn transact<'db, T>(
-        &'db self,
-        mut body: impl AsyncFnMut(&Transaction<'db>) -> Result<T>,
+    fn memory_bytes(&self) -> Option<usize> {
+        Some(Db::memory_bytes(self))
+    }
+
+    async fn transact<T>(
+        &self,
+        mut body: impl AsyncFnMut(&Transaction<'_>) -> Result<T>,
     ) -> Result<T> {
-        Db::transact(self, async |tx: &mut Transaction<'db>| body(tx).await).await
+        Db::transact(self, async |tx: &mut Transaction<'_>| body(tx).await).await
     }
 }
 

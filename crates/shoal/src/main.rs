@@ -3,6 +3,7 @@
 mod commands;
 mod duration;
 mod progress;
+mod size;
 mod terminal;
 
 use clap::Parser;

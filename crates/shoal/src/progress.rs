@@ -29,6 +29,7 @@ impl Bar {
             self.shown = Some((progress.run, progress.stage));
             self.bar.reset();
             self.bar.set_prefix(match progress.stage {
+                Stage::Preparing => "preparing",
                 Stage::Loading => "loading",
                 Stage::WarmingUp => "warming up",
                 Stage::Measuring => "measuring",
@@ -36,6 +37,7 @@ impl Bar {
             });
         }
         let rate = match progress.stage {
+            Stage::Preparing => "taking memory from the system".into(),
             Stage::Loading => format!("{} rows/s", words::rate(progress.per_s)),
             Stage::WarmingUp | Stage::Measuring => format!("{} /s", words::rate(progress.per_s)),
             Stage::Checking => format!("about {} rows", words::count(progress.of)),

@@ -107,7 +107,7 @@ fn outcome(run: &Run) -> String {
     let bytes = |bytes: Option<u64>| bytes.map_or("unknown".into(), words::bytes);
     _ = writeln!(
         outcome,
-        "{:<11} {} rows loaded in {} · growth by loading {} · peak {}",
+        "{:<11} {} rows loaded in {} · then {} of data · process at most {}",
         "memory",
         words::count(run.loaded_rows),
         words::seconds(run.load_s),

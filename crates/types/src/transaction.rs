@@ -22,11 +22,16 @@ pub trait Database: Clone + Send + Sync + 'static {
     /// The table of this name; creates it if there is none.
     fn table(&self, name: &str) -> Result<TableId>;
 
+    /// Bytes that keys, values and index take, where the database knows.
+    fn memory_bytes(&self) -> Option<usize> {
+        None
+    }
+
     /// Runs `body` as one transaction and commits it. On a conflict the body runs again, within
     /// the database's retry budget; an error it returns rolls the transaction back.
-    fn transact<'db, T>(
-        &'db self,
-        body: impl AsyncFnMut(&Self::Transaction<'db>) -> Result<T>,
+    fn transact<T>(
+        &self,
+        body: impl AsyncFnMut(&Self::Transaction<'_>) -> Result<T>,
     ) -> impl Future<Output = Result<T>>;
 }
 

@@ -72,9 +72,9 @@ impl Database for Model {
         Ok(table)
     }
 
-    async fn transact<'db, T>(
-        &'db self,
-        mut body: impl AsyncFnMut(&Self::Transaction<'db>) -> Result<T>,
+    async fn transact<T>(
+        &self,
+        mut body: impl AsyncFnMut(&Self::Transaction<'_>) -> Result<T>,
     ) -> Result<T> {
         let mut open = Open::new(self.lock());
         let value = body(&open.transaction).await?;

@@ -18,6 +18,7 @@ fn settings() -> Settings {
         seed: 1,
         runs: 1,
         check: true,
+        reserved_bytes: 0,
     }
 }
 

@@ -37,9 +37,9 @@ impl Database for Flaky {
         self.inner.table(name)
     }
 
-    async fn transact<'db, T>(
-        &'db self,
-        mut body: impl AsyncFnMut(&Self::Transaction<'db>) -> Result<T>,
+    async fn transact<T>(
+        &self,
+        mut body: impl AsyncFnMut(&Self::Transaction<'_>) -> Result<T>,
     ) -> Result<T> {
         loop {
             let luck = self.random.lock().expect("no panic").below(100);

@@ -15,6 +15,7 @@ fn measured(runs: usize) -> Measurement {
         seed: 1,
         runs,
         check: true,
+        reserved_bytes: 0,
     };
     let build = Build { version: "0", profile: "debug", allocator: "<system>", target: "model" };
     let make = || {

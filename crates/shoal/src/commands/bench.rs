@@ -2,19 +2,24 @@
 
 use super::{Trouble, Verdict, print, reserve, write};
 use crate::progress::Bar;
-use crate::{duration, terminal};
+use crate::{duration, size, terminal};
 use clap::{Args, Subcommand, value_parser};
-use client::Db;
+use client::{Db, Options};
 use std::path::PathBuf;
 use std::time::Duration;
 use types::Database;
-use workloads::bench::{self, Build, Measurement, Settings};
+use workloads::bench::{self, Build, Measurement, Settings, machine};
 use workloads::micro::Micro;
 use workloads::report;
 use workloads::tpcc::{Scale, TpcC};
 use workloads::workload::Workload;
 use workloads::ycsb::{self, Distribution, Letter, Ycsb};
 use workloads::zipf::Zipf;
+
+/// What a warehouse takes when loaded.
+const WAREHOUSE_BYTES: usize = 170 << 20;
+/// What a worker's new orders and payments add, at a generous rate.
+const GROWTH_BYTES_PER_S: f64 = 70e6;
 
 /// Run a workload on an embedded database and measure it
 #[derive(Debug, Args)]
@@ -112,6 +117,10 @@ struct Common {
     /// How often to run, each time on a fresh database; the medians are shown
     #[arg(long, default_value_t = 1, value_parser = value_parser!(u16).range(1..=1000))]
     runs: u16,
+    /// Memory to take from the system before the run, so that growing costs no transaction time:
+    /// 0, 500MB, 4GB [default: for TPC-C what it may grow to, else 0; at most a quarter of what is free]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    reserve: Option<usize>,
     /// Write the measurement to this file as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -158,7 +167,7 @@ impl Bench {
     pub(super) fn run(&self) -> Result<Verdict, Trouble> {
         match &self.workload {
             Named::Tpcc(args) => args.run(),
-            Named::Micro(args) => args.common.run(|db| Micro::new(db, args.keys)),
+            Named::Micro(args) => args.common.run(0, |db| Micro::new(db, args.keys)),
             Named::YcsbA(args) => args.run(Letter::A),
             Named::YcsbB(args) => args.run(Letter::B),
             Named::YcsbC(args) => args.run(Letter::C),
@@ -172,25 +181,32 @@ impl Bench {
 impl TpccArgs {
     fn run(&self) -> Result<Verdict, Trouble> {
         let warehouses = self.warehouses.unwrap_or(self.common.workers());
-        self.common.run(|db| TpcC::new(db, Scale::specification(warehouses)))
+        let growth = f64::from(self.common.workers()) * GROWTH_BYTES_PER_S;
+        let seconds = (self.common.warm_up + self.common.duration).as_secs_f64();
+        let bytes = usize::from(warehouses) * WAREHOUSE_BYTES + (growth * seconds) as usize;
+        let free = machine::available_bytes().map_or(0, |bytes| bytes as usize);
+        self.common.run(bytes.min(free / 4), |db| TpcC::new(db, Scale::specification(warehouses)))
     }
 }
 
 impl YcsbArgs {
     fn run(&self, letter: Letter) -> Result<Verdict, Trouble> {
         let YcsbArgs { keys, value_bytes, distribution, ref common } = *self;
-        common.run(|db| Ycsb::new(db, letter, keys, value_bytes, distribution))
+        common.run(0, |db| Ycsb::new(db, letter, keys, value_bytes, distribution))
     }
 }
 
 impl Common {
-    /// Measures the workload that `make` sets up on an embedded database.
+    /// Measures the workload that `make` sets up on an embedded database, for which `reserve` bytes
+    /// are a good start.
     fn run<W: Workload>(
         &self,
+        reserve: usize,
         mut make: impl FnMut(&Db) -> types::Result<W>,
     ) -> Result<Verdict, Trouble> {
-        self.measure("embedded", || {
-            let db = Db::memory();
+        let memory_bytes_reserved = self.reserve.unwrap_or(reserve);
+        self.measure("embedded", memory_bytes_reserved, || {
+            let db = Db::with_options(Options { memory_bytes_reserved, ..Options::default() });
             let workload = make(&db)?;
             Ok((db, workload))
         })
@@ -200,12 +216,13 @@ impl Common {
     fn measure<D: Database, W: Workload>(
         &self,
         target: &'static str,
+        reserved: usize,
         make: impl FnMut() -> types::Result<(D, W)>,
     ) -> Result<Verdict, Trouble> {
         for path in self.json.iter().chain(&self.html) {
             reserve(path)?;
         }
-        let settings = self.settings();
+        let settings = self.settings(reserved);
         let mut bar = Bar::new(settings.runs, !self.no_progress);
         let measured = bench::run(&settings, build(target), make, &mut |at| bar.show(at));
         bar.finish();
@@ -217,7 +234,7 @@ impl Common {
         self.workers.unwrap_or_else(|| u16::try_from(cores()).unwrap_or(u16::MAX))
     }
 
-    fn settings(&self) -> Settings {
+    fn settings(&self, reserved: usize) -> Settings {
         Settings {
             workers: usize::from(self.workers()),
             warm_up: self.warm_up,
@@ -226,6 +243,7 @@ impl Common {
             seed: self.seed,
             runs: usize::from(self.runs),
             check: !self.no_check,
+            reserved_bytes: reserved as u64,
         }
     }
 

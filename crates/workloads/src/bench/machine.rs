@@ -38,9 +38,9 @@ impl Machine {
     }
 }
 
-/// Main memory that this process holds now.
-pub fn resident_bytes() -> Option<u64> {
-    kibibytes("/proc/self/status", "VmRSS")
+/// Main memory that could be had now.
+pub fn available_bytes() -> Option<u64> {
+    kibibytes("/proc/meminfo", "MemAvailable")
 }
 
 /// The most main memory that this process ever held.

@@ -73,6 +73,8 @@ pub struct Load {
     pub seed: u64,
     /// How often it ran.
     pub runs: usize,
+    /// Memory that each database took before its run.
+    pub reserved_bytes: u64,
 }
 
 /// Where a latency begins.
@@ -124,7 +126,7 @@ pub struct Run {
     pub loaded_rows: u64,
     /// How long that took.
     pub load_s: f64,
-    /// How much the process grew while loading; in later runs memory may have been left over.
+    /// What keys, values and index took then, where the database knows.
     pub loaded_bytes: Option<u64>,
     /// The most memory the process has held so far.
     pub peak_resident_bytes: Option<u64>,

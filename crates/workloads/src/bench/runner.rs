@@ -42,6 +42,8 @@ pub struct Settings {
     pub runs: usize,
     /// Whether to check the data after each run.
     pub check: bool,
+    /// Memory that each database took before its run; stated with the result.
+    pub reserved_bytes: u64,
 }
 
 /// Where a bench stands.
@@ -62,6 +64,8 @@ pub struct Progress {
 /// A part of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
+    /// The database is made, and takes the memory it shall have.
+    Preparing,
     /// The initial data goes in.
     Loading,
     /// Transactions run, unmeasured.
@@ -112,6 +116,8 @@ pub fn run<D: Database, W: Workload>(
     let mut workload_facts = None;
     let mut runs = Vec::new();
     for number in 0..settings.runs {
+        let stage = Stage::Preparing;
+        progress(Progress { run: number, stage, done: 0, of: 1, per_s: 0.0 });
         let (db, workload) = make().map_err(Failure::while_("making the tables"))?;
         workload_facts.get_or_insert_with(|| (workload.name(), workload.parameters()));
         let stage = RunStage {
@@ -149,6 +155,7 @@ impl Settings {
             },
             seed: self.seed,
             runs: self.runs,
+            reserved_bytes: self.reserved_bytes,
         }
     }
 
@@ -184,13 +191,10 @@ struct Measured {
 
 impl<D: Database, W: Workload> RunStage<'_, D, W> {
     fn run(&self, progress: &mut dyn FnMut(Progress)) -> std::result::Result<Run, Failure> {
-        let before = machine::resident_bytes();
         let begun = Instant::now();
         let loaded_rows = self.load(progress).map_err(Failure::while_("loading"))?;
         let load_s = begun.elapsed().as_secs_f64();
-        let loaded_bytes = machine::resident_bytes()
-            .zip(before)
-            .map(|(after, before)| after.saturating_sub(before));
+        let loaded_bytes = self.db.memory_bytes().map(|bytes| bytes as u64);
         let measured = self.measure(progress).map_err(Failure::while_("running"))?;
         let checks = if self.settings.check {
             let rows = self.workload.rows();

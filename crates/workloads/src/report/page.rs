@@ -347,6 +347,7 @@ pub fn parameters(measurement: &Measurement) -> Vec<(&'static str, String)> {
         ("duration", words::seconds(load.duration_s)),
         ("rate", rate),
         ("seed", load.seed.to_string()),
+        ("memory reserved", words::bytes(load.reserved_bytes)),
     ]);
     facts
 }
