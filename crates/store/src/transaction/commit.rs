@@ -221,7 +221,7 @@ fn locked(record: NonNull<Record>) -> Aborted {
 impl Sets {
     /// Puts the private record of a write into the index, or takes the one that is there by now.
     fn link(&mut self, store: &Store, memory: &mut Memory, place: usize) {
-        let Sets { nodes, writes, reads, .. } = self;
+        let Sets { nodes, writes, reads, gaps_stale, .. } = self;
         let write = &mut writes.entries[place];
         let private = write.record;
         // SAFETY: private.
@@ -231,7 +231,8 @@ impl Sets {
         // tell: where the gap was read, so is the placeholder.
         let mut read_placeholder =
             || reads.push(Read { record: private, version: ptr::null_mut() });
-        if let Some(gap) = write.gap.and_then(|gap| nodes.get(gap as usize))
+        let gap = write.gap.filter(|_| !*gaps_stale);
+        if let Some(gap) = gap.and_then(|gap| nodes.get(gap as usize))
             // SAFETY: pinned; the record is private.
             && let Some(change) = unsafe { Index::insert_at(private, gap.leaf) }
         {
@@ -239,9 +240,10 @@ impl Sets {
             return read_placeholder();
         }
         let index = store.index(table).expect("the table of a write exists");
-        let (mut split, mut noted) = (false, false);
+        let mut noted = false;
         let mut changed = |change: LeafChange| {
-            split |= change.split.is_some();
+            // The node set will know both halves, but not which of them a gap fell to.
+            *gaps_stale |= change.split.is_some();
             noted = renew(nodes, table, &change);
         };
         // SAFETY: pinned; the record is private.
@@ -253,10 +255,6 @@ impl Sets {
                 // SAFETY: it stayed private.
                 unsafe { Record::free(private, &mut memory.heap) };
             }
-        }
-        if split {
-            // The node set knows both halves now, but not which of them a gap fell to.
-            writes.entries.iter_mut().for_each(|write| write.gap = None);
         }
     }
 
@@ -314,5 +312,6 @@ impl Sets {
         self.writes.clear();
         self.recent.forget();
         self.locked = 0;
+        self.gaps_stale = false;
     }
 }

@@ -65,6 +65,8 @@ pub(crate) struct Sets {
     reads: Vec<Read>,
     nodes: Vec<LeafRead>,
     writes: WriteSet,
+    /// A leaf was split on the way of a new key, so the gaps noted in the write set do not hold.
+    gaps_stale: bool,
     recent: Recent,
     /// Addresses of the records to lock, with their places in the write set. Ascending.
     order: Vec<(usize, u32)>,
