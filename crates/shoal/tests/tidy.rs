@@ -268,15 +268,28 @@ fn tour(tour: &str, crates: &[String]) -> Vec<String> {
     missing.map(|name| format!("ARCHITECTURE.md has no section on `{name}`")).collect()
 }
 
-/// Every dependency has its reason.
-fn reasons(manifest: &str, page: &str) -> Vec<String> {
+/// What the workspace borrows, by name.
+fn borrowed(manifest: &str) -> impl Iterator<Item = &str> {
     let section = manifest.split("[workspace.dependencies]\n").nth(1).unwrap_or_default();
     let section = section.split("\n[").next().unwrap_or_default();
-    let borrowed = section.lines().filter(|line| line.contains(" = ") && !line.contains("path = "));
-    borrowed
-        .filter_map(|line| line.split(" = ").next())
+    let lines = section.lines().filter(|line| !line.contains("path = "));
+    lines.filter_map(|line| Some(line.split_once(" = ")?.0))
+}
+
+/// Every dependency has its reason.
+fn reasons(manifest: &str, page: &str) -> Vec<String> {
+    borrowed(manifest)
         .filter(|name| !page.contains(&format!("`{name}`")))
         .map(|name| format!("docs/dependencies.md does not say why `{name}` is here"))
+        .collect()
+}
+
+/// Every dependency is used by a crate.
+fn idle(manifest: &str, files: &[File]) -> Vec<String> {
+    let crates: Vec<_> = files.iter().filter(|file| file.path.ends_with("/Cargo.toml")).collect();
+    borrowed(manifest)
+        .filter(|name| !crates.iter().any(|file| uses(&file.text, name)))
+        .map(|name| format!("Cargo.toml: no crate uses `{name}`"))
         .collect()
 }
 
@@ -323,6 +336,7 @@ fn the_tree_keeps_the_rules() {
     assert!(crates.len() >= 5, "only these crates found: {crates:?}");
     complaints.extend(tour(&read("ARCHITECTURE.md"), &crates));
     complaints.extend(reasons(&read("Cargo.toml"), &read("docs/dependencies.md")));
+    complaints.extend(idle(&read("Cargo.toml"), &files));
     assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
 }
 
@@ -436,13 +450,17 @@ fn stray_whitespace_is_seen() {
 }
 
 #[test]
-fn missing_pages_are_seen() {
+fn missing_pages_and_idle_dependencies_are_seen() {
     let crates = ["types".to_owned(), "store".to_owned()];
     assert_eq!(tour("# Tour\n\n## `types`: words\n\n## `store`: data\n", &crates), [""; 0]);
     assert_eq!(tour("# Tour\n\n## `types`: words\n", &crates).len(), 1);
     let manifest = "[workspace.dependencies]\ntypes = { path = \"x\" }\nserde = \"1\"\n\n[profile.dev]\nx = 1\n";
     assert_eq!(reasons(manifest, "| JSON | `serde` |"), [""; 0]);
     assert_eq!(reasons(manifest, "serde_json").len(), 1);
+    let uses_serde =
+        |name: &str| File::new("crates/a/Cargo.toml", &format!("{name}.workspace = true"));
+    assert_eq!(idle(manifest, &[uses_serde("serde")]), [""; 0]);
+    assert_eq!(idle(manifest, &[uses_serde("serde_json")]).len(), 1);
 }
 
 #[test]
