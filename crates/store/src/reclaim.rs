@@ -37,6 +37,15 @@ const IDLE: u64 = 0;
 
 /// A session tries to move the era on when this much waits in its limbo since the last try.
 const ADVANCE_EVERY: usize = if cfg!(feature = "model") { 1 } else { 64 };
+/// Or when versions of this many bytes do.
+const ADVANCE_BYTES: usize = 64 << 10;
+
+/// A limbo that is longer or heavier than this is handed to all sessions: its own may rest for long.
+const LIMBO_MAX: usize = 16 * ADVANCE_EVERY;
+const LIMBO_BYTES_MAX: usize = 4 * ADVANCE_BYTES;
+
+/// How much a session frees at a time of what others handed over: more than it adds itself.
+const ADOPTED_MAX: usize = 4 * ADVANCE_EVERY;
 
 /// The eras, and a slot for every session. Shared by all sessions of a store.
 pub(crate) struct Eras {
@@ -45,7 +54,7 @@ pub(crate) struct Eras {
     /// How many slots were ever used: the rest need not be looked at.
     slots_used: AtomicU64,
     free_slots: Mutex<Vec<usize>>,
-    /// What sessions that are gone left waiting.
+    /// What sessions that are gone, or were held up for long, left waiting.
     orphans: Mutex<VecDeque<Waiting>>,
     faults: Faults,
 }
@@ -69,6 +78,16 @@ struct Waiting {
 unsafe impl Send for Waiting {}
 
 impl Retired {
+    /// The memory it takes, if that can be a lot.
+    #[inline]
+    fn weight(self) -> usize {
+        match self {
+            // SAFETY: what waits is not freed yet.
+            Retired::Version(version) => unsafe { version.as_ref() }.bytes_taken(),
+            Retired::Record(_) | Retired::Leaf(_) | Retired::Inner(_) | Retired::Separator(_) => 0,
+        }
+    }
+
     /// Gives the memory back.
     ///
     /// # Safety
@@ -139,8 +158,10 @@ pub(crate) struct Memory {
     /// The era the slot shows, or `IDLE`.
     pinned: u64,
     limbo: VecDeque<Waiting>,
-    /// How long the limbo was allowed to grow before the next try to move the era on.
+    limbo_bytes: usize,
+    /// How long and how heavy the limbo may grow before the next try to move the era on.
     advance_at: usize,
+    advance_at_bytes: usize,
     pub(crate) heap: Heap,
 }
 
@@ -154,7 +175,9 @@ impl Memory {
             slot,
             pinned: IDLE,
             limbo: VecDeque::new(),
+            limbo_bytes: 0,
             advance_at: ADVANCE_EVERY,
+            advance_at_bytes: ADVANCE_BYTES,
             heap: Heap::new(Arc::clone(arena)),
         })
     }
@@ -182,7 +205,7 @@ impl Memory {
         assert_ne!(self.pinned, IDLE, "gave back a guard it did not hold");
         self.pinned = IDLE;
         self.eras.slots[self.slot].store(IDLE, Ordering::Release);
-        if self.limbo.len() >= self.advance_at {
+        if self.limbo.len() >= self.advance_at || self.limbo_bytes >= self.advance_at_bytes {
             self.collect();
         }
     }
@@ -197,30 +220,58 @@ impl Memory {
             unsafe { what.free(&mut self.heap) };
             return;
         }
+        self.limbo_bytes += what.weight();
         self.limbo.push_back(Waiting { tag: self.pinned + 1, what });
     }
 
     #[cold]
     fn collect(&mut self) {
-        let era = self.eras.advance();
-        while self.limbo.front().is_some_and(|waiting| waiting.tag + 2 <= era) {
-            let waiting = self.limbo.pop_front().expect("looked at above");
+        let mut era = self.eras.advance();
+        self.free_ripe(era);
+        // What is heavy goes at once, if nobody is in the way: see invariant 3.
+        for _ in 0..2 {
+            if self.limbo_bytes >= ADVANCE_BYTES {
+                era = self.eras.advance();
+                self.free_ripe(era);
+            }
+        }
+        self.adopt_orphans(era);
+        if self.limbo.len() >= LIMBO_MAX || self.limbo_bytes >= LIMBO_BYTES_MAX {
+            self.hand_over();
+        }
+        self.advance_at = self.limbo.len() + ADVANCE_EVERY;
+        self.advance_at_bytes = self.limbo_bytes + ADVANCE_BYTES;
+    }
+
+    fn free_ripe(&mut self, era: u64) {
+        while let Some(waiting) = pop_ripe(&mut self.limbo, era) {
+            self.limbo_bytes -= waiting.what.weight();
             // SAFETY: invariant 3.
             unsafe { waiting.what.free(&mut self.heap) };
         }
-        self.adopt_orphans(era);
-        self.advance_at = self.limbo.len() + ADVANCE_EVERY;
     }
 
-    /// Frees what sessions that are gone left behind, when its time has come.
+    /// Frees what other sessions left behind, when its time has come.
     fn adopt_orphans(&mut self, era: u64) {
         let mut orphans = lock(&self.eras.orphans);
-        while orphans.front().is_some_and(|waiting| waiting.tag + 2 <= era) {
-            let waiting = orphans.pop_front().expect("looked at above");
+        for _ in 0..ADOPTED_MAX {
+            let Some(waiting) = pop_ripe(&mut orphans, era) else { return };
             // SAFETY: invariant 3, which holds whoever frees.
             unsafe { waiting.what.free(&mut self.heap) };
         }
     }
+
+    /// Leaves what waits to whoever finds it ripe.
+    fn hand_over(&mut self) {
+        lock(&self.eras.orphans).extend(self.limbo.drain(..));
+        self.limbo_bytes = 0;
+    }
+}
+
+/// The first that waits, if nobody can look at it any more.
+fn pop_ripe(waiting: &mut VecDeque<Waiting>, era: u64) -> Option<Waiting> {
+    waiting.front().filter(|first| first.tag + 2 <= era)?;
+    waiting.pop_front()
 }
 
 impl Drop for Memory {
@@ -228,7 +279,7 @@ impl Drop for Memory {
         if self.pinned != IDLE {
             self.unpin();
         }
-        lock(&self.eras.orphans).extend(self.limbo.drain(..));
+        self.hand_over();
         lock(&self.eras.free_slots).push(self.slot);
     }
 }

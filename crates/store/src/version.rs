@@ -119,6 +119,12 @@ impl Version {
         }
     }
 
+    /// The memory it takes.
+    #[inline]
+    pub(crate) fn bytes_taken(&self) -> usize {
+        bytes(self.shape)
+    }
+
     /// The value, or `None` for a tombstone.
     #[inline]
     pub(crate) fn value(&self) -> Option<&[u8]> {
