@@ -89,6 +89,9 @@ impl Db {
     /// has proved to be consistent; otherwise it runs again. If the future is dropped, or `body`
     /// panics, nothing happened.
     ///
+    /// The future can be spawned on a runtime of many threads. The compiler asks for `async move |tx|`
+    /// there: it cannot yet tell that what a body borrows from around it may move between threads.
+    ///
     /// ```
     /// # use shoal_client::{Db, Error};
     /// # futures_executor::block_on(async {

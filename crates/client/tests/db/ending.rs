@@ -1,13 +1,13 @@
 //! However a transaction ends (error, panic, a dropped future, too many attempts) nothing of it
 //! happened, nothing stays locked, and its place is free for the next.
 
-use client::{Aborted, Conflict, Db, Error, KeyExcerpt, Options, Rejected, Scan, TableId};
+use client::{Aborted, Conflict, Db, Error, Options, Rejected, Scan, TableId};
 use futures_executor::block_on;
 use shoal_client as client;
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
 use std::task::{Context, Poll, Waker};
+use types::KeyExcerpt;
 
 /// So few that one lost place in each test would show.
 const TRANSACTIONS_MAX: usize = 2;
@@ -115,7 +115,7 @@ fn a_dropped_future_rolls_back() {
 fn a_body_may_wait() {
     let (db, table) = db();
     let mut runs = 0;
-    let mut future = pin!(db.transact(async |tx| {
+    let mut future = Box::pin(db.transact(async |tx| {
         runs += 1;
         let seen = tx.get(table, b"x").await?.unwrap_or_default().to_vec();
         let mut waited = false;
@@ -130,6 +130,7 @@ fn a_body_may_wait() {
     assert!(future.as_mut().poll(&mut context).is_pending());
     db.transact_blocking(|tx| tx.put(table, b"x", b"between")).unwrap();
     while future.as_mut().poll(&mut context).is_pending() {}
+    drop(future);
     assert_eq!(runs, 2);
     let y = db.transact_blocking(|tx| Ok(tx.get(table, b"y")?.map(<[u8]>::to_vec))).unwrap();
     assert_eq!(y.as_deref(), Some(&b"between"[..]));

@@ -120,7 +120,8 @@ fn tables_are_named_and_known() {
     assert!(matches!(rejected(db.table(&long)), Rejected::TableName { bytes: 129, max: 128 }));
     db.table(&long[1..]).unwrap();
     let tx = db.begin_blocking().unwrap();
-    for unknown in [TableId(2), TableId(77), TableId(limits::TABLES_MAX as u32), TableId(u32::MAX)] {
+    for unknown in [TableId(2), TableId(77), TableId(limits::TABLES_MAX as u32), TableId(u32::MAX)]
+    {
         let reason = Rejected::UnknownTable { table: unknown };
         assert_eq!(rejected(tx.get(unknown, b"k")), reason);
         assert_eq!(rejected(tx.put(unknown, b"k", b"")), reason);

@@ -19,7 +19,7 @@ fn sum(db: &Db, table: TableId) -> i64 {
 }
 
 /// Moves one from each of two keys to the other and counts the rounds under a third.
-async fn exchange(tx: &Transaction<'_>, table: TableId) -> Result<()> {
+async fn exchange(tx: &mut Transaction<'_>, table: TableId) -> Result<()> {
     let before = tx.get(table, b"a").await?.map(<[u8]>::to_vec);
     tx.add(table, b"a", -1).await?;
     tokio::task::yield_now().await;
@@ -44,7 +44,7 @@ fn transactions_run_as_tasks_of_many_threads() {
                 let db = db.clone();
                 tokio::spawn(async move {
                     for _ in 0..ROUNDS {
-                        db.transact(async |tx| exchange(tx, table).await).await?;
+                        db.transact(async move |tx| exchange(tx, table).await).await?;
                     }
                     Ok::<(), Error>(())
                 })
@@ -65,7 +65,7 @@ fn a_task_may_keep_what_it_read_and_captured_while_it_waits() {
     let read = runtime.block_on(async {
         tokio::spawn(async move {
             let mut runs = 0;
-            db.transact(async |tx| {
+            db.transact(async move |tx| {
                 runs += 1;
                 tx.put(table, name.as_bytes(), b"1815")?;
                 let value = tx.get(table, name.as_bytes()).await?;

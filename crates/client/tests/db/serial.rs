@@ -114,10 +114,9 @@ fn run(db: &Db, tables: &[TableId], way: Way, ops: &[Op], model: &mut Model) -> 
         Way::CommitBlocking | Way::RollBackBlocking => {
             let tx = db.begin_blocking()?;
             apply(&tx, tables, ops, &mut trial)?;
-            if way == Way::CommitBlocking {
-                tx.commit()?
-            } else {
-                tx.rollback()
+            match way {
+                Way::CommitBlocking => tx.commit()?,
+                _ => tx.rollback(),
             }
             Ok(())
         }
