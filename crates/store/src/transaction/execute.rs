@@ -326,8 +326,8 @@ impl State {
             Err(Rejected::TransactionWrites { max: TRANSACTION_WRITES_MAX })?;
         }
         sets.writes.bytes += bytes;
-        let version = Version::allocate(&mut memory.heap, content);
         if let Some(place) = own {
+            let version = Version::allocate(&mut memory.heap, content);
             let old = std::mem::replace(&mut sets.writes.entries[place].version, version);
             sets.replaced.push(old);
             return Ok(());
@@ -336,8 +336,10 @@ impl State {
             Some(_) => None,
             None => sets.find(index, hash, table, key).found(),
         };
+        // The record first, and its first version next to it: they will be read one after the other.
         let record = found.unwrap_or_else(|| Record::allocate(&mut memory.heap, table, key));
-        sets.writes.push(Write { hash, record, version, linked: found.is_some(), gap });
+        let version = Version::allocate(&mut memory.heap, content);
+        sets.writes.push(Write { hash, table, record, version, linked: found.is_some(), gap });
         Ok(())
     }
 }

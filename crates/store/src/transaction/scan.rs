@@ -198,12 +198,12 @@ impl Sets {
 
     /// The transaction's own writes in a range, in the scan's order.
     fn own_writes(&self, table: TableId, range: Range<'_>, reverse: bool) -> Own {
+        if !self.writes.touches(table) {
+            return Own { writes: Vec::new(), next: 0, reverse };
+        }
         // SAFETY: the records of a write set are kept by the guard, or private.
         let key = |write: &Write| unsafe { Record::key(write.record) };
-        let is_in = |write: &&Write| {
-            // SAFETY: as above.
-            unsafe { write.record.as_ref() }.table() == table && range.contains(key(write))
-        };
+        let is_in = |write: &&Write| write.table == table && range.contains(key(write));
         let mut writes: Vec<Write> = self.writes.entries.iter().filter(is_in).copied().collect();
         writes.sort_unstable_by(|a, b| key(a).cmp(key(b)));
         if reverse {

@@ -13,6 +13,7 @@ const LINEAR_MAX: usize = 32;
 #[derive(Clone, Copy)]
 pub(super) struct Write {
     pub(super) hash: u64,
+    pub(super) table: TableId,
     /// The key's record; a private one where the key was absent, until `linked`.
     pub(super) record: NonNull<Record>,
     /// Private until installed.
@@ -29,6 +30,8 @@ pub(super) struct WriteSet {
     pub(super) entries: Vec<Write>,
     /// A bit for the hash of every entry: most keys that are not here are told apart by it.
     filter: u64,
+    /// A bit for the table of every entry.
+    tables: u64,
     /// Places of the entries by hash, linear probing, one more than the place or 0; empty up to
     /// `LINEAR_MAX` entries.
     slots: Vec<u32>,
@@ -68,9 +71,8 @@ impl WriteSet {
         let is_it = |write: &Write| {
             // SAFETY: the records of a write set are kept by the guard, or private.
             write.hash == hash
-                && unsafe {
-                    write.record.as_ref().table() == table && Record::key(write.record) == key
-                }
+                && write.table == table
+                && unsafe { Record::key(write.record) } == key
         };
         if self.slots.is_empty() {
             return self.entries.iter().position(is_it);
@@ -88,6 +90,7 @@ impl WriteSet {
     /// Adds a write of a key that is not here yet.
     pub(super) fn push(&mut self, write: Write) {
         self.filter |= Self::bit(write.hash);
+        self.tables |= Self::table_bit(write.table);
         self.entries.push(write);
         let count = self.entries.len();
         if count <= LINEAR_MAX {
@@ -114,6 +117,15 @@ impl WriteSet {
         (hash >> 8) as usize % self.slots.len()
     }
 
+    /// May there be a write in this table?
+    pub(super) fn touches(&self, table: TableId) -> bool {
+        self.tables & Self::table_bit(table) != 0
+    }
+
+    fn table_bit(table: TableId) -> u64 {
+        1 << (table.0 % 64)
+    }
+
     #[inline]
     fn bit(hash: u64) -> u64 {
         1 << (hash >> 58)
@@ -127,6 +139,7 @@ impl WriteSet {
         self.slots.clear();
         self.slots.shrink_to(4 * KEPT);
         self.filter = 0;
+        self.tables = 0;
         self.bytes = 0;
     }
 }

@@ -115,7 +115,6 @@ impl Input {
         let key = keys::order(self.warehouse, d, delivered.order);
         let order: &Order = read_for_update(tx, tables.order, &key).await?;
         delivered.customer = order.customer.get();
-        self.prefetch_lines(tx, tables, d, delivered.order, order.lines);
         let order = Order { carrier: self.carrier, ..*order };
         tx.put(tables.order, &key, order.as_bytes())?;
         for (key, row) in tx.scan(tables.order_line, Scan::prefix(&key)).await? {
@@ -135,14 +134,6 @@ impl Input {
         });
         tx.prefetch(&keys.each_ref().map(|(order, _)| (tables.order, &order[..])));
         tx.prefetch(&keys.each_ref().map(|(_, line)| (tables.order_line, &line[..])));
-    }
-
-    /// Brings all lines of an order near.
-    fn prefetch_lines<X: Transaction>(&self, tx: &X, tables: &Tables, d: u8, o: u32, count: u8) {
-        let keys: [_; LINES_MAX as usize] =
-            std::array::from_fn(|at| keys::order_line(self.warehouse, d, o, at as u8 + 1));
-        let lines = keys.each_ref().map(|key| (tables.order_line, &key[..]));
-        tx.prefetch(&lines[..usize::from(count.min(LINES_MAX))]);
     }
 
     /// Brings the customers near.
