@@ -254,7 +254,7 @@ impl Heap {
     pub(crate) unsafe fn free(&mut self, block: NonNull<u8>, bytes: usize) {
         let class = bytes.div_ceil(STEP);
         self.count(-((class * STEP) as i64));
-        if cfg!(debug_assertions) {
+        if cfg!(any(debug_assertions, feature = "faults")) {
             // Whoever still looks at it shall notice.
             // SAFETY: the caller gave the block up.
             unsafe { block.write_bytes(POISON, class * STEP) };
@@ -320,7 +320,7 @@ impl Heap {
     }
 }
 
-/// What freed memory is filled with where assertions are on.
+/// What freed memory is filled with in tests.
 const POISON: u8 = 0xdb;
 
 /// How many free blocks of a size a heap gathers before it gives some away: about 16 KiB of them.

@@ -5,7 +5,7 @@
 use super::keys;
 use super::procedure::Procedure;
 use super::random::uniform_u8;
-use super::scale::{DISTRICTS, LINES_MAX};
+use super::scale::DISTRICTS;
 use super::schema::{
     CustomerImage, Order, OrderLine, Tables, as_customer, as_row, read_for_update, unexpected,
 };
