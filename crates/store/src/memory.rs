@@ -10,7 +10,7 @@
 //! at its start, which a library cannot. And a record and its version, made together, come to lie
 //! together. `docs/performance.md` has the numbers.
 //!
-//! Blocks are cut in sizes of whole [`STEP`]s up to [`LARGE_MIN`]; a freed block waits in a list of
+//! Blocks are cut in a few sizes ([`class`]); a freed block waits in a list of
 //! its size (magazines and a depot: Bonwick and Adams, USENIX ATC'01), so that what one session
 //! frees another can use. Larger ones are the general allocator's. Regions are given back when the
 //! store goes.
@@ -23,11 +23,15 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-/// Block sizes are multiples of this, and blocks aligned to it.
+/// Small blocks come in multiples of this, and every block is aligned to it.
 const STEP: usize = 8;
-/// Blocks from this size on come from the general allocator.
-const LARGE_MIN: usize = 4 << 10;
-const CLASSES: usize = LARGE_MIN / STEP;
+/// Up to this size; from there on in eight sizes for each doubling, so that at most an eighth is lost
+/// and what is freed soon fits something again.
+const SMALL_MAX: usize = 256;
+/// Longer blocks come from the general allocator.
+const CLASSED_MAX: usize = 4 << 10;
+const SMALL_CLASSES: usize = SMALL_MAX / STEP;
+const CLASSES: usize = SMALL_CLASSES + 8 * (CLASSED_MAX / SMALL_MAX).ilog2() as usize;
 /// Blocks whose size is a multiple of this, nodes above all, are aligned to it.
 const LINE: usize = 64;
 
@@ -43,8 +47,25 @@ const SPAN_BYTES_MAX: usize = 256 << 10;
 /// How far a heap's count may run ahead of the total: 64 KiB.
 const FOLD_BYTES: i64 = 64 << 10;
 
-const _: () = assert!(LARGE_MIN < SPAN_BYTES_MIN && SPAN_BYTES_MIN < REGION_BYTES_MIN);
+const _: () = assert!(CLASSED_MAX < SPAN_BYTES_MIN && SPAN_BYTES_MIN < REGION_BYTES_MIN);
 const _: () = assert!(SPAN_BYTES_MAX.is_multiple_of(LINE) && REGION_BYTES_MIN.is_multiple_of(LINE));
+
+/// The class of blocks of `bytes` bytes and their size; no class for those of the general allocator.
+#[inline]
+fn class(bytes: usize) -> (Option<usize>, usize) {
+    if bytes <= SMALL_MAX {
+        let class = bytes.div_ceil(STEP);
+        return (Some(class), class * STEP);
+    }
+    if bytes > CLASSED_MAX {
+        return (None, bytes.next_multiple_of(STEP));
+    }
+    let last = bytes - 1;
+    let doubling = last.ilog2();
+    let eighth = last >> (doubling - 3);
+    let class = SMALL_CLASSES + 8 * (doubling - SMALL_MAX.ilog2()) as usize + (eighth & 7) + 1;
+    (Some(class), (eighth + 1) << (doubling - 3))
+}
 
 /// What is behind all heaps of a store.
 pub(crate) struct Arena {
@@ -142,14 +163,23 @@ impl Arena {
         usize::try_from(self.bytes.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
+    /// Bytes taken from the system, used or not.
+    #[cfg(all(test, not(feature = "model")))]
+    pub(crate) fn region_bytes(&self) -> usize {
+        lock(&self.regions).all.iter().map(|(_, layout)| layout.size()).sum()
+    }
+
     /// Takes memory from the system before it is needed, and touches it, so that no transaction waits
-    /// while the system finds and clears a page.
+    /// while the system finds and clears a page. Does nothing where the system has not that much.
     pub(crate) fn reserve(&self, bytes: usize) {
         if bytes == 0 {
             return;
         }
         let mut regions = lock(&self.regions);
-        regions.take(bytes.next_multiple_of(HUGE_PAGE));
+        let Some(bytes) = bytes.checked_next_multiple_of(HUGE_PAGE) else { return };
+        if !regions.take(bytes) {
+            return;
+        }
         let Span { start, bytes } = regions.rest;
         for offset in (0..bytes).step_by(SMALL_PAGE) {
             // SAFETY: inside the region, which nobody uses yet.
@@ -159,7 +189,7 @@ impl Arena {
 
     fn span(&self, bytes: usize) -> Span {
         let mut regions = lock(&self.regions);
-        if let Some(span) = regions.returned.pop_if(|span| span.bytes >= LARGE_MIN) {
+        if let Some(span) = regions.returned.pop() {
             return span;
         }
         let start = regions.rest.cut(bytes, LINE).unwrap_or_else(|| {
@@ -182,16 +212,18 @@ impl Drop for Arena {
 impl Regions {
     #[cold]
     fn grow(&mut self) {
-        self.take((REGION_BYTES_MIN << self.all.len().min(16)).min(REGION_BYTES_MAX));
+        let bytes = (REGION_BYTES_MIN << self.all.len().min(16)).min(REGION_BYTES_MAX);
+        if !self.take(bytes) {
+            handle_alloc_error(Layout::new::<[u8; REGION_BYTES_MIN]>());
+        }
     }
 
-    /// Takes a region from the system. What is left of the one before is given up.
-    fn take(&mut self, bytes: usize) {
+    /// Takes a region from the system, if it has one. What is left of the one before is given up.
+    fn take(&mut self, bytes: usize) -> bool {
         let align = if bytes >= HUGE_PAGE { HUGE_PAGE } else { LINE };
-        let layout = Layout::from_size_align(bytes, align).expect("sizes are constants");
+        let Ok(layout) = Layout::from_size_align(bytes, align) else { return false };
         // SAFETY: the size is not zero.
-        let region = NonNull::new(unsafe { alloc(layout) });
-        let region = region.unwrap_or_else(|| handle_alloc_error(layout));
+        let Some(region) = NonNull::new(unsafe { alloc(layout) }) else { return false };
         #[cfg(all(target_os = "linux", not(miri)))]
         if bytes >= HUGE_PAGE {
             // A wish: where the system refuses it, everything works, only slower.
@@ -200,6 +232,7 @@ impl Regions {
         }
         self.all.push((region, layout));
         self.rest = Span { start: region.as_ptr(), bytes };
+        true
     }
 }
 
@@ -237,12 +270,12 @@ impl Heap {
     /// of one.
     #[inline]
     pub(crate) fn allocate(&mut self, bytes: usize) -> NonNull<u8> {
-        let class = bytes.div_ceil(STEP);
-        self.count((class * STEP) as i64);
-        let Some(magazine) = self.free.get_mut(class) else { return allocate_large(class) };
-        match magazine.active.pop() {
+        let (class, bytes) = class(bytes);
+        self.count(bytes as i64);
+        let Some(class) = class else { return allocate_large(bytes) };
+        match self.free[class].active.pop() {
             Some(block) => block,
-            None => self.refill(class),
+            None => self.refill(class, bytes),
         }
     }
 
@@ -252,27 +285,28 @@ impl Heap {
     /// `block` came from `allocate(bytes)` of a heap of this store and is not used any more.
     #[inline]
     pub(crate) unsafe fn free(&mut self, block: NonNull<u8>, bytes: usize) {
-        let class = bytes.div_ceil(STEP);
-        self.count(-((class * STEP) as i64));
+        let (class, bytes) = class(bytes);
+        self.count(-(bytes as i64));
         if cfg!(any(debug_assertions, feature = "faults")) {
             // Whoever still looks at it shall notice.
             // SAFETY: the caller gave the block up.
-            unsafe { block.write_bytes(POISON, class * STEP) };
+            unsafe { block.write_bytes(POISON, bytes) };
         }
-        let Some(magazine) = self.free.get_mut(class) else {
-            // SAFETY: a block of this class came from `allocate_large`.
-            return unsafe { dealloc(block.as_ptr(), large(class)) };
+        let Some(class) = class else {
+            // SAFETY: a block without a class came from `allocate_large`.
+            return unsafe { dealloc(block.as_ptr(), large(bytes)) };
         };
+        let magazine = &mut self.free[class];
         magazine.active.push(block);
-        if magazine.active.count >= magazine_blocks(class) {
+        if magazine.active.count >= magazine_blocks(bytes) {
             self.exchange(class);
         }
     }
 
-    /// Finds a block where the list of its size is empty.
+    /// Finds a block where the list of its class is empty.
     #[cold]
     #[inline(never)]
-    fn refill(&mut self, class: usize) -> NonNull<u8> {
+    fn refill(&mut self, class: usize, bytes: usize) -> NonNull<u8> {
         let magazine = &mut self.free[class];
         let more = if magazine.spare.count > 0 {
             Some(std::mem::replace(&mut magazine.spare, FreeList::EMPTY))
@@ -281,9 +315,8 @@ impl Heap {
         };
         if let Some(list) = more {
             magazine.active = list;
-            return magazine.active.pop().expect("a full list");
+            return magazine.active.pop().expect("a list that is not empty");
         }
-        let bytes = class * STEP;
         let align = if bytes.is_multiple_of(LINE) { LINE } else { STEP };
         loop {
             if let Some(block) = self.span.cut(bytes, align) {
@@ -324,17 +357,17 @@ impl Heap {
 const POISON: u8 = 0xdb;
 
 /// How many free blocks of a size a heap gathers before it gives some away: about 16 KiB of them.
-fn magazine_blocks(class: usize) -> usize {
-    (2048 / class).clamp(4, 128)
+fn magazine_blocks(bytes: usize) -> usize {
+    ((16 << 10) / bytes).clamp(4, 128)
 }
 
-fn large(class: usize) -> Layout {
-    Layout::from_size_align(class * STEP, STEP).expect("sizes are bounded by the limits")
+fn large(bytes: usize) -> Layout {
+    Layout::from_size_align(bytes, STEP).expect("sizes are bounded by the limits")
 }
 
 #[cold]
-fn allocate_large(class: usize) -> NonNull<u8> {
-    let layout = large(class);
+fn allocate_large(bytes: usize) -> NonNull<u8> {
+    let layout = large(bytes);
     // SAFETY: the size is not zero.
     NonNull::new(unsafe { alloc(layout) }).unwrap_or_else(|| handle_alloc_error(layout))
 }
@@ -349,7 +382,9 @@ impl Drop for Heap {
                 }
             }
         }
-        lock(&self.arena.regions).returned.push(self.span);
+        if self.span.bytes > CLASSED_MAX {
+            lock(&self.arena.regions).returned.push(self.span);
+        }
     }
 }
 
@@ -357,6 +392,21 @@ impl Drop for Heap {
 mod tests {
     use super::*;
     use types::Random;
+
+    #[test]
+    fn classes_ascend_fit_and_waste_little() {
+        let mut before = (0, 0);
+        for bytes in 1..=CLASSED_MAX {
+            let (Some(class), size) = class(bytes) else { panic!("{bytes} bytes have no class") };
+            assert!(size >= bytes && size.is_multiple_of(STEP) && class <= CLASSES);
+            assert!(size - bytes < STEP.max(bytes / 8 + 1), "{bytes} bytes in {size}");
+            assert!((class, size) == before || (class == before.0 + 1 && size > before.1));
+            assert!(!bytes.is_multiple_of(LINE) || size.is_multiple_of(LINE));
+            before = (class, size);
+        }
+        assert_eq!(before, (CLASSES, CLASSED_MAX));
+        assert_eq!(class(CLASSED_MAX + 1), (None, CLASSED_MAX + STEP));
+    }
 
     #[test]
     fn blocks_are_distinct_aligned_and_used_again() {
@@ -383,7 +433,7 @@ mod tests {
             assert!(block.addr().get().is_multiple_of(STEP));
             assert!(
                 !bytes.is_multiple_of(LINE)
-                    || bytes >= LARGE_MIN
+                    || bytes > CLASSED_MAX
                     || block.addr().get().is_multiple_of(LINE)
             );
             // SAFETY: fresh.

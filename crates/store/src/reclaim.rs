@@ -182,13 +182,19 @@ impl Memory {
         })
     }
 
+    /// Does the session hold its guard?
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.pinned != IDLE
+    }
+
     /// Takes the guard: from here on, nothing reachable is freed until [`unpin`](Memory::unpin).
     pub(crate) fn pin(&mut self) {
         assert_eq!(self.pinned, IDLE, "a session holds one guard at a time");
         let slot = &self.eras.slots[self.slot];
         let mut era = self.eras.era.load(Ordering::Relaxed);
         loop {
-            slot.store(era, Ordering::Relaxed);
+            // Release: whoever sees this guard has seen the end of the one before.
+            slot.store(era, Ordering::Release);
             // Either `advance` sees the slot, or the load below sees the era it moved to.
             fence(Ordering::SeqCst);
             let now = self.eras.era.load(Ordering::Acquire);
@@ -279,6 +285,7 @@ impl Drop for Memory {
         if self.pinned != IDLE {
             self.unpin();
         }
+        self.collect();
         self.hand_over();
         lock(&self.eras.free_slots).push(self.slot);
     }

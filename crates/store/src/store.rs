@@ -5,7 +5,7 @@ use crate::index::Index;
 use crate::memory::{Arena, Heap};
 use crate::reclaim::Eras;
 use crate::record::Record;
-use crate::session::Session;
+use crate::session::{Removals, Session};
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 use crate::version::Version;
 use crossbeam_utils::CachePadded;
@@ -19,8 +19,8 @@ use types::{Clock, Epoch, Rejected, Result, TableId};
 /// What a store allows.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Sessions, and so transactions, that may be open at once. Each costs 128 bytes and a look
-    /// whenever memory is reclaimed. Default 1024.
+    /// Sessions, and so transactions, that may be open at once. Each costs a few
+    /// kilobytes once used, and a look whenever memory is reclaimed. Default 1024.
     pub transactions_max: usize,
     /// Bytes of keys, versions and index that the store may hold; a put beyond it is rejected.
     /// Checked against a count that lags by up to 64 KiB a session. Default: no limit.
@@ -52,6 +52,8 @@ pub struct Store {
     tables: Box<[OnceLock<Index>]>,
     names: Mutex<BTreeMap<Box<str>, TableId>>,
     clock: CachePadded<AtomicU64>,
+    /// Keys that sessions which are gone would still have looked at; see `State::removals`.
+    removals: Mutex<Removals>,
     pub(crate) eras: Arc<Eras>,
     pub(crate) arena: Arc<Arena>,
 }
@@ -65,6 +67,7 @@ impl Store {
             tables: (0..TABLES_MAX).map(|_| OnceLock::new()).collect(),
             names: Mutex::new(BTreeMap::new()),
             clock: CachePadded::new(AtomicU64::new(Clock::ZERO.0)),
+            removals: Mutex::new(Removals::new()),
             eras: Arc::new(Eras::new(options.transactions_max, options.faults)),
             arena,
             options,
@@ -115,6 +118,14 @@ impl Store {
     /// Draws the next shard clock. A transaction draws while it holds its locks (rule M2).
     pub(crate) fn draw_clock(&self) -> Clock {
         Clock(self.clock.fetch_add(1, Ordering::SeqCst) + 1)
+    }
+
+    pub(crate) fn leave_removals(&self, removals: Removals) {
+        lock(&self.removals).extend(removals);
+    }
+
+    pub(crate) fn take_removals(&self) -> Removals {
+        std::mem::take(&mut *lock(&self.removals))
     }
 
     #[inline]

@@ -15,7 +15,7 @@ use types::{Result, Scan, TableId};
 
 /// Random orders a scenario is run under; half as many more are drawn by probabilistic concurrency
 /// testing, which favours few, well-placed switches.
-const ORDERS: usize = 1500;
+const ORDERS: usize = 10_000;
 const PCT_DEPTH: usize = 3;
 
 fn explore(scenario: fn(Faults), faults: Faults) {

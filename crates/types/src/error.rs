@@ -138,6 +138,14 @@ pub enum Rejected {
         /// The limit.
         max: usize,
     },
+    /// Limit [`crate::limits::TRANSACTION_READS_MAX`].
+    #[error(
+        "the transaction has read TRANSACTION_READS_MAX = {max} rows; read in parts, each its own transaction"
+    )]
+    TransactionReads {
+        /// The limit.
+        max: usize,
+    },
     /// Limit `transactions_max` of the database's options.
     #[error("{max} transactions are open, transactions_max allows no more; finish some first")]
     TooManyTransactions {

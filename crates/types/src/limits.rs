@@ -12,6 +12,9 @@ pub const TRANSACTION_BYTES_MAX: usize = 64 << 20;
 /// Keys that one transaction may write.
 pub const TRANSACTION_WRITES_MAX: usize = 1 << 20;
 
+/// Rows, gaps and leaves that one transaction may read; each costs 16 bytes until its end.
+pub const TRANSACTION_READS_MAX: usize = 1 << 24;
+
 /// Tables of one database.
 pub const TABLES_MAX: usize = 1024;
 

@@ -6,7 +6,7 @@
 //!
 //! Writers split full nodes and merge sparse ones on their way down, so that a change never has to
 //! go up again: it latches at most a parent and two of its children, from top to bottom and left to
-//! right, without waiting.
+//! right; who holds a latch never waits for one above.
 //!
 //! Leaves do not point at each other. A scan takes a leaf at a time (`scan.rs`) and goes down again
 //! for the next, along the separators it passed; so a merge has no neighbour to mend.
@@ -484,14 +484,19 @@ impl Index {
         None
     }
 
-    /// Tries to merge the sparse child at `place` with a neighbour. Says whether anything changed.
+    /// Tries to merge the sparse child at `place` with a neighbour, behind it or before it. Says whether
+    /// anything changed.
     fn merge(&self, parent: Step<'_, Inner>, place: usize, memory: &mut Memory) -> bool {
-        let count = parent.node.header().count();
-        // The last child merges with the one before it, the others with the one behind; an only
-        // child waits until its parent has merged.
-        let Some(at) = (if place == count { place.checked_sub(1) } else { Some(place) }) else {
+        let before = place.checked_sub(1);
+        self.merge_pair(parent, place, memory)
+            || before.is_some_and(|at| self.merge_pair(parent, at, memory))
+    }
+
+    /// Tries to merge the children at `at` and behind it, if there is one.
+    fn merge_pair(&self, parent: Step<'_, Inner>, at: usize, memory: &mut Memory) -> bool {
+        if at >= parent.node.header().count() {
             return false;
-        };
+        }
         let (Some(separator), Some(left), Some(right)) =
             (parent.node.separator(at), parent.node.child(at), parent.node.child(at + 1))
         else {

@@ -28,7 +28,7 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
     /// # Errors
     /// [`Conflict::Locked`] where another transaction kept a lock.
     pub fn lock(mut self) -> Result<Locked<S>> {
-        let Session { store, state } = &mut *self.session;
+        let Session { store, state, .. } = self.session_mut();
         state.get_mut().lock(store)?;
         Ok(Locked { transaction: self })
     }
@@ -38,15 +38,15 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
     /// # Errors
     /// The [`Conflict`] that proves the contrary.
     pub fn validate(&self) -> Result<()> {
-        let faults = self.session.store.options.faults;
-        Ok(self.session.state.borrow().sets.validate(faults).map_err(Aborted::from)?)
+        let faults = self.session().store.options.faults;
+        Ok(self.session().state.borrow().sets.validate(faults).map_err(Aborted::from)?)
     }
 }
 
 impl<S: DerefMut<Target = Session>> Locked<S> {
     /// Draws this transaction's clock on the store's shard (rule M2: under the locks).
     pub fn draw_clock(&self) -> Clock {
-        self.transaction.session.store.draw_clock()
+        self.transaction.session().store.draw_clock()
     }
 
     /// Checks that everything read is still so.
@@ -61,7 +61,7 @@ impl<S: DerefMut<Target = Session>> Locked<S> {
     /// of each key's chain stay the versions that `committed` does not hold for and the newest for
     /// which it does.
     pub fn install(mut self, stamp: StampRef<'_>, committed: impl Fn(StampRef<'_>) -> bool) {
-        let Session { store, state } = &mut *self.transaction.session;
+        let Session { store, state, .. } = self.transaction.session_mut();
         let state = state.get_mut();
         let emptied = state.install(stamp, &committed);
         // A few more than came in, so that what had to wait gets its turn.
@@ -89,7 +89,7 @@ impl State {
             // SAFETY: in the write set, hence kept by the guard.
             match unsafe { record.as_ref() }.lock() {
                 Ok(_) => sets.locked += 1,
-                Err(LockError::Held) => return Err(locked(record).into()),
+                Err(LockError::Held) => return Err(Aborted::from(locked(record)).into()),
                 Err(LockError::Dead) => {
                     sets.replace_dead(store, memory, place);
                     sets.order[sets.locked].0 = sets.writes.entries[place].record.addr().get();
@@ -108,7 +108,9 @@ impl State {
     /// REQUIRES: locked.
     fn install(&mut self, stamp: StampRef<'_>, committed: &dyn Fn(StampRef<'_>) -> bool) -> usize {
         let removals_before = self.removals.len();
+        // What is not ours to trust is asked before anything is published: a panic there rolls back.
         let is_committed = committed(stamp);
+        self.plan_cuts(stamp, is_committed, committed);
         for at in 0..self.sets.order.len() {
             let write = self.sets.writes.entries[self.sets.order[at].1 as usize];
             // SAFETY: the record is kept by the guard; the version is private.
@@ -118,19 +120,18 @@ impl State {
             // SAFETY: just stamped.
             let new = unsafe { version.as_ref() };
             let old = record.word().version();
-            // SAFETY: kept by the guard.
-            let overwritten = unsafe { old.as_ref() }.map(Version::stamp_ref);
-            debug_assert!(
-                overwritten.is_none_or(|old| (old.epoch, old.clock) < (stamp.epoch, stamp.clock)),
-                "M2: {stamp:?} installed over {overwritten:?}"
-            );
             if is_committed {
                 record.unlock(version.as_ptr());
                 self.retire_chain(old);
             } else {
                 new.set_prev(old);
-                self.trim(old, committed);
                 record.unlock(version.as_ptr());
+                // SAFETY: kept by the guard.
+                if let Some(kept) = unsafe { write.kept.as_ref() } {
+                    let cut = kept.prev();
+                    kept.set_prev(ptr::null_mut());
+                    self.retire_chain(cut);
+                }
             }
             if new.value().is_none() {
                 // SAFETY: kept by the guard.
@@ -144,17 +145,35 @@ impl State {
         self.removals.len() - removals_before
     }
 
-    /// Cuts the chain from `newest` on behind its newest committed version.
+    /// Checks M2 for every write, and finds the newest committed version of every chain: what is older
+    /// will go.
     ///
-    /// REQUIRES: the record's lock.
-    fn trim(&mut self, newest: *mut Version, committed: &dyn Fn(StampRef<'_>) -> bool) {
-        let mut next = newest;
-        // SAFETY: kept by the guard.
-        while let Some(version) = unsafe { next.as_ref() } {
-            next = version.prev();
-            if committed(version.stamp_ref()) {
-                version.set_prev(ptr::null_mut());
-                return self.retire_chain(next);
+    /// REQUIRES: locked.
+    fn plan_cuts(
+        &mut self,
+        stamp: StampRef<'_>,
+        is_committed: bool,
+        committed: &dyn Fn(StampRef<'_>) -> bool,
+    ) {
+        if is_committed && !cfg!(debug_assertions) {
+            return;
+        }
+        for write in &mut self.sets.writes.entries {
+            // SAFETY: the record is kept by the guard; so are the versions below.
+            let mut next = unsafe { write.record.as_ref() }.word().version();
+            // SAFETY: as above.
+            let overwritten = unsafe { next.as_ref() }.map(Version::stamp_ref);
+            assert!(
+                overwritten.is_none_or(|old| (old.epoch, old.clock) < (stamp.epoch, stamp.clock)),
+                "M2: {stamp:?} installed over {overwritten:?}"
+            );
+            // SAFETY: as above.
+            while !is_committed && let Some(version) = unsafe { next.as_ref() } {
+                if committed(version.stamp_ref()) {
+                    write.kept = next;
+                    break;
+                }
+                next = version.prev();
             }
         }
     }
@@ -212,10 +231,10 @@ fn renew(nodes: &mut Vec<LeafRead>, table: TableId, change: &LeafChange) -> bool
     noted
 }
 
-fn locked(record: NonNull<Record>) -> Aborted {
+fn locked(record: NonNull<Record>) -> Conflict {
     // SAFETY: kept by the guard.
     let (table, key) = unsafe { (record.as_ref().table(), Record::excerpt(record)) };
-    Conflict::Locked { table, key }.into()
+    Conflict::Locked { table, key }
 }
 
 impl Sets {
@@ -275,10 +294,7 @@ impl Sets {
             let guarded = unsafe { record.as_ref() };
             let word = guarded.word();
             if word.is_locked() && !self.holds_lock(*record) && !faults.has(Fault::SkipLockCheck) {
-                return Err(match locked(*record) {
-                    Aborted::Conflict(conflict) => conflict,
-                    Aborted::RetriesExhausted { last, .. } => last,
-                });
+                return Err(locked(*record));
             }
             let same = word.version() == *version && !word.is_dead();
             if !same && !faults.has(Fault::SkipReadSet) {

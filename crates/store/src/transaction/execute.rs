@@ -11,12 +11,16 @@ use crate::version::{Content, Version};
 use std::ops::DerefMut;
 use std::ptr::{self, NonNull};
 use types::limits::{
-    KEY_BYTES_MAX, TRANSACTION_BYTES_MAX, TRANSACTION_WRITES_MAX, VALUE_BYTES_MAX,
+    KEY_BYTES_MAX, TRANSACTION_BYTES_MAX, TRANSACTION_READS_MAX, TRANSACTION_WRITES_MAX,
+    VALUE_BYTES_MAX,
 };
 use types::{KeyExcerpt, Rejected, Result, StampRef, TableId};
 
 /// How long a reader waits for the holder of a lock, whose commit would make the read stale.
 const READ_SPINS: u32 = 64;
+
+/// What a write costs beside its key and its value, so that many small ones have a limit too.
+const WRITE_BYTES: usize = size_of::<Version>();
 
 /// How many keys are fetched together: what fits the first cache with their leaves.
 const PREFETCH_BATCH: usize = 32;
@@ -40,9 +44,10 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
     /// [`Rejected`] for an unknown table, an empty or an oversized key.
     #[inline]
     pub fn get(&self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>> {
-        let index = self.session.store.index(table)?;
+        let index = self.session().store.index(table)?;
         check_key(table, key)?;
-        let state = &mut *self.session.state.borrow_mut();
+        let state = &mut *self.session().state.borrow_mut();
+        state.sets.check_reads()?;
         let version = state.sets.read(index, table, key).version;
         // SAFETY: a version that this transaction read or wrote lives until it ends; it ends by
         // value, and the slice borrows it.
@@ -53,9 +58,9 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
     /// other: on data larger than the caches most of a read is waiting for memory. Changes nothing
     /// else; unknown tables and keys are ignored.
     pub fn prefetch(&self, keys: &[(TableId, &[u8])]) {
-        let state = &mut *self.session.state.borrow_mut();
+        let state = &mut *self.session().state.borrow_mut();
         for batch in keys.chunks(PREFETCH_BATCH) {
-            state.sets.prefetch(&self.session.store, batch);
+            state.sets.prefetch(&self.session().store, batch);
         }
     }
 
@@ -70,7 +75,7 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
         key: &[u8],
         visible: impl Fn(StampRef<'_>) -> bool,
     ) -> Result<Option<VersionRef<'_>>> {
-        let index = self.session.store.index(table)?;
+        let index = self.session().store.index(table)?;
         check_key(table, key)?;
         // SAFETY: pinned; so for the versions below, which outlive the borrow of the transaction.
         let Lookup::Found(record) = (unsafe { index.get(key) }) else { return Ok(None) };
@@ -94,7 +99,7 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
     /// transaction or the store would grow beyond its limits.
     pub fn put(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
         let index = self.check_write(table, key, value)?;
-        let state = &mut *self.session.state.borrow_mut();
+        let state = &mut *self.session().state.borrow_mut();
         state.write(index, table, key, Content::Value(value), None)
     }
 
@@ -104,7 +109,8 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
     /// [`Rejected::KeyExists`] where it does; and as for [`put`](Transaction::put).
     pub fn insert(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
         let index = self.check_write(table, key, value)?;
-        let state = &mut *self.session.state.borrow_mut();
+        let state = &mut *self.session().state.borrow_mut();
+        state.sets.check_reads()?;
         let found = state.sets.read(index, table, key);
         // SAFETY: as in `get`.
         if unsafe { found.version.as_ref() }.is_some_and(|version| version.value().is_some()) {
@@ -119,9 +125,9 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
     /// # Errors
     /// As for [`get`](Transaction::get), and where the transaction would grow beyond its limits.
     pub fn delete(&self, table: TableId, key: &[u8]) -> Result<()> {
-        let index = self.session.store.index(table)?;
+        let index = self.session().store.index(table)?;
         check_key(table, key)?;
-        let state = &mut *self.session.state.borrow_mut();
+        let state = &mut *self.session().state.borrow_mut();
         let hash = hash(table, key);
         if state.sets.writes.find(hash, table, key).is_none()
             && let Lookup::Absent(leaf) = state.sets.find(index, hash, table, key)
@@ -154,11 +160,11 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
     }
 
     fn check_write(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<&Index> {
-        let store = &self.session.store;
+        let store = &self.session().store;
         let index = store.index(table)?;
         check_key(table, key)?;
         check_value(table, key, value)?;
-        check_memory(store)?;
+        check_memory(store, key.len() + value.len())?;
         Ok(index)
     }
 }
@@ -185,9 +191,9 @@ fn check_value(table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
     Ok(())
 }
 
-fn check_memory(store: &Store) -> Result<()> {
+fn check_memory(store: &Store, more: usize) -> Result<()> {
     let (bytes, max) = (store.arena.bytes(), store.options.memory_bytes_max);
-    if bytes > max {
+    if bytes.saturating_add(more) > max {
         Err(Rejected::MemoryFull { bytes, max })?;
     }
     Ok(())
@@ -293,6 +299,15 @@ impl Sets {
         Some(word.version())
     }
 
+    /// Is there room for another read?
+    #[inline]
+    pub(super) fn check_reads(&self) -> Result<()> {
+        if self.reads.len().max(self.nodes.len()) >= TRANSACTION_READS_MAX {
+            Err(Rejected::TransactionReads { max: TRANSACTION_READS_MAX })?;
+        }
+        Ok(())
+    }
+
     /// Remembers a leaf for its gaps. Returns its place in the node set.
     pub(super) fn note_leaf(&mut self, table: TableId, leaf: LeafVersion) -> u32 {
         let read = LeafRead { table, leaf };
@@ -315,7 +330,8 @@ impl State {
         gap: Option<u32>,
     ) -> Result<()> {
         let State { memory, sets, .. } = self;
-        let bytes = key.len() + if let Content::Value(value) = content { value.len() } else { 0 };
+        let value_bytes = if let Content::Value(value) = content { value.len() } else { 0 };
+        let bytes = key.len() + value_bytes + WRITE_BYTES;
         if sets.writes.bytes + bytes > TRANSACTION_BYTES_MAX {
             let (bytes, max) = (sets.writes.bytes + bytes, TRANSACTION_BYTES_MAX);
             Err(Rejected::TransactionBytes { bytes, max })?;
@@ -339,7 +355,16 @@ impl State {
         // The record first, and its first version next to it: they will be read one after the other.
         let record = found.unwrap_or_else(|| Record::allocate(&mut memory.heap, table, key));
         let version = Version::allocate(&mut memory.heap, content);
-        sets.writes.push(Write { hash, table, record, version, linked: found.is_some(), gap });
+        let kept = ptr::null_mut();
+        sets.writes.push(Write {
+            hash,
+            table,
+            record,
+            version,
+            kept,
+            linked: found.is_some(),
+            gap,
+        });
         Ok(())
     }
 }

@@ -33,7 +33,7 @@ pub use execute::VersionRef;
 
 use crate::index::LeafVersion;
 use crate::record::Record;
-use crate::session::Session;
+use crate::session::{Session, State};
 use crate::version::Version;
 use std::ops::DerefMut;
 use std::ptr::NonNull;
@@ -57,6 +57,9 @@ use writes::WriteSet;
 /// ```
 pub struct Transaction<S: DerefMut<Target = Session>> {
     session: S,
+    /// The session's, at the beginning. A holder that leads to another one later would let reads go
+    /// unguarded.
+    session_id: u64,
 }
 
 /// What a transaction has read and will write.
@@ -130,19 +133,44 @@ impl Recent {
 impl<S: DerefMut<Target = Session>> Transaction<S> {
     /// Begins a transaction on a session that is at rest.
     pub fn on(mut session: S) -> Transaction<S> {
-        session.state.get_mut().memory.pin();
-        Transaction { session }
+        let session_id = session.id;
+        let state = session.state.get_mut();
+        if state.memory.is_pinned() {
+            // An earlier transaction was forgotten, with what it borrowed: it ends now.
+            state.roll_back();
+            state.memory.unpin();
+        }
+        state.memory.pin();
+        Transaction { session, session_id }
+    }
+
+    /// The session.
+    ///
+    /// # Panics
+    /// If the holder leads to another one than at the beginning.
+    #[inline]
+    fn session(&self) -> &Session {
+        let session = &*self.session;
+        assert_eq!(session.id, self.session_id, "a transaction changed its session");
+        session
+    }
+
+    #[inline]
+    fn session_mut(&mut self) -> &mut Session {
+        let session = &mut *self.session;
+        assert_eq!(session.id, self.session_id, "a transaction changed its session");
+        session
     }
 
     /// Locks, validates and installs, all on this store. An error means that nothing happened.
     ///
     /// # Errors
     /// [`Aborted::Conflict`](types::Aborted::Conflict) where another transaction got in the way.
-    pub fn commit(mut self) -> Result<()> {
-        if self.session.state.get_mut().sets.writes.is_empty() {
+    pub fn commit(self) -> Result<()> {
+        if self.is_read_only() {
             return self.validate();
         }
-        let epoch = self.session.store.options.epoch;
+        let epoch = self.session().store.options.epoch;
         let locked = self.lock()?;
         let clock = locked.draw_clock();
         locked.validate()?;
@@ -157,23 +185,31 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
 
     /// The stamps of the versions read so far, for the stamp of this transaction (rule M1).
     pub fn read_stamps(&self, mut visit: impl FnMut(StampRef<'_>)) {
-        for read in &self.session.state.borrow().sets.reads {
+        let versions = |state: &State| state.sets.reads.iter().map(|read| read.version).collect();
+        let versions: Vec<*mut Version> = versions(&self.session().state.borrow());
+        for version in versions {
             // SAFETY: what a transaction read is kept by its guard.
-            if let Some(version) = unsafe { read.version.as_ref() } {
+            if let Some(version) = unsafe { version.as_ref() } {
                 visit(version.stamp_ref());
             }
         }
     }
 
+    /// How many leaves the node set has.
+    #[cfg(all(test, not(feature = "model")))]
+    fn leaves_noted(&self) -> usize {
+        self.session().state.borrow().sets.nodes.len()
+    }
+
     /// Is there anything to install?
     pub fn is_read_only(&self) -> bool {
-        self.session.state.borrow().sets.writes.is_empty()
+        self.session().state.borrow().sets.writes.is_empty()
     }
 }
 
 impl<S: DerefMut<Target = Session>> Drop for Transaction<S> {
     fn drop(&mut self) {
-        let Session { store, state } = &mut *self.session;
+        let Session { store, state, .. } = self.session_mut();
         let state = state.get_mut();
         let emptied = state.roll_back();
         // Placeholders go; whether a tombstone is committed, a later sweep will know.

@@ -21,8 +21,8 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
     /// # Errors
     /// [`Rejected`](types::Rejected) for an unknown table and for oversized bounds.
     pub fn scan(&self, table: TableId, scan: Scan<'_>) -> Result<Rows<'_>> {
-        let index = self.session.store.index(table)?;
-        let state = &mut *self.session.state.borrow_mut();
+        let index = self.session().store.index(table)?;
+        let state = &mut *self.session().state.borrow_mut();
         let mut bound = std::mem::take(&mut state.sets.bound);
         let range = Range::of(&scan, &mut bound);
         for key in [range.low, range.high].into_iter().filter_map(bound_key) {
@@ -33,7 +33,7 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
         }
         let rows = state.sets.scan(index, table, range, scan.reverse, scan.limit);
         state.sets.bound = bound;
-        Ok(rows)
+        rows
     }
 }
 
@@ -87,6 +87,11 @@ impl<'k> Range<'k> {
             Bound::Excluded(low) => key > low,
             Bound::Unbounded => true,
         }
+    }
+
+    /// May the range hold a key below `key`?
+    fn reaches_below(&self, key: &[u8]) -> bool {
+        bound_key(self.low).is_none_or(|low| low < key)
     }
 
     fn is_below_high(&self, key: &[u8]) -> bool {
@@ -147,13 +152,14 @@ impl Sets {
         range: Range<'_>,
         reverse: bool,
         limit: usize,
-    ) -> Rows<'g> {
+    ) -> Result<Rows<'g>> {
         let mut rows = Rows::with_capacity(limit.min(16));
         let mut own = self.own_writes(table, range, reverse);
         let mut seek = Some(range.seek(reverse));
         while let Some(from) = seek
             && rows.len() < limit
         {
+            self.check_reads()?;
             // SAFETY: pinned while the transaction runs.
             let found = unsafe { index.rows(from, limit - rows.len()) };
             self.note_leaf(table, found.leaf);
@@ -162,7 +168,7 @@ impl Sets {
             for record in found.records() {
                 // SAFETY: kept by the guard.
                 let key = unsafe { Record::key(record) };
-                if range.is_past(key, reverse) || rows.len() == limit {
+                if range.is_past(key, reverse) || rows.len() >= limit {
                     seek = None;
                     break;
                 }
@@ -183,17 +189,23 @@ impl Sets {
                 }
             }
             // A leaf that begins beyond the range has nothing to say about it.
-            if let Some(Seek::From(fence)) = seek
-                && !range.is_below_high(fence)
-            {
+            let beyond = match seek {
+                Some(Seek::From(fence)) => !range.is_below_high(fence),
+                // The leaf before ends below this fence.
+                Some(Seek::Before(fence)) => !range.reaches_below(fence),
+                _ => false,
+            };
+            if beyond {
                 seek = None;
             }
         }
-        while let Some((write, _)) = own.take_until(None) {
+        while rows.len() < limit
+            && let Some((write, _)) = own.take_until(None)
+        {
             push_row(&mut rows, write.record, write.version.as_ptr());
         }
         rows.truncate(limit);
-        rows
+        Ok(rows)
     }
 
     /// The transaction's own writes in a range, in the scan's order.

@@ -380,3 +380,115 @@ fn bounds_are_exact() {
     assert_eq!(keys(Scan::all().limit(0)), [0u8; 0]);
     assert_eq!(keys(Scan::prefix(&[])), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
 }
+
+/// Installs `value` under `key` without anything being committed.
+fn install(session: &mut Session, table: TableId, writes: &[(&[u8], Option<&[u8]>)]) {
+    let tx = session.begin();
+    for (key, value) in writes {
+        match value {
+            Some(value) => tx.put(table, key, value).expect("within limits"),
+            None => tx.delete(table, key).expect("within limits"),
+        }
+    }
+    let locked = tx.lock().expect("nobody else is there");
+    let stamp = StampRef { epoch: Epoch(0), clock: locked.draw_clock(), remote: &[] };
+    locked.install(stamp, |_| false);
+}
+
+#[test]
+fn discarding_one_key_leaves_the_tombstones_of_others_alone() {
+    let (_store, table, mut one, _two) = store();
+    set(&mut one, table, b"a", Some(b"1"));
+    set(&mut one, table, b"b", Some(b"1"));
+    install(&mut one, table, &[(b"a", None)]);
+    one.discard(table, b"b", |_| false).expect("unlocked");
+    one.discard(table, b"a", |stamp| stamp.clock == Clock(3)).expect("unlocked");
+    assert_eq!(get(&mut one, table, b"a"), Some(b"1".to_vec()), "the tombstone was not committed");
+}
+
+#[test]
+fn a_predicate_that_panics_changes_nothing() {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    let (_store, table, mut one, mut two) = store();
+    set(&mut one, table, b"a", Some(b"1"));
+    set(&mut one, table, b"b", Some(b"1"));
+    install(&mut one, table, &[(b"a", Some(b"2")), (b"b", Some(b"2"))]);
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        let tx = one.begin();
+        tx.put(table, b"a", b"3").expect("within limits");
+        tx.put(table, b"b", b"3").expect("within limits");
+        let locked = tx.lock().expect("nobody else is there");
+        let clock = locked.draw_clock();
+        let calls = std::cell::Cell::new(0);
+        locked.install(StampRef { epoch: Epoch(0), clock, remote: &[] }, |stamp| {
+            calls.set(calls.get() + 1);
+            assert!(calls.get() < 3, "planted");
+            stamp.clock < clock
+        });
+    }));
+    assert!(panicked.is_err(), "the predicate was not asked");
+    let panicked =
+        catch_unwind(AssertUnwindSafe(|| one.discard(table, b"a", |_| panic!("planted"))));
+    assert!(panicked.is_err(), "the predicate was not asked");
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        install(&mut one, table, &[(b"c", None), (b"a", None)]);
+        one.sweep(|_| panic!("planted"));
+    }));
+    assert!(panicked.is_err(), "the predicate was not asked");
+    // Nothing is locked, and the sessions still work.
+    for session in [&mut one, &mut two] {
+        assert_eq!(get(session, table, b"a"), None);
+        assert_eq!(get(session, table, b"b"), Some(b"2".to_vec()));
+        set(session, table, b"b", Some(b"2"));
+        set(session, table, b"a", None);
+    }
+}
+
+#[test]
+fn sessions_that_come_and_go_leave_no_memory_behind() {
+    let (store, table, one, two) = store();
+    drop((one, two));
+    let mut peak = 0;
+    for round in 0..40_000u32 {
+        let mut session = store.session().expect("a session");
+        set(&mut session, table, b"x", Some(&[7; 200]));
+        drop(store.session().expect("a session"));
+        if round == 2_000 {
+            peak = store.memory_bytes();
+        }
+    }
+    let now = store.memory_bytes();
+    assert!(now <= peak + (64 << 10), "from {peak} to {now} bytes for one key");
+    let regions = store.arena.region_bytes();
+    assert!(regions <= 4 << 20, "{regions} bytes of regions for one key");
+}
+
+#[test]
+fn a_forgotten_transaction_ends_when_the_next_one_begins() {
+    let (_store, table, mut one, mut two) = store();
+    let tx = one.begin();
+    tx.put(table, b"x", b"1").expect("within limits");
+    std::mem::forget(tx);
+    assert_eq!(get(&mut one, table, b"x"), None);
+    set(&mut one, table, b"x", Some(b"2"));
+    assert_eq!(get(&mut two, table, b"x"), Some(b"2".to_vec()));
+}
+
+#[test]
+fn the_front_of_a_queue_is_found_at_once() {
+    let (store, table, mut one, _two) = store();
+    for n in 0..60_000u32 {
+        set(&mut one, table, &n.to_be_bytes(), Some(b""));
+        if let Some(gone) = n.checked_sub(500) {
+            set(&mut one, table, &gone.to_be_bytes(), None);
+        }
+        if n % 97 == 0 {
+            let tx = one.begin();
+            let first = tx.scan(table, Scan::all().limit(1)).expect("within limits");
+            assert_eq!(first.len(), 1);
+            let leaves = tx.leaves_noted();
+            assert!(leaves <= 3, "{leaves} leaves before the first key of {n}");
+        }
+    }
+    drop((one, store));
+}

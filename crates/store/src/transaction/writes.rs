@@ -18,6 +18,8 @@ pub(super) struct Write {
     pub(super) record: NonNull<Record>,
     /// Private until installed.
     pub(super) version: NonNull<Version>,
+    /// The oldest version that stays behind it, once that is known; null where all stay.
+    pub(super) kept: *mut Version,
     /// The record is, or was, in the index.
     pub(super) linked: bool,
     /// The place in the node set of the leaf where the key was found absent.
