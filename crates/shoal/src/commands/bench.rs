@@ -17,7 +17,7 @@ use workloads::ycsb::{self, Distribution, Letter, Ycsb};
 use workloads::zipf::Zipf;
 
 /// What a warehouse takes when loaded.
-const WAREHOUSE_BYTES: usize = 170 << 20;
+const WAREHOUSE_BYTES: usize = 130 << 20;
 /// What a worker's new orders and payments add, at a generous rate.
 const GROWTH_BYTES_PER_S: f64 = 70e6;
 

@@ -1,0 +1,25 @@
+//! A TPC-C warehouse of the specification's size, on the embedded database: it loads in at most
+//! 150 MB, and its consistency conditions hold.
+
+use shoal::Db;
+use workloads::bench::block_on;
+use workloads::tpcc::{Scale, TpcC};
+use workloads::workload::Workload;
+
+const WAREHOUSE_BYTES_MAX: usize = 150_000_000;
+
+#[test]
+fn a_warehouse_loads_in_150_megabytes() {
+    let db = Db::memory();
+    let tpcc = TpcC::new(&db, Scale::specification(1)).expect("nine tables");
+    let mut rows = 0;
+    for part in 0..tpcc.load_parts() {
+        block_on(tpcc.load(&db, part, 1, &mut |more| rows += more)).expect("nobody else is there");
+    }
+    assert!(rows > 600_000, "{rows} rows are no warehouse");
+    let bytes = db.memory_bytes();
+    assert!(bytes <= WAREHOUSE_BYTES_MAX, "{bytes} bytes for a warehouse");
+    for check in block_on(tpcc.check(&db)).expect("nobody else is there") {
+        assert_eq!(check.verdict, Ok(()), "{}", check.name);
+    }
+}
