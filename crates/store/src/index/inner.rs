@@ -153,6 +153,7 @@ impl Inner {
         self.separators[place].store(separator.as_ptr(), Ordering::Release);
         self.children[place + 1].store(child.as_ptr(), Ordering::Release);
         self.header.set_shape(Shape { count: count + 1, prefix_bytes });
+        self.sharpen();
     }
 
     /// Takes out the separator at `at` and the child behind it.

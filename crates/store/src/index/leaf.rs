@@ -90,6 +90,7 @@ impl Leaf {
         self.heads[place].store(head_at(key, shape.prefix_bytes), Ordering::Relaxed);
         self.records[place].store(record.as_ptr(), Ordering::Release);
         self.header.set_shape(Shape { count: shape.count + 1, ..shape });
+        self.sharpen();
     }
 
     /// Takes the entry at `place` out.

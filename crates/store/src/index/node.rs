@@ -285,6 +285,21 @@ pub(super) trait Entries {
         self.reshape(key, prefix_bytes, shape.count);
     }
 
+    /// Lengthens the prefix to what the keys share, where all heads are alike and so tell nothing: a
+    /// node at the edge, where keys come in order, begins without knowing what they will share.
+    fn sharpen(&self) {
+        let Shape { count, prefix_bytes } = self.header().shape();
+        let heads = &self.heads()[..count];
+        let head = |at: usize| heads[at].load(Ordering::Relaxed);
+        if count < 2 || head(0) != head(count - 1) {
+            return;
+        }
+        let shared = common_prefix(self.latched_key(0), self.latched_key(count - 1));
+        if shared.min(PREFIX_BYTES_MAX) > prefix_bytes {
+            self.rebuild(count);
+        }
+    }
+
     fn latched_key(&self, at: usize) -> &[u8] {
         self.key(at).expect("an entry within the count of a latched node")
     }
