@@ -28,6 +28,8 @@
 //! This is the only crate with `unsafe`. Its contract with itself: whatever can be reached through
 //! the index while a session is pinned stays allocated until the session is unpinned.
 
+#[cfg(feature = "bare")]
+pub mod bare;
 mod faults;
 mod index;
 mod key;

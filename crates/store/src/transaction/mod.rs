@@ -30,6 +30,8 @@ mod tests;
 
 pub use commit::Locked;
 pub use execute::VersionRef;
+#[cfg(feature = "bare")]
+pub(crate) use scan::prefetch_rows;
 
 use crate::index::LeafVersion;
 use crate::record::Record;

@@ -226,7 +226,7 @@ impl Sets {
 }
 
 /// Brings the rows of a leaf near together, instead of one after the other.
-fn prefetch_rows(records: impl Iterator<Item = NonNull<Record>> + Clone) {
+pub(crate) fn prefetch_rows(records: impl Iterator<Item = NonNull<Record>> + Clone) {
     if records.clone().nth(1).is_none() {
         return;
     }
