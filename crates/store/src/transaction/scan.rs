@@ -77,10 +77,6 @@ impl<'k> Range<'k> {
         Range { low: scan.start, high }
     }
 
-    fn contains(&self, key: &[u8]) -> bool {
-        self.is_above_low(key) && self.is_below_high(key)
-    }
-
     fn is_above_low(&self, key: &[u8]) -> bool {
         match self.low {
             Bound::Included(low) => key >= low,
@@ -119,18 +115,23 @@ impl<'k> Range<'k> {
     }
 }
 
-/// The transaction's own writes in a range, in the scan's order, as far as they are not yet merged
-/// into its rows.
+/// The transaction's own writes in a range, as far as they are not yet merged into a scan's rows.
 struct Own {
-    writes: Vec<Write>,
+    /// Taken from the write set for the time of the scan.
+    places: Vec<u32>,
     next: usize,
+    end: usize,
     reverse: bool,
 }
 
 impl Own {
     /// The next own write at or before `key` in the scan's order, and whether it is at `key`.
-    fn take_until(&mut self, key: Option<&[u8]>) -> Option<(Write, bool)> {
-        let write = *self.writes.get(self.next)?;
+    fn take_until(&mut self, writes: &[Write], key: Option<&[u8]>) -> Option<(Write, bool)> {
+        if self.next >= self.end {
+            return None;
+        }
+        let place = self.places[if self.reverse { self.end - 1 } else { self.next }];
+        let write = writes[place as usize];
         let order = key.map_or(Ordering::Less, |key| {
             // SAFETY: the record is kept by the guard, or private.
             let order = unsafe { Record::key(write.record) }.cmp(key);
@@ -139,7 +140,11 @@ impl Own {
         if order == Ordering::Greater {
             return None;
         }
-        self.next += 1;
+        if self.reverse {
+            self.end -= 1;
+        } else {
+            self.next += 1;
+        }
         Some((write, order == Ordering::Equal))
     }
 }
@@ -153,8 +158,25 @@ impl Sets {
         reverse: bool,
         limit: usize,
     ) -> Result<Rows<'g>> {
-        let mut rows = Rows::with_capacity(limit.min(16));
         let mut own = self.own_writes(table, range, reverse);
+        let rows = self.merge(index, table, range, limit, &mut own);
+        if self.writes.touches(table) {
+            self.writes.ordered.places = own.places;
+        }
+        rows
+    }
+
+    /// Merges the index's rows with the transaction's own writes.
+    fn merge<'g>(
+        &mut self,
+        index: &Index,
+        table: TableId,
+        range: Range<'_>,
+        limit: usize,
+        own: &mut Own,
+    ) -> Result<Rows<'g>> {
+        let reverse = own.reverse;
+        let mut rows = Rows::with_capacity(limit.min(16));
         let mut seek = Some(range.seek(reverse));
         while let Some(from) = seek
             && rows.len() < limit
@@ -173,7 +195,7 @@ impl Sets {
                     break;
                 }
                 let mut overwritten = false;
-                while let Some((write, same)) = own.take_until(Some(key)) {
+                while let Some((write, same)) = own.take_until(&self.writes.entries, Some(key)) {
                     overwritten |= same;
                     push_row(&mut rows, write.record, write.version.as_ptr());
                 }
@@ -200,7 +222,7 @@ impl Sets {
             }
         }
         while rows.len() < limit
-            && let Some((write, _)) = own.take_until(None)
+            && let Some((write, _)) = own.take_until(&self.writes.entries, None)
         {
             push_row(&mut rows, write.record, write.version.as_ptr());
         }
@@ -208,20 +230,20 @@ impl Sets {
         Ok(rows)
     }
 
-    /// The transaction's own writes in a range, in the scan's order.
-    fn own_writes(&self, table: TableId, range: Range<'_>, reverse: bool) -> Own {
-        if !self.writes.touches(table) {
-            return Own { writes: Vec::new(), next: 0, reverse };
+    /// The transaction's own writes in a range.
+    fn own_writes(&mut self, table: TableId, range: Range<'_>, reverse: bool) -> Own {
+        if self.writes.touches(table) {
+            self.writes.order(table);
         }
+        let places = match self.writes.touches(table) {
+            true => std::mem::take(&mut self.writes.ordered.places),
+            false => Vec::new(),
+        };
         // SAFETY: the records of a write set are kept by the guard, or private.
-        let key = |write: &Write| unsafe { Record::key(write.record) };
-        let is_in = |write: &&Write| write.table == table && range.contains(key(write));
-        let mut writes: Vec<Write> = self.writes.entries.iter().filter(is_in).copied().collect();
-        writes.sort_unstable_by(|a, b| key(a).cmp(key(b)));
-        if reverse {
-            writes.reverse();
-        }
-        Own { writes, next: 0, reverse }
+        let key = |place: &u32| unsafe { Record::key(self.writes.entries[*place as usize].record) };
+        let next = places.partition_point(|place| !range.is_above_low(key(place)));
+        let end = places.partition_point(|place| range.is_below_high(key(place)));
+        Own { places, next, end, reverse }
     }
 }
 

@@ -492,3 +492,36 @@ fn the_front_of_a_queue_is_found_at_once() {
     }
     drop((one, store));
 }
+
+#[test]
+fn scans_see_own_writes_of_the_table_they_scan() {
+    let (store, table, mut one, _two) = store();
+    let other = store.table("other").expect("a table");
+    let tx = one.begin();
+    let mut expected = BTreeMap::new();
+    // Odd steps are inverse to 251, so keys come in no order; scans of two tables take turns.
+    for n in 0..251u32 {
+        let key = [(n * 96 % 251) as u8];
+        tx.put(table, &key, &[1]).expect("within limits");
+        expected.insert(key[0], 1);
+        if n % 5 == 0 {
+            tx.put(other, &key, &[2]).expect("within limits");
+        }
+        let rows = tx.scan(table, Scan::all()).expect("within limits");
+        assert!(rows.iter().map(|(key, _)| &key[0]).eq(expected.keys()), "after {n}");
+        let rows = tx.scan(table, Scan::range(&[50][..]..&[200][..]).reverse().limit(7));
+        let rows = rows.expect("within limits");
+        assert!(
+            rows.iter().map(|(key, _)| &key[0]).eq(expected
+                .range(50..200)
+                .rev()
+                .take(7)
+                .map(|(key, _)| key))
+        );
+        let others = tx.scan(other, Scan::all()).expect("within limits");
+        assert_eq!(others.len(), n as usize / 5 + 1);
+        let third = store.table("third").expect("a table");
+        assert!(tx.scan(third, Scan::all()).expect("within limits").is_empty());
+    }
+    tx.commit().expect("nobody else is there");
+}

@@ -39,6 +39,17 @@ pub(super) struct WriteSet {
     slots: Vec<u32>,
     /// Bytes of keys and values, counting what was overwritten.
     pub(super) bytes: usize,
+    /// The writes of the table that was scanned last, in the order of their keys.
+    pub(super) ordered: Ordered,
+}
+
+/// Places of the writes of one table, in the order of their keys.
+#[derive(Default)]
+pub(super) struct Ordered {
+    table: TableId,
+    /// How many of the set's entries were looked at.
+    seen: usize,
+    pub(super) places: Vec<u32>,
 }
 
 /// The hash of a key; the same key in another table has another.
@@ -119,6 +130,30 @@ impl WriteSet {
         (hash >> 8) as usize % self.slots.len()
     }
 
+    /// Brings `ordered` up to date for a scan of `table`.
+    pub(super) fn order(&mut self, table: TableId) {
+        /// So many new writes are put where they belong one by one; more are sorted with the rest.
+        const FEW: usize = 32;
+        let WriteSet { entries, ordered, .. } = self;
+        if ordered.table != table {
+            *ordered = Ordered { table, seen: 0, places: std::mem::take(&mut ordered.places) };
+            ordered.places.clear();
+        }
+        // SAFETY: the records of a write set are kept by the guard, or private.
+        let key = |place: u32| unsafe { Record::key(entries[place as usize].record) };
+        let fresh = (ordered.seen..entries.len()).filter(|place| entries[*place].table == table);
+        if entries.len() - ordered.seen <= FEW {
+            for place in fresh.map(|place| place as u32) {
+                let at = ordered.places.partition_point(|other| key(*other) < key(place));
+                ordered.places.insert(at, place);
+            }
+        } else {
+            ordered.places.extend(fresh.map(|place| place as u32));
+            ordered.places.sort_by(|a, b| key(*a).cmp(key(*b)));
+        }
+        ordered.seen = entries.len();
+    }
+
     /// May there be a write in this table?
     pub(super) fn touches(&self, table: TableId) -> bool {
         self.tables & Self::table_bit(table) != 0
@@ -140,6 +175,9 @@ impl WriteSet {
         self.entries.shrink_to(KEPT);
         self.slots.clear();
         self.slots.shrink_to(4 * KEPT);
+        self.ordered.seen = 0;
+        self.ordered.places.clear();
+        self.ordered.places.shrink_to(KEPT);
         self.filter = 0;
         self.tables = 0;
         self.bytes = 0;
