@@ -20,7 +20,8 @@ pub struct Options {
     /// so. Default 1024.
     pub transactions_max: usize,
     /// Bytes that keys, values and index may take together; a put beyond it is rejected, a
-    /// delete is not. Default: no limit.
+    /// delete is not. It counts what is stored: what was freed is used again for blocks of a similar
+    /// size, but the process keeps it until the database goes. Default: no limit.
     pub memory_bytes_max: usize,
     /// Bytes to take from the system at the start, so that growing to that size costs no transaction
     /// the time in which the system finds and clears a page. More is taken as needed. Default 0.
@@ -29,6 +30,7 @@ pub struct Options {
     /// up. More make an error rarer and the worst latency longer. Default 1000.
     pub attempts_max: u32,
     /// Planted bugs, for tests of tests. Default: none.
+    #[doc(hidden)]
     pub faults: Faults,
 }
 

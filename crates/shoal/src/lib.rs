@@ -6,7 +6,12 @@ pub use client::{
     Aborted, BlockingTransaction, Conflict, Db, Error, Options, Rejected, Result, Rows, Scan,
     TableId, Transaction, Unknown, limits,
 };
-pub use types::tuple;
+pub use types::{KeyExcerpt, tuple};
+
+/// What procedures that run on any database are written against.
+pub mod traits {
+    pub use types::transaction::{Database, ScanEnd, Transaction};
+}
 
 /// The example in the README has to compile and hold.
 #[cfg(doctest)]
