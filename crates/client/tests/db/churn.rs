@@ -11,7 +11,7 @@ const PARTS: u64 = 10;
 
 /// What sessions at rest may hold back: what waits to be freed, and counts not yet added up. Every
 /// thread leaves one.
-const SLACK_BYTES: usize = 2 * PARTS as usize * ((64 << 10) + (64 << 10));
+const SLACK_BYTES: usize = 2 * PARTS as usize * (384 << 10);
 
 /// Runs `work` in parts of `rounds` rounds, each on two threads. After the first part memory does not
 /// grow any more, once what waited for an interrupted thread has gone too.
