@@ -6,18 +6,22 @@
 //!
 //! This crate is pure: no clock, no socket, no thread, no ambient randomness.
 
+pub mod ballot;
 pub mod clock;
 pub mod error;
 pub mod id;
 pub mod limits;
 pub mod random;
 pub mod stamp;
+pub mod time;
 pub mod transaction;
 pub mod tuple;
 
+pub use ballot::Ballot;
 pub use clock::{Clock, Epoch};
 pub use error::{Aborted, Conflict, Error, KeyExcerpt, Rejected, Result, Unknown};
 pub use id::{NodeId, RequestId, ShardId, TableId, WorkerId};
 pub use random::Random;
+pub use time::Time;
 pub use stamp::{REMOTE_CLOCKS_MAX, RemoteClock, Stamp, StampRef, VectorWatermark, View};
 pub use transaction::{Database, Rows, Scan, Transaction};

@@ -12,7 +12,7 @@ use std::ops::{Bound, RangeBounds};
 
 /// A database that runs transactions: all of one takes effect at one instant between its call and
 /// its answer, or none of it does (strict serializability).
-pub trait Database: Clone + Send + Sync + 'static {
+pub trait Database: Clone + 'static {
     /// What the body of a transaction works with. It borrows the database, so that beginning one
     /// counts no references.
     type Transaction<'db>: Transaction

@@ -213,7 +213,7 @@ impl Common {
     }
 
     /// Measures what `make` sets up, and reports it in every way asked for.
-    fn measure<D: Database, W: Workload>(
+    fn measure<D: Database + Send + Sync, W: Workload>(
         &self,
         target: &'static str,
         reserved: usize,

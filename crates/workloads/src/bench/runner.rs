@@ -103,7 +103,7 @@ const INTERVAL: Duration = Duration::from_millis(100);
 ///
 /// # Panics
 /// If a setting is out of its range.
-pub fn run<D: Database, W: Workload>(
+pub fn run<D: Database + Send + Sync, W: Workload>(
     settings: &Settings,
     build: Build,
     mut make: impl FnMut() -> Result<(D, W)>,
@@ -189,7 +189,7 @@ struct Measured {
     timeline: Vec<Interval>,
 }
 
-impl<D: Database, W: Workload> RunStage<'_, D, W> {
+impl<D: Database + Send + Sync, W: Workload> RunStage<'_, D, W> {
     fn run(&self, progress: &mut dyn FnMut(Progress)) -> std::result::Result<Run, Failure> {
         let begun = Instant::now();
         let loaded_rows = self.load(progress).map_err(Failure::while_("loading"))?;

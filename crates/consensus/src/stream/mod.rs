@@ -1,0 +1,1 @@
+//! One replicated sequence of entries.

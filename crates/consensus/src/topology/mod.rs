@@ -1,0 +1,1 @@
+//! The shape of a cluster: datacenters, nodes, shards, tables.

@@ -1,0 +1,21 @@
+//! Ballots: who may lead a stream, and who no longer.
+
+use crate::clock::Epoch;
+use crate::id::NodeId;
+use std::fmt;
+
+/// Orders the leaders of a stream: the epoch of the appointment, then the node. No two leaders
+/// share one, since an epoch appoints one leader a shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Ballot {
+    /// The epoch that made `node` the leader.
+    pub epoch: Epoch,
+    /// The leader.
+    pub node: NodeId,
+}
+
+impl fmt::Display for Ballot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.epoch, self.node)
+    }
+}
