@@ -1,0 +1,264 @@
+//! The topology, and what can be asked of it.
+
+use super::builder::Builder;
+use super::draft::{Draft, TablePlan};
+use super::error::{Complaint, NOWHERE, TopologyError};
+use super::partitioning::{Home, Homes, Partitioning, Router};
+use super::{validate, write};
+use std::collections::BTreeMap;
+use std::fmt;
+use types::{NodeId, Scan, ShardId, TableId};
+
+/// A datacenter, numbered in the order of the topology.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[repr(transparent)]
+pub struct DatacenterId(pub u32);
+
+impl fmt::Display for DatacenterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "d{}", self.0)
+    }
+}
+
+/// Nodes near each other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Datacenter {
+    /// Its place in the topology.
+    pub id: DatacenterId,
+    /// Its name, which no other datacenter has.
+    pub name: String,
+}
+
+/// A process that holds replicas, or may come to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// Its place in the topology.
+    pub id: NodeId,
+    /// Its name, which no other node has.
+    pub name: String,
+    /// Where it runs.
+    pub datacenter: DatacenterId,
+    /// Where it listens, if anybody said; no other node does there.
+    pub address: Option<String>,
+}
+
+/// What a node does for a shard. A leader is one or the other as well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// Its acceptance counts.
+    Voter,
+    /// It receives the streams and does not vote.
+    Learner,
+}
+
+/// Who holds a shard. Invariant: voters and learners are distinct, the leader is one of them, and
+/// the number of voters is odd.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Shard {
+    pub(super) leader: NodeId,
+    pub(super) voters: Vec<NodeId>,
+    pub(super) learners: Vec<NodeId>,
+}
+
+/// A table and where its keys live.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Table {
+    name: String,
+    router: Router,
+}
+
+impl Table {
+    /// Of a plan that was validated for so many shards.
+    pub(super) fn new(name: String, partitioning: Partitioning, shards: u32) -> Table {
+        Table { name, router: Router::new(partitioning, shards) }
+    }
+
+    /// Its name, which no other table has.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How its keys are divided.
+    pub fn partitioning(&self) -> &Partitioning {
+        self.router.partitioning()
+    }
+}
+
+/// A cluster's shape. It has been validated and does not change: share it in an `Arc`.
+///
+/// Ids are dense and count from 0 in the order of the text, so that they index plain vectors. A
+/// method that takes a node or a shard panics if there is no such one: whoever gets an id from
+/// outside compares it with [`nodes`](Topology::nodes) or [`shards`](Topology::shards) first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Topology {
+    workers: u32,
+    datacenters: Vec<Datacenter>,
+    nodes: Vec<Node>,
+    shards: Vec<Shard>,
+    /// For each node, the shards it has a replica of, ascending.
+    hosted: Vec<Vec<ShardId>>,
+    tables: Vec<Table>,
+    table_ids: BTreeMap<String, TableId>,
+}
+
+impl Topology {
+    /// Of parts that were validated, without tables.
+    pub(super) fn new(
+        workers: u32,
+        datacenters: Vec<Datacenter>,
+        nodes: Vec<Node>,
+        shards: Vec<Shard>,
+    ) -> Topology {
+        let mut hosted = vec![Vec::new(); nodes.len()];
+        for (shard, id) in shards.iter().zip((0..).map(ShardId)) {
+            for node in shard.voters.iter().chain(&shard.learners) {
+                hosted[node.0 as usize].push(id);
+            }
+        }
+        let (tables, table_ids) = (Vec::new(), BTreeMap::new());
+        Topology { workers, datacenters, nodes, shards, hosted, tables, table_ids }
+    }
+
+    /// The topology that `text`, in TOML, describes; the [module](super) tells how.
+    ///
+    /// # Errors
+    /// Where the text is no TOML, or what it describes is no cluster.
+    pub fn parse(text: &str) -> Result<Topology, TopologyError> {
+        let parsed = toml::from_str::<Draft>(text).map_err(|error| {
+            let missing = if error.message().starts_with("missing") { "; add it" } else { "" };
+            let what = format!("{}{missing}", error.message().replace('\n', ", "));
+            Complaint { span: error.span().unwrap_or(NOWHERE), what }
+        });
+        parsed
+            .and_then(|mut draft| {
+                let tables = std::mem::take(&mut draft.tables);
+                let topology = validate::cluster(draft)?;
+                let plans = tables.into_iter().map(|table| table.plan());
+                topology.with_plans(plans.collect::<Result<_, _>>()?)
+            })
+            .map_err(|complaint| TopologyError::within(text, complaint))
+    }
+
+    /// The topology as a text that [`parse`](Topology::parse) reads back as the same.
+    pub fn to_toml(&self) -> String {
+        write::topology(self)
+    }
+
+    /// Makes a topology without a text.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// The same cluster with these tables, numbered in this order, instead of those it has.
+    ///
+    /// # Errors
+    /// Where one of them could not stand in a topology's text.
+    pub fn with_tables<N: Into<String>>(
+        self,
+        tables: impl IntoIterator<Item = (N, Partitioning)>,
+    ) -> Result<Topology, TopologyError> {
+        let plan = |(name, partitioning)| TablePlan::unplaced(name, partitioning);
+        let plans = tables.into_iter().map(plan).collect();
+        self.with_plans(plans).map_err(TopologyError::nowhere)
+    }
+
+    pub(super) fn with_plans(mut self, plans: Vec<TablePlan>) -> Result<Topology, Complaint> {
+        self.tables = validate::tables(plans, self.shards())?;
+        let names = self.tables.iter().map(|table| table.name.clone());
+        self.table_ids = names.zip((0..).map(TableId)).collect();
+        Ok(self)
+    }
+
+    /// Workers of each node.
+    pub fn workers(&self) -> u32 {
+        self.workers
+    }
+
+    /// The datacenters; a datacenter's id is its place.
+    pub fn datacenters(&self) -> &[Datacenter] {
+        &self.datacenters
+    }
+
+    /// The nodes; a node's id is its place.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The node with this id, which may come from outside.
+    pub fn node(&self, id: NodeId) -> Option<&Node> {
+        self.nodes.get(id.0 as usize)
+    }
+
+    /// How many shards there are; their ids are below.
+    pub fn shards(&self) -> u32 {
+        self.shards.len() as u32
+    }
+
+    /// The shards, ascending.
+    pub fn shard_ids(&self) -> impl ExactSizeIterator<Item = ShardId> + use<> {
+        (0..self.shards()).map(ShardId)
+    }
+
+    fn shard(&self, shard: ShardId) -> &Shard {
+        assert!(shard.0 < self.shards(), "there is no shard {shard}, only {}", self.shards());
+        &self.shards[shard.0 as usize]
+    }
+
+    /// The shard's first leader: a voter or a learner of it.
+    pub fn leader(&self, shard: ShardId) -> NodeId {
+        self.shard(shard).leader
+    }
+
+    /// Those whose acceptance counts: an odd number.
+    pub fn voters(&self, shard: ShardId) -> &[NodeId] {
+        &self.shard(shard).voters
+    }
+
+    /// Those who receive the streams and do not vote.
+    pub fn learners(&self, shard: ShardId) -> &[NodeId] {
+        &self.shard(shard).learners
+    }
+
+    /// All who hold the shard, voters first.
+    pub fn replicas(&self, shard: ShardId) -> impl Iterator<Item = NodeId> {
+        let shard = self.shard(shard);
+        shard.voters.iter().chain(&shard.learners).copied()
+    }
+
+    /// What the node does for the shard, if it holds it.
+    pub fn role(&self, shard: ShardId, node: NodeId) -> Option<Role> {
+        let shard = self.shard(shard);
+        if shard.voters.contains(&node) {
+            Some(Role::Voter)
+        } else {
+            shard.learners.contains(&node).then_some(Role::Learner)
+        }
+    }
+
+    /// The shards that the node holds a replica of, ascending.
+    pub fn shards_of(&self, node: NodeId) -> impl ExactSizeIterator<Item = ShardId> {
+        let shards = self.hosted.get(node.0 as usize);
+        shards.unwrap_or_else(|| panic!("there is no node {node}")).iter().copied()
+    }
+
+    /// The tables; a table's id is its place.
+    pub fn tables(&self) -> &[Table] {
+        &self.tables
+    }
+
+    /// The table with this name.
+    pub fn table(&self, name: &str) -> Option<TableId> {
+        self.table_ids.get(name).copied()
+    }
+
+    /// Where `key` lives; `None` where there is no such table.
+    #[inline]
+    pub fn home(&self, table: TableId, key: &[u8]) -> Option<Home> {
+        Some(self.tables.get(table.0 as usize)?.router.home(key))
+    }
+
+    /// Whom `scan` has to ask; `None` where there is no such table.
+    pub fn homes(&self, table: TableId, scan: &Scan<'_>) -> Option<Homes> {
+        Some(self.tables.get(table.0 as usize)?.router.homes(scan))
+    }
+}

@@ -1,0 +1,158 @@
+//! What a topology file says, before anybody asked whether it makes sense. Whatever a complaint may
+//! point at remembers where it stood.
+
+use super::error::{Complaint, NOWHERE};
+use super::key;
+use super::partitioning::{Partitioning, Splits};
+use serde::Deserialize;
+use std::ops::Range;
+use toml::{Spanned, Value};
+use types::ShardId;
+
+/// A topology as it is written, or as a builder collects it.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Draft {
+    pub(super) workers: Option<Spanned<u32>>,
+    #[serde(default, rename = "datacenter")]
+    pub(super) datacenters: Vec<DatacenterDraft>,
+    #[serde(default, rename = "node")]
+    pub(super) nodes: Vec<NodeDraft>,
+    #[serde(default, rename = "shard")]
+    pub(super) shards: Vec<ShardDraft>,
+    #[serde(default, rename = "table")]
+    pub(super) tables: Vec<TableDraft>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DatacenterDraft {
+    pub(super) name: Spanned<String>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NodeDraft {
+    pub(super) name: Spanned<String>,
+    pub(super) datacenter: Spanned<String>,
+    pub(super) address: Option<Spanned<String>>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ShardDraft {
+    pub(super) leader: Spanned<String>,
+    pub(super) voters: Spanned<Vec<Spanned<String>>>,
+    #[serde(default)]
+    pub(super) learners: Vec<Spanned<String>>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TableDraft {
+    name: Spanned<String>,
+    partitioning: Spanned<String>,
+    prefix_bytes: Option<Spanned<usize>>,
+    ranges: Option<Spanned<Vec<Spanned<RangeDraft>>>>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RangeDraft {
+    from: Option<Spanned<Value>>,
+    shard: u32,
+}
+
+/// A table to be validated: from a file, with the places of its parts; or from code, without.
+#[derive(Debug, Clone)]
+pub(super) struct TablePlan {
+    pub(super) name: Spanned<String>,
+    pub(super) partitioning: Partitioning,
+    /// Where it says how the table is partitioned.
+    pub(super) span: Range<usize>,
+    /// Where each range stands.
+    pub(super) ranges: Vec<Range<usize>>,
+}
+
+/// A value that stands in no text.
+pub(super) fn unplaced<T>(value: T) -> Spanned<T> {
+    Spanned::new(NOWHERE, value)
+}
+
+impl TablePlan {
+    pub(super) fn unplaced(name: impl Into<String>, partitioning: Partitioning) -> TablePlan {
+        let name = unplaced(name.into());
+        TablePlan { name, partitioning, span: NOWHERE, ranges: Vec::new() }
+    }
+
+    /// Where range number `range` stands.
+    pub(super) fn range_span(&self, range: usize) -> Range<usize> {
+        self.ranges.get(range).unwrap_or(&self.span).clone()
+    }
+}
+
+impl TableDraft {
+    pub(super) fn plan(self) -> Result<TablePlan, Complaint> {
+        let how = self.partitioning.get_ref().as_str();
+        if let Some(bytes) = &self.prefix_bytes
+            && how != "hash"
+        {
+            let what = "prefix_bytes is for hash partitioning only; take it away, \
+                        or write partitioning = \"hash\"";
+            return Complaint::about(bytes.span(), what);
+        }
+        if let Some(ranges) = &self.ranges
+            && how != "range"
+        {
+            let what = "ranges are for range partitioning only; take them away, \
+                        or write partitioning = \"range\"";
+            return Complaint::about(ranges.span(), what);
+        }
+        let mut span = self.partitioning.span();
+        let mut places = Vec::new();
+        let partitioning = match (how, self.ranges) {
+            ("hash", _) => {
+                let prefix_bytes = self.prefix_bytes.unwrap_or(Spanned::new(span.clone(), 0));
+                span = prefix_bytes.span();
+                Partitioning::Hash { prefix_bytes: prefix_bytes.into_inner() }
+            }
+            ("range", Some(ranges)) => {
+                span = ranges.span();
+                places = ranges.get_ref().iter().map(Spanned::span).collect();
+                Partitioning::Range { splits: splits(ranges.into_inner())? }
+            }
+            ("range", None) => {
+                let what = "a range-partitioned table needs its ranges; \
+                            add ranges = [{ shard = 0 }, { from = \"m\", shard = 1 }]";
+                return Complaint::about(span, what);
+            }
+            ("everywhere", _) => Partitioning::Everywhere,
+            (_, _) => {
+                let what = format!(
+                    "there is no partitioning {how:?}; write \"hash\", \"range\" or \"everywhere\""
+                );
+                return Complaint::about(span, what);
+            }
+        };
+        Ok(TablePlan { name: self.name, partitioning, span, ranges: places })
+    }
+}
+
+fn splits(ranges: Vec<Spanned<RangeDraft>>) -> Result<Splits, Complaint> {
+    let mut splits = Splits::with_capacity(ranges.len());
+    for range in ranges {
+        let span = range.span();
+        let RangeDraft { from, shard } = range.into_inner();
+        let from = match &from {
+            Some(from) => key::read(from)?,
+            None if splits.is_empty() => Box::default(),
+            None => {
+                let what = "only the first range begins at the least key; \
+                            say with `from` where this one does";
+                return Complaint::about(span, what);
+            }
+        };
+        splits.push((from, ShardId(shard)));
+    }
+    Ok(splits)
+}

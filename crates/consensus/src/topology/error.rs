@@ -1,0 +1,72 @@
+//! How a complaint about a topology finds the line it is about.
+
+use std::fmt;
+use std::ops::Range;
+
+/// Where a complaint points that is about no place in a text: something is missing, or the topology
+/// was not read from a text.
+pub(super) const NOWHERE: Range<usize> = 0..0;
+
+/// Longest piece of the offending line that an error shows, in characters.
+const EXCERPT_CHARS_MAX: usize = 80;
+
+/// What is wrong with the text at `span`, a range of bytes.
+#[derive(Debug)]
+pub(super) struct Complaint {
+    pub(super) span: Range<usize>,
+    pub(super) what: String,
+}
+
+impl Complaint {
+    /// The shape of every early return of a check.
+    pub(super) fn about<T>(span: Range<usize>, what: impl Into<String>) -> Result<T, Complaint> {
+        Err(Complaint { span, what: what.into() })
+    }
+}
+
+/// Why something is not a topology: the line, what stands there, what is wrong with it and what to
+/// do about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopologyError {
+    /// The number of the line, from 1; none where the text lacks something, or there was no text.
+    pub line: Option<usize>,
+    /// That line, without the blanks around it, cut if it is long.
+    pub excerpt: Option<String>,
+    /// What is wrong, and what to do.
+    pub what: String,
+}
+
+impl TopologyError {
+    /// The complaint, about a place in `text`.
+    pub(super) fn within(text: &str, complaint: Complaint) -> TopologyError {
+        if complaint.span == NOWHERE {
+            return TopologyError::nowhere(complaint);
+        }
+        let at = complaint.span.start.min(text.len());
+        let before = &text.as_bytes()[..at];
+        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        let excerpt = text.lines().nth(line - 1).unwrap_or("").trim();
+        let cut: String = excerpt.chars().take(EXCERPT_CHARS_MAX).collect();
+        let excerpt = if cut.len() < excerpt.len() { cut + "…" } else { cut };
+        TopologyError { line: Some(line), excerpt: Some(excerpt), what: complaint.what }
+    }
+
+    /// The complaint, about no text.
+    pub(super) fn nowhere(complaint: Complaint) -> TopologyError {
+        TopologyError { line: None, excerpt: None, what: complaint.what }
+    }
+}
+
+impl fmt::Display for TopologyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(line) = self.line {
+            write!(f, "line {line}: ")?;
+        }
+        if let Some(excerpt) = self.excerpt.as_deref().filter(|excerpt| !excerpt.is_empty()) {
+            write!(f, "`{excerpt}`: ")?;
+        }
+        f.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for TopologyError {}

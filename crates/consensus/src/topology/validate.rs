@@ -1,0 +1,270 @@
+//! What must hold of a topology, and what to do where it does not.
+
+use super::cluster::{Datacenter, DatacenterId, Node, Shard, Table, Topology};
+use super::draft::{Draft, NodeDraft, ShardDraft, TablePlan};
+use super::error::{Complaint, NOWHERE};
+use super::partitioning::Partitioning;
+use super::{
+    DATACENTERS_MAX, NAME_BYTES_MAX, NODES_MAX, RANGES_MAX, REPLICAS_MAX, SHARDS_MAX, WORKERS_MAX,
+};
+use std::collections::BTreeMap;
+use toml::Spanned;
+use types::limits::{KEY_BYTES_MAX, TABLE_NAME_BYTES_MAX, TABLES_MAX};
+use types::{NodeId, ShardId};
+
+// No shard is `ShardId::EVERY`.
+const _: () = assert!(SHARDS_MAX < ShardId::EVERY.0 as usize);
+
+/// The names of one kind of thing, and their numbers.
+struct Names {
+    kind: &'static str,
+    limit: &'static str,
+    bytes_max: usize,
+    ids: BTreeMap<String, u32>,
+}
+
+impl Names {
+    fn new(kind: &'static str) -> Names {
+        Names { kind, limit: "NAME_BYTES_MAX", bytes_max: NAME_BYTES_MAX, ids: BTreeMap::new() }
+    }
+
+    fn of_tables() -> Names {
+        let (limit, bytes_max) = ("TABLE_NAME_BYTES_MAX", TABLE_NAME_BYTES_MAX);
+        Names { limit, bytes_max, ..Names::new("table") }
+    }
+
+    /// Takes one more name and numbers it.
+    fn add(&mut self, name: &Spanned<String>) -> Result<u32, Complaint> {
+        let (kind, text) = (self.kind, name.get_ref());
+        if text.is_empty() {
+            return Complaint::about(name.span(), format!("a {kind} needs a name; write one"));
+        }
+        if text.len() > self.bytes_max {
+            let what = format!(
+                "the name of this {kind} has {} bytes, {} is {}; shorten it",
+                text.len(),
+                self.limit,
+                self.bytes_max
+            );
+            return Complaint::about(name.span(), what);
+        }
+        let id = self.ids.len() as u32;
+        if self.ids.insert(text.clone(), id).is_some() {
+            let what = format!("another {kind} is named {text:?} already; rename one of them");
+            return Complaint::about(name.span(), what);
+        }
+        Ok(id)
+    }
+
+    /// The number of a name that somebody uses.
+    fn find(&self, name: &Spanned<String>) -> Result<u32, Complaint> {
+        let (kind, text) = (self.kind, name.get_ref());
+        self.ids.get(text).copied().map_or_else(
+            || {
+                let what = format!(
+                    "there is no {kind} {text:?}; correct the name, or add a [[{kind}]] with it"
+                );
+                Complaint::about(name.span(), what)
+            },
+            Ok,
+        )
+    }
+}
+
+/// Refuses none, and more than a limit.
+fn check_count(kind: &str, count: usize, limit: &str, max: usize) -> Result<(), Complaint> {
+    if count == 0 {
+        return Complaint::about(NOWHERE, format!("there is no {kind}; add a [[{kind}]]"));
+    }
+    if count > max {
+        let what = format!("there are {count} {kind}s, {limit} is {max}; use fewer");
+        return Complaint::about(NOWHERE, what);
+    }
+    Ok(())
+}
+
+/// The cluster that a draft describes, without its tables.
+pub(super) fn cluster(draft: Draft) -> Result<Topology, Complaint> {
+    let workers = workers(draft.workers)?;
+    check_count("datacenter", draft.datacenters.len(), "DATACENTERS_MAX", DATACENTERS_MAX)?;
+    check_count("node", draft.nodes.len(), "NODES_MAX", NODES_MAX)?;
+    check_count("shard", draft.shards.len(), "SHARDS_MAX", SHARDS_MAX)?;
+
+    let mut datacenter_names = Names::new("datacenter");
+    let mut datacenters = Vec::with_capacity(draft.datacenters.len());
+    for datacenter in draft.datacenters {
+        let id = DatacenterId(datacenter_names.add(&datacenter.name)?);
+        datacenters.push(Datacenter { id, name: datacenter.name.into_inner() });
+    }
+    let mut node_names = Names::new("node");
+    let nodes = nodes(draft.nodes, &datacenter_names, &mut node_names)?;
+    let mut shards = Vec::with_capacity(draft.shards.len());
+    for (shard, id) in draft.shards.into_iter().zip((0..).map(ShardId)) {
+        shards.push(self::shard(id, &shard, &node_names)?);
+    }
+    Ok(Topology::new(workers, datacenters, nodes, shards))
+}
+
+fn workers(workers: Option<Spanned<u32>>) -> Result<u32, Complaint> {
+    let Some(workers) = workers else {
+        let what = "it is not said how many workers a node has; begin with workers = 1, or more";
+        return Complaint::about(NOWHERE, what);
+    };
+    let what = match *workers.get_ref() {
+        0 => "a node without workers does nothing; write 1 or more".to_owned(),
+        count if count > WORKERS_MAX => {
+            format!("a node has at most WORKERS_MAX = {WORKERS_MAX} workers; write fewer")
+        }
+        count => return Ok(count),
+    };
+    Complaint::about(workers.span(), what)
+}
+
+fn nodes(
+    drafts: Vec<NodeDraft>,
+    datacenters: &Names,
+    names: &mut Names,
+) -> Result<Vec<Node>, Complaint> {
+    let mut nodes = Vec::with_capacity(drafts.len());
+    let mut listeners = BTreeMap::new();
+    for draft in drafts {
+        let id = NodeId(names.add(&draft.name)?);
+        let datacenter = DatacenterId(datacenters.find(&draft.datacenter)?);
+        let name = draft.name.into_inner();
+        if let Some(address) = &draft.address {
+            if address.get_ref().is_empty() {
+                let what = "an address has a host and a port; write one, or leave it out";
+                return Complaint::about(address.span(), what);
+            }
+            if let Some(other) = listeners.insert(address.get_ref().clone(), name.clone()) {
+                let what = format!("node {other:?} has this address already; give each its own");
+                return Complaint::about(address.span(), what);
+            }
+        }
+        nodes.push(Node { id, name, datacenter, address: draft.address.map(Spanned::into_inner) });
+    }
+    Ok(nodes)
+}
+
+fn shard(id: ShardId, draft: &ShardDraft, names: &Names) -> Result<Shard, Complaint> {
+    let voters = draft.voters.get_ref();
+    check_voters(id, &draft.voters)?;
+    let count = voters.len() + draft.learners.len();
+    if count > REPLICAS_MAX {
+        let what =
+            format!("shard {id} has {count} replicas, REPLICAS_MAX is {REPLICAS_MAX}; use fewer");
+        return Complaint::about(draft.voters.span(), what);
+    }
+    let mut replicas = Vec::with_capacity(count);
+    for name in voters.iter().chain(&draft.learners) {
+        let node = NodeId(names.find(name)?);
+        if replicas.contains(&node) {
+            let what = format!(
+                "node {:?} is a replica of shard {id} already; \
+                 it can be one voter or one learner of it",
+                name.get_ref()
+            );
+            return Complaint::about(name.span(), what);
+        }
+        replicas.push(node);
+    }
+    let leader = NodeId(names.find(&draft.leader)?);
+    if !replicas.contains(&leader) {
+        let what = format!(
+            "node {:?} holds no replica of shard {id} and cannot lead it; \
+             add it to the voters or the learners, or name one of them",
+            draft.leader.get_ref()
+        );
+        return Complaint::about(draft.leader.span(), what);
+    }
+    let learners = replicas.split_off(voters.len());
+    Ok(Shard { leader, voters: replicas, learners })
+}
+
+fn check_voters(id: ShardId, voters: &Spanned<Vec<Spanned<String>>>) -> Result<(), Complaint> {
+    let count = voters.get_ref().len();
+    if count == 0 {
+        let what = format!("shard {id} has no voter, so nothing it does could last; name one");
+        return Complaint::about(voters.span(), what);
+    }
+    if count.is_multiple_of(2) {
+        let (less, more) = (count - 1, count + 1);
+        let what = format!(
+            "shard {id} has {count} voters; an even number survives no more failures than one \
+             fewer does, and waits for more: name {less} or {more}, or make one a learner"
+        );
+        return Complaint::about(voters.span(), what);
+    }
+    Ok(())
+}
+
+/// The tables that were planned, on so many shards.
+pub(super) fn tables(plans: Vec<TablePlan>, shards: u32) -> Result<Vec<Table>, Complaint> {
+    if plans.len() > TABLES_MAX {
+        let count = plans.len();
+        let what = format!("there are {count} tables, TABLES_MAX is {TABLES_MAX}; use fewer");
+        return Complaint::about(NOWHERE, what);
+    }
+    let mut names = Names::of_tables();
+    let mut tables = Vec::with_capacity(plans.len());
+    for plan in plans {
+        names.add(&plan.name)?;
+        match &plan.partitioning {
+            Partitioning::Hash { prefix_bytes } => check_prefix(*prefix_bytes, &plan)?,
+            Partitioning::Range { splits } => check_splits(splits, shards, &plan)?,
+            Partitioning::Everywhere => {}
+        }
+        tables.push(Table::new(plan.name.into_inner(), plan.partitioning, shards));
+    }
+    Ok(tables)
+}
+
+fn check_prefix(prefix_bytes: usize, plan: &TablePlan) -> Result<(), Complaint> {
+    if prefix_bytes <= KEY_BYTES_MAX {
+        return Ok(());
+    }
+    let what = format!(
+        "prefix_bytes is {prefix_bytes}, but a key has at most KEY_BYTES_MAX = {KEY_BYTES_MAX} \
+         bytes; write 0 to hash whole keys"
+    );
+    Complaint::about(plan.span.clone(), what)
+}
+
+fn check_splits(
+    splits: &[(Box<[u8]>, ShardId)],
+    shards: u32,
+    plan: &TablePlan,
+) -> Result<(), Complaint> {
+    let table = plan.name.get_ref();
+    let count = splits.len();
+    if count == 0 {
+        let what = format!("table {table:?} has no range; give it at least {{ shard = 0 }}");
+        return Complaint::about(plan.span.clone(), what);
+    }
+    if count > RANGES_MAX {
+        let what =
+            format!("table {table:?} has {count} ranges, RANGES_MAX is {RANGES_MAX}; use fewer");
+        return Complaint::about(plan.span.clone(), what);
+    }
+    let mut before: Option<&[u8]> = None;
+    for (place, (from, shard)) in splits.iter().enumerate() {
+        let what = if before.is_none() && !from.is_empty() {
+            "the keys below this one have no shard; begin with a range without `from`".to_owned()
+        } else if before.is_some_and(|before| *before >= **from) {
+            "this range does not begin above the one before it; sort the ranges by `from`, \
+             each once"
+                .to_owned()
+        } else if from.len() > KEY_BYTES_MAX {
+            let bytes = from.len();
+            format!("the key has {bytes} bytes, KEY_BYTES_MAX is {KEY_BYTES_MAX}; shorten it")
+        } else if shard.0 >= shards {
+            let last = ShardId(shards - 1);
+            format!("there is no shard {shard}; the last one is {last}, they count from 0")
+        } else {
+            before = Some(from);
+            continue;
+        };
+        return Complaint::about(plan.range_span(place), what);
+    }
+    Ok(())
+}

@@ -1,0 +1,79 @@
+//! From a topology back to its text.
+
+use super::cluster::{Node, Table, Topology};
+use super::key;
+use super::partitioning::Partitioning;
+use std::fmt::{self, Write};
+use toml::Value;
+use types::{NodeId, ShardId};
+
+/// The text; parsing it gives the same topology.
+pub(super) fn topology(topology: &Topology) -> String {
+    let mut text = String::new();
+    write_all(topology, &mut text).expect("a string takes all that is written");
+    text
+}
+
+fn write_all(topology: &Topology, text: &mut String) -> fmt::Result {
+    writeln!(text, "workers = {}", topology.workers())?;
+    for datacenter in topology.datacenters() {
+        writeln!(text, "\n[[datacenter]]\nname = {}", quoted(&datacenter.name))?;
+    }
+    for node in topology.nodes() {
+        write_node(topology, node, text)?;
+    }
+    for shard in topology.shard_ids() {
+        write_shard(topology, shard, text)?;
+    }
+    topology.tables().iter().try_for_each(|table| write_table(table, text))
+}
+
+/// A name as TOML has it.
+fn quoted(text: &str) -> String {
+    Value::String(text.to_owned()).to_string()
+}
+
+fn write_node(topology: &Topology, node: &Node, text: &mut String) -> fmt::Result {
+    let datacenter = &topology.datacenters()[node.datacenter.0 as usize];
+    writeln!(text, "\n[[node]]\nname = {}", quoted(&node.name))?;
+    writeln!(text, "datacenter = {}", quoted(&datacenter.name))?;
+    match &node.address {
+        Some(address) => writeln!(text, "address = {}", quoted(address)),
+        None => Ok(()),
+    }
+}
+
+fn write_shard(topology: &Topology, shard: ShardId, text: &mut String) -> fmt::Result {
+    let name = |node: &NodeId| quoted(&topology.nodes()[node.0 as usize].name);
+    let list = |nodes: &[NodeId]| nodes.iter().map(name).collect::<Vec<_>>().join(", ");
+    writeln!(text, "\n[[shard]] # {}", shard.0)?;
+    writeln!(text, "leader = {}", name(&topology.leader(shard)))?;
+    writeln!(text, "voters = [{}]", list(topology.voters(shard)))?;
+    match topology.learners(shard) {
+        [] => Ok(()),
+        learners => writeln!(text, "learners = [{}]", list(learners)),
+    }
+}
+
+fn write_table(table: &Table, text: &mut String) -> fmt::Result {
+    writeln!(text, "\n[[table]]\nname = {}", quoted(table.name()))?;
+    match table.partitioning() {
+        Partitioning::Hash { prefix_bytes } => {
+            writeln!(text, "partitioning = \"hash\"\nprefix_bytes = {prefix_bytes}")
+        }
+        Partitioning::Range { splits } => {
+            writeln!(text, "partitioning = \"range\"\nranges = [")?;
+            for (from, shard) in splits {
+                match **from {
+                    [] => writeln!(text, "    {{ shard = {} }},", shard.0)?,
+                    _ => {
+                        let from = key::write(from);
+                        writeln!(text, "    {{ from = {from}, shard = {} }},", shard.0)?;
+                    }
+                }
+            }
+            writeln!(text, "]")
+        }
+        Partitioning::Everywhere => writeln!(text, "partitioning = \"everywhere\""),
+    }
+}
