@@ -2,7 +2,7 @@
 
 use super::builder::Builder;
 use super::draft::{Draft, TablePlan};
-use super::error::{Complaint, NOWHERE, TopologyError};
+use super::error::{Complaint, TopologyError};
 use super::partitioning::{Home, Homes, Partitioning, Router};
 use super::{validate, write};
 use std::collections::BTreeMap;
@@ -124,11 +124,7 @@ impl Topology {
     /// # Errors
     /// Where the text is no TOML, or what it describes is no cluster.
     pub fn parse(text: &str) -> Result<Topology, TopologyError> {
-        let parsed = toml::from_str::<Draft>(text).map_err(|error| {
-            let missing = if error.message().starts_with("missing") { "; add it" } else { "" };
-            let what = format!("{}{missing}", error.message().replace('\n', ", "));
-            Complaint { span: error.span().unwrap_or(NOWHERE), what }
-        });
+        let parsed = toml::from_str::<Draft>(text).map_err(|error| Complaint::of(&error));
         parsed
             .and_then(|mut draft| {
                 let tables = std::mem::take(&mut draft.tables);

@@ -22,6 +22,19 @@ impl Complaint {
     pub(super) fn about<T>(span: Range<usize>, what: impl Into<String>) -> Result<T, Complaint> {
         Err(Complaint { span, what: what.into() })
     }
+
+    /// What the parser minds, with what to do about it where it does not say so itself.
+    pub(super) fn of(error: &toml::de::Error) -> Complaint {
+        let message = error.message().replace('\n', ", ");
+        let number = message.strip_suffix("u32").or_else(|| message.strip_suffix("usize"));
+        let what = match number {
+            Some(before) => format!("{before}a number, 0 or more"),
+            None if message.starts_with("missing field") => format!("{message}; add it"),
+            None if message.starts_with("duplicate key") => format!("{message}; keep one of them"),
+            None => message,
+        };
+        Complaint { span: error.span().unwrap_or(NOWHERE), what }
+    }
 }
 
 /// Why something is not a topology: the line, what stands there, what is wrong with it and what to

@@ -26,8 +26,8 @@ pub(super) fn read(written: &Spanned<Value>) -> Result<Box<[u8]>, Complaint> {
     let Some(key) = key else {
         return Complaint::about(
             written.span(),
-            "this is no key; write text (\"m\"), bytes in pairs of hexadecimal digits (\"0x00ff\"), \
-             or a tuple of integers and text ([7, \"smith\"])",
+            "this is no key; write text (\"m\"), bytes in pairs of hexadecimal digits \
+             (\"0x00ff\"), or a tuple of integers and text ([7, \"smith\"])",
         );
     };
     if key.len() > KEY_BYTES_MAX {

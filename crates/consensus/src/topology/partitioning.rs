@@ -25,8 +25,8 @@ pub enum Partitioning {
         /// Ascending by key; the first key is empty. A shard may have several ranges.
         splits: Splits,
     },
-    /// Every shard holds a copy of the whole table. Reads are local, a write goes to all shards: for
-    /// tables that are small and rarely written.
+    /// Every shard holds a copy of the whole table. Reads are local, a write goes to all shards:
+    /// for tables that are small and rarely written.
     Everywhere,
 }
 

@@ -99,8 +99,8 @@ pub(super) fn cluster(draft: Draft) -> Result<Topology, Complaint> {
     let mut node_names = Names::new("node");
     let nodes = nodes(draft.nodes, &datacenter_names, &mut node_names)?;
     let mut shards = Vec::with_capacity(draft.shards.len());
-    for (shard, id) in draft.shards.into_iter().zip((0..).map(ShardId)) {
-        shards.push(self::shard(id, &shard, &node_names)?);
+    for (id, shard) in (0..).zip(&draft.shards) {
+        shards.push(self::shard(id, shard, &node_names)?);
     }
     Ok(Topology::new(workers, datacenters, nodes, shards))
 }
@@ -146,7 +146,7 @@ fn nodes(
     Ok(nodes)
 }
 
-fn shard(id: ShardId, draft: &ShardDraft, names: &Names) -> Result<Shard, Complaint> {
+fn shard(id: u32, draft: &ShardDraft, names: &Names) -> Result<Shard, Complaint> {
     let voters = draft.voters.get_ref();
     check_voters(id, &draft.voters)?;
     let count = voters.len() + draft.learners.len();
@@ -181,7 +181,7 @@ fn shard(id: ShardId, draft: &ShardDraft, names: &Names) -> Result<Shard, Compla
     Ok(Shard { leader, voters: replicas, learners })
 }
 
-fn check_voters(id: ShardId, voters: &Spanned<Vec<Spanned<String>>>) -> Result<(), Complaint> {
+fn check_voters(id: u32, voters: &Spanned<Vec<Spanned<String>>>) -> Result<(), Complaint> {
     let count = voters.get_ref().len();
     if count == 0 {
         let what = format!("shard {id} has no voter, so nothing it does could last; name one");
@@ -258,8 +258,8 @@ fn check_splits(
             let bytes = from.len();
             format!("the key has {bytes} bytes, KEY_BYTES_MAX is {KEY_BYTES_MAX}; shorten it")
         } else if shard.0 >= shards {
-            let last = ShardId(shards - 1);
-            format!("there is no shard {shard}; the last one is {last}, they count from 0")
+            let (shard, last) = (shard.0, shards - 1);
+            format!("there is no shard {shard}; they count from 0, the last one is {last}")
         } else {
             before = Some(from);
             continue;
