@@ -1,0 +1,401 @@
+//! A stream on one node: events go in, effects come out.
+//!
+//! This file is the front: it hands each event to the [`Replica`] that every node is, or to the
+//! [`Leader`] that one of them is besides, and asserts after each step what always holds.
+
+use super::leader::{Leader, Phase};
+use super::replica::Replica;
+use super::{Length, Members, MemoryStorage, Message, Options, Storage};
+use bytes::Bytes;
+use types::{Ballot, NodeId, Time};
+
+/// What happens to a stream.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// This node is appointed to lead under `ballot`, which carries its name. A ballot that is lower
+    /// than a promise is answered by [`Effect::Deposed`]; so is one that this node held before it
+    /// restarted, since nobody knows what it proposed then.
+    Lead {
+        /// The appointment. No other has the same.
+        ballot: Ballot,
+    },
+    /// The leader's owner appends an entry. Never refused: the owner heeds [`Stream::has_room`].
+    /// Dropped and counted if this node neither leads nor prepares to.
+    Propose {
+        /// Opaque.
+        entry: Bytes,
+    },
+    /// A message came.
+    Received {
+        /// From whom.
+        from: NodeId,
+        /// The message.
+        message: Message,
+    },
+    /// The time of an [`Effect::Timer`] has come. Too early does no harm.
+    Timer,
+    /// The storage has persisted more.
+    Persisted,
+    /// The owner's state contains the entries before `before`, durably; they may go. Bounded by what
+    /// is decided.
+    Trim {
+        /// The first entry to keep.
+        before: Length,
+    },
+    /// The owner's answer to [`Effect::SnapshotWanted`]. Ignored if that is not so any more.
+    Snapshot {
+        /// Who wanted it.
+        to: NodeId,
+        /// The decided entries that `state` contains: from [`Stream::start`] to [`Stream::decided`].
+        length: Length,
+        /// Opaque.
+        state: Bytes,
+    },
+}
+
+/// What a stream wants done. The order matters: earlier ones first.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Send a message. It may get lost.
+    Send {
+        /// To whom.
+        to: NodeId,
+        /// The message.
+        message: Message,
+    },
+    /// This node leads from now on. The first `length` entries are inherited: to be read by
+    /// [`Stream::entry`], and to be decided soon.
+    Leading {
+        /// The appointment.
+        ballot: Ballot,
+        /// What is inherited.
+        length: Length,
+    },
+    /// This node leads no more, or will not. What it proposed and is not decided may be lost or not.
+    Deposed {
+        /// The higher ballot.
+        by: Ballot,
+    },
+    /// The entries before `length` are decided, and will never change.
+    Decided {
+        /// How many are.
+        length: Length,
+    },
+    /// A replica needs entries that are trimmed here. Asked once; answer by [`Event::Snapshot`], any
+    /// time later.
+    SnapshotWanted {
+        /// Who needs it.
+        to: NodeId,
+    },
+    /// A snapshot came: replace the owner's state by `state`. Its entries count as decided; no
+    /// [`Effect::Decided`] tells of them.
+    Restored {
+        /// The entries that `state` contains.
+        length: Length,
+        /// Opaque.
+        state: Bytes,
+    },
+    /// Bring [`Event::Timer`] at this time. There is one at most; it replaces an earlier one.
+    Timer {
+        /// When.
+        at: Time,
+    },
+}
+
+/// What a stream has dropped, since there was nothing better to do with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Messages that no correct node sends.
+    pub bad_messages: u64,
+    /// Messages about what is over: to a leader that is none any more, or of an older ballot.
+    pub late_messages: u64,
+    /// Proposals to a node that did not lead, and those still queued when it was deposed.
+    pub dropped_proposals: u64,
+    /// Messages sent again after silence.
+    pub retries: u64,
+}
+
+/// One replicated sequence, as one node sees it. See the [module](super).
+#[derive(Debug)]
+pub struct Stream<S: Storage = MemoryStorage> {
+    replica: Replica<S>,
+    leader: Option<Box<Leader>>,
+    timer: Option<Time>,
+    /// As far as the owner knows of decisions.
+    announced: Length,
+}
+
+/// What only ever grows.
+struct Marks {
+    promised: Ballot,
+    start: Length,
+    decided: Length,
+}
+
+impl<S: Storage> Stream<S> {
+    /// The stream on node `me`, continuing from what `storage` holds.
+    ///
+    /// # Panics
+    /// If `members` names no voter, or a node twice; if `options` stands still.
+    pub fn new(me: NodeId, members: Members, options: Options, storage: S) -> Stream<S> {
+        members.check();
+        options.check();
+        let announced = storage.decided();
+        let replica = Replica::new(me, members, options, storage);
+        Stream { replica, leader: None, timer: None, announced }
+    }
+
+    /// Same state, same event: same effects. They are added to `effects`. `now` never decreases.
+    pub fn step(&mut self, now: Time, event: Event, effects: &mut Vec<Effect>) {
+        let before = self.marks();
+        match event {
+            Event::Lead { ballot } => self.on_lead(now, ballot, effects),
+            Event::Propose { entry } => self.on_propose(now, entry, effects),
+            Event::Received { from, message } => self.on_message(now, from, message, effects),
+            Event::Timer => self.on_timer(now, effects),
+            Event::Persisted => self.on_persisted(now, effects),
+            Event::Trim { before } => self.replica.trim(before),
+            Event::Snapshot { to, length, state } => {
+                self.on_snapshot_taken(now, to, length, state, effects);
+            }
+        }
+        // A snapshot tells of its entries by itself.
+        self.announced = self.announced.max(self.replica.restored);
+        let decided = self.decided();
+        if decided > self.announced {
+            self.announced = decided;
+            effects.push(Effect::Decided { length: decided });
+        }
+        self.arm(effects);
+        self.assert_invariants(&before);
+    }
+
+    /// How much is known to be decided here.
+    pub fn decided(&self) -> Length {
+        self.replica.storage.decided()
+    }
+
+    /// How much is held or trimmed here, decided or not.
+    pub fn accepted(&self) -> Length {
+        self.replica.storage.log().length()
+    }
+
+    /// The first entry still held.
+    pub fn start(&self) -> Length {
+        self.replica.storage.log().start()
+    }
+
+    /// The entry of this index, if it is held. Undecided ones may still change, except on their leader.
+    pub fn entry(&self, index: u64) -> Option<&Bytes> {
+        self.replica.storage.log().entry(index)
+    }
+
+    /// Whether this node leads, and is done preparing.
+    pub fn is_leading(&self) -> bool {
+        self.leader.as_ref().is_some_and(|leader| leader.is_leading())
+    }
+
+    /// The highest ballot promised here. Its node is the leader, as far as this one knows.
+    pub fn ballot(&self) -> Ballot {
+        self.replica.storage.promised()
+    }
+
+    /// What every voter and learner has accepted, and is decided: nobody will ask for it. The leader
+    /// knows best; others know what it told them.
+    pub fn replicated_everywhere(&self) -> Length {
+        self.replica.everywhere.min(self.decided())
+    }
+
+    /// Entries that were proposed here, and inherited ones, that are not decided. 0 if this node does
+    /// not lead.
+    pub fn unacknowledged(&self) -> u64 {
+        self.leader.as_ref().map_or(0, |leader| leader.unacknowledged(&self.replica))
+    }
+
+    /// Whether this node leads and a proposal would go out at once.
+    pub fn has_room(&self) -> bool {
+        self.leader.as_ref().is_some_and(|leader| leader.has_room(&self.replica))
+    }
+
+    /// What was dropped so far.
+    pub fn counters(&self) -> Counters {
+        self.replica.counters
+    }
+
+    /// What a storage did meanwhile is its own business; this is to ask it.
+    pub fn storage(&self) -> &S {
+        &self.replica.storage
+    }
+
+    /// For the owner of the storage: to let it know what has become durable. [`Event::Persisted`]
+    /// should follow.
+    pub fn storage_mut(&mut self) -> &mut S {
+        &mut self.replica.storage
+    }
+
+    /// Ends the stream and keeps its storage, as a restart does.
+    pub fn into_storage(self) -> S {
+        self.replica.storage
+    }
+
+    fn on_lead(&mut self, now: Time, ballot: Ballot, effects: &mut Vec<Effect>) {
+        assert_eq!(ballot.node, self.replica.me, "the ballot of another: {ballot}");
+        if self.leader.as_ref().is_some_and(|leader| leader.ballot == ballot) {
+            return; // Said twice.
+        }
+        let promised = self.replica.storage.promised();
+        if ballot <= promised {
+            effects.push(Effect::Deposed { by: promised });
+            return;
+        }
+        self.replica.promise(ballot);
+        // A leader that is appointed again goes on with what it had queued.
+        let queue = self.leader.take().map(|leader| leader.queue).unwrap_or_default();
+        let mut leader = Leader::new(&self.replica, ballot, queue, now);
+        leader.on_persisted(&mut self.replica, now, effects);
+        self.leader = Some(Box::new(leader));
+    }
+
+    fn on_propose(&mut self, now: Time, entry: Bytes, effects: &mut Vec<Effect>) {
+        match &mut self.leader {
+            Some(leader) => leader.on_propose(&mut self.replica, now, entry, effects),
+            None => self.replica.counters.dropped_proposals += 1,
+        }
+    }
+
+    fn on_message(&mut self, now: Time, from: NodeId, message: Message, effects: &mut Vec<Effect>) {
+        if from == self.replica.me {
+            self.replica.counters.bad_messages += 1;
+            return;
+        }
+        match message {
+            Message::Promise { .. } | Message::Accepted { .. } => match &mut self.leader {
+                Some(leader) => {
+                    leader.on_answer(&mut self.replica, now, from, message, effects);
+                }
+                None => self.replica.counters.late_messages += 1,
+            },
+            Message::Rejected { ballot, promised } => {
+                self.on_rejected(ballot, promised, effects);
+            }
+            Message::Snapshot { ballot, length, state } if ballot.node == self.replica.me => {
+                self.on_snapshot_fetched(now, from, ballot, length, state, effects);
+            }
+            Message::Prepare { .. }
+            | Message::Fetch { .. }
+            | Message::Append { .. }
+            | Message::Decide { .. }
+            | Message::Snapshot { .. } => {
+                let promised = self.replica.storage.promised();
+                self.replica.on_message(from, message, effects);
+                if self.replica.storage.promised() > promised {
+                    self.depose(self.replica.storage.promised(), effects);
+                }
+            }
+        }
+    }
+
+    fn on_rejected(&mut self, ballot: Ballot, promised: Ballot, effects: &mut Vec<Effect>) {
+        if promised <= ballot {
+            self.replica.counters.bad_messages += 1;
+        } else if self.leader.as_ref().is_some_and(|leader| leader.ballot == ballot) {
+            self.depose(promised, effects);
+        } else {
+            self.replica.counters.late_messages += 1;
+        }
+    }
+
+    /// The best replica sends a snapshot to this node, which prepares to lead.
+    fn on_snapshot_fetched(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        ballot: Ballot,
+        length: Length,
+        state: Bytes,
+        effects: &mut Vec<Effect>,
+    ) {
+        match &mut self.leader {
+            Some(leader) if leader.ballot == ballot => {
+                leader.on_snapshot(&mut self.replica, now, from, length, state, effects);
+            }
+            Some(_) | None => self.replica.counters.late_messages += 1,
+        }
+    }
+
+    fn on_snapshot_taken(
+        &mut self,
+        now: Time,
+        to: NodeId,
+        length: Length,
+        state: Bytes,
+        effects: &mut Vec<Effect>,
+    ) {
+        assert!(length <= self.decided(), "a snapshot of {length} undecided entries: {self:?}");
+        match &mut self.leader {
+            Some(leader) => {
+                leader.on_snapshot_taken(&mut self.replica, now, to, length, state, effects);
+            }
+            None => self.replica.on_snapshot_taken(to, length, state, effects),
+        }
+    }
+
+    fn on_timer(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        if let Some(at) = self.timer.filter(|at| now < *at) {
+            effects.push(Effect::Timer { at });
+            return;
+        }
+        self.timer = None;
+        if let Some(leader) = &mut self.leader {
+            leader.on_timer(&mut self.replica, now, effects);
+        }
+    }
+
+    fn on_persisted(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        match &mut self.leader {
+            Some(leader) => leader.on_persisted(&mut self.replica, now, effects),
+            None => self.replica.on_persisted(effects),
+        }
+    }
+
+    fn depose(&mut self, by: Ballot, effects: &mut Vec<Effect>) {
+        if let Some(leader) = self.leader.take() {
+            self.replica.counters.dropped_proposals += leader.queue.len() as u64;
+            effects.push(Effect::Deposed { by });
+        }
+    }
+
+    /// One timer is on its way while anybody is waited for.
+    fn arm(&mut self, effects: &mut Vec<Effect>) {
+        if self.timer.is_some() {
+            return;
+        }
+        self.timer = self.leader.as_ref().and_then(|leader| leader.due(&self.replica.options));
+        if let Some(at) = self.timer {
+            effects.push(Effect::Timer { at });
+        }
+    }
+
+    fn marks(&self) -> Marks {
+        Marks { promised: self.ballot(), start: self.start(), decided: self.decided() }
+    }
+
+    fn assert_invariants(&self, before: &Marks) {
+        let (promised, start, decided) = (self.ballot(), self.start(), self.decided());
+        assert!(before.promised <= promised, "forgot a promise: {self:?}");
+        assert!(before.start <= start, "entries came back: {self:?}");
+        assert!(before.decided <= decided, "a decision was taken back: {self:?}");
+        assert!(start <= decided, "trimmed an undecided entry: {self:?}");
+        assert!(decided <= self.accepted(), "decided an entry that is not here: {self:?}");
+        assert!(self.replica.storage.accepted_ballot() <= promised, "accepted above: {self:?}");
+        assert_eq!(self.announced, decided, "the owner does not know what is decided: {self:?}");
+        self.replica.assert_invariants();
+        if let Some(leader) = &self.leader {
+            assert_eq!(leader.ballot, promised, "leads and promised another: {self:?}");
+            leader.assert_invariants(&self.replica);
+            if let Phase::Leading { base, .. } = leader.phase {
+                assert!(base <= self.accepted(), "lost what it inherited: {self:?}");
+            }
+        }
+    }
+}

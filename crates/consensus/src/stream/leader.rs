@@ -1,0 +1,467 @@
+//! The part of a stream that one node is besides: the leader, from its appointment on. Here it
+//! prepares and adopts; `replicate.rs` has what it does then.
+//!
+//! ```text
+//! Prepare ─► all    a majority of the voters has promised: adopt the best sequence among theirs and
+//!                   the leader's own. What it lacks of that came with the promises, or is fetched
+//!                   from the best replica, by entries or as a snapshot
+//! ```
+//! The leader's own sequence is a candidate even where it has no vote: whoever accepted under a
+//! ballot has the whole base of it, and with that all that was chosen before.
+
+use super::replica::{Position, Replica};
+use super::{Effect, Length, Message, Options, Storage};
+use bytes::Bytes;
+use std::collections::VecDeque;
+use types::{Ballot, NodeId, Time};
+
+/// What the leader knows of another replica.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub id: NodeId,
+    pub voter: bool,
+    /// What it had accepted when it promised.
+    pub promise: Option<Position>,
+    /// It has accepted this much under our ballot, and persisted it. Counts as its vote.
+    pub acked: Length,
+    /// This much has come there; moves back if it asks again.
+    pub received: Length,
+    /// This much was sent.
+    pub sent: Length,
+    /// What it was told to be decided,
+    pub told: Length,
+    /// and what it said it knows.
+    pub knows: Length,
+    /// Since when it owes an answer.
+    pub waiting_since: Option<Time>,
+    /// It was silent for too long: it is asked now and then, and nothing streams there.
+    pub silent: bool,
+    /// Whether an `Append` went there at all: the first one may be empty, to move it to our ballot.
+    pub greeted: bool,
+    /// The hole that was last filled, and when.
+    pub hole: Option<(Length, Time)>,
+    /// The owner was asked for a snapshot for it.
+    pub snapshot_wanted: bool,
+}
+
+impl Peer {
+    fn new(id: NodeId, voter: bool, now: Time) -> Peer {
+        Peer {
+            id,
+            voter,
+            promise: None,
+            acked: Length::ZERO,
+            received: Length::ZERO,
+            sent: Length::ZERO,
+            told: Length::ZERO,
+            knows: Length::ZERO,
+            waiting_since: Some(now),
+            silent: false,
+            greeted: false,
+            hole: None,
+            snapshot_wanted: false,
+        }
+    }
+}
+
+/// A beginning of the sequence of some ballot, as far as it lies beyond the leader's own.
+#[derive(Debug, Default)]
+pub(super) struct Stage {
+    ballot: Ballot,
+    from: Length,
+    entries: Vec<Bytes>,
+}
+
+impl Stage {
+    fn end(&self) -> Length {
+        Length(self.from.0 + self.entries.len() as u64)
+    }
+}
+
+/// How far the leader is.
+#[derive(Debug)]
+pub(super) enum Phase {
+    /// It waits for a majority, or for the sequence it will adopt.
+    Preparing {
+        /// What came of that sequence.
+        stage: Stage,
+        /// Whether its own promise is persisted and the others were asked.
+        asked: bool,
+        /// When it asked last.
+        asked_at: Time,
+        /// From whom it fetches.
+        fetching: Option<NodeId>,
+    },
+    /// It leads.
+    Leading {
+        /// The ballot of the sequence it adopted,
+        adopted: Ballot,
+        /// and its length.
+        base: Length,
+    },
+}
+
+#[derive(Debug)]
+pub(super) struct Leader {
+    pub ballot: Ballot,
+    pub phase: Phase,
+    pub peers: Vec<Peer>,
+    /// Whether this node is a voter.
+    pub votes: bool,
+    /// Whether it is a voter or a learner.
+    pub is_member: bool,
+    /// Proposals that wait for the window.
+    pub queue: VecDeque<Bytes>,
+    /// What the voters have accepted; kept to be filled again and again.
+    pub tally: Vec<Length>,
+}
+
+impl Leader {
+    pub fn new<S: Storage>(
+        replica: &Replica<S>,
+        ballot: Ballot,
+        queue: VecDeque<Bytes>,
+        now: Time,
+    ) -> Leader {
+        let (me, members) = (replica.me, &replica.members);
+        let voters = members.voters.iter().map(|id| Peer::new(*id, true, now));
+        let learners = members.learners.iter().map(|id| Peer::new(*id, false, now));
+        let phase = Phase::Preparing {
+            stage: Stage::default(),
+            asked: false,
+            asked_at: now,
+            fetching: None,
+        };
+        Leader {
+            ballot,
+            phase,
+            peers: voters.chain(learners).filter(|peer| peer.id != me).collect(),
+            votes: members.voters.contains(&me),
+            is_member: members.all().any(|id| id == me),
+            queue,
+            tally: Vec::new(),
+        }
+    }
+
+    pub fn is_leading(&self) -> bool {
+        matches!(self.phase, Phase::Leading { .. })
+    }
+
+    /// The own promise is persisted: ask the others. Or the own accepts are: count them.
+    pub fn on_persisted<S: Storage>(
+        &mut self,
+        replica: &mut Replica<S>,
+        now: Time,
+        effects: &mut Vec<Effect>,
+    ) {
+        match &mut self.phase {
+            Phase::Preparing { asked, .. } => {
+                if !*asked && replica.storage.persisted().promised >= self.ballot {
+                    *asked = true;
+                    self.ask(replica, now, effects);
+                    self.try_adopt(replica, now, effects);
+                }
+            }
+            Phase::Leading { .. } => self.pump(replica, now, effects),
+        }
+    }
+
+    /// Asks everybody who has not promised.
+    fn ask<S: Storage>(&mut self, replica: &Replica<S>, now: Time, effects: &mut Vec<Effect>) {
+        if let Phase::Preparing { asked_at, .. } = &mut self.phase {
+            *asked_at = now;
+        }
+        for peer in self.peers.iter().filter(|peer| peer.promise.is_none()) {
+            effects.push(self.prepare(replica, peer.id));
+        }
+    }
+
+    pub fn prepare<S: Storage>(&self, replica: &Replica<S>, to: NodeId) -> Effect {
+        let Position { ballot: accepted_ballot, accepted, decided } = replica.position();
+        let ballot = self.ballot;
+        Effect::Send {
+            to,
+            message: Message::Prepare { ballot, accepted_ballot, accepted, decided },
+        }
+    }
+
+    /// An answer to the leader of some ballot.
+    pub fn on_answer<S: Storage>(
+        &mut self,
+        replica: &mut Replica<S>,
+        now: Time,
+        from: NodeId,
+        message: Message,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(place) = self.peers.iter().position(|peer| peer.id == from) else {
+            replica.counters.bad_messages += 1;
+            return;
+        };
+        if message.ballot() != self.ballot {
+            // A higher one with our name would be another life of ours; there is none.
+            let counters = &mut replica.counters;
+            let late = message.ballot() < self.ballot;
+            *(if late { &mut counters.late_messages } else { &mut counters.bad_messages }) += 1;
+            return;
+        }
+        match message {
+            Message::Promise { accepted_ballot, accepted, decided, from, entries, .. } => {
+                let position = Position { ballot: accepted_ballot, accepted, decided };
+                self.on_promise(replica, now, place, position, (from, entries), effects);
+            }
+            Message::Accepted { length, next, until, decided, .. } => {
+                let state = super::replicate::Answer { length, next, until, decided };
+                self.on_accepted(replica, now, place, state, effects);
+            }
+            Message::Prepare { .. }
+            | Message::Fetch { .. }
+            | Message::Append { .. }
+            | Message::Decide { .. }
+            | Message::Snapshot { .. }
+            | Message::Rejected { .. } => unreachable!("no answer to a leader's question"),
+        }
+    }
+
+    fn on_promise<S: Storage>(
+        &mut self,
+        replica: &mut Replica<S>,
+        now: Time,
+        place: usize,
+        position: Position,
+        (from, entries): (Length, Vec<Bytes>),
+        effects: &mut Vec<Effect>,
+    ) {
+        let peer = &mut self.peers[place];
+        let fits = from.checked_add(entries.len()).is_some_and(|end| end <= position.accepted);
+        if peer.greeted {
+            replica.counters.late_messages += 1; // A repeat of what it said before we led.
+            return;
+        }
+        if !fits || position.decided > position.accepted || position.ballot >= self.ballot {
+            replica.counters.bad_messages += 1;
+            return;
+        }
+        match &mut self.phase {
+            Phase::Preparing { stage, asked, asked_at, .. } => {
+                peer.promise = Some(position);
+                *asked_at = now;
+                stage_entries(replica, stage, position.ballot, from, entries);
+                if *asked {
+                    self.try_adopt(replica, now, effects);
+                }
+            }
+            Phase::Leading { adopted, base } => {
+                begin_streaming(peer, position, *adopted, *base);
+                self.pump(replica, now, effects);
+            }
+        }
+    }
+
+    /// A snapshot from the replica whose sequence this leader is going to adopt.
+    pub fn on_snapshot<S: Storage>(
+        &mut self,
+        replica: &mut Replica<S>,
+        now: Time,
+        from: NodeId,
+        length: Length,
+        state: Bytes,
+        effects: &mut Vec<Effect>,
+    ) {
+        match &mut self.phase {
+            Phase::Preparing { stage, asked_at, .. } => {
+                if !self.peers.iter().any(|peer| peer.id == from) {
+                    replica.counters.bad_messages += 1;
+                    return;
+                }
+                *asked_at = now;
+                // Begins before the snapshot, and so ended where entries were missing.
+                *stage = Stage::default();
+                replica.restore(length, state, effects);
+                self.try_adopt(replica, now, effects);
+            }
+            Phase::Leading { .. } => replica.counters.late_messages += 1,
+        }
+    }
+
+    /// Leads, if a majority has promised and the best sequence is here; else fetches that.
+    fn try_adopt<S: Storage>(
+        &mut self,
+        replica: &mut Replica<S>,
+        now: Time,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Phase::Preparing { stage, fetching, .. } = &mut self.phase else { return };
+        let promises = self.peers.iter().filter(|peer| peer.voter && peer.promise.is_some());
+        if !replica.members.is_majority(promises.count() + usize::from(self.votes)) {
+            return;
+        }
+        let own = replica.position();
+        let (best, at) = best_of(&self.peers, own, replica.options.faults.adopt_shortest);
+        if best.accepted < own.decided {
+            // A majority does not know what was decided: voters have lost their storage. Leading
+            // on would undo decisions; not leading keeps them.
+            replica.counters.bad_messages += 1;
+            return;
+        }
+        let Some(at) = at else {
+            return self.adopt(replica, now, best, own.accepted, Vec::new(), effects);
+        };
+        let sure = if own.ballot == best.ballot { own.accepted } else { own.decided };
+        let staged = stage.ballot == best.ballot && !stage.entries.is_empty();
+        let covered = if staged { stage.end().max(sure) } else { sure };
+        if covered >= best.accepted {
+            let sure = sure.min(best.accepted);
+            let mut entries = if staged { std::mem::take(&mut stage.entries) } else { Vec::new() };
+            if staged {
+                entries.drain(..entries.len().min(sure.beyond(stage.from) as usize));
+            }
+            entries.truncate(best.accepted.beyond(sure) as usize);
+            return self.adopt(replica, now, best, sure, entries, effects);
+        }
+        *fetching = Some(at);
+        let (ballot, accepted_ballot) = (self.ballot, best.ballot);
+        let message = Message::Fetch { ballot, accepted_ballot, from: covered };
+        effects.push(Effect::Send { to: at, message });
+    }
+
+    /// Takes over the best sequence, which is the own one up to `from` and then `entries`.
+    fn adopt<S: Storage>(
+        &mut self,
+        replica: &mut Replica<S>,
+        now: Time,
+        best: Position,
+        from: Length,
+        entries: Vec<Bytes>,
+        effects: &mut Vec<Effect>,
+    ) {
+        assert!(from >= replica.storage.decided(), "would replace a decision: {replica:?}");
+        replica.storage.replace(self.ballot, from, entries);
+        let base = replica.accepted();
+        assert_eq!(base, best.accepted, "adopted something else: {best:?}, {replica:?}");
+        // What any of them knew to be decided is in the sequence.
+        let promises = self.peers.iter().filter_map(|peer| peer.promise);
+        let known = promises.map(|promise| promise.decided).max().unwrap_or_default().min(base);
+        if known > replica.storage.decided() {
+            replica.storage.decide(known);
+        }
+        self.phase = Phase::Leading { adopted: best.ballot, base };
+        effects.push(Effect::Leading { ballot: self.ballot, length: base });
+        for peer in &mut self.peers {
+            peer.waiting_since = Some(now);
+            if let Some(promise) = peer.promise {
+                begin_streaming(peer, promise, best.ballot, base);
+            }
+        }
+        self.pump(replica, now, effects);
+    }
+
+    /// The time of the timer has come.
+    pub fn on_timer<S: Storage>(
+        &mut self,
+        replica: &mut Replica<S>,
+        now: Time,
+        effects: &mut Vec<Effect>,
+    ) {
+        match &mut self.phase {
+            Phase::Preparing { asked, asked_at, fetching, .. } => {
+                if !*asked || now < *asked_at + replica.options.retry_after {
+                    return;
+                }
+                // The best replica fell silent: perhaps there is a majority without it.
+                if let Some(silent) = fetching.take() {
+                    self.peers.iter_mut().filter(|peer| peer.id == silent).for_each(|peer| {
+                        peer.promise = None;
+                    });
+                }
+                replica.counters.retries += 1;
+                self.ask(replica, now, effects);
+                self.try_adopt(replica, now, effects);
+            }
+            Phase::Leading { .. } => self.retry(replica, now, effects),
+        }
+    }
+
+    /// When somebody will have been silent for too long.
+    pub fn due(&self, options: &Options) -> Option<Time> {
+        let since = match &self.phase {
+            // The storage comes first, and says so.
+            Phase::Preparing { asked: false, .. } => None,
+            Phase::Preparing { asked_at, .. } => Some(*asked_at),
+            Phase::Leading { .. } => self.peers.iter().filter_map(|peer| peer.waiting_since).min(),
+        };
+        Some(since? + options.retry_after)
+    }
+
+    pub fn assert_invariants<S: Storage>(&self, replica: &Replica<S>) {
+        let accepted = replica.accepted();
+        for peer in &self.peers {
+            assert!(peer.acked <= accepted, "{} has more than we: {self:?}", peer.id);
+            assert!(peer.received <= peer.sent, "{} got what we did not send: {self:?}", peer.id);
+            assert!(peer.sent <= accepted, "{} was sent more than we have: {self:?}", peer.id);
+        }
+        match &self.phase {
+            Phase::Preparing { .. } => {
+                assert!(replica.storage.accepted_ballot() < self.ballot, "adopted: {self:?}");
+            }
+            Phase::Leading { adopted, .. } => {
+                assert!(*adopted < self.ballot, "adopted from itself: {self:?}");
+                let own = replica.storage.accepted_ballot();
+                assert_eq!(own, self.ballot, "leads another's sequence: {self:?}");
+                let waits = !self.queue.is_empty();
+                assert!(!(waits && self.has_room(replica)), "entries wait for nothing: {self:?}");
+            }
+        }
+    }
+}
+
+/// The position to adopt: of the highest ballot, the longest. And whose it is, if not the own.
+fn best_of(peers: &[Peer], own: Position, shortest: bool) -> (Position, Option<NodeId>) {
+    let rank = |position: &Position| (position.ballot, position.accepted);
+    let mut best = (own, None);
+    for peer in peers.iter().filter(|peer| peer.voter) {
+        let Some(promise) = peer.promise else { continue };
+        let wins = if shortest {
+            rank(&promise) < rank(&best.0) && promise.accepted >= own.decided
+        } else {
+            rank(&promise) > rank(&best.0)
+        };
+        if wins {
+            best = (promise, Some(peer.id));
+        }
+    }
+    best
+}
+
+/// Keeps what continues the own sequence towards that of the highest ballot heard of.
+fn stage_entries<S: Storage>(
+    replica: &Replica<S>,
+    stage: &mut Stage,
+    ballot: Ballot,
+    from: Length,
+    entries: Vec<Bytes>,
+) {
+    let own = replica.position();
+    let sure = if own.ballot == ballot { own.accepted } else { own.decided };
+    if ballot == stage.ballot && !stage.entries.is_empty() {
+        if from <= stage.end() {
+            let known = stage.end().beyond(from) as usize;
+            stage.entries.extend(entries.into_iter().skip(known));
+        }
+    } else if ballot >= stage.ballot && from <= sure {
+        *stage = Stage { ballot, from, entries };
+    }
+}
+
+/// A replica has promised: where to go on from. Its sequence is a beginning of ours as far as it is
+/// decided, and if it is of the ballot we adopted, as a whole.
+fn begin_streaming(peer: &mut Peer, promise: Position, adopted: Ballot, base: Length) {
+    let same = promise.ballot == adopted;
+    let shared = if same { promise.accepted.min(base) } else { Length::ZERO };
+    let sure = shared.max(promise.decided.min(base));
+    peer.promise = Some(promise);
+    peer.received = sure;
+    peer.sent = sure;
+    peer.knows = promise.decided;
+    peer.told = promise.decided;
+}

@@ -1,0 +1,83 @@
+//! Who replicates a stream, and how eagerly.
+
+use std::time::Duration;
+use types::NodeId;
+
+/// The replicas of a stream. The leader need not be one of them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Members {
+    /// They accept and have a vote: a majority of them decides.
+    pub voters: Vec<NodeId>,
+    /// They accept and have none.
+    pub learners: Vec<NodeId>,
+}
+
+impl Members {
+    /// All replicas, voters first.
+    pub fn all(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.voters.iter().chain(&self.learners).copied()
+    }
+
+    /// Whether `count` voters are a majority of them.
+    #[must_use]
+    pub fn is_majority(&self, count: usize) -> bool {
+        count > self.voters.len() / 2
+    }
+
+    pub(super) fn check(&self) {
+        assert!(!self.voters.is_empty(), "nobody would vote: {self:?}");
+        let mut all: Vec<_> = self.all().collect();
+        all.sort_unstable();
+        all.dedup();
+        let named = self.voters.len() + self.learners.len();
+        assert_eq!(all.len(), named, "a replica has one role: {self:?}");
+    }
+}
+
+/// How a stream paces itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Entries in flight: appended and not yet decided, and for each replica sent and not yet
+    /// received. More hides longer round trips and costs memory. Default 4096.
+    pub window_entries: u64,
+    /// The same in bytes. One entry may always fly, however large. Default 8 MiB.
+    pub window_bytes: u64,
+    /// Entries in one message, in bytes; a single larger entry travels alone. Smaller messages
+    /// interleave better with others. Default 1 MiB.
+    pub message_bytes_max: u64,
+    /// Silence after which a replica is asked again. Must exceed the round trip, or everything is
+    /// sent twice; more makes recovery from loss slower. Default 200 ms.
+    pub retry_after: Duration,
+    /// Planted bugs, for tests of the tests. Default none.
+    pub faults: Faults,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            window_entries: 4096,
+            window_bytes: 8 << 20,
+            message_bytes_max: 1 << 20,
+            retry_after: Duration::from_millis(200),
+            faults: Faults::default(),
+        }
+    }
+}
+
+impl Options {
+    pub(super) fn check(&self) {
+        assert!(self.window_entries > 0, "a window of no entries stays shut: {self:?}");
+        assert!(self.retry_after > Duration::ZERO, "retries would never rest: {self:?}");
+    }
+}
+
+/// Bugs planted on purpose: each must be caught by some check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Faults {
+    /// The leader counts what a learner accepted as a vote (breaks rule M4).
+    pub count_learner: bool,
+    /// A replica promises a ballot and does not remember it.
+    pub forget_promise: bool,
+    /// A new leader adopts the shortest sequence of the lowest ballot among the promises.
+    pub adopt_shortest: bool,
+}

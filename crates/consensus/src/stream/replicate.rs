@@ -1,0 +1,320 @@
+//! What a leader does once it leads: append, count, decide, and look after those who lag.
+//!
+//! ```text
+//! log      decided ....................... accepted | queue
+//!          |            the window                  |
+//! a peer        acked ... received ... sent
+//!                         | in flight  |
+//! ```
+//! Everything new goes out at once, in one message for each peer, with what is decided. A peer that
+//! reports a hole gets just that filled; one that stays silent is asked from where it was, one
+//! message at a time, until it answers.
+
+use super::leader::{Leader, Peer, Phase};
+use super::replica::Replica;
+use super::{Effect, Length, Message, Storage};
+use bytes::Bytes;
+use types::{Ballot, NodeId, Time};
+
+/// The body of an `Accepted`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Answer {
+    pub length: Length,
+    pub next: Length,
+    pub until: Length,
+    pub decided: Length,
+}
+
+/// What every `Append` of a leader says.
+#[derive(Debug, Clone, Copy)]
+struct Head {
+    ballot: Ballot,
+    adopted: Ballot,
+    base: Length,
+}
+
+impl Leader {
+    fn head(&self) -> Option<Head> {
+        match self.phase {
+            Phase::Preparing { .. } => None,
+            Phase::Leading { adopted, base } => Some(Head { ballot: self.ballot, adopted, base }),
+        }
+    }
+
+    pub fn unacknowledged<S: Storage>(&self, replica: &Replica<S>) -> u64 {
+        replica.accepted().beyond(replica.storage.decided()) + self.queue.len() as u64
+    }
+
+    pub fn has_room<S: Storage>(&self, replica: &Replica<S>) -> bool {
+        self.is_leading() && self.queue.is_empty() && window_is_open(replica)
+    }
+
+    pub fn on_propose<S: Storage>(
+        &mut self,
+        replica: &mut Replica<S>,
+        now: Time,
+        entry: Bytes,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.queue.push_back(entry);
+        if self.is_leading() {
+            self.pump(replica, now, effects);
+        }
+    }
+
+    /// Moves everything as far as it can: from the queue into the log, from accepted to decided, and
+    /// from here to the peers.
+    pub fn pump<S: Storage>(
+        &mut self,
+        replica: &mut Replica<S>,
+        now: Time,
+        effects: &mut Vec<Effect>,
+    ) {
+        let head = self.head().expect("called by those who lead");
+        loop {
+            while !self.queue.is_empty() && window_is_open(replica) {
+                let entry = self.queue.pop_front().expect("it is not empty");
+                replica.storage.append(entry);
+            }
+            if !self.decide(replica) || self.queue.is_empty() {
+                break;
+            }
+        }
+        self.note_everywhere(replica);
+        for peer in &mut self.peers {
+            if peer.promise.is_some() && !peer.silent && !peer.snapshot_wanted {
+                stream_to(peer, head, replica, now, effects);
+            }
+            let behind = peer.promise.is_none()
+                || peer.acked < replica.accepted()
+                || peer.knows < replica.storage.decided();
+            peer.waiting_since = behind.then(|| peer.waiting_since.unwrap_or(now));
+        }
+    }
+
+    /// Decides what a majority of the voters has accepted under this ballot (rule M4).
+    fn decide<S: Storage>(&mut self, replica: &mut Replica<S>) -> bool {
+        let count_learner = replica.options.faults.count_learner;
+        let voters = self.peers.iter().filter(|peer| peer.voter || count_learner);
+        self.tally.clear();
+        self.tally.extend(voters.map(|peer| peer.acked));
+        if self.votes || count_learner {
+            self.tally.push(replica.persisted());
+        }
+        self.tally.sort_unstable_by(|a, b| b.cmp(a));
+        let majority = replica.members.voters.len() / 2;
+        let decided = self.tally.get(majority).copied().unwrap_or_default();
+        let moves = decided > replica.storage.decided();
+        if moves {
+            replica.storage.decide(decided);
+        }
+        moves
+    }
+
+    fn note_everywhere<S: Storage>(&self, replica: &mut Replica<S>) {
+        let own = if self.is_member { replica.persisted() } else { replica.accepted() };
+        let least = self.peers.iter().map(|peer| peer.acked).fold(own, Length::min);
+        replica.everywhere = replica.everywhere.max(least.min(replica.storage.decided()));
+    }
+
+    pub fn on_accepted<S: Storage>(
+        &mut self,
+        replica: &mut Replica<S>,
+        now: Time,
+        place: usize,
+        answer: Answer,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Answer { length, next, until, decided } = answer;
+        let head = self.head();
+        let peer = &mut self.peers[place];
+        let ordered = length <= next && next <= until && decided <= next;
+        let Some(head) = head.filter(|_| ordered && until <= replica.accepted() && peer.greeted)
+        else {
+            replica.counters.bad_messages += 1;
+            return;
+        };
+        if next < peer.acked {
+            // It lacks what it acknowledged: it said this before. Or it has lost its memory; then
+            // it stays silent about everything newer, and is believed.
+            if !peer.silent {
+                replica.counters.late_messages += 1;
+                return;
+            }
+            peer.acked = next;
+            peer.knows = decided;
+        }
+        if length > peer.acked || next > peer.received || decided > peer.knows || peer.silent {
+            peer.waiting_since = Some(now);
+        }
+        peer.silent = false;
+        peer.acked = peer.acked.max(length);
+        peer.knows = peer.knows.max(decided);
+        peer.received = peer.received.max(next);
+        peer.sent = peer.sent.max(next);
+        if until > next {
+            fill(peer, head, replica, now, (next, until), effects);
+        }
+        self.pump(replica, now, effects);
+    }
+
+    /// The owner made the snapshot that a peer needs.
+    pub fn on_snapshot_taken<S: Storage>(
+        &mut self,
+        replica: &mut Replica<S>,
+        now: Time,
+        to: NodeId,
+        length: Length,
+        state: Bytes,
+        effects: &mut Vec<Effect>,
+    ) {
+        let leading = self.is_leading();
+        let wanted = |peer: &&mut Peer| peer.id == to && peer.snapshot_wanted && leading;
+        let Some(peer) = self.peers.iter_mut().find(wanted) else { return };
+        let ballot = self.ballot;
+        effects.push(Effect::Send { to, message: Message::Snapshot { ballot, length, state } });
+        peer.snapshot_wanted = false;
+        peer.hole = peer.hole.map(|(next, _)| (next, now));
+        peer.waiting_since = Some(now);
+        peer.received = peer.received.max(length);
+        peer.sent = peer.sent.max(length);
+        self.pump(replica, now, effects);
+    }
+
+    /// Asks those who have been silent for too long, each with one message.
+    pub fn retry<S: Storage>(
+        &mut self,
+        replica: &mut Replica<S>,
+        now: Time,
+        effects: &mut Vec<Effect>,
+    ) {
+        let head = self.head().expect("called by those who lead");
+        let due = |since: Time| since + replica.options.retry_after <= now;
+        for place in 0..self.peers.len() {
+            if !self.peers[place].waiting_since.is_some_and(due) {
+                continue;
+            }
+            let prepare = self.prepare(replica, self.peers[place].id);
+            let peer = &mut self.peers[place];
+            peer.waiting_since = Some(now);
+            if peer.promise.is_none() {
+                effects.push(prepare);
+            } else if peer.snapshot_wanted {
+                continue; // It waits for our owner, not for a message.
+            } else if peer.received < replica.storage.log().start() {
+                want_snapshot(peer, peer.received, now, effects);
+            } else {
+                // What is only not known to be decided keeps nobody from streaming.
+                peer.silent = peer.acked < replica.accepted();
+                peer.sent = peer.received;
+                send_append(peer, head, replica, replica.accepted(), effects);
+            }
+            replica.counters.retries += 1;
+        }
+    }
+}
+
+fn window_is_open<S: Storage>(replica: &Replica<S>) -> bool {
+    let (log, decided) = (replica.storage.log(), replica.storage.decided());
+    let flying = log.length().beyond(decided);
+    flying == 0
+        || (flying < replica.options.window_entries
+            && log.bytes_between(decided, log.length()) < replica.options.window_bytes)
+}
+
+/// Sends what is new for a peer, as far as its window goes.
+fn stream_to<S: Storage>(
+    peer: &mut Peer,
+    head: Head,
+    replica: &Replica<S>,
+    now: Time,
+    effects: &mut Vec<Effect>,
+) {
+    let log = replica.storage.log();
+    if peer.sent < log.start() {
+        return want_snapshot(peer, peer.sent, now, effects);
+    }
+    while peer.sent < log.length() {
+        let received = peer.received.max(log.start());
+        let room = replica.options.window_entries.saturating_sub(peer.sent.beyond(received));
+        let full = log.bytes_between(received, peer.sent) >= replica.options.window_bytes;
+        if room == 0 || (full && peer.sent > received) {
+            return;
+        }
+        let until = log.length().min(Length(peer.sent.0 + room));
+        send_append(peer, head, replica, until, effects);
+    }
+    let decided = replica.storage.decided();
+    if !peer.greeted {
+        send_append(peer, head, replica, peer.sent, effects);
+    } else if peer.told < decided {
+        peer.told = decided;
+        let (ballot, everywhere) = (head.ballot, replica.everywhere);
+        let message = Message::Decide { ballot, decided, everywhere };
+        effects.push(Effect::Send { to: peer.id, message });
+    }
+}
+
+/// One message with what fits of the entries from `peer.sent` to before `until`.
+fn send_append<S: Storage>(
+    peer: &mut Peer,
+    head: Head,
+    replica: &Replica<S>,
+    until: Length,
+    effects: &mut Vec<Effect>,
+) {
+    let (prev, log) = (peer.sent, replica.storage.log());
+    let end = log.fit(prev, until, replica.options.message_bytes_max);
+    effects.push(append(peer.id, head, replica, prev, log.entries(prev, end)));
+    peer.greeted = true;
+    peer.sent = end;
+    peer.told = replica.storage.decided();
+}
+
+fn append<S: Storage>(
+    to: NodeId,
+    head: Head,
+    replica: &Replica<S>,
+    prev: Length,
+    entries: Vec<Bytes>,
+) -> Effect {
+    let Head { ballot, adopted, base } = head;
+    let (decided, everywhere) = (replica.storage.decided(), replica.everywhere);
+    let message = Message::Append { ballot, adopted, base, prev, entries, decided, everywhere };
+    Effect::Send { to, message }
+}
+
+/// Sends what a peer reports to be missing, once in a while for the same hole: all that overtook it
+/// reports it too.
+fn fill<S: Storage>(
+    peer: &mut Peer,
+    head: Head,
+    replica: &Replica<S>,
+    now: Time,
+    (next, until): (Length, Length),
+    effects: &mut Vec<Effect>,
+) {
+    let filled =
+        |(hole, at): (Length, Time)| hole == next && now < at + replica.options.retry_after;
+    if peer.snapshot_wanted || peer.hole.is_some_and(filled) {
+        return;
+    }
+    let log = replica.storage.log();
+    if next < log.start() {
+        return want_snapshot(peer, next, now, effects);
+    }
+    peer.hole = Some((next, now));
+    let end = log.fit(next, until, replica.options.message_bytes_max);
+    effects.push(append(peer.id, head, replica, next, log.entries(next, end)));
+    if end < until {
+        // Too much for one message: stream on from there.
+        peer.received = next;
+        peer.sent = end;
+    }
+}
+
+fn want_snapshot(peer: &mut Peer, next: Length, now: Time, effects: &mut Vec<Effect>) {
+    peer.hole = Some((next, now));
+    peer.snapshot_wanted = true;
+    effects.push(Effect::SnapshotWanted { to: peer.id });
+}

@@ -1,0 +1,270 @@
+//! What a replica must not forget, behind a trait: memory here, disks elsewhere.
+//!
+//! The entries still held are always in memory, as a [`Log`]; a storage on disk writes its changes
+//! behind, in the order they were made, and tells by [`Storage::persisted`] how far it came.
+//! Nothing is acknowledged that is not persisted: no promise and no accept.
+
+use super::Length;
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::fmt;
+use types::Ballot;
+
+/// What would be found after a crash, as far as anybody may be told of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Persisted {
+    /// The promise.
+    pub promised: Ballot,
+    /// The ballot of the sequence.
+    pub accepted_ballot: Ballot,
+    /// Its length. Within one ballot a sequence only grows.
+    pub accepted: Length,
+}
+
+/// The state of one acceptor. Changes become durable in the order of the calls, so that a crash
+/// leaves a state that once was.
+pub trait Storage: fmt::Debug {
+    /// The highest ballot promised.
+    fn promised(&self) -> Ballot;
+    /// The ballot under which the sequence was accepted.
+    fn accepted_ballot(&self) -> Ballot;
+    /// How much of the sequence is known to be decided. May be forgotten in part: it is told again.
+    fn decided(&self) -> Length;
+    /// The entries still held.
+    fn log(&self) -> &Log;
+    /// What is durable. Behind the above by what is still on its way.
+    fn persisted(&self) -> Persisted;
+
+    /// Remembers a promise.
+    fn promise(&mut self, ballot: Ballot);
+    /// Appends an entry, under the ballot of the sequence.
+    fn append(&mut self, entry: Bytes);
+    /// In one step: cuts the sequence to `from`, appends `entries`, and moves it to `ballot`.
+    fn replace(&mut self, ballot: Ballot, from: Length, entries: Vec<Bytes>);
+    /// Remembers how much is decided.
+    fn decide(&mut self, decided: Length);
+    /// Forgets the entries before `before`. The owner's state already has them, durably.
+    fn trim(&mut self, before: Length);
+    /// A snapshot takes the place of the entries before `length`, which are decided; what is held
+    /// beyond stays, and the ballot of the sequence too. The owner makes the state durable first.
+    fn restore(&mut self, length: Length);
+}
+
+/// The entries of a sequence from `start` on, with running sums of their sizes.
+#[derive(Clone, Default)]
+pub struct Log {
+    start: Length,
+    /// The sum of the sizes before `start`, from some beginning.
+    start_bytes: u64,
+    /// Each entry, with the sum of sizes up to and with it.
+    entries: VecDeque<(Bytes, u64)>,
+}
+
+impl Log {
+    /// The first entry still held.
+    #[must_use]
+    pub fn start(&self) -> Length {
+        self.start
+    }
+
+    /// The length of the sequence, trimmed entries included.
+    #[must_use]
+    pub fn length(&self) -> Length {
+        Length(self.start.0 + self.entries.len() as u64)
+    }
+
+    /// The entry of this index; `None` if it is trimmed or does not exist yet.
+    #[must_use]
+    #[inline]
+    pub fn entry(&self, index: u64) -> Option<&Bytes> {
+        let place = usize::try_from(index.checked_sub(self.start.0)?).ok()?;
+        self.entries.get(place).map(|(entry, _)| entry)
+    }
+
+    /// The sizes of the entries from `from` to before `until`, in bytes. Both must be held, or be an
+    /// end.
+    #[must_use]
+    #[inline]
+    pub fn bytes_between(&self, from: Length, until: Length) -> u64 {
+        self.sum_before(until) - self.sum_before(from)
+    }
+
+    fn sum_before(&self, length: Length) -> u64 {
+        match length.0 - self.start.0 {
+            0 => self.start_bytes,
+            held => self.entries[held as usize - 1].1,
+        }
+    }
+
+    /// The end of as many entries from `from` as have `bytes_max` bytes together, before `until`; at
+    /// least of one, if there is one.
+    #[must_use]
+    pub fn fit(&self, from: Length, until: Length, bytes_max: u64) -> Length {
+        if self.bytes_between(from, until) <= bytes_max {
+            return until;
+        }
+        let limit = self.sum_before(from).saturating_add(bytes_max);
+        let within = self.entries.partition_point(|(_, sum)| *sum <= limit) as u64;
+        Length((self.start.0 + within).clamp(from.0 + 1, until.0))
+    }
+
+    /// Entries from `from` to before `until`, for a message. Nothing is copied but the references.
+    #[must_use]
+    pub fn entries(&self, from: Length, until: Length) -> Vec<Bytes> {
+        let places = (from.0 - self.start.0) as usize..(until.0 - self.start.0) as usize;
+        self.entries.range(places).map(|(entry, _)| entry.clone()).collect()
+    }
+
+    /// Appends an entry.
+    #[inline]
+    pub fn push(&mut self, entry: Bytes) {
+        let before = self.entries.back().map_or(self.start_bytes, |(_, sum)| *sum);
+        let sum = before + entry.len() as u64;
+        self.entries.push_back((entry, sum));
+    }
+
+    /// Forgets the entries from `length` on.
+    pub fn truncate(&mut self, length: Length) {
+        assert!(self.start <= length && length <= self.length(), "cut to {length}: {self:?}");
+        self.entries.truncate((length.0 - self.start.0) as usize);
+    }
+
+    /// Forgets the entries before `before`.
+    pub fn trim(&mut self, before: Length) {
+        assert!(before <= self.length(), "trim to {before}, which does not exist: {self:?}");
+        while self.start < before {
+            let (_, sum) = self.entries.pop_front().expect("held: it is before the end");
+            self.start_bytes = sum;
+            self.start.0 += 1;
+        }
+    }
+
+    /// Begins at `length`, and keeps what is held beyond.
+    pub fn restore(&mut self, length: Length) {
+        if length <= self.length() {
+            self.trim(length);
+        } else {
+            *self = Log { start: length, ..Log::default() };
+        }
+    }
+}
+
+/// Short: a log can be long.
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Log({}..{})", self.start, self.length())
+    }
+}
+
+/// A storage in memory, where everything is durable at once, and nothing after a crash.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryStorage {
+    promised: Ballot,
+    accepted_ballot: Ballot,
+    decided: Length,
+    log: Log,
+}
+
+impl MemoryStorage {
+    /// The storage of a replica that has seen nothing yet.
+    #[must_use]
+    pub fn new() -> MemoryStorage {
+        MemoryStorage::default()
+    }
+}
+
+impl Storage for MemoryStorage {
+    fn promised(&self) -> Ballot {
+        self.promised
+    }
+
+    fn accepted_ballot(&self) -> Ballot {
+        self.accepted_ballot
+    }
+
+    fn decided(&self) -> Length {
+        self.decided
+    }
+
+    fn log(&self) -> &Log {
+        &self.log
+    }
+
+    fn persisted(&self) -> Persisted {
+        Persisted {
+            promised: self.promised,
+            accepted_ballot: self.accepted_ballot,
+            accepted: self.log.length(),
+        }
+    }
+
+    fn promise(&mut self, ballot: Ballot) {
+        self.promised = ballot;
+    }
+
+    fn append(&mut self, entry: Bytes) {
+        self.log.push(entry);
+    }
+
+    fn replace(&mut self, ballot: Ballot, from: Length, entries: Vec<Bytes>) {
+        self.log.truncate(from);
+        entries.into_iter().for_each(|entry| self.log.push(entry));
+        self.accepted_ballot = ballot;
+    }
+
+    fn decide(&mut self, decided: Length) {
+        self.decided = decided;
+    }
+
+    fn trim(&mut self, before: Length) {
+        self.log.trim(before);
+    }
+
+    fn restore(&mut self, length: Length) {
+        self.log.restore(length);
+        self.decided = length;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(sizes: &[usize]) -> Log {
+        let mut log = Log::default();
+        sizes.iter().for_each(|size| log.push(Bytes::from(vec![b'x'; *size])));
+        log
+    }
+
+    #[test]
+    fn sizes_survive_trims_and_cuts() {
+        let mut log = log(&[1, 2, 4, 8]);
+        assert_eq!(log.bytes_between(Length(1), Length(3)), 6);
+        log.trim(Length(2));
+        assert_eq!((log.start(), log.length()), (Length(2), Length(4)));
+        assert_eq!(log.bytes_between(Length(2), Length(4)), 12);
+        log.truncate(Length(3));
+        log.push(Bytes::from_static(b"y"));
+        assert_eq!(log.bytes_between(Length(2), Length(4)), 5);
+        assert_eq!((log.entry(1), log.entry(3).map(Bytes::len)), (None, Some(1)));
+    }
+
+    #[test]
+    fn messages_hold_what_fits_and_at_least_one_entry() {
+        let log = log(&[4, 4, 4, 100]);
+        assert_eq!(log.fit(Length(0), Length(4), 9), Length(2));
+        assert_eq!(log.fit(Length(0), Length(4), 3), Length(1));
+        assert_eq!(log.fit(Length(3), Length(4), 9), Length(4));
+        assert_eq!(log.fit(Length(0), Length(1), 99), Length(1));
+        assert_eq!(log.fit(Length(2), Length(2), 0), Length(2));
+    }
+
+    #[test]
+    fn a_snapshot_within_the_log_keeps_the_rest() {
+        let mut log = log(&[1, 2, 4]);
+        log.restore(Length(2));
+        assert_eq!((log.start(), log.length()), (Length(2), Length(3)));
+        log.restore(Length(9));
+        assert_eq!((log.start(), log.length()), (Length(9), Length(9)));
+    }
+}
