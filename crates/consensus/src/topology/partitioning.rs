@@ -115,6 +115,10 @@ impl Router {
     fn range_of(&self, splits: &[(Box<[u8]>, ShardId)], key: &[u8]) -> usize {
         let key_head = head(key);
         let below = self.heads.partition_point(|head| *head < key_head);
+        if self.heads.get(below) != Some(&key_head) {
+            // No head is below that of the first split, the empty key; so it lies below this one.
+            return below - 1;
+        }
         let equal = self.heads[below..].partition_point(|head| *head == key_head);
         let level = &splits[below..below + equal];
         let begun = below + level.partition_point(|(from, _)| **from <= *key);
