@@ -120,6 +120,18 @@ impl Store {
         Clock(self.clock.fetch_add(1, Ordering::SeqCst) + 1)
     }
 
+    /// Moves the shard clock to `floor` at least: whoever keeps a collapsed stamp needs every shard's
+    /// clock past its floor.
+    pub fn raise_clock(&self, floor: Clock) {
+        self.clock.fetch_max(floor.0, Ordering::SeqCst);
+    }
+
+    /// A planted bug: draws a clock for a transaction that does not hold its locks yet.
+    #[cfg(feature = "faults")]
+    pub fn draw_clock_too_early(&self) -> Clock {
+        self.draw_clock()
+    }
+
     pub(crate) fn leave_removals(&self, removals: Removals) {
         lock(&self.removals).extend(removals);
     }

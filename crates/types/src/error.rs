@@ -9,7 +9,8 @@
 //! Errors are small and own no memory on the paths that conflicts take: an abort is not rare
 //! enough to allocate for.
 
-use crate::id::{RequestId, TableId};
+use crate::clock::Epoch;
+use crate::id::{RequestId, ShardId, TableId};
 use std::fmt;
 
 /// The result of every operation of a database.
@@ -59,6 +60,22 @@ pub enum Aborted {
         /// What stopped the last attempt.
         last: Conflict,
     },
+    /// The worker had no room for another transaction, for as long as one may wait.
+    #[error(
+        "{open} transactions are open on this worker, open_max is {max}; retry later, or raise open_max"
+    )]
+    Overloaded {
+        /// How many there were.
+        open: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// A node that the transaction needed did not serve its shard.
+    #[error("{shard} is not served by the node that was asked; retry")]
+    NotServed {
+        /// The shard.
+        shard: ShardId,
+    },
 }
 
 /// What got in a transaction's way, and where.
@@ -79,6 +96,14 @@ pub enum Conflict {
         table: TableId,
         /// The key.
         key: KeyExcerpt,
+    },
+    /// A version that was read belongs to another epoch, and is not durable.
+    #[error("{shard} has a version of {epoch} there that is not committed")]
+    OtherEpoch {
+        /// The shard that was read.
+        shard: ShardId,
+        /// The version's epoch.
+        epoch: Epoch,
     },
     /// A key appeared in, or left, a range that this transaction scanned or a gap it found absent.
     #[error("keys came to or left a range of {table} that was read")]
@@ -181,6 +206,32 @@ pub enum Rejected {
     UnknownTable {
         /// The id that was asked for.
         table: TableId,
+    },
+    /// No table has this name.
+    #[error("there is no table {name:?} in this cluster; add it to the topology")]
+    UnknownTableName {
+        /// The name that was asked for.
+        name: Box<str>,
+    },
+    /// No procedure has this name.
+    #[error("there is no procedure {name:?} on this node; register it on all of them")]
+    UnknownProcedure {
+        /// The name that was asked for.
+        name: Box<str>,
+    },
+    /// The client has made a later request, so this one's outcome is not remembered.
+    #[error("{request} is older than {last}, the last of its client; its outcome is forgotten")]
+    StaleRequest {
+        /// The request.
+        request: RequestId,
+        /// The client's last one.
+        last: RequestId,
+    },
+    /// A step of an interactive transaction that is over, or was never begun here.
+    #[error("session {session} has no transaction here; begin one")]
+    UnknownSession {
+        /// The client's name for it.
+        session: u64,
     },
     /// An insert met a key that exists.
     #[error("{table} {key} exists already; use put to overwrite it")]

@@ -22,6 +22,6 @@ pub use clock::{Clock, Epoch};
 pub use error::{Aborted, Conflict, Error, KeyExcerpt, Rejected, Result, Unknown};
 pub use id::{NodeId, RequestId, ShardId, TableId, WorkerId};
 pub use random::Random;
-pub use time::Time;
 pub use stamp::{REMOTE_CLOCKS_MAX, RemoteClock, Stamp, StampRef, VectorWatermark, View};
+pub use time::Time;
 pub use transaction::{Database, Rows, Scan, Transaction};

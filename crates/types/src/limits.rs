@@ -1,5 +1,8 @@
 //! The limits every part enforces with an error that names them (design §4). None is silent.
 
+use crate::error::{KeyExcerpt, Rejected, Result};
+use crate::id::TableId;
+
 /// Longest key, in bytes. A key has at least one byte.
 pub const KEY_BYTES_MAX: usize = 4 << 10;
 
@@ -23,3 +26,34 @@ pub const TABLE_NAME_BYTES_MAX: usize = 128;
 
 // A transaction that writes one value of the greatest size under the longest key must fit.
 const _: () = assert!(KEY_BYTES_MAX + VALUE_BYTES_MAX <= TRANSACTION_BYTES_MAX);
+
+/// Checks the length of a key.
+///
+/// # Errors
+/// [`Rejected::KeyEmpty`] and [`Rejected::KeyTooLong`].
+#[inline]
+pub fn check_key(table: TableId, key: &[u8]) -> Result<()> {
+    if (1..=KEY_BYTES_MAX).contains(&key.len()) { Ok(()) } else { reject_key(table, key) }
+}
+
+#[cold]
+fn reject_key(table: TableId, key: &[u8]) -> Result<()> {
+    if key.is_empty() {
+        Err(Rejected::KeyEmpty { table })?;
+    }
+    let (excerpt, max) = (KeyExcerpt::new(key), KEY_BYTES_MAX);
+    Err(Rejected::KeyTooLong { table, key: excerpt, bytes: key.len(), max }.into())
+}
+
+/// Checks the length of a value.
+///
+/// # Errors
+/// [`Rejected::ValueTooLong`].
+#[inline]
+pub fn check_value(table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
+    if value.len() > VALUE_BYTES_MAX {
+        let (key, max) = (KeyExcerpt::new(key), VALUE_BYTES_MAX);
+        Err(Rejected::ValueTooLong { table, key, bytes: value.len(), max })?;
+    }
+    Ok(())
+}

@@ -5,7 +5,7 @@
 //! what they return borrows the transaction, not one operation, so several values can be looked at
 //! together, and reads that cross a network can be awaited together.
 
-use crate::error::Result;
+use crate::error::{KeyExcerpt, Rejected, Result};
 use crate::id::TableId;
 use std::future::Future;
 use std::ops::{Bound, RangeBounds};
@@ -151,4 +151,20 @@ impl<'k> Scan<'k> {
     pub fn limit(self, limit: usize) -> Scan<'k> {
         Scan { limit, ..self }
     }
+}
+
+/// What [`Transaction::add`] makes of a value: an absent one counts as 0.
+///
+/// # Errors
+/// [`WrongValue`](crate::Rejected::WrongValue) where it is not 8 bytes long.
+pub fn sum(table: TableId, key: &[u8], old: Option<&[u8]>, delta: i64) -> Result<i64> {
+    const EXPECTED: usize = size_of::<i64>();
+    let old = match old {
+        None => 0,
+        Some(value) => i64::from_le_bytes(value.try_into().map_err(|_| {
+            let (key, bytes) = (KeyExcerpt::new(key), value.len());
+            Rejected::WrongValue { table, key, operation: "add", bytes, expected: EXPECTED }
+        })?),
+    };
+    Ok(old.wrapping_add(delta))
 }

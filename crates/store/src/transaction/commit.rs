@@ -1,5 +1,6 @@
 //! The end of a transaction: lock, draw the clock, validate, install; or roll back.
 
+use super::writes::Write;
 use super::{LeafRead, Read, Sets, Transaction};
 use crate::faults::{Fault, Faults};
 use crate::index::{Index, Insertion, LeafChange, LeafVersion};
@@ -66,6 +67,37 @@ impl<S: DerefMut<Target = Session>> Locked<S> {
         let emptied = state.install(stamp, &committed);
         // A few more than came in, so that what had to wait gets its turn.
         state.sweep(store, emptied + SWEEP_MORE, &committed);
+    }
+
+    /// Shows what it will install: the value, or `None` for a tombstone.
+    pub fn writes(&self, mut visit: impl FnMut(TableId, &[u8], Option<&[u8]>)) {
+        // Not borrowed while `visit` runs: it is foreign.
+        let writes: Vec<Write> =
+            self.transaction.session().state.borrow().sets.writes.entries.clone();
+        for Write { table, record, version, .. } in writes {
+            // SAFETY: locked by this transaction, or private.
+            let (key, value) = unsafe { (Record::key(record), version.as_ref().value()) };
+            visit(table, key, value);
+        }
+    }
+
+    /// Publishes those of the writes that are newer than what is there, all of which is committed:
+    /// how a follower replays what its leader did, in whatever order it learns of it (Thomas's rule:
+    /// on one key the greatest epoch and clock wins). Reports for each key whether it won.
+    ///
+    /// A tombstone has to stay until nothing older can arrive, or that would come back to life;
+    /// `buried` tells for which stamps nothing can.
+    pub fn replay(
+        mut self,
+        stamp: StampRef<'_>,
+        wins: impl Fn(StampRef<'_>) -> bool,
+        buried: impl Fn(StampRef<'_>) -> bool,
+        mut report: impl FnMut(TableId, &[u8], bool),
+    ) {
+        let Session { store, state, .. } = self.transaction.session_mut();
+        let state = state.get_mut();
+        let emptied = state.replay(stamp, &wins, &mut report);
+        state.sweep(store, emptied + SWEEP_MORE, &buried);
     }
 }
 
@@ -135,6 +167,56 @@ impl State {
             }
             if new.value().is_none() {
                 // SAFETY: kept by the guard.
+                let key = unsafe { Record::key(write.record) };
+                self.removals.push_back((record.table(), key.into()));
+            }
+        }
+        self.sets.locked = 0;
+        self.sets.writes.clear();
+        self.sets.order.clear();
+        self.removals.len() - removals_before
+    }
+
+    /// Publishes the writes that are newer than what is there. Returns how many keys may have been
+    /// left without a value.
+    ///
+    /// REQUIRES: locked; everything in the store is committed.
+    fn replay(
+        &mut self,
+        stamp: StampRef<'_>,
+        wins: &dyn Fn(StampRef<'_>) -> bool,
+        report: &mut dyn FnMut(TableId, &[u8], bool),
+    ) -> usize {
+        let removals_before = self.removals.len();
+        // What is not ours to trust is asked before anything is published: a panic there rolls back.
+        let mut newer = |write: &Write| {
+            // SAFETY: the record is kept by the guard, and so is the version.
+            let newest = unsafe { write.record.as_ref().word().version().as_ref() };
+            let won = newest.is_none_or(|newest| wins(newest.stamp_ref()));
+            // SAFETY: kept by the guard.
+            report(write.table, unsafe { Record::key(write.record) }, won);
+            won
+        };
+        let won: Vec<bool> = self.sets.writes.entries.iter().map(&mut newer).collect();
+        for at in 0..self.sets.order.len() {
+            let place = self.sets.order[at].1 as usize;
+            let write = self.sets.writes.entries[place];
+            // SAFETY: the record is kept by the guard.
+            let record = unsafe { write.record.as_ref() };
+            let old = record.word().version();
+            if won[place] {
+                // SAFETY: private, and stamped here.
+                let new = unsafe { Version::stamp(write.version, &mut self.memory.heap, stamp) };
+                record.unlock(new.as_ptr());
+                self.retire_chain(old);
+            } else {
+                record.unlock(old);
+                // SAFETY: never published.
+                unsafe { Version::free(write.version, &mut self.memory.heap) };
+            }
+            // SAFETY: kept by the guard.
+            if unsafe { record.word().version().as_ref() }.is_none_or(|now| now.value().is_none()) {
+                // SAFETY: as above.
                 let key = unsafe { Record::key(write.record) };
                 self.removals.push_back((record.table(), key.into()));
             }

@@ -11,8 +11,7 @@ use crate::version::{Content, Version};
 use std::ops::DerefMut;
 use std::ptr::{self, NonNull};
 use types::limits::{
-    KEY_BYTES_MAX, TRANSACTION_BYTES_MAX, TRANSACTION_READS_MAX, TRANSACTION_WRITES_MAX,
-    VALUE_BYTES_MAX,
+    TRANSACTION_BYTES_MAX, TRANSACTION_READS_MAX, TRANSACTION_WRITES_MAX, check_key, check_value,
 };
 use types::{KeyExcerpt, Rejected, Result, StampRef, TableId};
 
@@ -139,6 +138,17 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
         state.write(index, table, key, Content::Tombstone, None)
     }
 
+    /// Writes a tombstone under `key`, even where there is nothing to remove: what it has to hide may
+    /// still be on its way here (see [`Locked::replay`](super::Locked::replay)).
+    ///
+    /// # Errors
+    /// As for [`get`](Transaction::get), and where the transaction would grow beyond its limits.
+    pub fn bury(&self, table: TableId, key: &[u8]) -> Result<()> {
+        let index = self.session().store.index(table)?;
+        check_key(table, key)?;
+        self.session().state.borrow_mut().write(index, table, key, Content::Tombstone, None)
+    }
+
     /// Adds `delta`, wrapping, to the little-endian `i64` under `key` and returns the sum. An absent
     /// key counts as 0.
     ///
@@ -146,15 +156,7 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
     /// [`Rejected::WrongValue`] where the value is not 8 bytes long; and as for
     /// [`put`](Transaction::put).
     pub fn add(&self, table: TableId, key: &[u8], delta: i64) -> Result<i64> {
-        const EXPECTED: usize = size_of::<i64>();
-        let old = match self.get(table, key)? {
-            None => 0,
-            Some(value) => i64::from_le_bytes(value.try_into().map_err(|_| {
-                let (key, bytes) = (KeyExcerpt::new(key), value.len());
-                Rejected::WrongValue { table, key, operation: "add", bytes, expected: EXPECTED }
-            })?),
-        };
-        let sum = old.wrapping_add(delta);
+        let sum = types::transaction::sum(table, key, self.get(table, key)?, delta)?;
         self.put(table, key, &sum.to_le_bytes())?;
         Ok(sum)
     }
@@ -167,28 +169,6 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
         check_memory(store, key.len() + value.len())?;
         Ok(index)
     }
-}
-
-#[inline]
-fn check_key(table: TableId, key: &[u8]) -> Result<()> {
-    if (1..=KEY_BYTES_MAX).contains(&key.len()) { Ok(()) } else { reject_key(table, key) }
-}
-
-#[cold]
-pub(super) fn reject_key(table: TableId, key: &[u8]) -> Result<()> {
-    if key.is_empty() {
-        Err(Rejected::KeyEmpty { table })?;
-    }
-    let (excerpt, max) = (KeyExcerpt::new(key), KEY_BYTES_MAX);
-    Err(Rejected::KeyTooLong { table, key: excerpt, bytes: key.len(), max }.into())
-}
-
-fn check_value(table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
-    if value.len() > VALUE_BYTES_MAX {
-        let (key, max) = (KeyExcerpt::new(key), VALUE_BYTES_MAX);
-        Err(Rejected::ValueTooLong { table, key, bytes: value.len(), max })?;
-    }
-    Ok(())
 }
 
 fn check_memory(store: &Store, more: usize) -> Result<()> {

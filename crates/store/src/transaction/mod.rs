@@ -35,7 +35,7 @@ pub(crate) use scan::prefetch_rows;
 
 use crate::index::LeafVersion;
 use crate::record::Record;
-use crate::session::{Session, State};
+use crate::session::Session;
 use crate::version::Version;
 use std::ops::DerefMut;
 use std::ptr::NonNull;
@@ -185,14 +185,18 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
     /// Rolls back: nothing it did takes effect. Dropping does the same.
     pub fn rollback(self) {}
 
-    /// The stamps of the versions read so far, for the stamp of this transaction (rule M1).
-    pub fn read_stamps(&self, mut visit: impl FnMut(StampRef<'_>)) {
-        let versions = |state: &State| state.sets.reads.iter().map(|read| read.version).collect();
-        let versions: Vec<*mut Version> = versions(&self.session().state.borrow());
-        for version in versions {
+    /// Shows the versions read so far, but for the first `from`, for the stamp of this transaction
+    /// (rule M1): values and tombstones. Returns how many there are by now.
+    pub fn versions_read(&self, from: usize, mut visit: impl FnMut(VersionRef<'_>)) -> usize {
+        let mut at = from;
+        loop {
+            // Not borrowed while `visit` runs: it is foreign.
+            let read = self.session().state.borrow().sets.reads.get(at).map(|read| read.version);
+            let Some(version) = read else { return at };
+            at += 1;
             // SAFETY: what a transaction read is kept by its guard.
             if let Some(version) = unsafe { version.as_ref() } {
-                visit(version.stamp_ref());
+                visit(VersionRef { value: version.value(), stamp: version.stamp_ref() });
             }
         }
     }

@@ -1,6 +1,5 @@
 //! Scans: the index's rows and the transaction's own writes, in one order.
 
-use super::execute::reject_key;
 use super::writes::{Write, hash};
 use super::{Recent, Sets, Transaction};
 use crate::index::{Index, Seek, prefetch};
@@ -10,7 +9,7 @@ use crate::version::Version;
 use std::cmp::Ordering;
 use std::ops::{Bound, DerefMut};
 use std::ptr::NonNull;
-use types::limits::KEY_BYTES_MAX;
+use types::limits::check_key;
 use types::transaction::ScanEnd;
 use types::{Result, Rows, Scan, TableId};
 
@@ -27,8 +26,8 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
         let range = Range::of(&scan, &mut bound);
         for key in [range.low, range.high].into_iter().filter_map(bound_key) {
             // An empty bound is below every key, and harmless.
-            if key.len() > KEY_BYTES_MAX {
-                reject_key(table, key)?;
+            if !key.is_empty() {
+                check_key(table, key)?;
             }
         }
         let rows = state.sets.scan(index, table, range, scan.reverse, scan.limit);

@@ -179,7 +179,7 @@ fn a_tombstone_is_read_like_any_version() {
     let reader = one.begin();
     assert_eq!(reader.get(table, b"x").expect("within limits"), None);
     let mut stamps = Vec::new();
-    reader.read_stamps(|stamp| stamps.push(stamp.clock));
+    reader.versions_read(0, |version| stamps.push(version.stamp.clock));
     assert_eq!(stamps, [stamp.clock], "M1: the tombstone's writer is a dependency");
     set(&mut two, table, b"x", Some(b"1"));
     assert!(matches!(conflict(reader.commit()), Conflict::ReadChanged { .. }));
@@ -524,4 +524,31 @@ fn scans_see_own_writes_of_the_table_they_scan() {
         assert!(tx.scan(third, Scan::all()).expect("within limits").is_empty());
     }
     tx.commit().expect("nobody else is there");
+}
+
+#[test]
+fn a_replay_keeps_the_newest_whatever_the_order() {
+    let (_store, table, mut one, _two) = store();
+    let mut replay = |clock: u64, value: Option<&[u8]>, buried: u64| {
+        let stamp = StampRef { epoch: Epoch(1), clock: Clock(clock), remote: &[] };
+        let tx = one.begin();
+        match value {
+            Some(value) => tx.put(table, b"k", value).expect("within limits"),
+            None => tx.bury(table, b"k").expect("within limits"),
+        }
+        let mut outcome = None;
+        tx.lock().expect("nobody else is there").replay(
+            stamp,
+            |newest| (newest.epoch, newest.clock) < (stamp.epoch, stamp.clock),
+            |old| old.clock.0 <= buried,
+            |_, _, won| outcome = Some(won),
+        );
+        (outcome.expect("one key"), get(&mut one, table, b"k"))
+    };
+    assert_eq!(replay(5, Some(b"5"), 0), (true, Some(b"5".to_vec())));
+    assert_eq!(replay(9, None, 0), (true, None));
+    assert_eq!(replay(7, Some(b"7"), 7), (false, None), "the tombstone waits for what is older");
+    assert_eq!(replay(9, None, 9), (false, None), "a repetition changes nothing");
+    // Nothing older can come any more, so the tombstone went; what comes is newer.
+    assert_eq!(replay(12, Some(b"12"), 12), (true, Some(b"12".to_vec())));
 }

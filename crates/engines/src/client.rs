@@ -1,0 +1,99 @@
+//! What clients ask and what they are told.
+//!
+//! A request may be lost, repeated or late like any message, and so may its reply. A procedure that
+//! is called with a [`RequestId`] takes effect once, however often the call arrives; a client that got no
+//! answer calls again with the same one. Request ids are made of the client's number (the upper 64 bits) and its
+//! own count (the lower 64), and a client has one request under way at a time: the store remembers the
+//! last of each client.
+
+pub use crate::execution::calls::{REQUESTS_TABLE, requests_table};
+use crate::operation::{Answer, Operation};
+use bytes::Bytes;
+use types::{Error, RequestId, ShardId};
+
+/// A client, as the node that it is connected to names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientId(pub u64);
+
+/// What a client asks of a worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Request {
+    /// Run a procedure as one transaction. Goes to the leader of `home`, which remembers the outcome.
+    /// Harmless if repeated.
+    Call {
+        /// Names the request; see the module.
+        id: RequestId,
+        /// The shard whose leader coordinates it and remembers its outcome.
+        home: ShardId,
+        /// The procedure's name.
+        procedure: Box<str>,
+        /// What it is called with.
+        arguments: Bytes,
+    },
+    /// Begin an interactive transaction, which the client calls `session`, a number it has never
+    /// used before here. Harmless if repeated.
+    Begin {
+        /// The client's name for it.
+        session: u64,
+    },
+    /// The next operation of an interactive transaction. Step `number` is done once, however often
+    /// it is asked for; the first has number 0.
+    Operation {
+        /// Which transaction.
+        session: u64,
+        /// Which of its steps.
+        number: u32,
+        /// What to do.
+        operation: Operation,
+    },
+    /// The last step of an interactive transaction. Harmless if repeated.
+    End {
+        /// Which transaction.
+        session: u64,
+        /// Which of its steps.
+        number: u32,
+        /// How to end.
+        ending: Ending,
+    },
+}
+
+/// How an interactive transaction ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// Commit.
+    Commit,
+    /// Write nothing, but have what was read proved consistent and durable: for a client that is about
+    /// to act on what it read by giving up.
+    Confirm,
+    /// Undo everything, whatever it was.
+    Rollback,
+}
+
+/// What a client is told. Everything in it is covered by the watermark (rule M5).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// To [`Request::Call`].
+    Called {
+        /// Which.
+        id: RequestId,
+        /// What the procedure returned.
+        result: Result<Bytes, Error>,
+    },
+    /// To [`Request::Begin`].
+    Began {
+        /// The client's name for it.
+        session: u64,
+        /// Whether it could.
+        result: Result<(), Error>,
+    },
+    /// To [`Request::Operation`] and [`Request::End`]. After an error other than one that the
+    /// operation itself brings (a key that exists, a limit) the transaction is over.
+    Done {
+        /// Which transaction.
+        session: u64,
+        /// Which of its steps.
+        number: u32,
+        /// What came of it.
+        result: Result<Answer, Error>,
+    },
+}

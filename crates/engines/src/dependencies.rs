@@ -1,0 +1,71 @@
+//! What a transaction depends on: the stamps of the versions it read (rules M1 and M8).
+
+use crate::execution::hub::Branch;
+use crate::faults::{Fault, Faults};
+use types::{Aborted, Clock, Conflict, Epoch, Result, ShardId, Stamp, StampRef, VectorWatermark};
+
+/// Whose reads they are, and what need not be waited for any more.
+pub(crate) struct Reads<'a> {
+    /// The shard that was read.
+    pub(crate) shard: ShardId,
+    /// The transaction's epoch.
+    pub(crate) epoch: Epoch,
+    /// What it covers adds nothing.
+    pub(crate) watermark: &'a VectorWatermark,
+    /// Keep what it covers all the same: the paper's full-sized form.
+    pub(crate) full: bool,
+    /// Planted bugs.
+    pub(crate) faults: Faults,
+}
+
+/// The dependencies of some reads.
+pub(crate) struct Dependencies {
+    /// As the shard that was read keeps it.
+    pub(crate) stamp: Stamp,
+    /// How many reads the branch has.
+    pub(crate) reads: usize,
+}
+
+/// A version that was read.
+#[derive(Clone, Copy)]
+pub(crate) struct ReadVersion<'a> {
+    pub(crate) stamp: StampRef<'a>,
+    pub(crate) tombstone: bool,
+}
+
+/// The dependencies of the reads of `branch`, but for the first `from`. Shows each of them to `visit`.
+///
+/// # Errors
+/// Where a version belongs to another epoch than the transaction, and is of a later one, or not known
+/// to be durable (rule M8).
+pub(crate) fn of(
+    branch: &Branch,
+    from: usize,
+    reads: &Reads<'_>,
+    visit: &mut dyn FnMut(ReadVersion<'_>),
+) -> Result<Dependencies> {
+    let mut stamp = Stamp::local(reads.epoch, Clock::ZERO);
+    let mut foreign = None;
+    let count = branch.versions_read(from, |version| {
+        let read = ReadVersion { stamp: version.stamp, tombstone: version.value.is_none() };
+        visit(read);
+        let covered = reads.watermark.covers(reads.shard, version.stamp);
+        if (covered && !reads.full)
+            || (read.tombstone && reads.faults.has(Fault::IgnoreTombstoneStamp))
+        {
+            return;
+        }
+        if version.stamp.epoch != reads.epoch {
+            foreign = Some(version.stamp.epoch);
+            return;
+        }
+        stamp.merge(reads.shard, version.stamp.seen_by(reads.shard));
+    });
+    if let Some(epoch) = foreign {
+        return Err(Aborted::from(Conflict::OtherEpoch { shard: reads.shard, epoch }).into());
+    }
+    if !reads.full {
+        stamp.prune(reads.watermark);
+    }
+    Ok(Dependencies { stamp, reads: count })
+}

@@ -1,0 +1,240 @@
+//! What an engine is: one worker's part of a commit protocol, driven by events.
+//!
+//! ```text
+//!   clients ── requests ──►┌────────┐── replies ──►
+//!   same worker elsewhere ►│ engine │── messages ─►
+//!   streams ── durable ───►└────────┘── entries ──► streams
+//! ```
+//! Each worker of a node has an engine of its own; they share what the engine's `Shared` holds, all of
+//! it atomic. The streams stand beside the engine, in `node`: an engine proposes entries to the stream
+//! that its worker leads for a shard, is told when they are durable, and is given what the streams
+//! that it follows have decided.
+
+use crate::client::{ClientId, Reply, Request};
+use crate::execution::Local;
+use crate::observation::Observation;
+use crate::procedure::Procedures;
+use bytes::Bytes;
+use consensus::topology::Topology;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use store::Store;
+use types::{NodeId, ShardId, Time, WorkerId};
+
+/// Where a worker is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The node.
+    pub node: NodeId,
+    /// Which of its workers.
+    pub worker: WorkerId,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.node, self.worker)
+    }
+}
+
+/// What all nodes of a cluster are told alike.
+#[derive(Debug, Clone)]
+pub struct Setup<O> {
+    /// Nodes, shards, tables.
+    pub topology: Arc<Topology>,
+    /// What clients can call by name.
+    pub procedures: Arc<Procedures>,
+    /// The engine's configuration.
+    pub options: O,
+}
+
+/// Something that runs on a worker beside the transactions of clients: a loader, a workload. It gets
+/// at the data through [`Local`], and is polled by the engine.
+pub type Task = Pin<Box<dyn Future<Output = ()>>>;
+
+/// One worker's part of a commit protocol.
+pub trait Engine: Sized {
+    /// What it says to the same worker of other nodes. May be lost, repeated, reordered or late.
+    type Message: Clone + fmt::Debug;
+
+    /// Its configuration; the default does the right thing.
+    type Options: Clone + fmt::Debug + Default;
+
+    /// What the workers of one node share: its stores and some atomics.
+    type Shared: Send + Sync;
+
+    /// What the workers of `node` will share.
+    fn share(setup: &Setup<Self::Options>, node: NodeId) -> Arc<Self::Shared>;
+
+    /// The node's copy of a shard, if it has a replica.
+    fn store(shared: &Self::Shared, shard: ShardId) -> Option<&Arc<Store>>;
+
+    /// A worker, which draws all its chance from `seed`.
+    fn new(worker: WorkerId, shared: Arc<Self::Shared>, seed: u64) -> Self;
+
+    /// Takes one event. The same state and the same event make the same effects.
+    fn step(
+        &mut self,
+        now: Time,
+        event: Event<Self::Message>,
+        effects: &mut Effects<Self::Message>,
+    );
+
+    /// The database as code on this worker sees it.
+    fn local(&self) -> Local;
+
+    /// Takes a task to run; the next step polls it first.
+    fn spawn(&mut self, task: Task);
+
+    /// How many transactions are under way here, in whatever state: none, once all is quiet.
+    fn pending(&self) -> usize;
+
+    /// What it has counted.
+    fn counters(&self) -> Counters;
+}
+
+/// What happens to an engine.
+#[derive(Debug, Clone)]
+pub enum Event<M> {
+    /// A message from the same worker of another node.
+    Received {
+        /// Its sender.
+        from: NodeId,
+        /// What it says.
+        message: M,
+    },
+    /// A client asks for something.
+    Client {
+        /// Who; the reply goes there.
+        from: ClientId,
+        /// What.
+        request: Request,
+    },
+    /// This worker's stream of the shard has been prepared: it leads now, and its next entry will have
+    /// the index `length`.
+    Leading {
+        /// The shard.
+        shard: ShardId,
+        /// Entries that the stream has.
+        length: u64,
+    },
+    /// The stream that this worker leads has that many decided entries.
+    Durable {
+        /// The shard.
+        shard: ShardId,
+        /// How many.
+        length: u64,
+    },
+    /// The stream that this worker follows has decided an entry. They come in order.
+    Decided {
+        /// The shard.
+        shard: ShardId,
+        /// Its place in the stream.
+        index: u64,
+        /// What it says.
+        entry: Bytes,
+    },
+    /// A time has come that was asked for, or has not: it is for the engine to look.
+    Timer,
+    /// Another worker of this node has changed something they share, or a task was spawned.
+    Nudged,
+}
+
+/// What an engine wants done.
+#[derive(Debug, Clone)]
+pub enum Effect<M> {
+    /// Send this to the same worker of another node.
+    Send {
+        /// The receiver.
+        to: NodeId,
+        /// What to say.
+        message: M,
+    },
+    /// Append this to the stream that this worker leads for the shard.
+    Propose {
+        /// The shard.
+        shard: ShardId,
+        /// What to append.
+        entry: Bytes,
+    },
+    /// Answer a client.
+    Reply {
+        /// Who asked.
+        to: ClientId,
+        /// The answer.
+        reply: Reply,
+    },
+    /// Come back at this time at the latest.
+    Timer {
+        /// When.
+        at: Time,
+    },
+    /// Have another worker of this node look at what they share. Several may be made one.
+    Nudge {
+        /// Which.
+        worker: WorkerId,
+    },
+}
+
+/// Where an engine leaves its effects, in order, and, if somebody watches, its observations.
+#[derive(Debug, Clone)]
+pub struct Effects<M> {
+    /// To be done, in order.
+    pub effects: Vec<Effect<M>>,
+    /// What a checker may want to know; see [`Observation`]. `None` if nobody watches.
+    pub observations: Option<Vec<Observation>>,
+}
+
+impl<M> Effects<M> {
+    /// None yet, and nobody watches.
+    pub fn new() -> Effects<M> {
+        Effects { effects: Vec::new(), observations: None }
+    }
+
+    /// None yet, and somebody watches.
+    pub fn observed() -> Effects<M> {
+        Effects { effects: Vec::new(), observations: Some(Vec::new()) }
+    }
+
+    /// Adds an observation, which is only made if somebody watches.
+    #[inline]
+    pub(crate) fn observe(&mut self, observation: impl FnOnce() -> Observation) {
+        if let Some(observations) = &mut self.observations {
+            observations.push(observation());
+        }
+    }
+
+    pub(crate) fn push(&mut self, effect: Effect<M>) {
+        self.effects.push(effect);
+    }
+}
+
+impl<M> Default for Effects<M> {
+    fn default() -> Effects<M> {
+        Effects::new()
+    }
+}
+
+/// What a worker has counted since it began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Transactions that this worker coordinated and certified, read-only ones included.
+    pub certified: u64,
+    /// Those of them whose outcome was told.
+    pub committed: u64,
+    /// Those of them that touched more than one shard.
+    pub cross_shard: u64,
+    /// Attempts that met a conflict.
+    pub conflicts: u64,
+    /// Requests to other workers that were sent again since no answer came.
+    pub resent: u64,
+    /// Messages that made no sense here, or none any more, and were dropped.
+    pub dropped: u64,
+    /// Operations on records: read, written, scanned, replayed.
+    pub operations: u64,
+    /// Entries of stamps that were kept with versions, all added up.
+    pub stamp_entries: u64,
+    /// Batches appended to streams, heartbeats included.
+    pub batches: u64,
+}

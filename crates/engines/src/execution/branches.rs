@@ -1,0 +1,162 @@
+//! A participant's branches: each request is acted on once, however often and late it arrives.
+//!
+//! A coordinator numbers the requests to a branch from 1 and sends the next one when it has the answer
+//! to the last. So of an open branch it is enough to keep the last step and its reply. When a branch
+//! is over, its last reply stays, since the coordinator may still ask for it; it goes once the
+//! coordinator says, with any later request, that no transaction up to that one is open any more.
+//! What arrives later still is a repetition of something that was answered, and is dropped.
+
+use crate::transaction_id::TransactionId;
+use std::collections::BTreeMap;
+use types::{Epoch, NodeId, ShardId, WorkerId};
+
+/// What every request to a branch begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// Whose branch.
+    pub transaction: TransactionId,
+    /// Where.
+    pub shard: ShardId,
+    /// Which request of this branch; from 1.
+    pub step: u32,
+    /// No transaction of this coordinator with a lower sequence is open.
+    pub oldest: u64,
+    /// The transaction's epoch.
+    pub epoch: Epoch,
+}
+
+/// What a request turns out to be when it arrives.
+#[derive(Debug)]
+pub(crate) enum Arrival<R> {
+    /// Next in turn: act on it.
+    Act,
+    /// A repetition of the last one: this was the reply.
+    Repeated(R),
+    /// The branch is over, with another request.
+    Over,
+    /// Too late, or out of turn: drop it.
+    Stale,
+}
+
+/// The branches of one worker. `C` is what an open one holds, `R` a reply.
+#[derive(Debug)]
+pub(crate) struct Branches<C, R> {
+    open: BTreeMap<(TransactionId, ShardId), Open<C, R>>,
+    coordinators: BTreeMap<(NodeId, WorkerId), Coordinator<R>>,
+}
+
+#[derive(Debug)]
+struct Open<C, R> {
+    context: C,
+    step: u32,
+    reply: R,
+}
+
+#[derive(Debug)]
+struct Coordinator<R> {
+    oldest: u64,
+    /// Branches that are over: their last step and its reply.
+    over: BTreeMap<(u64, ShardId), (u32, R)>,
+}
+
+impl<R> Default for Coordinator<R> {
+    fn default() -> Self {
+        Coordinator { oldest: 0, over: BTreeMap::new() }
+    }
+}
+
+impl<C, R: Clone> Branches<C, R> {
+    pub(crate) fn new() -> Branches<C, R> {
+        Branches { open: BTreeMap::new(), coordinators: BTreeMap::new() }
+    }
+
+    /// Says what to do with a request. One that `ends` the branch need not be the next in turn.
+    pub(crate) fn arrive(&mut self, header: &Header, ends: bool) -> Arrival<R> {
+        let id = header.transaction;
+        let coordinator = self.coordinators.entry((id.node, id.worker)).or_default();
+        if header.oldest > coordinator.oldest {
+            coordinator.oldest = header.oldest;
+            coordinator.over = coordinator.over.split_off(&(header.oldest, ShardId(0)));
+        }
+        if id.sequence < coordinator.oldest {
+            return Arrival::Stale;
+        }
+        if let Some((step, reply)) = coordinator.over.get(&(id.sequence, header.shard)) {
+            return match header.step == *step {
+                true => Arrival::Repeated(reply.clone()),
+                false if ends => Arrival::Over,
+                false => Arrival::Stale,
+            };
+        }
+        let last = self.open.get(&(id, header.shard));
+        let last_step = last.map_or(0, |open| open.step);
+        match last {
+            Some(open) if header.step == open.step => Arrival::Repeated(open.reply.clone()),
+            _ if header.step == last_step + 1 || (ends && header.step > last_step) => Arrival::Act,
+            _ => Arrival::Stale,
+        }
+    }
+
+    /// What the branch holds, to be acted on; it is kept or closed again in the same step.
+    pub(crate) fn take(&mut self, header: &Header) -> Option<C> {
+        Some(self.open.remove(&(header.transaction, header.shard))?.context)
+    }
+
+    /// The branch stays open, and this was the reply.
+    pub(crate) fn keep(&mut self, header: &Header, context: C, reply: R) {
+        let open = Open { context, step: header.step, reply };
+        self.open.insert((header.transaction, header.shard), open);
+    }
+
+    /// The branch is over, and this was the reply.
+    pub(crate) fn close(&mut self, header: &Header, reply: R) {
+        let id = header.transaction;
+        let coordinator = self.coordinators.entry((id.node, id.worker)).or_default();
+        coordinator.over.insert((id.sequence, header.shard), (header.step, reply));
+    }
+
+    /// How many are open.
+    pub(crate) fn len(&self) -> usize {
+        self.open.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(sequence: u64, step: u32, oldest: u64) -> Header {
+        let transaction = TransactionId { node: NodeId(1), worker: WorkerId(0), sequence };
+        Header { transaction, shard: ShardId(0), step, oldest, epoch: Epoch(1) }
+    }
+
+    fn acts(arrival: &Arrival<&str>) -> bool {
+        matches!(arrival, Arrival::Act)
+    }
+
+    #[test]
+    fn each_request_acts_once() {
+        let mut branches = Branches::<u32, &str>::new();
+        assert!(acts(&branches.arrive(&header(5, 1, 0), false)));
+        branches.keep(&header(5, 1, 0), 7, "one");
+        assert!(matches!(branches.arrive(&header(5, 1, 0), false), Arrival::Repeated("one")));
+        assert!(matches!(branches.arrive(&header(5, 3, 0), false), Arrival::Stale));
+        assert!(acts(&branches.arrive(&header(5, 2, 0), false)));
+        assert_eq!(branches.take(&header(5, 2, 0)), Some(7));
+        branches.close(&header(5, 2, 0), "two");
+        assert!(matches!(branches.arrive(&header(5, 1, 0), false), Arrival::Stale));
+        assert!(matches!(branches.arrive(&header(5, 2, 0), false), Arrival::Repeated("two")));
+        assert!(matches!(branches.arrive(&header(5, 3, 0), true), Arrival::Over));
+    }
+
+    #[test]
+    fn an_end_that_overtakes_shuts_the_door() {
+        let mut branches = Branches::<u32, &str>::new();
+        assert!(acts(&branches.arrive(&header(5, 4, 0), true)));
+        branches.close(&header(5, 4, 0), "over");
+        assert!(matches!(branches.arrive(&header(5, 1, 0), false), Arrival::Stale));
+        // The coordinator is done with it, and what is forgotten stays shut.
+        assert!(acts(&branches.arrive(&header(9, 1, 8), false)));
+        assert!(matches!(branches.arrive(&header(5, 1, 0), false), Arrival::Stale));
+    }
+}

@@ -1,0 +1,199 @@
+//! What a transaction has to say to other shards, and what they answer.
+
+use super::slot::Slot;
+use crate::operation::{Answer, Operation};
+use crate::transaction_id::TransactionId;
+use std::cell::{Ref, RefCell};
+use std::rc::Rc;
+use types::{Clock, Epoch, Error, NodeId, Result, ShardId, Stamp, View};
+
+/// Where an answer will be.
+pub(crate) type Ticket = Rc<Slot<Result<Answer>>>;
+
+/// Shared by a transaction and the engine of its worker.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    pub(crate) id: TransactionId,
+    pub(crate) epoch: Epoch,
+    /// The outcome, once it may be told.
+    pub(crate) outcome: Slot<Result<()>>,
+    remotes: RefCell<Vec<Remote>>,
+    /// What the answers so far depend on, written as the coordinator's home shard.
+    dependencies: RefCell<Stamp>,
+    /// Why no operation can succeed any more.
+    failure: RefCell<Option<Error>>,
+}
+
+/// A transaction's branch on a shard that another node leads, as its coordinator sees it.
+#[derive(Debug)]
+pub(crate) struct Remote {
+    pub(crate) shard: ShardId,
+    /// Who leads the shard.
+    pub(crate) node: NodeId,
+    /// The last request that was sent; they count from 1.
+    pub(crate) step: u32,
+    /// It has looked at something there.
+    pub(crate) reads: bool,
+    /// It will change something there.
+    pub(crate) writes: bool,
+    /// The participant has ended it.
+    pub(crate) over: bool,
+    /// Not sent yet.
+    outgoing: Vec<Operation>,
+    waiting: Vec<Ticket>,
+    /// The tickets of the request that is under way.
+    asked: Option<Vec<Ticket>>,
+}
+
+impl Exchange {
+    pub(crate) fn new(id: TransactionId, epoch: Epoch) -> Rc<Exchange> {
+        Rc::new(Exchange {
+            id,
+            epoch,
+            outcome: Slot::default(),
+            remotes: RefCell::default(),
+            dependencies: RefCell::new(Stamp::local(epoch, Clock::ZERO)),
+            failure: RefCell::default(),
+        })
+    }
+
+    /// Adds an operation for `shard`, which `node` leads. The ticket says where its answer will be, if
+    /// it has one.
+    pub(crate) fn issue(&self, shard: ShardId, node: NodeId, operation: Operation) -> Ticket {
+        let ticket = Ticket::default();
+        if let Some(failure) = &*self.failure.borrow() {
+            ticket.fill(Err(failure.clone()));
+            return ticket;
+        }
+        let mut remotes = self.remotes.borrow_mut();
+        let at = remotes.iter().position(|remote| remote.shard == shard).unwrap_or_else(|| {
+            remotes.push(Remote::new(shard, node));
+            remotes.len() - 1
+        });
+        let remote = &mut remotes[at];
+        remote.reads |= operation.reads();
+        remote.writes |= operation.writes();
+        if operation.wants_answer() {
+            remote.waiting.push(Rc::clone(&ticket));
+        }
+        remote.outgoing.push(operation);
+        ticket
+    }
+
+    /// Takes the next batch of operations for each shard that has some whose answer is waited for and
+    /// no request under way.
+    pub(crate) fn take_batches(&self, mut send: impl FnMut(&Remote, Vec<Operation>)) {
+        for remote in self.remotes.borrow_mut().iter_mut() {
+            if remote.asked.is_none() && !remote.waiting.is_empty() {
+                remote.asked = Some(std::mem::take(&mut remote.waiting));
+                remote.step += 1;
+                let operations = std::mem::take(&mut remote.outgoing);
+                send(remote, operations);
+            }
+        }
+    }
+
+    /// Hands out the answers to the request that is under way, in its order. `dependencies` is what
+    /// they depend on, as the participant's shard keeps it.
+    pub(crate) fn answer(
+        &self,
+        home: ShardId,
+        shard: ShardId,
+        answers: Vec<Result<Answer>>,
+        dependencies: View<'_>,
+    ) {
+        self.dependencies.borrow_mut().merge(home, dependencies);
+        let mut remotes = self.remotes.borrow_mut();
+        let remote = remotes.iter_mut().find(|remote| remote.shard == shard);
+        let asked = remote.and_then(|remote| remote.asked.take()).unwrap_or_default();
+        for (ticket, answer) in asked.into_iter().zip(answers) {
+            ticket.fill(answer);
+        }
+    }
+
+    /// The participant of `shard` has given up: nothing can succeed any more.
+    pub(crate) fn fail(&self, shard: ShardId, error: &Error) {
+        self.failure.borrow_mut().get_or_insert_with(|| error.clone());
+        for remote in self.remotes.borrow_mut().iter_mut() {
+            if remote.shard == shard {
+                remote.over = true;
+                remote.asked.take().into_iter().flatten().for_each(|ticket| {
+                    ticket.fill(Err(error.clone()));
+                });
+            }
+            remote.outgoing.clear();
+            for ticket in remote.waiting.drain(..) {
+                ticket.fill(Err(error.clone()));
+            }
+        }
+    }
+
+    /// Why no operation can succeed any more, if that is so.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.failure.borrow().clone()
+    }
+
+    /// Is a request under way?
+    pub(crate) fn is_busy(&self) -> bool {
+        self.remotes.borrow().iter().any(|remote| remote.asked.is_some())
+    }
+
+    /// Its branches on other nodes' shards.
+    pub(crate) fn remotes(&self) -> Ref<'_, Vec<Remote>> {
+        self.remotes.borrow()
+    }
+
+    /// Changes the branch on `shard`.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub(crate) fn with_remote<T>(
+        &self,
+        shard: ShardId,
+        change: impl FnOnce(&mut Remote) -> T,
+    ) -> T {
+        let mut remotes = self.remotes.borrow_mut();
+        let remote = remotes.iter_mut().find(|remote| remote.shard == shard);
+        change(remote.expect("a branch on this shard"))
+    }
+
+    /// What the answers so far depend on, written as the coordinator's home shard.
+    pub(crate) fn dependencies(&self) -> Stamp {
+        self.dependencies.borrow().clone()
+    }
+
+    /// Raises what the transaction depends on.
+    pub(crate) fn depend(&self, home: ShardId, on: View<'_>) {
+        self.dependencies.borrow_mut().merge(home, on);
+    }
+}
+
+impl Remote {
+    fn new(shard: ShardId, node: NodeId) -> Remote {
+        Remote {
+            shard,
+            node,
+            step: 0,
+            reads: false,
+            writes: false,
+            over: false,
+            outgoing: Vec::new(),
+            waiting: Vec::new(),
+            asked: None,
+        }
+    }
+
+    /// The number of the next request of this branch.
+    pub(crate) fn next_step(&mut self) -> u32 {
+        self.step += 1;
+        self.step
+    }
+
+    /// The writes that have gathered. Reads that nobody waited for are forgotten.
+    pub(crate) fn take_writes(&mut self) -> Vec<Operation> {
+        self.waiting.clear();
+        let mut operations = std::mem::take(&mut self.outgoing);
+        operations.retain(Operation::writes);
+        operations
+    }
+}

@@ -1,0 +1,194 @@
+//! What the futures of a worker and its engine share.
+
+use super::admission::Admission;
+use super::exchange::Exchange;
+use super::sequences::Sequences;
+use super::sessions::{Pooled, Sessions};
+use super::slot::Slot;
+use crate::client::{ClientId, Reply};
+use crate::engine::Place;
+use consensus::topology::Topology;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use store::Store;
+use types::{Epoch, Random, Result, ShardId, Stamp, Time, VectorWatermark};
+
+/// How execution behaves, the same for all engines. Part of every engine's options.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Transactions that a worker may have running, or certified and not committed. Beyond it new work
+    /// waits. More cost memory; fewer let the worker idle while the watermark is on its way: at 100 000
+    /// transactions a second and 100 ms, 10 000 are under way. Default 16 384.
+    pub open_max: usize,
+    /// Transactions that may wait for room. Beyond it they are refused at once. Default 16 384.
+    pub queue_max: usize,
+    /// How long a transaction waits for room before it is refused. Default 1 s.
+    pub queue_wait_max: Duration,
+    /// How often a transaction that meets conflicts is run. Default 1000.
+    pub attempts_max: u32,
+    /// The first pause after a conflict is drawn below this; it doubles with every attempt.
+    /// Default 50 µs.
+    pub pause: Duration,
+    /// The longest pause. Default 10 ms.
+    pub pause_max: Duration,
+    /// How long a request to another worker waits for an answer before it is sent again. Default 250 ms,
+    /// above the round trip between any two datacenters.
+    pub retry_after: Duration,
+    /// Store sessions, and so transactions executing or being certified, that a replica allows. Default
+    /// 4096.
+    pub sessions_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            open_max: 1 << 14,
+            queue_max: 1 << 14,
+            queue_wait_max: Duration::from_secs(1),
+            attempts_max: 1000,
+            pause: Duration::from_micros(50),
+            pause_max: Duration::from_millis(10),
+            retry_after: Duration::from_millis(250),
+            sessions_max: 4096,
+        }
+    }
+}
+
+/// See the module. Belongs to one worker.
+pub(crate) struct Hub {
+    pub(crate) place: Place,
+    pub(crate) topology: Arc<Topology>,
+    /// The shards that this node leads.
+    pub(crate) own: Vec<Own>,
+    pub(crate) limits: Limits,
+    pub(crate) admission: Admission,
+    pub(crate) sequences: RefCell<Sequences>,
+    pub(crate) random: RefCell<Random>,
+    /// The time of the step that is under way.
+    pub(crate) now: Cell<Time>,
+    pub(crate) epoch: Cell<Epoch>,
+    /// The worker's view of the vector watermark.
+    pub(crate) watermark: RefCell<VectorWatermark>,
+    asks: RefCell<VecDeque<Ask>>,
+}
+
+/// A shard that this node leads.
+pub(crate) struct Own {
+    pub(crate) shard: ShardId,
+    pub(crate) sessions: Rc<Sessions>,
+}
+
+/// A transaction on a shard's store.
+pub(crate) type Branch = store::Transaction<Pooled>;
+
+/// What a future wants of the engine.
+pub(crate) enum Ask {
+    /// Operations have gathered in this exchange.
+    Send(Rc<Exchange>),
+    /// Commit.
+    Commit(Submission),
+    /// A transaction ended without asking to: tell its participants.
+    Abandon(Rc<Exchange>),
+    /// Fill the slot at this time.
+    Sleep {
+        /// When.
+        until: Time,
+        /// What to fill.
+        slot: Rc<Slot<()>>,
+    },
+    /// Fill the slot once what depends on this stamp may be revealed (rule M5).
+    Reveal {
+        /// Who asks.
+        exchange: Rc<Exchange>,
+        /// All that would be revealed.
+        stamp: Stamp,
+        /// What to fill.
+        slot: Rc<Slot<()>>,
+    },
+    /// Answer a client.
+    Reply {
+        /// Who.
+        to: ClientId,
+        /// The answer.
+        reply: Reply,
+    },
+}
+
+/// A transaction whose body is done.
+pub(crate) struct Submission {
+    pub(crate) exchange: Rc<Exchange>,
+    /// Its branches on this node's own shards, by their place in [`Hub::own`].
+    pub(crate) branches: Vec<(usize, Branch)>,
+    pub(crate) ending: Ending,
+}
+
+/// What to do with a transaction whose body is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Commit it.
+    Commit,
+    /// Write nothing, but prove what it read.
+    Confirm,
+}
+
+impl Hub {
+    pub(crate) fn new(
+        place: Place,
+        topology: Arc<Topology>,
+        stores: impl Iterator<Item = (ShardId, Arc<Store>)>,
+        epoch: Epoch,
+        limits: Limits,
+        seed: u64,
+    ) -> Rc<Hub> {
+        let own = stores.map(|(shard, store)| Own { shard, sessions: Sessions::new(store) });
+        let watermark = VectorWatermark::new(epoch, topology.shards() as usize);
+        Rc::new(Hub {
+            place,
+            own: own.collect(),
+            admission: Admission::new(limits.open_max, limits.queue_max, limits.queue_wait_max),
+            sequences: RefCell::default(),
+            random: RefCell::new(Random::new(seed)),
+            now: Cell::default(),
+            epoch: Cell::new(epoch),
+            watermark: RefCell::new(watermark),
+            asks: RefCell::default(),
+            topology,
+            limits,
+        })
+    }
+
+    /// Asks the engine for something; it answers within this step, or later.
+    pub(crate) fn ask(&self, ask: Ask) {
+        self.asks.borrow_mut().push_back(ask);
+    }
+
+    /// What was asked first.
+    pub(crate) fn next_ask(&self) -> Option<Ask> {
+        self.asks.borrow_mut().pop_front()
+    }
+
+    /// The place of a shard among those that this node leads.
+    pub(crate) fn own(&self, shard: ShardId) -> Option<usize> {
+        self.own.iter().position(|own| own.shard == shard)
+    }
+
+    /// The shard as which this worker writes the stamps of its transactions.
+    pub(crate) fn home(&self) -> ShardId {
+        self.own.first().map_or(ShardId(0), |own| own.shard)
+    }
+
+    /// Begins a branch on an own shard.
+    pub(crate) fn begin(&self, own: usize) -> Result<Branch> {
+        Ok(store::Transaction::on(self.own[own].sessions.take()?))
+    }
+
+    /// Pauses the future that waits for it, in this worker's time.
+    pub(crate) async fn sleep(&self, span: Duration) {
+        let slot = Rc::new(Slot::default());
+        self.ask(Ask::Sleep { until: self.now.get() + span, slot: Rc::clone(&slot) });
+        slot.take().await;
+    }
+}

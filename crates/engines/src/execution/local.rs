@@ -1,0 +1,88 @@
+//! The database as code on a worker sees it, and how it runs a transaction.
+
+use super::hub::{Ending, Hub};
+use super::transaction::Transaction;
+use std::rc::Rc;
+use std::time::Duration;
+use types::{Aborted, Conflict, Database, Error, Rejected, Result, TableId, Time};
+
+/// A handle for procedures, sessions and tasks: it stays on its worker. Transactions are coordinated
+/// there.
+#[derive(Clone)]
+pub struct Local {
+    pub(super) hub: Rc<Hub>,
+}
+
+impl Local {
+    pub(crate) fn new(hub: &Rc<Hub>) -> Local {
+        Local { hub: Rc::clone(hub) }
+    }
+
+    /// The worker's time.
+    pub fn now(&self) -> Time {
+        self.hub.now.get()
+    }
+
+    /// Pauses the task, in the worker's time.
+    pub async fn sleep(&self, span: Duration) {
+        self.hub.sleep(span).await;
+    }
+
+    /// Waits until there is room, and begins a transaction.
+    ///
+    /// # Errors
+    /// [`Aborted::Overloaded`].
+    pub(super) async fn begin(&self) -> Result<Transaction> {
+        self.hub.admission.enter(self.hub.now.get()).await?;
+        Ok(Transaction::begin(&self.hub))
+    }
+
+    /// Pauses before another attempt, longer and longer, and never as long as a rival.
+    async fn pause(&self, attempts: u32) {
+        let limits = &self.hub.limits;
+        let longest = limits.pause * (1 << (attempts - 1).min(16));
+        let longest = longest.min(limits.pause_max).as_nanos() as u64;
+        let nanos = self.hub.random.borrow_mut().below(longest.max(1));
+        self.hub.sleep(Duration::from_nanos(nanos)).await;
+    }
+}
+
+impl Database for Local {
+    type Transaction<'db> = Transaction;
+
+    fn table(&self, name: &str) -> Result<TableId> {
+        let table = self.hub.topology.table(name);
+        Ok(table.ok_or_else(|| Rejected::UnknownTableName { name: name.into() })?)
+    }
+
+    async fn transact<T>(&self, mut body: impl AsyncFnMut(&Transaction) -> Result<T>) -> Result<T> {
+        let mut attempts = 0;
+        loop {
+            let tx = self.begin().await?;
+            let outcome = match body(&tx).await {
+                Ok(value) => tx.end(Ending::Commit).await.map(|()| value),
+                Err(error @ Error::Rejected(_)) => {
+                    // What it concluded counts only if what it read was so, and may be told.
+                    tx.end(Ending::Confirm).await.and(Err(error))
+                }
+                Err(error) => {
+                    drop(tx);
+                    Err(error)
+                }
+            };
+            let Err(Error::Aborted(Aborted::Conflict(last))) = outcome else { return outcome };
+            attempts += 1;
+            self.count(attempts, last)?;
+            self.pause(attempts).await;
+        }
+    }
+}
+
+impl Local {
+    fn count(&self, attempts: u32, last: Conflict) -> Result<()> {
+        if attempts >= self.hub.limits.attempts_max {
+            Err(Aborted::RetriesExhausted { attempts, last })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,116 @@
+//! Requests that wait for an answer, and are sent again until it comes.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+use types::{NodeId, ShardId, Time};
+
+/// A branch of a transaction, as its coordinator names it: the transaction's sequence and the shard.
+pub(crate) type BranchKey = (u64, ShardId);
+
+/// See the module. A branch has at most one request under way.
+#[derive(Debug)]
+pub(crate) struct Outbox<M> {
+    retry_after: Duration,
+    waiting: BTreeMap<BranchKey, Waiting<M>>,
+    /// When to look at which request again. All wait equally long, so the queue is in order; what was
+    /// answered meanwhile stays in it until its turn.
+    due: VecDeque<(Time, BranchKey, u32)>,
+}
+
+#[derive(Debug)]
+struct Waiting<M> {
+    to: NodeId,
+    step: u32,
+    message: M,
+}
+
+impl<M: Clone> Outbox<M> {
+    pub(crate) fn new(retry_after: Duration) -> Outbox<M> {
+        Outbox { retry_after, waiting: BTreeMap::new(), due: VecDeque::new() }
+    }
+
+    /// Keeps `message`, which goes out now, until request `step` of the branch is answered.
+    ///
+    /// # Panics
+    /// If a request of the branch is under way.
+    pub(crate) fn send(&mut self, now: Time, key: BranchKey, step: u32, to: NodeId, message: M) {
+        let before = self.waiting.insert(key, Waiting { to, step, message });
+        assert!(before.is_none(), "two requests of branch {key:?} are under way");
+        self.due.push_back((now + self.retry_after, key, step));
+    }
+
+    /// An answer to request `step` came. Says whether it was waited for.
+    pub(crate) fn answered(&mut self, key: BranchKey, step: u32) -> bool {
+        match self.waiting.get(&key) {
+            Some(waiting) if waiting.step == step => {
+                self.waiting.remove(&key);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Gives up a request: its answer does not matter any more.
+    pub(crate) fn forget(&mut self, key: BranchKey) {
+        self.waiting.remove(&key);
+    }
+
+    /// Shows the requests that have waited long enough, to be sent again.
+    pub(crate) fn overdue(&mut self, now: Time, mut again: impl FnMut(NodeId, &M)) {
+        while let Some((at, key, step)) = self.due.front().copied().filter(|(at, ..)| *at <= now) {
+            self.due.pop_front();
+            let Some(waiting) = self.waiting.get(&key).filter(|waiting| waiting.step == step)
+            else {
+                continue;
+            };
+            again(waiting.to, &waiting.message);
+            self.due.push_back((now.max(at) + self.retry_after, key, step));
+        }
+    }
+
+    /// When to look again.
+    pub(crate) fn next_due(&mut self) -> Option<Time> {
+        while let Some((at, key, step)) = self.due.front() {
+            if self.waiting.get(key).is_some_and(|waiting| waiting.step == *step) {
+                return Some(*at);
+            }
+            self.due.pop_front();
+        }
+        None
+    }
+
+    /// How many requests are under way.
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RETRY: Duration = Duration::from_nanos(10);
+
+    fn due(outbox: &mut Outbox<&'static str>, now: u64) -> Vec<&'static str> {
+        let mut sent = Vec::new();
+        outbox.overdue(Time(now), |_, message| sent.push(*message));
+        sent
+    }
+
+    #[test]
+    fn a_request_is_sent_again_until_it_is_answered() {
+        let mut outbox = Outbox::new(RETRY);
+        outbox.send(Time(0), (1, ShardId(0)), 1, NodeId(2), "one");
+        outbox.send(Time(5), (2, ShardId(0)), 1, NodeId(2), "two");
+        assert_eq!(outbox.next_due(), Some(Time(10)));
+        assert_eq!(due(&mut outbox, 9), Vec::<&str>::new());
+        assert_eq!(due(&mut outbox, 10), ["one"]);
+        assert!(!outbox.answered((1, ShardId(0)), 2), "another step");
+        assert!(outbox.answered((1, ShardId(0)), 1));
+        assert!(!outbox.answered((1, ShardId(0)), 1), "twice");
+        assert_eq!(due(&mut outbox, 100), ["two"]);
+        assert_eq!(outbox.next_due(), Some(Time(110)));
+        outbox.forget((2, ShardId(0)));
+        assert_eq!((outbox.next_due(), outbox.len()), (None, 0));
+    }
+}

@@ -1,0 +1,96 @@
+//! The futures of a worker, polled by the worker.
+
+use crate::engine::Task;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Wake, Waker};
+
+/// All tasks of a worker. Which of them can go on is told by their wakers, in the order of the
+/// wakings, so that the same events poll them in the same order.
+#[derive(Default)]
+pub(crate) struct Tasks {
+    slots: Vec<Option<(Task, Waker)>>,
+    free: Vec<usize>,
+    ready: Arc<Ready>,
+    /// Taken from `ready`, still to be polled; kept for its room.
+    turn: Vec<usize>,
+}
+
+/// Wakers must be free to move between threads, though here they never do.
+#[derive(Default)]
+struct Ready(Mutex<Vec<usize>>);
+
+struct Waking {
+    slot: usize,
+    ready: Arc<Ready>,
+}
+
+impl Wake for Waking {
+    fn wake(self: Arc<Self>) {
+        self.ready.push(self.slot);
+    }
+}
+
+impl Ready {
+    fn push(&self, slot: usize) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(slot);
+    }
+}
+
+impl Tasks {
+    /// Takes a task, to be polled when it is the worker's turn.
+    pub(crate) fn spawn(&mut self, task: Task) {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        let waker = Waker::from(Arc::new(Waking { slot, ready: Arc::clone(&self.ready) }));
+        self.slots[slot] = Some((task, waker));
+        self.ready.push(slot);
+    }
+
+    /// Polls every task that was woken since the last time. Says whether there was one.
+    pub(crate) fn poll(&mut self) -> bool {
+        {
+            let mut ready = self.ready.0.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::swap(&mut *ready, &mut self.turn);
+        }
+        let any = !self.turn.is_empty();
+        for at in 0..self.turn.len() {
+            let slot = self.turn[at];
+            // Woken twice, or by somebody who was late: nothing to do.
+            let Some((mut task, waker)) = self.slots[slot].take() else { continue };
+            if task.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+                self.slots[slot] = Some((task, waker));
+            } else {
+                self.free.push(slot);
+            }
+        }
+        self.turn.clear();
+        any
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::execution::slot::Slot;
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    #[test]
+    fn a_task_goes_on_when_it_is_woken() {
+        let (slot, seen) = (Rc::new(Slot::default()), Rc::new(Cell::new(0)));
+        let mut tasks = Tasks::default();
+        let (waited, result) = (Rc::clone(&slot), Rc::clone(&seen));
+        tasks.spawn(Box::pin(async move {
+            result.set(1);
+            result.set(waited.take().await);
+        }));
+        assert!(tasks.poll());
+        assert_eq!(seen.get(), 1);
+        assert!(!tasks.poll(), "nobody woke it");
+        slot.fill(7);
+        assert!(tasks.poll());
+        assert_eq!(seen.get(), 7);
+    }
+}

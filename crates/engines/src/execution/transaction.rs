@@ -1,0 +1,323 @@
+//! What a body works with.
+
+use super::exchange::{Exchange, Ticket};
+use super::hub::{Ask, Branch, Ending, Hub, Submission};
+use super::slot::Slot;
+use crate::dependencies::{self, Reads};
+use crate::faults::Faults;
+use crate::operation::{Answer, Operation, Range};
+use crate::transaction_id::TransactionId;
+use bumpalo::Bump;
+use bytes::Bytes;
+use consensus::topology::{Home, Homes};
+use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use types::limits::{check_key, check_value};
+use types::{Rejected, Result, Rows, Scan, ShardId, TableId};
+
+/// A transaction at its coordinator; see [`types::Transaction`] for its operations.
+///
+/// Own shards are read and written in place. What other shards are asked is buffered: writes travel
+/// with the next read of the same shard, or with the commit.
+pub struct Transaction {
+    hub: Rc<Hub>,
+    exchange: Rc<Exchange>,
+    /// Branches on the shards that this node leads, as in [`Hub::own`]; begun when first needed.
+    own: Box<[OnceCell<Branch>]>,
+    /// Reads of other shards that were asked for ahead.
+    ahead: RefCell<BTreeMap<OwnedKey, Ticket>>,
+    /// What came from other shards; lives as long as the transaction, like what is read in place.
+    kept: Bump,
+    /// The engine knows how it ended, or will be told by whom it was handed to.
+    ended: bool,
+}
+
+type OwnedKey = (TableId, Box<[u8]>);
+
+/// Where an operation goes.
+enum Target {
+    /// A shard of this node, by its place in [`Hub::own`].
+    Own(usize),
+    /// Another node's.
+    Other(ShardId),
+}
+
+impl Transaction {
+    /// Begins one. It has been admitted.
+    pub(super) fn begin(hub: &Rc<Hub>) -> Transaction {
+        let sequence = hub.sequences.borrow_mut().begin();
+        let id = TransactionId { node: hub.place.node, worker: hub.place.worker, sequence };
+        Transaction {
+            exchange: Exchange::new(id, hub.epoch.get()),
+            own: hub.own.iter().map(|_| OnceCell::new()).collect(),
+            ahead: RefCell::default(),
+            kept: Bump::new(),
+            ended: false,
+            hub: Rc::clone(hub),
+        }
+    }
+
+    /// Its name.
+    pub fn id(&self) -> TransactionId {
+        self.exchange.id
+    }
+
+    /// Ends it, and returns when its outcome may be told.
+    ///
+    /// # Errors
+    /// What stopped it; nothing happened then.
+    pub(super) async fn end(mut self, ending: Ending) -> Result<()> {
+        self.ended = true;
+        let own = std::mem::take(&mut self.own);
+        let branches = own.into_iter().enumerate();
+        let branches =
+            branches.filter_map(|(at, branch)| Some((at, branch.into_inner()?))).collect();
+        let exchange = Rc::clone(&self.exchange);
+        self.hub.ask(Ask::Commit(Submission { exchange, branches, ending }));
+        self.exchange.outcome.take().await
+    }
+
+    /// Returns when all that was read so far may be shown to somebody outside (rule M5).
+    ///
+    /// # Errors
+    /// Where it never may, since the transaction cannot commit.
+    pub(super) async fn reveal(&self) -> Result<()> {
+        let home = self.hub.home();
+        {
+            let watermark = self.hub.watermark.borrow();
+            for (at, branch) in self.own.iter().enumerate() {
+                let Some(branch) = branch.get() else { continue };
+                let shard = self.hub.own[at].shard;
+                let (epoch, faults) = (self.exchange.epoch, Faults::NONE);
+                let reads = Reads { shard, epoch, watermark: &watermark, full: false, faults };
+                let stamp = dependencies::of(branch, 0, &reads, &mut |_| {})?.stamp;
+                self.exchange.depend(home, stamp.seen_by(shard));
+            }
+        }
+        let slot = Rc::new(Slot::default());
+        self.hub.ask(Ask::Reveal {
+            exchange: Rc::clone(&self.exchange),
+            stamp: self.exchange.dependencies(),
+            slot: Rc::clone(&slot),
+        });
+        slot.take().await;
+        Ok(())
+    }
+
+    fn target(&self, shard: ShardId) -> Target {
+        self.hub.own(shard).map_or(Target::Other(shard), Target::Own)
+    }
+
+    /// The one shard to ask about a key.
+    fn source(&self, table: TableId, key: &[u8]) -> Result<Target> {
+        match self.hub.topology.home(table, key) {
+            None => Err(Rejected::UnknownTable { table }.into()),
+            Some(Home::One(shard)) => Ok(self.target(shard)),
+            Some(Home::Everywhere) => Ok(self.target(self.hub.home())),
+        }
+    }
+
+    fn branch(&self, own: usize) -> Result<&Branch> {
+        if self.own[own].get().is_none() {
+            // Nobody else can begin it meanwhile: it belongs to one worker.
+            let _ = self.own[own].set(self.hub.begin(own)?);
+        }
+        Ok(self.own[own].get().expect("begun above"))
+    }
+
+    fn issue(&self, shard: ShardId, operation: Operation) -> Ticket {
+        let waits = operation.wants_answer();
+        let ticket = self.exchange.issue(shard, self.hub.topology.leader(shard), operation);
+        if waits {
+            self.hub.ask(Ask::Send(Rc::clone(&self.exchange)));
+        }
+        ticket
+    }
+
+    fn keep(&self, bytes: &[u8]) -> &[u8] {
+        self.kept.alloc_slice_copy(bytes)
+    }
+
+    /// Calls `write` for every copy of the key.
+    fn each_home(
+        &self,
+        table: TableId,
+        key: &[u8],
+        mut write: impl FnMut(Target) -> Result<()>,
+    ) -> Result<()> {
+        match self.hub.topology.home(table, key) {
+            None => Err(Rejected::UnknownTable { table }.into()),
+            Some(Home::One(shard)) => write(self.target(shard)),
+            Some(Home::Everywhere) => {
+                (0..self.hub.topology.shards()).try_for_each(|s| write(self.target(ShardId(s))))
+            }
+        }
+    }
+
+    fn put_or_delete(&self, table: TableId, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        check_key(table, key)?;
+        check_value(table, key, value.unwrap_or_default())?;
+        self.each_home(table, key, |target| match (target, value) {
+            (Target::Own(own), Some(value)) => self.branch(own)?.put(table, key, value),
+            (Target::Own(own), None) => self.branch(own)?.delete(table, key),
+            (Target::Other(shard), value) => {
+                // What was read ahead is not what a read would see now.
+                self.ahead.borrow_mut().remove(&(table, key.into()));
+                let key = Bytes::copy_from_slice(key);
+                let value = value.map(Bytes::copy_from_slice);
+                self.issue(shard, Operation::Put { table, key, value });
+                Ok(())
+            }
+        })
+    }
+
+    /// Asks one shard for its rows.
+    async fn scan_shard(&self, table: TableId, shard: ShardId, scan: Scan<'_>) -> Result<Rows<'_>> {
+        match self.target(shard) {
+            Target::Own(own) => self.branch(own)?.scan(table, scan),
+            Target::Other(shard) => {
+                self.rows(self.issue(shard, Operation::Scan { table, range: Range::of(&scan) }))
+                    .await
+            }
+        }
+    }
+
+    async fn rows(&self, ticket: Ticket) -> Result<Rows<'_>> {
+        let Answer::Rows(rows) = ticket.take().await? else { return Ok(Rows::new()) };
+        Ok(rows.iter().map(|(key, value)| (self.keep(key), self.keep(value))).collect())
+    }
+
+    /// Asks all of `shards` at once and merges what they have by key.
+    async fn scan_mixed(
+        &self,
+        table: TableId,
+        shards: &[ShardId],
+        scan: Scan<'_>,
+    ) -> Result<Rows<'_>> {
+        let mut rows = Rows::new();
+        let mut tickets = Vec::new();
+        for shard in shards {
+            match self.target(*shard) {
+                Target::Own(own) => rows.extend(self.branch(own)?.scan(table, scan)?),
+                Target::Other(shard) => {
+                    let operation = Operation::Scan { table, range: Range::of(&scan) };
+                    tickets.push(self.issue(shard, operation));
+                }
+            }
+        }
+        for ticket in tickets {
+            rows.extend(self.rows(ticket).await?);
+        }
+        rows.sort_unstable_by(|(a, _), (b, _)| if scan.reverse { b.cmp(a) } else { a.cmp(b) });
+        rows.truncate(scan.limit);
+        Ok(rows)
+    }
+}
+
+impl types::Transaction for Transaction {
+    async fn get(&self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>> {
+        let shard = match self.source(table, key)? {
+            Target::Own(own) => return self.branch(own)?.get(table, key),
+            Target::Other(shard) => shard,
+        };
+        check_key(table, key)?;
+        let ahead = self.ahead.borrow_mut().remove(&(table, key.into()));
+        let ticket = ahead.unwrap_or_else(|| {
+            self.issue(shard, Operation::Get { table, key: Bytes::copy_from_slice(key) })
+        });
+        match ticket.take().await? {
+            Answer::Value(value) => Ok(value.map(|value| self.keep(&value))),
+            Answer::Rows(_) | Answer::Done => Ok(None),
+        }
+    }
+
+    fn prefetch(&self, keys: &[(TableId, &[u8])]) {
+        for (table, key) in keys {
+            if let Ok(Target::Other(shard)) = self.source(*table, key)
+                && check_key(*table, key).is_ok()
+            {
+                let operation = Operation::Get { table: *table, key: Bytes::copy_from_slice(key) };
+                let mut ahead = self.ahead.borrow_mut();
+                ahead
+                    .entry((*table, (*key).into()))
+                    .or_insert_with(|| self.issue(shard, operation));
+            }
+        }
+        // The store passes over what it does not have.
+        if let Ok(branch) =
+            (0..self.own.len()).take(1).try_fold(None, |_, own| self.branch(own).map(Some))
+        {
+            branch.into_iter().for_each(|branch| branch.prefetch(keys));
+        }
+    }
+
+    async fn scan(&self, table: TableId, scan: Scan<'_>) -> Result<Rows<'_>> {
+        match self.hub.topology.homes(table, &scan) {
+            None => Err(Rejected::UnknownTable { table }.into()),
+            Some(Homes::One(shard)) => self.scan_shard(table, shard, scan).await,
+            Some(Homes::Everywhere) => self.scan_shard(table, self.hub.home(), scan).await,
+            Some(Homes::Mixed(shards)) => self.scan_mixed(table, &shards, scan).await,
+            Some(Homes::Ordered(mut shards)) => {
+                if scan.reverse {
+                    shards.reverse();
+                }
+                let mut rows = Rows::new();
+                for shard in shards {
+                    let limit = scan.limit - rows.len();
+                    if limit == 0 {
+                        break;
+                    }
+                    rows.extend(self.scan_shard(table, shard, scan.limit(limit)).await?);
+                }
+                Ok(rows)
+            }
+        }
+    }
+
+    fn put(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
+        self.put_or_delete(table, key, Some(value))
+    }
+
+    async fn insert(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
+        check_key(table, key)?;
+        check_value(table, key, value)?;
+        let mut tickets = Vec::new();
+        self.each_home(table, key, |target| match target {
+            Target::Own(own) => self.branch(own)?.insert(table, key, value),
+            Target::Other(shard) => {
+                self.ahead.borrow_mut().remove(&(table, key.into()));
+                let (key, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
+                tickets.push(self.issue(shard, Operation::Insert { table, key, value }));
+                Ok(())
+            }
+        })?;
+        for ticket in tickets {
+            ticket.take().await?;
+        }
+        Ok(())
+    }
+
+    fn delete(&self, table: TableId, key: &[u8]) -> Result<()> {
+        self.put_or_delete(table, key, None)
+    }
+
+    async fn add(&self, table: TableId, key: &[u8], delta: i64) -> Result<i64> {
+        if let Target::Own(own) = self.source(table, key)?
+            && !matches!(self.hub.topology.home(table, key), Some(Home::Everywhere))
+        {
+            return self.branch(own)?.add(table, key, delta);
+        }
+        let sum = types::transaction::sum(table, key, self.get(table, key).await?, delta)?;
+        self.put(table, key, &sum.to_le_bytes())?;
+        Ok(sum)
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.hub.ask(Ask::Abandon(Rc::clone(&self.exchange)));
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Planted bugs: each disarms one rule, so that the simulator can prove that its checkers see the
+//! loss of it.
+//!
+//! Without the feature `faults`, which only the simulator and tests ask for, [`Faults`] is empty and
+//! every question to it is answered *no* at compile time.
+
+/// One planted bug.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// A participant says yes to every validation (serializability).
+    SkipRemoteValidation,
+    /// Draw the clock before the locks are taken (M2).
+    ClockBeforeLock,
+    /// A safe clock ignores what is in flight (M3).
+    SafeClockPastInFlight,
+    /// Answer as soon as a transaction is certified (M5).
+    AcknowledgeAtCertification,
+    /// A tombstone that was read adds nothing to the stamp (M1).
+    IgnoreTombstoneStamp,
+    /// Followers apply a piece as soon as it is in the stream (M6).
+    ApplyAboveWatermark,
+    /// Followers let the last to arrive win (M6).
+    ReplayInArrivalOrder,
+}
+
+/// A set of planted bugs.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Faults {
+    #[cfg(feature = "faults")]
+    bits: u32,
+}
+
+impl Faults {
+    /// No bug.
+    pub const NONE: Faults = Faults {
+        #[cfg(feature = "faults")]
+        bits: 0,
+    };
+
+    /// Exactly this bug.
+    #[cfg(feature = "faults")]
+    pub fn only(fault: Fault) -> Faults {
+        Faults { bits: 1 << fault as u32 }
+    }
+
+    /// Is the bug planted?
+    #[inline(always)]
+    pub(crate) fn has(self, fault: Fault) -> bool {
+        #[cfg(feature = "faults")]
+        return self.bits & (1 << fault as u32) != 0;
+        #[cfg(not(feature = "faults"))]
+        {
+            let _ = fault;
+            false
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Commit protocols: how a transaction that touches several shards becomes one event.
+//!
+//! Read in this order: `engine.rs` (what an engine is), `execution/` (how a transaction runs until it
+//! asks to commit; the same for all engines), then an engine: [`mako`] certifies speculatively and
+//! replicates in the background.
+//!
+//! Everything here is a state machine without I/O: time, messages and randomness come as arguments.
+
+pub mod client;
+mod dependencies;
+pub mod engine;
+pub mod execution;
+mod faults;
+pub mod mako;
+pub mod observation;
+pub mod operation;
+pub mod procedure;
+mod transaction_id;
+
+pub use engine::{Effect, Effects, Engine, Event, Place};
+pub use execution::{Local, Transaction};
+pub use faults::{Fault, Faults};
+pub use observation::Observation;
+pub use procedure::{Procedure, Procedures};
+pub use transaction_id::TransactionId;

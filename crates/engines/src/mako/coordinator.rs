@@ -1,0 +1,499 @@
+//! A transaction at its coordinator: from execution to certification (rules M1 and M5).
+//!
+//! ```text
+//!            commit                     all locked              all valid
+//! executing ──────► (draining) ─► locking ────────► validating ─────────► certified ─► told
+//!     │                 └► delegated: one participant does all of it ────────►│
+//!     └── anything goes wrong: abort, everywhere ──► told
+//! ```
+
+use super::message::{Header, Reply, Request};
+use super::options::StampForm;
+use super::participant::Context;
+use super::{Effects, Mako, Message, Waiter};
+use crate::engine::Effect;
+use crate::execution::exchange::Exchange;
+use crate::execution::hub::{Branch, Ending, Submission};
+use crate::execution::outbox::BranchKey;
+use crate::execution::sessions::Pooled;
+use crate::faults::Fault;
+use crate::observation::Observation;
+use crate::operation::Operation;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use store::Locked;
+use types::{Aborted, Clock, Error, NodeId, Result, ShardId, Stamp};
+
+/// The transactions of this worker that have something to do with other nodes.
+#[derive(Default)]
+pub(super) struct Coordinator {
+    transactions: BTreeMap<u64, Progress>,
+    /// How many participants of a transaction that is decided have not confirmed it yet.
+    unresolved: BTreeMap<u64, usize>,
+}
+
+enum Progress {
+    Executing(Rc<Exchange>),
+    Certifying(Certification),
+}
+
+/// A transaction whose body is done.
+struct Certification {
+    exchange: Rc<Exchange>,
+    ending: Ending,
+    phase: Phase,
+    /// Its branches on own shards, by their place in [`Mako::led`].
+    own: Vec<(usize, OwnBranch)>,
+    /// Clocks that participants have drawn.
+    drawn: Vec<(ShardId, Clock)>,
+    /// A participant that validated together with its lock.
+    validated: Option<ShardId>,
+    /// Answers that are still to come in this phase.
+    waiting: usize,
+}
+
+enum OwnBranch {
+    Reading(Branch),
+    Locked(Locked<Pooled>, Clock),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Reads are under way that nobody waits for any more.
+    Draining,
+    /// The one participant does everything.
+    Delegated,
+    Locking,
+    Validating,
+}
+
+impl Mako {
+    /// Sends the operations that have gathered in an exchange.
+    pub(super) fn send_batches(&mut self, exchange: &Rc<Exchange>, effects: &mut Effects) {
+        let sequence = exchange.id.sequence;
+        let mut batches = Vec::new();
+        exchange.take_batches(|remote, operations| {
+            batches.push((remote.shard, remote.node, remote.step, operations));
+        });
+        if batches.is_empty() {
+            return;
+        }
+        self.coordinator
+            .transactions
+            .entry(sequence)
+            .or_insert_with(|| Progress::Executing(Rc::clone(exchange)));
+        for (shard, node, step, operations) in batches {
+            self.send(exchange, shard, node, step, Request::Execute { operations }, effects);
+        }
+    }
+
+    /// Sends a request, again and again until it is answered.
+    fn send(
+        &mut self,
+        exchange: &Exchange,
+        shard: ShardId,
+        node: NodeId,
+        step: u32,
+        request: Request,
+        effects: &mut Effects,
+    ) {
+        let oldest = self.hub.sequences.borrow().oldest();
+        let (transaction, epoch) = (exchange.id, exchange.epoch);
+        let header = Header { transaction, shard, step, oldest, epoch };
+        let message = Message::Request { header, request };
+        let key = (transaction.sequence, shard);
+        self.outbox.send(self.hub.now.get(), key, step, node, message.clone());
+        effects.push(Effect::Send { to: node, message });
+    }
+
+    /// Sends the next request of a branch.
+    fn send_next(
+        &mut self,
+        exchange: &Exchange,
+        shard: ShardId,
+        request: impl FnOnce(Vec<Operation>) -> Request,
+        effects: &mut Effects,
+    ) {
+        let (node, step, operations) = exchange
+            .with_remote(shard, |remote| (remote.node, remote.next_step(), remote.take_writes()));
+        self.send(exchange, shard, node, step, request(operations), effects);
+    }
+
+    /// A participant has answered the request that was under way.
+    pub(super) fn replied(&mut self, key: BranchKey, reply: Reply, effects: &mut Effects) {
+        let (sequence, shard) = key;
+        if reply == Reply::Resolved {
+            return self.resolved(sequence);
+        }
+        let exchange = match self.coordinator.transactions.get(&sequence) {
+            Some(Progress::Executing(exchange)) => Rc::clone(exchange),
+            Some(Progress::Certifying(certification)) => Rc::clone(&certification.exchange),
+            None => {
+                self.counters.dropped += 1;
+                return;
+            }
+        };
+        let home = self.hub.home();
+        match reply {
+            Reply::Executed { answers, dependencies } => {
+                exchange.answer(home, shard, answers, dependencies.seen_by(shard));
+                match self.coordinator.transactions.remove(&sequence) {
+                    Some(Progress::Certifying(draining)) if !exchange.is_busy() => {
+                        self.certify(draining, effects);
+                    }
+                    other => {
+                        self.coordinator.transactions.extend(other.map(|it| (sequence, it)));
+                        self.send_batches(&exchange, effects);
+                    }
+                }
+            }
+            Reply::Locked { clock, dependencies } => {
+                exchange.depend(home, dependencies.seen_by(shard));
+                self.advance(sequence, effects, |it| it.drawn.push((shard, clock)));
+            }
+            Reply::Validated => {
+                exchange.with_remote(shard, |remote| remote.over |= !remote.writes);
+                self.advance(sequence, effects, |_| {});
+            }
+            Reply::Certified { stamp } => {
+                exchange.with_remote(shard, |remote| remote.over = true);
+                self.coordinator.transactions.remove(&sequence);
+                self.hub.sequences.borrow_mut().finish(sequence);
+                let writes = exchange.with_remote(shard, |remote| remote.writes);
+                let writes = writes.then_some((shard, stamp.clock)).into_iter().collect();
+                self.certified(&exchange, shard, stamp, writes, effects);
+            }
+            Reply::Refused { error } => {
+                exchange.fail(shard, &error);
+                match self.coordinator.transactions.remove(&sequence) {
+                    Some(Progress::Certifying(it)) => self.abort(it, error, effects),
+                    other => self.coordinator.transactions.extend(other.map(|it| (sequence, it))),
+                }
+            }
+            Reply::Resolved => unreachable!("handled above"),
+        }
+    }
+
+    /// One of the answers that a phase waits for has come.
+    fn advance(
+        &mut self,
+        sequence: u64,
+        effects: &mut Effects,
+        note: impl FnOnce(&mut Certification),
+    ) {
+        let Some(Progress::Certifying(mut it)) = self.coordinator.transactions.remove(&sequence)
+        else {
+            panic!("{sequence} was answered, and is not being certified");
+        };
+        note(&mut it);
+        it.waiting -= 1;
+        if it.waiting > 0 {
+            self.coordinator.transactions.insert(sequence, Progress::Certifying(it));
+        } else if it.phase == Phase::Locking {
+            self.validate_all(it, effects);
+        } else {
+            self.install_all(it, effects);
+        }
+    }
+
+    /// A transaction's body is done.
+    pub(super) fn submit(&mut self, submission: Submission, effects: &mut Effects) {
+        let Submission { exchange, branches, ending } = submission;
+        let own = branches.into_iter().map(|(at, branch)| (at, OwnBranch::Reading(branch)));
+        let certification = Certification {
+            ending,
+            phase: Phase::Draining,
+            own: own.collect(),
+            drawn: Vec::new(),
+            validated: None,
+            waiting: 0,
+            exchange: Rc::clone(&exchange),
+        };
+        self.coordinator.transactions.remove(&exchange.id.sequence);
+        if let Some(error) = exchange.failure() {
+            self.abort(certification, error, effects);
+        } else if exchange.is_busy() {
+            let progress = Progress::Certifying(certification);
+            self.coordinator.transactions.insert(exchange.id.sequence, progress);
+        } else {
+            self.certify(certification, effects);
+        }
+    }
+
+    /// Takes the locks: own ones at once, others by a message.
+    fn certify(&mut self, mut it: Certification, effects: &mut Effects) {
+        let exchange = Rc::clone(&it.exchange);
+        let remotes: Vec<(ShardId, bool)> =
+            exchange.remotes().iter().map(|remote| (remote.shard, remote.writes)).collect();
+        let install = it.ending == Ending::Commit;
+        match (&mut it.own[..], &remotes[..]) {
+            ([], [(shard, _)]) => {
+                it.phase = Phase::Delegated;
+                it.waiting = 1;
+                let request = |operations| Request::Commit { operations, install };
+                self.send_next(&exchange, *shard, request, effects);
+                let progress = Progress::Certifying(it);
+                self.coordinator.transactions.insert(exchange.id.sequence, progress);
+                return;
+            }
+            ([(at, OwnBranch::Reading(_))], []) => {
+                let at = *at;
+                let Some((_, OwnBranch::Reading(branch))) = it.own.pop() else { return };
+                return self.certify_here(at, &it, branch, install, effects);
+            }
+            _ => {}
+        }
+        if install && let Err(error) = self.lock_own(&mut it, effects) {
+            return self.abort(it, error, effects);
+        }
+        let writers: Vec<ShardId> = remotes
+            .iter()
+            .filter(|(_, writes)| install && *writes)
+            .map(|(shard, _)| *shard)
+            .collect();
+        it.phase = Phase::Locking;
+        it.waiting = writers.len();
+        // All other locks are held by now, so the only one left may validate right after it.
+        let validate = writers.len() == 1;
+        it.validated = writers.first().copied().filter(|_| validate);
+        for shard in &writers {
+            let request = |operations| Request::Lock { operations, validate };
+            self.send_next(&exchange, *shard, request, effects);
+        }
+        match it.waiting {
+            0 => self.validate_all(it, effects),
+            _ => {
+                let progress = Progress::Certifying(it);
+                self.coordinator.transactions.insert(exchange.id.sequence, progress);
+            }
+        }
+    }
+
+    /// A transaction on one own shard: certified without a message.
+    fn certify_here(
+        &mut self,
+        at: usize,
+        it: &Certification,
+        branch: Branch,
+        install: bool,
+        effects: &mut Effects,
+    ) {
+        let exchange = &it.exchange;
+        let (transaction, shard) = (exchange.id, self.led[at].shard);
+        let writes = install && !branch.is_read_only();
+        match self.commit_branch(at, transaction, branch, install, effects) {
+            Ok(stamp) => {
+                self.hub.sequences.borrow_mut().finish(transaction.sequence);
+                let writes = writes.then_some((shard, stamp.clock)).into_iter().collect();
+                self.certified(exchange, shard, stamp, writes, effects);
+            }
+            Err(error) => {
+                self.hub.sequences.borrow_mut().finish(transaction.sequence);
+                self.fail(exchange, error);
+            }
+        }
+    }
+
+    fn lock_own(&mut self, it: &mut Certification, effects: &mut Effects) -> Result<()> {
+        for (at, branch) in std::mem::take(&mut it.own) {
+            let branch = match branch {
+                OwnBranch::Reading(branch) if !branch.is_read_only() => {
+                    self.depend_on_reads(at, &it.exchange, &branch, effects)?;
+                    let locked = branch.lock()?;
+                    let clock = self.draw(at, it.exchange.id, &locked, effects);
+                    it.drawn.push((self.led[at].shard, clock));
+                    OwnBranch::Locked(locked, clock)
+                }
+                other => other,
+            };
+            it.own.push((at, branch));
+        }
+        Ok(())
+    }
+
+    fn depend_on_reads(
+        &mut self,
+        at: usize,
+        exchange: &Exchange,
+        branch: &Branch,
+        effects: &mut Effects,
+    ) -> Result<()> {
+        let (stamp, _) = self.gather(at, exchange.id, branch, 0, effects)?;
+        exchange.depend(self.hub.home(), stamp.seen_by(self.led[at].shard));
+        Ok(())
+    }
+
+    /// All locks are held, everywhere: checks what was read, everywhere.
+    fn validate_all(&mut self, mut it: Certification, effects: &mut Effects) {
+        let exchange = Rc::clone(&it.exchange);
+        it.phase = Phase::Validating;
+        for at in 0..it.own.len() {
+            let valid = match &it.own[at] {
+                (_, OwnBranch::Locked(locked, _)) => locked.validate(),
+                (led, OwnBranch::Reading(branch)) => self
+                    .depend_on_reads(*led, &exchange, branch, effects)
+                    .and_then(|()| branch.validate()),
+            };
+            if let Err(error) = valid {
+                return self.abort(it, error, effects);
+            }
+        }
+        let install = it.ending == Ending::Commit;
+        let readers: Vec<(ShardId, bool)> = exchange
+            .remotes()
+            .iter()
+            .filter(|remote| remote.reads && it.validated != Some(remote.shard))
+            .map(|remote| (remote.shard, !remote.writes))
+            .collect();
+        it.waiting = readers.len();
+        for (shard, last) in readers {
+            let request = |_| Request::Validate { last };
+            self.send_next(&exchange, shard, request, effects);
+        }
+        if it.waiting == 0 {
+            return self.install_all(it, effects);
+        }
+        debug_assert!(install || it.drawn.is_empty(), "nothing is locked to be proved");
+        let progress = Progress::Certifying(it);
+        self.coordinator.transactions.insert(exchange.id.sequence, progress);
+    }
+
+    /// Everything is valid: the transaction is certified. Installs it everywhere.
+    fn install_all(&mut self, it: Certification, effects: &mut Effects) {
+        let Certification { exchange, own, drawn, ending, .. } = it;
+        let home = self.hub.home();
+        let mut stamp = exchange.dependencies();
+        for (shard, clock) in &drawn {
+            stamp.push(home, *shard, *clock);
+        }
+        self.bound(home, &mut stamp, effects);
+        for (at, branch) in own {
+            if let OwnBranch::Locked(locked, clock) = branch {
+                let kept = stamp.seen_by(home).kept_by(self.led[at].shard, clock);
+                let kept = self.fit(kept);
+                self.install_branch(at, exchange.id, locked, &kept, effects);
+            }
+        }
+        let remotes: Vec<(ShardId, bool)> =
+            exchange.remotes().iter().map(|remote| (remote.shard, remote.over)).collect();
+        let mut unresolved = 0;
+        for (shard, over) in remotes {
+            let clock = drawn.iter().find(|(drawer, _)| *drawer == shard).map(|(_, clock)| *clock);
+            let request = match clock {
+                Some(clock) if ending == Ending::Commit => {
+                    let kept = stamp.seen_by(home).kept_by(shard, clock);
+                    Request::Install { stamp: self.fit(kept) }
+                }
+                // It was only read, and wanted to write.
+                _ if over => continue,
+                _ => Request::Abort,
+            };
+            unresolved += 1;
+            self.send_next(&exchange, shard, |_| request, effects);
+        }
+        self.expect_resolved(exchange.id.sequence, unresolved);
+        self.certified(&exchange, home, stamp, drawn, effects);
+    }
+
+    /// A participant's stamp may have one entry more than the coordinator's: its own became remote.
+    fn fit(&self, mut stamp: Stamp) -> Stamp {
+        if let StampForm::Sparse { .. } = self.options().stamps {
+            stamp.prune(&self.hub.watermark.borrow());
+        }
+        stamp
+    }
+
+    /// The transaction is certified: it will be told when it is durable, with all it depends on.
+    fn certified(
+        &mut self,
+        exchange: &Rc<Exchange>,
+        own: ShardId,
+        stamp: Stamp,
+        writes: Vec<(ShardId, Clock)>,
+        effects: &mut Effects,
+    ) {
+        self.counters.certified += 1;
+        self.counters.cross_shard += u64::from(writes.len() > 1);
+        let transaction = exchange.id;
+        effects.observe(|| {
+            let stamp = stamp.clone();
+            Observation::Certified { transaction, own, stamp, writes }
+        });
+        let waiter = Waiter::Outcome(Rc::clone(exchange));
+        if self.options().faults.has(Fault::AcknowledgeAtCertification) {
+            return self.reveal(own, stamp, &waiter, effects);
+        }
+        self.await_cover(own, stamp, waiter, effects);
+    }
+
+    /// Gives a transaction up, everywhere.
+    fn abort(&mut self, it: Certification, error: Error, effects: &mut Effects) {
+        let Certification { exchange, own, .. } = it;
+        for (at, branch) in own {
+            let context = match branch {
+                OwnBranch::Reading(branch) => Context::Open { branch, reads: 0, early: None },
+                OwnBranch::Locked(locked, clock) => Context::Locked { locked, clock },
+            };
+            self.drop_context(at, exchange.id, Some(context), effects);
+        }
+        self.give_up(&exchange, effects);
+        self.fail(&exchange, error);
+    }
+
+    /// A transaction was dropped before it asked to commit.
+    pub(super) fn abandon(&mut self, exchange: &Rc<Exchange>, effects: &mut Effects) {
+        self.coordinator.transactions.remove(&exchange.id.sequence);
+        self.give_up(exchange, effects);
+        self.hub.admission.leave();
+    }
+
+    /// Tells the participants that have not ended their branches to undo them.
+    fn give_up(&mut self, exchange: &Exchange, effects: &mut Effects) {
+        let sequence = exchange.id.sequence;
+        let open: Vec<ShardId> = exchange
+            .remotes()
+            .iter()
+            .filter(|remote| !remote.over && remote.step > 0)
+            .map(|remote| remote.shard)
+            .collect();
+        for shard in &open {
+            self.outbox.forget((sequence, *shard));
+            self.send_next(exchange, *shard, |_| Request::Abort, effects);
+        }
+        self.expect_resolved(sequence, open.len());
+    }
+
+    fn expect_resolved(&mut self, sequence: u64, participants: usize) {
+        match participants {
+            0 => self.hub.sequences.borrow_mut().finish(sequence),
+            _ => assert!(
+                self.coordinator.unresolved.insert(sequence, participants).is_none(),
+                "{sequence} was decided twice"
+            ),
+        }
+    }
+
+    /// A participant has ended its branch, as it was told.
+    fn resolved(&mut self, sequence: u64) {
+        let Some(left) = self.coordinator.unresolved.get_mut(&sequence) else {
+            self.counters.dropped += 1;
+            return;
+        };
+        *left -= 1;
+        if *left == 0 {
+            self.coordinator.unresolved.remove(&sequence);
+            self.hub.sequences.borrow_mut().finish(sequence);
+        }
+    }
+
+    fn fail(&mut self, exchange: &Rc<Exchange>, error: Error) {
+        self.counters.conflicts += u64::from(matches!(error, Error::Aborted(Aborted::Conflict(_))));
+        self.finish(exchange, Err(error));
+    }
+
+    /// Tells a transaction its outcome.
+    pub(super) fn finish(&mut self, exchange: &Exchange, outcome: Result<()>) {
+        exchange.outcome.fill(outcome);
+        self.hub.admission.leave();
+    }
+}

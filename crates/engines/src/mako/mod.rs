@@ -1,0 +1,337 @@
+//! `mako`: certify speculatively among the shard leaders, replicate in the background (Mako, OSDI'25,
+//! §4; design §5).
+//!
+//! ```text
+//! coordinator           participant on s1       participant on s2        streams
+//!   execute ──Execute──►  read
+//!   lock own ──Lock────►  lock, draw 7  ──────►   lock, draw 31
+//!   validate ─Validate─►  check reads
+//!   certified: stamp [s1 7] [s2 31] + what was read
+//!   install own ─Install► install, append       install, append  ──────►  replicate
+//!   …                                                                     s1 ≥ 7, s2 ≥ 31 durable
+//!   the vector watermark covers the stamp: tell the client
+//! ```
+//! Nothing waits for replication but the client. A transaction on one shard is certified in one
+//! function call; one whose shards are all this node's, too. One that touches a single shard of another
+//! node is committed there with one message. Where only one shard is written, its lock and validation
+//! share a message, since then all locks of the transaction are held.
+//!
+//! | file | holds | rules |
+//! |---|---|---|
+//! | `options.rs`, `message.rs`, `piece.rs` | configuration, messages, what is in the streams | |
+//! | `shared.rs` | what the workers of a node share | |
+//! | `coordinator.rs` | from execution to certification | M1, M5 |
+//! | `participant.rs` | branches of other nodes' transactions | M2 |
+//! | `led.rs` | a shard that is led: clocks in flight, batches, safe clocks | M2, M3 |
+//! | `watermark.rs` | durability: shard watermarks, gossip | M4 |
+//! | `awaiting.rs` | what waits for the watermark | M5 |
+//! | `followed.rs` | a shard that is followed: replay | M6 |
+//! | `../dependencies.rs` | what reads add to a stamp | M1, M8 |
+//!
+//! Invariants are asserted where they are kept, under the names of design §5.
+
+mod awaiting;
+mod coordinator;
+mod followed;
+mod led;
+pub mod message;
+mod options;
+mod participant;
+mod piece;
+mod shared;
+mod timers;
+mod watermark;
+
+pub use message::Message;
+pub use options::{Options, StampForm};
+pub use shared::Shared;
+
+use crate::engine::{Counters, Effect, Engine, Event, Place, Setup, Task};
+use crate::execution::Local;
+use crate::execution::branches::Branches;
+use crate::execution::calls::Calls;
+use crate::execution::exchange::Exchange;
+use crate::execution::hub::{Ask, Hub};
+use crate::execution::outbox::Outbox;
+use crate::execution::slot::Slot;
+use crate::execution::tasks::Tasks;
+use crate::observation::Observation;
+use awaiting::Awaiting;
+use coordinator::Coordinator;
+use followed::Followed;
+use led::Led;
+use message::Reply;
+use participant::Context;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use store::Store;
+use timers::Timers;
+use types::{Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
+use watermark::Gossip;
+
+/// The epoch of a cluster whose configuration has never changed.
+const FIRST_EPOCH: Epoch = Epoch(1);
+
+/// How many rounds of tasks and what they ask for one step makes before others get their turn.
+const ROUNDS_MAX: u32 = 64;
+
+/// After this the worker goes on with what a step left.
+const TURN: Duration = Duration::from_micros(1);
+
+type Effects = crate::engine::Effects<Message>;
+
+/// One worker of a node, speaking `mako`.
+pub struct Mako {
+    shared: Arc<Shared>,
+    hub: Rc<Hub>,
+    tasks: Tasks,
+    calls: Calls,
+    sleeping: Timers<Rc<Slot<()>>>,
+    coordinator: Coordinator,
+    outbox: Outbox<Message>,
+    branches: Branches<Context, Reply>,
+    led: Vec<Led>,
+    followed: Vec<Followed>,
+    awaiting: Awaiting<Waiter>,
+    gossip: Gossip,
+    /// The version of the shared watermark that the hub's view shows.
+    watermark_seen: u64,
+    counters: Counters,
+}
+
+/// Who waits for the watermark.
+enum Waiter {
+    /// A certified transaction.
+    Outcome(Rc<Exchange>),
+    /// Somebody who is about to be shown what a transaction has read.
+    Reveal(Rc<Exchange>, Rc<Slot<()>>),
+}
+
+impl Engine for Mako {
+    type Message = Message;
+    type Options = Options;
+    type Shared = Shared;
+
+    fn share(setup: &Setup<Options>, node: NodeId) -> Arc<Shared> {
+        Arc::new(Shared::new(setup, node, FIRST_EPOCH))
+    }
+
+    fn store(shared: &Shared, shard: ShardId) -> Option<&Arc<Store>> {
+        Some(&shared.replica(shard)?.store)
+    }
+
+    fn new(worker: WorkerId, shared: Arc<Shared>, seed: u64) -> Mako {
+        let topology = &shared.setup.topology;
+        let shards = topology.shards() as usize;
+        let led = shared.replicas.iter().filter(|replica| replica.led);
+        let stores = led.clone().map(|replica| (replica.shard, Arc::clone(&replica.store)));
+        let limits = shared.setup.options.limits.clone();
+        let retry_after = limits.retry_after;
+        let place = Place { node: shared.node, worker };
+        let hub = Hub::new(place, Arc::clone(topology), stores, shared.epoch, limits, seed);
+        let followed = shared.replicas.iter().filter(|replica| !replica.led);
+        Mako {
+            tasks: Tasks::default(),
+            calls: Calls::new(&hub, &shared.setup.procedures),
+            sleeping: Timers::default(),
+            coordinator: Coordinator::default(),
+            outbox: Outbox::new(retry_after),
+            branches: Branches::new(),
+            led: led.map(|replica| Led::new(replica.shard)).collect(),
+            followed: followed.map(|replica| Followed::new(replica, shards)).collect(),
+            awaiting: Awaiting::new(shards),
+            gossip: Gossip::new(&shared),
+            watermark_seen: 0,
+            counters: Counters::default(),
+            hub,
+            shared,
+        }
+    }
+
+    fn step(&mut self, now: Time, event: Event<Message>, effects: &mut Effects) {
+        self.hub.now.set(now);
+        match event {
+            Event::Received { from, message } => self.receive(from, message, effects),
+            Event::Client { from, request } => {
+                if let Some(task) = self.calls.request(from, request) {
+                    self.tasks.spawn(task);
+                }
+            }
+            Event::Leading { shard, length } => self.lead(shard, length),
+            Event::Durable { shard, length } => self.durable(shard, length, effects),
+            Event::Decided { shard, index: _, entry } => self.decided(shard, entry, effects),
+            Event::Timer | Event::Nudged => {}
+        }
+        self.run(now, effects);
+        self.close_batches(now, effects);
+        self.tell_watermark(now, effects);
+        self.set_timer(now, effects);
+    }
+
+    fn local(&self) -> Local {
+        Local::new(&self.hub)
+    }
+
+    fn spawn(&mut self, task: Task) {
+        self.tasks.spawn(task);
+    }
+
+    fn pending(&self) -> usize {
+        let led: usize = self.led.iter().map(Led::pending).sum();
+        let followed: usize = self.followed.iter().map(Followed::pending).sum();
+        let hub = &self.hub.admission;
+        let own = hub.open() + hub.queued() + self.outbox.len() + self.awaiting.len();
+        own + self.branches.len() + led + followed
+    }
+
+    fn counters(&self) -> Counters {
+        self.counters
+    }
+}
+
+impl Mako {
+    fn options(&self) -> &Options {
+        &self.shared.setup.options
+    }
+
+    fn led_at(&self, shard: ShardId) -> Option<usize> {
+        self.led.iter().position(|led| led.shard == shard)
+    }
+
+    fn receive(&mut self, from: NodeId, message: Message, effects: &mut Effects) {
+        match message {
+            Message::Request { header, request } => self.serve(from, &header, request, effects),
+            Message::Reply { transaction, shard, step, reply } => {
+                let own = (transaction.node, transaction.worker)
+                    == (self.hub.place.node, self.hub.place.worker);
+                let key = (transaction.sequence, shard);
+                // A repetition, or an answer that does not matter any more.
+                if own && self.outbox.answered(key, step) {
+                    self.replied(key, reply, effects);
+                } else {
+                    self.counters.dropped += 1;
+                }
+            }
+            Message::Gossip { watermark, floor } => self.hear(&watermark, floor, effects),
+        }
+    }
+
+    /// This worker's stream of `shard` is prepared.
+    fn lead(&mut self, shard: ShardId, length: u64) {
+        let at = self.led_at(shard).expect("the node leads the shards that the topology says");
+        self.led[at].lead(length);
+        self.hub.admission.serve(self.led.iter().all(Led::is_leading));
+    }
+
+    /// Lets tasks and whoever waits go on, as far as they can now.
+    fn run(&mut self, now: Time, effects: &mut Effects) {
+        let overdue = &mut self.counters.resent;
+        self.outbox.overdue(now, |to, message| {
+            *overdue += 1;
+            effects.push(Effect::Send { to, message: message.clone() });
+        });
+        for _ in 0..ROUNDS_MAX {
+            self.release(effects);
+            self.sleeping.due(now, |slot| slot.fill(()));
+            self.hub.admission.turn(now);
+            let polled = self.tasks.poll();
+            let mut asked = false;
+            while let Some(ask) = self.hub.next_ask() {
+                asked = true;
+                self.answer(ask, effects);
+            }
+            if !polled && !asked {
+                return;
+            }
+        }
+        effects.push(Effect::Timer { at: now + TURN });
+    }
+
+    fn answer(&mut self, ask: Ask, effects: &mut Effects) {
+        match ask {
+            Ask::Send(exchange) => self.send_batches(&exchange, effects),
+            Ask::Commit(submission) => self.submit(submission, effects),
+            Ask::Abandon(exchange) => self.abandon(&exchange, effects),
+            Ask::Sleep { until, slot } => self.sleeping.add(until, slot),
+            Ask::Reveal { exchange, stamp, slot } => {
+                let home = self.hub.home();
+                self.await_cover(home, stamp, Waiter::Reveal(exchange, slot), effects);
+            }
+            Ask::Reply { to, reply } => effects.push(Effect::Reply { to, reply }),
+        }
+    }
+
+    /// Has `waiter` told as soon as the watermark covers `stamp`, kept by `own`.
+    fn await_cover(&mut self, own: ShardId, stamp: Stamp, waiter: Waiter, effects: &mut Effects) {
+        let done = {
+            let watermark = self.hub.watermark.borrow();
+            self.awaiting.push(&watermark, own, stamp, waiter)
+        };
+        if let Some((stamp, waiter)) = done {
+            self.tell(own, stamp, &waiter, effects);
+        }
+    }
+
+    /// Tells those whom the watermark covers by now, and replays what it covers.
+    fn release(&mut self, effects: &mut Effects) {
+        let seen = {
+            let mut view = self.hub.watermark.borrow_mut();
+            self.shared.watermark.refresh(&mut view, self.watermark_seen)
+        };
+        if seen == self.watermark_seen {
+            return;
+        }
+        self.watermark_seen = seen;
+        let mut done = Vec::new();
+        self.awaiting.advance(&self.hub.watermark.borrow(), |own, stamp, waiter| {
+            done.push((own, stamp, waiter));
+        });
+        for (own, stamp, waiter) in done {
+            self.tell(own, stamp, &waiter, effects);
+        }
+        self.replay_covered(effects);
+    }
+
+    /// The watermark covers `stamp`: whoever waited may be told (rule M5).
+    fn tell(&mut self, own: ShardId, stamp: Stamp, waiter: &Waiter, effects: &mut Effects) {
+        let (Waiter::Outcome(exchange) | Waiter::Reveal(exchange, _)) = waiter;
+        assert!(
+            self.hub.watermark.borrow().covers(own, stamp.as_ref()),
+            "M5: {} would reveal {stamp:?}",
+            exchange.id
+        );
+        self.reveal(own, stamp, waiter, effects);
+    }
+
+    fn reveal(&mut self, own: ShardId, stamp: Stamp, waiter: &Waiter, effects: &mut Effects) {
+        let (Waiter::Outcome(exchange) | Waiter::Reveal(exchange, _)) = waiter;
+        let transaction = exchange.id;
+        effects.observe(|| Observation::Told { transaction, own, stamp });
+        match waiter {
+            Waiter::Outcome(exchange) => {
+                self.counters.committed += 1;
+                self.finish(exchange, Ok(()));
+            }
+            Waiter::Reveal(_, slot) => slot.fill(()),
+        }
+    }
+
+    /// Asks to come back when there will be something to do.
+    fn set_timer(&mut self, now: Time, effects: &mut Effects) {
+        let options = &self.shared.setup.options;
+        let led = self
+            .led
+            .iter()
+            .filter_map(|led| led.next_due(self.shared.replica(led.shard).expect("led"), options));
+        let others = [
+            self.outbox.next_due(),
+            self.sleeping.next_due(),
+            self.hub.admission.next_due(),
+            self.gossip.next_due(options),
+        ];
+        if let Some(at) = led.chain(others.into_iter().flatten()).min() {
+            effects.push(Effect::Timer { at: at.max(now) });
+        }
+    }
+}

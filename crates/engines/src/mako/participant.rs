@@ -1,0 +1,400 @@
+//! Branches of transactions that other nodes coordinate (rule M2).
+//!
+//! ```text
+//!   Execute*        Lock            Validate      Install
+//!   ────────► open ──────► locked ──────────► locked ──────► over
+//!                │ Validate (last), Commit, Abort, or any refusal ──►│
+//! ```
+
+use super::message::{Header, Reply, Request};
+use super::options::StampForm;
+use super::{Effects, Mako, Message, led};
+use crate::dependencies::{self, Reads};
+use crate::engine::Effect;
+use crate::execution::branches::Arrival;
+use crate::execution::hub::Branch;
+use crate::execution::sessions::Pooled;
+use crate::faults::Fault;
+use crate::observation::Observation;
+use crate::operation::{Answer, Operation};
+use crate::transaction_id::TransactionId;
+use store::Locked;
+use types::{Clock, NodeId, Result, ShardId, Stamp};
+
+/// What an open branch holds.
+pub(super) enum Context {
+    /// It executes.
+    Open {
+        /// What it has done so far.
+        branch: Branch,
+        /// How many of its reads the coordinator knows.
+        reads: usize,
+        /// A planted bug draws it before the locks are taken.
+        early: Option<Clock>,
+    },
+    /// It holds its locks, and the clock is in flight.
+    Locked {
+        /// What will be installed.
+        locked: Locked<Pooled>,
+        /// What was drawn for it.
+        clock: Clock,
+    },
+}
+
+impl Mako {
+    /// Acts on a request, or says again what was said before.
+    pub(super) fn serve(
+        &mut self,
+        from: NodeId,
+        header: &Header,
+        request: Request,
+        effects: &mut Effects,
+    ) {
+        let leads = self.led_at(header.shard).filter(|at| self.led[*at].is_leading());
+        let (Some(at), true) = (leads, header.epoch == self.hub.epoch.get()) else {
+            // The coordinator asks again, and by then things may be different.
+            self.counters.dropped += 1;
+            return;
+        };
+        let ends = matches!(request, Request::Abort);
+        let reply = match self.branches.arrive(header, ends) {
+            Arrival::Act => match self.act(at, header, request, effects) {
+                Some(reply) => reply,
+                None => return,
+            },
+            Arrival::Repeated(reply) => reply,
+            Arrival::Over => Reply::Resolved,
+            Arrival::Stale => {
+                self.counters.dropped += 1;
+                return;
+            }
+        };
+        let Header { transaction, shard, step, .. } = *header;
+        let message = Message::Reply { transaction, shard, step, reply };
+        effects.push(Effect::Send { to: from, message });
+    }
+
+    /// Does what is asked for the first time. `None` where it makes no sense in the branch's state,
+    /// which no coordinator of ours asks.
+    fn act(
+        &mut self,
+        at: usize,
+        header: &Header,
+        request: Request,
+        effects: &mut Effects,
+    ) -> Option<Reply> {
+        let context = self.branches.take(header);
+        let (context, reply) = match (context, request) {
+            (context, Request::Abort) => {
+                self.drop_context(at, header.transaction, context, effects);
+                (None, Reply::Resolved)
+            }
+            (Some(Context::Locked { locked, clock }), Request::Install { stamp }) => {
+                assert_eq!(stamp.clock, clock, "M2: {} is installed as drawn", header.transaction);
+                self.install_branch(at, header.transaction, locked, &stamp, effects);
+                (None, Reply::Resolved)
+            }
+            (Some(Context::Locked { locked, clock }), Request::Validate { last: false }) => {
+                match self.validate(|| locked.validate()) {
+                    Ok(()) => (Some(Context::Locked { locked, clock }), Reply::Validated),
+                    Err(error) => {
+                        let context = Some(Context::Locked { locked, clock });
+                        self.drop_context(at, header.transaction, context, effects);
+                        (None, Reply::Refused { error })
+                    }
+                }
+            }
+            (Some(Context::Open { branch, reads, early }), request) => self
+                .act_open(at, header, request, branch, reads, early, effects)
+                .unwrap_or_else(|error| (None, Reply::Refused { error })),
+            (None, request) => self
+                .open(at, header.transaction, effects)
+                .and_then(|(branch, reads, early)| {
+                    self.act_open(at, header, request, branch, reads, early, effects)
+                })
+                .unwrap_or_else(|error| (None, Reply::Refused { error })),
+            (context @ Some(Context::Locked { .. }), _) => {
+                self.counters.dropped += 1;
+                // As if it had not come: what was there stays, under the step before.
+                let before = Header { step: header.step - 1, ..*header };
+                self.branches.keep(&before, context?, Reply::Resolved);
+                return None;
+            }
+        };
+        match context {
+            Some(context) => self.branches.keep(header, context, reply.clone()),
+            None => self.branches.close(header, reply.clone()),
+        }
+        Some(reply)
+    }
+
+    fn open(
+        &mut self,
+        at: usize,
+        transaction: TransactionId,
+        effects: &mut Effects,
+    ) -> Result<(Branch, usize, Option<Clock>)> {
+        let own = self.hub.own(self.led[at].shard).expect("led");
+        let branch = self.hub.begin(own)?;
+        Ok((branch, 0, self.draw_too_early(at, transaction, effects)))
+    }
+
+    #[cfg(feature = "faults")]
+    fn draw_too_early(
+        &mut self,
+        at: usize,
+        transaction: TransactionId,
+        effects: &mut Effects,
+    ) -> Option<Clock> {
+        if !self.options().faults.has(Fault::ClockBeforeLock) {
+            return None;
+        }
+        let shard = self.led[at].shard;
+        let clock = self.shared.replica(shard).expect("led").store.draw_clock_too_early();
+        self.fly(at, transaction, clock, effects);
+        Some(clock)
+    }
+
+    #[cfg(not(feature = "faults"))]
+    fn draw_too_early(&mut self, _: usize, _: TransactionId, _: &mut Effects) -> Option<Clock> {
+        None
+    }
+
+    /// Acts on a request to a branch that executes.
+    #[expect(clippy::too_many_arguments, reason = "the parts of a context that is taken apart")]
+    fn act_open(
+        &mut self,
+        at: usize,
+        header: &Header,
+        request: Request,
+        branch: Branch,
+        reads: usize,
+        early: Option<Clock>,
+        effects: &mut Effects,
+    ) -> Result<(Option<Context>, Reply)> {
+        let id = header.transaction;
+        match request {
+            Request::Execute { operations } => {
+                let answers = match self.perform(&branch, &operations) {
+                    Ok(answers) => answers,
+                    Err(error) => {
+                        self.drop_early(at, id, early, effects);
+                        return Err(error);
+                    }
+                };
+                let (dependencies, reads) = self.gather(at, id, &branch, reads, effects)?;
+                let context = Context::Open { branch, reads, early };
+                Ok((Some(context), Reply::Executed { answers, dependencies }))
+            }
+            Request::Lock { operations, validate } => {
+                let locked = self.perform(&branch, &operations).and_then(|_| {
+                    let (dependencies, _) = self.gather(at, id, &branch, reads, effects)?;
+                    let locked = branch.lock()?;
+                    if validate {
+                        self.validate(|| locked.validate())?;
+                    }
+                    Ok((locked, dependencies))
+                });
+                let (locked, dependencies) = match locked {
+                    Ok(locked) => locked,
+                    Err(error) => {
+                        self.drop_early(at, id, early, effects);
+                        return Err(error);
+                    }
+                };
+                let clock = early.unwrap_or_else(|| self.draw(at, id, &locked, effects));
+                let context = Context::Locked { locked, clock };
+                Ok((Some(context), Reply::Locked { clock, dependencies }))
+            }
+            Request::Validate { last } => {
+                let valid = self.validate(|| branch.validate());
+                if last || valid.is_err() {
+                    self.drop_early(at, id, early, effects);
+                }
+                valid?;
+                let context = (!last).then_some(Context::Open { branch, reads, early });
+                Ok((context, Reply::Validated))
+            }
+            Request::Commit { operations, install } => {
+                self.drop_early(at, id, early, effects);
+                if install {
+                    self.perform(&branch, &operations)?;
+                }
+                let stamp = self.commit_branch(at, id, branch, install, effects)?;
+                Ok((None, Reply::Certified { stamp }))
+            }
+            Request::Install { .. } | Request::Abort => {
+                self.counters.dropped += 1;
+                Ok((Some(Context::Open { branch, reads, early }), Reply::Resolved))
+            }
+        }
+    }
+
+    /// Does the operations in order. An error of one that has an answer is that answer.
+    fn perform(
+        &mut self,
+        branch: &Branch,
+        operations: &[Operation],
+    ) -> Result<Vec<Result<Answer>>> {
+        self.counters.operations += operations.len() as u64;
+        let mut answers = Vec::new();
+        for operation in operations {
+            match operation.perform(branch) {
+                answer if operation.wants_answer() => answers.push(answer),
+                Ok(_) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(answers)
+    }
+
+    /// What the reads of a branch depend on, but for the first `from`; and how many there are.
+    pub(super) fn gather(
+        &self,
+        at: usize,
+        transaction: TransactionId,
+        branch: &Branch,
+        from: usize,
+        effects: &mut Effects,
+    ) -> Result<(Stamp, usize)> {
+        let shard = self.led[at].shard;
+        let (faults, full) = (self.options().faults, self.options().stamps == StampForm::Full);
+        let watermark = &self.hub.watermark.borrow();
+        let reads = Reads { shard, epoch: self.hub.epoch.get(), watermark, full, faults };
+        let gathered = dependencies::of(branch, from, &reads, &mut |read| {
+            let (stamp, tombstone) = (read.stamp, read.tombstone);
+            effects.observe(|| {
+                let stamp = stamp.to_stamp();
+                Observation::Read { transaction, shard, stamp, tombstone }
+            });
+        })?;
+        Ok((gathered.stamp, gathered.reads))
+    }
+
+    /// A transaction that touches this shard only: all of its certification at once.
+    pub(super) fn commit_branch(
+        &mut self,
+        at: usize,
+        transaction: TransactionId,
+        branch: Branch,
+        install: bool,
+        effects: &mut Effects,
+    ) -> Result<Stamp> {
+        let shard = self.led[at].shard;
+        let (mut stamp, _) = self.gather(at, transaction, &branch, 0, effects)?;
+        if branch.is_read_only() || !install {
+            branch.validate()?;
+            return Ok(stamp);
+        }
+        let locked = branch.lock()?;
+        let clock = self.draw(at, transaction, &locked, effects);
+        if let Err(error) = locked.validate() {
+            let context = Some(Context::Locked { locked, clock });
+            self.drop_context(at, transaction, context, effects);
+            return Err(error);
+        }
+        // What was read here was drawn before: its clock is below the new one.
+        assert!(stamp.clock < clock, "M2: {shard} drew {clock} after {}", stamp.clock);
+        stamp.clock = clock;
+        self.bound(shard, &mut stamp, effects);
+        self.install_branch(at, transaction, locked, &stamp, effects);
+        Ok(stamp)
+    }
+
+    /// Brings a finished stamp, kept by `own`, into the form that the options ask for.
+    pub(super) fn bound(&mut self, own: ShardId, stamp: &mut Stamp, effects: &mut Effects) {
+        let StampForm::Sparse { remote_max } = self.options().stamps else { return };
+        stamp.prune(&self.hub.watermark.borrow());
+        stamp.collapse(remote_max);
+        let floor = stamp.as_ref().entry(own, ShardId::EVERY);
+        if floor > Clock::ZERO {
+            // It waits for every shard now: for own ones, and for those that others lead.
+            self.gossip.raise_floor(floor);
+            self.pass_floor(floor, effects);
+        }
+    }
+
+    /// Draws a clock under the locks (rule M2).
+    pub(super) fn draw(
+        &mut self,
+        at: usize,
+        transaction: TransactionId,
+        locked: &Locked<Pooled>,
+        effects: &mut Effects,
+    ) -> Clock {
+        let clock = locked.draw_clock();
+        self.fly(at, transaction, clock, effects);
+        clock
+    }
+
+    fn fly(&mut self, at: usize, transaction: TransactionId, clock: Clock, effects: &mut Effects) {
+        let shard = self.led[at].shard;
+        self.led[at].fly(clock);
+        effects.observe(|| Observation::Drawn { transaction, shard, clock });
+    }
+
+    /// Installs a branch of a certified transaction.
+    pub(super) fn install_branch(
+        &mut self,
+        at: usize,
+        transaction: TransactionId,
+        locked: Locked<Pooled>,
+        stamp: &Stamp,
+        effects: &mut Effects,
+    ) {
+        let (shard, clock) = (self.led[at].shard, stamp.clock);
+        if let Some(observations) = &mut effects.observations {
+            observations.extend(led::installed(transaction, shard, stamp, &locked));
+        }
+        self.counters.stamp_entries += 1 + stamp.as_ref().remote.len() as u64;
+        let watermark = self.hub.watermark.borrow();
+        self.led[at].install(self.hub.now.get(), locked, stamp, &watermark);
+        drop(watermark);
+        effects.observe(|| Observation::Resolved { transaction, shard, clock, installed: true });
+        let floor = stamp.as_ref().entry(shard, ShardId::EVERY);
+        if floor > Clock::ZERO {
+            self.pass_floor(floor, effects);
+        }
+    }
+
+    /// Undoes what a branch has done so far; its clock is resolved by its coordinator's word.
+    pub(super) fn drop_context(
+        &mut self,
+        at: usize,
+        transaction: TransactionId,
+        context: Option<Context>,
+        effects: &mut Effects,
+    ) {
+        match context {
+            None => {}
+            Some(Context::Open { branch, early, .. }) => {
+                drop(branch);
+                self.drop_early(at, transaction, early, effects);
+            }
+            Some(Context::Locked { locked, clock }) => {
+                drop(locked);
+                self.drop_early(at, transaction, Some(clock), effects);
+            }
+        }
+    }
+
+    fn drop_early(
+        &mut self,
+        at: usize,
+        transaction: TransactionId,
+        clock: Option<Clock>,
+        effects: &mut Effects,
+    ) {
+        let Some(clock) = clock else { return };
+        let shard = self.led[at].shard;
+        self.led[at].give_up(clock);
+        effects.observe(|| Observation::Resolved { transaction, shard, clock, installed: false });
+    }
+
+    fn validate(&self, validate: impl FnOnce() -> Result<()>) -> Result<()> {
+        match self.options().faults.has(Fault::SkipRemoteValidation) {
+            true => Ok(()),
+            false => validate(),
+        }
+    }
+}

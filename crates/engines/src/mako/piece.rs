@@ -1,0 +1,228 @@
+//! What `mako` writes into its streams.
+//!
+//! ```text
+//! entry  = epoch u32 | safe u64 | pieces u32 | piece*
+//! piece  = clock u64 | remotes u8 | (shard u32 | clock u64)* | writes u32 | write*
+//! write  = table u32 | key length u16 | key | value length u32 | value
+//! ```
+//! Little-endian. A value length of `ffffffff` is a tombstone's. A **piece** is what one transaction
+//! writes on one shard, with its stamp as that shard keeps it. An entry without pieces is a heartbeat:
+//! it only carries a safe clock.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use types::{Clock, Epoch, RemoteClock, ShardId, Stamp, StampRef, TableId};
+
+const TOMBSTONE: u32 = u32::MAX;
+const HEADER_BYTES: usize = 4 + 8 + 4;
+
+/// An entry under construction.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    bytes: BytesMut,
+    pieces: u32,
+}
+
+/// An entry, taken apart.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) epoch: Epoch,
+    /// Everything that this worker certified up to this clock is in the stream up to here.
+    pub(crate) safe: Clock,
+    pub(crate) pieces: Vec<Piece>,
+}
+
+/// What one transaction writes on one shard.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// As the shard keeps it.
+    pub(crate) stamp: Stamp,
+    pub(crate) writes: Vec<Write>,
+}
+
+/// One key's new value, or `None` for a tombstone.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Write {
+    pub(crate) table: TableId,
+    pub(crate) key: Bytes,
+    pub(crate) value: Option<Bytes>,
+}
+
+impl Default for Batch {
+    fn default() -> Batch {
+        Batch { bytes: BytesMut::zeroed(HEADER_BYTES), pieces: 0 }
+    }
+}
+
+impl Batch {
+    pub(crate) fn len(&self) -> usize {
+        self.pieces as usize
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Adds a piece; `writes` calls its argument for each write of it.
+    pub(crate) fn push(
+        &mut self,
+        stamp: StampRef<'_>,
+        writes: impl FnOnce(&mut dyn FnMut(TableId, &[u8], Option<&[u8]>)),
+    ) {
+        let bytes = &mut self.bytes;
+        bytes.put_u64_le(stamp.clock.0);
+        bytes
+            .put_u8(u8::try_from(stamp.remote.len()).expect("a version counts them in seven bits"));
+        for entry in stamp.remote {
+            bytes.put_u32_le(entry.shard.0);
+            bytes.put_u64_le(entry.clock.0);
+        }
+        let count_at = bytes.len();
+        bytes.put_u32_le(0);
+        let mut count = 0u32;
+        writes(&mut |table, key, value| {
+            count += 1;
+            bytes.put_u32_le(table.0);
+            bytes.put_u16_le(key.len() as u16);
+            bytes.put_slice(key);
+            bytes.put_u32_le(value.map_or(TOMBSTONE, |value| value.len() as u32));
+            bytes.put_slice(value.unwrap_or_default());
+        });
+        self.bytes[count_at..count_at + 4].copy_from_slice(&count.to_le_bytes());
+        self.pieces += 1;
+    }
+
+    /// Takes the entry and begins another.
+    pub(crate) fn close(&mut self, epoch: Epoch, safe: Clock) -> Bytes {
+        let Batch { mut bytes, pieces } = std::mem::take(self);
+        let mut header = &mut bytes[..HEADER_BYTES];
+        header.put_u32_le(epoch.0);
+        header.put_u64_le(safe.0);
+        header.put_u32_le(pieces);
+        bytes.freeze()
+    }
+}
+
+/// Bytes that are no entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("an entry of {bytes} bytes is malformed at its byte {at}")]
+pub(crate) struct Malformed {
+    at: usize,
+    bytes: usize,
+}
+
+/// Takes apart what has its lengths checked.
+struct Reader {
+    rest: Bytes,
+    bytes: usize,
+}
+
+impl Reader {
+    fn need(&self, count: usize) -> Result<(), Malformed> {
+        if self.rest.len() < count {
+            return Err(Malformed { at: self.bytes - self.rest.len(), bytes: self.bytes });
+        }
+        Ok(())
+    }
+
+    fn u8(&mut self) -> Result<u8, Malformed> {
+        self.need(1)?;
+        Ok(self.rest.get_u8())
+    }
+
+    fn u16(&mut self) -> Result<u16, Malformed> {
+        self.need(2)?;
+        Ok(self.rest.get_u16_le())
+    }
+
+    fn u32(&mut self) -> Result<u32, Malformed> {
+        self.need(4)?;
+        Ok(self.rest.get_u32_le())
+    }
+
+    fn u64(&mut self) -> Result<u64, Malformed> {
+        self.need(8)?;
+        Ok(self.rest.get_u64_le())
+    }
+
+    fn take(&mut self, count: usize) -> Result<Bytes, Malformed> {
+        self.need(count)?;
+        Ok(self.rest.split_to(count))
+    }
+
+    fn piece(&mut self, own: ShardId, epoch: Epoch) -> Result<Piece, Malformed> {
+        let mut stamp = Stamp::local(epoch, Clock(self.u64()?));
+        for _ in 0..self.u8()? {
+            let entry = RemoteClock { shard: ShardId(self.u32()?), clock: Clock(self.u64()?) };
+            stamp.push(own, entry.shard, entry.clock);
+        }
+        let mut writes = Vec::new();
+        for _ in 0..self.u32()? {
+            let table = TableId(self.u32()?);
+            let key_bytes = self.u16()?.into();
+            let key = self.take(key_bytes)?;
+            let value = match self.u32()? {
+                TOMBSTONE => None,
+                bytes => Some(self.take(bytes as usize)?),
+            };
+            writes.push(Write { table, key, value });
+        }
+        Ok(Piece { stamp, writes })
+    }
+}
+
+impl Entry {
+    /// Takes apart an entry of a stream of `shard`. Keys and values stay where they are.
+    pub(crate) fn decode(shard: ShardId, entry: Bytes) -> Result<Entry, Malformed> {
+        let mut reader = Reader { bytes: entry.len(), rest: entry };
+        let (epoch, safe) = (Epoch(reader.u32()?), Clock(reader.u64()?));
+        let mut pieces = Vec::new();
+        for _ in 0..reader.u32()? {
+            pieces.push(reader.piece(shard, epoch)?);
+        }
+        match reader.rest.is_empty() {
+            true => Ok(Entry { epoch, safe, pieces }),
+            false => Err(Malformed { at: reader.bytes - reader.rest.len(), bytes: reader.bytes }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch() -> Batch {
+        let mut batch = Batch::default();
+        let mut stamp = Stamp::local(Epoch(3), Clock(17));
+        stamp.push(ShardId(0), ShardId(2), Clock(4));
+        batch.push(stamp.as_ref(), |write| {
+            write(TableId(1), b"alice", Some(b"10"));
+            write(TableId(2), b"bob", None);
+            write(TableId(2), b"carol", Some(b""));
+        });
+        batch.push(Stamp::local(Epoch(3), Clock(18)).as_ref(), |_| {});
+        batch
+    }
+
+    #[test]
+    fn an_entry_comes_back_as_it_was() {
+        let entry = batch().close(Epoch(3), Clock(16));
+        let back = Entry::decode(ShardId(0), entry).expect("well formed");
+        assert_eq!((back.epoch, back.safe), (Epoch(3), Clock(16)));
+        assert_eq!(back.pieces[0].stamp.clock, Clock(17));
+        assert_eq!(back.pieces[0].stamp.as_ref().entry(ShardId(0), ShardId(2)), Clock(4));
+        let values: Vec<_> =
+            back.pieces[0].writes.iter().map(|write| write.value.as_deref()).collect();
+        assert_eq!(values, [Some(&b"10"[..]), None, Some(b"")]);
+        assert_eq!(back.pieces[1].writes, []);
+    }
+
+    #[test]
+    fn a_cut_entry_is_malformed() {
+        let entry = batch().close(Epoch(3), Clock(16));
+        for cut in 0..entry.len() {
+            assert!(Entry::decode(ShardId(0), entry.slice(..cut)).is_err(), "cut at {cut}");
+        }
+        let long = Bytes::from([&entry[..], b"x"].concat());
+        assert!(Entry::decode(ShardId(0), long).is_err());
+    }
+}

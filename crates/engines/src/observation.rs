@@ -1,0 +1,109 @@
+//! What a checker can see of an engine: facts as they happen, for judges who have the whole cluster
+//! before them. Nothing in the engine depends on whether somebody watches.
+
+use crate::transaction_id::TransactionId;
+use types::{Clock, Epoch, ShardId, Stamp, TableId};
+
+/// One fact.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Observation {
+    /// A transaction read a version here, present or a tombstone.
+    Read {
+        /// Who.
+        transaction: TransactionId,
+        /// The shard that keeps the version.
+        shard: ShardId,
+        /// The version's stamp as that shard keeps it.
+        stamp: Stamp,
+        /// There was no value.
+        tombstone: bool,
+    },
+    /// A clock was drawn: it is in flight on this worker.
+    Drawn {
+        /// For whom.
+        transaction: TransactionId,
+        /// The shard.
+        shard: ShardId,
+        /// What was drawn.
+        clock: Clock,
+    },
+    /// A clock is no longer in flight.
+    Resolved {
+        /// Whose it was.
+        transaction: TransactionId,
+        /// The shard.
+        shard: ShardId,
+        /// Which.
+        clock: Clock,
+        /// Its piece was installed; otherwise its coordinator gave it up.
+        installed: bool,
+    },
+    /// The coordinator has certified a transaction.
+    Certified {
+        /// Which.
+        transaction: TransactionId,
+        /// The shard as which `stamp` is written.
+        own: ShardId,
+        /// Its stamp.
+        stamp: Stamp,
+        /// Where it writes, with the clocks drawn there.
+        writes: Vec<(ShardId, Clock)>,
+    },
+    /// A version of a key was installed by the leader.
+    Installed {
+        /// By whom.
+        transaction: TransactionId,
+        /// The shard.
+        shard: ShardId,
+        /// The version's stamp as this shard keeps it.
+        stamp: Stamp,
+        /// The table.
+        table: TableId,
+        /// The key.
+        key: Vec<u8>,
+        /// The value; `None` for a tombstone.
+        value: Option<Vec<u8>>,
+    },
+    /// An entry was proposed to the stream that this worker leads.
+    Appended {
+        /// The shard.
+        shard: ShardId,
+        /// Its index in the stream.
+        index: u64,
+        /// The epoch of its pieces.
+        epoch: Epoch,
+        /// The safe clock that it carries.
+        safe: Clock,
+        /// The clocks of its pieces.
+        clocks: Vec<Clock>,
+    },
+    /// This node takes the shard for durable up to here.
+    Watermark {
+        /// The shard.
+        shard: ShardId,
+        /// How far.
+        clock: Clock,
+    },
+    /// Somebody outside is told an outcome, or something that was read.
+    Told {
+        /// Of which transaction.
+        transaction: TransactionId,
+        /// The shard as which `stamp` is written.
+        own: ShardId,
+        /// All that it reveals.
+        stamp: Stamp,
+    },
+    /// A follower has looked at one write of a piece.
+    Applied {
+        /// The shard.
+        shard: ShardId,
+        /// The version's stamp as the shard keeps it.
+        stamp: Stamp,
+        /// The table.
+        table: TableId,
+        /// The key.
+        key: Vec<u8>,
+        /// It is the newest version now; otherwise a newer one was there.
+        won: bool,
+    },
+}

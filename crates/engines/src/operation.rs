@@ -1,0 +1,151 @@
+//! Operations that travel: from a coordinator to a participant, from a client to a coordinator.
+
+use bytes::Bytes;
+use std::ops::{Bound, DerefMut};
+use store::Session;
+use types::transaction::ScanEnd;
+use types::{Result, Scan, TableId};
+
+/// One operation of a transaction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Operation {
+    /// See [`types::Transaction::get`].
+    Get {
+        /// The table.
+        table: TableId,
+        /// The key.
+        key: Bytes,
+    },
+    /// See [`types::Transaction::scan`].
+    Scan {
+        /// The table.
+        table: TableId,
+        /// Which rows.
+        range: Range,
+    },
+    /// See [`types::Transaction::put`] and [`types::Transaction::delete`].
+    Put {
+        /// The table.
+        table: TableId,
+        /// The key.
+        key: Bytes,
+        /// The value; `None` deletes.
+        value: Option<Bytes>,
+    },
+    /// See [`types::Transaction::insert`].
+    Insert {
+        /// The table.
+        table: TableId,
+        /// The key.
+        key: Bytes,
+        /// The value.
+        value: Bytes,
+    },
+}
+
+/// What an operation brought.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// Of a get.
+    Value(Option<Bytes>),
+    /// Of a scan, in its order.
+    Rows(Vec<(Bytes, Bytes)>),
+    /// Of everything else.
+    Done,
+}
+
+/// A [`Scan`] that owns its bounds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Range {
+    /// Where the keys begin.
+    pub start: Bound<Bytes>,
+    /// Where they end.
+    pub end: RangeEnd,
+    /// From the greatest key to the least.
+    pub reverse: bool,
+    /// At most this many rows.
+    pub limit: u64,
+}
+
+/// The upper end of a [`Range`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RangeEnd {
+    /// A bound on keys.
+    Bound(Bound<Bytes>),
+    /// The last key that begins with these bytes.
+    Prefix(Bytes),
+}
+
+impl Range {
+    /// A copy of `scan`.
+    pub fn of(scan: &Scan<'_>) -> Range {
+        Range {
+            start: scan.start.map(Bytes::copy_from_slice),
+            end: match scan.end {
+                ScanEnd::Bound(bound) => RangeEnd::Bound(bound.map(Bytes::copy_from_slice)),
+                ScanEnd::Prefix(prefix) => RangeEnd::Prefix(Bytes::copy_from_slice(prefix)),
+            },
+            reverse: scan.reverse,
+            limit: scan.limit as u64,
+        }
+    }
+
+    /// The scan that it is a copy of.
+    pub fn scan(&self) -> Scan<'_> {
+        Scan {
+            start: self.start.as_ref().map(|key| &key[..]),
+            end: match &self.end {
+                RangeEnd::Bound(bound) => ScanEnd::Bound(bound.as_ref().map(|key| &key[..])),
+                RangeEnd::Prefix(prefix) => ScanEnd::Prefix(prefix),
+            },
+            reverse: self.reverse,
+            limit: usize::try_from(self.limit).unwrap_or(usize::MAX),
+        }
+    }
+}
+
+impl Operation {
+    /// Does it change anything?
+    pub fn writes(&self) -> bool {
+        matches!(self, Operation::Put { .. } | Operation::Insert { .. })
+    }
+
+    /// Does it look at anything, so that the transaction depends on what was there?
+    pub fn reads(&self) -> bool {
+        // Deleting what is absent does nothing, and depends on that.
+        !matches!(self, Operation::Put { value: Some(_), .. })
+    }
+
+    /// Does whoever asks for it wait for what it brings?
+    pub(crate) fn wants_answer(&self) -> bool {
+        !matches!(self, Operation::Put { .. })
+    }
+
+    /// Does it.
+    pub(crate) fn perform<S: DerefMut<Target = Session>>(
+        &self,
+        transaction: &store::Transaction<S>,
+    ) -> Result<Answer> {
+        match self {
+            Operation::Get { table, key } => {
+                Ok(Answer::Value(transaction.get(*table, key)?.map(Bytes::copy_from_slice)))
+            }
+            Operation::Scan { table, range } => {
+                let rows = transaction.scan(*table, range.scan())?;
+                let copied = |(key, value): (&[u8], &[u8])| {
+                    (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value))
+                };
+                Ok(Answer::Rows(rows.into_iter().map(copied).collect()))
+            }
+            Operation::Put { table, key, value: Some(value) } => {
+                transaction.put(*table, key, value).map(|()| Answer::Done)
+            }
+            Operation::Put { table, key, value: None } => {
+                transaction.delete(*table, key).map(|()| Answer::Done)
+            }
+            Operation::Insert { table, key, value } => {
+                transaction.insert(*table, key, value).map(|()| Answer::Done)
+            }
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! Names for transactions, unlike everybody else's.
+
+use std::fmt;
+use types::{NodeId, WorkerId};
+
+/// One attempt at a transaction. A retry is another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TransactionId {
+    /// Who coordinates it.
+    pub node: NodeId,
+    /// On which worker; the same worker of every other node serves it.
+    pub worker: WorkerId,
+    /// The how-manieth of that worker.
+    pub sequence: u64,
+}
+
+impl fmt::Display for TransactionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.node, self.worker, self.sequence)
+    }
+}

@@ -1,0 +1,353 @@
+//! A worker's step: events go to the engine or to a stream, and what one of them wants of the other
+//! is done on the spot.
+//!
+//! ```text
+//!            ┌────────── propose ─────────┐
+//!   event ─► engine                    streams ─► effects
+//!            └◄── durable, decided ───────┘
+//! ```
+//! Worker k of a node leads stream k of every shard that the node leads, and holds stream k of every
+//! shard of which the node has a replica. Messages go from worker k to worker k.
+//!
+//! Invariant: a step leaves nothing for later. What an engine proposed is in its stream, and what a
+//! stream decided has been told to the engine.
+
+use consensus::stream::{self, Length, Members, MemoryStorage, Stream};
+use consensus::topology::Topology;
+use engines::client::{ClientId, Reply, Request};
+use engines::engine::Setup;
+use engines::{Engine, Observation};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use types::{Ballot, Epoch, NodeId, ShardId, Time, WorkerId};
+
+/// The epoch under which the leaders that the topology names are appointed.
+const FIRST_EPOCH: Epoch = Epoch(1);
+
+/// A stream is cut when this many entries are in every replica; more would make cuts rarer.
+const TRIM_ENTRIES: u64 = 256;
+
+/// What workers of the same number say to each other.
+#[derive(Debug, Clone)]
+pub enum Message<M> {
+    /// From engine to engine.
+    Engine(M),
+    /// Between the replicas of this worker's stream of a shard.
+    Stream {
+        /// Whose stream.
+        shard: ShardId,
+        /// What it says.
+        message: stream::Message,
+    },
+}
+
+/// What happens to a worker.
+#[derive(Debug, Clone)]
+pub enum Event<M> {
+    /// The node has just started: the first event, once.
+    Start,
+    /// A message from the same worker of another node.
+    Received {
+        /// Its sender.
+        from: NodeId,
+        /// What it says.
+        message: Message<M>,
+    },
+    /// A client asks for something.
+    Client {
+        /// Who.
+        from: ClientId,
+        /// What.
+        request: Request,
+    },
+    /// A time has come that was asked for, or has not.
+    Timer,
+    /// Another worker of this node asks to look at what they share, or a task was spawned.
+    Nudged,
+}
+
+/// What a worker wants done.
+#[derive(Debug, Clone)]
+pub enum Effect<M> {
+    /// Send this to the same worker of another node.
+    Send {
+        /// The receiver; never the node itself.
+        to: NodeId,
+        /// What to say.
+        message: Message<M>,
+    },
+    /// Answer a client.
+    Reply {
+        /// Who asked.
+        to: ClientId,
+        /// The answer.
+        reply: Reply,
+    },
+    /// Come back with [`Event::Timer`] at this time at the latest. Only the earliest that is still to
+    /// come counts.
+    Timer {
+        /// When.
+        at: Time,
+    },
+    /// Give another worker of this node [`Event::Nudged`]. Several may be made one.
+    Nudge {
+        /// Which.
+        worker: WorkerId,
+    },
+}
+
+/// What a step leaves, in order.
+#[derive(Debug)]
+pub struct Effects<M> {
+    /// To be done.
+    pub effects: Vec<Effect<M>>,
+    /// Facts for a checker; `None` if nobody watches.
+    pub observations: Option<Vec<Observation>>,
+}
+
+impl<M> Effects<M> {
+    /// None yet, and nobody watches.
+    pub fn new() -> Effects<M> {
+        Effects { effects: Vec::new(), observations: None }
+    }
+
+    /// None yet, and somebody watches.
+    pub fn observed() -> Effects<M> {
+        Effects { effects: Vec::new(), observations: Some(Vec::new()) }
+    }
+}
+
+impl<M> Default for Effects<M> {
+    fn default() -> Effects<M> {
+        Effects::new()
+    }
+}
+
+/// One worker of a node.
+pub struct Worker<E: Engine> {
+    node: NodeId,
+    engine: E,
+    topology: Arc<Topology>,
+    /// The streams of this worker's number, of every shard of which the node has a replica.
+    streams: BTreeMap<ShardId, Held>,
+    timer: Timer,
+    /// Messages about streams that are not here.
+    strays: u64,
+}
+
+/// When this worker was asked to come back.
+#[derive(Debug, Default)]
+struct Timer {
+    engine: Option<Time>,
+    /// What was asked for last; nobody is asked twice for the same.
+    asked: Option<Time>,
+}
+
+/// A stream, and what the engine knows of it.
+struct Held {
+    stream: Stream,
+    /// The entries that the engine was given.
+    told: u64,
+    timer: Option<Time>,
+}
+
+impl<E: Engine> Worker<E> {
+    /// A worker of `node`, whose workers share `shared`. It draws all its chance from `seed`.
+    pub fn new(
+        worker: WorkerId,
+        node: NodeId,
+        setup: &Setup<E::Options>,
+        streams: &stream::Options,
+        shared: Arc<E::Shared>,
+        seed: u64,
+    ) -> Worker<E> {
+        let topology = Arc::clone(&setup.topology);
+        let held = |shard| {
+            let members = Members {
+                voters: topology.voters(shard).to_vec(),
+                learners: topology.learners(shard).to_vec(),
+            };
+            let stream = Stream::new(node, members, streams.clone(), MemoryStorage::default());
+            (shard, Held { stream, told: 0, timer: None })
+        };
+        Worker {
+            node,
+            engine: E::new(worker, shared, seed),
+            streams: topology.shards_of(node).map(held).collect(),
+            timer: Timer::default(),
+            strays: 0,
+            topology,
+        }
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> &E {
+        &self.engine
+    }
+
+    /// The engine, to spawn tasks on it.
+    pub fn engine_mut(&mut self) -> &mut E {
+        &mut self.engine
+    }
+
+    /// This worker's stream of `shard`, if the node has a replica of it.
+    pub fn stream(&self, shard: ShardId) -> Option<&Stream> {
+        Some(&self.streams.get(&shard)?.stream)
+    }
+
+    /// Messages about streams that are not here.
+    pub fn strays(&self) -> u64 {
+        self.strays
+    }
+
+    /// Takes one event. The same state and the same event make the same effects.
+    pub fn step(&mut self, now: Time, event: Event<E::Message>, effects: &mut Effects<E::Message>) {
+        match event {
+            Event::Start => {
+                let led: Vec<ShardId> = self.led().collect();
+                for shard in led {
+                    let ballot = Ballot { epoch: FIRST_EPOCH, node: self.node };
+                    self.stream_step(now, shard, stream::Event::Lead { ballot }, effects);
+                }
+            }
+            Event::Received { from, message: Message::Engine(message) } => {
+                self.engine_step(now, engines::Event::Received { from, message }, effects);
+            }
+            Event::Received { from, message: Message::Stream { shard, message } } => {
+                self.stream_step(now, shard, stream::Event::Received { from, message }, effects);
+            }
+            Event::Client { from, request } => {
+                self.engine_step(now, engines::Event::Client { from, request }, effects);
+            }
+            Event::Timer => self.on_timer(now, effects),
+            Event::Nudged => self.engine_step(now, engines::Event::Nudged, effects),
+        }
+        self.set_timer(now, effects);
+    }
+
+    fn led(&self) -> impl Iterator<Item = ShardId> {
+        self.streams.keys().copied().filter(|shard| self.topology.leader(*shard) == self.node)
+    }
+
+    fn on_timer(&mut self, now: Time, effects: &mut Effects<E::Message>) {
+        if self.timer.asked.is_some_and(|asked| asked <= now) {
+            self.timer.asked = None;
+        }
+        let due =
+            self.streams.iter_mut().filter(|(_, held)| held.timer.is_some_and(|at| at <= now));
+        let due: Vec<ShardId> = due
+            .map(|(shard, held)| {
+                held.timer = None;
+                *shard
+            })
+            .collect();
+        for shard in due {
+            self.stream_step(now, shard, stream::Event::Timer, effects);
+        }
+        if self.timer.engine.is_some_and(|at| at <= now) {
+            self.timer.engine = None;
+            self.engine_step(now, engines::Event::Timer, effects);
+        }
+    }
+
+    fn set_timer(&mut self, now: Time, effects: &mut Effects<E::Message>) {
+        let streams = self.streams.values().filter_map(|held| held.timer);
+        let Some(at) = streams.chain(self.timer.engine).min() else { return };
+        if self.timer.asked.is_none_or(|asked| at < asked || asked <= now) {
+            self.timer.asked = Some(at);
+            effects.effects.push(Effect::Timer { at });
+        }
+    }
+
+    fn engine_step(
+        &mut self,
+        now: Time,
+        event: engines::Event<E::Message>,
+        effects: &mut Effects<E::Message>,
+    ) {
+        let mut wanted =
+            engines::Effects { effects: Vec::new(), observations: effects.observations.take() };
+        self.engine.step(now, event, &mut wanted);
+        effects.observations = wanted.observations;
+        self.timer.engine = None;
+        for effect in wanted.effects {
+            match effect {
+                engines::Effect::Send { to, message } => {
+                    assert!(to != self.node, "{to} has nothing to send to itself");
+                    effects.effects.push(Effect::Send { to, message: Message::Engine(message) });
+                }
+                engines::Effect::Propose { shard, entry } => {
+                    self.stream_step(now, shard, stream::Event::Propose { entry }, effects);
+                }
+                engines::Effect::Reply { to, reply } => {
+                    effects.effects.push(Effect::Reply { to, reply });
+                }
+                engines::Effect::Timer { at } => {
+                    let earlier = self.timer.engine.map_or(at, |before| before.min(at));
+                    self.timer.engine = Some(earlier);
+                }
+                engines::Effect::Nudge { worker } => effects.effects.push(Effect::Nudge { worker }),
+            }
+        }
+    }
+
+    fn stream_step(
+        &mut self,
+        now: Time,
+        shard: ShardId,
+        event: stream::Event,
+        effects: &mut Effects<E::Message>,
+    ) {
+        let Some(held) = self.streams.get_mut(&shard) else {
+            self.strays += 1;
+            return;
+        };
+        let mut wanted = Vec::new();
+        held.stream.step(now, event, &mut wanted);
+        let mut news = Vec::new();
+        for effect in wanted {
+            match effect {
+                stream::Effect::Send { to, message } => {
+                    let message = Message::Stream { shard, message };
+                    effects.effects.push(Effect::Send { to, message });
+                }
+                stream::Effect::Leading { length, .. } => {
+                    news.push(engines::Event::Leading { shard, length: length.0 });
+                }
+                stream::Effect::Decided { length } => {
+                    held.decided(shard, length, &mut news);
+                }
+                stream::Effect::Timer { at } => held.timer = Some(at),
+                // Leaders change, and replicas fall behind what is kept, only when nodes fail.
+                stream::Effect::Deposed { by } => panic!("{shard} was taken over by {by}"),
+                stream::Effect::SnapshotWanted { to } => {
+                    panic!("{to} lacks entries of {shard} that every replica had")
+                }
+                stream::Effect::Restored { .. } => panic!("{shard} has no snapshots yet"),
+            }
+        }
+        let everywhere = held.stream.replicated_everywhere().0.min(held.told);
+        if held.stream.is_leading() && everywhere >= held.stream.start().0 + TRIM_ENTRIES {
+            let trim = stream::Event::Trim { before: Length(everywhere) };
+            self.stream_step(now, shard, trim, effects);
+        }
+        for event in news {
+            self.engine_step(now, event, effects);
+        }
+    }
+}
+
+impl Held {
+    /// Tells the engine what is decided: of a stream that is led how much, of one that is followed what.
+    fn decided<M>(&mut self, shard: ShardId, length: Length, news: &mut Vec<engines::Event<M>>) {
+        if self.stream.is_leading() {
+            self.told = length.0;
+            return news.push(engines::Event::Durable { shard, length: length.0 });
+        }
+        for index in self.told..length.0 {
+            let entry = self.stream.entry(index).expect("decided, and not trimmed").clone();
+            news.push(engines::Event::Decided { shard, index, entry });
+        }
+        self.told = length.0;
+    }
+}

@@ -1,0 +1,255 @@
+//! A small cluster on a small network: delays, loss and repetition from a seed, nothing else.
+
+use consensus::stream;
+use consensus::topology::{Partitioning, Topology};
+use engines::engine::Setup;
+use engines::mako::{Mako, Options};
+use engines::{Engine, Procedures};
+use shoal_node::{Effect, Effects, Event, Message, Worker};
+use std::cell::Cell;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use store::Store;
+use types::{Database, Error, NodeId, Random, Scan, ShardId, Time, Transaction, WorkerId};
+
+type Place = (NodeId, WorkerId);
+type Cause = Event<<Mako as Engine>::Message>;
+
+/// Nodes, and what is on its way to them.
+struct Cluster {
+    workers: BTreeMap<Place, Worker<Mako>>,
+    shared: BTreeMap<NodeId, Arc<<Mako as Engine>::Shared>>,
+    queue: BinaryHeap<Reverse<(Time, u64)>>,
+    coming: BTreeMap<u64, (Place, Cause)>,
+    now: Time,
+    random: Random,
+    lossy: bool,
+    delivered: u64,
+}
+
+const TABLES: [&str; 2] = ["accounts", "notes"];
+
+impl Cluster {
+    fn new(seed: u64, options: Options, workers: u32, lossy: bool) -> Cluster {
+        let tables = TABLES.map(|name| (name, Partitioning::Hash { prefix_bytes: 0 }));
+        let topology = Topology::symmetric(3, 3, 3, 0, workers).with_tables(tables);
+        let topology = Arc::new(topology.expect("a valid topology"));
+        let procedures = Arc::new(Procedures::new());
+        let setup = Setup { topology: Arc::clone(&topology), procedures, options };
+        let mut cluster = Cluster {
+            workers: BTreeMap::new(),
+            shared: BTreeMap::new(),
+            queue: BinaryHeap::new(),
+            coming: BTreeMap::new(),
+            now: Time::ZERO,
+            random: Random::new(seed),
+            lossy,
+            delivered: 0,
+        };
+        let streams = stream::Options::default();
+        for node in topology.nodes() {
+            let shared = Mako::share(&setup, node.id);
+            for worker in (0..workers).map(WorkerId) {
+                let seed = seed ^ u64::from(node.id.0) << 8 ^ u64::from(worker.0);
+                let new = Worker::new(worker, node.id, &setup, &streams, Arc::clone(&shared), seed);
+                cluster.workers.insert((node.id, worker), new);
+                cluster.send(Duration::ZERO, (node.id, worker), Event::Start);
+            }
+            cluster.shared.insert(node.id, shared);
+        }
+        cluster
+    }
+
+    fn send(&mut self, after: Duration, to: Place, event: Cause) {
+        let number = self.coming.last_key_value().map_or(0, |(last, _)| last + 1);
+        self.coming.insert(number, (to, event));
+        self.queue.push(Reverse((self.now + after, number)));
+    }
+
+    /// Delivers what comes until `done`, or for at most `events`.
+    fn run(&mut self, events: u64, done: impl Fn(&Cluster) -> bool) {
+        for _ in 0..events {
+            if done(self) {
+                return;
+            }
+            let Reverse((at, number)) = self.queue.pop().expect("gossip never ends");
+            let (to, event) = self.coming.remove(&number).expect("queued");
+            self.now = self.now.max(at);
+            self.step(to, event);
+        }
+        panic!("not done after {events} events, at {}", self.now);
+    }
+
+    fn step(&mut self, to: Place, event: Cause) {
+        let mut effects = Effects::new();
+        let worker = self.workers.get_mut(&to).expect("a worker");
+        worker.step(self.now, event, &mut effects);
+        self.delivered += 1;
+        for effect in effects.effects {
+            match effect {
+                Effect::Send { to: node, message } => self.transmit(to, node, &message),
+                Effect::Timer { at } => self.send(at - self.now, to, Event::Timer),
+                Effect::Nudge { worker } => {
+                    self.send(Duration::from_nanos(200), (to.0, worker), Event::Nudged);
+                }
+                Effect::Reply { .. } => {}
+            }
+        }
+    }
+
+    fn transmit(
+        &mut self,
+        (from, worker): Place,
+        to: NodeId,
+        message: &Message<<Mako as Engine>::Message>,
+    ) {
+        let copies = match self.lossy {
+            true => [1, 1, 1, 1, 0, 2][self.random.below(6) as usize],
+            false => 1,
+        };
+        for _ in 0..copies {
+            let delay = Duration::from_nanos(
+                50_000 + self.random.below(if self.lossy { 900_000 } else { 10 }),
+            );
+            let event = Event::Received { from, message: message.clone() };
+            self.send(delay, (to, worker), event);
+        }
+    }
+
+    fn pending(&self) -> usize {
+        self.workers.values().map(|worker| worker.engine().pending()).sum()
+    }
+
+    fn rows(&self, node: NodeId, shard: ShardId) -> Vec<(usize, Vec<u8>, Vec<u8>)> {
+        let store: &Arc<Store> = Mako::store(&self.shared[&node], shard).expect("a replica");
+        let mut session = store.session().expect("a session");
+        let tx = session.begin();
+        let mut all = Vec::new();
+        for (at, name) in TABLES.iter().enumerate() {
+            let table = store.table(name).expect("a table");
+            let rows = tx.scan(table, Scan::all()).expect("within limits");
+            all.extend(rows.into_iter().map(|(key, value)| (at, key.to_vec(), value.to_vec())));
+        }
+        all
+    }
+}
+
+const ACCOUNTS: u64 = 24;
+
+/// Moves money between accounts of any shard, keeps notes of it, and checks totals on the way.
+async fn client<D: Database>(db: D, mut random: Random, transfers: u32) -> u64 {
+    let (accounts, notes) =
+        (db.table("accounts").expect("there"), db.table("notes").expect("there"));
+    let mut moved = 0;
+    for round in 0..transfers {
+        let (from, to) = (random.below(ACCOUNTS), random.below(ACCOUNTS));
+        let note = random.below(1 << 40);
+        let deletes = random.chance(3, 10);
+        let outcome = db
+            .transact(async |tx| {
+                if tx.add(accounts, &from.to_be_bytes(), -1).await? < -50 {
+                    return Err(Error::reject("overdrawn"));
+                }
+                tx.add(accounts, &to.to_be_bytes(), 1).await?;
+                if deletes {
+                    let rows = tx.scan(notes, Scan::all().limit(1)).await?;
+                    if let Some((key, _)) = rows.first() {
+                        tx.delete(notes, key)?;
+                    }
+                } else {
+                    tx.put(notes, &note.to_be_bytes(), b"moved")?;
+                }
+                Ok(())
+            })
+            .await;
+        moved += u64::from(outcome.is_ok());
+        if round % 8 == 0 {
+            let total = db
+                .transact(async |tx| {
+                    let rows = tx.scan(accounts, Scan::all()).await?;
+                    let value = |value: &[u8]| i64::from_le_bytes(value.try_into().expect("8"));
+                    Ok(rows.iter().map(|(_, v)| value(v)).sum::<i64>())
+                })
+                .await;
+            assert!(matches!(total, Ok(0) | Err(Error::Aborted(_))), "{total:?}");
+        }
+    }
+    moved
+}
+
+fn transfers(seed: u64, options: Options, workers: u32, lossy: bool) -> Cluster {
+    let mut cluster = Cluster::new(seed, options, workers, lossy);
+    let running = Rc::new(Cell::new(0));
+    let moved = Rc::new(Cell::new(0));
+    let places: Vec<Place> = cluster.workers.keys().copied().collect();
+    let random = Random::new(seed);
+    // The leaders are the first voters; others coordinate nothing.
+    for place in places.into_iter().filter(|(node, _)| node.0 % 3 == 0) {
+        for number in 0..3 {
+            let engine = cluster.workers.get_mut(&place).expect("a worker").engine_mut();
+            let (db, running, moved) = (engine.local(), Rc::clone(&running), Rc::clone(&moved));
+            let random =
+                random.fork(number << 8 | u64::from(place.0.0) << 2 | u64::from(place.1.0));
+            running.set(running.get() + 1);
+            engine.spawn(Box::pin(async move {
+                moved.set(moved.get() + client(db, random, 20).await);
+                running.set(running.get() - 1);
+            }));
+        }
+        cluster.send(Duration::from_millis(1), place, Event::Nudged);
+    }
+    cluster.run(4_000_000, |cluster| running.get() == 0 && cluster.pending() == 0);
+    assert!(moved.get() > 0, "nothing was moved");
+    // What the followers still have to hear is on its way.
+    let until = cluster.now + Duration::from_secs(2);
+    cluster.run(4_000_000, |cluster| cluster.now > until && cluster.pending() == 0);
+    for shard in 0..3 {
+        let leader = cluster.rows(NodeId(shard * 3), ShardId(shard));
+        assert!(!leader.is_empty());
+        for replica in 1..3 {
+            let follower = cluster.rows(NodeId(shard * 3 + replica), ShardId(shard));
+            assert_eq!(leader, follower, "replica {replica} of shard {shard} differs");
+        }
+    }
+    cluster
+}
+
+#[test]
+fn money_is_neither_made_nor_lost_and_replicas_end_equal() {
+    for workers in [1, 2] {
+        let cluster = transfers(7 + u64::from(workers), Options::default(), workers, false);
+        let certified: u64 =
+            cluster.workers.values().map(|worker| worker.engine().counters().certified).sum();
+        assert!(certified > 100, "only {certified}");
+    }
+}
+
+#[test]
+fn a_lossy_network_changes_nothing_but_the_time_it_takes() {
+    for seed in 0..6 {
+        let cluster = transfers(seed, Options::default(), 1 + (seed % 2) as u32, true);
+        let resent: u64 =
+            cluster.workers.values().map(|worker| worker.engine().counters().resent).sum();
+        assert!(resent > 0, "nothing was lost");
+    }
+}
+
+#[test]
+fn the_same_seed_makes_the_same_run() {
+    let runs = [0, 1].map(|_| {
+        let cluster = transfers(3, Options::default(), 2, true);
+        (cluster.now, cluster.delivered)
+    });
+    assert_eq!(runs[0], runs[1]);
+}
+
+#[test]
+fn stamps_of_any_form_end_equal() {
+    use engines::mako::StampForm;
+    for stamps in [StampForm::Sparse { remote_max: 1 }, StampForm::Full] {
+        transfers(11, Options { stamps, ..Options::default() }, 2, true);
+    }
+}
