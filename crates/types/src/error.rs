@@ -70,12 +70,6 @@ pub enum Aborted {
         /// The limit.
         max: usize,
     },
-    /// A node that the transaction needed did not serve its shard.
-    #[error("{shard} is not served by the node that was asked; retry")]
-    NotServed {
-        /// The shard.
-        shard: ShardId,
-    },
 }
 
 /// What got in a transaction's way, and where.
