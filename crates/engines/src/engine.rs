@@ -15,6 +15,7 @@ use crate::execution::Local;
 use crate::observation::Observation;
 use crate::procedure::Procedures;
 use bytes::Bytes;
+use consensus::stream;
 use consensus::topology::Topology;
 use std::fmt;
 use std::future::Future;
@@ -45,6 +46,8 @@ pub struct Setup<O> {
     pub topology: Arc<Topology>,
     /// What clients can call by name.
     pub procedures: Arc<Procedures>,
+    /// How streams pace themselves.
+    pub streams: stream::Options,
     /// The engine's configuration.
     pub options: O,
 }

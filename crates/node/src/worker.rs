@@ -157,7 +157,6 @@ impl<E: Engine> Worker<E> {
         worker: WorkerId,
         node: NodeId,
         setup: &Setup<E::Options>,
-        streams: &stream::Options,
         shared: Arc<E::Shared>,
         seed: u64,
     ) -> Worker<E> {
@@ -167,7 +166,8 @@ impl<E: Engine> Worker<E> {
                 voters: topology.voters(shard).to_vec(),
                 learners: topology.learners(shard).to_vec(),
             };
-            let stream = Stream::new(node, members, streams.clone(), MemoryStorage::default());
+            let stream =
+                Stream::new(node, members, setup.streams.clone(), MemoryStorage::default());
             (shard, Held { stream, told: 0, timer: None })
         };
         Worker {

@@ -38,7 +38,8 @@ impl Cluster {
         let topology = Topology::symmetric(3, 3, 3, 0, workers).with_tables(tables);
         let topology = Arc::new(topology.expect("a valid topology"));
         let procedures = Arc::new(Procedures::new());
-        let setup = Setup { topology: Arc::clone(&topology), procedures, options };
+        let streams = stream::Options::default();
+        let setup = Setup { topology: Arc::clone(&topology), procedures, streams, options };
         let mut cluster = Cluster {
             workers: BTreeMap::new(),
             shared: BTreeMap::new(),
@@ -49,12 +50,11 @@ impl Cluster {
             lossy,
             delivered: 0,
         };
-        let streams = stream::Options::default();
         for node in topology.nodes() {
             let shared = Mako::share(&setup, node.id);
             for worker in (0..workers).map(WorkerId) {
                 let seed = seed ^ u64::from(node.id.0) << 8 ^ u64::from(worker.0);
-                let new = Worker::new(worker, node.id, &setup, &streams, Arc::clone(&shared), seed);
+                let new = Worker::new(worker, node.id, &setup, Arc::clone(&shared), seed);
                 cluster.workers.insert((node.id, worker), new);
                 cluster.send(Duration::ZERO, (node.id, worker), Event::Start);
             }
