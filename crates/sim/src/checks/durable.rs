@@ -1,0 +1,115 @@
+//! M4: a shard watermark counts only entries that a majority of the voters has accepted.
+//!
+//! What is durable is computed here from two facts: what each voter's stream has accepted, and which
+//! safe clock each entry carries. A stream is durable up to the safe clock of the last entry that a
+//! majority has; a shard up to the least of its streams. Nobody in the cluster may believe more.
+
+use consensus::topology::Topology;
+use std::collections::VecDeque;
+use types::{Clock, NodeId, ShardId, Stamp, WorkerId};
+
+/// What is durable; see the module.
+#[derive(Debug)]
+pub struct Durable {
+    workers: usize,
+    streams: Vec<StreamState>,
+    shards: Vec<Clock>,
+}
+
+#[derive(Debug, Clone)]
+struct StreamState {
+    /// Voters, and how many entries each has accepted.
+    accepted: Vec<(NodeId, u64)>,
+    /// How many a majority has.
+    majority: u64,
+    /// Entries beyond that, and the safe clocks they carry.
+    ahead: VecDeque<(u64, Clock)>,
+    safe: Clock,
+}
+
+impl Durable {
+    /// Nothing is durable yet.
+    pub fn new(topology: &Topology) -> Durable {
+        let workers = topology.workers() as usize;
+        let state = |shard: ShardId| StreamState {
+            accepted: topology.voters(shard).iter().map(|voter| (*voter, 0)).collect(),
+            majority: 0,
+            ahead: VecDeque::new(),
+            safe: Clock::ZERO,
+        };
+        let streams = topology.shard_ids().flat_map(|shard| vec![state(shard); workers]);
+        let shards = vec![Clock::ZERO; topology.shards() as usize];
+        Durable { workers, streams: streams.collect(), shards }
+    }
+
+    fn stream(&mut self, shard: ShardId, worker: WorkerId) -> &mut StreamState {
+        &mut self.streams[shard.0 as usize * self.workers + worker.0 as usize]
+    }
+
+    /// A replica has accepted so many entries; only voters count.
+    pub fn accepted(&mut self, shard: ShardId, worker: WorkerId, node: NodeId, length: u64) {
+        let stream = self.stream(shard, worker);
+        let voter = stream.accepted.iter_mut().find(|(voter, _)| *voter == node);
+        let Some((_, accepted)) = voter.filter(|(_, accepted)| *accepted != length) else { return };
+        *accepted = length;
+        let mut lengths: Vec<u64> = stream.accepted.iter().map(|(_, length)| *length).collect();
+        lengths.sort_unstable();
+        // So many or more are held by this one and all after it: a majority.
+        let majority = lengths[(lengths.len() - 1) / 2];
+        if majority > stream.majority {
+            stream.majority = majority;
+            self.advance(shard, worker);
+        }
+    }
+
+    /// The leader of the stream has appended an entry.
+    pub fn appended(&mut self, shard: ShardId, worker: WorkerId, index: u64, safe: Clock) {
+        self.stream(shard, worker).ahead.push_back((index, safe));
+        self.advance(shard, worker);
+    }
+
+    fn advance(&mut self, shard: ShardId, worker: WorkerId) {
+        let stream = self.stream(shard, worker);
+        let before = stream.safe;
+        while let Some((_, safe)) = stream.ahead.pop_front_if(|(index, _)| *index < stream.majority)
+        {
+            stream.safe = stream.safe.max(safe);
+        }
+        if stream.safe > before {
+            let first = shard.0 as usize * self.workers;
+            let streams = self.streams[first..first + self.workers].iter();
+            self.shards[shard.0 as usize] =
+                streams.map(|stream| stream.safe).min().unwrap_or(Clock::ZERO);
+        }
+    }
+
+    /// How far a shard is durable.
+    pub fn of(&self, shard: ShardId) -> Clock {
+        self.shards[shard.0 as usize]
+    }
+
+    /// All shards.
+    pub fn shards(&self) -> impl Iterator<Item = ShardId> + use<> {
+        (0..self.shards.len() as u32).map(ShardId)
+    }
+
+    /// The first shard that is not durable up to the stamp, kept by `own`, and its entry there.
+    pub fn missing(&self, own: ShardId, stamp: &Stamp) -> Option<(ShardId, Clock)> {
+        let view = stamp.seen_by(own);
+        self.shards()
+            .map(|shard| (shard, view.entry(shard)))
+            .find(|(shard, clock)| *clock > self.of(*shard))
+    }
+
+    /// A node takes the shard for durable up to `clock`.
+    pub fn check(&self, shard: ShardId, clock: Clock) -> super::Verdict {
+        let durable = self.of(shard);
+        if clock <= durable {
+            return Ok(());
+        }
+        Err(format!(
+            "the watermark of {shard} is {clock} here, but a majority of its voters has accepted \
+             its streams up to {durable} only"
+        ))
+    }
+}

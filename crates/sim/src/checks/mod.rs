@@ -1,0 +1,147 @@
+//! The rules, judged by somebody who sees the whole cluster. One file for each:
+//!
+//! | file | rule |
+//! |---|---|
+//! | `stamps.rs` | M1: a stamp covers what was read and is not durable |
+//! | `installed.rs` | M2: install order and clock order agree; it is also the model of every shard |
+//! | `safe_clock.rs` | M3: nothing at or below a safe clock is still to come |
+//! | `durable.rs` | M4: what is durable is accepted by a majority of the voters |
+//! | `told.rs` | M5: nobody is told of what is not durable |
+//! | `replay.rs` | M6: followers apply what is durable, and the greatest clock wins |
+//! | `epochs.rs` | M8: nobody reads what a later epoch wrote, or an earlier one has not settled |
+//! | `replicas.rs` | at the end: all copies of a shard are equal, and equal to the model |
+//! | `acknowledged.rs` | at the end: what was told as committed is there |
+//!
+//! The engines' observations are their word for what they did; what is durable is computed here, from
+//! what the voters' streams have accepted. A violation is a value, and the first one ends the run.
+
+mod acknowledged;
+mod durable;
+mod epochs;
+mod installed;
+mod replay;
+pub mod replicas;
+mod safe_clock;
+mod stamps;
+mod told;
+mod transactions;
+
+use crate::violation::Violation;
+use acknowledged::Acknowledged;
+use consensus::topology::Topology;
+use durable::Durable;
+use engines::{Observation, Place};
+pub use installed::{Installed, Row};
+use replay::Replay;
+use safe_clock::SafeClocks;
+use transactions::Transactions;
+use types::{NodeId, ShardId, Time, WorkerId};
+
+/// When and where something was observed.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment {
+    /// The true time.
+    pub at: Time,
+    /// The worker whose step it was.
+    pub place: Place,
+}
+
+/// What a rule says of an observation; the text tells how it is broken.
+type Verdict = Result<(), String>;
+
+/// All rules; see the module.
+#[derive(Debug)]
+pub struct Checks {
+    durable: Durable,
+    transactions: Transactions,
+    installed: Installed,
+    safe_clocks: SafeClocks,
+    replay: Replay,
+}
+
+impl Checks {
+    /// The rules for a cluster of this shape.
+    pub fn new(topology: &Topology) -> Checks {
+        let shards = topology.shards() as usize;
+        Checks {
+            durable: Durable::new(topology),
+            transactions: Transactions::default(),
+            installed: Installed::new(shards),
+            safe_clocks: SafeClocks::new(shards, topology.workers() as usize),
+            replay: Replay::new(topology.nodes().len(), shards),
+        }
+    }
+
+    /// The stream of this worker at `node`, a replica of the shard, has accepted so many entries.
+    #[inline]
+    pub fn accepted(&mut self, shard: ShardId, worker: WorkerId, node: NodeId, length: u64) {
+        self.durable.accepted(shard, worker, node, length);
+    }
+
+    /// What the shards should hold.
+    pub fn installed(&self) -> &Installed {
+        &self.installed
+    }
+
+    /// Judges what a step let be seen.
+    ///
+    /// # Errors
+    /// The first rule that is broken.
+    pub fn observe(&mut self, moment: Moment, observation: &Observation) -> Result<(), Violation> {
+        let blame = |rule: &'static str, verdict: Verdict| {
+            let place = Some(moment.place);
+            verdict.map_err(|what| Violation { rule, what, at: moment.at, place })
+        };
+        let Checks { durable, transactions, installed, safe_clocks, replay } = self;
+        let worker = moment.place.worker;
+        match observation {
+            Observation::Read { transaction, shard, stamp, tombstone } => {
+                transactions.read(*transaction, *shard, stamp, *tombstone);
+            }
+            Observation::Drawn { transaction, shard, clock } => {
+                blame("M3", safe_clocks.drawn(*shard, worker, *transaction, *clock))?;
+            }
+            Observation::Resolved { transaction, shard, clock, installed } => {
+                let resolved = safe_clocks.resolved(*shard, worker, *clock, *installed);
+                blame("M3", resolved.map_err(|what| format!("{transaction}: {what}")))?;
+            }
+            Observation::Certified { transaction, own, stamp, writes } => {
+                let seen = transactions.certified(*transaction, *own, stamp, writes);
+                blame("M1", stamps::check(*transaction, seen, durable))?;
+                blame("M8", epochs::check(*transaction, seen, durable))?;
+            }
+            Observation::Installed { transaction, shard, stamp, table, key, value } => {
+                transactions.installed(*transaction, *shard, stamp.clock);
+                safe_clocks.installed(*shard, worker, stamp.clock);
+                let row = Row { transaction: *transaction, stamp, table: *table, key };
+                blame("M2", installed.install(*shard, row, value.as_deref()))?;
+            }
+            Observation::Appended { shard, index, epoch: _, safe, clocks } => {
+                durable.appended(*shard, worker, *index, *safe);
+                blame("M3", safe_clocks.appended(*shard, worker, *safe, clocks))?;
+            }
+            Observation::Watermark { shard, clock } => {
+                blame("M4", durable.check(*shard, *clock))?;
+            }
+            Observation::Told { transaction, own, stamp } => {
+                let seen = transactions.told(*transaction);
+                blame("M5", told::check(*transaction, *own, stamp, seen, durable))?;
+            }
+            Observation::Applied { shard, stamp, table, key, won } => {
+                let node = moment.place.node;
+                blame("M6", replay::covered(*shard, stamp, durable))?;
+                blame("M6", replay.applied(node, *shard, stamp, (*table, key), *won))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Judges what is left when all is quiet: nothing that was told as committed is missing.
+    ///
+    /// # Errors
+    /// The first acknowledgement that was broken.
+    pub fn finish(&self, at: Time) -> Result<(), Violation> {
+        Acknowledged::check(&self.transactions)
+            .map_err(|what| Violation::new("lost acknowledgement", at, what))
+    }
+}

@@ -1,0 +1,62 @@
+//! M6: followers apply a piece only when it is durable with all it depends on, and on one key the
+//! greatest (epoch, clock) wins, whatever the order of arrival (Thomas's rule).
+
+use super::durable::Durable;
+use std::collections::BTreeMap;
+use types::{Clock, Epoch, NodeId, ShardId, Stamp, TableId};
+
+/// What the replicas have applied.
+#[derive(Debug)]
+pub struct Replay {
+    shards: usize,
+    /// By node and shard.
+    replicas: Vec<BTreeMap<TableId, BTreeMap<Vec<u8>, (Epoch, Clock)>>>,
+}
+
+/// Judges that a version is applied.
+pub fn covered(shard: ShardId, stamp: &Stamp, durable: &Durable) -> super::Verdict {
+    let Some((missing, clock)) = durable.missing(shard, stamp) else { return Ok(()) };
+    let (own, up_to) = (stamp.clock, durable.of(missing));
+    Err(format!(
+        "a version of {shard} with clock {own} was applied, which depends on {missing} up to \
+         {clock}, while that is durable up to {up_to} only"
+    ))
+}
+
+impl Replay {
+    /// Nothing yet.
+    pub fn new(nodes: usize, shards: usize) -> Replay {
+        Replay { shards, replicas: vec![BTreeMap::new(); nodes * shards] }
+    }
+
+    /// A node has looked at a version and says whether it is the newest one now.
+    pub fn applied(
+        &mut self,
+        node: NodeId,
+        shard: ShardId,
+        stamp: &Stamp,
+        (table, key): (TableId, &[u8]),
+        won: bool,
+    ) -> super::Verdict {
+        let rows = &mut self.replicas[node.0 as usize * self.shards + shard.0 as usize];
+        let rows = rows.entry(table).or_default();
+        let order = (stamp.epoch, stamp.clock);
+        let before = rows.get_mut(key);
+        let is_newer = before.as_ref().is_none_or(|before| order > **before);
+        if won != is_newer {
+            let did = if won { "replaced" } else { "gave way to" };
+            let before = before.map_or("nothing".into(), |(epoch, clock)| format!("{epoch} {clock}"));
+            return Err(format!(
+                "{} {} of {table} '{}' on {shard} {did} {before}",
+                order.0,
+                order.1,
+                key.escape_ascii()
+            ));
+        }
+        match before {
+            Some(before) => *before = order.max(*before),
+            None => drop(rows.insert(key.to_vec(), order)),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,143 @@
+//! All copies of a shard are equal, and equal to the model: what the leaders installed, newest last.
+
+use super::installed::{Installed, Rows};
+use consensus::topology::Topology;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+use store::Store;
+use types::{NodeId, Scan, ShardId, TableId};
+
+/// Rows read at once.
+const PAGE_ROWS: usize = 1024;
+
+/// Judges every replica of every shard; `store` finds one.
+pub fn check(
+    topology: &Topology,
+    installed: &Installed,
+    store: impl Fn(NodeId, ShardId) -> Option<Arc<Store>>,
+) -> super::Verdict {
+    for shard in topology.shard_ids() {
+        for node in topology.replicas(shard).chain([topology.leader(shard)]) {
+            let Some(store) = store(node, shard) else {
+                return Err(format!("{node} has no store of {shard}"));
+            };
+            let is_leader = node == topology.leader(shard);
+            for (table, number) in topology.tables().iter().zip(0..) {
+                let (id, empty) = (TableId(number), Rows::new());
+                let model = installed.rows(shard, id).unwrap_or(&empty);
+                compare(&store, id, model, is_leader)
+                    .map_err(|what| format!("{node}, {shard}, table {}: {what}", table.name()))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Every live row of the store is that of the model, and the other way round.
+fn compare(store: &Arc<Store>, table: TableId, model: &Rows, clocks: bool) -> super::Verdict {
+    let held = rows(store, table)?;
+    let live = model.iter().filter_map(|(key, newest)| Some((key, newest.value.as_ref()?)));
+    for (key, value) in live.clone() {
+        match held.get(key) {
+            Some(found) if found == value => {}
+            found => {
+                let newest = &model[key];
+                return Err(format!(
+                    "'{}' should be '{}', written by {} at {}, but is {}",
+                    key.escape_ascii(),
+                    value.escape_ascii(),
+                    newest.transaction,
+                    newest.order.1,
+                    found.map_or("absent".into(), |found| format!("'{}'", found.escape_ascii())),
+                ));
+            }
+        }
+    }
+    if held.len() != live.count() {
+        let extra = held.keys().find(|key| model.get(*key).is_none_or(|row| row.value.is_none()));
+        let key = extra.map(|key| key.escape_ascii().to_string()).unwrap_or_default();
+        return Err(format!("'{key}' should be absent"));
+    }
+    if clocks { compare_clocks(store, table, model) } else { Ok(()) }
+}
+
+/// The leader's newest versions are those of the model by their clocks, too.
+fn compare_clocks(store: &Arc<Store>, table: TableId, model: &Rows) -> super::Verdict {
+    let mut session = store.session().map_err(|error| error.to_string())?;
+    let transaction = session.begin();
+    for (key, newest) in model {
+        let found = transaction.get_where(table, key, |_| true).map_err(|error| error.to_string())?;
+        let order = found.map(|found| (found.stamp.epoch, found.stamp.clock));
+        // A committed tombstone may be gone.
+        if order != Some(newest.order) && !(order.is_none() && newest.value.is_none()) {
+            return Err(format!(
+                "'{}' should have the clock {}, but has {order:?}",
+                key.escape_ascii(),
+                newest.order.1
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The live rows of a table.
+fn rows(store: &Arc<Store>, table: TableId) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, String> {
+    let mut session = store.session().map_err(|error| error.to_string())?;
+    let mut rows = BTreeMap::new();
+    let mut last: Option<Vec<u8>> = None;
+    loop {
+        let transaction = session.begin();
+        let start = last.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let scan = Scan { start, ..Scan::all() }.limit(PAGE_ROWS);
+        let page = transaction.scan(table, scan).map_err(|error| error.to_string())?;
+        let full = page.len() == PAGE_ROWS;
+        rows.extend(page.into_iter().map(|(key, value)| (key.to_vec(), value.to_vec())));
+        last = rows.last_key_value().map(|(key, _)| key.clone());
+        if !full {
+            return Ok(rows);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::installed::Row;
+    use engines::TransactionId;
+    use types::{Clock, Epoch, Stamp, WorkerId};
+
+    fn model(rows: &[(&str, Option<&str>)]) -> Installed {
+        let mut installed = Installed::new(1);
+        for ((key, value), clock) in rows.iter().zip(1..) {
+            let transaction = TransactionId { node: NodeId(0), worker: WorkerId(0), sequence: clock };
+            let stamp = Stamp::local(Epoch(0), Clock(clock));
+            let key = key.as_bytes();
+            let row = Row { transaction, stamp: &stamp, table: TableId(0), key };
+            installed.install(ShardId(0), row, value.map(str::as_bytes)).unwrap();
+        }
+        installed
+    }
+
+    #[test]
+    fn differences_are_seen() {
+        let store = Arc::new(Store::new(store::Options::default()));
+        let table = store.table("t").unwrap();
+        for (key, value) in [("a", "1"), ("b", "2")] {
+            let mut session = store.session().unwrap();
+            let transaction = session.begin();
+            transaction.put(table, key.as_bytes(), value.as_bytes()).unwrap();
+            transaction.commit().unwrap();
+        }
+        let verdict = |rows: &[(&str, Option<&str>)]| {
+            compare(&store, table, model(rows).rows(ShardId(0), table).unwrap(), true)
+        };
+        assert_eq!(verdict(&[("a", Some("1")), ("b", Some("2"))]), Ok(()));
+        assert!(verdict(&[("a", Some("1"))]).unwrap_err().contains("'b' should be absent"));
+        assert!(verdict(&[("a", Some("1")), ("b", Some("3"))]).unwrap_err().contains("'3'"));
+        assert!(verdict(&[("a", Some("1")), ("b", None)]).unwrap_err().contains("'b'"));
+        assert!(verdict(&[("b", Some("2")), ("a", Some("1"))]).unwrap_err().contains("clock"));
+        let more = [("a", Some("1")), ("b", Some("2")), ("c", Some("3"))];
+        assert!(verdict(&more).unwrap_err().contains("but is absent"));
+    }
+}

@@ -1,0 +1,37 @@
+//! M5: nobody outside is told of what is not durable.
+
+use super::durable::Durable;
+use super::transactions::Seen;
+use engines::TransactionId;
+use types::{ShardId, Stamp};
+
+/// Judges an answer that reveals what `stamp`, kept by `own`, covers. What is known of the transaction
+/// itself counts as well: the engine's word for what it reveals may be too little.
+pub fn check(
+    id: TransactionId,
+    own: ShardId,
+    stamp: &Stamp,
+    seen: &Seen,
+    durable: &Durable,
+) -> super::Verdict {
+    let complain = |what: &str, (shard, clock)| {
+        let up_to = durable.of(shard);
+        Err(format!(
+            "somebody was told of {id}, {what} depends on {shard} up to {clock}, while it is \
+             durable up to {up_to} only"
+        ))
+    };
+    if let Some(missing) = durable.missing(own, stamp) {
+        return complain("which", missing);
+    }
+    let Some(certified) = &seen.certified else { return Ok(()) };
+    if let Some(missing) = durable.missing(certified.own, &certified.stamp) {
+        return complain("whose stamp", missing);
+    }
+    for read in &seen.reads {
+        if let Some(missing) = durable.missing(read.shard, &read.stamp) {
+            return complain("which read what", missing);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! What is known of every transaction: what it read, its stamp, what it installed, what was told.
+
+use engines::TransactionId;
+use std::collections::BTreeMap;
+use types::{Clock, ShardId, Stamp};
+
+/// All attempts that were seen.
+#[derive(Debug, Default)]
+pub struct Transactions {
+    seen: BTreeMap<TransactionId, Seen>,
+}
+
+/// One attempt.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// What it read before it was certified.
+    pub reads: Vec<ReadVersion>,
+    /// Its stamp, once it has one.
+    pub certified: Option<Certified>,
+    /// Where it installed something.
+    pub installed: Vec<(ShardId, Clock)>,
+    /// Somebody outside was told something of it.
+    pub told: bool,
+}
+
+/// A version that was read.
+#[derive(Debug)]
+pub struct ReadVersion {
+    /// Who keeps it.
+    pub shard: ShardId,
+    /// Its stamp as the shard keeps it.
+    pub stamp: Stamp,
+    /// It is a tombstone.
+    pub tombstone: bool,
+}
+
+/// The stamp of a certified transaction.
+#[derive(Debug)]
+pub struct Certified {
+    /// As which shard it is written.
+    pub own: ShardId,
+    /// All it depends on.
+    pub stamp: Stamp,
+    /// Where it writes, with the clocks drawn there.
+    pub writes: Vec<(ShardId, Clock)>,
+}
+
+impl Transactions {
+    /// It read a version. What is served after it was certified is a late repetition.
+    pub fn read(&mut self, id: TransactionId, shard: ShardId, stamp: &Stamp, tombstone: bool) {
+        let seen = self.seen.entry(id).or_default();
+        if seen.certified.is_none() {
+            seen.reads.push(ReadVersion { shard, stamp: stamp.clone(), tombstone });
+        }
+    }
+
+    /// It was certified.
+    pub fn certified(
+        &mut self,
+        id: TransactionId,
+        own: ShardId,
+        stamp: &Stamp,
+        writes: &[(ShardId, Clock)],
+    ) -> &Seen {
+        let seen = self.seen.entry(id).or_default();
+        seen.certified = Some(Certified { own, stamp: stamp.clone(), writes: writes.to_vec() });
+        seen
+    }
+
+    /// One of its versions was installed.
+    pub fn installed(&mut self, id: TransactionId, shard: ShardId, clock: Clock) {
+        let seen = self.seen.entry(id).or_default();
+        if !seen.installed.contains(&(shard, clock)) {
+            seen.installed.push((shard, clock));
+        }
+    }
+
+    /// Somebody was told of it.
+    pub fn told(&mut self, id: TransactionId) -> &Seen {
+        let seen = self.seen.entry(id).or_default();
+        seen.told = true;
+        seen
+    }
+
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = (&TransactionId, &Seen)> {
+        self.seen.iter()
+    }
+}

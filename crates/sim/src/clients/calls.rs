@@ -1,0 +1,160 @@
+//! Procedures called from outside, over a network that loses and repeats: each takes effect once.
+//!
+//! A call adds one to a few counters, on any shards. Whatever was lost and repeated, in the end every
+//! counter stands at the number of calls that were answered with success.
+
+use super::outside::Outside;
+use super::play::{Pauses, Play, Stage, task};
+use bytes::Bytes;
+use consensus::topology::Topology;
+use engines::engine::Task;
+use engines::{Local, Place};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use types::{Database, Error, Random, Result, ShardId, TableId, Transaction, WorkerId};
+
+/// Name of the play.
+const NAME: &str = "calls";
+
+/// Name of the procedure.
+pub const PROCEDURE: &str = "increment";
+
+/// Counters that one call increments, at most.
+const COUNTERS_MAX: u64 = 3;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Calls {
+    table: TableId,
+    counters: u8,
+    /// Calls answered with success, by counter.
+    expected: RefCell<Vec<u64>>,
+    topology: RefCell<Option<Arc<Topology>>>,
+}
+
+/// The procedure. Its arguments are the table, as four little-endian bytes, and a byte for each counter.
+///
+/// # Errors
+/// Those of the transaction, and a rejection if the arguments are none.
+pub async fn increment(tx: &engines::Transaction, arguments: &[u8]) -> Result<Bytes> {
+    let Some((table, counters)) = arguments.split_first_chunk::<4>() else {
+        return Err(Error::reject("an increment names its table"));
+    };
+    let table = TableId(u32::from_le_bytes(*table));
+    for counter in counters {
+        tx.add(table, &[*counter], 1).await?;
+    }
+    Ok(Bytes::copy_from_slice(counters))
+}
+
+impl Calls {
+    /// So many counters.
+    ///
+    /// # Errors
+    /// Those of opening the table.
+    pub fn new<D: Database>(db: &D, counters: u8) -> Result<Calls> {
+        let expected = RefCell::new(vec![0; counters.into()]);
+        let topology = RefCell::new(None);
+        Ok(Calls { table: db.table("counters")?, counters, expected, topology })
+    }
+
+    /// Tells where to call.
+    pub fn settle(&self, topology: &Arc<Topology>) {
+        *self.topology.borrow_mut() = Some(Arc::clone(topology));
+    }
+
+    fn draw(&self, random: &mut Random) -> Vec<u8> {
+        let mut counters: Vec<u8> = (0..self.counters).collect();
+        random.shuffle(&mut counters);
+        counters.truncate(random.range_inclusive(1, COUNTERS_MAX) as usize);
+        counters
+    }
+
+    async fn perform(self: Rc<Self>, db: Outside, number: usize, seed: u64, stage: Stage) {
+        let mut random = Random::new(seed).fork(number as u64);
+        let mut pauses = Pauses::new(seed, number, &stage);
+        let topology = self.topology.borrow().clone().expect("settled before anybody calls");
+        pauses.next(&db).await;
+        while !stage.stop.get() {
+            let counters = self.draw(&mut random);
+            let home = ShardId(random.below(topology.shards().into()) as u32);
+            let worker = WorkerId(random.below(topology.workers().into()) as u32);
+            let leader = Place { node: topology.leader(home), worker };
+            let arguments = [&self.table.0.to_le_bytes()[..], &counters].concat();
+            let began = stage.time.get();
+            match db.call(leader, home, PROCEDURE, arguments.into()).await {
+                Ok(echo) => {
+                    stage.ledger.done((NAME, 0), began, stage.time.get(), false);
+                    if *echo != *counters {
+                        let what = format!("{NAME}: a call of {counters:?} returned {echo:?}");
+                        stage.ledger.complain(stage.time.get(), what);
+                    }
+                    for counter in counters {
+                        self.expected.borrow_mut()[usize::from(counter)] += 1;
+                    }
+                }
+                Err(error) => stage.ledger.failed(NAME, stage.time.get(), &error),
+            }
+            pauses.next(&db).await;
+        }
+    }
+
+    async fn judge(&self, db: &Local) -> Result<std::result::Result<(), String>> {
+        let found = db
+            .transact(async |tx| {
+                let mut found = Vec::new();
+                for counter in 0..self.counters {
+                    let value = tx.get(self.table, &[counter]).await?;
+                    let value = value.and_then(|value| value.try_into().ok());
+                    found.push(value.map_or(0, u64::from_le_bytes));
+                }
+                Ok(found)
+            })
+            .await?;
+        let expected = self.expected.borrow();
+        Ok(if found == *expected {
+            Ok(())
+        } else {
+            Err(format!("the counters stand at {found:?}, but the calls add up to {expected:?}"))
+        })
+    }
+}
+
+impl Play for Calls {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn parts(&self) -> usize {
+        0
+    }
+
+    fn load(self: Rc<Self>, _db: Local, _part: usize, _seed: u64, stage: Stage) -> Task {
+        task(&stage, async {})
+    }
+
+    fn resident(self: Rc<Self>, _db: Local, _number: usize, _seed: u64, stage: Stage) -> Task {
+        // Calls come from outside.
+        task(&stage, async {})
+    }
+
+    fn outside(self: Rc<Self>, db: Outside, number: usize, seed: u64, stage: Stage) -> Task {
+        task(&stage.clone(), self.perform(db, number, seed, stage))
+    }
+
+    fn check(self: Rc<Self>, db: Local, stage: Stage) -> Task {
+        task(&stage.clone(), async move {
+            if stage.ledger.is_uncertain(NAME) {
+                return;
+            }
+            let verdict = match self.judge(&db).await {
+                Ok(verdict) => verdict,
+                Err(error) => Err(format!("the check failed: {error}")),
+            };
+            if let Err(what) = verdict {
+                stage.ledger.complain(stage.time.get(), format!("exactly once: {what}"));
+            }
+        })
+    }
+}

@@ -1,0 +1,124 @@
+//! What clients write down: outcomes, histories, complaints, latencies.
+
+use crate::metrics::Outcomes;
+use hdrhistogram::Histogram;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use types::{Aborted, Error, Time};
+use workloads::history::Recorder;
+
+/// Shared by all clients of a run; see the module.
+#[derive(Debug, Clone, Default)]
+pub struct Ledger {
+    books: Rc<RefCell<Books>>,
+}
+
+/// What kind of transaction took how long: the play, its kind.
+pub type Kind = (&'static str, usize);
+
+#[derive(Debug, Default)]
+struct Books {
+    outcomes: Outcomes,
+    /// What clients met that must not be.
+    complaints: Vec<(Time, String)>,
+    recorders: Vec<Recorder>,
+    latencies: BTreeMap<Kind, Histogram<u64>>,
+    at_work: usize,
+    /// Plays whose clients were not told every outcome.
+    uncertain: Vec<&'static str>,
+}
+
+impl Ledger {
+    /// An empty one.
+    pub fn new() -> Ledger {
+        Ledger::default()
+    }
+
+    /// A task of the run begins.
+    pub fn begin(&self) {
+        self.books.borrow_mut().at_work += 1;
+    }
+
+    /// A task of the run is done.
+    pub fn end(&self) {
+        self.books.borrow_mut().at_work -= 1;
+    }
+
+    /// Tasks that are not done.
+    pub fn at_work(&self) -> usize {
+        self.books.borrow().at_work
+    }
+
+    /// A transaction of this kind was done, from `began` to `ended` in true time.
+    pub fn done(&self, kind: Kind, began: Time, ended: Time, rolled_back: bool) {
+        let books = &mut *self.books.borrow_mut();
+        books.outcomes.done += 1;
+        books.outcomes.rolled_back += u64::from(rolled_back);
+        let latencies = books.latencies.entry(kind).or_insert_with(|| {
+            Histogram::new(3).expect("three digits are a precision")
+        });
+        // A histogram that grows takes every number.
+        _ = latencies.record((ended - began).as_nanos() as u64);
+    }
+
+    /// A transaction of `play` failed. An abort may happen; a rejection must not.
+    pub fn failed(&self, play: &'static str, at: Time, error: &Error) {
+        let books = &mut *self.books.borrow_mut();
+        match error {
+            Error::Aborted(aborted) => {
+                books.outcomes.gave_up += 1;
+                books.outcomes.refused += u64::from(matches!(aborted, Aborted::Overloaded { .. }));
+            }
+            Error::Unknown(_) => {
+                books.outcomes.unknown += 1;
+                if !books.uncertain.contains(&play) {
+                    books.uncertain.push(play);
+                }
+            }
+            Error::Rejected(_) => books.complaints.push((at, format!("{play}: {error}"))),
+        }
+    }
+
+    /// Something is wrong.
+    pub fn complain(&self, at: Time, what: String) {
+        self.books.borrow_mut().complaints.push((at, what));
+    }
+
+    /// The first thing that is wrong.
+    pub fn complaint(&self) -> Option<(Time, String)> {
+        self.books.borrow().complaints.first().cloned()
+    }
+
+    /// Was a client of the play left without an outcome?
+    pub fn is_uncertain(&self, play: &str) -> bool {
+        self.books.borrow().uncertain.contains(&play)
+    }
+
+    /// A client hands in what it recorded.
+    pub fn hand_in(&self, recorder: Recorder) {
+        self.books.borrow_mut().recorders.push(recorder);
+    }
+
+    /// All that was recorded.
+    pub fn take_recorders(&self) -> Vec<Recorder> {
+        std::mem::take(&mut self.books.borrow_mut().recorders)
+    }
+
+    /// What clients met.
+    pub fn outcomes(&self) -> Outcomes {
+        self.books.borrow().outcomes
+    }
+
+    /// How long transactions took, by kind.
+    pub fn latencies(&self) -> BTreeMap<Kind, Histogram<u64>> {
+        self.books.borrow().latencies.clone()
+    }
+
+    /// Forgets what was counted and measured, as after a warm-up.
+    pub fn forget(&self) {
+        let books = &mut *self.books.borrow_mut();
+        books.outcomes = Outcomes::default();
+        books.latencies.clear();
+    }
+}

@@ -1,0 +1,17 @@
+//! Who uses the cluster: clients that live on its workers, and clients outside. Both run the same
+//! workloads.
+//!
+//! In reading order: `ledger.rs` (what clients write down), `play.rs` (a workload that any client can
+//! run), `outside.rs` (the database as seen over the network), then the plays that are made for the
+//! simulator: `histories.rs`, `tokens.rs`, `calls.rs`.
+
+mod arena;
+pub mod calls;
+pub mod histories;
+pub mod ledger;
+pub mod outside;
+pub mod play;
+pub mod tokens;
+
+pub use ledger::Ledger;
+pub use play::{Play, Stage};

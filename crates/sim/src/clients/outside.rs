@@ -1,0 +1,408 @@
+//! Clients outside of the cluster: what they send and receive, and the database they see.
+//!
+//! A client is a future with a mailbox. It has one request under way at a time and sends it again until
+//! it is answered, so whatever the network does, every answer is definite in the end.
+//!
+//! ```text
+//!   workload ──► Outside ──► Post ──► network ──► worker
+//!                              ▲                     │
+//!                              └────── replies ──────┘
+//! ```
+
+use super::arena::Arena;
+use bytes::Bytes;
+use engines::Place;
+use engines::client::{ClientId, Ending, Reply, Request};
+use engines::operation::{Answer, Operation, Range};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+use types::{
+    Aborted, Conflict, Database, Error, Random, Rejected, RequestId, Result, Rows, Scan, ShardId,
+    TableId, Time, Transaction,
+};
+
+/// How a client behaves.
+#[derive(Debug, Clone, Copy)]
+pub struct Manners {
+    /// It asks again when no answer came for so long; twice as long each time, up to 16 times.
+    pub patience: Duration,
+    /// A transaction that meets conflicts runs so often at most.
+    pub attempts_max: u32,
+    /// It asks any worker of the node again, not only the one it asked first.
+    pub roams: bool,
+}
+
+/// A client's mailbox.
+#[derive(Debug)]
+pub struct Post {
+    client: ClientId,
+    now: Rc<Cell<Time>>,
+    inbox: RefCell<VecDeque<Reply>>,
+    outbox: RefCell<VecDeque<(Place, Request)>>,
+    wake_at: Cell<Time>,
+    asked_again: Cell<u64>,
+}
+
+impl Post {
+    /// The mailbox of a client that tells the time by `now`.
+    pub fn new(client: ClientId, now: Rc<Cell<Time>>) -> Rc<Post> {
+        Rc::new(Post {
+            client,
+            now,
+            inbox: RefCell::default(),
+            outbox: RefCell::default(),
+            wake_at: Cell::new(Time::MAX),
+            asked_again: Cell::new(0),
+        })
+    }
+
+    /// Whose it is.
+    pub fn client(&self) -> ClientId {
+        self.client
+    }
+
+    /// A reply has come.
+    pub fn deliver(&self, reply: Reply) {
+        self.inbox.borrow_mut().push_back(reply);
+    }
+
+    /// The next request to send.
+    pub fn collect(&self) -> Option<(Place, Request)> {
+        self.outbox.borrow_mut().pop_front()
+    }
+
+    /// When the client wants to be polled again, whatever comes; it is asked once.
+    pub fn take_wake(&self) -> Time {
+        self.wake_at.replace(Time::MAX)
+    }
+
+    /// How often it asked again.
+    pub fn asked_again(&self) -> u64 {
+        self.asked_again.get()
+    }
+
+    fn wake(&self, at: Time) {
+        self.wake_at.set(self.wake_at.get().min(at));
+    }
+
+    /// Waits.
+    pub async fn sleep(&self, span: Duration) {
+        let until = self.now.get() + span;
+        poll_fn(|_| {
+            if self.now.get() >= until {
+                return Poll::Ready(());
+            }
+            self.wake(until);
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Sends `request` until a reply comes in which `answer` finds what it wants. Other replies are
+    /// late ones, to what was asked before.
+    async fn ask<T>(
+        &self,
+        request: Request,
+        mut to: impl FnMut() -> Place,
+        patience: Duration,
+        mut answer: impl FnMut(&mut Reply) -> Option<T>,
+    ) -> T {
+        let mut patience = patience;
+        let longest = patience * 16;
+        let mut ask_at = Time::ZERO;
+        let mut asked = false;
+        poll_fn(|_| {
+            while let Some(mut reply) = self.inbox.borrow_mut().pop_front() {
+                if let Some(wanted) = answer(&mut reply) {
+                    return Poll::Ready(wanted);
+                }
+            }
+            if self.now.get() >= ask_at {
+                self.asked_again.set(self.asked_again.get() + u64::from(asked));
+                asked = true;
+                self.outbox.borrow_mut().push_back((to(), request.clone()));
+                ask_at = self.now.get() + patience;
+                patience = longest.min(patience * 2);
+            }
+            self.wake(ask_at);
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+/// The database as a client outside sees it. Clones share the client.
+#[derive(Debug, Clone)]
+pub struct Outside {
+    inner: Rc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    post: Rc<Post>,
+    tables: Rc<[String]>,
+    /// Its interactive transactions run here.
+    home: Place,
+    workers: u32,
+    manners: Manners,
+    random: RefCell<Random>,
+    sessions: Cell<u64>,
+    calls: Cell<u64>,
+}
+
+impl Outside {
+    /// A client whose interactive transactions run on worker `home` of nodes that have `workers` of
+    /// them, in a cluster with these tables.
+    pub fn new(
+        post: Rc<Post>,
+        tables: Rc<[String]>,
+        home: Place,
+        workers: u32,
+        manners: Manners,
+        random: Random,
+    ) -> Outside {
+        let random = RefCell::new(random);
+        let (sessions, calls) = (Cell::new(0), Cell::new(0));
+        let inner = Inner { post, tables, home, workers, manners, random, sessions, calls };
+        Outside { inner: Rc::new(inner) }
+    }
+
+    /// Its mailbox.
+    pub fn post(&self) -> &Post {
+        &self.inner.post
+    }
+
+    /// Calls a procedure at the leader of `home`, once, however often it has to be asked.
+    ///
+    /// # Errors
+    /// Those of the procedure and of the engine.
+    pub async fn call(
+        &self,
+        leader: Place,
+        home: ShardId,
+        procedure: &str,
+        arguments: Bytes,
+    ) -> Result<Bytes> {
+        let Inner { post, manners, random, calls, .. } = &*self.inner;
+        calls.set(calls.get() + 1);
+        let id = RequestId(u128::from(post.client().0) << 64 | u128::from(calls.get()));
+        let request = Request::Call { id, home, procedure: procedure.into(), arguments };
+        let workers = u64::from(self.inner.workers);
+        let to = || {
+            let mut place = leader;
+            if manners.roams {
+                place.worker.0 = random.borrow_mut().below(workers) as u32;
+            }
+            place
+        };
+        post.ask(request, to, manners.patience, |reply| match reply {
+            Reply::Called { id: called, result } if *called == id => {
+                Some(std::mem::replace(result, Ok(Bytes::new())))
+            }
+            Reply::Called { .. } | Reply::Began { .. } | Reply::Done { .. } => None,
+        })
+        .await
+    }
+
+    async fn begin(&self) -> Result<OutsideTransaction<'_>> {
+        let Inner { post, home, manners, sessions, .. } = &*self.inner;
+        sessions.set(sessions.get() + 1);
+        let session = sessions.get();
+        post.ask(Request::Begin { session }, || *home, manners.patience, |reply| match reply {
+            Reply::Began { session: began, result } if *began == session => {
+                Some(std::mem::replace(result, Ok(())))
+            }
+            Reply::Began { .. } | Reply::Called { .. } | Reply::Done { .. } => None,
+        })
+        .await?;
+        Ok(OutsideTransaction {
+            client: &self.inner,
+            session,
+            steps: Cell::new(0),
+            over: Cell::new(false),
+            waiting: RefCell::default(),
+            seen: Arena::default(),
+        })
+    }
+
+    /// One attempt. `None` where a conflict asks for another one.
+    async fn attempt<T>(
+        &self,
+        body: &mut impl AsyncFnMut(&OutsideTransaction<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let transaction = self.begin().await?;
+        match body(&transaction).await {
+            Ok(value) => transaction.end(Ending::Commit).await.map(|()| value),
+            Err(error) if transaction.over.get() => Err(error),
+            // What the body gives up for, it may have read in a state that never was.
+            Err(error @ Error::Rejected(_)) => {
+                transaction.end(Ending::Confirm).await?;
+                Err(error)
+            }
+            Err(error) => {
+                // The transaction may have timed out, which undoes as much.
+                _ = transaction.end(Ending::Rollback).await;
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Database for Outside {
+    type Transaction<'db> = OutsideTransaction<'db>;
+
+    fn table(&self, name: &str) -> Result<TableId> {
+        let at = self.inner.tables.iter().position(|table| table == name);
+        let at = at.ok_or_else(|| Error::reject(format!("the cluster has no table '{name}'")))?;
+        Ok(TableId(at as u32))
+    }
+
+    async fn transact<T>(
+        &self,
+        mut body: impl AsyncFnMut(&Self::Transaction<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let Inner { post, manners, random, .. } = &*self.inner;
+        let mut attempts = 0;
+        loop {
+            let last: Conflict = match self.attempt(&mut body).await {
+                Err(Error::Aborted(Aborted::Conflict(conflict))) => conflict,
+                other => return other,
+            };
+            attempts += 1;
+            if attempts >= manners.attempts_max {
+                Err(Aborted::RetriesExhausted { attempts, last })?;
+            }
+            let longest = (1 << attempts.min(10)) * 50_000;
+            let pause = random.borrow_mut().below(longest);
+            post.sleep(Duration::from_nanos(pause)).await;
+        }
+    }
+}
+
+/// An interactive transaction of a client outside. Writes that need no answer wait until the next
+/// operation that has one.
+#[derive(Debug)]
+pub struct OutsideTransaction<'db> {
+    client: &'db Inner,
+    session: u64,
+    steps: Cell<u32>,
+    /// The other side has ended it.
+    over: Cell<bool>,
+    waiting: RefCell<VecDeque<Operation>>,
+    /// What reads returned, which bodies borrow.
+    seen: Arena,
+}
+
+/// Does an operation that failed like this leave the transaction open?
+fn is_harmless(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Rejected(
+            Rejected::KeyExists { .. }
+                | Rejected::KeyEmpty { .. }
+                | Rejected::KeyTooLong { .. }
+                | Rejected::ValueTooLong { .. }
+                | Rejected::WrongValue { .. }
+                | Rejected::UnknownTable { .. }
+        )
+    )
+}
+
+impl OutsideTransaction<'_> {
+    async fn ask(&self, request: impl FnOnce(u32) -> Request) -> Result<Answer> {
+        let number = self.steps.replace(self.steps.get() + 1);
+        let Inner { post, home, manners, .. } = self.client;
+        let answer = post
+            .ask(request(number), || *home, manners.patience, |reply| match reply {
+                Reply::Done { session, number: step, result }
+                    if (*session, *step) == (self.session, number) =>
+                {
+                    Some(std::mem::replace(result, Ok(Answer::Done)))
+                }
+                Reply::Done { .. } | Reply::Began { .. } | Reply::Called { .. } => None,
+            })
+            .await;
+        if answer.as_ref().is_err_and(|error| !is_harmless(error)) {
+            self.over.set(true);
+        }
+        answer
+    }
+
+    async fn perform(&self, operation: Operation) -> Result<Answer> {
+        self.flush().await?;
+        let session = self.session;
+        self.ask(|number| Request::Operation { session, number, operation }).await
+    }
+
+    async fn flush(&self) -> Result<()> {
+        loop {
+            let Some(operation) = self.waiting.borrow_mut().pop_front() else { return Ok(()) };
+            let session = self.session;
+            self.ask(|number| Request::Operation { session, number, operation }).await?;
+        }
+    }
+
+    async fn end(&self, ending: Ending) -> Result<()> {
+        if ending == Ending::Commit {
+            self.flush().await?;
+        }
+        let session = self.session;
+        self.ask(|number| Request::End { session, number, ending }).await.map(drop)
+    }
+
+    fn later(&self, table: TableId, key: &[u8], value: Option<&[u8]>) {
+        let (key, value) = (Bytes::copy_from_slice(key), value.map(Bytes::copy_from_slice));
+        self.waiting.borrow_mut().push_back(Operation::Put { table, key, value });
+    }
+}
+
+impl Transaction for OutsideTransaction<'_> {
+    async fn get(&self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>> {
+        let key = Bytes::copy_from_slice(key);
+        match self.perform(Operation::Get { table, key }).await? {
+            Answer::Value(value) => Ok(value.map(|value| self.seen.keep(value))),
+            Answer::Rows(_) | Answer::Done => panic!("a get was answered with something else"),
+        }
+    }
+
+    async fn scan(&self, table: TableId, scan: Scan<'_>) -> Result<Rows<'_>> {
+        match self.perform(Operation::Scan { table, range: Range::of(&scan) }).await? {
+            Answer::Rows(rows) => {
+                let kept = |(key, value)| (self.seen.keep(key), self.seen.keep(value));
+                Ok(rows.into_iter().map(kept).collect())
+            }
+            Answer::Value(_) | Answer::Done => panic!("a scan was answered with something else"),
+        }
+    }
+
+    fn put(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
+        self.later(table, key, Some(value));
+        Ok(())
+    }
+
+    async fn insert(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
+        let (key, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
+        self.perform(Operation::Insert { table, key, value }).await.map(drop)
+    }
+
+    fn delete(&self, table: TableId, key: &[u8]) -> Result<()> {
+        self.later(table, key, None);
+        Ok(())
+    }
+
+    async fn add(&self, table: TableId, key: &[u8], delta: i64) -> Result<i64> {
+        let before = match self.get_for_update(table, key).await? {
+            None => 0,
+            Some(value) => i64::from_le_bytes(value.try_into().map_err(|_| {
+                Error::reject("a client outside adds to values of 8 bytes only")
+            })?),
+        };
+        let after = before.wrapping_add(delta);
+        self.put(table, key, &after.to_le_bytes())?;
+        Ok(after)
+    }
+}

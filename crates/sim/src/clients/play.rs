@@ -1,0 +1,167 @@
+//! A play: a workload in a form that any client can run, whatever its type.
+
+use super::ledger::Ledger;
+use super::outside::Outside;
+use engines::Local;
+use engines::engine::Task;
+use std::cell::Cell;
+use std::future::Future;
+use std::rc::Rc;
+use std::time::Duration;
+use types::{Database, Random, Time};
+use workloads::workload::Workload;
+
+/// What all clients of a run share.
+#[derive(Debug, Clone)]
+pub struct Stage {
+    /// What they write down.
+    pub ledger: Ledger,
+    /// They finish what they do and begin nothing new.
+    pub stop: Rc<Cell<bool>>,
+    /// The true time.
+    pub time: Rc<Cell<Time>>,
+    /// They pause between two transactions, up to so long.
+    pub pause_ns_max: u64,
+}
+
+/// A database whose clients can wait.
+pub trait Pausing: Database {
+    /// Waits.
+    fn pause(&self, span: Duration) -> impl Future<Output = ()>;
+}
+
+impl Pausing for Local {
+    async fn pause(&self, span: Duration) {
+        self.sleep(span).await;
+    }
+}
+
+impl Pausing for Outside {
+    async fn pause(&self, span: Duration) {
+        self.post().sleep(span).await;
+    }
+}
+
+/// See the module. Every task it makes has begun in the ledger and ends there.
+pub trait Play {
+    /// Its name.
+    fn name(&self) -> &'static str;
+
+    /// In how many parts its data is loaded.
+    fn parts(&self) -> usize;
+
+    /// Loads a part.
+    fn load(self: Rc<Self>, db: Local, part: usize, seed: u64, stage: Stage) -> Task;
+
+    /// A client on a worker. Numbers count over all clients of the play.
+    fn resident(self: Rc<Self>, db: Local, number: usize, seed: u64, stage: Stage) -> Task;
+
+    /// A client outside.
+    fn outside(self: Rc<Self>, db: Outside, number: usize, seed: u64, stage: Stage) -> Task;
+
+    /// Judges the data when all is quiet.
+    fn check(self: Rc<Self>, db: Local, stage: Stage) -> Task;
+}
+
+/// Makes a task that the ledger knows of.
+pub(super) fn task(stage: &Stage, body: impl Future<Output = ()> + 'static) -> Task {
+    let ledger = stage.ledger.clone();
+    ledger.begin();
+    Box::pin(async move {
+        body.await;
+        ledger.end();
+    })
+}
+
+/// The pauses of a client. They are never nothing: a transaction that needs no message takes no time,
+/// and a client that took none would go on for ever.
+pub(super) struct Pauses {
+    random: Random,
+    longest_ns: u64,
+}
+
+impl Pauses {
+    pub(super) fn new(seed: u64, number: usize, stage: &Stage) -> Pauses {
+        let random = Random::new(seed).fork(1 << 32 | number as u64);
+        Pauses { random, longest_ns: stage.pause_ns_max.max(1000) }
+    }
+
+    pub(super) async fn next(&mut self, db: &impl Pausing) {
+        let nanos = self.random.range_inclusive(1, self.longest_ns);
+        db.pause(Duration::from_nanos(nanos)).await;
+    }
+}
+
+async fn perform<W: Workload, D: Pausing>(
+    workload: Rc<W>,
+    db: D,
+    number: usize,
+    seed: u64,
+    stage: Stage,
+) {
+    let mut client = workload.client(number, seed);
+    let mut pauses = Pauses::new(seed, number, &stage);
+    pauses.next(&db).await;
+    while !stage.stop.get() {
+        let began = stage.time.get();
+        match workload.next(&db, &mut client).await {
+            Ok(done) => {
+                let kind = (workload.name(), done.kind);
+                stage.ledger.done(kind, began, stage.time.get(), done.rolled_back);
+            }
+            Err(error) => stage.ledger.failed(workload.name(), stage.time.get(), &error),
+        }
+        pauses.next(&db).await;
+    }
+}
+
+/// Any workload is a play.
+impl<W: Workload + 'static> Play for W {
+    fn name(&self) -> &'static str {
+        Workload::name(self)
+    }
+
+    fn parts(&self) -> usize {
+        self.load_parts()
+    }
+
+    fn load(self: Rc<Self>, db: Local, part: usize, seed: u64, stage: Stage) -> Task {
+        task(&stage.clone(), async move {
+            if let Err(error) = Workload::load(&*self, &db, part, seed, &mut |_| {}).await {
+                let what = format!("{}: part {part} was not loaded: {error}", Play::name(&*self));
+                stage.ledger.complain(stage.time.get(), what);
+            }
+        })
+    }
+
+    fn resident(self: Rc<Self>, db: Local, number: usize, seed: u64, stage: Stage) -> Task {
+        task(&stage.clone(), perform(self, db, number, seed, stage))
+    }
+
+    fn outside(self: Rc<Self>, db: Outside, number: usize, seed: u64, stage: Stage) -> Task {
+        task(&stage.clone(), perform(self, db, number, seed, stage))
+    }
+
+    fn check(self: Rc<Self>, db: Local, stage: Stage) -> Task {
+        task(&stage.clone(), async move {
+            // Where an outcome stayed open, what the clients counted is not what they did.
+            if stage.ledger.is_uncertain(Play::name(&*self)) {
+                return;
+            }
+            let at = stage.time.get();
+            match Workload::check(&*self, &db).await {
+                Ok(checks) => {
+                    for check in checks {
+                        if let Err(what) = check.verdict {
+                            stage.ledger.complain(at, format!("{}: {what}", check.name));
+                        }
+                    }
+                }
+                Err(error) => {
+                    let what = format!("{}: the check failed: {error}", Play::name(&*self));
+                    stage.ledger.complain(at, what);
+                }
+            }
+        })
+    }
+}

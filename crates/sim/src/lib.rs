@@ -1,0 +1,42 @@
+//! Shoal's simulator: a whole cluster in one process, in virtual time, from one seed.
+//!
+//! What runs is the code that would run on machines: the same workers, engines, streams and stores. Only
+//! the world around them is made up. Nothing but the seed decides what happens, so that whatever is
+//! found can be found again.
+//!
+//! Read in this order:
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`queue`], [`clock`], [`network`], [`cpu`], [`weather`] | the parts of the world |
+//! | [`simulation`] | the world: one thing happens after another |
+//! | [`clients`] | who uses the cluster, from within and from outside |
+//! | [`checks`] | the rules, each judged as things happen |
+//! | [`scenario`] | what a seed stands for |
+//! | [`run`](mod@run) | one seed from beginning to end |
+//! | [`subject`] | the engines, and bugs to plant in them |
+//! | [`probes`], [`metrics`], [`trace`], [`digest`] | what is known of a run |
+
+pub mod catalog;
+pub mod checks;
+pub mod clients;
+pub mod clock;
+mod cluster;
+pub mod cpu;
+pub mod digest;
+pub mod metrics;
+pub mod network;
+mod panics;
+pub mod probes;
+pub mod queue;
+pub mod run;
+pub mod scenario;
+pub mod simulation;
+pub mod subject;
+pub mod trace;
+mod violation;
+pub mod weather;
+
+pub use run::{Failure, Orders, Report, run};
+pub use subject::{Bug, Subject};
+pub use violation::Violation;

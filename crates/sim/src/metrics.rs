@@ -1,0 +1,131 @@
+//! What a run counts.
+
+use std::ops::AddAssign;
+
+macro_rules! counts {
+    ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        pub struct $name {
+            $($(#[$field_doc])* pub $field: u64,)*
+        }
+
+        impl AddAssign for $name {
+            fn add_assign(&mut self, other: $name) {
+                $(self.$field += other.$field;)*
+            }
+        }
+
+        impl $name {
+            /// Names and counts, in this order.
+            pub fn all(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($field), self.$field)),*].into_iter()
+            }
+        }
+    };
+}
+
+counts! {
+    /// What became of messages.
+    Traffic {
+        /// Handed to the network.
+        sent,
+        /// Lost, by chance or on a cut link.
+        lost,
+        /// Arrived twice.
+        duplicated,
+        /// Arrived out of order.
+        reordered,
+        /// Took much longer than usual.
+        late,
+        /// Waited for the end of a clog.
+        clogged,
+        /// Links that were clogged.
+        clogs,
+        /// Links that were cut.
+        cuts,
+    }
+}
+
+counts! {
+    /// What the simulator did.
+    Work {
+        /// Messages between nodes that arrived.
+        delivered,
+        /// Requests of clients outside that arrived.
+        requests,
+        /// Replies to clients outside that arrived.
+        replies,
+        /// Timers that went off.
+        timers,
+        /// Events that workers took.
+        steps,
+        /// Workers that stood still for a while.
+        stalls,
+        /// Facts that engines let checkers see.
+        observations,
+    }
+}
+
+counts! {
+    /// What engines counted, all workers together.
+    Engines {
+        /// Certified transactions.
+        certified,
+        /// Transactions whose outcome was told.
+        committed,
+        /// Transactions that touched several shards.
+        cross_shard,
+        /// Attempts that met a conflict.
+        conflicts,
+        /// Requests between workers that were sent again.
+        resent,
+        /// Messages that made no sense any more.
+        dropped,
+        /// Batches appended to streams.
+        batches,
+    }
+}
+
+counts! {
+    /// What clients of workloads met.
+    Outcomes {
+        /// Transactions that were told as committed.
+        done,
+        /// Rolled back, as the workload demands.
+        rolled_back,
+        /// Aborted for good: the retry budget was spent, or the engine refused.
+        gave_up,
+        /// Of those, refused for overload.
+        refused,
+        /// Nobody told what became of it.
+        unknown,
+        /// Requests that clients outside sent again.
+        asked_again,
+    }
+}
+
+/// All counts of a run, or of many.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Metrics {
+    /// What became of messages.
+    pub traffic: Traffic,
+    /// What the simulator did.
+    pub work: Work,
+    /// What engines counted.
+    pub engines: Engines,
+    /// What clients met.
+    pub outcomes: Outcomes,
+    /// True time that passed.
+    pub simulated_ns: u128,
+}
+
+impl AddAssign for Metrics {
+    fn add_assign(&mut self, other: Metrics) {
+        self.traffic += other.traffic;
+        self.work += other.work;
+        self.engines += other.engines;
+        self.outcomes += other.outcomes;
+        self.simulated_ns += other.simulated_ns;
+    }
+}

@@ -1,0 +1,220 @@
+//! The network between nodes, and to the clients outside.
+//!
+//! A message takes the delay of its link: a fixed part, some jitter and, rarely, a heavy tail. Messages
+//! of one connection (from one worker to its like on another node) keep their order unless chance
+//! reorders one. A link may be *clogged*: nothing arrives for a while, then everything at once; or *cut*:
+//! whatever is sent meanwhile is lost. Both are one-way.
+
+use crate::metrics::Traffic;
+use types::{Random, Time};
+
+/// How long messages take from one datacenter to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Delay {
+    /// What every message takes.
+    pub base_ns: u64,
+    /// Up to so much more, each as likely.
+    pub jitter_ns: u64,
+}
+
+/// How often things go wrong with a message, in millionths.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Troubles {
+    /// It is lost.
+    pub loss_ppm: u32,
+    /// It arrives twice.
+    pub duplicate_ppm: u32,
+    /// It overtakes others, or is overtaken.
+    pub reorder_ppm: u32,
+    /// It takes a multiple of the usual time: twice as much or more, with half the chance four times as
+    /// much or more, and so on.
+    pub tail_ppm: u32,
+}
+
+/// An end of links: a node or a client.
+pub type End = usize;
+
+#[derive(Debug, Clone, Copy)]
+struct Link {
+    delay: Delay,
+    /// Nothing arrives before.
+    clogged_until: Time,
+    /// What is sent before is lost.
+    cut_until: Time,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Network {
+    ends: usize,
+    workers: usize,
+    links: Vec<Link>,
+    /// When the last message of each connection arrives.
+    last: Vec<Time>,
+    troubles: Troubles,
+    random: Random,
+    /// What happened to messages so far.
+    pub traffic: Traffic,
+}
+
+/// When a message arrives: not at all, once or twice.
+pub type Arrivals = [Option<Time>; 2];
+
+/// Doublings of the usual time, at most.
+const TAIL_DOUBLINGS_MAX: u32 = 8;
+
+impl Network {
+    /// A network between ends that stand in these datacenters. `delays` has a row for each datacenter a
+    /// message comes from and a column for each it goes to.
+    pub fn new(
+        datacenters: &[usize],
+        delays: &[Vec<Delay>],
+        workers: usize,
+        random: Random,
+    ) -> Network {
+        let ends = datacenters.len();
+        let link = |from: usize, to: usize| Link {
+            delay: delays[from][to],
+            clogged_until: Time::ZERO,
+            cut_until: Time::ZERO,
+        };
+        let links = datacenters.iter().flat_map(|from| datacenters.iter().map(|to| link(*from, *to)));
+        Network {
+            ends,
+            workers,
+            links: links.collect(),
+            last: vec![Time::ZERO; ends * ends * workers],
+            troubles: Troubles::default(),
+            random,
+            traffic: Traffic::default(),
+        }
+    }
+
+    /// From now on, this is what goes wrong with messages.
+    pub fn set_troubles(&mut self, troubles: Troubles) {
+        self.troubles = troubles;
+    }
+
+    /// Nothing from `from` arrives at `to` before this.
+    pub fn clog(&mut self, from: End, to: End, until: Time) {
+        let link = &mut self.links[from * self.ends + to];
+        link.clogged_until = link.clogged_until.max(until);
+        self.traffic.clogs += 1;
+    }
+
+    /// What `from` sends to `to` before this is lost.
+    pub fn cut(&mut self, from: End, to: End, until: Time) {
+        let link = &mut self.links[from * self.ends + to];
+        link.cut_until = link.cut_until.max(until);
+        self.traffic.cuts += 1;
+    }
+
+    /// Ends all clogs and cuts at `now`. What is on its way stays there.
+    pub fn heal(&mut self, now: Time) {
+        self.troubles = Troubles::default();
+        for link in &mut self.links {
+            link.clogged_until = link.clogged_until.min(now);
+            link.cut_until = link.cut_until.min(now);
+        }
+    }
+
+    /// Sends a message at `now` over the connection of this worker, and says when it arrives.
+    #[inline]
+    pub fn send(&mut self, now: Time, from: End, to: End, worker: usize) -> Arrivals {
+        self.traffic.sent += 1;
+        let at = from * self.ends + to;
+        let link = self.links[at];
+        let Troubles { loss_ppm, duplicate_ppm, reorder_ppm, tail_ppm } = self.troubles;
+        if now < link.cut_until || self.happens(loss_ppm) {
+            self.traffic.lost += 1;
+            return [None, None];
+        }
+        let mut delay = link.delay.base_ns + self.random.below(link.delay.jitter_ns + 1);
+        if self.happens(tail_ppm) {
+            self.traffic.late += 1;
+            delay <<= (1 + self.random.next_u64().trailing_zeros()).min(TAIL_DOUBLINGS_MAX);
+        }
+        let mut arrival = Time(now.0 + delay);
+        if arrival < link.clogged_until {
+            self.traffic.clogged += 1;
+            arrival = Time(link.clogged_until.0 + self.random.below(link.delay.jitter_ns + 1));
+        }
+        let last = &mut self.last[at * self.workers + worker];
+        if arrival > *last {
+            *last = arrival;
+        } else if reorder_ppm > 0 && self.random.below(1_000_000) < u64::from(reorder_ppm) {
+            self.traffic.reordered += 1;
+        } else {
+            // A connection keeps order: whoever is early waits for those before it.
+            last.0 += 1;
+            arrival = *last;
+        }
+        if !self.happens(duplicate_ppm) {
+            return [Some(arrival), None];
+        }
+        self.traffic.duplicated += 1;
+        let later = 1 + self.random.below(4 * (link.delay.base_ns + link.delay.jitter_ns) + 1);
+        [Some(arrival), Some(Time(arrival.0 + later))]
+    }
+
+    #[inline]
+    fn happens(&mut self, ppm: u32) -> bool {
+        ppm > 0 && self.random.below(1_000_000) < u64::from(ppm)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn network() -> Network {
+        let delay = Delay { base_ns: 1000, jitter_ns: 100 };
+        Network::new(&[0, 0], &[vec![delay]], 1, Random::new(1))
+    }
+
+    fn arrivals(network: &mut Network, count: u64) -> Vec<Arrivals> {
+        (0..count).map(|number| network.send(Time(number * 10), 0, 1, 0)).collect()
+    }
+
+    #[test]
+    fn without_troubles_messages_arrive_once_and_in_order() {
+        let arrived = arrivals(&mut network(), 1000);
+        assert!(arrived.iter().all(|arrival| matches!(arrival, [Some(_), None])));
+        assert!(arrived.is_sorted_by(|one, two| one[0] < two[0]));
+    }
+
+    #[test]
+    fn each_trouble_happens_about_as_often_as_asked() {
+        let mut network = network();
+        let half = 500_000;
+        network.set_troubles(Troubles { loss_ppm: half, ..Troubles::default() });
+        arrivals(&mut network, 1000);
+        network.set_troubles(Troubles { duplicate_ppm: half, ..Troubles::default() });
+        arrivals(&mut network, 1000);
+        network.set_troubles(Troubles { tail_ppm: half, ..Troubles::default() });
+        arrivals(&mut network, 1000);
+        let Traffic { lost, duplicated, late, .. } = network.traffic;
+        for count in [lost, duplicated, late] {
+            assert!((400..600).contains(&count), "{:?}", network.traffic);
+        }
+        network.set_troubles(Troubles { reorder_ppm: 1_000_000, ..Troubles::default() });
+        network.last = vec![Time::ZERO; 4];
+        let arrived = arrivals(&mut network, 1000);
+        assert!(!arrived.is_sorted_by(|one, two| one[0] <= two[0]));
+        assert!(network.traffic.reordered > 100);
+    }
+
+    #[test]
+    fn a_clogged_link_holds_back_and_a_cut_one_loses() {
+        let mut network = network();
+        network.clog(0, 1, Time(50_000));
+        let arrived = arrivals(&mut network, 100);
+        assert!(arrived.iter().all(|arrival| arrival[0] >= Some(Time(50_000))));
+        assert_eq!(network.traffic.clogged, 100);
+        network.heal(Time(1000));
+        network.cut(0, 1, Time(500));
+        let arrived = arrivals(&mut network, 100);
+        assert_eq!(arrived.iter().filter(|arrival| arrival[0].is_none()).count(), 50);
+        assert!(matches!(network.send(Time(0), 1, 0, 0), [Some(_), None]), "one-way");
+    }
+}

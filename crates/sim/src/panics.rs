@@ -1,0 +1,57 @@
+//! What a panic said, and where. Assertions of the cores are rules, too: a run that breaks one is a run
+//! that failed, and its message belongs into the report instead of on the terminal.
+
+use std::cell::{Cell, RefCell};
+use std::panic;
+use std::sync::Once;
+
+thread_local! {
+    static NOTING: Cell<bool> = const { Cell::new(false) };
+    static NOTED: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Runs `body`, during which panics of this thread are noted instead of printed; returns what the first
+/// one said.
+pub fn note<T>(body: impl FnOnce() -> T) -> (T, String) {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |panicked| {
+            if !NOTING.get() {
+                return before(panicked);
+            }
+            NOTED.with_borrow_mut(|noted| {
+                if noted.is_empty() {
+                    *noted = words(panicked);
+                }
+            });
+        }));
+    });
+    NOTED.take();
+    let was_noting = NOTING.replace(true);
+    let value = body();
+    NOTING.set(was_noting);
+    (value, NOTED.take())
+}
+
+fn words(panicked: &panic::PanicHookInfo<'_>) -> String {
+    let message = panicked.payload_as_str().unwrap_or("a panic without words");
+    match panicked.location() {
+        Some(at) => format!("{message} ({}:{})", at.file(), at.line()),
+        None => message.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_panic_is_noted() {
+        let (ended, said) = note(|| panic::catch_unwind(|| panic!("seven {}", 7)));
+        assert!(ended.is_err());
+        assert!(said.starts_with("seven 7 (") && said.contains("panics.rs"), "{said}");
+        let (value, said) = note(|| 3);
+        assert_eq!((value, said.as_str()), (3, ""));
+    }
+}

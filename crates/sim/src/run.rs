@@ -1,0 +1,317 @@
+//! A run: one seed from beginning to end.
+//!
+//! ```text
+//! load ─► play, while things go wrong ─► heal ─► finish what was begun ─► quiet ─► judge
+//! ```
+//! *Finish*: after the healing, everything that was begun has to end within [`PATIENCE`]. *Quiet*: the
+//! replicas catch up. *Judge*: replicas are equal, acknowledgements were kept, workloads find their data
+//! in order, the history is strictly serializable.
+
+use crate::catalog::Catalog;
+use crate::checks::replicas;
+use crate::clients::outside::{Manners, Outside, Post};
+use crate::clients::{Ledger, Stage, calls};
+use crate::cpu::Cpu;
+use crate::digest::Digest;
+use crate::metrics::Metrics;
+use crate::panics;
+use crate::probes::Probes;
+use crate::scenario::{Played, Scenario, partitioning};
+use crate::simulation::{Simulation, World};
+use crate::subject::{self, Bug, Subject};
+use crate::violation::Violation;
+use engines::client::ClientId;
+use engines::engine::Setup;
+use engines::{Place, Procedures};
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use types::{NodeId, Random, Time, WorkerId};
+
+/// Once nothing goes wrong any more, everything that was begun ends within this.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long loading may take.
+const LOAD_PATIENCE: Duration = Duration::from_secs(120);
+
+/// How a seed is run.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Orders {
+    /// A planted bug.
+    pub bug: Option<Bug>,
+    /// Lines of trace to keep of a run that failed.
+    pub trace_lines: usize,
+    /// Every word of every message counts for the digest, and the seed is run twice.
+    pub twice: bool,
+}
+
+/// How a run went.
+#[derive(Debug)]
+pub struct Report {
+    /// Its seed.
+    pub seed: u64,
+    /// Its scenario, in words.
+    pub scenario: String,
+    /// What was counted.
+    pub metrics: Metrics,
+    /// Which rare paths were reached.
+    pub probes: Probes,
+    /// All that happened, in one number.
+    pub digest: Digest,
+    /// What was broken, if anything.
+    pub failure: Option<Failure>,
+}
+
+/// A run that failed.
+#[derive(Debug)]
+pub struct Failure {
+    /// What was broken.
+    pub violation: Violation,
+    /// The last events.
+    pub trace: Vec<String>,
+}
+
+/// Runs a seed. A run that fails is run again to see its last events.
+pub fn run<E: Subject>(seed: u64, orders: Orders) -> Report {
+    let mut report = run_once::<E>(seed, orders, 0);
+    if orders.twice && report.failure.is_none() {
+        let again = run_once::<E>(seed, orders, 0);
+        if again.digest != report.digest {
+            let what = format!("two runs differ: {} and {}", report.digest, again.digest);
+            let violation = Violation::new("repeatability", Time::MAX, what);
+            report.failure = Some(Failure { violation, trace: Vec::new() });
+        }
+    } else if report.failure.is_some() && orders.trace_lines > 0 {
+        let again = run_once::<E>(seed, orders, orders.trace_lines);
+        if again.failure.is_some() {
+            report.failure = again.failure;
+        }
+    }
+    report
+}
+
+fn run_once<E: Subject>(seed: u64, orders: Orders, trace_lines: usize) -> Report {
+    let (scenario, mut stand) = match Stand::<E>::build(seed, orders) {
+        Ok(built) => built,
+        Err(error) => panic!("seed {seed} makes no cluster: {error}"),
+    };
+    if trace_lines > 0 {
+        stand.simulation.keep_trace(trace_lines);
+    }
+    if orders.twice {
+        stand.simulation.be_thorough();
+    }
+    // What panicked may panic again when it is dropped, so then it is not.
+    let mut stand = ManuallyDrop::new(stand);
+    let (played, panicked) = match panics::note(|| {
+        catch_unwind(AssertUnwindSafe(|| stand.perform(&scenario)))
+    }) {
+        (Ok(verdict), _) => (verdict, false),
+        (Err(_), what) => (Err(Violation::new("assertion", stand.simulation.now(), what)), true),
+    };
+    let mut metrics = stand.simulation.metrics();
+    let asked_again = metrics.outcomes.asked_again;
+    metrics.outcomes = stand.stage.ledger.outcomes();
+    metrics.outcomes.asked_again = asked_again;
+    let mut probes = stand.simulation.probes();
+    probes.take_metrics(&metrics);
+    let trace = stand.simulation.take_trace();
+    let report = Report {
+        seed,
+        scenario: scenario.to_string(),
+        metrics,
+        probes,
+        digest: stand.simulation.digest(),
+        failure: played.err().map(|violation| Failure { violation, trace }),
+    };
+    if !panicked {
+        drop(ManuallyDrop::into_inner(stand));
+    }
+    report
+}
+
+/// A cluster with its plays, ready to begin.
+struct Stand<E: Subject> {
+    simulation: Simulation<E>,
+    plays: Vec<Played>,
+    stage: Stage,
+    random: Random,
+    tables: Rc<[String]>,
+}
+
+impl<E: Subject> Stand<E> {
+    fn build(seed: u64, orders: Orders) -> types::Result<(Scenario, Stand<E>)> {
+        let root = Random::new(seed);
+        let mut random = root.fork(10);
+        let scenario = Scenario::draw(&mut random);
+        let catalog = Catalog::new();
+        let plays = scenario.cast.iter().map(|cast| cast.play(&catalog));
+        let plays = plays.collect::<types::Result<Vec<Played>>>()?;
+        let shards = scenario.shape.shards;
+        let tables = catalog.names().into_iter().map(|name| {
+            let partitioning = partitioning(&mut random, &name, shards);
+            (name, partitioning)
+        });
+        let tables: Vec<_> = tables.chain(E::tables(shards)).collect();
+        let names: Rc<[String]> = tables.iter().map(|(name, _)| name.clone()).collect();
+        let topology = scenario.shape.topology(tables);
+        for calls in plays.iter().filter_map(|played| played.calls.as_ref()) {
+            calls.settle(&topology);
+        }
+        let round_trip = Duration::from_nanos(scenario.round_trip_ns);
+        let options = E::draw(&mut random, round_trip);
+        let streams = subject::streams(&mut random, round_trip);
+        let procedures = Arc::new(Procedures::new().with(calls::PROCEDURE, calls::increment));
+        let nodes = topology.nodes().len();
+        let datacenters = topology.datacenters().len() as u64;
+        let clients = (0..scenario.outsiders()).map(|_| random.below(datacenters) as usize);
+        let world = World {
+            clients: clients.collect(),
+            clocks: scenario.clocks(nodes, &mut random),
+            delays: scenario.delays.clone(),
+            cpu: Cpu::FREE,
+            checked: true,
+        };
+        let mut setup = Setup { topology, procedures, streams, options };
+        if let Some(bug) = orders.bug {
+            subject::plant::<E>(&mut setup, bug);
+        }
+        let simulation = Simulation::new(&setup, world, root.fork(11).next_u64());
+        let stage = Stage {
+            ledger: Ledger::new(),
+            stop: Rc::default(),
+            time: simulation.true_time(),
+            pause_ns_max: scenario.pause_ns_max,
+        };
+        Ok((scenario, Stand { simulation, plays, stage, random: root.fork(12), tables: names }))
+    }
+
+    /// Some worker of a node that leads a shard.
+    fn somewhere(&mut self) -> Place {
+        let topology = Arc::clone(self.simulation.topology());
+        let shard = self.random.below(topology.shards().into()) as u32;
+        let worker = WorkerId(self.random.below(topology.workers().into()) as u32);
+        Place { node: topology.leader(types::ShardId(shard)), worker }
+    }
+
+    /// All phases.
+    fn perform(&mut self, scenario: &Scenario) -> Result<(), Violation> {
+        self.load()?;
+        self.enter(scenario);
+        self.simulation.set_weather(scenario.weather);
+        let end = Time(self.simulation.now().0 + scenario.span_ns);
+        self.simulation.run_until(end)?;
+        self.stage.stop.set(true);
+        self.simulation.heal();
+        self.wait("liveness", PATIENCE)?;
+        self.become_quiet(scenario)?;
+        self.judge()
+    }
+
+    fn load(&mut self) -> Result<(), Violation> {
+        let led = |simulation: &Simulation<E>| simulation.is_led();
+        if !self.simulation.run_while_not(LOAD_PATIENCE, led)? {
+            let what = "not every stream has a leader";
+            return Err(Violation::new("load", self.simulation.now(), what));
+        }
+        let seed = self.random.next_u64();
+        for played in self.plays.clone() {
+            for part in 0..played.play.parts() {
+                let place = self.somewhere();
+                let db = self.simulation.local(place);
+                let task = Rc::clone(&played.play).load(db, part, seed, self.stage.clone());
+                self.simulation.spawn(place, task);
+            }
+        }
+        self.wait("load", LOAD_PATIENCE)
+    }
+
+    /// The clients come.
+    fn enter(&mut self, scenario: &Scenario) {
+        let seed = self.random.next_u64();
+        let manners = Manners {
+            patience: Duration::from_nanos(scenario.patience_ns),
+            attempts_max: 30,
+            roams: self.random.chance(1, 2),
+        };
+        let mut outsiders = 0;
+        for (cast, played) in scenario.cast.iter().zip(self.plays.clone()) {
+            for number in 0..cast.residents {
+                let place = self.somewhere();
+                let db = self.simulation.local(place);
+                let play = Rc::clone(&played.play);
+                let task = play.resident(db, number, seed, self.stage.clone());
+                self.simulation.spawn(place, task);
+            }
+            for number in cast.residents..cast.residents + cast.outsiders {
+                let home = self.somewhere();
+                let post = Post::new(ClientId(outsiders), self.simulation.true_time());
+                outsiders += 1;
+                let (tables, random) = (Rc::clone(&self.tables), self.random.fork(outsiders));
+                let workers = self.simulation.topology().workers();
+                let db = Outside::new(Rc::clone(&post), tables, home, workers, manners, random);
+                let play = Rc::clone(&played.play);
+                let task = play.outside(db, number, seed, self.stage.clone());
+                self.simulation.admit(post, task);
+            }
+        }
+    }
+
+    /// Waits until all tasks have ended and nothing is under way.
+    fn wait(&mut self, rule: &'static str, patience: Duration) -> Result<(), Violation> {
+        let ledger = self.stage.ledger.clone();
+        let is_done = move |simulation: &Simulation<E>| {
+            ledger.complaint().is_some() || ledger.at_work() == 0 && simulation.pending() == 0
+        };
+        let done = self.simulation.run_while_not(patience, is_done)?;
+        self.listen()?;
+        if done {
+            return Ok(());
+        }
+        let (tasks, pending) = (self.stage.ledger.at_work(), self.simulation.pending());
+        let what = format!(
+            "after {patience:?} without faults {tasks} clients are still at work and {pending} \
+             transactions under way"
+        );
+        Err(Violation::new(rule, self.simulation.now(), what))
+    }
+
+    /// Did a client complain?
+    fn listen(&self) -> Result<(), Violation> {
+        match self.stage.ledger.complaint() {
+            None => Ok(()),
+            Some((at, what)) => Err(Violation::new("client", at, what)),
+        }
+    }
+
+    /// The replicas catch up.
+    fn become_quiet(&mut self, scenario: &Scenario) -> Result<(), Violation> {
+        let short = Duration::from_nanos(4 * scenario.round_trip_ns) + Duration::from_millis(500);
+        self.simulation.run_until(self.simulation.now() + short)?;
+        if self.compare().is_err() {
+            self.simulation.run_until(self.simulation.now() + Duration::from_secs(10))?;
+        }
+        self.compare().map_err(|what| Violation::new("replicas", self.simulation.now(), what))
+    }
+
+    fn compare(&self) -> Result<(), String> {
+        let Some(checks) = self.simulation.checks() else { return Ok(()) };
+        let store = |node: NodeId, shard| self.simulation.store(node, shard);
+        replicas::check(self.simulation.topology(), checks.installed(), store)
+    }
+
+    fn judge(&mut self) -> Result<(), Violation> {
+        if let Some(checks) = self.simulation.checks() {
+            checks.finish(self.simulation.now())?;
+        }
+        for played in self.plays.clone() {
+            let place = self.somewhere();
+            let db = self.simulation.local(place);
+            let task = Rc::clone(&played.play).check(db, self.stage.clone());
+            self.simulation.spawn(place, task);
+        }
+        self.wait("check", LOAD_PATIENCE)
+    }
+}

@@ -1,0 +1,400 @@
+//! A scenario: everything about a run that is not the run itself. All of it is drawn from the seed: the
+//! cluster's shape, the distances, the clocks, what goes wrong, who the clients are and what they do,
+//! and the engine's configuration.
+
+use crate::clients::Play;
+use crate::clients::calls::Calls;
+use crate::clients::histories::Histories;
+use crate::clients::tokens::Tokens;
+use crate::clock::NodeClock;
+use crate::network::{Delay, Troubles};
+use crate::weather::{Weather, Weights};
+use consensus::topology::{Partitioning, Topology};
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+use types::{Database, Random, Result, ShardId};
+use workloads::history::generator::Parameters;
+use workloads::micro::Micro;
+use workloads::tpcc::{Scale, TpcC};
+use workloads::ycsb::{Distribution, Letter, VALUE_BYTES_MIN, Ycsb};
+
+const MS: u64 = 1_000_000;
+
+/// The cluster's shape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Datacenters.
+    pub datacenters: u32,
+    /// Shards.
+    pub shards: u32,
+    /// Voters of each shard.
+    pub voters: u32,
+    /// Learners of each shard.
+    pub learners: u32,
+    /// Workers of each node.
+    pub workers: u32,
+    /// A node has a replica of every shard; otherwise each replica has its own node.
+    pub compact: bool,
+}
+
+/// What clients do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Histories to judge.
+    Histories(Mix),
+    /// Tokens that move.
+    Tokens,
+    /// The micro-benchmark over so many keys.
+    Micro(u32),
+    /// One of YCSB's workloads.
+    Ycsb(Letter),
+    /// TPC-C with so many warehouses.
+    TpcC(u16),
+    /// Procedures called from outside.
+    Calls,
+}
+
+/// How the clients of histories mix their operations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mix {
+    /// Lists and registers of a generation, each.
+    pub keys: u32,
+    /// Most operations of a transaction.
+    pub operations_max: u32,
+    /// Of a hundred operations, how many read.
+    pub reads_percent: u32,
+    /// Of a hundred operations, how many scan.
+    pub scans_percent: u32,
+}
+
+/// A part and how many play it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cast {
+    /// What they do.
+    pub part: Part,
+    /// Clients on workers.
+    pub residents: usize,
+    /// Clients outside.
+    pub outsiders: usize,
+}
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct Scenario {
+    /// The cluster's shape.
+    pub shape: Shape,
+    /// Distances: a row for each datacenter messages come from.
+    pub delays: Vec<Vec<Delay>>,
+    /// The longest way there and back, about.
+    pub round_trip_ns: u64,
+    /// The nodes' clocks may differ by so much.
+    pub skew_ns_max: u64,
+    /// The nodes' clocks may drift by so much, either way.
+    pub drift_ppm_max: i64,
+    /// What goes wrong.
+    pub weather: Weather,
+    /// Who does what.
+    pub cast: Vec<Cast>,
+    /// How long they do it.
+    pub span_ns: u64,
+    /// They pause up to so long between transactions.
+    pub pause_ns_max: u64,
+    /// Clients outside ask again after so long.
+    pub patience_ns: u64,
+}
+
+impl Scenario {
+    /// Draws one.
+    pub fn draw(random: &mut Random) -> Scenario {
+        let shape = Shape::draw(random);
+        let (delays, round_trip_ns) = delays(random, shape.datacenters as usize);
+        let span_ns = (round_trip_ns * random.range_inclusive(40, 250)).clamp(150 * MS, 6000 * MS);
+        let cast = cast(random);
+        Scenario {
+            weather: weather(random, span_ns, round_trip_ns),
+            skew_ns_max: one_of(random, &[0, MS, 100 * MS, 5000 * MS]),
+            drift_ppm_max: one_of(random, &[0, 20, 200, 1000]),
+            pause_ns_max: one_of(random, &[2_000, 100_000, MS, 10 * MS]),
+            patience_ns: round_trip_ns * random.range_inclusive(2, 20),
+            shape,
+            delays,
+            round_trip_ns,
+            cast,
+            span_ns,
+        }
+    }
+
+    /// A clock for each node.
+    pub fn clocks(&self, nodes: usize, random: &mut Random) -> Vec<NodeClock> {
+        let draw = |_| {
+            let drift = random.below(2 * self.drift_ppm_max as u64 + 1) as i64 - self.drift_ppm_max;
+            NodeClock::new(random.below(self.skew_ns_max + 1), drift)
+        };
+        (0..nodes).map(draw).collect()
+    }
+
+    /// Clients outside, all parts together.
+    pub fn outsiders(&self) -> usize {
+        self.cast.iter().map(|cast| cast.outsiders).sum()
+    }
+}
+
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Shape { datacenters, shards, voters, learners, workers, compact } = self.shape;
+        let compact = if compact { ", compact" } else { "" };
+        write!(f, "{shards} shards × {voters} voters + {learners} learners, {workers} workers, ")?;
+        write!(f, "{datacenters} datacenters{compact}; round trip {} µs; ", self.round_trip_ns / 1000)?;
+        let Weather { troubles, every_ns, .. } = self.weather;
+        let Troubles { loss_ppm, duplicate_ppm, reorder_ppm, tail_ppm } = troubles;
+        write!(f, "ppm lost {loss_ppm}, twice {duplicate_ppm}, reordered {reorder_ppm}, ")?;
+        write!(f, "late {tail_ppm}; a blow every {} µs; ", every_ns / 1000)?;
+        for Cast { part, residents, outsiders } in &self.cast {
+            write!(f, "{part:?} {residents}+{outsiders}; ")?;
+        }
+        write!(f, "for {} ms", self.span_ns / MS)
+    }
+}
+
+fn one_of<T: Copy>(random: &mut Random, items: &[T]) -> T {
+    *random.pick(items).expect("something to choose from")
+}
+
+impl Shape {
+    fn draw(random: &mut Random) -> Shape {
+        let voters = one_of(random, &[1, 3, 3, 3, 5]);
+        Shape {
+            datacenters: random.range_inclusive(1, 3) as u32,
+            shards: one_of(random, &[1, 2, 2, 3, 3, 4]),
+            voters,
+            learners: one_of(random, &[0, 0, 1, 2]),
+            workers: one_of(random, &[1, 1, 2, 2, 3]),
+            compact: random.chance(1, 2),
+        }
+    }
+
+    /// A topology of this shape, with these tables.
+    ///
+    /// # Panics
+    /// If there is no such topology.
+    pub fn topology(&self, tables: Vec<(String, Partitioning)>) -> Arc<Topology> {
+        let Shape { datacenters, shards, voters, learners, workers, compact } = *self;
+        let topology = if compact {
+            Topology::compact(datacenters, shards, voters, learners, workers)
+        } else {
+            Topology::symmetric(datacenters, shards, voters, learners, workers)
+        };
+        let topology = topology.with_tables(tables);
+        Arc::new(topology.unwrap_or_else(|error| panic!("no cluster has these tables: {error}")))
+    }
+}
+
+/// Distances between datacenters, and the longest round trip.
+fn delays(random: &mut Random, datacenters: usize) -> (Vec<Vec<Delay>>, u64) {
+    let near = Delay {
+        base_ns: one_of(random, &[1_000, 20_000, 50_000, 200_000]),
+        jitter_ns: one_of(random, &[0, 10_000, 100_000, 1_000_000]),
+    };
+    let far_ns = one_of(random, &[100_000, MS, 5 * MS, 25 * MS]);
+    let far_jitter_ns = one_of(random, &[0, 10, 100]);
+    let mut delays = vec![vec![near; datacenters]; datacenters];
+    let mut longest = near.base_ns + near.jitter_ns;
+    for (from, row) in delays.iter_mut().enumerate() {
+        for (to, delay) in row.iter_mut().enumerate() {
+            if from != to {
+                let base_ns = far_ns / 2 + random.below(far_ns);
+                *delay = Delay { base_ns, jitter_ns: base_ns * far_jitter_ns / 100 };
+                longest = longest.max(base_ns + delay.jitter_ns);
+            }
+        }
+    }
+    (delays, 2 * longest)
+}
+
+fn weather(random: &mut Random, span_ns: u64, round_trip_ns: u64) -> Weather {
+    if random.chance(1, 10) {
+        return Weather::default();
+    }
+    let troubles = Troubles {
+        loss_ppm: one_of(random, &[0, 0, 1_000, 20_000, 100_000]),
+        duplicate_ppm: one_of(random, &[0, 0, 1_000, 20_000, 100_000]),
+        reorder_ppm: one_of(random, &[0, 0, 10_000, 200_000, 1_000_000]),
+        tail_ppm: one_of(random, &[0, 1_000, 10_000, 50_000]),
+    };
+    let weights = Weights {
+        clog: random.below(4) as u32,
+        cut: random.below(4) as u32,
+        silence: random.below(3) as u32,
+        stall: random.below(4) as u32,
+    };
+    let is_calm = random.chance(1, 3) || weights == Weights::default();
+    let every_ns = if is_calm { 0 } else { span_ns / random.range_inclusive(3, 40) };
+    let longest_ns = round_trip_ns * random.range_inclusive(1, 40);
+    Weather { troubles, every_ns, longest_ns: longest_ns.min(span_ns), weights }
+}
+
+fn cast(random: &mut Random) -> Vec<Cast> {
+    let mix = Mix {
+        keys: random.range_inclusive(1, 6) as u32,
+        operations_max: random.range_inclusive(1, 6) as u32,
+        reads_percent: random.range_inclusive(20, 70) as u32,
+        scans_percent: random.range_inclusive(0, 15) as u32,
+    };
+    let mut parts = Vec::new();
+    // Histories nearly always; the rest for what they alone do.
+    if random.chance(9, 10) {
+        parts.push(Part::Histories(mix));
+    }
+    if random.chance(1, 2) {
+        parts.push(Part::Tokens);
+    }
+    if random.chance(1, 3) {
+        parts.push(Part::Calls);
+    }
+    if random.chance(1, 5) {
+        parts.push(Part::Micro(random.range_inclusive(4, 100) as u32));
+    }
+    if random.chance(1, 5) {
+        let letters = [Letter::A, Letter::B, Letter::D, Letter::E, Letter::F];
+        parts.push(Part::Ycsb(one_of(random, &letters)));
+    }
+    if random.chance(1, 8) || parts.is_empty() {
+        parts.push(Part::TpcC(random.range_inclusive(1, 2) as u16));
+    }
+    let clients = |part| {
+        let (residents, outsiders) = (random.range_inclusive(1, 6), random.below(4));
+        let (residents, outsiders) = match part {
+            Part::Calls => (0, 1 + outsiders),
+            Part::Histories(_) => (residents, outsiders),
+            Part::Tokens | Part::Micro(_) | Part::Ycsb(_) | Part::TpcC(_) => {
+                (residents.div_ceil(2), outsiders / 2)
+            }
+        };
+        Cast { part, residents: residents as usize, outsiders: outsiders as usize }
+    };
+    parts.into_iter().map(clients).collect()
+}
+
+impl Cast {
+    /// The play, on `db`.
+    ///
+    /// # Errors
+    /// Those of opening its tables.
+    pub fn play<D: Database>(&self, db: &D) -> Result<Played> {
+        let clients = (self.residents + self.outsiders) as u64;
+        Ok(match self.part {
+            Part::Histories(mix) => {
+                let parameters = Parameters {
+                    lists: mix.keys,
+                    registers: mix.keys,
+                    operations_max: mix.operations_max,
+                    reads_percent: mix.reads_percent,
+                    scans_percent: mix.scans_percent,
+                    ..Parameters::default()
+                };
+                Played::other(Histories::new(db, parameters, clients)?)
+            }
+            Part::Tokens => Played::other(Tokens::new(db, 5, 12)?),
+            Part::Micro(keys) => Played::other(Micro::new(db, keys)?),
+            Part::Ycsb(letter) => {
+                let uniform = Distribution::Uniform;
+                Played::other(Ycsb::new(db, letter, 40, VALUE_BYTES_MIN, uniform)?)
+            }
+            Part::TpcC(warehouses) => {
+                let scale = Scale { items: 20, customers: 6, undelivered: 3, warehouses };
+                Played::other(TpcC::new(db, scale)?)
+            }
+            Part::Calls => {
+                let calls = Rc::new(Calls::new(db, 6)?);
+                let play: Rc<dyn Play> = Rc::clone(&calls) as Rc<dyn Play>;
+                Played { play, calls: Some(calls) }
+            }
+        })
+    }
+}
+
+/// A play, and what it is if it has to be told where to call.
+#[derive(Clone)]
+pub struct Played {
+    /// The play.
+    pub play: Rc<dyn Play>,
+    /// The same.
+    pub calls: Option<Rc<Calls>>,
+}
+
+impl Played {
+    fn other(play: impl Play + 'static) -> Played {
+        Played { play: Rc::new(play), calls: None }
+    }
+}
+
+/// Draws where the keys of a table live.
+pub fn partitioning(random: &mut Random, table: &str, shards: u32) -> Partitioning {
+    // Small and never written: the table for which copies on every shard are made.
+    if table == "tpcc.item" && random.chance(1, 2) || random.chance(1, 30) {
+        return Partitioning::Everywhere;
+    }
+    if random.chance(2, 3) {
+        return Partitioning::Hash { prefix_bytes: random.below(5) as usize };
+    }
+    let mut firsts: Vec<Vec<u8>> = (0..random.below(4)).map(|_| first_key(random, table)).collect();
+    firsts.push(Vec::new());
+    firsts.sort_unstable();
+    firsts.dedup();
+    let splits = firsts.into_iter().map(|first| {
+        let shard = ShardId(random.below(shards.into()) as u32);
+        (first.into_boxed_slice(), shard)
+    });
+    Partitioning::Range { splits: splits.collect() }
+}
+
+/// Draws a key that a range may begin with: one in the midst of the table's keys, mostly.
+fn first_key(random: &mut Random, table: &str) -> Vec<u8> {
+    let byte = |random: &mut Random, below: u64| random.below(below) as u8;
+    let letter = match table {
+        "history-lists" => 'l',
+        "history-registers" => 'r',
+        "tokens" => return vec![0, 1 + byte(random, 12)],
+        "counters" => return vec![1 + byte(random, 6)],
+        "micro" => return vec![0, 0, 0, 1 + byte(random, 100)],
+        "ycsb" => return vec![1 + byte(random, 255)],
+        _ => return vec![0, 1 + byte(random, 2), byte(random, 12)],
+    };
+    format!("{letter}{:05}-{:04}", random.below(8), random.below(6)).into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::Catalog;
+
+    #[test]
+    fn every_scenario_has_a_cluster_that_fits() {
+        for seed in 0..300 {
+            let mut random = Random::new(seed);
+            let scenario = Scenario::draw(&mut random);
+            let catalog = Catalog::new();
+            for cast in &scenario.cast {
+                cast.play(&catalog).unwrap();
+            }
+            let shards = scenario.shape.shards;
+            let tables = catalog.names().into_iter().map(|name| {
+                let partitioning = partitioning(&mut random, &name, shards);
+                (name, partitioning)
+            });
+            let topology = scenario.shape.topology(tables.collect());
+            assert_eq!(topology.shards(), shards);
+            assert!(!scenario.to_string().is_empty());
+            let nodes = topology.nodes().len();
+            assert_eq!(scenario.clocks(nodes, &mut random).len(), nodes);
+        }
+    }
+
+    #[test]
+    fn a_seed_means_the_same_scenario() {
+        let draw = |seed| Scenario::draw(&mut Random::new(seed)).to_string();
+        assert_eq!(draw(7), draw(7));
+        assert_ne!(draw(7), draw(8));
+    }
+}

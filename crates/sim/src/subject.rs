@@ -1,0 +1,115 @@
+//! Who is simulated: the engines, their configurations drawn from the seed, and bugs to plant in them.
+//! The only place that knows engines by name.
+
+use consensus::stream;
+use consensus::topology::Partitioning;
+use engines::client::requests_table;
+use engines::engine::Setup;
+use engines::mako::{self, Mako, StampForm};
+use engines::{Engine, Fault, Faults};
+use std::time::Duration;
+use types::Random;
+
+/// A bug that can be planted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bug {
+    /// In an engine.
+    Engine(Fault),
+    /// The leader of a stream counts what a learner accepted as a vote (M4).
+    CountLearner,
+}
+
+impl Bug {
+    /// Bugs by the names that the command line knows.
+    pub const NAMED: [(&str, Bug); 8] = [
+        ("skip-remote-validation", Bug::Engine(Fault::SkipRemoteValidation)),
+        ("clock-before-lock", Bug::Engine(Fault::ClockBeforeLock)),
+        ("safe-clock-past-in-flight", Bug::Engine(Fault::SafeClockPastInFlight)),
+        ("acknowledge-at-certification", Bug::Engine(Fault::AcknowledgeAtCertification)),
+        ("ignore-tombstone-stamp", Bug::Engine(Fault::IgnoreTombstoneStamp)),
+        ("apply-above-watermark", Bug::Engine(Fault::ApplyAboveWatermark)),
+        ("replay-in-arrival-order", Bug::Engine(Fault::ReplayInArrivalOrder)),
+        ("count-learner", Bug::CountLearner),
+    ];
+
+    /// The bug of this name.
+    pub fn named(name: &str) -> Option<Bug> {
+        Bug::NAMED.iter().find(|(other, _)| *other == name).map(|(_, bug)| *bug)
+    }
+}
+
+/// An engine that can be simulated.
+pub trait Subject: Engine + 'static {
+    /// Its name, as on the command line.
+    const NAME: &'static str;
+
+    /// Draws a configuration for a cluster whose longest round trip is about so long.
+    fn draw(random: &mut Random, round_trip: Duration) -> Self::Options;
+
+    /// Plants a bug in the engine.
+    fn plant(options: &mut Self::Options, faults: Faults);
+
+    /// Tables that the engine keeps for itself.
+    fn tables(shards: u32) -> Vec<(String, Partitioning)> {
+        let (name, partitioning) = requests_table(shards);
+        vec![(name.to_owned(), partitioning)]
+    }
+}
+
+/// Plants a bug in a cluster that is about to be made.
+pub fn plant<E: Subject>(setup: &mut Setup<E::Options>, bug: Bug) {
+    match bug {
+        Bug::Engine(fault) => E::plant(&mut setup.options, Faults::only(fault)),
+        Bug::CountLearner => setup.streams.faults.count_learner = true,
+    }
+}
+
+/// Draws how streams pace themselves.
+pub fn streams(random: &mut Random, round_trip: Duration) -> stream::Options {
+    let window_entries = one_of(random, &[2, 16, 256, 4096]);
+    let window_bytes = one_of(random, &[4 << 10, 64 << 10, 8 << 20]);
+    let message_bytes_max = one_of(random, &[1 << 10, 16 << 10, 1 << 20]);
+    let retry_after = retry_after(random, round_trip);
+    let faults = stream::Faults::default();
+    stream::Options { window_entries, window_bytes, message_bytes_max, retry_after, faults }
+}
+
+impl Subject for Mako {
+    const NAME: &'static str = "mako";
+
+    fn draw(random: &mut Random, round_trip: Duration) -> mako::Options {
+        let mut options = mako::Options::default();
+        let limits = &mut options.limits;
+        limits.open_max = one_of(random, &[2, 8, 64, 1 << 14]);
+        limits.queue_max = one_of(random, &[2, 64, 1 << 14]);
+        limits.queue_wait_max = round_trip * one_of(random, &[1, 5, 50]);
+        limits.attempts_max = one_of(random, &[3, 20, 1000]);
+        limits.pause = Duration::from_micros(one_of(random, &[1, 50, 1000]));
+        limits.retry_after = retry_after(random, round_trip);
+        options.stamps = match random.below(5) {
+            0 => StampForm::Full,
+            1 => StampForm::Sparse { remote_max: 20 },
+            _ => StampForm::Sparse { remote_max: random.range_inclusive(1, 3) as usize },
+        };
+        options.batch_transactions_max = one_of(random, &[1, 2, 10, 400]);
+        options.batch_bytes_max = one_of(random, &[64, 1 << 10, 64 << 10]);
+        options.batch_delay = Duration::from_micros(one_of(random, &[10, 200, 1000, 5000]));
+        options.gossip_gap = Duration::from_micros(one_of(random, &[1, 100, 1000]));
+        options.gossip_again = Duration::from_millis(random.range_inclusive(1, 40));
+        options
+    }
+
+    fn plant(options: &mut mako::Options, faults: Faults) {
+        options.faults = faults;
+    }
+}
+
+fn one_of<T: Copy>(random: &mut Random, items: &[T]) -> T {
+    *random.pick(items).expect("something to choose from")
+}
+
+/// Mostly above the round trip, as it should be; at times below, so that everything is sent twice.
+fn retry_after(random: &mut Random, round_trip: Duration) -> Duration {
+    let quarters = one_of(random, &[2, 5, 8, 8, 20, 40]);
+    (round_trip * quarters / 4).max(Duration::from_micros(200))
+}

@@ -1,0 +1,130 @@
+//! The frame of the simulator, with a toy for an engine: it repeats, it keeps time, it is quick.
+
+mod toy;
+
+use consensus::topology::Topology;
+use engines::Procedures;
+use engines::engine::Setup;
+use sim::clock::NodeClock;
+use sim::cpu::Cpu;
+use sim::network::{Delay, Troubles};
+use sim::simulation::{Simulation, World};
+use sim::weather::{Weather, Weights};
+use std::sync::Arc;
+use std::time::Duration;
+use toy::{Options, Toy};
+use types::Time;
+
+use shoal_sim as sim;
+
+const MS: u64 = 1_000_000;
+
+fn simulation(options: Options, cpu: Cpu, clock: NodeClock, seed: u64) -> Simulation<Toy> {
+    let topology = Arc::new(Topology::symmetric(1, 3, 3, 0, 2));
+    let nodes = topology.nodes().len();
+    let delay = Delay { base_ns: 50_000, jitter_ns: 20_000 };
+    let world = World {
+        clocks: vec![clock; nodes],
+        delays: vec![vec![delay]],
+        clients: Vec::new(),
+        cpu,
+        checked: true,
+    };
+    let procedures = Arc::new(Procedures::new());
+    let streams = consensus::stream::Options::default();
+    let setup = Setup { topology, procedures, streams, options };
+    Simulation::new(&setup, world, seed)
+}
+
+fn hopping(seed: u64) -> Simulation<Toy> {
+    let options = Options { tokens: 3, timer: Some(Duration::from_millis(1)) };
+    let mut simulation = simulation(options, Cpu::FREE, NodeClock::new(5 * MS, 100), seed);
+    let half = 500_000;
+    let weather = Weather {
+        troubles: Troubles { loss_ppm: 1000, duplicate_ppm: 1000, reorder_ppm: half, tail_ppm: 1000 },
+        every_ns: MS,
+        longest_ns: 5 * MS,
+        weights: Weights { clog: 1, cut: 1, silence: 1, stall: 1 },
+    };
+    simulation.set_weather(weather);
+    simulation.run_until(Time(200 * MS)).unwrap();
+    simulation
+}
+
+#[test]
+fn a_seed_repeats_to_the_last_event() {
+    let (one, again, other) = (hopping(1), hopping(1), hopping(2));
+    assert!(one.metrics().work.delivered > 1000);
+    assert_eq!(one.digest(), again.digest());
+    assert_eq!(one.metrics(), again.metrics());
+    assert_ne!(one.digest(), other.digest());
+}
+
+#[test]
+fn every_trouble_is_met_and_healing_ends_it() {
+    let mut simulation = hopping(3);
+    let before = simulation.metrics();
+    for (name, count) in before.traffic.all().chain([("stalls", before.work.stalls)]) {
+        assert!(count > 0, "{name} never happened: {before:?}");
+    }
+    simulation.heal();
+    simulation.run_until(Time(300 * MS)).unwrap();
+    let after = simulation.metrics();
+    assert_eq!(before.traffic.lost, after.traffic.lost);
+    assert!(after.work.delivered > before.work.delivered);
+}
+
+#[test]
+fn timers_go_by_the_local_clock() {
+    let timers = |drift_ppm| {
+        let options = Options { tokens: 0, timer: Some(Duration::from_millis(1)) };
+        let clock = NodeClock::new(7, drift_ppm);
+        let mut simulation = simulation(options, Cpu::FREE, clock, 1);
+        simulation.run_until(Time(10_000 * MS + MS / 2)).unwrap();
+        simulation.metrics().engines.committed
+    };
+    // Only leaders have heard of anything that makes them begin.
+    let workers = 3 * 2;
+    assert_eq!(timers(0), workers * 10_000);
+    // A clock that gains a millisecond a second has its timers go off that much more often.
+    assert_eq!(timers(1000), workers * 10_010);
+    assert_eq!(timers(-1000), workers * 9_990);
+}
+
+#[test]
+fn work_takes_the_time_it_costs() {
+    let delivered = |cpu: Cpu, slow: bool| {
+        let options = Options { tokens: 50, timer: None };
+        let mut simulation = simulation(options, cpu, NodeClock::TRUE, 1);
+        if slow {
+            for node in simulation.topology().nodes().to_vec() {
+                simulation.slow_down(node.id, 1000);
+            }
+        }
+        simulation.run_until(Time(100 * MS)).unwrap();
+        simulation.metrics().work.delivered
+    };
+    let microseconds = Duration::from_micros;
+    let cpu =
+        Cpu { event: microseconds(5), message: microseconds(3), operation: microseconds(2) };
+    // 18 workers, 10 µs a hop, 100 ms: so many at most, and nearly so many, for there is always one.
+    let (most, found) = (180_000, delivered(cpu, false));
+    assert!((most * 9 / 10..=most).contains(&found), "{found}");
+    let found = delivered(cpu, true);
+    assert!((most * 8 / 100..=most / 10).contains(&found), "{found}");
+    assert!(delivered(Cpu::FREE, false) > most);
+}
+
+#[test]
+#[ignore = "measures; run with --release --nocapture"]
+#[expect(clippy::disallowed_methods, reason = "this test is a measurement")]
+fn the_frame_is_quick() {
+    let options = Options { tokens: 100, timer: Some(Duration::from_millis(1)) };
+    let mut simulation = simulation(options, Cpu::FREE, NodeClock::new(1, 20), 1);
+    let began = std::time::Instant::now();
+    simulation.run_until(Time(200 * MS)).unwrap();
+    let delivered = simulation.metrics().work.delivered;
+    let rate = delivered as f64 / began.elapsed().as_secs_f64();
+    println!("{delivered} messages, {rate:.0} a second");
+    assert!(rate > 200_000.0, "{rate}");
+}

@@ -1,0 +1,102 @@
+//! A toy engine: tokens that hop from node to node, and a timer that sends a new one.
+
+use engines::engine::{Counters, Setup, Task};
+use engines::{Effect, Effects, Engine, Event, Local};
+use std::sync::Arc;
+use std::time::Duration;
+use store::Store;
+use types::{NodeId, Random, ShardId, Time, WorkerId};
+
+/// Tokens that a worker sends off at first.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    pub tokens: u32,
+    pub timer: Option<Duration>,
+}
+
+pub struct Shared {
+    node: NodeId,
+    nodes: u32,
+    options: Options,
+}
+
+pub struct Toy {
+    shared: Arc<Shared>,
+    random: Random,
+    started: bool,
+    counters: Counters,
+}
+
+#[derive(Debug, Clone)]
+pub struct Hop(#[expect(dead_code, reason = "told apart by the digest only")] pub u64);
+
+impl Toy {
+    fn hop(&mut self, effects: &mut Effects<Hop>) {
+        let other = self.random.below(u64::from(self.shared.nodes) - 1) as u32;
+        let to = NodeId(other + u32::from(other >= self.shared.node.0));
+        effects.effects.push(Effect::Send { to, message: Hop(self.random.next_u64()) });
+    }
+}
+
+impl Engine for Toy {
+    type Message = Hop;
+    type Options = Options;
+    type Shared = Shared;
+
+    fn share(setup: &Setup<Options>, node: NodeId) -> Arc<Shared> {
+        let nodes = setup.topology.nodes().len() as u32;
+        Arc::new(Shared { node, nodes, options: setup.options.clone() })
+    }
+
+    fn store(_shared: &Shared, _shard: ShardId) -> Option<&Arc<Store>> {
+        None
+    }
+
+    fn new(_worker: WorkerId, shared: Arc<Shared>, seed: u64) -> Toy {
+        let counters = Counters::default();
+        Toy { shared, random: Random::new(seed), started: false, counters }
+    }
+
+    fn step(&mut self, now: Time, event: Event<Hop>, effects: &mut Effects<Hop>) {
+        if !std::mem::replace(&mut self.started, true) {
+            for _ in 0..self.shared.options.tokens {
+                self.hop(effects);
+            }
+            if let Some(timer) = self.shared.options.timer {
+                effects.effects.push(Effect::Timer { at: now + timer });
+            }
+        }
+        match event {
+            Event::Received { .. } => {
+                self.counters.operations += 1;
+                self.hop(effects);
+            }
+            Event::Timer => {
+                self.counters.committed += 1;
+                let timer = self.shared.options.timer.unwrap_or(Duration::from_secs(1000));
+                effects.effects.push(Effect::Timer { at: now + timer });
+            }
+            Event::Client { .. }
+            | Event::Leading { .. }
+            | Event::Durable { .. }
+            | Event::Decided { .. }
+            | Event::Nudged => {}
+        }
+    }
+
+    fn local(&self) -> Local {
+        panic!("a toy has no data")
+    }
+
+    fn spawn(&mut self, _task: Task) {
+        panic!("a toy runs no tasks")
+    }
+
+    fn pending(&self) -> usize {
+        0
+    }
+
+    fn counters(&self) -> Counters {
+        self.counters
+    }
+}
