@@ -89,8 +89,8 @@ pub(super) enum Phase {
         asked: bool,
         /// When it asked last.
         asked_at: Time,
-        /// From whom it fetches.
-        fetching: Option<NodeId>,
+        /// From whom it fetches, and from which entry on.
+        fetching: Option<(NodeId, Length)>,
     },
     /// It leads.
     Leading {
@@ -243,10 +243,15 @@ impl Leader {
             return;
         }
         match &mut self.phase {
-            Phase::Preparing { stage, asked, asked_at, .. } => {
+            Phase::Preparing { stage, asked, asked_at, fetching } => {
                 peer.promise = Some(position);
                 *asked_at = now;
-                stage_entries(replica, stage, position.ballot, from, entries);
+                let asked_for = fetching.is_some_and(|(from, _)| from == peer.id);
+                // Of two sequences the one of the higher ballot is worth keeping; but what is
+                // fetched was chosen by all that is known by now.
+                if peer.voter && (position.ballot >= stage.ballot || asked_for) {
+                    stage_entries(replica, stage, position.ballot, from, entries);
+                }
                 if *asked {
                     self.try_adopt(replica, now, effects);
                 }
@@ -308,8 +313,8 @@ impl Leader {
             return self.adopt(replica, now, best, own.accepted, Vec::new(), effects);
         };
         let sure = if own.ballot == best.ballot { own.accepted } else { own.decided };
-        let staged = stage.ballot == best.ballot && !stage.entries.is_empty();
-        let covered = if staged { stage.end().max(sure) } else { sure };
+        let staged = stage.ballot == best.ballot && stage.end() > sure;
+        let covered = if staged { stage.end() } else { sure };
         if covered >= best.accepted {
             let sure = sure.min(best.accepted);
             let mut entries = if staged { std::mem::take(&mut stage.entries) } else { Vec::new() };
@@ -319,7 +324,10 @@ impl Leader {
             entries.truncate(best.accepted.beyond(sure) as usize);
             return self.adopt(replica, now, best, sure, entries, effects);
         }
-        *fetching = Some(at);
+        if *fetching == Some((at, covered)) {
+            return; // On its way, or lost; then the timer sees to it.
+        }
+        *fetching = Some((at, covered));
         let (ballot, accepted_ballot) = (self.ballot, best.ballot);
         let message = Message::Fetch { ballot, accepted_ballot, from: covered };
         effects.push(Effect::Send { to: at, message });
@@ -369,7 +377,7 @@ impl Leader {
                     return;
                 }
                 // The best replica fell silent: perhaps there is a majority without it.
-                if let Some(silent) = fetching.take() {
+                if let Some((silent, _)) = fetching.take() {
                     self.peers.iter_mut().filter(|peer| peer.id == silent).for_each(|peer| {
                         peer.promise = None;
                     });
@@ -433,7 +441,7 @@ fn best_of(peers: &[Peer], own: Position, shortest: bool) -> (Position, Option<N
     best
 }
 
-/// Keeps what continues the own sequence towards that of the highest ballot heard of.
+/// Keeps what continues the own sequence towards that of `ballot`.
 fn stage_entries<S: Storage>(
     replica: &Replica<S>,
     stage: &mut Stage,
@@ -443,12 +451,13 @@ fn stage_entries<S: Storage>(
 ) {
     let own = replica.position();
     let sure = if own.ballot == ballot { own.accepted } else { own.decided };
-    if ballot == stage.ballot && !stage.entries.is_empty() {
+    // What does not reach beyond the own sequence is none; a snapshot may have overtaken it.
+    if ballot == stage.ballot && stage.end() > sure {
         if from <= stage.end() {
             let known = stage.end().beyond(from) as usize;
             stage.entries.extend(entries.into_iter().skip(known));
         }
-    } else if ballot >= stage.ballot && from <= sure {
+    } else if from <= sure {
         *stage = Stage { ballot, from, entries };
     }
 }

@@ -184,7 +184,9 @@ impl<S: Storage> Replica<S> {
     /// More is persisted: what was held back may be said.
     pub fn on_persisted(&mut self, effects: &mut Vec<Effect>) {
         self.pay(effects);
-        if self.has_joined() && self.persisted() > self.acknowledged {
+        // A leader that was deposed, or restarted, has nobody to tell.
+        let led_by_another = self.storage.promised().node != self.me;
+        if led_by_another && self.has_joined() && self.persisted() > self.acknowledged {
             self.answer(effects);
         }
     }
@@ -216,7 +218,9 @@ impl<S: Storage> Replica<S> {
         first: Length,
         effects: &mut Vec<Effect>,
     ) {
-        if accepted_ballot != self.storage.accepted_ballot() || first > self.accepted() {
+        if self.has_joined() {
+            self.counters.late_messages += 1; // The leader has long got what it asked for.
+        } else if accepted_ballot != self.storage.accepted_ballot() || first > self.accepted() {
             self.counters.bad_messages += 1;
         } else if first >= self.storage.log().start() {
             self.send_promise(to, ballot, first, effects);

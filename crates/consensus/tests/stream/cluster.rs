@@ -1,0 +1,322 @@
+//! A few nodes, the messages between them, and what must hold.
+//!
+//! The owners of the streams are played here too: their state is the list of the entries decided,
+//! and a snapshot is that list. Each check returns its complaint, so that a planted bug can be
+//! caught by it.
+
+use crate::disk::Disk;
+use bytes::Bytes;
+use shoal_consensus::stream::{Effect, Event, Length, Members, Message, Options, Storage, Stream};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use types::{Ballot, Epoch, NodeId, Time};
+
+/// A message on its way.
+#[derive(Debug, Clone)]
+pub struct Letter {
+    pub from: NodeId,
+    pub to: NodeId,
+    pub message: Message,
+}
+
+/// A node: its stream, or only its disk while it is down.
+#[derive(Debug)]
+pub struct Node {
+    pub stream: Option<Stream<Disk>>,
+    disk: Option<Disk>,
+    pub timer: Option<Time>,
+    pub wanted: Vec<NodeId>,
+}
+
+#[derive(Debug)]
+pub struct Cluster {
+    pub now: Time,
+    pub nodes: BTreeMap<NodeId, Node>,
+    pub members: Members,
+    pub letters: Vec<Letter>,
+    /// What happened, a line for each effect.
+    pub trace: Vec<String>,
+    /// Every entry that any node has ever called decided.
+    pub truth: Vec<Bytes>,
+    /// Under which ballot each was decided first.
+    decided_under: Vec<Ballot>,
+    options: Options,
+    led: BTreeMap<Ballot, NodeId>,
+}
+
+pub fn ballot(epoch: u32, node: NodeId) -> Ballot {
+    Ballot { epoch: Epoch(epoch), node }
+}
+
+/// Entries as one state, and back. Entries of tests have no commas.
+pub fn state_of(entries: &[Bytes]) -> Bytes {
+    Bytes::from(entries.iter().map(|entry| words(entry) + ",").collect::<String>())
+}
+
+pub fn words(entry: &Bytes) -> String {
+    String::from_utf8_lossy(entry).into_owned()
+}
+
+impl Cluster {
+    pub fn new(members: Members, others: &[NodeId], options: Options, late: bool) -> Cluster {
+        let mut cluster = Cluster {
+            now: Time::ZERO,
+            nodes: BTreeMap::new(),
+            members,
+            letters: Vec::new(),
+            trace: Vec::new(),
+            truth: Vec::new(),
+            decided_under: Vec::new(),
+            options,
+            led: BTreeMap::new(),
+        };
+        let all: Vec<_> = cluster.members.all().chain(others.iter().copied()).collect();
+        for id in all {
+            let stream = Some(cluster.stream(id, Disk::new(late)));
+            let node = Node { stream, disk: None, timer: None, wanted: Vec::new() };
+            cluster.nodes.insert(id, node);
+        }
+        cluster
+    }
+
+    fn stream(&self, id: NodeId, disk: Disk) -> Stream<Disk> {
+        Stream::new(id, self.members.clone(), self.options.clone(), disk)
+    }
+
+    pub fn up(&self, id: NodeId) -> Option<&Stream<Disk>> {
+        self.nodes[&id].stream.as_ref()
+    }
+
+    fn node(&mut self, id: NodeId) -> &mut Node {
+        self.nodes.get_mut(&id).expect("a node of this cluster")
+    }
+
+    /// Crashes a node; it keeps what its disk has.
+    pub fn crash(&mut self, id: NodeId) {
+        let node = self.node(id);
+        if let Some(stream) = node.stream.take() {
+            let mut disk = stream.into_storage();
+            disk.crash();
+            node.disk = Some(disk);
+            node.timer = None;
+            node.wanted.clear();
+        }
+    }
+
+    /// Starts a node again, with what its disk had, or with nothing.
+    pub fn restart(&mut self, id: NodeId, empty: Option<Disk>) -> Result<(), String> {
+        let Some(kept) = self.node(id).disk.take() else { return Ok(()) };
+        let stream = self.stream(id, empty.unwrap_or(kept));
+        for index in stream.start().0..stream.decided().0 {
+            self.check_entry(id, index, stream.entry(index))?;
+        }
+        self.node(id).stream = Some(stream);
+        Ok(())
+    }
+
+    /// Lets a node take a step, does what it wants done, and checks.
+    pub fn step(&mut self, id: NodeId, event: Event) -> Result<(), String> {
+        let now = self.now;
+        let Some(stream) = &mut self.node(id).stream else { return Ok(()) };
+        let mut effects = Vec::new();
+        let mut told = stream.decided();
+        stream.step(now, event, &mut effects);
+        for effect in effects {
+            self.trace_effect(id, &effect, told);
+            match effect {
+                Effect::Send { to, message } => {
+                    if !self.nodes.contains_key(&to) || to == id {
+                        return Err(format!("{id} sends to {to}"));
+                    }
+                    self.letters.push(Letter { from: id, to, message });
+                }
+                Effect::Leading { ballot, length } => self.check_leader(id, ballot, length)?,
+                Effect::Deposed { .. } => {}
+                Effect::Decided { length } => {
+                    self.check_decided(id, told, length)?;
+                    told = length;
+                }
+                Effect::SnapshotWanted { to } => self.node(id).wanted.push(to),
+                Effect::Restored { length, state } => {
+                    let known = self.truth.get(..length.0 as usize).unwrap_or_default();
+                    if length <= told || state_of(known) != state {
+                        return Err(format!("{id} restored {length} entries as {state:?}"));
+                    }
+                    told = length;
+                }
+                Effect::Timer { at } => self.node(id).timer = Some(at),
+            }
+        }
+        let stream = self.up(id).expect("it took a step");
+        if stream.decided() == told {
+            return Ok(());
+        }
+        Err(format!("{id} told of {told} decided entries, and has {}", stream.decided()))
+    }
+
+    fn check_entry(&self, id: NodeId, index: u64, entry: Option<&Bytes>) -> Result<(), String> {
+        let truth = self.truth.get(index as usize);
+        if truth == entry {
+            return Ok(());
+        }
+        Err(format!("decided entry {index} is {truth:?}, and {entry:?} on {id}"))
+    }
+
+    /// At most one leader has a ballot, and it inherits all that was decided under lower ones. (Under
+    /// higher ones more may be decided already, if it took its time.)
+    fn check_leader(&mut self, id: NodeId, ballot: Ballot, length: Length) -> Result<(), String> {
+        if self.led.insert(ballot, id).is_some() {
+            return Err(format!("{ballot} leads a second time"));
+        }
+        let decided = self.decided_under.iter().filter(|under| **under < ballot).count() as u64;
+        if length.0 < decided {
+            return Err(format!("{id} leads with {length} of {decided} decided entries"));
+        }
+        let stream = self.up(id).expect("it leads");
+        let mut held = stream.start().0..decided;
+        held.try_for_each(|index| self.check_entry(id, index, stream.entry(index)))
+    }
+
+    /// Decided prefixes agree. What is new was decided by a leader, and a majority of the voters has
+    /// it under that leader's ballot, or a later one.
+    fn check_decided(&mut self, id: NodeId, from: Length, length: Length) -> Result<(), String> {
+        let stream = self.nodes[&id].stream.as_ref().expect("it took a step");
+        let known = self.truth.len() as u64;
+        for index in from.0..length.0 {
+            match stream.entry(index).cloned() {
+                Some(new) if index == self.truth.len() as u64 => self.truth.push(new),
+                entry => self.check_entry(id, index, entry.as_ref())?,
+            }
+        }
+        if length.0 <= known {
+            return Ok(());
+        }
+        if !stream.is_leading() {
+            return Err(format!("{id} does not lead, and decided {length} entries"));
+        }
+        let ballot = stream.ballot();
+        self.decided_under.resize(self.truth.len(), ballot);
+        let has = |voter: &&NodeId| {
+            let node = &self.nodes[*voter];
+            let disk = node.stream.as_ref().map(Stream::storage).or(node.disk.as_ref());
+            let persisted = disk.expect("up or down").persisted();
+            persisted.accepted_ballot >= ballot && persisted.accepted >= length
+        };
+        if self.members.is_majority(self.members.voters.iter().filter(has).count()) {
+            return Ok(());
+        }
+        Err(format!("{id} decided {length} entries without a majority of the voters (M4)"))
+    }
+
+    /// Hands over a letter.
+    pub fn deliver(&mut self, letter: Letter) -> Result<(), String> {
+        let Letter { from, to, message } = letter;
+        self.step(to, Event::Received { from, message })
+    }
+
+    /// Delivers everything, in order, until nothing is on its way.
+    pub fn settle(&mut self) -> Result<(), String> {
+        for _ in 0..20_000 {
+            if self.letters.is_empty() {
+                return Ok(());
+            }
+            let letter = self.letters.remove(0);
+            self.deliver(letter)?;
+        }
+        Err("they never stop talking".to_owned())
+    }
+
+    /// Moves the time, and wakes those whose timer has come.
+    pub fn wait(&mut self, span: Duration) -> Result<(), String> {
+        self.now = self.now + span;
+        let ids: Vec<_> = self.nodes.keys().copied().collect();
+        for id in ids {
+            let now = self.now;
+            if self.node(id).timer.take_if(|at| *at <= now).is_some() {
+                self.step(id, Event::Timer)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The owner of `id` answers those who want a snapshot.
+    pub fn give_snapshots(&mut self, id: NodeId) -> Result<(), String> {
+        for to in std::mem::take(&mut self.node(id).wanted) {
+            self.give_snapshot(id, to)?;
+        }
+        Ok(())
+    }
+
+    pub fn give_snapshot(&mut self, id: NodeId, to: NodeId) -> Result<(), String> {
+        let Some(stream) = self.up(id) else { return Ok(()) };
+        let length = stream.decided();
+        let state = state_of(&self.truth[..length.0 as usize]);
+        self.node(id).wanted.retain(|wanted| *wanted != to);
+        self.step(id, Event::Snapshot { to, length, state })
+    }
+
+    /// The disk of `id` gets on, and says so.
+    pub fn persist(&mut self, id: NodeId, changes: usize) -> Result<(), String> {
+        if let Some(stream) = &mut self.node(id).stream {
+            stream.storage_mut().flush(changes);
+            self.step(id, Event::Persisted)?;
+        }
+        Ok(())
+    }
+
+    fn trace_effect(&mut self, id: NodeId, effect: &Effect, told: Length) {
+        let line = match effect {
+            Effect::Send { to, message } => format!("{id} → {to} {}", show(message)),
+            Effect::Leading { ballot, length } => format!("{id} leads {ballot}, inherits {length}"),
+            Effect::Deposed { by } => format!("{id} is deposed by {by}"),
+            Effect::Decided { length } => {
+                let stream = self.up(id).expect("it took a step");
+                let entries = (told.0..length.0).filter_map(|index| stream.entry(index));
+                let entries: Vec<_> = entries.map(words).collect();
+                format!("{id} decided {length} [{}]", entries.join(" "))
+            }
+            Effect::SnapshotWanted { to } => format!("{id} wants a snapshot for {to}"),
+            Effect::Restored { length, state } => {
+                format!("{id} restored {length} [{}]", words(state))
+            }
+            Effect::Timer { at } => format!("{id} sets a timer to {} ms", at.0 / 1_000_000),
+        };
+        self.trace.push(line);
+    }
+}
+
+/// A message in one line.
+pub fn show(message: &Message) -> String {
+    let list = |entries: &[Bytes]| {
+        format!("[{}]", entries.iter().map(words).collect::<Vec<_>>().join(" "))
+    };
+    match message {
+        Message::Prepare { ballot, accepted_ballot, accepted, decided } => {
+            format!("Prepare {ballot} has={accepted_ballot}:{accepted} decided={decided}")
+        }
+        Message::Promise { ballot, accepted_ballot, accepted, decided, from, entries } => format!(
+            "Promise {ballot} has={accepted_ballot}:{accepted} decided={decided} from={from} {}",
+            list(entries)
+        ),
+        Message::Fetch { ballot, accepted_ballot, from } => {
+            format!("Fetch {ballot} of={accepted_ballot} from={from}")
+        }
+        Message::Append { ballot, adopted, base, prev, entries, decided, everywhere } => format!(
+            "Append {ballot} adopted={adopted}:{base} prev={prev} {} decided={decided} everywhere={everywhere}",
+            list(entries)
+        ),
+        Message::Accepted { ballot, length, next, until, decided } if next == until => {
+            format!("Accepted {ballot} length={length} next={next} decided={decided}")
+        }
+        Message::Accepted { ballot, length, next, until, decided } => {
+            format!("Accepted {ballot} length={length} hole={next}..{until} decided={decided}")
+        }
+        Message::Decide { ballot, decided, everywhere } => {
+            format!("Decide {ballot} decided={decided} everywhere={everywhere}")
+        }
+        Message::Snapshot { ballot, length, state } => {
+            format!("Snapshot {ballot} length={length} [{}]", words(state))
+        }
+        Message::Rejected { ballot, promised } => format!("Rejected {ballot} promised={promised}"),
+    }
+}

@@ -1,0 +1,11 @@
+//! The replicated sequence from outside: scenarios, random runs, planted bugs, speed.
+//!
+//! [`cluster`] has the nodes, the network and the checks. [`scripts`] runs the folder
+//! `stream_scripts/`, whose files are scenarios with their traces. [`random`] draws everything from
+//! a seed, and plants bugs.
+
+mod cluster;
+mod disk;
+mod random;
+mod scripts;
+mod speed;
