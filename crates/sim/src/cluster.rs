@@ -47,7 +47,8 @@ impl<E: Engine> Cluster<E> {
         let mut seats = Vec::new();
         for (node, shared) in nodes.iter().zip(&shared) {
             for worker in (0..topology.workers()).map(WorkerId) {
-                let seed = seed.wrapping_add(seats.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                let seed =
+                    seed.wrapping_add(seats.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
                 seats.push(Seat {
                     worker: Worker::new(worker, *node, setup, Arc::clone(shared), seed),
                     place: Place { node: *node, worker },

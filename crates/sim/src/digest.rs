@@ -73,8 +73,7 @@ mod tests {
 
     #[test]
     fn order_length_and_place_matter() {
-        let all: [&[&[u8]]; 6] =
-            [&[], &[b""], &[b"a", b"b"], &[b"b", b"a"], &[b"ab"], &[b"ab\0"]];
+        let all: [&[&[u8]]; 6] = [&[], &[b""], &[b"a", b"b"], &[b"b", b"a"], &[b"ab"], &[b"ab\0"]];
         for (at, one) in all.iter().enumerate() {
             for (other_at, other) in all.iter().enumerate() {
                 assert_eq!(of(one) == of(other), at == other_at, "{one:?} {other:?}");

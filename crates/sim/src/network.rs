@@ -78,7 +78,8 @@ impl Network {
             clogged_until: Time::ZERO,
             cut_until: Time::ZERO,
         };
-        let links = datacenters.iter().flat_map(|from| datacenters.iter().map(|to| link(*from, *to)));
+        let links =
+            datacenters.iter().flat_map(|from| datacenters.iter().map(|to| link(*from, *to)));
         Network {
             ends,
             workers,

@@ -288,12 +288,18 @@ impl<E: Subject> Stand<E> {
 
     /// The replicas catch up.
     fn become_quiet(&mut self, scenario: &Scenario) -> Result<(), Violation> {
-        let short = Duration::from_nanos(4 * scenario.round_trip_ns) + Duration::from_millis(500);
-        self.simulation.run_until(self.simulation.now() + short)?;
-        if self.compare().is_err() {
-            self.simulation.run_until(self.simulation.now() + Duration::from_secs(10))?;
+        let mut pause =
+            Duration::from_nanos(4 * scenario.round_trip_ns) + Duration::from_millis(200);
+        let end = self.simulation.now() + PATIENCE;
+        loop {
+            self.simulation.run_until(self.simulation.now() + pause)?;
+            let Err(what) = self.compare() else { return Ok(()) };
+            if self.simulation.now() >= end {
+                return Err(Violation::new("replicas", self.simulation.now(), what));
+            }
+            // A replica that was cut off for long may have thousands of entries to catch up with.
+            pause *= 2;
         }
-        self.compare().map_err(|what| Violation::new("replicas", self.simulation.now(), what))
     }
 
     fn compare(&self) -> Result<(), String> {

@@ -145,7 +145,11 @@ impl fmt::Display for Scenario {
         let Shape { datacenters, shards, voters, learners, workers, compact } = self.shape;
         let compact = if compact { ", compact" } else { "" };
         write!(f, "{shards} shards × {voters} voters + {learners} learners, {workers} workers, ")?;
-        write!(f, "{datacenters} datacenters{compact}; round trip {} µs; ", self.round_trip_ns / 1000)?;
+        write!(
+            f,
+            "{datacenters} datacenters{compact}; round trip {} µs; ",
+            self.round_trip_ns / 1000
+        )?;
         let Weather { troubles, every_ns, .. } = self.weather;
         let Troubles { loss_ppm, duplicate_ppm, reorder_ppm, tail_ppm } = troubles;
         write!(f, "ppm lost {loss_ppm}, twice {duplicate_ppm}, reordered {reorder_ppm}, ")?;

@@ -62,15 +62,36 @@ pub struct World {
 
 /// Something that is going to happen.
 enum Item<M> {
-    Start { seat: u32 },
-    Message { seat: u32, from: NodeId, message: Message<M> },
-    Request { seat: u32, from: ClientId, request: Request },
-    Reply { client: u32, reply: Reply },
-    Nudge { seat: u32 },
-    Timer { seat: u32 },
+    Start {
+        seat: u32,
+    },
+    Message {
+        seat: u32,
+        from: NodeId,
+        message: Message<M>,
+    },
+    Request {
+        seat: u32,
+        from: ClientId,
+        request: Request,
+    },
+    Reply {
+        client: u32,
+        reply: Reply,
+    },
+    Nudge {
+        seat: u32,
+    },
+    Timer {
+        seat: u32,
+    },
     /// A worker that was busy looks into its inbox.
-    Free { seat: u32 },
-    ClientTimer { client: u32 },
+    Free {
+        seat: u32,
+    },
+    ClientTimer {
+        client: u32,
+    },
     Blow,
 }
 
@@ -607,7 +628,9 @@ fn digest_observation(digest: &mut Digest, observation: &Observation) {
         digest.word(other);
     };
     match observation {
-        Observation::Read { transaction, stamp, .. } => words(1, transaction.sequence, stamp.clock.0),
+        Observation::Read { transaction, stamp, .. } => {
+            words(1, transaction.sequence, stamp.clock.0)
+        }
         Observation::Drawn { transaction, clock, .. } => words(2, transaction.sequence, clock.0),
         Observation::Resolved { transaction, clock, .. } => words(3, transaction.sequence, clock.0),
         Observation::Certified { transaction, stamp, .. } => {
@@ -620,7 +643,9 @@ fn digest_observation(digest: &mut Digest, observation: &Observation) {
         }
         Observation::Appended { index, safe, .. } => words(6, *index, safe.0),
         Observation::Watermark { shard, clock } => words(7, shard.0.into(), clock.0),
-        Observation::Told { transaction, stamp, .. } => words(8, transaction.sequence, stamp.clock.0),
+        Observation::Told { transaction, stamp, .. } => {
+            words(8, transaction.sequence, stamp.clock.0)
+        }
         Observation::Applied { stamp, key, won, .. } => {
             words(9, stamp.clock.0, (*won).into());
             digest.bytes(key);

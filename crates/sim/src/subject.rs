@@ -66,7 +66,7 @@ pub fn plant<E: Subject>(setup: &mut Setup<E::Options>, bug: Bug) {
 
 /// Draws how streams pace themselves.
 pub fn streams(random: &mut Random, round_trip: Duration) -> stream::Options {
-    let window_entries = one_of(random, &[2, 16, 256, 4096]);
+    let window_entries = one_of(random, &[16, 256, 4096]);
     let window_bytes = one_of(random, &[4 << 10, 64 << 10, 8 << 20]);
     let message_bytes_max = one_of(random, &[1 << 10, 16 << 10, 1 << 20]);
     let retry_after = retry_after(random, round_trip);

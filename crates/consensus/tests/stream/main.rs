@@ -6,6 +6,7 @@
 
 mod cluster;
 mod disk;
+mod nonsense;
 mod random;
 mod scripts;
 mod speed;

@@ -45,7 +45,8 @@ impl Replay {
         let is_newer = before.as_ref().is_none_or(|before| order > **before);
         if won != is_newer {
             let did = if won { "replaced" } else { "gave way to" };
-            let before = before.map_or("nothing".into(), |(epoch, clock)| format!("{epoch} {clock}"));
+            let before =
+                before.map_or("nothing".into(), |(epoch, clock)| format!("{epoch} {clock}"));
             return Err(format!(
                 "{} {} of {table} '{}' on {shard} {did} {before}",
                 order.0,

@@ -67,7 +67,8 @@ fn compare_clocks(store: &Arc<Store>, table: TableId, model: &Rows) -> super::Ve
     let mut session = store.session().map_err(|error| error.to_string())?;
     let transaction = session.begin();
     for (key, newest) in model {
-        let found = transaction.get_where(table, key, |_| true).map_err(|error| error.to_string())?;
+        let found =
+            transaction.get_where(table, key, |_| true).map_err(|error| error.to_string())?;
         let order = found.map(|found| (found.stamp.epoch, found.stamp.clock));
         // A committed tombstone may be gone.
         if order != Some(newest.order) && !(order.is_none() && newest.value.is_none()) {
@@ -110,7 +111,8 @@ mod tests {
     fn model(rows: &[(&str, Option<&str>)]) -> Installed {
         let mut installed = Installed::new(1);
         for ((key, value), clock) in rows.iter().zip(1..) {
-            let transaction = TransactionId { node: NodeId(0), worker: WorkerId(0), sequence: clock };
+            let transaction =
+                TransactionId { node: NodeId(0), worker: WorkerId(0), sequence: clock };
             let stamp = Stamp::local(Epoch(0), Clock(clock));
             let key = key.as_bytes();
             let row = Row { transaction, stamp: &stamp, table: TableId(0), key };

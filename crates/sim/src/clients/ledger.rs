@@ -55,9 +55,10 @@ impl Ledger {
         let books = &mut *self.books.borrow_mut();
         books.outcomes.done += 1;
         books.outcomes.rolled_back += u64::from(rolled_back);
-        let latencies = books.latencies.entry(kind).or_insert_with(|| {
-            Histogram::new(3).expect("three digits are a precision")
-        });
+        let latencies = books
+            .latencies
+            .entry(kind)
+            .or_insert_with(|| Histogram::new(3).expect("three digits are a precision"));
         // A histogram that grows takes every number.
         _ = latencies.record((ended - began).as_nanos() as u64);
     }

@@ -212,12 +212,17 @@ impl Outside {
         let Inner { post, home, manners, sessions, .. } = &*self.inner;
         sessions.set(sessions.get() + 1);
         let session = sessions.get();
-        post.ask(Request::Begin { session }, || *home, manners.patience, |reply| match reply {
-            Reply::Began { session: began, result } if *began == session => {
-                Some(std::mem::replace(result, Ok(())))
-            }
-            Reply::Began { .. } | Reply::Called { .. } | Reply::Done { .. } => None,
-        })
+        post.ask(
+            Request::Begin { session },
+            || *home,
+            manners.patience,
+            |reply| match reply {
+                Reply::Began { session: began, result } if *began == session => {
+                    Some(std::mem::replace(result, Ok(())))
+                }
+                Reply::Began { .. } | Reply::Called { .. } | Reply::Done { .. } => None,
+            },
+        )
         .await?;
         Ok(OutsideTransaction {
             client: &self.inner,
@@ -317,14 +322,19 @@ impl OutsideTransaction<'_> {
         let number = self.steps.replace(self.steps.get() + 1);
         let Inner { post, home, manners, .. } = self.client;
         let answer = post
-            .ask(request(number), || *home, manners.patience, |reply| match reply {
-                Reply::Done { session, number: step, result }
-                    if (*session, *step) == (self.session, number) =>
-                {
-                    Some(std::mem::replace(result, Ok(Answer::Done)))
-                }
-                Reply::Done { .. } | Reply::Began { .. } | Reply::Called { .. } => None,
-            })
+            .ask(
+                request(number),
+                || *home,
+                manners.patience,
+                |reply| match reply {
+                    Reply::Done { session, number: step, result }
+                        if (*session, *step) == (self.session, number) =>
+                    {
+                        Some(std::mem::replace(result, Ok(Answer::Done)))
+                    }
+                    Reply::Done { .. } | Reply::Began { .. } | Reply::Called { .. } => None,
+                },
+            )
             .await;
         if answer.as_ref().is_err_and(|error| !is_harmless(error)) {
             self.over.set(true);
@@ -395,12 +405,13 @@ impl Transaction for OutsideTransaction<'_> {
     }
 
     async fn add(&self, table: TableId, key: &[u8], delta: i64) -> Result<i64> {
-        let before = match self.get_for_update(table, key).await? {
-            None => 0,
-            Some(value) => i64::from_le_bytes(value.try_into().map_err(|_| {
-                Error::reject("a client outside adds to values of 8 bytes only")
-            })?),
-        };
+        let before =
+            match self.get_for_update(table, key).await? {
+                None => 0,
+                Some(value) => i64::from_le_bytes(value.try_into().map_err(|_| {
+                    Error::reject("a client outside adds to values of 8 bytes only")
+                })?),
+            };
         let after = before.wrapping_add(delta);
         self.put(table, key, &after.to_le_bytes())?;
         Ok(after)

@@ -141,7 +141,10 @@ impl Workload for Tokens {
     fn check<D: Database>(&self, db: &D) -> impl Future<Output = Result<Vec<Check>>> {
         async {
             let (found, _) = self.count(db, false).await?;
-            Ok(vec![Check { name: "tokens: each is there once".into(), verdict: self.judge(&found) }])
+            Ok(vec![Check {
+                name: "tokens: each is there once".into(),
+                verdict: self.judge(&found),
+            }])
         }
     }
 }

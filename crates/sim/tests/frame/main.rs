@@ -41,7 +41,12 @@ fn hopping(seed: u64) -> Simulation<Toy> {
     let mut simulation = simulation(options, Cpu::FREE, NodeClock::new(5 * MS, 100), seed);
     let half = 500_000;
     let weather = Weather {
-        troubles: Troubles { loss_ppm: 1000, duplicate_ppm: 1000, reorder_ppm: half, tail_ppm: 1000 },
+        troubles: Troubles {
+            loss_ppm: 1000,
+            duplicate_ppm: 1000,
+            reorder_ppm: half,
+            tail_ppm: 1000,
+        },
         every_ns: MS,
         longest_ns: 5 * MS,
         weights: Weights { clog: 1, cut: 1, silence: 1, stall: 1 },
@@ -105,8 +110,7 @@ fn work_takes_the_time_it_costs() {
         simulation.metrics().work.delivered
     };
     let microseconds = Duration::from_micros;
-    let cpu =
-        Cpu { event: microseconds(5), message: microseconds(3), operation: microseconds(2) };
+    let cpu = Cpu { event: microseconds(5), message: microseconds(3), operation: microseconds(2) };
     // 18 workers, 10 µs a hop, 100 ms: so many at most, and nearly so many, for there is always one.
     let (most, found) = (180_000, delivered(cpu, false));
     assert!((most * 9 / 10..=most).contains(&found), "{found}");
