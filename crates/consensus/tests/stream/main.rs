@@ -2,7 +2,7 @@
 //!
 //! [`cluster`] has the nodes, the network and the checks. [`scripts`] runs the folder
 //! `stream_scripts/`, whose files are scenarios with their traces. [`random`] draws everything from
-//! a seed, and plants bugs.
+//! a seed, and plants bugs. [`nonsense`] says what no correct node says.
 
 mod cluster;
 mod disk;
