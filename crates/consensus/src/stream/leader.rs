@@ -36,6 +36,8 @@ pub(super) struct Peer {
     pub waiting_since: Option<Time>,
     /// It was silent for too long: it is asked now and then, and nothing streams there.
     pub silent: bool,
+    /// How often it was asked while it was silent. What it says after the last of them is news.
+    pub round: u64,
     /// Whether an `Append` went there at all: the first one may be empty, to move it to our ballot.
     pub greeted: bool,
     /// The hole that was last filled, and when.
@@ -57,6 +59,7 @@ impl Peer {
             knows: Length::ZERO,
             waiting_since: Some(now),
             silent: false,
+            round: 0,
             greeted: false,
             hole: None,
             snapshot_wanted: false,
@@ -210,8 +213,8 @@ impl Leader {
                 let position = Position { ballot: accepted_ballot, accepted, decided };
                 self.on_promise(replica, now, place, position, (from, entries), effects);
             }
-            Message::Accepted { length, next, until, decided, .. } => {
-                let state = super::replicate::Answer { length, next, until, decided };
+            Message::Accepted { length, next, until, decided, round, .. } => {
+                let state = super::replicate::Answer { length, next, until, decided, round };
                 self.on_accepted(replica, now, place, state, effects);
             }
             Message::Prepare { .. }

@@ -71,6 +71,8 @@ pub enum Message {
         decided: Length,
         /// How much every replica has accepted.
         everywhere: Length,
+        /// How often the leader has asked this replica after it had fallen silent.
+        round: u64,
     },
     /// A replica to the leader, in answer to `Append`, `Snapshot`, or when more is persisted: how far
     /// it is. Counts for all before. An older one that comes later is recognised by being less.
@@ -85,6 +87,9 @@ pub enum Message {
         until: Length,
         /// How much the replica knows to be decided.
         decided: Length,
+        /// The greatest round of an `Append` that has come: so the leader knows after which of its
+        /// questions this was said.
+        round: u64,
     },
     /// The leader to a replica, when entries were decided and nothing is to be appended. May be lost:
     /// the next `Append` says it again, and silence brings an empty one.

@@ -71,6 +71,8 @@ pub(super) struct Replica<S> {
     told: Length,
     /// The length last acknowledged to that leader.
     acknowledged: Length,
+    /// Its last question after silence.
+    round: u64,
     /// A promise to be answered when it is persisted.
     owed: Option<(NodeId, Ballot, Position)>,
     /// Who waits for a snapshot that this node's owner was asked for, while another leads.
@@ -90,6 +92,7 @@ impl<S: Storage> Replica<S> {
             inbox: Inbox::default(),
             told: Length::ZERO,
             acknowledged: Length::ZERO,
+            round: 0,
             owed: None,
             wanted_by: None,
         }
@@ -129,6 +132,7 @@ impl<S: Storage> Replica<S> {
         self.inbox = Inbox::default();
         self.told = Length::ZERO;
         self.acknowledged = Length::ZERO;
+        self.round = 0;
         self.owed = None;
         self.wanted_by = None;
     }
@@ -161,11 +165,14 @@ impl<S: Storage> Replica<S> {
             Message::Fetch { accepted_ballot, from: first, .. } => {
                 self.on_fetch(from, ballot, accepted_ballot, first, effects);
             }
-            Message::Append { adopted, base, prev, entries, decided, everywhere, .. } => {
+            Message::Append {
+                adopted, base, prev, entries, decided, everywhere, round, ..
+            } => {
                 if prev.checked_add(entries.len()).is_none() {
                     self.counters.bad_messages += 1;
                     return;
                 }
+                self.round = self.round.max(round);
                 self.on_append(Append { adopted, base, prev, entries });
                 self.learn(decided, everywhere);
                 self.answer(effects);
@@ -362,8 +369,8 @@ impl<S: Storage> Replica<S> {
             return;
         }
         self.acknowledged = length;
-        let message =
-            Message::Accepted { ballot, length, next, until, decided: self.storage.decided() };
+        let (decided, round) = (self.storage.decided(), self.round);
+        let message = Message::Accepted { ballot, length, next, until, decided, round };
         effects.push(Effect::Send { to: ballot.node, message });
     }
 

@@ -23,6 +23,7 @@ pub(super) struct Answer {
     pub next: Length,
     pub until: Length,
     pub decided: Length,
+    pub round: u64,
 }
 
 /// What every `Append` of a leader says.
@@ -125,10 +126,10 @@ impl Leader {
         answer: Answer,
         effects: &mut Vec<Effect>,
     ) {
-        let Answer { length, next, until, decided } = answer;
+        let Answer { length, next, until, decided, round } = answer;
         let head = self.head();
         let peer = &mut self.peers[place];
-        let ordered = length <= next && next <= until && decided <= next;
+        let ordered = length <= next && next <= until && decided <= next && round <= peer.round;
         let Some(head) = head.filter(|_| ordered && until <= replica.accepted() && peer.greeted)
         else {
             replica.counters.bad_messages += 1;
@@ -136,8 +137,8 @@ impl Leader {
         };
         if next < peer.acked {
             // It lacks what it acknowledged: it said this before. Or it has lost its memory; then
-            // it stays silent about everything newer, and is believed.
-            if !peer.silent {
+            // it says nothing newer, and is believed when this answers the last question.
+            if !peer.silent || round < peer.round {
                 replica.counters.late_messages += 1;
                 return;
             }
@@ -206,6 +207,7 @@ impl Leader {
             } else {
                 // What is only not known to be decided keeps nobody from streaming.
                 peer.silent = peer.acked < replica.accepted();
+                peer.round += u64::from(peer.silent);
                 peer.sent = peer.received;
                 send_append(peer, head, replica, replica.accepted(), effects);
             }
@@ -265,14 +267,14 @@ fn send_append<S: Storage>(
 ) {
     let (prev, log) = (peer.sent, replica.storage.log());
     let end = log.fit(prev, until, replica.options.message_bytes_max);
-    effects.push(append(peer.id, head, replica, prev, log.entries(prev, end)));
+    effects.push(append(peer, head, replica, prev, log.entries(prev, end)));
     peer.greeted = true;
     peer.sent = end;
     peer.told = replica.storage.decided();
 }
 
 fn append<S: Storage>(
-    to: NodeId,
+    to: &Peer,
     head: Head,
     replica: &Replica<S>,
     prev: Length,
@@ -280,8 +282,10 @@ fn append<S: Storage>(
 ) -> Effect {
     let Head { ballot, adopted, base } = head;
     let (decided, everywhere) = (replica.storage.decided(), replica.everywhere);
-    let message = Message::Append { ballot, adopted, base, prev, entries, decided, everywhere };
-    Effect::Send { to, message }
+    let round = to.round;
+    let message =
+        Message::Append { ballot, adopted, base, prev, entries, decided, everywhere, round };
+    Effect::Send { to: to.id, message }
 }
 
 /// Sends what a peer reports to be missing, once in a while for the same hole: all that overtook it
@@ -305,7 +309,7 @@ fn fill<S: Storage>(
     }
     peer.hole = Some((next, now));
     let end = log.fit(next, until, replica.options.message_bytes_max);
-    effects.push(append(peer.id, head, replica, next, log.entries(next, end)));
+    effects.push(append(peer, head, replica, next, log.entries(next, end)));
     if end < until {
         // Too much for one message: stream on from there.
         peer.received = next;

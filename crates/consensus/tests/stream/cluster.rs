@@ -285,6 +285,10 @@ impl Cluster {
     }
 }
 
+fn show_round(round: u64) -> String {
+    if round == 0 { String::new() } else { format!(" round={round}") }
+}
+
 /// A message in one line.
 pub fn show(message: &Message) -> String {
     let list = |entries: &[Bytes]| {
@@ -301,15 +305,20 @@ pub fn show(message: &Message) -> String {
         Message::Fetch { ballot, accepted_ballot, from } => {
             format!("Fetch {ballot} of={accepted_ballot} from={from}")
         }
-        Message::Append { ballot, adopted, base, prev, entries, decided, everywhere } => format!(
-            "Append {ballot} adopted={adopted}:{base} prev={prev} {} decided={decided} everywhere={everywhere}",
-            list(entries)
-        ),
-        Message::Accepted { ballot, length, next, until, decided } if next == until => {
-            format!("Accepted {ballot} length={length} next={next} decided={decided}")
+        Message::Append { ballot, adopted, base, prev, entries, decided, everywhere, round } => {
+            format!(
+                "Append {ballot} adopted={adopted}:{base} prev={prev} {} decided={decided} everywhere={everywhere}{}",
+                list(entries),
+                show_round(*round)
+            )
         }
-        Message::Accepted { ballot, length, next, until, decided } => {
-            format!("Accepted {ballot} length={length} hole={next}..{until} decided={decided}")
+        Message::Accepted { ballot, length, next, until, decided, round } => {
+            let place = match next == until {
+                true => format!("next={next}"),
+                false => format!("hole={next}..{until}"),
+            };
+            let round = show_round(*round);
+            format!("Accepted {ballot} length={length} {place} decided={decided}{round}")
         }
         Message::Decide { ballot, decided, everywhere } => {
             format!("Decide {ballot} decided={decided} everywhere={everywhere}")

@@ -34,11 +34,27 @@ fn nonsense(random: &mut Random, ballot: Ballot) -> Message {
         2 => Message::Fetch { ballot, accepted_ballot, from },
         3 => {
             let (adopted, base, entries) = (accepted_ballot, accepted, entries(random));
-            Message::Append { ballot, adopted, base, prev: from, entries, decided, everywhere }
+            Message::Append {
+                ballot,
+                adopted,
+                base,
+                prev: from,
+                entries,
+                decided,
+                everywhere,
+                round: 0,
+            }
         }
         4 => {
             let (next, until) = (length(random), length(random));
-            Message::Accepted { ballot, length: accepted, next, until, decided }
+            Message::Accepted {
+                ballot,
+                length: accepted,
+                next,
+                until,
+                decided,
+                round: random.below(3),
+            }
         }
         5 => Message::Decide { ballot, decided, everywhere },
         6 => Message::Snapshot { ballot, length: accepted, state: Bytes::new() },

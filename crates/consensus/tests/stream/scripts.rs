@@ -121,6 +121,7 @@ fn forged(words: &Words<'_>) -> Letter {
     let (decided, first) = (words.length("decided"), words.length("from"));
     let (length, everywhere) = (words.length("length"), words.length("everywhere"));
     let entries = words.entries();
+    let round = words.named("round").unwrap_or_default();
     let message = match words.plain[3] {
         "Prepare" => Message::Prepare { ballot, accepted_ballot, accepted, decided },
         "Promise" => {
@@ -130,11 +131,11 @@ fn forged(words: &Words<'_>) -> Letter {
         "Append" => {
             let (adopted, base, prev) =
                 (words.ballot("adopted"), words.length("base"), words.length("prev"));
-            Message::Append { ballot, adopted, base, prev, entries, decided, everywhere }
+            Message::Append { ballot, adopted, base, prev, entries, decided, everywhere, round }
         }
         "Accepted" => {
             let (next, until) = (words.length("next"), words.length("until"));
-            Message::Accepted { ballot, length, next, until: until.max(next), decided }
+            Message::Accepted { ballot, length, next, until: until.max(next), decided, round }
         }
         "Decide" => Message::Decide { ballot, decided, everywhere },
         "Snapshot" => Message::Snapshot { ballot, length, state: Bytes::from_static(b"forged") },
