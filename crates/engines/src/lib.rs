@@ -15,6 +15,7 @@ pub mod mako;
 pub mod observation;
 pub mod operation;
 pub mod procedure;
+mod replication;
 mod transaction_id;
 
 pub use engine::{Effect, Effects, Engine, Event, Place};

@@ -17,7 +17,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
-use types::{Database, Error, Rejected, RequestId, Result, ShardId, Transaction as _};
+use types::{Database, Error, Rejected, RequestId, Result, ShardId, Time, Transaction as _};
 
 /// The table in which the outcomes of calls are kept.
 pub const REQUESTS_TABLE: &str = "shoal.requests";
@@ -47,6 +47,16 @@ impl Calls {
             running: Rc::default(),
             sessions: Sessions::new(hub),
         }
+    }
+
+    /// Gives up interactive transactions whose clients have been silent for too long.
+    pub(crate) fn sweep(&self, now: Time) {
+        self.sessions.sweep(now);
+    }
+
+    /// When there may be one to give up.
+    pub(crate) fn next_due(&self) -> Option<Time> {
+        self.sessions.next_due()
     }
 
     /// Takes a request; what has to be run for it is returned.

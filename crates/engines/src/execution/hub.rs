@@ -37,6 +37,8 @@ pub struct Limits {
     /// How long a request to another worker waits for an answer before it is sent again. Default 250 ms,
     /// above the round trip between any two datacenters.
     pub retry_after: Duration,
+    /// An interactive transaction whose client is silent for so long is given up. Default 30 s.
+    pub session_idle_max: Duration,
     /// Store sessions, and so transactions executing or being certified, that a replica allows. Default
     /// 4096.
     pub sessions_max: usize,
@@ -52,6 +54,7 @@ impl Default for Limits {
             pause: Duration::from_micros(50),
             pause_max: Duration::from_millis(10),
             retry_after: Duration::from_millis(250),
+            session_idle_max: Duration::from_secs(30),
             sessions_max: 4096,
         }
     }

@@ -3,7 +3,7 @@
 //!
 //! What a step has read is shown to the client once it is covered (rule M5), even though the
 //! transaction may yet abort. A step that arrives again is answered again; so a client may repeat one
-//! until it hears.
+//! until it hears. A client that is silent for too long has its transaction given up.
 
 use super::hub::{Ask, Ending, Hub};
 use super::local::Local;
@@ -16,17 +16,18 @@ use bytes::Bytes;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
-use types::{Error, Rejected, Result, Transaction as _};
+use types::{Aborted, Error, Rejected, RequestId, Result, Time, Transaction as _, Unknown};
 
 /// How many ended transactions a worker remembers, to repeat their last answers.
 const ENDED_MAX: usize = 1 << 12;
 
+/// A client and its number for one of its transactions.
 type Key = (ClientId, u64);
 
 /// The interactive transactions of a worker.
 pub(super) struct Sessions {
     hub: Rc<Hub>,
-    open: Rc<RefCell<Book>>,
+    book: Rc<RefCell<Book>>,
 }
 
 #[derive(Default)]
@@ -34,6 +35,8 @@ struct Book {
     sessions: BTreeMap<Key, Rc<RefCell<Session>>>,
     /// Those that are over, oldest first.
     ended: VecDeque<Key>,
+    /// When to look for silent clients; `None` if nothing is open.
+    sweep_at: Option<Time>,
 }
 
 /// What is known of one.
@@ -45,40 +48,52 @@ struct Session {
     step: Rc<Slot<Step>>,
     /// It has come, and is not answered.
     busy: bool,
+    /// There is no transaction any more.
+    over: bool,
+    /// When its client was last heard of.
+    heard_at: Time,
+    /// What was said last.
     last: Option<Reply>,
 }
 
 enum Step {
     Operation(Operation),
     End(client::Ending),
+    /// None came for too long.
+    Silence,
 }
 
 impl Sessions {
     pub(super) fn new(hub: &Rc<Hub>) -> Sessions {
-        Sessions { hub: Rc::clone(hub), open: Rc::default() }
+        Sessions { hub: Rc::clone(hub), book: Rc::default() }
     }
 
     /// Begins one, unless it was begun before.
     pub(super) fn begin(&self, from: ClientId, number: u64) -> Option<Task> {
         let key = (from, number);
-        if let Some(session) = self.open.borrow().sessions.get(&key) {
-            if session.borrow().next == 0 {
-                self.hub.ask(Ask::Reply { to: from, reply: began(number, Ok(())) });
+        let mut book = self.book.borrow_mut();
+        if let Some(session) = book.sessions.get(&key) {
+            let session = session.borrow();
+            if session.next == 0
+                && let Some(reply) = session.last.clone()
+            {
+                self.hub.ask(Ask::Reply { to: from, reply });
             }
             return None;
         }
-        let session = Rc::new(RefCell::new(Session::default()));
-        self.open.borrow_mut().sessions.insert(key, Rc::clone(&session));
-        let (hub, book) = (Rc::clone(&self.hub), Rc::clone(&self.open));
+        if book.sessions.range((from, number)..=(from, u64::MAX)).next().is_some() {
+            // Its client has long gone on.
+            return None;
+        }
+        let heard_at = self.hub.now.get();
+        let session = Rc::new(RefCell::new(Session { heard_at, ..Session::default() }));
+        book.sessions.insert(key, Rc::clone(&session));
+        book.sweep_at.get_or_insert(heard_at + self.hub.limits.session_idle_max);
+        let (hub, book) = (Rc::clone(&self.hub), Rc::clone(&self.book));
         Some(Box::pin(async move {
             run(&hub, key, &session).await;
-            let mut book = book.borrow_mut();
-            book.ended.push_back(key);
-            if book.ended.len() > ENDED_MAX
-                && let Some(oldest) = book.ended.pop_front()
-            {
-                book.sessions.remove(&oldest);
-            }
+            session.borrow_mut().over = true;
+            book.borrow_mut().end(key);
         }))
     }
 
@@ -97,22 +112,88 @@ impl Sessions {
     }
 
     fn step(&self, from: ClientId, session: u64, number: u32, step: Step) {
-        let found = self.open.borrow().sessions.get(&(from, session)).cloned();
-        let Some(found) = found else {
-            let result = Err(Rejected::UnknownSession { session }.into());
-            let reply = Reply::Done { session, number, result };
-            return self.hub.ask(Ask::Reply { to: from, reply });
+        let found = self.book.borrow().sessions.get(&(from, session)).cloned();
+        let reply = match found {
+            None => Some(not_here(from, session, number, &step)),
+            Some(found) => {
+                found.borrow_mut().step(self.hub.now.get(), (from, session), number, step)
+            }
         };
-        let mut found = found.borrow_mut();
-        if number == found.next && !found.busy {
-            found.busy = true;
-            found.step.fill(step);
-        } else if number + 1 == found.next
-            && let Some(reply) = found.last.clone()
-        {
+        if let Some(reply) = reply {
             self.hub.ask(Ask::Reply { to: from, reply });
         }
     }
+
+    /// Gives up those whose clients have been silent for too long.
+    pub(super) fn sweep(&self, now: Time) {
+        let mut book = self.book.borrow_mut();
+        if book.sweep_at.is_none_or(|at| now < at) {
+            return;
+        }
+        let idle_max = self.hub.limits.session_idle_max;
+        let mut oldest = None;
+        for session in book.sessions.values() {
+            let mut session = session.borrow_mut();
+            if session.over {
+                continue;
+            }
+            if !session.busy && session.last.is_some() && session.heard_at + idle_max <= now {
+                session.busy = true;
+                session.step.fill(Step::Silence);
+            }
+            let due = (session.heard_at + idle_max).max(now + idle_max / 4);
+            oldest = Some(oldest.map_or(due, |oldest: Time| oldest.min(due)));
+        }
+        book.sweep_at = oldest;
+    }
+
+    /// When to sweep.
+    pub(super) fn next_due(&self) -> Option<Time> {
+        self.book.borrow().sweep_at
+    }
+}
+
+impl Book {
+    fn end(&mut self, key: Key) {
+        self.ended.push_back(key);
+        if self.ended.len() > ENDED_MAX
+            && let Some(oldest) = self.ended.pop_front()
+        {
+            self.sessions.remove(&oldest);
+        }
+    }
+}
+
+impl Session {
+    /// Takes a step, or finds what was said to it before.
+    fn step(&mut self, now: Time, key: Key, number: u32, step: Step) -> Option<Reply> {
+        self.heard_at = now;
+        if number + 1 == self.next {
+            return self.last.clone();
+        }
+        if number != self.next || self.busy {
+            return None;
+        }
+        if self.over {
+            return Some(not_here(key.0, key.1, number, &step));
+        }
+        self.busy = true;
+        self.step.fill(step);
+        None
+    }
+}
+
+/// The answer to a step of a transaction that is not known here, or not any more.
+fn not_here(client: ClientId, session: u64, number: u32, step: &Step) -> Reply {
+    let result = Err(match step {
+        // It may have been committed and forgotten.
+        Step::End(client::Ending::Commit) => {
+            let request = RequestId(u128::from(client.0) << 64 | u128::from(session));
+            Unknown { request }.into()
+        }
+        _ => Rejected::UnknownSession { session }.into(),
+    });
+    Reply::Done { session, number, result }
 }
 
 fn began(session: u64, result: Result<()>) -> Reply {
@@ -122,14 +203,13 @@ fn began(session: u64, result: Result<()>) -> Reply {
 /// One interactive transaction, from its beginning to its end.
 async fn run(hub: &Rc<Hub>, key: Key, session: &RefCell<Session>) {
     let (to, number) = key;
-    let tx = match Local::new(hub).begin().await {
-        Ok(tx) => tx,
-        Err(error) => {
-            return hub.ask(Ask::Reply { to, reply: began(number, Err(error)) });
-        }
+    let (mut tx, result) = match Local::new(hub).begin().await {
+        Ok(tx) => (Some(tx), Ok(())),
+        Err(error) => (None, Err(error)),
     };
-    hub.ask(Ask::Reply { to, reply: began(number, Ok(())) });
-    let mut tx = Some(tx);
+    let reply = began(number, result);
+    session.borrow_mut().last = Some(reply.clone());
+    hub.ask(Ask::Reply { to, reply });
     while let Some(transaction) = tx.take() {
         let step = Rc::clone(&session.borrow().step);
         let (result, goes_on) = match step.take().await {
@@ -137,6 +217,10 @@ async fn run(hub: &Rc<Hub>, key: Key, session: &RefCell<Session>) {
                 let result = perform(&transaction, &operation).await;
                 let goes_on = matches!(result, Ok(_) | Err(Error::Rejected(_)));
                 (result, goes_on.then_some(transaction))
+            }
+            Step::Silence => {
+                let idle = hub.limits.session_idle_max;
+                (Err(Aborted::Idle { idle }.into()), None)
             }
             Step::End(ending) => {
                 let done = match ending {

@@ -34,6 +34,7 @@ pub(crate) mod sequences;
 pub(crate) mod sessions;
 pub(crate) mod slot;
 pub(crate) mod tasks;
+pub(crate) mod timers;
 mod transaction;
 
 pub use hub::Limits;

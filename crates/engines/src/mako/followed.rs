@@ -9,13 +9,12 @@
 use super::awaiting::Awaiting;
 use super::options::Options;
 use super::piece::{Entry, Piece};
-use super::shared::Replica;
 use crate::execution::sessions::Sessions;
 use crate::faults::Fault;
-use crate::observation::Observation;
+use crate::replication::replica::Replica;
 use std::collections::BTreeSet;
 use std::rc::Rc;
-use types::{Aborted, Clock, Conflict, Error, Result, ShardId, VectorWatermark, WorkerId};
+use types::{Clock, ShardId, VectorWatermark, WorkerId};
 
 /// See the module.
 pub(super) struct Followed {
@@ -89,61 +88,6 @@ impl Followed {
     pub(super) fn pending(&self) -> usize {
         self.waiting.len()
     }
-}
-
-/// Replays a piece.
-///
-/// # Panics
-/// Where the store takes no more: a follower that cannot follow must not pretend to.
-pub(super) fn replay(
-    replica: &Replica,
-    sessions: &Rc<Sessions>,
-    piece: &Piece,
-    options: &Options,
-    observe: Option<&mut Vec<Observation>>,
-) {
-    let mut applied = Vec::new();
-    // Another worker of this node may hold a lock, for as long as it takes to replay a piece.
-    while let Err(error) = try_replay(replica, sessions, piece, options, &mut applied) {
-        assert!(
-            matches!(error, Error::Aborted(Aborted::Conflict(Conflict::Locked { .. }))),
-            "{} cannot be followed: {error}",
-            replica.shard
-        );
-        applied.clear();
-    }
-    if let Some(observations) = observe {
-        observations.append(&mut applied);
-    }
-}
-
-fn try_replay(
-    replica: &Replica,
-    sessions: &Rc<Sessions>,
-    piece: &Piece,
-    options: &Options,
-    applied: &mut Vec<Observation>,
-) -> Result<()> {
-    let transaction = store::Transaction::on(sessions.take()?);
-    for write in &piece.writes {
-        match &write.value {
-            Some(value) => transaction.put(write.table, &write.key, value)?,
-            None => transaction.bury(write.table, &write.key)?,
-        }
-    }
-    let stamp = piece.stamp.as_ref();
-    let complete = replica.reached();
-    let last_wins = options.faults.has(Fault::ReplayInArrivalOrder);
-    transaction.lock()?.replay(
-        stamp,
-        |newest| (newest.epoch, newest.clock) < (stamp.epoch, stamp.clock) || last_wins,
-        |tombstone| tombstone.epoch == stamp.epoch && tombstone.clock <= complete,
-        |table, key, won| {
-            let (stamp, key) = (piece.stamp.clone(), key.to_vec());
-            applied.push(Observation::Applied { shard: replica.shard, stamp, table, key, won });
-        },
-    );
-    Ok(())
 }
 
 /// Publishes how far this worker has replayed.

@@ -11,10 +11,10 @@
 
 use super::options::Options;
 use super::piece::Batch;
-use super::shared::Replica;
 use crate::execution::sessions::Pooled;
 use crate::faults::Fault;
 use crate::observation::Observation;
+use crate::replication::replica::Replica;
 use crate::transaction_id::TransactionId;
 use bytes::Bytes;
 use std::collections::{BTreeSet, VecDeque};

@@ -39,7 +39,6 @@ mod options;
 mod participant;
 mod piece;
 mod shared;
-mod timers;
 mod watermark;
 
 pub use message::Message;
@@ -55,6 +54,7 @@ use crate::execution::hub::{Ask, Hub};
 use crate::execution::outbox::Outbox;
 use crate::execution::slot::Slot;
 use crate::execution::tasks::Tasks;
+use crate::execution::timers::Timers;
 use crate::observation::Observation;
 use awaiting::Awaiting;
 use coordinator::Coordinator;
@@ -66,7 +66,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use store::Store;
-use timers::Timers;
 use types::{Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
 use watermark::Gossip;
 
@@ -234,6 +233,7 @@ impl Mako {
         for _ in 0..ROUNDS_MAX {
             self.release(effects);
             self.sleeping.due(now, |slot| slot.fill(()));
+            self.calls.sweep(now);
             self.hub.admission.turn(now);
             let polled = self.tasks.poll();
             let mut asked = false;
@@ -328,6 +328,7 @@ impl Mako {
             self.outbox.next_due(),
             self.sleeping.next_due(),
             self.hub.admission.next_due(),
+            self.calls.next_due(),
             self.gossip.next_due(options),
         ];
         if let Some(at) = led.chain(others.into_iter().flatten()).min() {

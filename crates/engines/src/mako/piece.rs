@@ -2,17 +2,16 @@
 //!
 //! ```text
 //! entry  = epoch u32 | safe u64 | pieces u32 | piece*
-//! piece  = clock u64 | remotes u8 | (shard u32 | clock u64)* | writes u32 | write*
-//! write  = table u32 | key length u16 | key | value length u32 | value
+//! piece  = clock u64 | remotes u8 | (shard u32 | clock u64)* | writes
 //! ```
-//! Little-endian. A value length of `ffffffff` is a tombstone's. A **piece** is what one transaction
+//! Little-endian; writes as in `replication/codec.rs`. A **piece** is what one transaction
 //! writes on one shard, with its stamp as that shard keeps it. An entry without pieces is a heartbeat:
 //! it only carries a safe clock.
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use crate::replication::codec::{Malformed, Reader, Write, put_writes};
+use bytes::{BufMut, Bytes, BytesMut};
 use types::{Clock, Epoch, RemoteClock, ShardId, Stamp, StampRef, TableId};
 
-const TOMBSTONE: u32 = u32::MAX;
 const HEADER_BYTES: usize = 4 + 8 + 4;
 
 /// An entry under construction.
@@ -37,14 +36,6 @@ pub(crate) struct Piece {
     /// As the shard keeps it.
     pub(crate) stamp: Stamp,
     pub(crate) writes: Vec<Write>,
-}
-
-/// One key's new value, or `None` for a tombstone.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Write {
-    pub(crate) table: TableId,
-    pub(crate) key: Bytes,
-    pub(crate) value: Option<Bytes>,
 }
 
 impl Default for Batch {
@@ -76,18 +67,7 @@ impl Batch {
             bytes.put_u32_le(entry.shard.0);
             bytes.put_u64_le(entry.clock.0);
         }
-        let count_at = bytes.len();
-        bytes.put_u32_le(0);
-        let mut count = 0u32;
-        writes(&mut |table, key, value| {
-            count += 1;
-            bytes.put_u32_le(table.0);
-            bytes.put_u16_le(key.len() as u16);
-            bytes.put_slice(key);
-            bytes.put_u32_le(value.map_or(TOMBSTONE, |value| value.len() as u32));
-            bytes.put_slice(value.unwrap_or_default());
-        });
-        self.bytes[count_at..count_at + 4].copy_from_slice(&count.to_le_bytes());
+        put_writes(bytes, writes);
         self.pieces += 1;
     }
 
@@ -102,87 +82,26 @@ impl Batch {
     }
 }
 
-/// Bytes that are no entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("an entry of {bytes} bytes is malformed at its byte {at}")]
-pub(crate) struct Malformed {
-    at: usize,
-    bytes: usize,
-}
-
-/// Takes apart what has its lengths checked.
-struct Reader {
-    rest: Bytes,
-    bytes: usize,
-}
-
-impl Reader {
-    fn need(&self, count: usize) -> Result<(), Malformed> {
-        if self.rest.len() < count {
-            return Err(Malformed { at: self.bytes - self.rest.len(), bytes: self.bytes });
-        }
-        Ok(())
+fn read_piece(reader: &mut Reader, own: ShardId, epoch: Epoch) -> Result<Piece, Malformed> {
+    let mut stamp = Stamp::local(epoch, Clock(reader.u64()?));
+    for _ in 0..reader.u8()? {
+        let entry = RemoteClock { shard: ShardId(reader.u32()?), clock: Clock(reader.u64()?) };
+        stamp.push(own, entry.shard, entry.clock);
     }
-
-    fn u8(&mut self) -> Result<u8, Malformed> {
-        self.need(1)?;
-        Ok(self.rest.get_u8())
-    }
-
-    fn u16(&mut self) -> Result<u16, Malformed> {
-        self.need(2)?;
-        Ok(self.rest.get_u16_le())
-    }
-
-    fn u32(&mut self) -> Result<u32, Malformed> {
-        self.need(4)?;
-        Ok(self.rest.get_u32_le())
-    }
-
-    fn u64(&mut self) -> Result<u64, Malformed> {
-        self.need(8)?;
-        Ok(self.rest.get_u64_le())
-    }
-
-    fn take(&mut self, count: usize) -> Result<Bytes, Malformed> {
-        self.need(count)?;
-        Ok(self.rest.split_to(count))
-    }
-
-    fn piece(&mut self, own: ShardId, epoch: Epoch) -> Result<Piece, Malformed> {
-        let mut stamp = Stamp::local(epoch, Clock(self.u64()?));
-        for _ in 0..self.u8()? {
-            let entry = RemoteClock { shard: ShardId(self.u32()?), clock: Clock(self.u64()?) };
-            stamp.push(own, entry.shard, entry.clock);
-        }
-        let mut writes = Vec::new();
-        for _ in 0..self.u32()? {
-            let table = TableId(self.u32()?);
-            let key_bytes = self.u16()?.into();
-            let key = self.take(key_bytes)?;
-            let value = match self.u32()? {
-                TOMBSTONE => None,
-                bytes => Some(self.take(bytes as usize)?),
-            };
-            writes.push(Write { table, key, value });
-        }
-        Ok(Piece { stamp, writes })
-    }
+    Ok(Piece { stamp, writes: reader.writes()? })
 }
 
 impl Entry {
     /// Takes apart an entry of a stream of `shard`. Keys and values stay where they are.
     pub(crate) fn decode(shard: ShardId, entry: Bytes) -> Result<Entry, Malformed> {
-        let mut reader = Reader { bytes: entry.len(), rest: entry };
+        let mut reader = Reader::new(entry);
         let (epoch, safe) = (Epoch(reader.u32()?), Clock(reader.u64()?));
         let mut pieces = Vec::new();
         for _ in 0..reader.u32()? {
-            pieces.push(reader.piece(shard, epoch)?);
+            pieces.push(read_piece(&mut reader, shard, epoch)?);
         }
-        match reader.rest.is_empty() {
-            true => Ok(Entry { epoch, safe, pieces }),
-            false => Err(Malformed { at: reader.bytes - reader.rest.len(), bytes: reader.bytes }),
-        }
+        reader.end()?;
+        Ok(Entry { epoch, safe, pieces })
     }
 }
 

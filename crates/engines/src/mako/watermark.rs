@@ -11,6 +11,7 @@ use super::shared::Shared;
 use super::{Effects, Mako, Message, followed};
 use crate::engine::Effect;
 use crate::observation::Observation;
+use crate::replication::replay::replay;
 use bytes::Bytes;
 use types::{Clock, NodeId, ShardId, Time, VectorWatermark, WorkerId};
 
@@ -187,7 +188,9 @@ impl Mako {
         self.counters.operations += entry.pieces.iter().map(|p| p.writes.len() as u64).sum::<u64>();
         let watermark = self.hub.watermark.borrow();
         followed.enter(entry, &watermark, options, &mut |sessions, piece| {
-            followed::replay(replica, sessions, &piece, options, effects.observations.as_mut());
+            let (stamp, writes) = (&piece.stamp, &piece.writes);
+            let observe = effects.observations.as_mut();
+            replay(replica, sessions, stamp, writes, options.faults, observe);
         });
         followed::publish(followed, replica, self.hub.place.worker);
     }
@@ -199,7 +202,9 @@ impl Mako {
         for followed in &mut self.followed {
             let replica = self.shared.replica(followed.shard).expect("followed");
             followed.advance(&watermark, &mut |sessions, piece| {
-                followed::replay(replica, sessions, &piece, options, effects.observations.as_mut());
+                let (stamp, writes) = (&piece.stamp, &piece.writes);
+                let observe = effects.observations.as_mut();
+                replay(replica, sessions, stamp, writes, options.faults, observe);
             });
             followed::publish(followed, replica, self.hub.place.worker);
         }

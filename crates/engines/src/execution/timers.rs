@@ -5,7 +5,7 @@ use types::Time;
 
 /// Items by their time; those of one time in the order they came.
 #[derive(Debug)]
-pub(super) struct Timers<T> {
+pub(crate) struct Timers<T> {
     items: BTreeMap<(Time, u64), T>,
     next: u64,
 }
@@ -17,20 +17,20 @@ impl<T> Default for Timers<T> {
 }
 
 impl<T> Timers<T> {
-    pub(super) fn add(&mut self, at: Time, item: T) {
+    pub(crate) fn add(&mut self, at: Time, item: T) {
         self.items.insert((at, self.next), item);
         self.next += 1;
     }
 
     /// Takes out what is due.
-    pub(super) fn due(&mut self, now: Time, mut done: impl FnMut(T)) {
+    pub(crate) fn due(&mut self, now: Time, mut done: impl FnMut(T)) {
         while let Some(first) = self.items.first_entry().filter(|first| first.key().0 <= now) {
             done(first.remove());
         }
     }
 
     /// When the next is due.
-    pub(super) fn next_due(&self) -> Option<Time> {
+    pub(crate) fn next_due(&self) -> Option<Time> {
         self.items.first_key_value().map(|((at, _), _)| *at)
     }
 }

@@ -1,0 +1,119 @@
+//! Writes as bytes, and a reader that checks every length.
+//!
+//! ```text
+//! writes = count u32 | write*
+//! write  = table u32 | key length u16 | key | value length u32 | value
+//! ```
+//! Little-endian. A value length of `ffffffff` is a tombstone's.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use types::TableId;
+
+const TOMBSTONE: u32 = u32::MAX;
+
+/// One key's new value, or `None` for a tombstone.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Write {
+    pub(crate) table: TableId,
+    pub(crate) key: Bytes,
+    pub(crate) value: Option<Bytes>,
+}
+
+/// Adds writes; `writes` calls its argument for each of them.
+pub(crate) fn put_writes(
+    bytes: &mut BytesMut,
+    writes: impl FnOnce(&mut dyn FnMut(TableId, &[u8], Option<&[u8]>)),
+) {
+    let count_at = bytes.len();
+    bytes.put_u32_le(0);
+    let mut count = 0u32;
+    writes(&mut |table, key, value| {
+        count += 1;
+        bytes.put_u32_le(table.0);
+        bytes.put_u16_le(key.len() as u16);
+        bytes.put_slice(key);
+        bytes.put_u32_le(value.map_or(TOMBSTONE, |value| value.len() as u32));
+        bytes.put_slice(value.unwrap_or_default());
+    });
+    bytes[count_at..count_at + 4].copy_from_slice(&count.to_le_bytes());
+}
+
+/// Bytes that are no entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("an entry of {bytes} bytes is malformed at its byte {at}")]
+pub(crate) struct Malformed {
+    at: usize,
+    bytes: usize,
+}
+
+/// Takes apart what has its lengths checked. Keys and values stay where they are.
+pub(crate) struct Reader {
+    rest: Bytes,
+    bytes: usize,
+}
+
+impl Reader {
+    pub(crate) fn new(entry: Bytes) -> Reader {
+        Reader { bytes: entry.len(), rest: entry }
+    }
+
+    /// What was read last makes no sense.
+    pub(crate) fn malformed(&self) -> Malformed {
+        Malformed { at: self.bytes - self.rest.len(), bytes: self.bytes }
+    }
+
+    fn need(&self, count: usize) -> Result<(), Malformed> {
+        if self.rest.len() < count {
+            return Err(self.malformed());
+        }
+        Ok(())
+    }
+
+    pub(crate) fn u8(&mut self) -> Result<u8, Malformed> {
+        self.need(1)?;
+        Ok(self.rest.get_u8())
+    }
+
+    pub(crate) fn u16(&mut self) -> Result<u16, Malformed> {
+        self.need(2)?;
+        Ok(self.rest.get_u16_le())
+    }
+
+    pub(crate) fn u32(&mut self) -> Result<u32, Malformed> {
+        self.need(4)?;
+        Ok(self.rest.get_u32_le())
+    }
+
+    pub(crate) fn u64(&mut self) -> Result<u64, Malformed> {
+        self.need(8)?;
+        Ok(self.rest.get_u64_le())
+    }
+
+    fn take(&mut self, count: usize) -> Result<Bytes, Malformed> {
+        self.need(count)?;
+        Ok(self.rest.split_to(count))
+    }
+
+    pub(crate) fn writes(&mut self) -> Result<Vec<Write>, Malformed> {
+        let mut writes = Vec::new();
+        for _ in 0..self.u32()? {
+            let table = TableId(self.u32()?);
+            let key_bytes = self.u16()?.into();
+            let key = self.take(key_bytes)?;
+            let value = match self.u32()? {
+                TOMBSTONE => None,
+                bytes => Some(self.take(bytes as usize)?),
+            };
+            writes.push(Write { table, key, value });
+        }
+        Ok(writes)
+    }
+
+    /// Nothing may follow.
+    pub(crate) fn end(&self) -> Result<(), Malformed> {
+        match self.rest.is_empty() {
+            true => Ok(()),
+            false => Err(self.malformed()),
+        }
+    }
+}

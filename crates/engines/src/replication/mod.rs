@@ -1,0 +1,11 @@
+//! What leaders write into their streams, and how followers replay it; the same for all engines.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `codec.rs` | writes as bytes; what an entry is beside its writes, each engine says itself |
+//! | `replica.rs` | a node's copy of a shard, shared by its workers |
+//! | `replay.rs` | Thomas's rule |
+
+pub(crate) mod codec;
+pub(crate) mod replay;
+pub(crate) mod replica;

@@ -1,0 +1,70 @@
+//! How a follower applies a transaction's writes, in whatever order transactions reach it (Thomas's
+//! rule: on one key, the greatest epoch and clock wins).
+//!
+//! Each worker replays the stream of its number, beside the others and without a word to them. A
+//! tombstone has to stay until nothing older can arrive, or that would come back to life.
+
+use super::codec::Write;
+use super::replica::Replica;
+use crate::execution::sessions::Sessions;
+use crate::faults::{Fault, Faults};
+use crate::observation::Observation;
+use std::rc::Rc;
+use types::{Aborted, Clock, Conflict, Error, Result, Stamp};
+
+/// Applies the writes under a stamp, as the shard keeps it.
+///
+/// # Panics
+/// Where the store takes no more: a follower that cannot follow must not pretend to.
+pub(crate) fn replay(
+    replica: &Replica,
+    sessions: &Rc<Sessions>,
+    stamp: &Stamp,
+    writes: &[Write],
+    faults: Faults,
+    observe: Option<&mut Vec<Observation>>,
+) {
+    let mut applied = Vec::new();
+    // Another worker of this node may hold a lock, for as long as it takes to replay a transaction.
+    while let Err(error) = try_replay(replica, sessions, stamp, writes, faults, &mut applied) {
+        assert!(
+            matches!(error, Error::Aborted(Aborted::Conflict(Conflict::Locked { .. }))),
+            "{} cannot be followed: {error}",
+            replica.shard
+        );
+        applied.clear();
+    }
+    if let Some(observations) = observe {
+        observations.append(&mut applied);
+    }
+}
+
+fn try_replay(
+    replica: &Replica,
+    sessions: &Rc<Sessions>,
+    stamp: &Stamp,
+    writes: &[Write],
+    faults: Faults,
+    applied: &mut Vec<Observation>,
+) -> Result<()> {
+    let transaction = store::Transaction::on(sessions.take()?);
+    for write in writes {
+        match &write.value {
+            Some(value) => transaction.put(write.table, &write.key, value)?,
+            None => transaction.bury(write.table, &write.key)?,
+        }
+    }
+    let order: (_, Clock) = (stamp.epoch, stamp.clock);
+    let complete = replica.reached();
+    let last_wins = faults.has(Fault::ReplayInArrivalOrder);
+    transaction.lock()?.replay(
+        stamp.as_ref(),
+        |newest| (newest.epoch, newest.clock) < order || last_wins,
+        |tombstone| tombstone.epoch == stamp.epoch && tombstone.clock <= complete,
+        |table, key, won| {
+            let (stamp, key) = (stamp.clone(), key.to_vec());
+            applied.push(Observation::Applied { shard: replica.shard, stamp, table, key, won });
+        },
+    );
+    Ok(())
+}
