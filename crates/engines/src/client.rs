@@ -5,25 +5,34 @@
 //! answer calls again with the same one. Request ids are made of the client's number (the upper 64 bits) and its
 //! own count (the lower 64), and a client has one request under way at a time: the store remembers the
 //! last of each client.
+//!
+//! All copies of a call have to reach the same worker of a node, [`worker_of`] its client. It remembers
+//! what it answered: were one copy refused by one worker, another that comes late might take effect
+//! elsewhere after its client was told that nothing happened.
 
 pub use crate::execution::calls::{REQUESTS_TABLE, requests_table};
 use crate::operation::{Answer, Operation};
 use bytes::Bytes;
-use types::{Error, RequestId, ShardId};
+use types::{Error, RequestId, ShardId, WorkerId};
 
 /// A client, as the node that it is connected to names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u64);
 
+/// Which of a node's `workers` takes the calls of a client.
+pub fn worker_of(client: ClientId, workers: u32) -> WorkerId {
+    WorkerId((client.0 % u64::from(workers)) as u32)
+}
+
 /// What a client asks of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
-    /// Run a procedure as one transaction. Goes to the leader of `home`, which remembers the outcome.
-    /// Harmless if repeated.
+    /// Run a procedure as one transaction. The leader of `home` runs it and remembers the outcome; any
+    /// other node passes it on to there, whole. Harmless if repeated.
     Call {
         /// Names the request; see the module.
         id: RequestId,
-        /// The shard whose leader coordinates it and remembers its outcome.
+        /// The shard whose leader coordinates it: best one that it touches.
         home: ShardId,
         /// The procedure's name.
         procedure: Box<str>,
@@ -95,5 +104,25 @@ pub enum Reply {
         number: u32,
         /// What came of it.
         result: Result<Answer, Error>,
+    },
+}
+
+/// What passes between the node that a client asked and the one that leads the shard it asked for. Like
+/// any message it may be lost, repeated or late; the client asks again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Relay {
+    /// The leader's node is to serve this.
+    Request {
+        /// The client, as the sender names it.
+        from: ClientId,
+        /// What it asks.
+        request: Request,
+    },
+    /// The leader's answer.
+    Reply {
+        /// The client, as the receiver names it.
+        to: ClientId,
+        /// What it is told.
+        reply: Reply,
     },
 }

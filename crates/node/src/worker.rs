@@ -83,8 +83,8 @@ pub enum Effect<M> {
         /// The answer.
         reply: Reply,
     },
-    /// Come back with [`Event::Timer`] at this time at the latest. Only the earliest that is still to
-    /// come counts.
+    /// Come back with [`Event::Timer`] at this time at the latest. The driver keeps one timer for each
+    /// worker, the earliest; those for later are forgotten, and asked for again when it has gone off.
     Timer {
         /// When.
         at: Time,
@@ -230,9 +230,8 @@ impl<E: Engine> Worker<E> {
     }
 
     fn on_timer(&mut self, now: Time, effects: &mut Effects<E::Message>) {
-        if self.timer.asked.is_some_and(|asked| asked <= now) {
-            self.timer.asked = None;
-        }
+        // Whichever it was that went off, those asked for later were dropped for it: ask again.
+        self.timer.asked = None;
         let due =
             self.streams.iter_mut().filter(|(_, held)| held.timer.is_some_and(|at| at <= now));
         let due: Vec<ShardId> = due
@@ -327,7 +326,7 @@ impl<E: Engine> Worker<E> {
             }
         }
         let everywhere = held.stream.replicated_everywhere().0.min(held.told);
-        if held.stream.is_leading() && everywhere >= held.stream.start().0 + TRIM_ENTRIES {
+        if everywhere >= held.stream.start().0 + TRIM_ENTRIES {
             let trim = stream::Event::Trim { before: Length(everywhere) };
             self.stream_step(now, shard, trim, effects);
         }

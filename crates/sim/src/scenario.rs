@@ -115,7 +115,7 @@ impl Scenario {
             weather: weather(random, span_ns, round_trip_ns),
             skew_ns_max: one_of(random, &[0, MS, 100 * MS, 5000 * MS]),
             drift_ppm_max: one_of(random, &[0, 20, 200, 1000]),
-            pause_ns_max: one_of(random, &[2_000, 100_000, MS, 10 * MS]),
+            pause_ns_max: one_of(random, &[2_000, 100_000, MS, span_ns / 250]),
             patience_ns: round_trip_ns * random.range_inclusive(2, 20),
             shape,
             delays,

@@ -12,6 +12,7 @@
 use crate::clock::Epoch;
 use crate::id::{RequestId, ShardId, TableId};
 use std::fmt;
+use std::time::Duration;
 
 /// The result of every operation of a database.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -69,6 +70,12 @@ pub enum Aborted {
         open: usize,
         /// The limit.
         max: usize,
+    },
+    /// An interactive transaction whose client was not heard of for so long was given up.
+    #[error("nothing was heard of its client for {idle:?}; begin again, or raise session_idle_max")]
+    Idle {
+        /// How long one may be silent.
+        idle: Duration,
     },
 }
 

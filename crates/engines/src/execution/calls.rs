@@ -4,20 +4,25 @@
 //! the table [`REQUESTS_TABLE`] under the client's number. A repetition finds it there, and is itself a
 //! read-only transaction: so it too is answered only once the result is committed. A client has one
 //! request under way at a time, so one row for each client and shard is enough.
+//!
+//! A call that failed leaves no row. Its worker remembers that it did, lest a copy of it that comes late
+//! take effect after all.
 
 use super::hub::{Ask, Hub};
 use super::interactive::Sessions;
 use super::local::Local;
-use crate::client::{ClientId, Reply, Request};
+use crate::client::{ClientId, Relay, Reply, Request};
 use crate::engine::Task;
 use crate::procedure::Procedures;
 use bytes::Bytes;
 use consensus::topology::Partitioning;
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
-use types::{Database, Error, Rejected, RequestId, Result, ShardId, Time, Transaction as _};
+use types::{
+    Database, Error, NodeId, Rejected, RequestId, Result, ShardId, Time, Transaction as _,
+};
 
 /// The table in which the outcomes of calls are kept.
 pub const REQUESTS_TABLE: &str = "shoal.requests";
@@ -31,11 +36,14 @@ pub fn requests_table(shards: u32) -> (&'static str, Partitioning) {
     (REQUESTS_TABLE, Partitioning::Range { splits: splits.collect() })
 }
 
+/// A worker remembers its last answers to at least so many clients.
+const CLIENTS_MIN: usize = 1 << 14;
+
 /// The requests of a worker that are under way.
 pub(crate) struct Calls {
     hub: Rc<Hub>,
     procedures: Arc<Procedures>,
-    running: Rc<RefCell<BTreeSet<(ClientId, RequestId)>>>,
+    book: Rc<RefCell<Book>>,
     sessions: Sessions,
 }
 
@@ -44,7 +52,7 @@ impl Calls {
         Calls {
             hub: Rc::clone(hub),
             procedures: Arc::clone(procedures),
-            running: Rc::default(),
+            book: Rc::default(),
             sessions: Sessions::new(hub),
         }
     }
@@ -61,32 +69,124 @@ impl Calls {
 
     /// Takes a request; what has to be run for it is returned.
     pub(crate) fn request(&mut self, from: ClientId, request: Request) -> Option<Task> {
-        match request {
-            Request::Call { id, home, procedure, arguments } => {
-                if !self.running.borrow_mut().insert((from, id)) {
-                    // The answer to the first one will do.
-                    return None;
-                }
-                let hub = Rc::clone(&self.hub);
-                let procedures = Arc::clone(&self.procedures);
-                let running = Rc::clone(&self.running);
-                Some(Box::pin(async move {
-                    let result = call(&hub, &procedures, id, home, &procedure, &arguments).await;
-                    running.borrow_mut().remove(&(from, id));
-                    hub.ask(Ask::Reply { to: from, reply: Reply::Called { id, result } });
-                }))
+        if let Request::Call { home, .. } = &request
+            && home.0 < self.hub.topology.shards()
+            && self.hub.own(*home).is_none()
+        {
+            let to = self.hub.topology.leader(*home);
+            self.hub.ask(Ask::Relay { to, relay: Relay::Request { from, request } });
+            return None;
+        }
+        self.serve(Asker { client: from, via: None }, request)
+    }
+
+    /// Takes what another node passes on; what has to be run for it is returned.
+    pub(crate) fn relayed(&mut self, node: NodeId, relay: Relay) -> Option<Task> {
+        match relay {
+            Relay::Request { from, request: request @ Request::Call { .. } } => {
+                self.serve(Asker { client: from, via: Some(node) }, request)
             }
-            Request::Begin { session } => self.sessions.begin(from, session),
-            Request::Operation { session, number, operation } => {
-                self.sessions.operation(from, session, number, operation);
-                None
-            }
-            Request::End { session, number, ending } => {
-                self.sessions.end(from, session, number, ending);
+            // Sessions are not passed on.
+            Relay::Request { .. } => None,
+            Relay::Reply { to, reply } => {
+                self.hub.ask(Ask::Reply { to, reply });
                 None
             }
         }
     }
+
+    fn serve(&mut self, from: Asker, request: Request) -> Option<Task> {
+        match request {
+            Request::Call { id, home, procedure, arguments } => {
+                if let Some(result) = self.book.borrow().answer(id) {
+                    self.hub.ask(from.told(Reply::Called { id, result }));
+                    return None;
+                }
+                if !self.book.borrow_mut().begin(id) {
+                    return None;
+                }
+                let hub = Rc::clone(&self.hub);
+                let procedures = Arc::clone(&self.procedures);
+                let book = Rc::clone(&self.book);
+                Some(Box::pin(async move {
+                    let result = call(&hub, &procedures, id, home, &procedure, &arguments).await;
+                    book.borrow_mut().end(id, &result);
+                    hub.ask(from.told(Reply::Called { id, result }));
+                }))
+            }
+            Request::Begin { session } => self.sessions.begin(from.client, session),
+            Request::Operation { session, number, operation } => {
+                self.sessions.operation(from.client, session, number, operation);
+                None
+            }
+            Request::End { session, number, ending } => {
+                self.sessions.end(from.client, session, number, ending);
+                None
+            }
+        }
+    }
+}
+
+/// Whom to answer.
+#[derive(Debug, Clone, Copy)]
+struct Asker {
+    client: ClientId,
+    /// The node that it is connected to, if not this one.
+    via: Option<NodeId>,
+}
+
+impl Asker {
+    fn told(self, reply: Reply) -> Ask {
+        let to = self.client;
+        match self.via {
+            None => Ask::Reply { to, reply },
+            Some(node) => Ask::Relay { to: node, relay: Relay::Reply { to, reply } },
+        }
+    }
+}
+
+/// What a worker knows of calls.
+#[derive(Default)]
+struct Book {
+    running: BTreeSet<RequestId>,
+    /// The last answer to each client, by its number; moves to `older` when there are many.
+    recent: BTreeMap<u64, (u64, Result<Bytes>)>,
+    older: BTreeMap<u64, (u64, Result<Bytes>)>,
+}
+
+impl Book {
+    fn last(&self, client: u64) -> Option<&(u64, Result<Bytes>)> {
+        self.recent.get(&client).or_else(|| self.older.get(&client))
+    }
+
+    /// What this request was answered.
+    fn answer(&self, id: RequestId) -> Option<Result<Bytes>> {
+        let (client, count) = parts(id);
+        self.last(client).filter(|(last, _)| *last == count).map(|(_, result)| result.clone())
+    }
+
+    /// Is it to be run? Not if it runs, nor if its client has gone on since.
+    fn begin(&mut self, id: RequestId) -> bool {
+        let (client, count) = parts(id);
+        self.last(client).is_none_or(|(last, _)| *last < count) && self.running.insert(id)
+    }
+
+    fn end(&mut self, id: RequestId, result: &Result<Bytes>) {
+        self.running.remove(&id);
+        let (client, count) = parts(id);
+        if self.last(client).is_some_and(|(last, _)| *last > count) {
+            return;
+        }
+        if self.recent.len() >= CLIENTS_MIN {
+            self.older = std::mem::take(&mut self.recent);
+        }
+        self.recent.insert(client, (count, result.clone()));
+    }
+}
+
+/// A client's number, and its count of requests.
+fn parts(id: RequestId) -> (u64, u64) {
+    ((id.0 >> 64) as u64, id.0 as u64)
 }
 
 /// Runs a procedure once, or finds out what it returned when it ran.
@@ -102,7 +202,7 @@ async fn call(
     let procedure = procedures.get(name).ok_or_else(unknown)?;
     let local = Local::new(hub);
     let requests = local.table(REQUESTS_TABLE)?;
-    let (client, count) = ((id.0 >> 64) as u64, id.0 as u64);
+    let (client, count) = parts(id);
     let key = [&home.0.to_be_bytes()[..], &client.to_be_bytes()].concat();
     local
         .transact(async |tx| {

@@ -5,7 +5,7 @@ use super::exchange::Exchange;
 use super::sequences::Sequences;
 use super::sessions::{Pooled, Sessions};
 use super::slot::Slot;
-use crate::client::{ClientId, Reply};
+use crate::client::{ClientId, Relay, Reply};
 use crate::engine::Place;
 use consensus::topology::Topology;
 use std::cell::{Cell, RefCell};
@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use store::Store;
-use types::{Epoch, Random, Result, ShardId, Stamp, Time, VectorWatermark};
+use types::{Epoch, NodeId, Random, Result, ShardId, Stamp, Time, VectorWatermark};
 
 /// How execution behaves, the same for all engines. Part of every engine's options.
 #[derive(Debug, Clone)]
@@ -117,6 +117,13 @@ pub(crate) enum Ask {
         to: ClientId,
         /// The answer.
         reply: Reply,
+    },
+    /// Pass something on between a client and the node that serves it.
+    Relay {
+        /// The other node.
+        to: NodeId,
+        /// What to pass on.
+        relay: Relay,
     },
 }
 

@@ -48,6 +48,11 @@ impl Tasks {
         self.ready.push(slot);
     }
 
+    /// Takes a task, if there is one.
+    pub(crate) fn extend(&mut self, task: Option<Task>) {
+        task.into_iter().for_each(|task| self.spawn(task));
+    }
+
     /// Polls every task that was woken since the last time. Says whether there was one.
     pub(crate) fn poll(&mut self) -> bool {
         {

@@ -1,5 +1,6 @@
 //! What workers of the same number on different nodes say to each other.
 
+use crate::client::Relay;
 pub use crate::execution::branches::Header;
 use crate::operation::{Answer, Operation};
 use crate::transaction_id::TransactionId;
@@ -27,6 +28,8 @@ pub enum Message {
         /// The answer.
         reply: Reply,
     },
+    /// Between the node that a client asked and the one that serves it.
+    Relay(Relay),
     /// A leader to leaders of other shards and to the replicas of its own. Watermarks only grow, so
     /// neither repetition nor order matters.
     Gossip {

@@ -153,9 +153,7 @@ impl Engine for Mako {
         match event {
             Event::Received { from, message } => self.receive(from, message, effects),
             Event::Client { from, request } => {
-                if let Some(task) = self.calls.request(from, request) {
-                    self.tasks.spawn(task);
-                }
+                self.tasks.extend(self.calls.request(from, request));
             }
             Event::Leading { shard, length } => self.lead(shard, length),
             Event::Durable { shard, length } => self.durable(shard, length, effects),
@@ -212,6 +210,7 @@ impl Mako {
                     self.counters.dropped += 1;
                 }
             }
+            Message::Relay(relay) => self.tasks.extend(self.calls.relayed(from, relay)),
             Message::Gossip { watermark, floor } => self.hear(&watermark, floor, effects),
         }
     }
@@ -259,6 +258,9 @@ impl Mako {
                 self.await_cover(home, stamp, Waiter::Reveal(exchange, slot), effects);
             }
             Ask::Reply { to, reply } => effects.push(Effect::Reply { to, reply }),
+            Ask::Relay { to, relay } => {
+                effects.push(Effect::Send { to, message: Message::Relay(relay) });
+            }
         }
     }
 

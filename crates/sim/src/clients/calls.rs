@@ -7,12 +7,12 @@ use super::outside::Outside;
 use super::play::{Pauses, Play, Stage, task};
 use bytes::Bytes;
 use consensus::topology::Topology;
+use engines::Local;
 use engines::engine::Task;
-use engines::{Local, Place};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use types::{Database, Error, Random, Result, ShardId, TableId, Transaction, WorkerId};
+use types::{Database, Error, NodeId, Random, Result, ShardId, TableId, Transaction};
 
 /// Name of the play.
 const NAME: &str = "calls";
@@ -75,15 +75,18 @@ impl Calls {
         let mut random = Random::new(seed).fork(number as u64);
         let mut pauses = Pauses::new(seed, number, &stage);
         let topology = self.topology.borrow().clone().expect("settled before anybody calls");
-        pauses.next(&db).await;
-        while !stage.stop.get() {
+        while pauses.next(&db).await {
             let counters = self.draw(&mut random);
             let home = ShardId(random.below(topology.shards().into()) as u32);
-            let worker = WorkerId(random.below(topology.workers().into()) as u32);
-            let leader = Place { node: topology.leader(home), worker };
+            // Any node will do: it passes the call on to the leader.
+            let nodes = topology.nodes().len() as u64;
+            let node = match random.chance(1, 2) {
+                true => topology.leader(home),
+                false => NodeId(random.below(nodes) as u32),
+            };
             let arguments = [&self.table.0.to_le_bytes()[..], &counters].concat();
             let began = stage.time.get();
-            match db.call(leader, home, PROCEDURE, arguments.into()).await {
+            match db.call(node, home, PROCEDURE, arguments.into()).await {
                 Ok(echo) => {
                     stage.ledger.done((NAME, 0), began, stage.time.get(), false);
                     if *echo != *counters {
@@ -96,7 +99,6 @@ impl Calls {
                 }
                 Err(error) => stage.ledger.failed(NAME, stage.time.get(), &error),
             }
-            pauses.next(&db).await;
         }
     }
 

@@ -39,14 +39,12 @@ async fn perform<D: Pausing>(
     let mut pauses = Pauses::new(seed, number, &stage);
     let time = Rc::clone(&stage.time);
     let clock = move || time.get().0;
-    pauses.next(&db).await;
-    while !stage.stop.get() {
+    while pauses.next(&db).await {
         let began = stage.time.get();
         match client.next(&db, &clock).await {
             Ok(()) => stage.ledger.done((NAME, 0), began, stage.time.get(), false),
             Err(error) => stage.ledger.failed(NAME, stage.time.get(), &error),
         }
-        pauses.next(&db).await;
     }
     stage.ledger.hand_in(client.into_recorder());
 }

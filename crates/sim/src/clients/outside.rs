@@ -12,7 +12,7 @@
 use super::arena::Arena;
 use bytes::Bytes;
 use engines::Place;
-use engines::client::{ClientId, Ending, Reply, Request};
+use engines::client::{ClientId, Ending, Reply, Request, worker_of};
 use engines::operation::{Answer, Operation, Range};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -21,8 +21,8 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 use types::{
-    Aborted, Conflict, Database, Error, Random, Rejected, RequestId, Result, Rows, Scan, ShardId,
-    TableId, Time, Transaction,
+    Aborted, Conflict, Database, Error, NodeId, Random, Rejected, RequestId, Result, Rows, Scan,
+    ShardId, TableId, Time, Transaction,
 };
 
 /// How a client behaves.
@@ -32,8 +32,6 @@ pub struct Manners {
     pub patience: Duration,
     /// A transaction that meets conflicts runs so often at most.
     pub attempts_max: u32,
-    /// It asks any worker of the node again, not only the one it asked first.
-    pub roams: bool,
 }
 
 /// A client's mailbox.
@@ -176,29 +174,22 @@ impl Outside {
         &self.inner.post
     }
 
-    /// Calls a procedure at the leader of `home`, once, however often it has to be asked.
+    /// Calls a procedure once, by way of any node, however often it has to be asked.
     ///
     /// # Errors
     /// Those of the procedure and of the engine.
     pub async fn call(
         &self,
-        leader: Place,
+        node: NodeId,
         home: ShardId,
         procedure: &str,
         arguments: Bytes,
     ) -> Result<Bytes> {
-        let Inner { post, manners, random, calls, .. } = &*self.inner;
+        let Inner { post, manners, calls, workers, .. } = &*self.inner;
         calls.set(calls.get() + 1);
         let id = RequestId(u128::from(post.client().0) << 64 | u128::from(calls.get()));
         let request = Request::Call { id, home, procedure: procedure.into(), arguments };
-        let workers = u64::from(self.inner.workers);
-        let to = || {
-            let mut place = leader;
-            if manners.roams {
-                place.worker.0 = random.borrow_mut().below(workers) as u32;
-            }
-            place
-        };
+        let to = || Place { node, worker: worker_of(post.client(), *workers) };
         post.ask(request, to, manners.patience, |reply| match reply {
             Reply::Called { id: called, result } if *called == id => {
                 Some(std::mem::replace(result, Ok(Bytes::new())))

@@ -22,6 +22,8 @@ pub struct Stage {
     pub time: Rc<Cell<Time>>,
     /// They pause between two transactions, up to so long.
     pub pause_ns_max: u64,
+    /// Each of them does at most so many: a cluster without distances would do millions.
+    pub transactions_max: u32,
 }
 
 /// A database whose clients can wait.
@@ -78,17 +80,27 @@ pub(super) fn task(stage: &Stage, body: impl Future<Output = ()> + 'static) -> T
 pub(super) struct Pauses {
     random: Random,
     longest_ns: u64,
+    left: u32,
+    stop: Rc<Cell<bool>>,
 }
 
 impl Pauses {
     pub(super) fn new(seed: u64, number: usize, stage: &Stage) -> Pauses {
         let random = Random::new(seed).fork(1 << 32 | number as u64);
-        Pauses { random, longest_ns: stage.pause_ns_max.max(1000) }
+        let stop = Rc::clone(&stage.stop);
+        let longest_ns = stage.pause_ns_max.max(1000);
+        Pauses { random, longest_ns, left: stage.transactions_max, stop }
     }
 
-    pub(super) async fn next(&mut self, db: &impl Pausing) {
+    /// Pauses. Says whether there is to be another transaction.
+    pub(super) async fn next(&mut self, db: &impl Pausing) -> bool {
+        if self.left == 0 || self.stop.get() {
+            return false;
+        }
+        self.left -= 1;
         let nanos = self.random.range_inclusive(1, self.longest_ns);
         db.pause(Duration::from_nanos(nanos)).await;
+        !self.stop.get()
     }
 }
 
@@ -101,8 +113,7 @@ async fn perform<W: Workload, D: Pausing>(
 ) {
     let mut client = workload.client(number, seed);
     let mut pauses = Pauses::new(seed, number, &stage);
-    pauses.next(&db).await;
-    while !stage.stop.get() {
+    while pauses.next(&db).await {
         let began = stage.time.get();
         match workload.next(&db, &mut client).await {
             Ok(done) => {
@@ -111,7 +122,6 @@ async fn perform<W: Workload, D: Pausing>(
             }
             Err(error) => stage.ledger.failed(workload.name(), stage.time.get(), &error),
         }
-        pauses.next(&db).await;
     }
 }
 

@@ -1,0 +1,44 @@
+//! A worker that waits for something always has a timer on its way.
+
+use consensus::stream;
+use consensus::topology::Topology;
+use engines::engine::Setup;
+use engines::mako::{Mako, Options};
+use engines::{Engine, Procedures};
+use shoal_node::{Effect, Effects, Event, Worker};
+use std::sync::Arc;
+use std::time::Duration;
+use types::{NodeId, Time, WorkerId};
+
+fn timers(
+    worker: &mut Worker<Mako>,
+    now: Time,
+    event: Event<<Mako as Engine>::Message>,
+) -> Vec<Time> {
+    let mut effects = Effects::new();
+    worker.step(now, event, &mut effects);
+    let timer = |effect: &Effect<_>| match effect {
+        Effect::Timer { at } => Some(*at),
+        Effect::Send { .. } | Effect::Reply { .. } | Effect::Nudge { .. } => None,
+    };
+    effects.effects.iter().filter_map(timer).collect()
+}
+
+/// One timer is kept for a worker. When one goes off that was asked for long ago, the one that was
+/// asked for since is gone.
+#[test]
+fn a_timer_that_goes_off_too_early_is_asked_for_again() {
+    let setup = Setup {
+        topology: Arc::new(Topology::symmetric(1, 1, 3, 0, 1)),
+        procedures: Arc::new(Procedures::new()),
+        streams: stream::Options::default(),
+        options: Options::default(),
+    };
+    let shared = Mako::share(&setup, NodeId(0));
+    let mut worker = Worker::new(WorkerId(0), NodeId(0), &setup, shared, 1);
+    let first = timers(&mut worker, Time(1000), Event::Start);
+    assert_eq!(first.len(), 1, "the leader waits for promises");
+    let early = Time(1000) + Duration::from_millis(1);
+    assert!(early < first[0]);
+    assert_eq!(timers(&mut worker, early, Event::Timer), first);
+}
