@@ -22,20 +22,17 @@ pub(crate) fn replay(
     stamp: &Stamp,
     writes: &[Write],
     faults: Faults,
-    observe: Option<&mut Vec<Observation>>,
+    mut observe: Option<&mut Vec<Observation>>,
 ) {
-    let mut applied = Vec::new();
     // Another worker of this node may hold a lock, for as long as it takes to replay a transaction.
-    while let Err(error) = try_replay(replica, sessions, stamp, writes, faults, &mut applied) {
+    while let Err(error) =
+        try_replay(replica, sessions, stamp, writes, faults, observe.as_deref_mut())
+    {
         assert!(
             matches!(error, Error::Aborted(Aborted::Conflict(Conflict::Locked { .. }))),
             "{} cannot be followed: {error}",
             replica.shard
         );
-        applied.clear();
-    }
-    if let Some(observations) = observe {
-        observations.append(&mut applied);
     }
 }
 
@@ -45,7 +42,7 @@ fn try_replay(
     stamp: &Stamp,
     writes: &[Write],
     faults: Faults,
-    applied: &mut Vec<Observation>,
+    mut observe: Option<&mut Vec<Observation>>,
 ) -> Result<()> {
     let transaction = store::Transaction::on(sessions.take()?);
     for write in writes {
@@ -62,8 +59,10 @@ fn try_replay(
         |newest| (newest.epoch, newest.clock) < order || last_wins,
         |tombstone| tombstone.epoch == stamp.epoch && tombstone.clock <= complete,
         |table, key, won| {
-            let (stamp, key) = (stamp.clone(), key.to_vec());
-            applied.push(Observation::Applied { shard: replica.shard, stamp, table, key, won });
+            if let Some(observations) = &mut observe {
+                let (shard, stamp, key) = (replica.shard, stamp.clone(), key.to_vec());
+                observations.push(Observation::Applied { shard, stamp, table, key, won });
+            }
         },
     );
     Ok(())
