@@ -1,8 +1,20 @@
-//! The progress bar, on standard error. It hides itself where that is no terminal.
+//! The progress bars, on standard error. They hide themselves where that is no terminal.
 
 use indicatif::{ProgressBar, ProgressStyle};
+use std::time::Duration;
 use workloads::bench::{Progress, Stage};
 use workloads::report::words;
+
+/// A bar in our style, or one that shows nothing.
+fn styled(visible: bool) -> ProgressBar {
+    let bar = if visible { ProgressBar::new(1) } else { ProgressBar::hidden() };
+    let template = "{prefix:>12} {bar:32.cyan/dim} {percent:>3} %  {msg}";
+    // A template of our own that is wrong is shown by the first run on a terminal.
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style.progress_chars("━╸─"));
+    }
+    bar
+}
 
 /// A bar that follows the stages of a bench.
 pub struct Bar {
@@ -14,13 +26,7 @@ pub struct Bar {
 impl Bar {
     /// A bar for this many runs, or one that shows nothing.
     pub fn new(runs: usize, visible: bool) -> Bar {
-        let bar = if visible { ProgressBar::new(1) } else { ProgressBar::hidden() };
-        let template = "{prefix:>12} {bar:32.cyan/dim} {percent:>3} %  {msg}";
-        // A template of our own that is wrong is shown by the first run on a terminal.
-        if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style.progress_chars("━╸─"));
-        }
-        Bar { bar, runs, shown: None }
+        Bar { bar: styled(visible), runs, shown: None }
     }
 
     /// Shows where the bench stands.
@@ -49,6 +55,44 @@ impl Bar {
         self.bar.set_message(rate + &run);
         self.bar.set_length(progress.of.max(1));
         self.bar.set_position(progress.done.min(progress.of));
+    }
+
+    /// Clears the line.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// A bar that follows a simulation from seed to seed.
+pub struct SeedsBar {
+    bar: ProgressBar,
+    seeds: u64,
+    time: Option<Duration>,
+}
+
+impl SeedsBar {
+    /// A bar for so many seeds, or for as many as fit into `time`.
+    pub fn new(seeds: u64, time: Option<Duration>, visible: bool) -> SeedsBar {
+        let bar = styled(visible);
+        bar.set_prefix("simulating");
+        bar.set_message("the first seeds");
+        SeedsBar { bar, seeds, time }
+    }
+
+    /// Shows where it stands: after so many seeds and so much time, with so many failures.
+    pub fn show(&self, seeds: u64, elapsed: Duration, failures: u64) {
+        let by_seeds = seeds as f64 / self.seeds as f64;
+        let by_time = self.time.map_or(0.0, |time| elapsed.as_secs_f64() / time.as_secs_f64());
+        let part = by_seeds.max(by_time).min(1.0);
+        self.bar.set_length(1000);
+        self.bar.set_position((part * 1000.0) as u64);
+        let failed = if failures == 0 { String::new() } else { format!(", {failures} failed") };
+        self.bar.set_message(format!("{} seeds{failed}", words::count(seeds)));
+    }
+
+    /// Writes something else meanwhile.
+    pub fn aside<T>(&self, write: impl FnOnce() -> T) -> T {
+        self.bar.suspend(write)
     }
 
     /// Clears the line.

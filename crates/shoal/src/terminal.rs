@@ -55,7 +55,7 @@ const STYLE: TableStyle = TableStyle::new().header_separator(RULE).bottom_border
 const RULE: LineStyle = LineStyle::none().fill('─').junction('─');
 
 /// A table with its numbers to the right.
-fn table<const N: usize>(heads: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+pub fn table<const N: usize>(heads: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
     let mut table = Table::new();
     table.load_style(STYLE).set_header(heads).add_rows(rows);
     for column in table.column_iter_mut().skip(1) {

@@ -14,15 +14,8 @@
 //! | [`checks`] | the rules, each judged as things happen |
 //! | [`scenario`] | what a seed stands for |
 //! | [`run`](mod@run) | one seed from beginning to end |
-//! | [`subject`] | the engines, and bugs to plant in them |
+//! | [`subject`], [`planted`] | the engines, bugs to plant in them, and how soon each is to be caught |
 //! | [`probes`], [`metrics`], [`trace`], [`digest`] | what is known of a run |
-
-#![allow(
-    clippy::incompatible_msrv,
-    clippy::manual_async_fn,
-    clippy::semicolon_if_nothing_returned,
-    clippy::type_complexity
-)]
 
 pub mod catalog;
 pub mod checks;
@@ -34,6 +27,7 @@ pub mod digest;
 pub mod metrics;
 pub mod network;
 mod panics;
+pub mod planted;
 pub mod probes;
 pub mod queue;
 pub mod run;
@@ -45,5 +39,5 @@ mod violation;
 pub mod weather;
 
 pub use run::{Failure, Orders, Report, run};
-pub use subject::{Bug, Subject};
+pub use subject::{Bug, ENGINES, Runner, Subject};
 pub use violation::Violation;

@@ -35,7 +35,12 @@ pub fn note<T>(body: impl FnOnce() -> T) -> (T, String) {
 }
 
 fn words(panicked: &panic::PanicHookInfo<'_>) -> String {
-    let message = panicked.payload_as_str().unwrap_or("a panic without words");
+    let payload = panicked.payload();
+    let message = match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
+        (Some(message), _) => message,
+        (None, Some(message)) => message.as_str(),
+        (None, None) => "a panic without words",
+    };
     match panicked.location() {
         Some(at) => format!("{message} ({}:{})", at.file(), at.line()),
         None => message.to_owned(),

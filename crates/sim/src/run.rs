@@ -33,6 +33,9 @@ use types::{NodeId, Random, Time, WorkerId};
 /// Once nothing goes wrong any more, everything that was begun ends within this.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Each client does at most so many transactions.
+const TRANSACTIONS_MAX: u32 = 500;
+
 /// How long loading may take.
 const LOAD_PATIENCE: Duration = Duration::from_secs(120);
 
@@ -184,6 +187,7 @@ impl<E: Subject> Stand<E> {
             stop: Rc::default(),
             time: simulation.true_time(),
             pause_ns_max: scenario.pause_ns_max,
+            transactions_max: TRANSACTIONS_MAX,
         };
         Ok((scenario, Stand { simulation, plays, stage, random: root.fork(12), tables: names }))
     }
@@ -223,19 +227,18 @@ impl<E: Subject> Stand<E> {
                 let db = self.simulation.local(place);
                 let task = Rc::clone(&played.play).load(db, part, seed, self.stage.clone());
                 self.simulation.spawn(place, task);
+                // One after the other: limits on what is open may be tight.
+                self.wait("load", LOAD_PATIENCE)?;
             }
         }
-        self.wait("load", LOAD_PATIENCE)
+        Ok(())
     }
 
     /// The clients come.
     fn enter(&mut self, scenario: &Scenario) {
         let seed = self.random.next_u64();
-        let manners = Manners {
-            patience: Duration::from_nanos(scenario.patience_ns),
-            attempts_max: 30,
-            roams: self.random.chance(1, 2),
-        };
+        let manners =
+            Manners { patience: Duration::from_nanos(scenario.patience_ns), attempts_max: 30 };
         let mut outsiders = 0;
         for (cast, played) in scenario.cast.iter().zip(self.plays.clone()) {
             for number in 0..cast.residents {
@@ -317,7 +320,8 @@ impl<E: Subject> Stand<E> {
             let db = self.simulation.local(place);
             let task = Rc::clone(&played.play).check(db, self.stage.clone());
             self.simulation.spawn(place, task);
+            self.wait("check", LOAD_PATIENCE)?;
         }
-        self.wait("check", LOAD_PATIENCE)
+        Ok(())
     }
 }

@@ -629,7 +629,7 @@ fn digest_observation(digest: &mut Digest, observation: &Observation) {
     };
     match observation {
         Observation::Read { transaction, stamp, .. } => {
-            words(1, transaction.sequence, stamp.clock.0)
+            words(1, transaction.sequence, stamp.clock.0);
         }
         Observation::Drawn { transaction, clock, .. } => words(2, transaction.sequence, clock.0),
         Observation::Resolved { transaction, clock, .. } => words(3, transaction.sequence, clock.0),
@@ -644,7 +644,7 @@ fn digest_observation(digest: &mut Digest, observation: &Observation) {
         Observation::Appended { index, safe, .. } => words(6, *index, safe.0),
         Observation::Watermark { shard, clock } => words(7, shard.0.into(), clock.0),
         Observation::Told { transaction, stamp, .. } => {
-            words(8, transaction.sequence, stamp.clock.0)
+            words(8, transaction.sequence, stamp.clock.0);
         }
         Observation::Applied { stamp, key, won, .. } => {
             words(9, stamp.clock.0, (*won).into());

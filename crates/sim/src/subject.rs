@@ -1,6 +1,7 @@
 //! Who is simulated: the engines, their configurations drawn from the seed, and bugs to plant in them.
 //! The only place that knows engines by name.
 
+use crate::run::{Orders, Report, run};
 use consensus::stream;
 use consensus::topology::Partitioning;
 use engines::client::requests_table;
@@ -37,6 +38,12 @@ impl Bug {
         Bug::NAMED.iter().find(|(other, _)| *other == name).map(|(_, bug)| *bug)
     }
 }
+
+/// Runs a seed.
+pub type Runner = fn(u64, Orders) -> Report;
+
+/// The engines, by the names that the command line knows.
+pub const ENGINES: [(&str, Runner); 1] = [(Mako::NAME, run::<Mako>)];
 
 /// An engine that can be simulated.
 pub trait Subject: Engine + 'static {

@@ -127,7 +127,7 @@ impl Store {
     }
 
     /// A planted bug: draws a clock for a transaction that does not hold its locks yet.
-    #[cfg(feature = "faults")]
+    #[cfg(feature = "early-clock")]
     pub fn draw_clock_too_early(&self) -> Clock {
         self.draw_clock()
     }

@@ -8,6 +8,7 @@
 
 mod bench;
 mod check;
+mod sim;
 
 use clap::{Parser, Subcommand};
 use std::fmt::Display;
@@ -28,6 +29,7 @@ pub struct Shoal {
 enum Command {
     Bench(bench::Bench),
     Check(check::Check),
+    Sim(sim::Sim),
 }
 
 /// How a command ended that could do what it was asked.
@@ -58,6 +60,7 @@ pub fn run(shoal: &Shoal) -> ExitCode {
     let ended = match &shoal.command {
         Command::Bench(bench) => bench.run(),
         Command::Check(check) => check.run(),
+        Command::Sim(sim) => sim.run(),
     };
     match ended {
         Ok(Verdict::Holds) => ExitCode::SUCCESS,

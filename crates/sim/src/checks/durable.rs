@@ -71,9 +71,11 @@ impl Durable {
     fn advance(&mut self, shard: ShardId, worker: WorkerId) {
         let stream = self.stream(shard, worker);
         let before = stream.safe;
-        while let Some((_, safe)) = stream.ahead.pop_front_if(|(index, _)| *index < stream.majority)
+        while let Some((index, safe)) = stream.ahead.front()
+            && *index < stream.majority
         {
-            stream.safe = stream.safe.max(safe);
+            stream.safe = stream.safe.max(*safe);
+            stream.ahead.pop_front();
         }
         if stream.safe > before {
             let first = shard.0 as usize * self.workers;

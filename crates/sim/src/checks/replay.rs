@@ -10,8 +10,11 @@ use types::{Clock, Epoch, NodeId, ShardId, Stamp, TableId};
 pub struct Replay {
     shards: usize,
     /// By node and shard.
-    replicas: Vec<BTreeMap<TableId, BTreeMap<Vec<u8>, (Epoch, Clock)>>>,
+    replicas: Vec<BTreeMap<TableId, Newest>>,
 }
+
+/// The greatest (epoch, clock) that was applied to each key of a table.
+type Newest = BTreeMap<Vec<u8>, (Epoch, Clock)>;
 
 /// Judges that a version is applied.
 pub fn covered(shard: ShardId, stamp: &Stamp, durable: &Durable) -> super::Verdict {

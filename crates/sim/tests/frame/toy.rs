@@ -1,4 +1,5 @@
-//! A toy engine: tokens that hop from node to node, and a timer that sends a new one.
+//! A toy engine: tokens that hop from node to node, and a timer that sends a new one where none has
+//! come by for a while.
 
 use engines::engine::{Counters, Setup, Task};
 use engines::{Effect, Effects, Engine, Event, Local};
@@ -24,6 +25,8 @@ pub struct Toy {
     shared: Arc<Shared>,
     random: Random,
     started: bool,
+    /// A token came by since the timer went off.
+    met: bool,
     counters: Counters,
 }
 
@@ -54,7 +57,7 @@ impl Engine for Toy {
 
     fn new(_worker: WorkerId, shared: Arc<Shared>, seed: u64) -> Toy {
         let counters = Counters::default();
-        Toy { shared, random: Random::new(seed), started: false, counters }
+        Toy { shared, random: Random::new(seed), started: false, met: true, counters }
     }
 
     fn step(&mut self, now: Time, event: Event<Hop>, effects: &mut Effects<Hop>) {
@@ -69,10 +72,15 @@ impl Engine for Toy {
         match event {
             Event::Received { .. } => {
                 self.counters.operations += 1;
+                self.counters.certified += 1;
+                self.met = true;
                 self.hop(effects);
             }
             Event::Timer => {
                 self.counters.committed += 1;
+                if !std::mem::replace(&mut self.met, false) && self.shared.options.tokens > 0 {
+                    self.hop(effects);
+                }
                 let timer = self.shared.options.timer.unwrap_or(Duration::from_secs(1000));
                 effects.effects.push(Effect::Timer { at: now + timer });
             }

@@ -1,0 +1,77 @@
+//! `shoal sim --faults`: every planted bug, and who catches it.
+
+use super::search::{Search, Tally};
+use super::{Common, Trouble, Verdict, print, summary};
+use crate::progress::SeedsBar;
+use crate::terminal::table;
+use ::sim::Orders;
+use ::sim::planted::{self, Planted};
+use clap::Args;
+use workloads::report::words;
+
+/// Plant every bug in turn, and see each caught within the seeds it is given
+///
+/// A checker that has never caught anything proves nothing.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  shoal sim --faults
+
+Exit codes: 0 every bug was caught, 1 one was not, 2 the command line is wrong")]
+pub struct Faults {
+    /// The first seed
+    #[arg(long, default_value_t = 0)]
+    first: u64,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl Faults {
+    pub(super) fn run(&self) -> Result<Verdict, Trouble> {
+        let engine = self.common.engine.name;
+        let bugs = planted::all(engine);
+        print(&format!("{engine}, {} planted bugs, seeds from {}\n\n", bugs.len(), self.first))?;
+        let found: Vec<(Planted, Tally)> =
+            bugs.into_iter().map(|planted| (planted, self.search(planted))).collect();
+        let rows = found.iter().map(|(planted, tally)| row(planted, tally));
+        print(&table(
+            ["planted bug", "rule", "caught by", "at seed", "needed", "given", "time"],
+            rows,
+        ))?;
+        let missed = found.iter().filter(|(_, tally)| tally.first_failure.is_none()).count();
+        print(&match missed {
+            0 => "\n\nevery bug was caught\n".to_owned(),
+            missed => format!("\n\n{missed} of {} bugs were not caught\n", found.len()),
+        })?;
+        Ok(if missed == 0 { Verdict::Holds } else { Verdict::Fails })
+    }
+
+    fn search(&self, planted: Planted) -> Tally {
+        let bar = SeedsBar::new(planted.within, None, !self.common.no_progress);
+        let search = Search {
+            run: self.common.engine.run,
+            orders: Orders { bug: Some(planted.bug), trace_lines: 0, twice: false },
+            first: self.first,
+            count: planted.within.min(u64::MAX - self.first),
+            time: None,
+            twice_every: 0,
+            jobs: self.common.jobs(),
+            keep_going: false,
+        };
+        let tally =
+            search.run(&mut |tally, _| bar.show(tally.seeds, tally.elapsed, tally.failures));
+        bar.finish();
+        tally
+    }
+}
+
+fn row(planted: &Planted, tally: &Tally) -> [String; 7] {
+    let (by, seed, needed) = match tally.first_failure {
+        Some((number, seed, rule)) => (rule.to_owned(), seed.to_string(), words::count(number + 1)),
+        None => {
+            ("NOT CAUGHT".to_owned(), "–".to_owned(), format!("> {}", words::count(tally.seeds)))
+        }
+    };
+    let (name, rule) = (planted.name.to_owned(), planted.rule.to_owned());
+    [name, rule, by, seed, needed, words::count(planted.within), summary::span(tally.elapsed)]
+}

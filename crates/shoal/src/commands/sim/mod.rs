@@ -1,0 +1,204 @@
+//! `shoal sim`: whole clusters in virtual time, from seeds.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `search.rs` | seeds, one after another, on all threads |
+//! | `summary.rs` | what was found, in words and tables |
+//! | `faults.rs` | `--faults`: every planted bug, and who catches it |
+
+mod faults;
+mod search;
+mod summary;
+
+use super::{Trouble, Verdict, print};
+use crate::duration;
+use crate::progress::SeedsBar;
+use ::sim::{Bug, ENGINES, Orders, Runner};
+use clap::{Args, Subcommand, value_parser};
+use search::{Search, Tally};
+use std::time::Duration;
+
+/// Seeds, if nobody says how many.
+const SEEDS: u64 = 100;
+
+/// Simulate whole clusters, one for each seed, and judge every rule
+///
+/// A seed stands for a cluster, its network, its clocks, what goes wrong, its clients and what they do.
+/// It decides everything, so that whatever it finds can be found again. docs/simulation.md tells what is
+/// simulated and how a failure is read.
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+Examples:
+  shoal sim                                       a hundred seeds, new ones each time
+  shoal sim --seed 42                             one seed, run twice and compared
+  shoal sim --seeds 1000 --first 0 --keep-going   all that fail among these
+  shoal sim --minutes 30                          as many as fit
+  shoal sim --fault count-learner --seeds 500     how soon is a planted bug caught?
+  shoal sim --faults                              all planted bugs
+
+Exit codes: 0 every rule was kept (or the planted bug caught), 1 a rule was broken (or the bug was
+not caught), 2 the command line is wrong"
+)]
+pub struct Sim {
+    #[command(subcommand)]
+    other: Option<Other>,
+    #[command(flatten)]
+    seeds: Seeds,
+}
+
+/// What else can be simulated.
+#[derive(Debug, Subcommand)]
+enum Other {
+    #[command(long_flag = "faults")]
+    Faults(faults::Faults),
+}
+
+/// What every simulation takes.
+#[derive(Debug, Args)]
+struct Common {
+    /// The engine to simulate
+    #[arg(long, default_value = ENGINES[0].0, value_parser = engine)]
+    engine: Engine,
+    /// Threads, each running one seed at a time [default: one a core]
+    #[arg(long, value_parser = value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    /// Show no progress bar
+    #[arg(long)]
+    no_progress: bool,
+}
+
+#[derive(Debug, Args)]
+struct Seeds {
+    /// Run this seed only
+    #[arg(long, conflicts_with_all = ["seeds", "first", "minutes"])]
+    seed: Option<u64>,
+    /// Run so many seeds [default: 100, or what fits into --minutes]
+    #[arg(long, value_parser = value_parser!(u64).range(1..))]
+    seeds: Option<u64>,
+    /// The first seed; the others follow it [default: drawn, and printed]
+    #[arg(long)]
+    first: Option<u64>,
+    /// Begin no seed after so long
+    #[arg(long, value_parser = minutes)]
+    minutes: Option<Duration>,
+    /// Plant this bug, and see it caught
+    #[arg(long, value_name = "NAME", value_parser = fault)]
+    fault: Option<Planted>,
+    /// Lines of trace to print of a run that failed
+    #[arg(long, value_name = "LINES", default_value_t = 40, value_parser = value_parser!(u32).range(..=1_000_000))]
+    trace: u32,
+    /// Run the first seed and every so-manieth after it twice, and compare; 0 for none
+    #[arg(long, value_name = "EVERY", default_value_t = 20)]
+    twice: u64,
+    /// Go on after a failure
+    #[arg(long)]
+    keep_going: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// An engine and its name.
+#[derive(Debug, Clone, Copy)]
+struct Engine {
+    name: &'static str,
+    run: Runner,
+}
+
+/// A bug and its name.
+#[derive(Debug, Clone, Copy)]
+struct Planted {
+    name: &'static str,
+    bug: Bug,
+}
+
+fn engine(text: &str) -> Result<Engine, String> {
+    let found = ENGINES.iter().find(|(name, _)| *name == text);
+    found.map(|(name, run)| Engine { name, run: *run }).ok_or_else(|| {
+        let names: Vec<&str> = ENGINES.iter().map(|(name, _)| *name).collect();
+        format!("there is no such engine; there is {}", names.join(", "))
+    })
+}
+
+fn fault(text: &str) -> Result<Planted, String> {
+    let found = Bug::NAMED.iter().find(|(name, _)| *name == text);
+    found.map(|(name, bug)| Planted { name, bug: *bug }).ok_or_else(|| {
+        let names: Vec<&str> = Bug::NAMED.iter().map(|(name, _)| *name).collect();
+        format!("there is no such bug; choose one of {}", names.join(", "))
+    })
+}
+
+/// Minutes, with or without a unit.
+fn minutes(text: &str) -> Result<Duration, String> {
+    let has_unit = text.ends_with(|c: char| c.is_alphabetic());
+    duration::parse_positive(&if has_unit { text.to_owned() } else { format!("{text}m") })
+}
+
+impl Sim {
+    pub(super) fn run(&self) -> Result<Verdict, Trouble> {
+        match &self.other {
+            Some(Other::Faults(faults)) => faults.run(),
+            None => self.seeds.run(),
+        }
+    }
+}
+
+impl Common {
+    fn jobs(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.jobs.map_or_else(cores, usize::from)
+    }
+}
+
+impl Seeds {
+    fn run(&self) -> Result<Verdict, Trouble> {
+        let first = self.seed.or(self.first).unwrap_or_else(search::somewhere);
+        let count = match (self.seed, self.seeds, self.minutes) {
+            (Some(_), _, _) => 1,
+            (None, Some(seeds), _) => seeds,
+            (None, None, Some(_)) => u64::MAX - first,
+            (None, None, None) => SEEDS,
+        };
+        let count = count.min(u64::MAX - first).max(1);
+        let search = Search {
+            run: self.common.engine.run,
+            orders: Orders {
+                bug: self.fault.map(|planted| planted.bug),
+                trace_lines: self.trace as usize,
+                twice: false,
+            },
+            first,
+            count,
+            time: self.minutes,
+            twice_every: self.twice,
+            jobs: self.common.jobs(),
+            keep_going: self.keep_going,
+        };
+        // First of all, so that nothing that happens later takes it away.
+        print(&summary::opening(self.common.engine.name, self.fault, &search))?;
+        let bar = SeedsBar::new(count, self.minutes, !self.common.no_progress);
+        let mut printed = Ok(());
+        let tally = search.run(&mut |tally, failed| {
+            if let Some(report) = failed
+                && printed.is_ok()
+            {
+                let text =
+                    summary::failure(self.common.engine.name, self.fault, self.trace, report);
+                printed = bar.aside(|| print(&text));
+            }
+            bar.show(tally.seeds, tally.elapsed, tally.failures);
+        });
+        bar.finish();
+        printed?;
+        self.conclude(first, &tally)
+    }
+
+    fn conclude(&self, first: u64, tally: &Tally) -> Result<Verdict, Trouble> {
+        print(&summary::tables(tally))?;
+        print(&summary::verdict(self.common.engine.name, self.fault, first, tally))?;
+        let is_caught = self.fault.is_some();
+        let fails = tally.failures > 0;
+        Ok(if fails == is_caught { Verdict::Holds } else { Verdict::Fails })
+    }
+}
