@@ -31,7 +31,6 @@ pub(super) struct Led {
     batch: Batch,
     /// The clocks of the batch's pieces.
     batched: Vec<Clock>,
-    batch_opened: Time,
     /// How long the stream is, and how much of it is decided.
     proposed: u64,
     durable: u64,
@@ -57,7 +56,6 @@ impl Led {
             in_flight: BTreeSet::new(),
             batch: Batch::default(),
             batched: Vec::new(),
-            batch_opened: Time::ZERO,
             proposed: 0,
             durable: 0,
             undecided: VecDeque::new(),
@@ -93,14 +91,10 @@ impl Led {
     /// Installs what a transaction has locked and appends its piece; its clock is resolved.
     pub(super) fn install(
         &mut self,
-        now: Time,
         locked: Locked<Pooled>,
         stamp: &Stamp,
         watermark: &VectorWatermark,
     ) {
-        if self.batch.len() == 0 {
-            self.batch_opened = now;
-        }
         self.batch.push(stamp.as_ref(), |write| locked.writes(write));
         self.batched.push(stamp.clock);
         let shard = self.shard;
@@ -115,8 +109,9 @@ impl Led {
         }
     }
 
-    /// The next entry, if it is time for one: for a batch that is full, or old, or has nothing before
-    /// it to wait for; or for a heartbeat that the shard's watermark waits for.
+    /// The next entry, if it is time for one: for a batch that is full, or has nothing before it to wait
+    /// for, or comes long enough after the one before; or for a heartbeat that the shard's watermark
+    /// waits for. So a batch that opens while nothing much happens waits for nothing.
     pub(super) fn close(
         &mut self,
         now: Time,
@@ -149,13 +144,14 @@ impl Led {
             return false;
         }
         let idle = self.proposed == self.durable;
+        let paced = now >= self.appended_at + options.batch_delay;
         if self.batch.len() > 0 {
             return idle
                 || self.batch.len() >= options.batch_transactions_max
                 || self.batch.bytes() >= options.batch_bytes_max
-                || now >= self.batch_opened + options.batch_delay;
+                || paced;
         }
-        self.lags(replica, options) && (idle || now >= self.appended_at + options.batch_delay)
+        self.lags(replica, options) && (idle || paced)
     }
 
     /// Does the shard's watermark wait for a heartbeat of this stream, which it could make?
@@ -169,10 +165,8 @@ impl Led {
         if !self.leading {
             return None;
         }
-        if self.batch.len() > 0 {
-            return Some(self.batch_opened + options.batch_delay);
-        }
-        self.lags(replica, options).then(|| self.appended_at + options.batch_delay)
+        let some = self.batch.len() > 0 || self.lags(replica, options);
+        some.then(|| self.appended_at + options.batch_delay)
     }
 
     /// The stream has decided that many entries. Returns how far it is safe and durable, if that

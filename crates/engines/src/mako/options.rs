@@ -16,7 +16,8 @@ pub struct Options {
     pub batch_transactions_max: usize,
     /// A batch closes with this many bytes. Default 64 KiB.
     pub batch_bytes_max: usize,
-    /// A batch that could wait for the one before it waits at most this long. Default 1 ms.
+    /// While one batch is on its way the next follows it after this, unless it is full before.
+    /// Default 1 ms.
     pub batch_delay: Duration,
     /// Between two messages that tell a node of a greater watermark lies at least this. More saves
     /// messages under load and costs as much latency. Default 100 µs.

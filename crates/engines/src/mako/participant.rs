@@ -348,7 +348,7 @@ impl Mako {
         }
         self.counters.stamp_entries += 1 + stamp.as_ref().remote.len() as u64;
         let watermark = self.hub.watermark.borrow();
-        self.led[at].install(self.hub.now.get(), locked, stamp, &watermark);
+        self.led[at].install(locked, stamp, &watermark);
         drop(watermark);
         effects.observe(|| Observation::Resolved { transaction, shard, clock, installed: true });
         let floor = stamp.as_ref().entry(shard, ShardId::EVERY);
