@@ -61,13 +61,15 @@ pub enum Aborted {
         /// What stopped the last attempt.
         last: Conflict,
     },
-    /// The worker had no room for another transaction, for as long as one may wait.
+    /// There was no room for another transaction, for as long as one may wait.
     #[error(
-        "{open} transactions are open on this worker, open_max is {max}; retry later, or raise open_max"
+        "{open} transactions are open here, {limit} allows {max}; retry later, or raise {limit}"
     )]
     Overloaded {
         /// How many there were.
         open: usize,
+        /// The limit's name.
+        limit: &'static str,
         /// The limit.
         max: usize,
     },

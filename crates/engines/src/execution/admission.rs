@@ -107,7 +107,7 @@ impl Admission {
     }
 
     fn refusal(&self) -> types::Error {
-        Aborted::Overloaded { open: self.open.get(), max: self.max }.into()
+        Aborted::Overloaded { open: self.open.get(), limit: "open_max", max: self.max }.into()
     }
 }
 

@@ -102,6 +102,15 @@ impl<C, R: Clone> Branches<C, R> {
         Some(self.open.remove(&(header.transaction, header.shard))?.context)
     }
 
+    /// What the branch holds, if it is open.
+    pub(crate) fn context_mut(
+        &mut self,
+        transaction: TransactionId,
+        shard: ShardId,
+    ) -> Option<&mut C> {
+        Some(&mut self.open.get_mut(&(transaction, shard))?.context)
+    }
+
     /// The branch stays open, and this was the reply.
     pub(crate) fn keep(&mut self, header: &Header, context: C, reply: R) {
         let open = Open { context, step: header.step, reply };

@@ -5,7 +5,10 @@ use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::sync::Arc;
 use store::{Session, Store};
-use types::Result;
+use types::{Aborted, Error, Rejected, Result};
+
+/// A worker keeps at most so many for itself; the others may have to share what there is.
+const IDLE_MAX: usize = 256;
 
 /// The idle sessions that one worker has of one store.
 pub(crate) struct Sessions {
@@ -29,14 +32,23 @@ impl Sessions {
     /// A session at rest, or a new one.
     ///
     /// # Errors
-    /// [`TooManyTransactions`](types::Rejected::TooManyTransactions) where all are in use.
+    /// [`Aborted::Overloaded`] where all are in use: there will be some again.
     pub(crate) fn take(self: &Rc<Self>) -> Result<Pooled> {
         let idle = self.idle.borrow_mut().pop();
         let session = match idle {
             Some(session) => session,
-            None => Box::new(self.store.session()?),
+            None => Box::new(self.store.session().map_err(overloaded)?),
         };
         Ok(Pooled { session: Some(session), home: Rc::clone(self) })
+    }
+}
+
+fn overloaded(error: Error) -> Error {
+    match error {
+        Error::Rejected(Rejected::TooManyTransactions { max }) => {
+            Aborted::Overloaded { open: max, limit: "sessions_max", max }.into()
+        }
+        other => other,
     }
 }
 
@@ -55,6 +67,9 @@ impl DerefMut for Pooled {
 
 impl Drop for Pooled {
     fn drop(&mut self) {
-        self.home.idle.borrow_mut().extend(self.session.take());
+        let mut idle = self.home.idle.borrow_mut();
+        if idle.len() < IDLE_MAX {
+            idle.extend(self.session.take());
+        }
     }
 }

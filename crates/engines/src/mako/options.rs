@@ -36,7 +36,7 @@ pub enum StampForm {
     /// Shards that are not durable yet, and at most `remote_max` of them: beyond it they merge
     /// conservatively (Mako §6.1).
     Sparse {
-        /// From 1 to 127.
+        /// From 1 to 126: a participant's own clock may come on top.
         remote_max: usize,
     },
     /// Every shard the transaction depends on, durable or not: the full-sized form of the paper, to
