@@ -2,7 +2,7 @@
 //! no time. Each node's steps are timed by themselves, so that what is printed is what a core of a
 //! leader, and one of a follower, could do.
 //!
-//! `cargo bench -p shoal-node --bench engine [-- SECONDS]`
+//! `cargo bench -p shoal-node --bench engine [-- SECONDS] [ENGINE]`
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
@@ -141,8 +141,16 @@ impl<E: Engine> Bench<E> {
 }
 
 fn main() {
-    let seconds = std::env::args().skip(1).find_map(|word| word.parse().ok()).unwrap_or(3);
-    Bench::<Mako>::new(mako::Options::default()).measure("mako", seconds);
-    let options = two_phase_commit::Options::default();
-    Bench::<TwoPhaseCommit>::new(options).measure("two_phase_commit", seconds);
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let seconds = words.iter().find_map(|word| word.parse().ok()).unwrap_or(3);
+    let engines = ["mako", "two_phase_commit"];
+    let named = |name: &str| words.iter().any(|word| word == name);
+    let wanted = |name: &str| named(name) || !engines.into_iter().any(named);
+    if wanted(engines[0]) {
+        Bench::<Mako>::new(mako::Options::default()).measure(engines[0], seconds);
+    }
+    if wanted(engines[1]) {
+        let options = two_phase_commit::Options::default();
+        Bench::<TwoPhaseCommit>::new(options).measure(engines[1], seconds);
+    }
 }
