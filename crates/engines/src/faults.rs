@@ -21,6 +21,8 @@ pub enum Fault {
     ApplyAboveWatermark,
     /// Followers let the last to arrive win (M6).
     ReplayInArrivalOrder,
+    /// A shard validates with its own lock, before all other locks are held (P1).
+    ValidateBeforeLocks,
 }
 
 /// A set of planted bugs.

@@ -2,7 +2,8 @@
 //!
 //! Read in this order: `engine.rs` (what an engine is), `execution/` (how a transaction runs until it
 //! asks to commit; the same for all engines), then an engine: [`mako`] certifies speculatively and
-//! replicates in the background.
+//! replicates in the background; [`two_phase_commit`] is the classic to compare with, which replicates
+//! every step before the next one.
 //!
 //! Everything here is a state machine without I/O: time, messages and randomness come as arguments.
 
@@ -17,6 +18,7 @@ pub mod operation;
 pub mod procedure;
 mod replication;
 mod transaction_id;
+pub mod two_phase_commit;
 
 pub use engine::{Effect, Effects, Engine, Event, Place};
 pub use execution::{Local, Transaction};

@@ -1,9 +1,11 @@
-//! A small cluster on a small network: delays, loss and repetition from a seed, nothing else.
+//! A small cluster on a small network, with any engine: delays, loss and repetition from a seed, nothing
+//! else.
 
 use consensus::stream;
 use consensus::topology::{Partitioning, Topology};
 use engines::engine::Setup;
-use engines::mako::{Mako, Options};
+use engines::mako::{self, Mako};
+use engines::two_phase_commit::TwoPhaseCommit;
 use engines::{Engine, Procedures};
 use shoal_node::{Effect, Effects, Event, Message, Worker};
 use std::cell::Cell;
@@ -16,14 +18,16 @@ use store::Store;
 use types::{Database, Error, NodeId, Random, Scan, ShardId, Time, Transaction, WorkerId};
 
 type Place = (NodeId, WorkerId);
-type Cause = Event<<Mako as Engine>::Message>;
+type Cause<E> = Event<<E as Engine>::Message>;
 
 /// Nodes, and what is on its way to them.
-struct Cluster {
-    workers: BTreeMap<Place, Worker<Mako>>,
-    shared: BTreeMap<NodeId, Arc<<Mako as Engine>::Shared>>,
+struct Cluster<E: Engine> {
+    workers: BTreeMap<Place, Worker<E>>,
+    shared: BTreeMap<NodeId, Arc<E::Shared>>,
     queue: BinaryHeap<Reverse<(Time, u64)>>,
-    coming: BTreeMap<u64, (Place, Cause)>,
+    coming: BTreeMap<u64, (Place, Cause<E>)>,
+    /// When each worker comes back: only the earliest time that it asked for counts.
+    timers: BTreeMap<Place, Time>,
     now: Time,
     random: Random,
     lossy: bool,
@@ -32,8 +36,8 @@ struct Cluster {
 
 const TABLES: [&str; 2] = ["accounts", "notes"];
 
-impl Cluster {
-    fn new(seed: u64, options: Options, workers: u32, lossy: bool) -> Cluster {
+impl<E: Engine> Cluster<E> {
+    fn new(seed: u64, options: E::Options, workers: u32, lossy: bool) -> Cluster<E> {
         let tables = TABLES.map(|name| (name, Partitioning::Hash { prefix_bytes: 0 }));
         let topology = Topology::symmetric(3, 3, 3, 0, workers).with_tables(tables);
         let topology = Arc::new(topology.expect("a valid topology"));
@@ -45,13 +49,14 @@ impl Cluster {
             shared: BTreeMap::new(),
             queue: BinaryHeap::new(),
             coming: BTreeMap::new(),
+            timers: BTreeMap::new(),
             now: Time::ZERO,
             random: Random::new(seed),
             lossy,
             delivered: 0,
         };
         for node in topology.nodes() {
-            let shared = Mako::share(&setup, node.id);
+            let shared = E::share(&setup, node.id);
             for worker in (0..workers).map(WorkerId) {
                 let seed = seed ^ u64::from(node.id.0) << 8 ^ u64::from(worker.0);
                 let new = Worker::new(worker, node.id, &setup, Arc::clone(&shared), seed);
@@ -63,27 +68,37 @@ impl Cluster {
         cluster
     }
 
-    fn send(&mut self, after: Duration, to: Place, event: Cause) {
+    fn send(&mut self, after: Duration, to: Place, event: Cause<E>) {
         let number = self.coming.last_key_value().map_or(0, |(last, _)| last + 1);
         self.coming.insert(number, (to, event));
         self.queue.push(Reverse((self.now + after, number)));
     }
 
     /// Delivers what comes until `done`, or for at most `events`.
-    fn run(&mut self, events: u64, done: impl Fn(&Cluster) -> bool) {
+    fn run(&mut self, events: u64, done: impl Fn(&Cluster<E>) -> bool) {
         for _ in 0..events {
             if done(self) {
                 return;
             }
-            let Reverse((at, number)) = self.queue.pop().expect("gossip never ends");
+            let Some(Reverse((at, number))) = self.queue.pop() else {
+                // Nobody has anything more to say: time passes.
+                self.now = self.now + Duration::from_millis(1);
+                continue;
+            };
             let (to, event) = self.coming.remove(&number).expect("queued");
             self.now = self.now.max(at);
+            if matches!(event, Event::Timer) && self.timers.get(&to) != Some(&at) {
+                continue; // An earlier one was asked for meanwhile.
+            }
+            if matches!(event, Event::Timer) {
+                self.timers.remove(&to);
+            }
             self.step(to, event);
         }
         panic!("not done after {events} events, at {}", self.now);
     }
 
-    fn step(&mut self, to: Place, event: Cause) {
+    fn step(&mut self, to: Place, event: Cause<E>) {
         let mut effects = Effects::new();
         let worker = self.workers.get_mut(&to).expect("a worker");
         worker.step(self.now, event, &mut effects);
@@ -91,7 +106,13 @@ impl Cluster {
         for effect in effects.effects {
             match effect {
                 Effect::Send { to: node, message } => self.transmit(to, node, &message),
-                Effect::Timer { at } => self.send(at - self.now, to, Event::Timer),
+                Effect::Timer { at } => {
+                    let at = at.max(self.now);
+                    if self.timers.get(&to).is_none_or(|before| at < *before) {
+                        self.timers.insert(to, at);
+                        self.send(at - self.now, to, Event::Timer);
+                    }
+                }
                 Effect::Nudge { worker } => {
                     self.send(Duration::from_nanos(200), (to.0, worker), Event::Nudged);
                 }
@@ -100,12 +121,7 @@ impl Cluster {
         }
     }
 
-    fn transmit(
-        &mut self,
-        (from, worker): Place,
-        to: NodeId,
-        message: &Message<<Mako as Engine>::Message>,
-    ) {
+    fn transmit(&mut self, (from, worker): Place, to: NodeId, message: &Message<E::Message>) {
         let copies = match self.lossy {
             true => [1, 1, 1, 1, 0, 2][self.random.below(6) as usize],
             false => 1,
@@ -124,7 +140,7 @@ impl Cluster {
     }
 
     fn rows(&self, node: NodeId, shard: ShardId) -> Vec<(usize, Vec<u8>, Vec<u8>)> {
-        let store: &Arc<Store> = Mako::store(&self.shared[&node], shard).expect("a replica");
+        let store: &Arc<Store> = E::store(&self.shared[&node], shard).expect("a replica");
         let mut session = store.session().expect("a session");
         let tx = session.begin();
         let mut all = Vec::new();
@@ -180,8 +196,8 @@ async fn client<D: Database>(db: D, mut random: Random, transfers: u32) -> u64 {
     moved
 }
 
-fn transfers(seed: u64, options: Options, workers: u32, lossy: bool) -> Cluster {
-    let mut cluster = Cluster::new(seed, options, workers, lossy);
+fn transfers<E: Engine>(seed: u64, options: E::Options, workers: u32, lossy: bool) -> Cluster<E> {
+    let mut cluster = Cluster::<E>::new(seed, options, workers, lossy);
     let running = Rc::new(Cell::new(0));
     let moved = Rc::new(Cell::new(0));
     let places: Vec<Place> = cluster.workers.keys().copied().collect();
@@ -217,39 +233,67 @@ fn transfers(seed: u64, options: Options, workers: u32, lossy: bool) -> Cluster 
     cluster
 }
 
-#[test]
-fn money_is_neither_made_nor_lost_and_replicas_end_equal() {
+fn money_is_neither_made_nor_lost<E: Engine>() {
     for workers in [1, 2] {
-        let cluster = transfers(7 + u64::from(workers), Options::default(), workers, false);
+        let seed = 7 + u64::from(workers);
+        let cluster = transfers::<E>(seed, E::Options::default(), workers, false);
         let certified: u64 =
             cluster.workers.values().map(|worker| worker.engine().counters().certified).sum();
         assert!(certified > 100, "only {certified}");
     }
 }
 
-#[test]
-fn a_lossy_network_changes_nothing_but_the_time_it_takes() {
+fn a_lossy_network_changes_nothing<E: Engine>() {
     for seed in 0..6 {
-        let cluster = transfers(seed, Options::default(), 1 + (seed % 2) as u32, true);
+        let workers = 1 + (seed % 2) as u32;
+        let cluster = transfers::<E>(seed, E::Options::default(), workers, true);
         let resent: u64 =
             cluster.workers.values().map(|worker| worker.engine().counters().resent).sum();
         assert!(resent > 0, "nothing was lost");
     }
 }
 
-#[test]
-fn the_same_seed_makes_the_same_run() {
+fn the_same_seed_makes_the_same_run<E: Engine>() {
     let runs = [0, 1].map(|_| {
-        let cluster = transfers(3, Options::default(), 2, true);
+        let cluster = transfers::<E>(3, E::Options::default(), 2, true);
         (cluster.now, cluster.delivered)
     });
     assert_eq!(runs[0], runs[1]);
+}
+
+/// Every test for every engine.
+macro_rules! engines {
+    ($($name:ident: $engine:ty,)*) => { $(
+        mod $name {
+            use super::*;
+
+            #[test]
+            fn money_is_neither_made_nor_lost_and_replicas_end_equal() {
+                money_is_neither_made_nor_lost::<$engine>();
+            }
+
+            #[test]
+            fn a_lossy_network_changes_nothing_but_the_time_it_takes() {
+                a_lossy_network_changes_nothing::<$engine>();
+            }
+
+            #[test]
+            fn the_same_seed_makes_the_same_run() {
+                super::the_same_seed_makes_the_same_run::<$engine>();
+            }
+        }
+    )* };
+}
+
+engines! {
+    with_mako: Mako,
+    with_two_phase_commit: TwoPhaseCommit,
 }
 
 #[test]
 fn stamps_of_any_form_end_equal() {
     use engines::mako::StampForm;
     for stamps in [StampForm::Sparse { remote_max: 1 }, StampForm::Full] {
-        transfers(11, Options { stamps, ..Options::default() }, 2, true);
+        transfers::<Mako>(11, mako::Options { stamps, ..mako::Options::default() }, 2, true);
     }
 }

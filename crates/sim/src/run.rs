@@ -181,7 +181,8 @@ impl<E: Subject> Stand<E> {
         if let Some(bug) = orders.bug {
             subject::plant::<E>(&mut setup, bug);
         }
-        let simulation = Simulation::new(&setup, world, root.fork(11).next_u64());
+        let mut simulation = Simulation::new(&setup, world, root.fork(11).next_u64());
+        simulation.judge_by(E::RULES);
         let stage = Stage {
             ledger: Ledger::new(),
             stop: Rc::default(),

@@ -11,7 +11,7 @@
 //! A worker takes one event at a time. What a step does to the worker's own state happens when it
 //! begins; what it sends leaves when it ends, and until then the worker is busy.
 
-use crate::checks::{Checks, Moment};
+use crate::checks::{Checks, Moment, Rules};
 use crate::clients::outside::Post;
 use crate::clock::NodeClock;
 use crate::cluster::Cluster;
@@ -165,6 +165,11 @@ impl<E: Engine> Simulation<E> {
     /// Lets every word of every message count for the digest.
     pub fn be_thorough(&mut self) {
         self.is_thorough = true;
+    }
+
+    /// Has the checkers, if any watch, judge by these rules.
+    pub fn judge_by(&mut self, rules: Rules) {
+        self.checks.iter_mut().for_each(|checks| checks.judge_by(rules));
     }
 
     /// Keeps the last `lines` events in words, from now on.

@@ -1,12 +1,15 @@
 //! Who is simulated: the engines, their configurations drawn from the seed, and bugs to plant in them.
 //! The only place that knows engines by name.
 
+use crate::checks::Rules;
 use crate::run::{Orders, Report, run};
 use consensus::stream;
 use consensus::topology::Partitioning;
 use engines::client::requests_table;
 use engines::engine::Setup;
+use engines::execution::Limits;
 use engines::mako::{self, Mako, StampForm};
+use engines::two_phase_commit::{self, TwoPhaseCommit};
 use engines::{Engine, Fault, Faults};
 use std::time::Duration;
 use types::Random;
@@ -43,12 +46,16 @@ impl Bug {
 pub type Runner = fn(u64, Orders) -> Report;
 
 /// The engines, by the names that the command line knows.
-pub const ENGINES: [(&str, Runner); 1] = [(Mako::NAME, run::<Mako>)];
+pub const ENGINES: [(&str, Runner); 2] =
+    [(Mako::NAME, run::<Mako>), (TwoPhaseCommit::NAME, run::<TwoPhaseCommit>)];
 
 /// An engine that can be simulated.
 pub trait Subject: Engine + 'static {
     /// Its name, as on the command line.
     const NAME: &'static str;
+
+    /// What its observations are judged by.
+    const RULES: Rules = Rules::Watermark;
 
     /// Draws a configuration for a cluster whose longest round trip is about so long.
     fn draw(random: &mut Random, round_trip: Duration) -> Self::Options;
@@ -86,13 +93,7 @@ impl Subject for Mako {
 
     fn draw(random: &mut Random, round_trip: Duration) -> mako::Options {
         let mut options = mako::Options::default();
-        let limits = &mut options.limits;
-        limits.open_max = one_of(random, &[2, 8, 64, 1 << 14]);
-        limits.queue_max = one_of(random, &[2, 64, 1 << 14]);
-        limits.queue_wait_max = round_trip * one_of(random, &[1, 5, 50]);
-        limits.attempts_max = one_of(random, &[3, 20, 1000]);
-        limits.pause = Duration::from_micros(one_of(random, &[1, 50, 1000]));
-        limits.retry_after = retry_after(random, round_trip);
+        limits(&mut options.limits, random, round_trip);
         options.stamps = match random.below(5) {
             0 => StampForm::Full,
             1 => StampForm::Sparse { remote_max: 20 },
@@ -109,6 +110,37 @@ impl Subject for Mako {
     fn plant(options: &mut mako::Options, faults: Faults) {
         options.faults = faults;
     }
+}
+
+impl Subject for TwoPhaseCommit {
+    const NAME: &'static str = "two-phase-commit";
+
+    const RULES: Rules = Rules::Records;
+
+    fn draw(random: &mut Random, round_trip: Duration) -> two_phase_commit::Options {
+        let mut options = two_phase_commit::Options::default();
+        options.limits.sessions_max = 1 << 12; // Enough for a few clients, and quick to set up.
+        limits(&mut options.limits, random, round_trip);
+        options.batch_records_max = one_of(random, &[1, 2, 10, 400]);
+        options.batch_bytes_max = one_of(random, &[64, 1 << 10, 64 << 10]);
+        options.batch_delay = Duration::from_micros(one_of(random, &[10, 200, 1000, 5000]));
+        options.heartbeat = Duration::from_millis(one_of(random, &[1, 10, 100, 1000]));
+        options
+    }
+
+    fn plant(options: &mut two_phase_commit::Options, faults: Faults) {
+        options.faults = faults;
+    }
+}
+
+/// Draws how transactions run, the same for all engines.
+fn limits(limits: &mut Limits, random: &mut Random, round_trip: Duration) {
+    limits.open_max = one_of(random, &[2, 8, 64, 1 << 14]);
+    limits.queue_max = one_of(random, &[2, 64, 1 << 14]);
+    limits.queue_wait_max = round_trip * one_of(random, &[1, 5, 50]);
+    limits.attempts_max = one_of(random, &[3, 20, 1000]);
+    limits.pause = Duration::from_micros(one_of(random, &[1, 50, 1000]));
+    limits.retry_after = retry_after(random, round_trip);
 }
 
 fn one_of<T: Copy>(random: &mut Random, items: &[T]) -> T {

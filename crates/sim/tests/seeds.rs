@@ -1,16 +1,12 @@
 //! A fixed portion of seeds; `shoal_sim::run` takes any other.
 
 use engines::mako::Mako;
-use shoal_sim::{Orders, run};
+use engines::two_phase_commit::TwoPhaseCommit;
+use shoal_sim::{Orders, Subject, run};
 
-fn orders(twice: bool) -> Orders {
-    Orders { bug: None, trace_lines: 60, twice }
-}
-
-#[test]
-fn seeds_keep_the_rules_of_mako() {
+fn seeds_keep_the_rules<E: Subject>() {
     for seed in 0..8 {
-        let report = run::<Mako>(seed, orders(seed % 4 == 0));
+        let report = run::<E>(seed, Orders { bug: None, trace_lines: 60, twice: seed % 4 == 0 });
         if let Some(failure) = report.failure {
             panic!(
                 "seed {seed} ({}): {}\n{}",
@@ -20,4 +16,14 @@ fn seeds_keep_the_rules_of_mako() {
             );
         }
     }
+}
+
+#[test]
+fn seeds_keep_the_rules_of_mako() {
+    seeds_keep_the_rules::<Mako>();
+}
+
+#[test]
+fn seeds_keep_the_rules_of_two_phase_commit() {
+    seeds_keep_the_rules::<TwoPhaseCommit>();
 }

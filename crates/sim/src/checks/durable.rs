@@ -85,6 +85,11 @@ impl Durable {
         }
     }
 
+    /// How many entries of a stream a majority of the voters has accepted.
+    pub fn majority(&self, shard: ShardId, worker: WorkerId) -> u64 {
+        self.streams[shard.0 as usize * self.workers + worker.0 as usize].majority
+    }
+
     /// How far a shard is durable.
     pub fn of(&self, shard: ShardId) -> Clock {
         self.shards[shard.0 as usize]

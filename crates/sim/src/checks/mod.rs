@@ -9,16 +9,20 @@
 //! | `told.rs` | M5: nobody is told of what is not durable |
 //! | `replay.rs` | M6: followers apply what is durable, and the greatest clock wins |
 //! | `epochs.rs` | M8: nobody reads what a later epoch wrote, or an earlier one has not settled |
+//! | `records.rs` | P4: nothing is seen or told whose record is not durable |
 //! | `replicas.rs` | at the end: all copies of a shard are equal, and equal to the model |
 //! | `acknowledged.rs` | at the end: what was told as committed is there |
 //!
 //! The engines' observations are their word for what they did; what is durable is computed here, from
 //! what the voters' streams have accepted. A violation is a value, and the first one ends the run.
+//!
+//! [`Rules`] says which of them hold for an engine; those that name no kind there hold for all.
 
 mod acknowledged;
 mod durable;
 mod epochs;
 mod installed;
+mod records;
 mod replay;
 pub mod replicas;
 mod safe_clock;
@@ -32,6 +36,7 @@ use consensus::topology::Topology;
 use durable::Durable;
 use engines::{Observation, Place};
 pub use installed::{Installed, Row};
+use records::Records;
 use replay::Replay;
 use safe_clock::SafeClocks;
 use transactions::Transactions;
@@ -49,9 +54,21 @@ pub struct Moment {
 /// What a rule says of an observation; the text tells how it is broken.
 type Verdict = Result<(), String>;
 
+/// How an engine keeps what is not durable from being seen outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Rules {
+    /// Versions are visible at once, and whoever read them waits for the watermark: M1, M4, M5, M6, M8.
+    #[default]
+    Watermark,
+    /// Versions are visible when their records are durable: P4.
+    Records,
+}
+
 /// All rules; see the module.
 #[derive(Debug)]
 pub struct Checks {
+    rules: Rules,
+    records: Records,
     durable: Durable,
     transactions: Transactions,
     installed: Installed,
@@ -64,12 +81,19 @@ impl Checks {
     pub fn new(topology: &Topology) -> Checks {
         let shards = topology.shards() as usize;
         Checks {
+            rules: Rules::default(),
+            records: Records::default(),
             durable: Durable::new(topology),
             transactions: Transactions::default(),
             installed: Installed::new(shards),
             safe_clocks: SafeClocks::new(shards, topology.workers() as usize),
             replay: Replay::new(topology.nodes().len(), shards),
         }
+    }
+
+    /// Judges by these rules from now on.
+    pub fn judge_by(&mut self, rules: Rules) {
+        self.rules = rules;
     }
 
     /// The stream of this worker at `node`, a replica of the shard, has accepted so many entries.
@@ -92,7 +116,8 @@ impl Checks {
             let place = Some(moment.place);
             verdict.map_err(|what| Violation { rule, what, at: moment.at, place })
         };
-        let Checks { durable, transactions, installed, safe_clocks, replay } = self;
+        let Checks { rules, records, durable, transactions, installed, safe_clocks, replay } = self;
+        let by_watermark = *rules == Rules::Watermark;
         let worker = moment.place.worker;
         match observation {
             Observation::Read { transaction, shard, stamp, tombstone } => {
@@ -107,17 +132,25 @@ impl Checks {
             }
             Observation::Certified { transaction, own, stamp, writes } => {
                 let seen = transactions.certified(*transaction, *own, stamp, writes);
-                blame("M1", stamps::check(*transaction, seen, durable))?;
-                blame("M8", epochs::check(*transaction, seen, durable))?;
+                if by_watermark {
+                    blame("M1", stamps::check(*transaction, seen, durable))?;
+                    blame("M8", epochs::check(*transaction, seen, durable))?;
+                }
             }
             Observation::Installed { transaction, shard, stamp, table, key, value } => {
                 transactions.installed(*transaction, *shard, stamp.clock);
                 safe_clocks.installed(*shard, worker, stamp.clock);
                 let row = Row { transaction: *transaction, stamp, table: *table, key };
                 blame("M2", installed.install(*shard, row, value.as_deref()))?;
+                if !by_watermark {
+                    blame("P4", records.visible(*shard, worker, stamp.clock, durable))?;
+                }
             }
             Observation::Appended { shard, index, epoch: _, safe, clocks } => {
                 durable.appended(*shard, worker, *index, *safe);
+                if !by_watermark {
+                    records.appended(*shard, worker, *index, clocks);
+                }
                 blame("M3", safe_clocks.appended(*shard, worker, *safe, clocks))?;
             }
             Observation::Watermark { shard, clock } => {
@@ -125,11 +158,21 @@ impl Checks {
             }
             Observation::Told { transaction, own, stamp } => {
                 let seen = transactions.told(*transaction);
-                blame("M5", told::check(*transaction, *own, stamp, seen, durable))?;
+                match rules {
+                    Rules::Watermark => {
+                        blame("M5", told::check(*transaction, *own, stamp, seen, durable))?;
+                    }
+                    Rules::Records => blame("P4", records.told(*transaction, seen, durable))?,
+                }
             }
             Observation::Applied { shard, stamp, table, key, won } => {
                 let node = moment.place.node;
-                blame("M6", replay::covered(*shard, stamp, durable))?;
+                match rules {
+                    Rules::Watermark => blame("M6", replay::covered(*shard, stamp, durable))?,
+                    Rules::Records => {
+                        blame("P4", records.visible(*shard, worker, stamp.clock, durable))?;
+                    }
+                }
                 blame("M6", replay.applied(node, *shard, stamp, (*table, key), *won))?;
             }
         }

@@ -1,0 +1,569 @@
+//! A transaction at its coordinator: from execution to its outcome (rules P1, P3 and P4).
+//!
+//! ```text
+//!            commit                     all locked              all valid, prepared       durable
+//! executing ──────► (draining) ─► locking ────────► validating ───────────────────► deciding ──► told
+//!     │                 │                               └► one other shard is written: it decides ─┤
+//!     │                 └► delegated: one participant does all of it ─────────────────────────────►│
+//!     └── anything goes wrong before it is decided: abort, everywhere ──► told
+//! ```
+
+use super::led::Waiter;
+use super::message::{Header, Reply, Request};
+use super::{Effects, Message, TwoPhaseCommit};
+use crate::engine::Effect;
+use crate::execution::exchange::Exchange;
+use crate::execution::hub::{Branch, Ending, Submission};
+use crate::execution::outbox::BranchKey;
+use crate::execution::sessions::Pooled;
+use crate::faults::Fault;
+use crate::observation::Observation;
+use crate::operation::Operation;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use store::Locked;
+use types::{Aborted, Clock, Error, NodeId, Result, ShardId, Stamp};
+
+/// The transactions of this worker that wait for something.
+#[derive(Default)]
+pub(super) struct Coordinator {
+    transactions: BTreeMap<u64, Progress>,
+    /// How many participants of a transaction that is decided have not confirmed it yet.
+    unresolved: BTreeMap<u64, usize>,
+}
+
+enum Progress {
+    Executing(Rc<Exchange>),
+    Committing(Commit),
+}
+
+/// A transaction whose body is done.
+struct Commit {
+    exchange: Rc<Exchange>,
+    ending: Ending,
+    phase: Phase,
+    plan: Plan,
+    /// Its branches on own shards, by their place in [`TwoPhaseCommit::led`].
+    own: Vec<(usize, OwnBranch)>,
+    /// How many shards it writes, and the clocks that they have drawn.
+    writers: usize,
+    drawn: Vec<(ShardId, Clock)>,
+    /// Answers that are still to come in this phase.
+    waiting: usize,
+    /// Prepare records of own shards that are not durable yet.
+    undurable: usize,
+    told: bool,
+}
+
+enum OwnBranch {
+    Reading(Branch),
+    Locked { locked: Locked<Pooled>, clock: Clock, prepared: bool },
+}
+
+/// Which shards it writes, and so who decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Plan {
+    /// None: once it is validated it is over.
+    ReadOnly,
+    /// One of this node's, by its place in [`TwoPhaseCommit::led`].
+    Own(usize),
+    /// One of another node's.
+    Other(ShardId),
+    /// Several.
+    TwoPhase,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Reads are under way that nobody waits for any more.
+    Draining,
+    /// The one participant does everything.
+    Delegated,
+    Locking,
+    /// Validating, and preparing.
+    Validating,
+    /// The commit record is on its way, here or at the only shard that is written.
+    Deciding,
+}
+
+impl TwoPhaseCommit {
+    /// Sends the operations that have gathered in an exchange.
+    pub(super) fn send_batches(&mut self, exchange: &Rc<Exchange>, effects: &mut Effects) {
+        let mut batches = Vec::new();
+        exchange.take_batches(|remote, operations| {
+            batches.push((remote.shard, remote.node, remote.step, operations));
+        });
+        if batches.is_empty() {
+            return;
+        }
+        self.coordinator
+            .transactions
+            .entry(exchange.id.sequence)
+            .or_insert_with(|| Progress::Executing(Rc::clone(exchange)));
+        for (shard, node, step, operations) in batches {
+            self.send(exchange, shard, node, step, Request::Execute { operations }, effects);
+        }
+    }
+
+    /// Sends a request, again and again until it is answered.
+    fn send(
+        &mut self,
+        exchange: &Exchange,
+        shard: ShardId,
+        node: NodeId,
+        step: u32,
+        request: Request,
+        effects: &mut Effects,
+    ) {
+        let oldest = self.hub.sequences.borrow().oldest();
+        let (transaction, epoch) = (exchange.id, exchange.epoch);
+        let header = Header { transaction, shard, step, oldest, epoch };
+        let message = Message::Request { header, request };
+        let key = (transaction.sequence, shard);
+        self.outbox.send(self.hub.now.get(), key, step, node, message.clone());
+        effects.push(Effect::Send { to: node, message });
+    }
+
+    /// Sends the next request of a branch.
+    fn send_next(
+        &mut self,
+        exchange: &Exchange,
+        shard: ShardId,
+        request: impl FnOnce(Vec<Operation>) -> Request,
+        effects: &mut Effects,
+    ) {
+        let (node, step, operations) = exchange
+            .with_remote(shard, |remote| (remote.node, remote.next_step(), remote.take_writes()));
+        self.send(exchange, shard, node, step, request(operations), effects);
+    }
+
+    /// A participant has answered the request that was under way.
+    pub(super) fn replied(&mut self, key: BranchKey, reply: Reply, effects: &mut Effects) {
+        let (sequence, shard) = key;
+        if reply == Reply::Resolved {
+            return self.resolved(sequence);
+        }
+        match self.coordinator.transactions.remove(&sequence) {
+            None => self.counters.dropped += 1,
+            Some(Progress::Executing(exchange)) => {
+                self.answer_reads(&exchange, shard, reply);
+                self.coordinator
+                    .transactions
+                    .insert(sequence, Progress::Executing(Rc::clone(&exchange)));
+                self.send_batches(&exchange, effects);
+            }
+            Some(Progress::Committing(it)) if it.phase == Phase::Draining => {
+                self.answer_reads(&it.exchange, shard, reply);
+                self.begin(it, effects);
+            }
+            Some(Progress::Committing(it)) => self.proceed(it, shard, reply, effects),
+        }
+    }
+
+    fn answer_reads(&mut self, exchange: &Exchange, shard: ShardId, reply: Reply) {
+        match reply {
+            Reply::Executed { answers } => {
+                // All that can be read is committed: nothing depends on anything still to come.
+                let nothing = Stamp::local(exchange.epoch, Clock::ZERO);
+                exchange.answer(self.hub.home(), shard, answers, nothing.seen_by(shard));
+            }
+            Reply::Refused { error } => exchange.fail(shard, &error),
+            // Nothing else was asked for.
+            _ => self.counters.dropped += 1,
+        }
+    }
+
+    /// A participant has answered a transaction that commits.
+    fn proceed(&mut self, mut it: Commit, shard: ShardId, reply: Reply, effects: &mut Effects) {
+        match (it.phase, reply) {
+            (_, Reply::Refused { error }) => {
+                it.exchange.fail(shard, &error);
+                return self.abort(it, error, effects);
+            }
+            (Phase::Locking, Reply::Locked { clock }) => it.drawn.push((shard, clock)),
+            (Phase::Validating, Reply::Validated) => {
+                // One that only read has nothing more to do.
+                let prepared = it.drawn.iter().any(|(drawer, _)| *drawer == shard);
+                it.exchange.with_remote(shard, |remote| remote.over = !prepared);
+            }
+            (Phase::Delegated, Reply::Committed { clock }) => {
+                it.exchange.with_remote(shard, |remote| remote.over = true);
+                it.drawn.extend(clock.map(|clock| (shard, clock)));
+                self.count_certified(&it, effects);
+                return self.commit(it, effects);
+            }
+            (Phase::Deciding, Reply::Committed { .. }) => {
+                it.exchange.with_remote(shard, |remote| remote.over = true);
+                return self.commit(it, effects);
+            }
+            // Nothing else was asked for.
+            _ => {
+                self.counters.dropped += 1;
+                return self.wait(it);
+            }
+        }
+        it.waiting -= 1;
+        self.go_on(it, effects);
+    }
+
+    /// Enters the next phase, if this one is done.
+    fn go_on(&mut self, it: Commit, effects: &mut Effects) {
+        match it.phase {
+            Phase::Locking if it.waiting == 0 => self.validate_all(it, effects),
+            Phase::Validating if it.waiting == 0 && it.undurable == 0 => self.decide(it, effects),
+            _ => self.wait(it),
+        }
+    }
+
+    fn wait(&mut self, it: Commit) {
+        let sequence = it.exchange.id.sequence;
+        let before = self.coordinator.transactions.insert(sequence, Progress::Committing(it));
+        assert!(before.is_none(), "{sequence} waits twice");
+    }
+
+    /// A transaction's body is done.
+    pub(super) fn submit(&mut self, submission: Submission, effects: &mut Effects) {
+        let Submission { exchange, branches, ending } = submission;
+        self.coordinator.transactions.remove(&exchange.id.sequence);
+        let own = branches.into_iter().map(|(at, branch)| (at, OwnBranch::Reading(branch)));
+        let it = Commit {
+            exchange,
+            ending,
+            phase: Phase::Draining,
+            plan: Plan::ReadOnly,
+            own: own.collect(),
+            writers: 0,
+            drawn: Vec::new(),
+            waiting: 0,
+            undurable: 0,
+            told: false,
+        };
+        self.begin(it, effects);
+    }
+
+    /// Begins to commit, unless reads are under way.
+    fn begin(&mut self, it: Commit, effects: &mut Effects) {
+        if let Some(error) = it.exchange.failure() {
+            self.abort(it, error, effects);
+        } else if it.exchange.is_busy() {
+            self.wait(it);
+        } else {
+            self.lock_all(it, effects);
+        }
+    }
+
+    /// Takes the locks: own ones at once, others by messages.
+    fn lock_all(&mut self, mut it: Commit, effects: &mut Effects) {
+        let exchange = Rc::clone(&it.exchange);
+        let install = it.ending == Ending::Commit;
+        let remotes: Vec<(ShardId, bool)> =
+            exchange.remotes().iter().map(|it| (it.shard, it.writes)).collect();
+        if let ([], [(shard, _)]) = (&it.own[..], &remotes[..]) {
+            it.phase = Phase::Delegated;
+            let request = |operations| Request::OnePhase { operations, install };
+            self.send_next(&exchange, *shard, request, effects);
+            return self.wait(it);
+        }
+        let others: Vec<ShardId> = remotes
+            .iter()
+            .filter(|(_, writes)| install && *writes)
+            .map(|(shard, _)| *shard)
+            .collect();
+        let writes = |branch: &OwnBranch| match branch {
+            OwnBranch::Reading(branch) => install && !branch.is_read_only(),
+            OwnBranch::Locked { .. } => true,
+        };
+        let own: Vec<usize> =
+            it.own.iter().filter(|(_, branch)| writes(branch)).map(|(at, _)| *at).collect();
+        it.writers = own.len() + others.len();
+        it.plan = match (&own[..], &others[..]) {
+            ([], []) => Plan::ReadOnly,
+            ([at], []) => Plan::Own(*at),
+            ([], [shard]) => Plan::Other(*shard),
+            _ => Plan::TwoPhase,
+        };
+        if let Err(error) = self.lock_own(&mut it, &own, effects) {
+            return self.abort(it, error, effects);
+        }
+        if others.is_empty() {
+            // These were all locks there are, so it need not be prepared to be validated.
+            return self.validate_all(it, effects);
+        }
+        self.prepare_own(&mut it);
+        it.phase = Phase::Locking;
+        it.waiting = others.len();
+        let home = self.hub.home();
+        for shard in others {
+            let request = |operations| match it.plan {
+                Plan::TwoPhase => Request::Prepare { operations, home },
+                _ => Request::Lock { operations },
+            };
+            self.send_next(&exchange, shard, request, effects);
+        }
+        self.wait(it);
+    }
+
+    fn lock_own(
+        &mut self,
+        it: &mut Commit,
+        writers: &[usize],
+        effects: &mut Effects,
+    ) -> Result<()> {
+        let transaction = it.exchange.id;
+        for (at, branch) in std::mem::take(&mut it.own) {
+            let branch = match branch {
+                OwnBranch::Reading(branch) if writers.contains(&at) => branch,
+                other => {
+                    it.own.push((at, other));
+                    continue;
+                }
+            };
+            self.observe_reads(at, transaction, &branch, effects);
+            let locked = branch.lock()?;
+            if self.options().faults.has(Fault::ValidateBeforeLocks) {
+                locked.validate()?;
+            }
+            let clock = self.draw(at, transaction, &locked, effects);
+            it.drawn.push((self.led[at].shard, clock));
+            it.own.push((at, OwnBranch::Locked { locked, clock, prepared: false }));
+        }
+        Ok(())
+    }
+
+    /// Prepares own branches, like other nodes'; but for the one on the home shard, where the decision
+    /// will be.
+    fn prepare_own(&mut self, it: &mut Commit) {
+        let (transaction, home) = (it.exchange.id, self.hub.home());
+        for (at, branch) in &mut it.own {
+            if let OwnBranch::Locked { locked, clock, prepared } = branch
+                && it.plan == Plan::TwoPhase
+                && self.led[*at].shard != home
+            {
+                *prepared = true;
+                it.undurable += 1;
+                let waiter = Some(Waiter::Prepared(transaction.sequence));
+                self.led[*at].append(self.hub.now.get(), Some(*clock), waiter, |batch| {
+                    batch.prepare(transaction, *clock, home, |write| locked.writes(write));
+                });
+            }
+        }
+    }
+
+    /// All locks are held, everywhere (rule P1): checks what was read, everywhere.
+    fn validate_all(&mut self, mut it: Commit, effects: &mut Effects) {
+        let id = it.exchange.id;
+        assert_eq!(it.drawn.len(), it.writers, "P1: {id} validates, and not all is locked");
+        let too_early = self.options().faults.has(Fault::ValidateBeforeLocks);
+        let valid = it.own.iter().try_for_each(|(at, branch)| match branch {
+            OwnBranch::Locked { .. } if too_early => Ok(()),
+            OwnBranch::Locked { locked, .. } => locked.validate(),
+            OwnBranch::Reading(branch) => {
+                self.observe_reads(*at, id, branch, effects);
+                branch.validate()
+            }
+        });
+        if let Err(error) = valid {
+            return self.abort(it, error, effects);
+        }
+        // What was only read has nothing more to do.
+        it.own.retain(|(_, branch)| matches!(branch, OwnBranch::Locked { .. }));
+        if it.phase != Phase::Locking {
+            self.prepare_own(&mut it);
+        }
+        it.phase = Phase::Validating;
+        let others = others_to_validate(&it);
+        it.waiting = others.len();
+        let exchange = Rc::clone(&it.exchange);
+        for shard in others {
+            self.send_next(&exchange, shard, |_| Request::Validate, effects);
+        }
+        self.go_on(it, effects);
+    }
+
+    /// An own shard other than the home shard has its prepare record durable.
+    pub(super) fn own_is_prepared(&mut self, sequence: u64, effects: &mut Effects) {
+        // Otherwise it was given up meanwhile.
+        if let Some(Progress::Committing(mut it)) = self.coordinator.transactions.remove(&sequence)
+        {
+            it.undurable -= 1;
+            self.go_on(it, effects);
+        }
+    }
+
+    /// Everything is valid and prepared (rule P3): appends the commit record.
+    fn decide(&mut self, mut it: Commit, effects: &mut Effects) {
+        let transaction = it.exchange.id;
+        assert!(
+            it.waiting == 0 && it.undurable == 0 && it.drawn.len() == it.writers,
+            "P3: {transaction} is decided with something missing"
+        );
+        self.count_certified(&it, effects);
+        it.phase = Phase::Deciding;
+        if self.options().faults.has(Fault::AcknowledgeAtCertification) {
+            self.tell(&mut it, effects);
+        }
+        match it.plan {
+            Plan::ReadOnly => return self.commit(it, effects),
+            Plan::Own(at) => self.append_decision(at, &it),
+            Plan::TwoPhase => self.append_decision(0, &it),
+            Plan::Other(shard) => {
+                let request = |operations| Request::OnePhase { operations, install: true };
+                let exchange = Rc::clone(&it.exchange);
+                self.send_next(&exchange, shard, request, effects);
+            }
+        }
+        self.wait(it);
+    }
+
+    fn append_decision(&mut self, at: usize, it: &Commit) {
+        let transaction = it.exchange.id;
+        let own = it.own.iter().find_map(|(place, branch)| match branch {
+            OwnBranch::Locked { locked, clock, .. } if *place == at => Some((locked, *clock)),
+            _ => None,
+        });
+        let home = self.led[at].shard;
+        let others = it.drawn.iter().map(|(shard, _)| *shard).filter(|shard| *shard != home);
+        let participants: Vec<ShardId> = others.collect();
+        let waiter = Waiter::Decided(transaction.sequence);
+        self.append_commit(at, transaction, &participants, own, waiter);
+    }
+
+    /// The commit record is durable.
+    pub(super) fn is_decided(&mut self, sequence: u64, effects: &mut Effects) {
+        let Some(Progress::Committing(it)) = self.coordinator.transactions.remove(&sequence) else {
+            panic!("{sequence} was decided, and is not known");
+        };
+        assert_eq!(it.phase, Phase::Deciding, "{sequence} was decided too early");
+        self.commit(it, effects);
+    }
+
+    /// It is committed (rule P4): tells the client, installs here, and has it installed elsewhere.
+    fn commit(&mut self, mut it: Commit, effects: &mut Effects) {
+        let exchange = Rc::clone(&it.exchange);
+        let transaction = exchange.id;
+        for (at, branch) in std::mem::take(&mut it.own) {
+            if let OwnBranch::Locked { locked, clock, prepared } = branch {
+                self.install(at, transaction, locked, clock, effects);
+                if prepared {
+                    self.append_outcome(at, transaction, true);
+                }
+            }
+        }
+        let open: Vec<ShardId> = open_remotes(&exchange);
+        for shard in &open {
+            let prepared = it.drawn.iter().any(|(drawer, _)| drawer == shard);
+            let request = if prepared { Request::Commit } else { Request::Abort };
+            self.send_next(&exchange, *shard, |_| request, effects);
+        }
+        self.expect_resolved(transaction.sequence, open.len());
+        self.tell(&mut it, effects);
+    }
+
+    fn count_certified(&mut self, it: &Commit, effects: &mut Effects) {
+        self.counters.certified += 1;
+        self.counters.cross_shard += u64::from(it.drawn.len() > 1);
+        let (transaction, own) = (it.exchange.id, self.hub.home());
+        effects.observe(|| {
+            let (stamp, writes) = (self.stamp(it), it.drawn.clone());
+            Observation::Certified { transaction, own, stamp, writes }
+        });
+    }
+
+    /// What it writes, as the home shard would keep it.
+    fn stamp(&self, it: &Commit) -> Stamp {
+        let mut stamp = Stamp::local(it.exchange.epoch, Clock::ZERO);
+        for (shard, clock) in &it.drawn {
+            stamp.push(self.hub.home(), *shard, *clock);
+        }
+        stamp
+    }
+
+    fn tell(&mut self, it: &mut Commit, effects: &mut Effects) {
+        if std::mem::replace(&mut it.told, true) {
+            return; // Only with a planted bug.
+        }
+        let (transaction, own) = (it.exchange.id, self.hub.home());
+        effects.observe(|| Observation::Told { transaction, own, stamp: self.stamp(it) });
+        self.counters.committed += 1;
+        self.finish(&it.exchange, Ok(()));
+    }
+
+    /// Gives a transaction up, everywhere.
+    fn abort(&mut self, it: Commit, error: Error, effects: &mut Effects) {
+        let Commit { exchange, own, .. } = it;
+        for (at, branch) in own {
+            if let OwnBranch::Locked { locked, clock, prepared } = branch {
+                self.drop_locked(at, exchange.id, (locked, clock), prepared, effects);
+            }
+        }
+        self.give_up(&exchange, effects);
+        self.counters.conflicts += u64::from(matches!(error, Error::Aborted(Aborted::Conflict(_))));
+        self.finish(&exchange, Err(error));
+    }
+
+    /// A transaction was dropped before it asked to commit.
+    pub(super) fn abandon(&mut self, exchange: &Rc<Exchange>, effects: &mut Effects) {
+        self.coordinator.transactions.remove(&exchange.id.sequence);
+        self.give_up(exchange, effects);
+        self.hub.admission.leave();
+    }
+
+    /// Tells the participants that have not ended their branches to undo them.
+    fn give_up(&mut self, exchange: &Exchange, effects: &mut Effects) {
+        let sequence = exchange.id.sequence;
+        let open = open_remotes(exchange);
+        for shard in &open {
+            self.outbox.forget((sequence, *shard));
+            self.send_next(exchange, *shard, |_| Request::Abort, effects);
+        }
+        self.expect_resolved(sequence, open.len());
+    }
+
+    fn expect_resolved(&mut self, sequence: u64, participants: usize) {
+        match participants {
+            0 => self.hub.sequences.borrow_mut().finish(sequence),
+            _ => assert!(
+                self.coordinator.unresolved.insert(sequence, participants).is_none(),
+                "{sequence} was decided twice"
+            ),
+        }
+    }
+
+    /// A participant has ended its branch, as it was told.
+    fn resolved(&mut self, sequence: u64) {
+        let Some(left) = self.coordinator.unresolved.get_mut(&sequence) else {
+            self.counters.dropped += 1;
+            return;
+        };
+        *left -= 1;
+        if *left == 0 {
+            self.coordinator.unresolved.remove(&sequence);
+            self.hub.sequences.borrow_mut().finish(sequence);
+        }
+    }
+
+    /// Tells a transaction its outcome.
+    fn finish(&mut self, exchange: &Exchange, outcome: Result<()>) {
+        exchange.outcome.fill(outcome);
+        self.hub.admission.leave();
+    }
+}
+
+/// The branches on other nodes' shards that are not over.
+fn open_remotes(exchange: &Exchange) -> Vec<ShardId> {
+    let remotes = exchange.remotes();
+    let open = remotes.iter().filter(|remote| !remote.over && remote.step > 0);
+    open.map(|remote| remote.shard).collect()
+}
+
+/// The branches on other nodes' shards that have something to check, or to be prepared.
+fn others_to_validate(it: &Commit) -> Vec<ShardId> {
+    let remotes = it.exchange.remotes();
+    let others = remotes.iter().filter(|remote| match it.plan {
+        // It validated with its lock.
+        Plan::Other(shard) if shard == remote.shard => false,
+        Plan::TwoPhase => remote.reads || remote.writes,
+        Plan::ReadOnly | Plan::Own(_) | Plan::Other(_) => remote.reads,
+    });
+    others.map(|remote| remote.shard).collect()
+}

@@ -1,0 +1,196 @@
+//! A shard as its leader's worker sees it: clocks in flight, the open batch, who waits for which record
+//! to be durable (rules P2 and P5).
+//!
+//! A clock is in flight from its draw until what was locked for it is installed or given up. The
+//! **safe clock** is below all that are in flight on this worker: whatever it draws next is greater,
+//! and of the others it is in the stream what became of them.
+
+use super::options::Options;
+use super::record::Batch;
+use crate::faults::Fault;
+use crate::replication::replica::Replica;
+use crate::transaction_id::TransactionId;
+use bytes::Bytes;
+use std::collections::{BTreeSet, VecDeque};
+use types::{Clock, Epoch, ShardId, Time};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Led {
+    pub(super) shard: ShardId,
+    /// The stream is prepared. Before, records gather.
+    leading: bool,
+    in_flight: BTreeSet<Clock>,
+    batch: Batch,
+    /// Clocks whose writes are in the batch.
+    batched: Vec<Clock>,
+    /// Who waits for the batch.
+    waiting: Vec<Waiter>,
+    batch_opened: Time,
+    /// How long the stream is, and how much of it is decided.
+    proposed: u64,
+    durable: u64,
+    /// For each proposed entry that is not decided, who waits for it.
+    undecided: VecDeque<Vec<Waiter>>,
+    safe_appended: Clock,
+    appended_at: Time,
+}
+
+/// Who waits for a record to be durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Waiter {
+    /// The branch of a transaction that another node coordinates.
+    Branch(TransactionId),
+    /// The transaction of this worker with this sequence: one of its own shards is prepared.
+    Prepared(u64),
+    /// The transaction of this worker with this sequence: it is decided.
+    Decided(u64),
+}
+
+/// An entry to be proposed.
+pub(super) struct Closed {
+    pub(super) entry: Bytes,
+    pub(super) index: u64,
+    pub(super) safe: Clock,
+    pub(super) clocks: Vec<Clock>,
+    pub(super) is_heartbeat: bool,
+}
+
+impl Led {
+    pub(super) fn new(shard: ShardId) -> Led {
+        Led {
+            shard,
+            leading: false,
+            in_flight: BTreeSet::new(),
+            batch: Batch::default(),
+            batched: Vec::new(),
+            waiting: Vec::new(),
+            batch_opened: Time::ZERO,
+            proposed: 0,
+            durable: 0,
+            undecided: VecDeque::new(),
+            safe_appended: Clock::ZERO,
+            appended_at: Time::ZERO,
+        }
+    }
+
+    /// The stream is prepared, and that long.
+    pub(super) fn lead(&mut self, length: u64) {
+        self.leading = true;
+        self.proposed = length;
+        self.durable = length;
+    }
+
+    pub(super) fn is_leading(&self) -> bool {
+        self.leading
+    }
+
+    /// A clock was drawn on this worker, and is in flight now.
+    pub(super) fn fly(&mut self, clock: Clock) {
+        assert!(clock > self.safe_appended, "P5: {clock} was drawn below what was said to be safe");
+        let fresh = self.in_flight.insert(clock);
+        assert!(fresh, "P2: {} drew {clock} twice", self.shard);
+    }
+
+    /// What was locked for the clock is installed, or given up.
+    pub(super) fn land(&mut self, clock: Clock) {
+        let flew = self.in_flight.remove(&clock);
+        assert!(flew, "P5: {clock} of {} was resolved before", self.shard);
+    }
+
+    /// Adds a record. `clock` is that of the writes in it; `waiter` hears when it is durable.
+    pub(super) fn append(
+        &mut self,
+        now: Time,
+        clock: Option<Clock>,
+        waiter: Option<Waiter>,
+        add: impl FnOnce(&mut Batch),
+    ) {
+        if self.batch.len() == 0 {
+            self.batch_opened = now;
+        }
+        add(&mut self.batch);
+        self.batched.extend(clock);
+        self.waiting.extend(waiter);
+    }
+
+    fn safe_clock(&self, replica: &Replica, options: &Options) -> Clock {
+        match self.in_flight.first() {
+            Some(first) if !options.faults.has(Fault::SafeClockPastInFlight) => Clock(first.0 - 1),
+            _ => replica.store.clock(),
+        }
+    }
+
+    /// The next entry, if it is time for one: for a batch that is full, or old, or has nothing before
+    /// it to wait for; or for a heartbeat.
+    pub(super) fn close(
+        &mut self,
+        now: Time,
+        epoch: Epoch,
+        replica: &Replica,
+        options: &Options,
+    ) -> Option<Closed> {
+        if !self.is_due(now, replica, options) {
+            return None;
+        }
+        let safe = self.safe_clock(replica, options).max(self.safe_appended);
+        assert!(
+            self.in_flight.first().is_none_or(|first| *first > safe)
+                || options.faults.has(Fault::SafeClockPastInFlight),
+            "P5: {safe} is called safe on {} while {:?} are in flight",
+            self.shard,
+            self.in_flight
+        );
+        let index = self.proposed;
+        self.proposed += 1;
+        self.undecided.push_back(std::mem::take(&mut self.waiting));
+        self.safe_appended = safe;
+        self.appended_at = now;
+        let is_heartbeat = self.batch.len() == 0;
+        let clocks = std::mem::take(&mut self.batched);
+        Some(Closed { entry: self.batch.close(epoch, safe), index, safe, clocks, is_heartbeat })
+    }
+
+    fn is_due(&self, now: Time, replica: &Replica, options: &Options) -> bool {
+        if !self.leading {
+            return false;
+        }
+        if self.batch.len() > 0 {
+            return self.proposed == self.durable
+                || self.batch.len() >= options.batch_records_max
+                || self.batch.bytes() >= options.batch_bytes_max
+                || now >= self.batch_opened + options.batch_delay;
+        }
+        self.lags(replica, options) && now >= self.appended_at + options.heartbeat
+    }
+
+    /// Could a heartbeat say anything new?
+    fn lags(&self, replica: &Replica, options: &Options) -> bool {
+        self.safe_clock(replica, options) > self.safe_appended
+    }
+
+    /// When to look again, if nothing happens before.
+    pub(super) fn next_due(&self, replica: &Replica, options: &Options) -> Option<Time> {
+        if !self.leading {
+            return None;
+        }
+        if self.batch.len() > 0 {
+            return Some(self.batch_opened + options.batch_delay);
+        }
+        self.lags(replica, options).then(|| self.appended_at + options.heartbeat)
+    }
+
+    /// The stream has decided that many entries. Returns who waited for them, in their order.
+    pub(super) fn durable(&mut self, length: u64) -> Vec<Waiter> {
+        assert!(length <= self.proposed, "{} decided what was never proposed", self.shard);
+        let count = length.saturating_sub(self.durable) as usize;
+        self.durable = self.durable.max(length);
+        self.undecided.drain(..count).flatten().collect()
+    }
+
+    /// How much is under way: records that are not in the stream, entries that are not durable, clocks
+    /// in flight.
+    pub(super) fn pending(&self) -> usize {
+        self.batch.len() + self.undecided.len() + self.in_flight.len()
+    }
+}

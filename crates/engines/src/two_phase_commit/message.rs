@@ -1,0 +1,103 @@
+//! What workers of the same number on different nodes say to each other.
+
+use crate::client::Relay;
+pub use crate::execution::branches::Header;
+use crate::operation::{Answer, Operation};
+use crate::transaction_id::TransactionId;
+use types::{Clock, Error, Result, ShardId};
+
+/// See the module. Each may be lost, repeated, reordered or late.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Message {
+    /// Coordinator to participant. Repeated until it is answered; acted on once, see
+    /// `execution/branches.rs`.
+    Request {
+        /// Which request of which branch.
+        header: Header,
+        /// What to do.
+        request: Request,
+    },
+    /// Participant to coordinator, as often as the request arrives.
+    Reply {
+        /// Whose branch.
+        transaction: TransactionId,
+        /// Where.
+        shard: ShardId,
+        /// Which request it answers.
+        step: u32,
+        /// The answer.
+        reply: Reply,
+    },
+    /// Between the node that a client asked and the one that serves it.
+    Relay(Relay),
+}
+
+/// What a coordinator asks of a participant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Request {
+    /// Run these operations, in their order. Legal until the branch is locked.
+    Execute {
+        /// What to do.
+        operations: Vec<Operation>,
+    },
+    /// Run these writes, lock the write set, draw a clock and check what was read: no other shard is
+    /// written, so these are all locks there are. Legal until the branch is locked.
+    Lock {
+        /// What is still to be written.
+        operations: Vec<Operation>,
+    },
+    /// Run these writes, lock the write set, draw a clock and append the prepare record. Legal until
+    /// the branch is locked.
+    Prepare {
+        /// What is still to be written.
+        operations: Vec<Operation>,
+        /// In whose stream the decision will be.
+        home: ShardId,
+    },
+    /// Check that what was read is still so. Legal once all locks of the transaction are held. Ends
+    /// the branch, unless it is prepared; then it is answered once the prepare record is durable.
+    Validate,
+    /// Append the commit record and install. Legal of a branch that is the whole transaction, and does
+    /// all there is to do, or of one that `Lock` has locked; the others are validated by then. Answered
+    /// once the record is durable. Ends the branch.
+    OnePhase {
+        /// What is still to be written.
+        operations: Vec<Operation>,
+        /// Whether to write, or only to prove what was read.
+        install: bool,
+    },
+    /// The decision is durable: install. Legal of a branch that is prepared and validated. Ends the
+    /// branch; answered once that is durable, since until then the decision must not be forgotten.
+    Commit,
+    /// The transaction is given up. Ends the branch, unless it is committed.
+    Abort,
+}
+
+/// What a participant answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// To `Execute`.
+    Executed {
+        /// Of the operations that have one, in their order.
+        answers: Vec<Result<Answer>>,
+    },
+    /// To `Lock` and `Prepare`.
+    Locked {
+        /// The clock that was drawn.
+        clock: Clock,
+    },
+    /// To `Validate`: everything is as it was, and what was prepared is durable.
+    Validated,
+    /// To `OnePhase`: it is committed.
+    Committed {
+        /// The clock of what was written, if anything was.
+        clock: Option<Clock>,
+    },
+    /// To `Commit` and `Abort`: the branch is over.
+    Resolved,
+    /// To anything else: it cannot be. The branch is over.
+    Refused {
+        /// Why.
+        error: Error,
+    },
+}

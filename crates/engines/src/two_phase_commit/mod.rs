@@ -1,0 +1,345 @@
+//! `two_phase_commit`: the classic baseline. Every step is replicated before the next one counts, so a
+//! lock is held for as long as that takes, and every read returns committed data.
+//!
+//! ```text
+//! coordinator            participant on s1       participant on s2        streams
+//!   execute ──Execute──►   read
+//!   lock own ─Prepare──►   lock, draw 7  ──────►   lock, draw 31  ──────► prepare records
+//!   all are locked
+//!   validate ─Validate─►   check reads                                    …
+//!            ◄─Validated─  once the prepare record is durable
+//!   all are prepared and valid: the decision  ──────────────────────────► decision
+//!   it is durable: tell the client, install own
+//!            ──Commit──►   install, release      install, release  ─────► outcomes
+//! ```
+//! What saves time: prepares travel and are replicated in parallel, and beside the validation. The
+//! coordinator's own writes on its home shard need no prepare record; they are part of the decision.
+//! A transaction that writes one shard only needs neither: once all is valid, one commit record is all
+//! (*one phase*). One that touches only one shard, and that another node's, is handed to it whole. One
+//! that writes nothing is over when it is validated. With the decision durable, locks go at once;
+//! the outcome in a participant's own stream only tells its followers. A coordinator keeps its
+//! decision until the participants have that, and keeps nothing of what it gives up: *presumed abort*
+//! (Mohan, Lindsay and Obermarck, TODS 1986).
+//!
+//! # Rules
+//!
+//! - **P1** Validation begins when all locks of the transaction are held, everywhere. So it takes effect
+//!   at one instant: between its last lock and its first validation.
+//! - **P2** A clock is drawn under the locks. So on one key, install order and clock order agree.
+//! - **P3** The decision is appended when all that was read is valid, and all that was prepared on other
+//!   shards is durable.
+//! - **P4** Nothing is installed or told before the decision on it is durable.
+//! - **P5** The safe clock in a stream is below every clock of which the stream does not say what became
+//!   of it. Followers keep tombstones until all streams of the shard have passed them.
+//!
+//! Each is asserted where it is kept.
+//!
+//! | file | holds | rules |
+//! |---|---|---|
+//! | `options.rs`, `message.rs`, `record.rs` | configuration, messages, what is in the streams | |
+//! | `shared.rs` | what the workers of a node share | |
+//! | `coordinator.rs` | from execution to the outcome | P1, P3, P4 |
+//! | `participant.rs` | branches of other nodes' transactions | P2, P4 |
+//! | `led.rs` | a shard that is led: clocks in flight, batches, who waits for them | P2, P5 |
+//! | `followed.rs` | a shard that is followed: what is prepared, replay | P5 |
+
+mod coordinator;
+mod followed;
+mod led;
+pub mod message;
+mod options;
+mod participant;
+mod record;
+mod shared;
+
+pub use message::Message;
+pub use options::Options;
+pub use shared::Shared;
+
+use crate::engine::{Counters, Effect, Engine, Event, Place, Setup, Task};
+use crate::execution::Local;
+use crate::execution::branches::Branches;
+use crate::execution::calls::Calls;
+use crate::execution::hub::{Ask, Hub};
+use crate::execution::outbox::Outbox;
+use crate::execution::slot::Slot;
+use crate::execution::tasks::Tasks;
+use crate::execution::timers::Timers;
+use crate::observation::Observation;
+use crate::replication::replay::replay;
+use bytes::Bytes;
+use coordinator::Coordinator;
+use followed::Followed;
+use led::{Led, Waiter};
+use message::Reply;
+use participant::Context;
+use record::Entry;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use store::Store;
+use types::{Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
+
+/// The epoch of a cluster whose configuration has never changed.
+const FIRST_EPOCH: Epoch = Epoch(1);
+
+/// How many rounds of tasks and what they ask for one step makes before others get their turn.
+const ROUNDS_MAX: u32 = 64;
+
+/// After this the worker goes on with what a step left.
+const TURN: Duration = Duration::from_micros(1);
+
+type Effects = crate::engine::Effects<Message>;
+
+/// One worker of a node, speaking two-phase commit.
+pub struct TwoPhaseCommit {
+    shared: Arc<Shared>,
+    hub: Rc<Hub>,
+    tasks: Tasks,
+    calls: Calls,
+    sleeping: Timers<Rc<Slot<()>>>,
+    coordinator: Coordinator,
+    outbox: Outbox<Message>,
+    /// A reply that is still to come is `None`.
+    branches: Branches<Context, Option<Reply>>,
+    led: Vec<Led>,
+    followed: Vec<Followed>,
+    /// When other workers were last told that clocks have moved.
+    nudged_at: Time,
+    counters: Counters,
+}
+
+impl Engine for TwoPhaseCommit {
+    type Message = Message;
+    type Options = Options;
+    type Shared = Shared;
+
+    fn share(setup: &Setup<Options>, node: NodeId) -> Arc<Shared> {
+        Arc::new(Shared::new(setup, node, FIRST_EPOCH))
+    }
+
+    fn store(shared: &Shared, shard: ShardId) -> Option<&Arc<Store>> {
+        Some(&shared.replica(shard)?.store)
+    }
+
+    fn new(worker: WorkerId, shared: Arc<Shared>, seed: u64) -> TwoPhaseCommit {
+        let topology = &shared.setup.topology;
+        let led = shared.replicas.iter().filter(|replica| replica.led);
+        let stores = led.clone().map(|replica| (replica.shard, Arc::clone(&replica.store)));
+        let limits = shared.setup.options.limits.clone();
+        let retry_after = limits.retry_after;
+        let place = Place { node: shared.node, worker };
+        let hub = Hub::new(place, Arc::clone(topology), stores, shared.epoch, limits, seed);
+        let followed = shared.replicas.iter().filter(|replica| !replica.led);
+        TwoPhaseCommit {
+            tasks: Tasks::default(),
+            calls: Calls::new(&hub, &shared.setup.procedures),
+            sleeping: Timers::default(),
+            coordinator: Coordinator::default(),
+            outbox: Outbox::new(retry_after),
+            branches: Branches::new(),
+            led: led.map(|replica| Led::new(replica.shard)).collect(),
+            followed: followed.map(Followed::new).collect(),
+            nudged_at: Time::ZERO,
+            counters: Counters::default(),
+            hub,
+            shared,
+        }
+    }
+
+    fn step(&mut self, now: Time, event: Event<Message>, effects: &mut Effects) {
+        self.hub.now.set(now);
+        match event {
+            Event::Received { from, message } => self.receive(from, message, effects),
+            Event::Client { from, request } => {
+                self.tasks.extend(self.calls.request(from, request));
+            }
+            Event::Leading { shard, length } => self.lead(shard, length),
+            Event::Durable { shard, length } => self.durable(shard, length, effects),
+            Event::Decided { shard, index: _, entry } => self.decided(shard, entry, effects),
+            Event::Timer | Event::Nudged => {}
+        }
+        self.run(now, effects);
+        self.close_batches(now, effects);
+        self.set_timer(now, effects);
+    }
+
+    fn local(&self) -> Local {
+        Local::new(&self.hub)
+    }
+
+    fn spawn(&mut self, task: Task) {
+        self.tasks.spawn(task);
+    }
+
+    fn pending(&self) -> usize {
+        let led: usize = self.led.iter().map(Led::pending).sum();
+        let followed: usize = self.followed.iter().map(Followed::pending).sum();
+        let hub = &self.hub.admission;
+        let own = hub.open() + hub.queued() + self.outbox.len();
+        own + self.branches.len() + led + followed
+    }
+
+    fn counters(&self) -> Counters {
+        self.counters
+    }
+}
+
+impl TwoPhaseCommit {
+    fn options(&self) -> &Options {
+        &self.shared.setup.options
+    }
+
+    fn led_at(&self, shard: ShardId) -> Option<usize> {
+        self.led.iter().position(|led| led.shard == shard)
+    }
+
+    fn receive(&mut self, from: NodeId, message: Message, effects: &mut Effects) {
+        match message {
+            Message::Request { header, request } => self.serve(from, &header, request, effects),
+            Message::Reply { transaction, shard, step, reply } => {
+                let own = (transaction.node, transaction.worker)
+                    == (self.hub.place.node, self.hub.place.worker);
+                let key = (transaction.sequence, shard);
+                // A repetition, or an answer that does not matter any more.
+                if own && self.outbox.answered(key, step) {
+                    self.replied(key, reply, effects);
+                } else {
+                    self.counters.dropped += 1;
+                }
+            }
+            Message::Relay(relay) => self.tasks.extend(self.calls.relayed(from, relay)),
+        }
+    }
+
+    /// This worker's stream of `shard` is prepared.
+    fn lead(&mut self, shard: ShardId, length: u64) {
+        let at = self.led_at(shard).expect("the node leads the shards that the topology says");
+        self.led[at].lead(length);
+        self.hub.admission.serve(self.led.iter().all(Led::is_leading));
+    }
+
+    /// The stream that this worker leads for `shard` has that many decided entries.
+    fn durable(&mut self, shard: ShardId, length: u64, effects: &mut Effects) {
+        let at = self.led_at(shard).expect("only led streams report this");
+        for waiter in self.led[at].durable(length) {
+            match waiter {
+                Waiter::Branch(transaction) => self.branch_is_durable(at, transaction, effects),
+                Waiter::Prepared(sequence) => self.own_is_prepared(sequence, effects),
+                Waiter::Decided(sequence) => self.is_decided(sequence, effects),
+            }
+        }
+    }
+
+    /// The stream that this worker follows for `shard` has decided its next entry.
+    fn decided(&mut self, shard: ShardId, entry: Bytes, effects: &mut Effects) {
+        let Some(followed) = self.followed.iter_mut().find(|followed| followed.shard == shard)
+        else {
+            // Its own entry, which the leader has in its store already.
+            return;
+        };
+        let entry = Entry::decode(entry)
+            .unwrap_or_else(|error| panic!("a leader of {shard} proposed it: {error}"));
+        let replica = self.shared.replica(shard).expect("followed");
+        let faults = self.shared.setup.options.faults;
+        let (epoch, operations) = (entry.epoch, &mut self.counters.operations);
+        let sessions = Rc::clone(&followed.sessions);
+        followed.enter(entry, |clock, writes| {
+            if writes.is_empty() {
+                return;
+            }
+            *operations += writes.len() as u64;
+            let stamp = Stamp::local(epoch, clock);
+            replay(replica, &sessions, &stamp, &writes, faults, effects.observations.as_mut());
+        });
+        replica.progress(self.hub.place.worker, followed.applied());
+    }
+
+    /// Lets tasks and whoever waits go on, as far as they can now.
+    fn run(&mut self, now: Time, effects: &mut Effects) {
+        let overdue = &mut self.counters.resent;
+        self.outbox.overdue(now, |to, message| {
+            *overdue += 1;
+            effects.push(Effect::Send { to, message: message.clone() });
+        });
+        for _ in 0..ROUNDS_MAX {
+            self.sleeping.due(now, |slot| slot.fill(()));
+            self.hub.admission.turn(now);
+            self.calls.sweep(now);
+            let polled = self.tasks.poll();
+            let mut asked = false;
+            while let Some(ask) = self.hub.next_ask() {
+                asked = true;
+                self.answer(ask, effects);
+            }
+            if !polled && !asked {
+                return;
+            }
+        }
+        effects.push(Effect::Timer { at: now + TURN });
+    }
+
+    fn answer(&mut self, ask: Ask, effects: &mut Effects) {
+        match ask {
+            Ask::Send(exchange) => self.send_batches(&exchange, effects),
+            Ask::Commit(submission) => self.submit(submission, effects),
+            Ask::Abandon(exchange) => self.abandon(&exchange, effects),
+            Ask::Sleep { until, slot } => self.sleeping.add(until, slot),
+            Ask::Reveal { exchange, stamp, slot } => {
+                // What is installed is committed (rule P4), so all that can be read may be shown.
+                let (transaction, own) = (exchange.id, self.hub.home());
+                effects.observe(|| Observation::Told { transaction, own, stamp });
+                slot.fill(());
+            }
+            Ask::Reply { to, reply } => effects.push(Effect::Reply { to, reply }),
+            Ask::Relay { to, relay } => {
+                effects.push(Effect::Send { to, message: Message::Relay(relay) });
+            }
+        }
+    }
+
+    /// Proposes the batches and heartbeats whose time has come.
+    fn close_batches(&mut self, now: Time, effects: &mut Effects) {
+        for at in 0..self.led.len() {
+            let (shard, epoch) = (self.led[at].shard, self.hub.epoch.get());
+            let replica = self.shared.replica(shard).expect("led");
+            let options = &self.shared.setup.options;
+            let Some(closed) = self.led[at].close(now, epoch, replica, options) else { continue };
+            self.counters.batches += 1;
+            let led::Closed { entry, index, safe, clocks, is_heartbeat } = closed;
+            if is_heartbeat || now >= self.nudged_at + options.heartbeat {
+                self.nudged_at = now;
+                self.nudge_others(effects);
+            }
+            effects.observe(|| Observation::Appended { shard, index, epoch, safe, clocks });
+            effects.push(Effect::Propose { shard, entry });
+        }
+    }
+
+    /// Clocks have moved: workers that are idle may have to say that they are beyond them.
+    fn nudge_others(&self, effects: &mut Effects) {
+        let own = self.hub.place.worker;
+        let workers = (0..self.shared.setup.topology.workers()).map(WorkerId);
+        for worker in workers.filter(|worker| *worker != own) {
+            effects.push(Effect::Nudge { worker });
+        }
+    }
+
+    /// Asks to come back when there will be something to do.
+    fn set_timer(&mut self, now: Time, effects: &mut Effects) {
+        let options = &self.shared.setup.options;
+        let led = self
+            .led
+            .iter()
+            .filter_map(|led| led.next_due(self.shared.replica(led.shard).expect("led"), options));
+        let others = [
+            self.outbox.next_due(),
+            self.sleeping.next_due(),
+            self.hub.admission.next_due(),
+            self.calls.next_due(),
+        ];
+        if let Some(at) = led.chain(others.into_iter().flatten()).min() {
+            effects.push(Effect::Timer { at: at.max(now) });
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! The configuration of `two_phase_commit`.
+
+use crate::execution::hub::Limits;
+use crate::faults::Faults;
+use std::time::Duration;
+
+/// How `two_phase_commit` behaves. The default does the right thing.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How transactions run until they commit. By default a replica allows 32 768 sessions instead of
+    /// the usual number: a transaction keeps its own until its record is durable.
+    pub limits: Limits,
+    /// A batch closes with this many records. Default 400.
+    pub batch_records_max: usize,
+    /// A batch closes with this many bytes. Default 64 KiB.
+    pub batch_bytes_max: usize,
+    /// A batch that could wait for the one before it waits at most this long. Default 1 ms.
+    pub batch_delay: Duration,
+    /// A stream that has nothing to say says after this, once, how far it is safe: followers keep
+    /// tombstones until they know. Default 100 ms.
+    pub heartbeat: Duration,
+    /// Bytes of keys, versions and index that a replica may hold. Default: no limit.
+    pub memory_bytes_max: usize,
+    /// Planted bugs. Default: none.
+    pub faults: Faults,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            limits: Limits { sessions_max: 1 << 15, ..Limits::default() },
+            batch_records_max: 400,
+            batch_bytes_max: 64 << 10,
+            batch_delay: Duration::from_millis(1),
+            heartbeat: Duration::from_millis(100),
+            memory_bytes_max: usize::MAX,
+            faults: Faults::NONE,
+        }
+    }
+}

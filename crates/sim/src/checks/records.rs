@@ -1,0 +1,53 @@
+//! P4: for an engine that installs only what is durable: a version's record is accepted by a majority of
+//! the voters before the version is installed or applied, or anybody is told.
+//!
+//! A record is the entry of a stream that carries the version's clock: what prepares the transaction
+//! on that shard, or commits it.
+
+use super::durable::Durable;
+use super::transactions::Seen;
+use engines::TransactionId;
+use std::collections::BTreeMap;
+use types::{Clock, ShardId, WorkerId};
+
+/// Where the record of each clock is.
+#[derive(Debug, Default)]
+pub struct Records {
+    entries: BTreeMap<(ShardId, WorkerId, Clock), u64>,
+}
+
+impl Records {
+    /// An entry with these clocks was appended.
+    pub fn appended(&mut self, shard: ShardId, worker: WorkerId, index: u64, clocks: &[Clock]) {
+        self.entries.extend(clocks.iter().map(|clock| ((shard, worker, *clock), index)));
+    }
+
+    /// Judges that a version is installed by its leader, or applied by a follower.
+    pub fn visible(
+        &self,
+        shard: ShardId,
+        worker: WorkerId,
+        clock: Clock,
+        durable: &Durable,
+    ) -> super::Verdict {
+        let complain =
+            |why| Err(format!("a version of {shard} with clock {clock} is visible, and {why}"));
+        match self.entries.get(&(shard, worker, clock)) {
+            None => complain("there is no record of it".to_owned()),
+            Some(index) if *index >= durable.majority(shard, worker) => {
+                complain(format!("no majority has accepted entry {index}, its record"))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Judges that somebody is told of a transaction.
+    pub fn told(&self, id: TransactionId, seen: &Seen, durable: &Durable) -> super::Verdict {
+        let writes = seen.certified.iter().flat_map(|certified| &certified.writes);
+        for (shard, clock) in writes {
+            self.visible(*shard, id.worker, *clock, durable)
+                .map_err(|what| format!("somebody was told of {id}: {what}"))?;
+        }
+        Ok(())
+    }
+}
