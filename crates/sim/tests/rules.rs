@@ -1,0 +1,171 @@
+//! Each rule, broken by hand: a checker that cannot fail checks nothing.
+
+use consensus::topology::Topology;
+use engines::{Observation, Place, TransactionId};
+use shoal_sim::checks::{Checks, Moment};
+use types::{Clock, Epoch, NodeId, ShardId, Stamp, TableId, Time, WorkerId};
+
+const S0: ShardId = ShardId(0);
+const S1: ShardId = ShardId(1);
+const EPOCH: Epoch = Epoch(1);
+
+fn id(sequence: u64) -> TransactionId {
+    TransactionId { node: NodeId(0), worker: WorkerId(0), sequence }
+}
+
+/// A stamp as shard 0 keeps it, which depends on shard 1 up to `remote`.
+fn stamp(clock: u64, remote: u64) -> Stamp {
+    let mut stamp = Stamp::local(EPOCH, Clock(clock));
+    stamp.push(S0, S1, Clock(remote));
+    stamp
+}
+
+fn drawn(sequence: u64, clock: u64) -> Observation {
+    Observation::Drawn { transaction: id(sequence), shard: S0, clock: Clock(clock) }
+}
+
+fn resolved(sequence: u64, clock: u64) -> Observation {
+    let (transaction, clock) = (id(sequence), Clock(clock));
+    Observation::Resolved { transaction, shard: S0, clock, installed: true }
+}
+
+fn installed(sequence: u64, clock: u64) -> Observation {
+    Observation::Installed {
+        transaction: id(sequence),
+        shard: S0,
+        stamp: stamp(clock, 0),
+        table: TableId(0),
+        key: b"key".to_vec(),
+        value: Some(b"value".to_vec()),
+    }
+}
+
+fn appended(index: u64, safe: u64, clocks: &[u64]) -> Observation {
+    let clocks = clocks.iter().map(|clock| Clock(*clock)).collect();
+    Observation::Appended { shard: S0, index, epoch: EPOCH, safe: Clock(safe), clocks }
+}
+
+fn read(sequence: u64, stamp: Stamp, tombstone: bool) -> Observation {
+    Observation::Read { transaction: id(sequence), shard: S0, stamp, tombstone }
+}
+
+fn certified(sequence: u64, stamp: Stamp, clock: u64) -> Observation {
+    let writes = vec![(S0, Clock(clock))];
+    Observation::Certified { transaction: id(sequence), own: S0, stamp, writes }
+}
+
+fn told(sequence: u64, stamp: Stamp) -> Observation {
+    Observation::Told { transaction: id(sequence), own: S0, stamp }
+}
+
+fn applied(clock: u64, won: bool) -> Observation {
+    let (stamp, key) = (stamp(clock, 0), b"key".to_vec());
+    Observation::Applied { shard: S0, stamp, table: TableId(0), key, won }
+}
+
+/// What the checkers say, with `accepted` entries of shard 0's stream on each of its three voters.
+fn verdict(accepted: [u64; 3], observations: &[Observation]) -> Result<(), &'static str> {
+    let topology = Topology::compact(3, 2, 3, 0, 1);
+    let mut checks = Checks::new(&topology);
+    let moment = Moment { at: Time(1), place: Place { node: NodeId(0), worker: WorkerId(0) } };
+    for (voter, length) in topology.voters(S0).iter().zip(accepted) {
+        checks.accepted(S0, WorkerId(0), *voter, length);
+    }
+    let mut all = observations.iter();
+    all.try_for_each(|observation| checks.observe(moment, observation))
+        .map_err(|violation| violation.rule)
+}
+
+/// A transaction that writes the key with this clock, from its draw to its entry in the stream.
+fn written(sequence: u64, clock: u64) -> Vec<Observation> {
+    vec![
+        drawn(sequence, clock),
+        certified(sequence, stamp(clock, 0), clock),
+        installed(sequence, clock),
+        resolved(sequence, clock),
+        appended(sequence, clock, &[clock]),
+    ]
+}
+
+#[test]
+fn what_is_right_passes() {
+    let watermark = Observation::Watermark { shard: S0, clock: Clock(4) };
+    let mut all = written(0, 4);
+    all.extend([watermark, told(0, stamp(4, 0)), applied(4, true)]);
+    assert_eq!(verdict([1, 1, 0], &all), Ok(()));
+}
+
+#[test]
+fn m1_a_stamp_covers_what_was_read() {
+    for tombstone in [false, true] {
+        let writer = stamp(4, 7);
+        let forgets = [read(1, writer.clone(), tombstone), certified(1, stamp(5, 6), 5)];
+        assert_eq!(verdict([0; 3], &forgets), Err("M1"));
+        let covers = [read(1, writer, tombstone), certified(1, stamp(5, 7), 5)];
+        assert_eq!(verdict([0; 3], &covers), Ok(()));
+    }
+    assert_eq!(verdict([0; 3], &[certified(1, stamp(5, 0), 6)]), Err("M1"), "not even its own");
+}
+
+#[test]
+fn m2_versions_of_a_key_are_installed_in_the_order_of_their_clocks() {
+    let blind = [drawn(0, 4), drawn(1, 5), installed(1, 5), installed(0, 4)];
+    assert_eq!(verdict([0; 3], &blind), Err("M2"));
+    let twice = [drawn(0, 4), installed(0, 4), installed(1, 4)];
+    assert_eq!(verdict([0; 3], &twice), Err("M2"));
+}
+
+#[test]
+fn m3_a_safe_clock_is_below_all_that_is_in_flight() {
+    assert_eq!(verdict([0; 3], &[drawn(0, 4), appended(0, 4, &[])]), Err("M3"));
+    assert_eq!(verdict([0; 3], &[appended(0, 4, &[]), drawn(0, 4)]), Err("M3"), "drawn below");
+    assert_eq!(verdict([0; 3], &[appended(0, 4, &[]), appended(1, 3, &[])]), Err("M3"), "falls");
+    assert_eq!(verdict([0; 3], &[resolved(0, 4)]), Err("M3"), "never drawn");
+    let forgotten = [drawn(0, 4), installed(0, 4), resolved(0, 4), appended(0, 5, &[])];
+    assert_eq!(verdict([0; 3], &forgotten), Err("M3"), "installed, and in no entry");
+}
+
+#[test]
+fn m4_a_watermark_counts_what_a_majority_has() {
+    let mut all = written(0, 4);
+    all.push(Observation::Watermark { shard: S0, clock: Clock(4) });
+    assert_eq!(verdict([1, 0, 0], &all), Err("M4"));
+    assert_eq!(verdict([1, 0, 1], &all), Ok(()));
+}
+
+#[test]
+fn m5_nobody_is_told_of_what_is_not_durable() {
+    let mut all = written(0, 4);
+    all.push(told(0, stamp(4, 0)));
+    assert_eq!(verdict([1, 0, 0], &all), Err("M5"));
+    // The engine's word for what it reveals is not enough.
+    let read_more = [read(1, stamp(4, 0), false), told(1, stamp(0, 0))];
+    assert_eq!(verdict([0; 3], &read_more), Ok(()), "not certified: nothing was revealed");
+    let reader = certified(1, stamp(4, 0), 0);
+    let read_more = [read(1, stamp(4, 0), false), reader, told(1, stamp(0, 0))];
+    assert_eq!(verdict([0; 3], &read_more), Err("M5"));
+}
+
+#[test]
+fn m6_followers_apply_what_is_durable_and_the_greatest_clock_wins() {
+    let mut all = written(0, 4);
+    all.push(applied(4, true));
+    assert_eq!(verdict([1, 0, 0], &all), Err("M6"), "not durable");
+    let mut all = [written(0, 4), written(1, 5)].concat();
+    all.extend([applied(5, true), applied(4, true)]);
+    assert_eq!(verdict([2, 2, 0], &all), Err("M6"), "an older one won");
+    let mut all = [written(0, 4), written(1, 5)].concat();
+    all.extend([applied(4, true), applied(5, false)]);
+    assert_eq!(verdict([2, 2, 0], &all), Err("M6"), "a newer one lost");
+}
+
+#[test]
+fn m8_nobody_reads_across_epochs_what_is_not_settled() {
+    let later = Stamp::local(Epoch(2), Clock(1));
+    let from_the_future = [read(1, later.clone(), false), certified(1, stamp(5, 0), 5)];
+    assert_eq!(verdict([0; 3], &from_the_future), Err("M8"));
+    let writes = vec![(S0, Clock(1))];
+    let of_the_next = Observation::Certified { transaction: id(1), own: S0, stamp: later, writes };
+    let unsettled = [read(1, stamp(4, 0), false), of_the_next];
+    assert_eq!(verdict([0; 3], &unsettled), Err("M8"));
+}
