@@ -10,14 +10,15 @@
 //! shard of which the node has a replica. Messages go from worker k to worker k.
 //!
 //! Invariant: a step leaves nothing for later. What an engine proposed is in its stream, and what a
-//! stream decided has been told to the engine.
+//! stream decided has been told to the engine. And all happens in order: a stream of one voter decides
+//! as soon as something is proposed, and the engine hears of it when all that it wanted before is done.
 
 use consensus::stream::{self, Length, Members, MemoryStorage, Stream};
 use consensus::topology::Topology;
 use engines::client::{ClientId, Reply, Request};
 use engines::engine::Setup;
 use engines::{Engine, Observation};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use types::{Ballot, Epoch, NodeId, ShardId, Time, WorkerId};
 
@@ -131,6 +132,8 @@ pub struct Worker<E: Engine> {
     /// The streams of this worker's number, of every shard of which the node has a replica.
     streams: BTreeMap<ShardId, Held>,
     timer: Timer,
+    /// What the engine is still to be told in this step.
+    news: VecDeque<engines::Event<E::Message>>,
     /// Messages about streams that are not here.
     strays: u64,
 }
@@ -175,6 +178,7 @@ impl<E: Engine> Worker<E> {
             engine: E::new(worker, shared, seed),
             streams: topology.shards_of(node).map(held).collect(),
             timer: Timer::default(),
+            news: VecDeque::new(),
             strays: 0,
             topology,
         }
@@ -221,6 +225,9 @@ impl<E: Engine> Worker<E> {
             }
             Event::Timer => self.on_timer(now, effects),
             Event::Nudged => self.engine_step(now, engines::Event::Nudged, effects),
+        }
+        while let Some(event) = self.news.pop_front() {
+            self.engine_step(now, event, effects);
         }
         self.set_timer(now, effects);
     }
@@ -303,7 +310,7 @@ impl<E: Engine> Worker<E> {
         };
         let mut wanted = Vec::new();
         held.stream.step(now, event, &mut wanted);
-        let mut news = Vec::new();
+        let news = &mut self.news;
         for effect in wanted {
             match effect {
                 stream::Effect::Send { to, message } => {
@@ -311,10 +318,10 @@ impl<E: Engine> Worker<E> {
                     effects.effects.push(Effect::Send { to, message });
                 }
                 stream::Effect::Leading { length, .. } => {
-                    news.push(engines::Event::Leading { shard, length: length.0 });
+                    news.push_back(engines::Event::Leading { shard, length: length.0 });
                 }
                 stream::Effect::Decided { length } => {
-                    held.decided(shard, length, &mut news);
+                    held.decided(shard, length, news);
                 }
                 stream::Effect::Timer { at } => held.timer = Some(at),
                 // Leaders change, and replicas fall behind what is kept, only when nodes fail.
@@ -330,22 +337,24 @@ impl<E: Engine> Worker<E> {
             let trim = stream::Event::Trim { before: Length(everywhere) };
             self.stream_step(now, shard, trim, effects);
         }
-        for event in news {
-            self.engine_step(now, event, effects);
-        }
     }
 }
 
 impl Held {
     /// Tells the engine what is decided: of a stream that is led how much, of one that is followed what.
-    fn decided<M>(&mut self, shard: ShardId, length: Length, news: &mut Vec<engines::Event<M>>) {
+    fn decided<M>(
+        &mut self,
+        shard: ShardId,
+        length: Length,
+        news: &mut VecDeque<engines::Event<M>>,
+    ) {
         if self.stream.is_leading() {
             self.told = length.0;
-            return news.push(engines::Event::Durable { shard, length: length.0 });
+            return news.push_back(engines::Event::Durable { shard, length: length.0 });
         }
         for index in self.told..length.0 {
             let entry = self.stream.entry(index).expect("decided, and not trimmed").clone();
-            news.push(engines::Event::Decided { shard, index, entry });
+            news.push_back(engines::Event::Decided { shard, index, entry });
         }
         self.told = length.0;
     }

@@ -342,7 +342,7 @@ impl TwoPhaseCommit {
                 *prepared = true;
                 it.undurable += 1;
                 let waiter = Some(Waiter::Prepared(transaction.sequence));
-                self.led[*at].append(self.hub.now.get(), Some(*clock), waiter, |batch| {
+                self.led[*at].append(Some(*clock), waiter, |batch| {
                     batch.prepare(transaction, *clock, home, |write| locked.writes(write));
                 });
             }

@@ -82,3 +82,60 @@ impl Followed {
         self.prepared.len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use consensus::topology::{Partitioning, Topology};
+    use types::{Epoch, NodeId, TableId, WorkerId};
+
+    fn followed() -> Followed {
+        let topology = Topology::symmetric(1, 1, 1, 0, 1)
+            .with_tables([("t", Partitioning::Hash { prefix_bytes: 0 })])
+            .expect("a valid topology");
+        Followed::new(&Replica::all(&topology, NodeId(0), Epoch(1), 4, usize::MAX)[0])
+    }
+
+    fn id(sequence: u64) -> TransactionId {
+        TransactionId { node: NodeId(1), worker: WorkerId(0), sequence }
+    }
+
+    fn prepare(number: u64) -> (TransactionId, Record) {
+        let write = Write { table: TableId(0), key: Bytes::from("key"), value: None };
+        let (clock, home) = (Clock(number), ShardId(0));
+        (id(number), Record::Prepare { clock, home, writes: vec![write] })
+    }
+
+    fn enter(
+        followed: &mut Followed,
+        safe: u64,
+        records: Vec<(TransactionId, Record)>,
+    ) -> Vec<u64> {
+        let mut applied = Vec::new();
+        let entry = Entry { epoch: Epoch(1), safe: Clock(safe), records };
+        followed.enter(entry, |clock, writes| {
+            assert_eq!(writes.len(), 1);
+            applied.push(clock.0);
+        });
+        applied
+    }
+
+    #[test]
+    fn what_is_prepared_waits_for_its_outcome() {
+        let mut followed = followed();
+        let prepared = vec![prepare(5), prepare(6), prepare(7)];
+        assert_eq!(enter(&mut followed, 4, prepared), [0; 0]);
+        assert_eq!(enter(&mut followed, 4, vec![(id(7), Record::Committed)]), [7]);
+        assert_eq!(enter(&mut followed, 5, vec![(id(5), Record::Aborted)]), [0; 0]);
+        assert_eq!((followed.applied(), followed.pending()), (Clock(5), 1));
+        assert_eq!(enter(&mut followed, 9, vec![(id(6), Record::Committed)]), [6]);
+        assert_eq!((followed.applied(), followed.pending()), (Clock(9), 0));
+    }
+
+    #[test]
+    #[should_panic(expected = "P5")]
+    fn what_is_prepared_is_above_the_safe_clock() {
+        enter(&mut followed(), 5, vec![prepare(5)]);
+    }
+}

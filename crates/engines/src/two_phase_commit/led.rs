@@ -26,7 +26,6 @@ pub(super) struct Led {
     batched: Vec<Clock>,
     /// Who waits for the batch.
     waiting: Vec<Waiter>,
-    batch_opened: Time,
     /// How long the stream is, and how much of it is decided.
     proposed: u64,
     durable: u64,
@@ -65,7 +64,6 @@ impl Led {
             batch: Batch::default(),
             batched: Vec::new(),
             waiting: Vec::new(),
-            batch_opened: Time::ZERO,
             proposed: 0,
             durable: 0,
             undecided: VecDeque::new(),
@@ -101,14 +99,10 @@ impl Led {
     /// Adds a record. `clock` is that of the writes in it; `waiter` hears when it is durable.
     pub(super) fn append(
         &mut self,
-        now: Time,
         clock: Option<Clock>,
         waiter: Option<Waiter>,
         add: impl FnOnce(&mut Batch),
     ) {
-        if self.batch.len() == 0 {
-            self.batch_opened = now;
-        }
         add(&mut self.batch);
         self.batched.extend(clock);
         self.waiting.extend(waiter);
@@ -121,8 +115,8 @@ impl Led {
         }
     }
 
-    /// The next entry, if it is time for one: for a batch that is full, or old, or has nothing before
-    /// it to wait for; or for a heartbeat.
+    /// The next entry, if it is time for one: for a batch that is full, or has nothing before it to wait
+    /// for, or comes long enough after the one before; or for a heartbeat.
     pub(super) fn close(
         &mut self,
         now: Time,
@@ -159,7 +153,7 @@ impl Led {
             return self.proposed == self.durable
                 || self.batch.len() >= options.batch_records_max
                 || self.batch.bytes() >= options.batch_bytes_max
-                || now >= self.batch_opened + options.batch_delay;
+                || now >= self.appended_at + options.batch_delay;
         }
         self.lags(replica, options) && now >= self.appended_at + options.heartbeat
     }
@@ -175,7 +169,7 @@ impl Led {
             return None;
         }
         if self.batch.len() > 0 {
-            return Some(self.batch_opened + options.batch_delay);
+            return Some(self.appended_at + options.batch_delay);
         }
         self.lags(replica, options).then(|| self.appended_at + options.heartbeat)
     }
@@ -192,5 +186,96 @@ impl Led {
     /// in flight.
     pub(super) fn pending(&self) -> usize {
         self.batch.len() + self.undecided.len() + self.in_flight.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use consensus::topology::{Partitioning, Topology};
+    use std::time::Duration;
+    use types::{NodeId, WorkerId};
+
+    const EPOCH: Epoch = Epoch(1);
+
+    fn replica() -> Replica {
+        let topology = Topology::symmetric(1, 1, 1, 0, 1)
+            .with_tables([("t", Partitioning::Hash { prefix_bytes: 0 })])
+            .expect("a valid topology");
+        Replica::all(&topology, NodeId(0), EPOCH, 4, usize::MAX).pop().expect("one shard")
+    }
+
+    fn id(sequence: u64) -> TransactionId {
+        TransactionId { node: NodeId(1), worker: WorkerId(0), sequence }
+    }
+
+    fn add(led: &mut Led, clock: u64) {
+        let waiter = Some(Waiter::Branch(id(clock)));
+        led.append(Some(Clock(clock)), waiter, |batch| {
+            batch.prepare(id(clock), Clock(clock), ShardId(0), |_| {});
+        });
+    }
+
+    #[test]
+    fn a_safe_clock_is_below_what_is_in_flight() {
+        let (replica, options) = (replica(), Options::default());
+        let mut led = Led::new(ShardId(0));
+        led.lead(0);
+        replica.store.raise_clock(Clock(9));
+        led.fly(Clock(7));
+        led.fly(Clock(9));
+        add(&mut led, 7);
+        let closed = led.close(Time(0), EPOCH, &replica, &options).expect("nothing before it");
+        assert_eq!((closed.index, closed.safe, closed.clocks), (0, Clock(6), vec![Clock(7)]));
+        led.land(Clock(7));
+        led.land(Clock(9));
+        let heartbeat_at = Time(0) + options.heartbeat;
+        assert_eq!(led.next_due(&replica, &options), Some(heartbeat_at));
+        let closed = led.close(heartbeat_at, EPOCH, &replica, &options).expect("it lags");
+        assert!(closed.is_heartbeat);
+        assert_eq!(closed.safe, Clock(9));
+        assert_eq!(led.next_due(&replica, &options), None);
+    }
+
+    #[test]
+    #[should_panic(expected = "P5")]
+    fn nothing_is_drawn_below_a_safe_clock() {
+        let (replica, options) = (replica(), Options::default());
+        let mut led = Led::new(ShardId(0));
+        led.lead(0);
+        replica.store.raise_clock(Clock(9));
+        add(&mut led, 9);
+        led.close(Time(0), EPOCH, &replica, &options).expect("nothing before it");
+        led.fly(Clock(9));
+    }
+
+    #[test]
+    fn who_waits_hears_in_the_order_of_the_stream() {
+        let (replica, options) = (replica(), Options::default());
+        let mut led = Led::new(ShardId(0));
+        led.lead(3);
+        add(&mut led, 1);
+        led.close(Time(0), EPOCH, &replica, &options).expect("nothing before it");
+        add(&mut led, 2);
+        add(&mut led, 3);
+        assert!(led.close(Time(1), EPOCH, &replica, &options).is_none(), "one is on its way");
+        let later = Time(1) + options.batch_delay;
+        led.close(later, EPOCH, &replica, &options).expect("long after it");
+        assert_eq!(led.durable(3), []);
+        assert_eq!(led.durable(4), [Waiter::Branch(id(1))]);
+        assert_eq!(led.durable(4), []);
+        assert_eq!(led.durable(5), [Waiter::Branch(id(2)), Waiter::Branch(id(3))]);
+        assert_eq!(led.pending(), 0);
+    }
+
+    #[test]
+    fn a_stream_that_is_not_prepared_gathers() {
+        let (replica, options) = (replica(), Options::default());
+        let mut led = Led::new(ShardId(0));
+        add(&mut led, 1);
+        let late = Time(0) + Duration::from_secs(9);
+        assert!(led.close(late, EPOCH, &replica, &options).is_none());
+        led.lead(0);
+        assert!(led.close(late, EPOCH, &replica, &options).is_some());
     }
 }

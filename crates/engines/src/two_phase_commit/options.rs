@@ -14,7 +14,8 @@ pub struct Options {
     pub batch_records_max: usize,
     /// A batch closes with this many bytes. Default 64 KiB.
     pub batch_bytes_max: usize,
-    /// A batch that could wait for the one before it waits at most this long. Default 1 ms.
+    /// While one batch is on its way the next follows it after this, unless it is full before.
+    /// Default 1 ms.
     pub batch_delay: Duration,
     /// A stream that has nothing to say says after this, once, how far it is safe: followers keep
     /// tombstones until they know. Default 100 ms.

@@ -228,7 +228,7 @@ impl TwoPhaseCommit {
         }
         let clock = self.draw(at, transaction, &locked, effects);
         let waiter = Some(Waiter::Branch(transaction));
-        self.led[at].append(self.hub.now.get(), Some(clock), waiter, |batch| {
+        self.led[at].append(Some(clock), waiter, |batch| {
             batch.prepare(transaction, clock, home, |write| locked.writes(write));
         });
         let context =
@@ -369,7 +369,7 @@ impl TwoPhaseCommit {
         waiter: Waiter,
     ) {
         let clock = own.map(|(_, clock)| clock);
-        self.led[at].append(self.hub.now.get(), clock, Some(waiter), |batch| {
+        self.led[at].append(clock, Some(waiter), |batch| {
             batch.commit(transaction, clock.unwrap_or_default(), participants, |write| {
                 own.into_iter().for_each(|(locked, _)| locked.writes(&mut *write));
             });
@@ -387,7 +387,7 @@ impl TwoPhaseCommit {
             (transaction.node, transaction.worker) == (self.hub.place.node, self.hub.place.worker);
         let waits = committed && !coordinated_here;
         let waiter = waits.then_some(Waiter::Branch(transaction));
-        self.led[at].append(self.hub.now.get(), None, waiter, |batch| {
+        self.led[at].append(None, waiter, |batch| {
             batch.outcome(transaction, committed);
         });
     }
