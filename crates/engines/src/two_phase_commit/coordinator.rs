@@ -282,7 +282,12 @@ impl TwoPhaseCommit {
             ([], [shard]) => Plan::Other(*shard),
             _ => Plan::TwoPhase,
         };
-        if let Err(error) = self.lock_own(&mut it, &own, effects) {
+        let locked = self.lock_own(&mut it, &own, effects);
+        let too_early = self.options().faults.has(Fault::ValidateBeforeLocks);
+        if let Err(error) = locked.and_then(|()| match too_early {
+            true => self.validate_own(&mut it, effects),
+            false => Ok(()),
+        }) {
             return self.abort(it, error, effects);
         }
         if others.is_empty() {
@@ -320,9 +325,6 @@ impl TwoPhaseCommit {
             };
             self.observe_reads(at, transaction, &branch, effects);
             let locked = branch.lock()?;
-            if self.options().faults.has(Fault::ValidateBeforeLocks) {
-                locked.validate()?;
-            }
             let clock = self.draw(at, transaction, &locked, effects);
             it.drawn.push((self.led[at].shard, clock));
             it.own.push((at, OwnBranch::Locked { locked, clock, prepared: false }));
@@ -349,24 +351,27 @@ impl TwoPhaseCommit {
         }
     }
 
+    fn validate_own(&mut self, it: &mut Commit, effects: &mut Effects) -> Result<()> {
+        it.own.iter().try_for_each(|(at, branch)| match branch {
+            OwnBranch::Locked { locked, .. } => locked.validate(),
+            OwnBranch::Reading(branch) => {
+                self.observe_reads(*at, it.exchange.id, branch, effects);
+                branch.validate()
+            }
+        })?;
+        // What was only read has nothing more to do.
+        it.own.retain(|(_, branch)| matches!(branch, OwnBranch::Locked { .. }));
+        Ok(())
+    }
+
     /// All locks are held, everywhere (rule P1): checks what was read, everywhere.
     fn validate_all(&mut self, mut it: Commit, effects: &mut Effects) {
         let id = it.exchange.id;
         assert_eq!(it.drawn.len(), it.writers, "P1: {id} validates, and not all is locked");
         let too_early = self.options().faults.has(Fault::ValidateBeforeLocks);
-        let valid = it.own.iter().try_for_each(|(at, branch)| match branch {
-            OwnBranch::Locked { .. } if too_early => Ok(()),
-            OwnBranch::Locked { locked, .. } => locked.validate(),
-            OwnBranch::Reading(branch) => {
-                self.observe_reads(*at, id, branch, effects);
-                branch.validate()
-            }
-        });
-        if let Err(error) = valid {
+        if !too_early && let Err(error) = self.validate_own(&mut it, effects) {
             return self.abort(it, error, effects);
         }
-        // What was only read has nothing more to do.
-        it.own.retain(|(_, branch)| matches!(branch, OwnBranch::Locked { .. }));
         if it.phase != Phase::Locking {
             self.prepare_own(&mut it);
         }

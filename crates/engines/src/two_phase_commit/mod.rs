@@ -51,6 +51,8 @@ mod options;
 mod participant;
 mod record;
 mod shared;
+#[cfg(test)]
+mod tests;
 
 pub use message::Message;
 pub use options::Options;

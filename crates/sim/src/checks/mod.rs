@@ -118,17 +118,22 @@ impl Checks {
         };
         let Checks { rules, records, durable, transactions, installed, safe_clocks, replay } = self;
         let by_watermark = *rules == Rules::Watermark;
+        // What holds for all is called by the engine's own name for it.
+        let [order, safe_clock, newest] = match rules {
+            Rules::Watermark => ["M2", "M3", "M6"],
+            Rules::Records => ["P2", "P5", "P5"],
+        };
         let worker = moment.place.worker;
         match observation {
             Observation::Read { transaction, shard, stamp, tombstone } => {
                 transactions.read(*transaction, *shard, stamp, *tombstone);
             }
             Observation::Drawn { transaction, shard, clock } => {
-                blame("M3", safe_clocks.drawn(*shard, worker, *transaction, *clock))?;
+                blame(safe_clock, safe_clocks.drawn(*shard, worker, *transaction, *clock))?;
             }
             Observation::Resolved { transaction, shard, clock, installed } => {
                 let resolved = safe_clocks.resolved(*shard, worker, *clock, *installed);
-                blame("M3", resolved.map_err(|what| format!("{transaction}: {what}")))?;
+                blame(safe_clock, resolved.map_err(|what| format!("{transaction}: {what}")))?;
             }
             Observation::Certified { transaction, own, stamp, writes } => {
                 let seen = transactions.certified(*transaction, *own, stamp, writes);
@@ -141,7 +146,7 @@ impl Checks {
                 transactions.installed(*transaction, *shard, stamp.clock);
                 safe_clocks.installed(*shard, worker, stamp.clock);
                 let row = Row { transaction: *transaction, stamp, table: *table, key };
-                blame("M2", installed.install(*shard, row, value.as_deref()))?;
+                blame(order, installed.install(*shard, row, value.as_deref()))?;
                 if !by_watermark {
                     blame("P4", records.visible(*shard, worker, stamp.clock, durable))?;
                 }
@@ -151,7 +156,7 @@ impl Checks {
                 if !by_watermark {
                     records.appended(*shard, worker, *index, clocks);
                 }
-                blame("M3", safe_clocks.appended(*shard, worker, *safe, clocks))?;
+                blame(safe_clock, safe_clocks.appended(*shard, worker, *safe, clocks))?;
             }
             Observation::Watermark { shard, clock } => {
                 blame("M4", durable.check(*shard, *clock))?;
@@ -173,7 +178,7 @@ impl Checks {
                         blame("P4", records.visible(*shard, worker, stamp.clock, durable))?;
                     }
                 }
-                blame("M6", replay.applied(node, *shard, stamp, (*table, key), *won))?;
+                blame(newest, replay.applied(node, *shard, stamp, (*table, key), *won))?;
             }
         }
         Ok(())

@@ -1,0 +1,241 @@
+//! One worker at a time, by hand: nothing else is there, so what it says and when can be seen.
+
+use super::message::{Header, Request};
+use super::*;
+use crate::operation::Operation;
+use crate::procedure::Procedures;
+use crate::transaction_id::TransactionId;
+use consensus::stream;
+use consensus::topology::{Partitioning, Topology};
+use std::cell::Cell;
+use types::{Clock, Database, Result, TableId, Transaction};
+
+const T: TableId = TableId(0);
+const HERE: ShardId = ShardId(0);
+const OTHER: NodeId = NodeId(1);
+
+/// The worker of the node that leads the first of two shards, on which keys below `m` live.
+struct Hand {
+    worker: TwoPhaseCommit,
+    now: Time,
+    proposed: u64,
+}
+
+impl Hand {
+    fn new() -> Hand {
+        let splits = [(Box::default(), ShardId(0)), (Box::from(&b"m"[..]), ShardId(1))]
+            .into_iter()
+            .collect();
+        let topology = Topology::symmetric(1, 2, 1, 0, 1)
+            .with_tables([("t", Partitioning::Range { splits })])
+            .expect("a valid topology");
+        let setup = Setup {
+            topology: Arc::new(topology),
+            procedures: Arc::new(Procedures::new()),
+            streams: stream::Options::default(),
+            options: Options::default(),
+        };
+        let shared = TwoPhaseCommit::share(&setup, NodeId(0));
+        let worker = TwoPhaseCommit::new(WorkerId(0), shared, 1);
+        let mut hand = Hand { worker, now: Time::ZERO, proposed: 0 };
+        hand.step(Event::Leading { shard: HERE, length: 0 });
+        hand
+    }
+
+    /// What it says. How many entries it has proposed is counted.
+    fn step(&mut self, event: Event<Message>) -> Vec<Message> {
+        self.now = self.now + Duration::from_millis(1);
+        let mut effects = Effects::new();
+        self.worker.step(self.now, event, &mut effects);
+        let mut said = Vec::new();
+        for effect in effects.effects {
+            match effect {
+                Effect::Send { to, message } => {
+                    assert_eq!(to, OTHER);
+                    said.push(message);
+                }
+                Effect::Propose { .. } => self.proposed += 1,
+                Effect::Reply { .. } | Effect::Timer { .. } | Effect::Nudge { .. } => {}
+            }
+        }
+        said
+    }
+
+    /// All that was proposed is durable.
+    fn durable(&mut self) -> Vec<Message> {
+        let length = self.proposed;
+        self.step(Event::Durable { shard: HERE, length })
+    }
+
+    /// The other node's transaction `sequence` makes its request `step`.
+    fn ask(&mut self, sequence: u64, step: u32, request: Request) -> Option<Reply> {
+        let transaction = TransactionId { node: OTHER, worker: WorkerId(0), sequence };
+        let header = Header { transaction, shard: HERE, step, oldest: 0, epoch: FIRST_EPOCH };
+        let message = Message::Request { header, request };
+        only_reply(self.step(Event::Received { from: OTHER, message }))
+    }
+
+    fn reply(&mut self, request: &Message, reply: Reply) -> Vec<Message> {
+        let Message::Request { header, .. } = request else { panic!("{request:?} is no request") };
+        let Header { transaction, shard, step, .. } = *header;
+        let message = Message::Reply { transaction, shard, step, reply };
+        self.step(Event::Received { from: OTHER, message })
+    }
+
+    /// Runs a transaction that writes these keys. The cell has its outcome, once it is told.
+    fn put(&mut self, keys: &'static [&'static [u8]]) -> (Rc<Cell<Option<bool>>>, Vec<Message>) {
+        let outcome = Rc::new(Cell::new(None));
+        let (db, told) = (self.worker.local(), Rc::clone(&outcome));
+        self.worker.spawn(Box::pin(async move {
+            let body =
+                async |tx: &crate::Transaction| keys.iter().try_for_each(|k| tx.put(T, k, b"new"));
+            told.set(Some(db.transact(body).await.is_ok()));
+        }));
+        let said = self.step(Event::Nudged);
+        (outcome, said)
+    }
+
+    /// What a transaction of its own finds now, if the key is not locked.
+    fn value(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let tx = self.worker.hub.begin(0)?;
+        let value = tx.get(T, key)?.map(<[u8]>::to_vec);
+        tx.validate()?;
+        Ok(value)
+    }
+}
+
+fn only_reply(mut said: Vec<Message>) -> Option<Reply> {
+    assert!(said.len() <= 1, "{said:?}");
+    match said.pop()? {
+        Message::Reply { reply, .. } => Some(reply),
+        other => panic!("{other:?} is no reply"),
+    }
+}
+
+fn requests(said: &[Message]) -> Vec<&Request> {
+    let request = |message| match message {
+        &Message::Request { ref request, .. } => request,
+        other => panic!("{other:?} is no request"),
+    };
+    said.iter().map(request).collect()
+}
+
+fn write(key: &'static [u8]) -> Vec<Operation> {
+    let (key, value) = (Bytes::from_static(key), Some(Bytes::from_static(b"new")));
+    vec![Operation::Put { table: T, key, value }]
+}
+
+fn prepare(key: &'static [u8]) -> Request {
+    Request::Prepare { operations: write(key), home: ShardId(1) }
+}
+
+#[test]
+fn nothing_is_seen_or_told_before_it_is_durable() {
+    let mut hand = Hand::new();
+    let (outcome, said) = hand.put(&[b"a"]);
+    assert_eq!((said, hand.proposed), (vec![], 1));
+    assert_eq!(outcome.get(), None);
+    assert!(hand.value(b"a").is_err(), "it is locked");
+    hand.durable();
+    assert_eq!(outcome.get(), Some(true));
+    assert_eq!(hand.value(b"a"), Ok(Some(b"new".to_vec())));
+    assert_eq!(hand.worker.pending(), 0);
+}
+
+#[test]
+fn a_participant_goes_step_by_step_and_each_only_once() {
+    let mut hand = Hand::new();
+    let locked = Some(Reply::Locked { clock: Clock(1) });
+    for _ in 0..2 {
+        assert_eq!(hand.ask(7, 1, prepare(b"a")), locked);
+        assert_eq!(hand.proposed, 1);
+    }
+    assert_eq!(hand.ask(7, 2, Request::Commit), None, "nothing is decided yet");
+    for _ in 0..2 {
+        assert_eq!(hand.ask(7, 2, Request::Validate), None, "it is not durable");
+    }
+    assert_eq!(only_reply(hand.durable()), Some(Reply::Validated));
+    assert_eq!(hand.ask(7, 2, Request::Validate), Some(Reply::Validated));
+    assert!(hand.value(b"a").is_err(), "it is locked");
+    for _ in 0..2 {
+        assert_eq!(hand.ask(7, 3, Request::Commit), None, "the outcome is not durable");
+        assert_eq!(hand.value(b"a"), Ok(Some(b"new".to_vec())));
+    }
+    assert_eq!(hand.ask(7, 4, Request::Abort), None, "what is committed stays so");
+    assert_eq!(only_reply(hand.durable()), Some(Reply::Resolved));
+    assert_eq!(hand.ask(7, 3, Request::Commit), Some(Reply::Resolved));
+    assert_eq!((hand.proposed, hand.worker.pending()), (2, 0));
+}
+
+#[test]
+fn an_abort_releases_what_is_prepared_and_shuts_the_door() {
+    let mut hand = Hand::new();
+    assert!(matches!(hand.ask(7, 1, prepare(b"a")), Some(Reply::Locked { .. })));
+    assert!(matches!(hand.ask(8, 1, prepare(b"a")), Some(Reply::Refused { .. })), "no waiting");
+    assert_eq!(hand.ask(7, 2, Request::Abort), Some(Reply::Resolved));
+    assert_eq!(hand.value(b"a"), Ok(None));
+    // One that overtakes what it ends.
+    assert_eq!(hand.ask(9, 2, Request::Abort), Some(Reply::Resolved));
+    assert_eq!(hand.ask(9, 1, prepare(b"a")), None);
+    hand.durable();
+    hand.step(Event::Timer);
+    hand.durable();
+    assert_eq!(hand.worker.pending(), 0);
+}
+
+#[test]
+fn a_transaction_that_is_all_here_commits_in_one_phase() {
+    let mut hand = Hand::new();
+    let request = || Request::OnePhase { operations: write(b"a"), install: true };
+    assert_eq!(hand.ask(7, 1, request()), None);
+    assert_eq!(hand.ask(7, 1, request()), None);
+    assert_eq!(hand.ask(7, 2, Request::Abort), None, "its record is in the stream");
+    let committed = Some(Reply::Committed { clock: Some(Clock(1)) });
+    assert_eq!(only_reply(hand.durable()), committed);
+    assert_eq!(hand.ask(7, 1, request()), committed);
+    assert_eq!(hand.value(b"a"), Ok(Some(b"new".to_vec())));
+    assert_eq!((hand.proposed, hand.worker.pending()), (1, 0));
+}
+
+#[test]
+fn a_coordinator_decides_when_all_is_prepared_and_tells_when_that_is_durable() {
+    let mut hand = Hand::new();
+    let (outcome, said) = hand.put(&[b"a", b"x"]);
+    assert!(matches!(requests(&said)[..], [Request::Prepare { .. }]), "{said:?}");
+    let said = hand.reply(&said[0], Reply::Locked { clock: Clock(40) });
+    assert!(matches!(requests(&said)[..], [Request::Validate]), "{said:?}");
+    assert_eq!(hand.proposed, 0);
+    let none = hand.reply(&said[0], Reply::Validated);
+    assert_eq!((none, hand.proposed), (vec![], 1));
+    assert_eq!(outcome.get(), None);
+    assert!(hand.value(b"a").is_err(), "it is locked");
+    let said = hand.durable();
+    assert!(matches!(requests(&said)[..], [Request::Commit]), "{said:?}");
+    assert_eq!(outcome.get(), Some(true));
+    assert_eq!(hand.value(b"a"), Ok(Some(b"new".to_vec())));
+    assert!(hand.worker.pending() > 0, "the decision is kept");
+    hand.reply(&said[0], Reply::Resolved);
+    assert_eq!(hand.worker.pending(), 0);
+}
+
+#[test]
+fn the_only_shard_that_is_written_decides() {
+    let mut hand = Hand::new();
+    let outcome = Rc::new(Cell::new(None));
+    let (db, told) = (hand.worker.local(), Rc::clone(&outcome));
+    hand.worker.spawn(Box::pin(async move {
+        let body = async |tx: &crate::Transaction| {
+            tx.get(T, b"a").await?;
+            tx.put(T, b"x", b"new")
+        };
+        told.set(Some(db.transact(body).await.is_ok()));
+    }));
+    let said = hand.step(Event::Nudged);
+    assert!(matches!(requests(&said)[..], [Request::Lock { .. }]), "{said:?}");
+    let said = hand.reply(&said[0], Reply::Locked { clock: Clock(40) });
+    assert!(matches!(requests(&said)[..], [Request::OnePhase { install: true, .. }]), "{said:?}");
+    assert_eq!(outcome.get(), None);
+    let said = hand.reply(&said[0], Reply::Committed { clock: Some(Clock(40)) });
+    assert_eq!((said, outcome.get()), (vec![], Some(true)));
+    assert_eq!((hand.proposed, hand.worker.pending()), (0, 0));
+}
