@@ -25,7 +25,7 @@ pub enum Bug {
 
 impl Bug {
     /// Bugs by the names that the command line knows.
-    pub const NAMED: [(&str, Bug); 8] = [
+    pub const NAMED: [(&str, Bug); 9] = [
         ("skip-remote-validation", Bug::Engine(Fault::SkipRemoteValidation)),
         ("clock-before-lock", Bug::Engine(Fault::ClockBeforeLock)),
         ("safe-clock-past-in-flight", Bug::Engine(Fault::SafeClockPastInFlight)),
@@ -33,6 +33,7 @@ impl Bug {
         ("ignore-tombstone-stamp", Bug::Engine(Fault::IgnoreTombstoneStamp)),
         ("apply-above-watermark", Bug::Engine(Fault::ApplyAboveWatermark)),
         ("replay-in-arrival-order", Bug::Engine(Fault::ReplayInArrivalOrder)),
+        ("validate-before-locks", Bug::Engine(Fault::ValidateBeforeLocks)),
         ("count-learner", Bug::CountLearner),
     ];
 

@@ -108,6 +108,9 @@ impl State {
             let write = sets.writes.entries[place];
             if !write.linked {
                 sets.link(store, memory, place);
+            // SAFETY: in the write set, hence kept by the guard.
+            } else if unsafe { write.record.as_ref() }.word().is_dead() {
+                sets.replace_dead(store, memory, place);
             }
             // The address, not the record behind it, is what orders.
             let record = sets.writes.entries[place].record;
@@ -121,7 +124,9 @@ impl State {
             // SAFETY: in the write set, hence kept by the guard.
             match unsafe { record.as_ref() }.lock() {
                 Ok(_) => sets.locked += 1,
-                Err(LockError::Held) => return Err(Aborted::from(locked(record)).into()),
+                Err(LockError::Held) => {
+                    return Err(Aborted::from(locked(sets.first_held(record))).into());
+                }
                 Err(LockError::Dead) => {
                     sets.replace_dead(store, memory, place);
                     sets.order[sets.locked].0 = sets.writes.entries[place].record.addr().get();
@@ -143,8 +148,8 @@ impl State {
         // What is not ours to trust is asked before anything is published: a panic there rolls back.
         let is_committed = committed(stamp);
         self.plan_cuts(stamp, is_committed, committed);
-        for at in 0..self.sets.order.len() {
-            let write = self.sets.writes.entries[self.sets.order[at].1 as usize];
+        for place in 0..self.sets.writes.entries.len() {
+            let write = self.sets.writes.entries[place];
             // SAFETY: the record is kept by the guard; the version is private.
             let (record, version) = unsafe {
                 (write.record.as_ref(), Version::stamp(write.version, &mut self.memory.heap, stamp))
@@ -198,13 +203,12 @@ impl State {
             won
         };
         let won: Vec<bool> = self.sets.writes.entries.iter().map(&mut newer).collect();
-        for at in 0..self.sets.order.len() {
-            let place = self.sets.order[at].1 as usize;
+        for (place, won) in won.into_iter().enumerate() {
             let write = self.sets.writes.entries[place];
             // SAFETY: the record is kept by the guard.
             let record = unsafe { write.record.as_ref() };
             let old = record.word().version();
-            if won[place] {
+            if won {
                 // SAFETY: private, and stamped here.
                 let new = unsafe { Version::stamp(write.version, &mut self.memory.heap, stamp) };
                 record.unlock(new.as_ptr());
@@ -265,14 +269,17 @@ impl State {
     pub(super) fn roll_back(&mut self) -> usize {
         let State { memory, sets, removals } = self;
         let removals_before = removals.len();
-        for (at, (_, place)) in sets.order.iter().enumerate() {
-            let record = sets.writes.entries[*place as usize].record;
+        for (_, place) in &sets.order[..sets.locked] {
+            // SAFETY: kept by the guard.
+            let guarded = unsafe { sets.writes.entries[*place as usize].record.as_ref() };
+            guarded.unlock(guarded.word().version());
+        }
+        // Those that were to be locked; their addresses must not decide what goes first.
+        for Write { record, .. } in &sets.writes.entries[..sets.order.len()] {
+            let record = *record;
             // SAFETY: kept by the guard; so for the version and the key below.
             let guarded = unsafe { record.as_ref() };
             let newest = guarded.word().version();
-            if at < sets.locked {
-                guarded.unlock(newest);
-            }
             // SAFETY: as above.
             if unsafe { newest.as_ref() }.is_none_or(|newest| newest.value().is_none()) {
                 // A placeholder of ours; or others met our lock and left the key to us to remove.
@@ -392,6 +399,18 @@ impl Sets {
             }
         }
         Ok(())
+    }
+
+    /// The record that a conflict is named after: the first, in the transaction's own order, that
+    /// somebody else holds, or `found`, if nobody does any more. By address another one might be
+    /// found first, and a run would not repeat.
+    fn first_held(&self, found: NonNull<Record>) -> NonNull<Record> {
+        let mut records = self.writes.entries.iter().map(|write| write.record);
+        let held = records.find(|record| {
+            // SAFETY: in the write set, hence kept by the guard.
+            unsafe { record.as_ref() }.word().is_locked() && !self.holds_lock(*record)
+        });
+        held.unwrap_or(found)
     }
 
     fn holds_lock(&self, record: NonNull<Record>) -> bool {

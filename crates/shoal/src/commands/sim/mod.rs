@@ -38,8 +38,8 @@ Examples:
   shoal sim --fault count-learner --seeds 500     how soon is a planted bug caught?
   shoal sim --faults                              all planted bugs
 
-Exit codes: 0 every rule was kept (or the planted bug caught), 1 a rule was broken (or the bug was
-not caught), 2 the command line is wrong"
+Exit codes: 0 every rule was kept (or the planted bug caught), 1 a rule was broken (or the bug not
+caught, or with --reach a probe not reached), 2 the command line is wrong"
 )]
 pub struct Sim {
     #[command(subcommand)]
@@ -92,6 +92,9 @@ struct Seeds {
     /// Run the first seed and every so-manieth after it twice, and compare; 0 for none
     #[arg(long, value_name = "EVERY", default_value_t = 20)]
     twice: u64,
+    /// Fail, too, if a probe was never reached: so many seeds should reach all
+    #[arg(long)]
+    reach: bool,
     /// Go on after a failure
     #[arg(long)]
     keep_going: bool,
@@ -197,8 +200,13 @@ impl Seeds {
     fn conclude(&self, first: u64, tally: &Tally) -> Result<Verdict, Trouble> {
         print(&summary::tables(tally))?;
         print(&summary::verdict(self.common.engine.name, self.fault, first, tally))?;
-        let is_caught = self.fault.is_some();
-        let fails = tally.failures > 0;
-        Ok(if fails == is_caught { Verdict::Holds } else { Verdict::Fails })
+        let unreached = summary::unreached(tally);
+        if self.reach && !unreached.is_empty() {
+            print(&format!("never reached: {}\n", unreached.join(", ")))?;
+            return Ok(Verdict::Fails);
+        }
+        // A planted bug is there to be caught.
+        let as_expected = (tally.failures > 0) == self.fault.is_some();
+        Ok(if as_expected { Verdict::Holds } else { Verdict::Fails })
     }
 }

@@ -43,6 +43,11 @@ pub fn failure(engine: &str, fault: Option<Planted>, trace: u32, report: &Report
     text + "\n"
 }
 
+/// The probes that no seed reached.
+pub fn unreached(tally: &Tally) -> Vec<&'static str> {
+    tally.probes.all().filter(|(_, count)| *count == 0).map(|(name, _)| name).collect()
+}
+
 /// Everything that was counted.
 pub fn tables(tally: &Tally) -> String {
     if tally.seeds == 0 {
@@ -115,7 +120,8 @@ fn probes(tally: &Tally) -> String {
     for row in &mut rows {
         row[2] = format!("  {:<width$}", row[2]);
     }
-    table(["probe", "reached", "", "reached"], rows.into_iter())
+    let head = format!("  {:<width$}", "probe");
+    table(["probe", "reached", &head, "reached"], rows.into_iter())
 }
 
 fn facts(tally: &Tally) -> String {
@@ -168,9 +174,11 @@ pub fn verdict(engine: &str, fault: Option<Planted>, first: u64, tally: &Tally) 
             words::count(tally.failures)
         ),
         (Some(planted), Some((number, seed, rule))) => format!(
-            "\n{engine}: {} was caught by {rule}, in the {} of the seeds from {first} (seed {seed})\n",
+            "\n{engine}: {} was caught by {rule}, in the {} of the seeds from {first} (seed {seed}); \
+             {} of {seeds} caught it\n",
             planted.name,
-            ordinal(number + 1)
+            ordinal(number + 1),
+            words::count(tally.failures)
         ),
         (Some(planted), None) => {
             format!("\n{engine}: {} was not caught: {seeds} kept every rule\n", planted.name)
