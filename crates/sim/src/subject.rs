@@ -103,6 +103,7 @@ impl Subject for Mako {
         options.batch_transactions_max = one_of(random, &[1, 2, 10, 400]);
         options.batch_bytes_max = one_of(random, &[64, 1 << 10, 64 << 10]);
         options.batch_delay = Duration::from_micros(one_of(random, &[10, 200, 1000, 5000]));
+        options.batch_gap = Duration::from_micros(one_of(random, &[0, 0, 50, 500]));
         options.gossip_gap = Duration::from_micros(one_of(random, &[1, 100, 1000]));
         options.gossip_again = Duration::from_millis(random.range_inclusive(1, 40));
         options

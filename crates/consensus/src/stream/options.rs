@@ -40,7 +40,7 @@ pub struct Options {
     /// Entries in flight: appended and not yet decided, and for each replica sent and not yet
     /// received. More hides longer round trips and costs memory. Default 4096.
     pub window_entries: u64,
-    /// The same in bytes. One entry may always fly, however large. Default 8 MiB.
+    /// The same in bytes. One entry may always fly, however large. Default 64 MiB.
     pub window_bytes: u64,
     /// Entries in one message, in bytes; a single larger entry travels alone. Smaller messages
     /// interleave better with others. Default 1 MiB.
@@ -56,7 +56,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             window_entries: 4096,
-            window_bytes: 8 << 20,
+            window_bytes: 64 << 20,
             message_bytes_max: 1 << 20,
             retry_after: Duration::from_millis(200),
             faults: Faults::default(),

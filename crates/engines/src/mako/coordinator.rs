@@ -44,7 +44,7 @@ struct Certification {
     phase: Phase,
     /// Its branches on own shards, by their place in [`Mako::led`].
     own: Vec<(usize, OwnBranch)>,
-    /// Clocks that participants have drawn.
+    /// Clocks that participants on other nodes have drawn.
     drawn: Vec<(ShardId, Clock)>,
     /// A participant that validated together with its lock.
     validated: Option<ShardId>,
@@ -54,7 +54,7 @@ struct Certification {
 
 enum OwnBranch {
     Reading(Branch),
-    Locked(Locked<Pooled>, Clock),
+    Locked(Locked<Pooled>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -299,10 +299,7 @@ impl Mako {
             let branch = match branch {
                 OwnBranch::Reading(branch) if !branch.is_read_only() => {
                     self.depend_on_reads(at, &it.exchange, &branch, effects)?;
-                    let locked = branch.lock()?;
-                    let clock = self.draw(at, it.exchange.id, &locked, effects);
-                    it.drawn.push((self.led[at].shard, clock));
-                    OwnBranch::Locked(locked, clock)
+                    OwnBranch::Locked(branch.lock()?)
                 }
                 other => other,
             };
@@ -329,7 +326,7 @@ impl Mako {
         it.phase = Phase::Validating;
         for at in 0..it.own.len() {
             let valid = match &it.own[at] {
-                (_, OwnBranch::Locked(locked, _)) => locked.validate(),
+                (_, OwnBranch::Locked(locked)) => locked.validate(),
                 (led, OwnBranch::Reading(branch)) => self
                     .depend_on_reads(*led, &exchange, branch, effects)
                     .and_then(|()| branch.validate()),
@@ -358,21 +355,29 @@ impl Mako {
         self.coordinator.transactions.insert(exchange.id.sequence, progress);
     }
 
-    /// Everything is valid: the transaction is certified. Installs it everywhere.
+    /// Everything is valid: the transaction is certified. Installs it everywhere. The clocks of own
+    /// shards are drawn only now, still under the locks (rule M2): whoever waits for a slow participant
+    /// has none in flight meanwhile, which would hold the safe clocks back.
     fn install_all(&mut self, it: Certification, effects: &mut Effects) {
-        let Certification { exchange, own, drawn, ending, .. } = it;
+        let Certification { exchange, own, mut drawn, ending, .. } = it;
         let home = self.hub.home();
+        let mut locked_here = Vec::new();
+        for (at, branch) in own {
+            if let OwnBranch::Locked(locked) = branch {
+                let clock = self.draw(at, exchange.id, &locked, effects);
+                drawn.push((self.led[at].shard, clock));
+                locked_here.push((at, locked, clock));
+            }
+        }
         let mut stamp = exchange.dependencies();
         for (shard, clock) in &drawn {
             stamp.push(home, *shard, *clock);
         }
         self.bound(home, &mut stamp, effects);
-        for (at, branch) in own {
-            if let OwnBranch::Locked(locked, clock) = branch {
-                let kept = stamp.seen_by(home).kept_by(self.led[at].shard, clock);
-                let kept = self.fit(kept);
-                self.install_branch(at, exchange.id, locked, &kept, effects);
-            }
+        for (at, locked, clock) in locked_here {
+            let kept = stamp.seen_by(home).kept_by(self.led[at].shard, clock);
+            let kept = self.fit(kept);
+            self.install_branch(at, exchange.id, locked, &kept, effects);
         }
         let remotes: Vec<(ShardId, bool)> =
             exchange.remotes().iter().map(|remote| (remote.shard, remote.over)).collect();
@@ -429,13 +434,7 @@ impl Mako {
     /// Gives a transaction up, everywhere.
     fn abort(&mut self, it: Certification, error: Error, effects: &mut Effects) {
         let Certification { exchange, own, .. } = it;
-        for (at, branch) in own {
-            let context = match branch {
-                OwnBranch::Reading(branch) => Context::Open { branch, reads: 0, early: None },
-                OwnBranch::Locked(locked, clock) => Context::Locked { locked, clock },
-            };
-            self.drop_context(at, exchange.id, Some(context), effects);
-        }
+        drop(own);
         self.give_up(&exchange, effects);
         self.fail(&exchange, error);
     }

@@ -143,15 +143,16 @@ impl Led {
         if !self.leading {
             return false;
         }
+        let is_full = self.batch.len() >= options.batch_transactions_max
+            || self.batch.bytes() >= options.batch_bytes_max;
+        let has_something = self.batch.len() > 0 || self.lags(replica, options);
+        is_full || (has_something && now >= self.paced(options))
+    }
+
+    /// When the next entry may follow the last one.
+    fn paced(&self, options: &Options) -> Time {
         let idle = self.proposed == self.durable;
-        let paced = now >= self.appended_at + options.batch_delay;
-        if self.batch.len() > 0 {
-            return idle
-                || self.batch.len() >= options.batch_transactions_max
-                || self.batch.bytes() >= options.batch_bytes_max
-                || paced;
-        }
-        self.lags(replica, options) && (idle || paced)
+        self.appended_at + if idle { options.batch_gap } else { options.batch_delay }
     }
 
     /// Does the shard's watermark wait for a heartbeat of this stream, which it could make?
@@ -166,7 +167,7 @@ impl Led {
             return None;
         }
         let some = self.batch.len() > 0 || self.lags(replica, options);
-        some.then(|| self.appended_at + options.batch_delay)
+        some.then(|| self.paced(options))
     }
 
     /// The stream has decided that many entries. Returns how far it is safe and durable, if that
