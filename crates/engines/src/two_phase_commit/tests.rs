@@ -113,11 +113,12 @@ fn only_reply(mut said: Vec<Message>) -> Option<Reply> {
 }
 
 fn requests(said: &[Message]) -> Vec<&Request> {
-    let request = |message| match message {
-        &Message::Request { ref request, .. } => request,
-        other => panic!("{other:?} is no request"),
-    };
-    said.iter().map(request).collect()
+    let mut requests = Vec::new();
+    for message in said {
+        let Message::Request { request, .. } = message else { panic!("{message:?} is no request") };
+        requests.push(request);
+    }
+    requests
 }
 
 fn write(key: &'static [u8]) -> Vec<Operation> {
