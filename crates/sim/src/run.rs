@@ -36,6 +36,10 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Each client does at most so many transactions.
 const TRANSACTIONS_MAX: u32 = 500;
 
+/// A replica that was far behind catches up within this: a narrow window over a long distance takes
+/// minutes for what was loaded.
+const CATCH_UP_PATIENCE: Duration = Duration::from_secs(600);
+
 /// How long loading may take.
 const LOAD_PATIENCE: Duration = Duration::from_secs(120);
 
@@ -294,7 +298,7 @@ impl<E: Subject> Stand<E> {
     fn become_quiet(&mut self, scenario: &Scenario) -> Result<(), Violation> {
         let mut pause =
             Duration::from_nanos(4 * scenario.round_trip_ns) + Duration::from_millis(200);
-        let end = self.simulation.now() + PATIENCE;
+        let end = self.simulation.now() + CATCH_UP_PATIENCE;
         loop {
             self.simulation.run_until(self.simulation.now() + pause)?;
             let Err(what) = self.compare() else { return Ok(()) };

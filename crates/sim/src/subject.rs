@@ -125,6 +125,7 @@ impl Subject for TwoPhaseCommit {
         limits(&mut options.limits, random, round_trip);
         options.batch_records_max = one_of(random, &[1, 2, 10, 400]);
         options.batch_bytes_max = one_of(random, &[64, 1 << 10, 64 << 10]);
+        options.batch_gap = Duration::from_micros(one_of(random, &[0, 50, 500]));
         options.batch_delay = Duration::from_micros(one_of(random, &[10, 200, 1000, 5000]));
         options.heartbeat = Duration::from_millis(one_of(random, &[1, 10, 100, 1000]));
         options

@@ -149,13 +149,9 @@ impl Led {
         if !self.leading {
             return false;
         }
-        if self.batch.len() > 0 {
-            return self.proposed == self.durable
-                || self.batch.len() >= options.batch_records_max
-                || self.batch.bytes() >= options.batch_bytes_max
-                || now >= self.appended_at + options.batch_delay;
-        }
-        self.lags(replica, options) && now >= self.appended_at + options.heartbeat
+        let is_full = self.batch.len() >= options.batch_records_max
+            || self.batch.bytes() >= options.batch_bytes_max;
+        is_full || self.next_due(replica, options).is_some_and(|at| at <= now)
     }
 
     /// Could a heartbeat say anything new?
@@ -163,13 +159,15 @@ impl Led {
         self.safe_clock(replica, options) > self.safe_appended
     }
 
-    /// When to look again, if nothing happens before.
+    /// When the next entry is due, unless it is full before.
     pub(super) fn next_due(&self, replica: &Replica, options: &Options) -> Option<Time> {
         if !self.leading {
             return None;
         }
         if self.batch.len() > 0 {
-            return Some(self.appended_at + options.batch_delay);
+            let idle = self.proposed == self.durable;
+            let pause = if idle { options.batch_gap } else { options.batch_delay };
+            return Some(self.appended_at + pause);
         }
         self.lags(replica, options).then(|| self.appended_at + options.heartbeat)
     }
@@ -193,10 +191,10 @@ impl Led {
 mod tests {
     use super::*;
     use consensus::topology::{Partitioning, Topology};
-    use std::time::Duration;
     use types::{NodeId, WorkerId};
 
     const EPOCH: Epoch = Epoch(1);
+    const LATE: Time = Time(1_000_000_000);
 
     fn replica() -> Replica {
         let topology = Topology::symmetric(1, 1, 1, 0, 1)
@@ -225,11 +223,11 @@ mod tests {
         led.fly(Clock(7));
         led.fly(Clock(9));
         add(&mut led, 7);
-        let closed = led.close(Time(0), EPOCH, &replica, &options).expect("nothing before it");
+        let closed = led.close(LATE, EPOCH, &replica, &options).expect("nothing before it");
         assert_eq!((closed.index, closed.safe, closed.clocks), (0, Clock(6), vec![Clock(7)]));
         led.land(Clock(7));
         led.land(Clock(9));
-        let heartbeat_at = Time(0) + options.heartbeat;
+        let heartbeat_at = LATE + options.heartbeat;
         assert_eq!(led.next_due(&replica, &options), Some(heartbeat_at));
         let closed = led.close(heartbeat_at, EPOCH, &replica, &options).expect("it lags");
         assert!(closed.is_heartbeat);
@@ -245,7 +243,7 @@ mod tests {
         led.lead(0);
         replica.store.raise_clock(Clock(9));
         add(&mut led, 9);
-        led.close(Time(0), EPOCH, &replica, &options).expect("nothing before it");
+        led.close(LATE, EPOCH, &replica, &options).expect("nothing before it");
         led.fly(Clock(9));
     }
 
@@ -255,11 +253,11 @@ mod tests {
         let mut led = Led::new(ShardId(0));
         led.lead(3);
         add(&mut led, 1);
-        led.close(Time(0), EPOCH, &replica, &options).expect("nothing before it");
+        led.close(LATE, EPOCH, &replica, &options).expect("nothing before it");
         add(&mut led, 2);
         add(&mut led, 3);
-        assert!(led.close(Time(1), EPOCH, &replica, &options).is_none(), "one is on its way");
-        let later = Time(1) + options.batch_delay;
+        assert!(led.close(LATE, EPOCH, &replica, &options).is_none(), "one is on its way");
+        let later = LATE + options.batch_delay;
         led.close(later, EPOCH, &replica, &options).expect("long after it");
         assert_eq!(led.durable(3), []);
         assert_eq!(led.durable(4), [Waiter::Branch(id(1))]);
@@ -273,9 +271,8 @@ mod tests {
         let (replica, options) = (replica(), Options::default());
         let mut led = Led::new(ShardId(0));
         add(&mut led, 1);
-        let late = Time(0) + Duration::from_secs(9);
-        assert!(led.close(late, EPOCH, &replica, &options).is_none());
+        assert!(led.close(LATE, EPOCH, &replica, &options).is_none());
         led.lead(0);
-        assert!(led.close(late, EPOCH, &replica, &options).is_some());
+        assert!(led.close(LATE, EPOCH, &replica, &options).is_some());
     }
 }

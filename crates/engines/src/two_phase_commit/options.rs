@@ -14,6 +14,9 @@ pub struct Options {
     pub batch_records_max: usize,
     /// A batch closes with this many bytes. Default 64 KiB.
     pub batch_bytes_max: usize,
+    /// Between two batches lies at least this, unless the first was full. Less would send more messages
+    /// with less in them where replicas are near. Default 50 µs.
+    pub batch_gap: Duration,
     /// While one batch is on its way the next follows it after this, unless it is full before.
     /// Default 1 ms.
     pub batch_delay: Duration,
@@ -32,6 +35,7 @@ impl Default for Options {
             limits: Limits { sessions_max: 1 << 15, ..Limits::default() },
             batch_records_max: 400,
             batch_bytes_max: 64 << 10,
+            batch_gap: Duration::from_micros(50),
             batch_delay: Duration::from_millis(1),
             heartbeat: Duration::from_millis(100),
             memory_bytes_max: usize::MAX,
