@@ -9,7 +9,6 @@
 
 use super::message::{Header, Reply, Request};
 use super::options::StampForm;
-use super::participant::Context;
 use super::{Effects, Mako, Message, Waiter};
 use crate::engine::Effect;
 use crate::execution::exchange::Exchange;
