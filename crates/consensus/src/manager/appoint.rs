@@ -1,0 +1,137 @@
+//! Vacant shards get leaders, and an epoch ends with each round of appointments.
+//!
+//! Who: a learner in the dead leader's datacenter, since it keeps the leaders together and has the
+//! data (Mako §6.3). Otherwise somebody in the datacenter where most leaders are, or can be: leaders
+//! talk to each other in every transaction, so all should move to the same place if one fails.
+
+use super::machine::{Applied, Machine, Node, Shard};
+use crate::topology::DatacenterId;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use types::{Ballot, Epoch, NodeId, ShardId, Time};
+
+/// How many leaders there are or could be in a datacenter.
+type Gathering = BTreeMap<DatacenterId, usize>;
+
+impl Machine {
+    /// Whether a shard has waited long enough, and somebody can lead it.
+    pub(super) fn is_appointment_due(&self, now: Time) -> bool {
+        self.due(now).next().is_some()
+    }
+
+    fn due(&self, now: Time) -> impl Iterator<Item = ShardId> + '_ {
+        self.shards
+            .iter()
+            .zip((0..).map(ShardId))
+            .filter(move |(shard, _)| shard.vacant.is_some_and(|until| until <= now))
+            .filter(|(shard, _)| self.candidates(shard).next().is_some())
+            .map(|(_, id)| id)
+    }
+
+    /// Appoints a leader to each shard that can have one, all in one new epoch.
+    pub(super) fn appoint_leaders(&mut self, now: Time, effects: &mut Vec<Applied>) {
+        let due: Vec<ShardId> = self.due(now).collect();
+        if due.is_empty() {
+            return;
+        }
+        let gathering = self.gathering(now, &due);
+        let mut chosen = Vec::with_capacity(due.len());
+        let mut load = self.load();
+        for id in due {
+            let leader = self.choose(now, id, &gathering, &load);
+            load[leader.0 as usize] += 1;
+            chosen.push((id, leader));
+        }
+        self.raise_epoch(&chosen, effects);
+    }
+
+    /// Those who may lead the shard: who hold it, live, and remember.
+    fn candidates<'a>(&'a self, shard: &'a Shard) -> impl Iterator<Item = NodeId> + 'a {
+        let assignment = &shard.assignment;
+        let may_lead = move |node: &NodeId| {
+            let Node { alive, incarnation, .. } = self.nodes[node.0 as usize];
+            let joined = incarnation.0 > 0;
+            let full = !assignment.empty.contains_key(node) || self.options.faults.appoint_empty;
+            alive && joined && full
+        };
+        assignment.voters.iter().chain(&assignment.learners).copied().filter(may_lead)
+    }
+
+    /// Whether the node has been heard lately.
+    fn is_fresh(&self, node: NodeId, now: Time) -> bool {
+        now - self.nodes[node.0 as usize].heard <= self.options.suspect_after
+    }
+
+    fn datacenter(&self, node: NodeId) -> DatacenterId {
+        self.topology.nodes()[node.0 as usize].datacenter
+    }
+
+    /// For each datacenter, the shards that are led from there, or could be after these appointments.
+    fn gathering(&self, now: Time, due: &[ShardId]) -> Gathering {
+        let mut gathering = Gathering::new();
+        for shard in self.shards.iter().filter(|shard| shard.vacant.is_none()) {
+            *gathering.entry(self.datacenter(shard.assignment.leader)).or_default() += 1;
+        }
+        for id in due {
+            let fresh = self
+                .candidates(&self.shards[id.0 as usize])
+                .filter(|node| self.is_fresh(*node, now));
+            let mut places: Vec<_> = fresh.map(|node| self.datacenter(node)).collect();
+            places.sort_unstable();
+            places.dedup();
+            for place in places {
+                *gathering.entry(place).or_default() += 1;
+            }
+        }
+        gathering
+    }
+
+    /// For each node, the shards it leads.
+    fn load(&self) -> Vec<usize> {
+        let mut load = vec![0; self.nodes.len()];
+        for shard in self.shards.iter().filter(|shard| shard.vacant.is_none()) {
+            load[shard.assignment.leader.0 as usize] += 1;
+        }
+        load
+    }
+
+    fn choose(&self, now: Time, id: ShardId, gathering: &Gathering, load: &[usize]) -> NodeId {
+        let shard = &self.shards[id.0 as usize];
+        let home = self.datacenter(shard.assignment.leader);
+        let outgoing = shard.replacement.as_ref().map(|replacement| replacement.outgoing);
+        let merit = |node: &NodeId| {
+            let place = self.datacenter(*node);
+            let votes = shard.assignment.voters.contains(node);
+            let learner_at_home = place == home && !votes;
+            let gathered = gathering.get(&place).copied().unwrap_or_default();
+            let likely = (self.is_fresh(*node, now), outgoing != Some(*node));
+            let alone = Reverse(load[node.0 as usize]);
+            (likely, learner_at_home, gathered, votes, alone, Reverse(*node))
+        };
+        self.candidates(shard)
+            .max_by_key(merit)
+            .expect("appointments are for shards that can be led")
+    }
+
+    /// Closes the epoch and begins the next, with these appointments.
+    pub(super) fn raise_epoch(&mut self, chosen: &[(ShardId, NodeId)], effects: &mut Vec<Applied>) {
+        self.closing.insert(self.epoch, vec![None; self.shards.len()]);
+        self.epoch = Epoch(self.epoch.0.checked_add(1).expect("an epoch a second lasts a century"));
+        self.changed = true;
+        effects.push(Applied::Raised(self.epoch));
+        for (id, leader) in chosen {
+            let ballot = Ballot { epoch: self.epoch, node: *leader };
+            let shard = &mut self.shards[id.0 as usize];
+            shard.assignment.leader = *leader;
+            shard.assignment.incarnation = self.nodes[leader.0 as usize].incarnation;
+            shard.assignment.ballot = ballot;
+            shard.vacant = None;
+            shard.ready.clear();
+            // The new leader closes them all again.
+            for reports in self.closing.values_mut() {
+                reports[id.0 as usize] = None;
+            }
+            effects.push(Applied::Appointed { shard: *id, ballot });
+        }
+    }
+}

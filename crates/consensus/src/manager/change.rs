@@ -1,0 +1,323 @@
+//! Changes of the cluster: replicas that come and go, tables, and the shard map.
+//!
+//! ```text
+//!  a voter is replaced:   learner, empty ─ caught up ─► new epoch: voter, empty ─ caught up ─► voter
+//!  it lost its memory:                       voter, empty ─ ready ─► new epoch ─ caught up ─► voter
+//! ```
+//! Both ask for a new epoch, with the same leaders under new ballots. That can wait: it happens only
+//! when all former epochs are settled, for all shards that are ready by then. If the replacement of a
+//! voter leads as a learner meanwhile, it leads on, and says of itself when it has prepared.
+
+use super::command::{Change, Claim, Incarnation};
+use super::configuration::{Assignment, Move};
+use super::machine::{Applied, Machine, Shard};
+use crate::topology::{Partitioning, REPLICAS_MAX, Table, TopologyError};
+use std::sync::Arc;
+use thiserror::Error;
+use types::{NodeId, ShardId, TableId};
+
+/// Why a change was refused; nothing has happened.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Refusal {
+    /// No shard has this number.
+    #[error("there is no shard {0}; they count from 0")]
+    NoShard(ShardId),
+    /// No node has this number.
+    #[error("there is no node {0}; name one of the topology")]
+    NoNode(NodeId),
+    /// No table has this number.
+    #[error("there is no table {0}; create it first")]
+    NoTable(TableId),
+    /// The node that is to go has no replica.
+    #[error("{node} holds no replica of {shard}; name one that does")]
+    HoldsNone {
+        /// The shard.
+        shard: ShardId,
+        /// Who was to go.
+        node: NodeId,
+    },
+    /// The node that is to come has that replica already.
+    #[error("{node} holds a replica of {shard} already; name one that does not")]
+    Holds {
+        /// The shard.
+        shard: ShardId,
+        /// Who was to come.
+        node: NodeId,
+    },
+    /// The node that is to go leads.
+    #[error("{node} leads {shard}; stop it and let another be appointed first")]
+    Leads {
+        /// The shard.
+        shard: ShardId,
+        /// Who was to go.
+        node: NodeId,
+    },
+    /// There would be too many replicas meanwhile.
+    #[error("{0} would have more than REPLICAS_MAX = {REPLICAS_MAX} replicas; remove one first")]
+    TooManyReplicas(ShardId),
+    /// Another table has the name.
+    #[error("a table {0:?} exists and is partitioned otherwise; use another name")]
+    TableExists(String),
+    /// Not a table, or not a partitioning.
+    #[error("{0}")]
+    Invalid(#[from] TopologyError),
+    /// One at a time.
+    #[error("{0} is being moved; end or cancel that first")]
+    MoveUnderWay(TableId),
+    /// That is not being moved.
+    #[error("{0} is not being moved; begin that first")]
+    NoMove(TableId),
+    /// An epoch has not ended yet.
+    #[error("a former epoch is not settled yet; ask again when it is")]
+    Unsettled,
+}
+
+/// A voter that another node is to replace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Replacement {
+    pub(super) outgoing: NodeId,
+    incoming: NodeId,
+    /// Whether the incoming one is a learner for this only.
+    added: bool,
+}
+
+impl Machine {
+    pub(super) fn on_change(
+        &mut self,
+        change: &Change,
+        effects: &mut Vec<Applied>,
+    ) -> Result<(), Refusal> {
+        match change {
+            Change::ReplaceReplica { shard, outgoing, incoming } => {
+                self.on_replace(*shard, *outgoing, *incoming)
+            }
+            Change::KeepReplicas { shard } => {
+                let kept = self.shards.get_mut(shard.0 as usize).ok_or(Refusal::NoShard(*shard))?;
+                self.changed |= kept.cancel_replacement();
+                Ok(())
+            }
+            Change::CreateTable { name, partitioning } => self.on_create(name, partitioning),
+            Change::BeginMove { table, partitioning } => {
+                self.on_begin_move(*table, partitioning, effects)
+            }
+            Change::EndMove { table } => self.on_end_move(*table),
+            Change::CancelMove { table } => {
+                self.check_moving(*table)?;
+                self.moving = None;
+                self.changed = true;
+                Ok(())
+            }
+        }
+    }
+
+    fn on_replace(
+        &mut self,
+        id: ShardId,
+        outgoing: NodeId,
+        incoming: NodeId,
+    ) -> Result<(), Refusal> {
+        let shard = self.shards.get_mut(id.0 as usize).ok_or(Refusal::NoShard(id))?;
+        for node in [outgoing, incoming] {
+            if node.0 as usize >= self.nodes.len() {
+                return Err(Refusal::NoNode(node));
+            }
+        }
+        let assignment = &shard.assignment;
+        let votes = |node| assignment.voters.contains(&node);
+        let asked = |it: &Replacement| (it.outgoing, it.incoming) == (outgoing, incoming);
+        let done = !assignment.holds(outgoing) && assignment.holds(incoming);
+        if done || shard.replacement.as_ref().is_some_and(asked) {
+            return Ok(());
+        }
+        if !assignment.holds(outgoing) {
+            return Err(Refusal::HoldsNone { shard: id, node: outgoing });
+        }
+        if assignment.leader == outgoing {
+            return Err(Refusal::Leads { shard: id, node: outgoing });
+        }
+        let held = assignment.holds(incoming);
+        if votes(incoming) || (held && !votes(outgoing)) {
+            return Err(Refusal::Holds { shard: id, node: incoming });
+        }
+        let replicas = assignment.voters.len() + assignment.learners.len();
+        if votes(outgoing) && !held && replicas >= REPLICAS_MAX {
+            return Err(Refusal::TooManyReplicas(id));
+        }
+        let votes = votes(outgoing);
+        shard.cancel_replacement();
+        self.changed = true;
+        // A former replacement may have brought the incoming one, and taken it away again just now.
+        let added = !shard.assignment.holds(incoming);
+        if added {
+            shard.assignment.learners.push(incoming);
+            shard.assignment.empty.insert(incoming, self.epoch);
+        }
+        if votes {
+            shard.replacement = Some(Replacement { outgoing, incoming, added });
+        } else {
+            shard.assignment.remove(outgoing);
+        }
+        Ok(())
+    }
+
+    /// A leader says that a replica has what it needs. False if that says nothing new.
+    pub(super) fn on_caught_up(
+        &mut self,
+        claim: Claim,
+        replica: NodeId,
+        incarnation: Incarnation,
+        effects: &mut Vec<Applied>,
+    ) -> bool {
+        let same_life =
+            self.nodes.get(replica.0 as usize).is_some_and(|it| it.incarnation == incarnation);
+        let Some(shard) = self.claimed(&claim).filter(|_| same_life) else { return false };
+        let assignment = &mut shard.assignment;
+        let Some(since) = assignment.empty.get(&replica).copied() else { return false };
+        if assignment.voters.contains(&replica) && assignment.ballot.epoch <= since {
+            return shard.ready.insert(replica);
+        }
+        assignment.empty.remove(&replica);
+        self.changed = true;
+        effects.push(Applied::CaughtUp { shard: claim.shard, replica });
+        true
+    }
+
+    /// Whether an epoch should begin for the sake of replicas.
+    pub(super) fn is_promotion_due(&self) -> bool {
+        self.closing.is_empty()
+            && self.shards.iter().any(|shard| shard.is_ready() || shard.is_replaceable())
+    }
+
+    /// Begins it, if so. It may take a moment until every replica is full again, and nobody waits
+    /// for that: leaders lead on under their new ballots.
+    pub(super) fn promote_replicas(&mut self, effects: &mut Vec<Applied>) {
+        if !self.is_promotion_due() {
+            return;
+        }
+        let mut chosen = Vec::new();
+        for (id, shard) in (0..).map(ShardId).zip(&mut self.shards) {
+            let replaces = shard.is_replaceable();
+            if !replaces && !shard.is_ready() {
+                continue;
+            }
+            if let Some(Replacement { outgoing, incoming, .. }) =
+                shard.replacement.take_if(|_| replaces)
+            {
+                shard.ready.remove(&outgoing);
+                shard.assignment.remove(outgoing);
+                shard.assignment.remove(incoming);
+                shard.assignment.voters.push(incoming);
+                shard.assignment.empty.insert(incoming, self.epoch);
+            }
+            chosen.push((id, shard.assignment.leader));
+        }
+        self.raise_epoch(&chosen, effects);
+    }
+
+    fn on_create(&mut self, name: &str, partitioning: &Partitioning) -> Result<(), Refusal> {
+        if let Some(table) = self.topology.table(name) {
+            let exists = &self.topology.tables()[table.0 as usize];
+            let same = exists.partitioning() == partitioning;
+            return if same { Ok(()) } else { Err(Refusal::TableExists(name.to_owned())) };
+        }
+        let mut tables = self.tables();
+        tables.push((name.to_owned(), partitioning.clone()));
+        self.install(tables)
+    }
+
+    fn on_begin_move(
+        &mut self,
+        table: TableId,
+        partitioning: &Partitioning,
+        effects: &mut Vec<Applied>,
+    ) -> Result<(), Refusal> {
+        if let Some(moving) = &self.moving {
+            let same = moving.table == table && moving.partitioning == *partitioning;
+            return if same { Ok(()) } else { Err(Refusal::MoveUnderWay(moving.table)) };
+        }
+        self.with_partitioning(table, partitioning)?;
+        if !self.closing.is_empty() {
+            return Err(Refusal::Unsettled);
+        }
+        self.raise_epoch(&[], effects);
+        self.moving = Some(Move { table, partitioning: partitioning.clone(), begun: self.epoch });
+        Ok(())
+    }
+
+    fn on_end_move(&mut self, table: TableId) -> Result<(), Refusal> {
+        self.check_moving(table)?;
+        let Some(moving) = self.moving.clone() else { return Err(Refusal::NoMove(table)) };
+        if self.settled.0 + 1 < moving.begun.0 {
+            return Err(Refusal::Unsettled);
+        }
+        let tables = self.with_partitioning(table, &moving.partitioning)?;
+        self.moving = None;
+        self.install(tables)
+    }
+
+    fn check_moving(&self, table: TableId) -> Result<(), Refusal> {
+        let moves = self.moving.as_ref().is_some_and(|moving| moving.table == table);
+        if moves { Ok(()) } else { Err(Refusal::NoMove(table)) }
+    }
+
+    fn tables(&self) -> Vec<(String, Partitioning)> {
+        let plan = |table: &Table| (table.name().to_owned(), table.partitioning().clone());
+        self.topology.tables().iter().map(plan).collect()
+    }
+
+    /// The tables, with one of them divided otherwise, if that is valid.
+    fn with_partitioning(
+        &self,
+        table: TableId,
+        partitioning: &Partitioning,
+    ) -> Result<Vec<(String, Partitioning)>, Refusal> {
+        let mut tables = self.tables();
+        let (_, moved) = tables.get_mut(table.0 as usize).ok_or(Refusal::NoTable(table))?;
+        moved.clone_from(partitioning);
+        (*self.topology).clone().with_tables(tables.clone())?;
+        Ok(tables)
+    }
+
+    fn install(&mut self, tables: Vec<(String, Partitioning)>) -> Result<(), Refusal> {
+        self.topology = Arc::new((*self.topology).clone().with_tables(tables)?);
+        self.changed = true;
+        Ok(())
+    }
+}
+
+impl Shard {
+    /// Whether an empty voter only waits for an appointment later than its loss.
+    fn is_ready(&self) -> bool {
+        self.vacant.is_none() && !self.ready.is_empty()
+    }
+
+    /// Whether the incoming voter may take its place: it has caught up, and the others who remember
+    /// are a majority without it. If nobody else could lead, the outgoing one does, and stays until
+    /// another can.
+    fn is_replaceable(&self) -> bool {
+        let Some(Replacement { outgoing, incoming, .. }) = &self.replacement else { return false };
+        let assignment = &self.assignment;
+        let remembering = assignment.full_voters().filter(|node| node != outgoing).count();
+        self.vacant.is_none()
+            && assignment.leader != *outgoing
+            && !assignment.empty.contains_key(incoming)
+            && remembering > assignment.voters.len() / 2
+    }
+
+    /// Forgets an unfinished replacement, and who came for it only. Says whether there was one.
+    fn cancel_replacement(&mut self) -> bool {
+        let Some(replacement) = self.replacement.take() else { return false };
+        if replacement.added && self.assignment.leader != replacement.incoming {
+            self.assignment.remove(replacement.incoming);
+        }
+        true
+    }
+}
+
+impl Assignment {
+    fn remove(&mut self, node: NodeId) {
+        self.voters.retain(|other| *other != node);
+        self.learners.retain(|other| *other != node);
+        self.empty.remove(&node);
+    }
+}

@@ -1,0 +1,162 @@
+//! What managers agree on: the commands of the replicated log, in order.
+
+use crate::topology::Partitioning;
+use std::fmt;
+use types::{Ballot, Clock, Epoch, NodeId, ShardId, TableId, Time};
+
+use super::Revision;
+
+macro_rules! number {
+    ($(#[$doc:meta])* $name:ident($inner:ty)) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        #[repr(transparent)]
+        pub struct $name(pub $inner);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+pub(super) use number;
+
+number!(/** The reign of one manager, in one life of it; a later one has a higher number. 0 is nobody's. */ Term(u64));
+number!(/** One life of a node's process, drawn at random at its start. Only for equality. */ Life(u64));
+number!(/** The lives of a node that the manager has admitted, counted from 1. */ Incarnation(u32));
+number!(/** A request to change something, numbered by who asks. */ Ask(u64));
+
+/// A command, and who proposed it when.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Command {
+    /// The term of the manager that proposed it. Void if a later term has begun.
+    pub term: Term,
+    /// That manager's clock, read when it proposed; except for [`Action::Take`], after its own `Take`
+    /// was applied to its own machine.
+    pub at: Time,
+    /// What to do.
+    pub action: Action,
+}
+
+/// A heartbeat that came since the last tick.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Heard {
+    /// Whose.
+    pub node: NodeId,
+    /// In which of its incarnations.
+    pub incarnation: Incarnation,
+    /// Its number; a lower one than heard before renews nothing.
+    pub round: u64,
+    /// The configuration that the node has.
+    pub known: Revision,
+}
+
+/// The office in whose name something is said. It counts while the configuration says the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claim {
+    /// Who speaks,
+    pub node: NodeId,
+    /// in which incarnation,
+    pub incarnation: Incarnation,
+    /// as the leader of this shard,
+    pub shard: ShardId,
+    /// under this ballot.
+    pub ballot: Ballot,
+}
+
+/// What a command does. All but `Take` are harmless when repeated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// A term begins. Its manager proposes nothing else before it has seen this applied.
+    Take,
+    /// Time goes on: leases are renewed, others run out, leaders are appointed.
+    Tick {
+        /// Heartbeats since the last one.
+        heard: Vec<Heard>,
+    },
+    /// A node's new life is admitted, if no other was since `after`. So a letter of a former life,
+    /// however late, admits nobody.
+    Join {
+        /// The node.
+        node: NodeId,
+        /// Its new life.
+        life: Life,
+        /// The incarnation it follows.
+        after: Incarnation,
+        /// Whether the former life's memory is lost: promises, streams, data.
+        lost: bool,
+    },
+    /// A shard's part of the end of an epoch.
+    Report {
+        /// Who says so.
+        claim: Claim,
+        /// Of a closed epoch.
+        epoch: Epoch,
+        /// The final shard watermark; [`Clock::MAX`] if nothing was left hanging.
+        watermark: Clock,
+    },
+    /// A replica that was empty has all that its leader began with, under the leader's ballot.
+    CaughtUp {
+        /// The leader says so,
+        claim: Claim,
+        /// of this replica,
+        replica: NodeId,
+        /// in this incarnation.
+        incarnation: Incarnation,
+    },
+    /// Somebody wants something changed.
+    Change {
+        /// The request, to be answered.
+        ask: Ask,
+        /// What.
+        change: Change,
+    },
+}
+
+/// A change of the cluster that somebody asks for. A repeat is granted like the first, but for the end
+/// of a move: there is nothing to end any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// Another node is to take a replica's place, as what that is. It takes effect in steps: the new
+    /// one catches up as a learner; if it is to vote, an epoch begins in which it does. Replaces an
+    /// unfinished one of the same shard.
+    ReplaceReplica {
+        /// Of which shard.
+        shard: ShardId,
+        /// Who goes. It may be dead; it may not lead.
+        outgoing: NodeId,
+        /// Who comes.
+        incoming: NodeId,
+    },
+    /// No replica of this shard is to be replaced after all, if it is not done.
+    KeepReplicas {
+        /// The shard.
+        shard: ShardId,
+    },
+    /// One more table.
+    CreateTable {
+        /// Its name.
+        name: String,
+        /// How its keys are divided.
+        partitioning: Partitioning,
+    },
+    /// A table's keys are to be divided otherwise. Begins an epoch; the shards copy, and hold writes
+    /// to what moves.
+    BeginMove {
+        /// The table.
+        table: TableId,
+        /// How its keys are to be divided.
+        partitioning: Partitioning,
+    },
+    /// All is copied: the new partitioning holds.
+    EndMove {
+        /// The table.
+        table: TableId,
+    },
+    /// The old partitioning stays.
+    CancelMove {
+        /// The table.
+        table: TableId,
+    },
+}

@@ -1,0 +1,96 @@
+//! The configuration: what the manager tells every node.
+
+use super::command::{Incarnation, number};
+use crate::topology::{Partitioning, Topology};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use types::{Ballot, Epoch, NodeId, ShardId, TableId, VectorWatermark};
+
+number!(/** Counts the changes of the configuration, with and without a new epoch. */ Revision(u64));
+
+/// The whole configuration at one revision. A later one replaces it; those between may be missed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Configuration {
+    /// Greater than that of any earlier one.
+    pub revision: Revision,
+    /// The epoch that is open for new work.
+    pub epoch: Epoch,
+    /// Nodes, datacenters, tables and the shard map. Who holds and leads a shard is said by `shards`:
+    /// the topology only knows how it began.
+    pub topology: Arc<Topology>,
+    /// Of each node.
+    pub nodes: Vec<Standing>,
+    /// Of each shard.
+    pub shards: Vec<Assignment>,
+    /// The last epoch whose FVW is final; so are those of all before.
+    pub settled: Epoch,
+    /// FVWs that some node may not know, ascending, up to that of `settled`.
+    pub finals: Vec<VectorWatermark>,
+    /// What is being moved between shards.
+    pub moving: Option<Move>,
+}
+
+/// What the manager thinks of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Standing {
+    /// Its newest; 0 if it never joined.
+    pub incarnation: Incarnation,
+    /// Whether it is heard. It may be alive and cut off.
+    pub alive: bool,
+}
+
+/// Who holds a shard, and who leads it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assignment {
+    /// The leader; if it is not alive, nobody who could was found yet.
+    pub leader: NodeId,
+    /// The incarnation of the leader that was appointed.
+    pub incarnation: Incarnation,
+    /// Its ballot: the epoch of its appointment, and its name.
+    pub ballot: Ballot,
+    /// Those who vote, but for the empty ones. A majority is one of them all.
+    pub voters: Vec<NodeId>,
+    /// Those who do not.
+    pub learners: Vec<NodeId>,
+    /// Replicas without memory, and the epoch in which they had lost it. A voter among them is given
+    /// its vote back when a leader of a later appointment has said that it has caught up.
+    pub empty: BTreeMap<NodeId, Epoch>,
+}
+
+/// A table whose partitions change their shards.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Move {
+    /// The table.
+    pub table: TableId,
+    /// How its keys will be divided.
+    pub partitioning: Partitioning,
+    /// The epoch that began with it.
+    pub begun: Epoch,
+}
+
+impl Assignment {
+    /// Whether the node holds a replica.
+    #[must_use]
+    pub fn holds(&self, node: NodeId) -> bool {
+        self.voters.contains(&node) || self.learners.contains(&node)
+    }
+
+    /// Voters that remember what they promised and accepted.
+    pub fn full_voters(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.voters.iter().copied().filter(|node| !self.empty.contains_key(node))
+    }
+}
+
+impl Configuration {
+    /// Who holds and leads a shard; `None` where there is no such one.
+    #[must_use]
+    pub fn shard(&self, shard: ShardId) -> Option<&Assignment> {
+        self.shards.get(shard.0 as usize)
+    }
+
+    /// The epochs that are closed and whose FVW is not final: leaders have to report for them.
+    pub fn closing(&self) -> impl Iterator<Item = Epoch> + use<> {
+        (self.settled.0 + 1..self.epoch.0).map(Epoch)
+    }
+}

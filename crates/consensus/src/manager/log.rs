@@ -1,0 +1,48 @@
+//! What the manager needs of consensus: one order of commands, told to all its replicas.
+
+use super::command::{Command, Term};
+use std::collections::VecDeque;
+
+/// One replica of the log.
+///
+/// Whoever implements it promises: all replicas are told the same commands in the same order, each
+/// from the first one on; and at most one replica, in one life of it, leads in a term, and a later
+/// leader in a higher one. A leader may learn late that it is none any more. A proposal may get lost,
+/// or be committed any time later, even in a later term.
+pub trait Log {
+    /// The term in which this replica leads, as far as it knows.
+    fn leads(&self) -> Option<Term>;
+
+    /// Proposes a command. If it gets lost, nobody says so.
+    fn propose(&mut self, command: Command);
+
+    /// The next committed command, if it is known already. Each is told once.
+    fn committed(&mut self) -> Option<Command>;
+}
+
+/// A log that somebody else carries: what is proposed waits here to be taken, what is committed is
+/// put here. Between a [`Manager`](super::Manager) and a library with threads of its own, or a
+/// simulation.
+#[derive(Debug, Clone, Default)]
+pub struct Mailbox {
+    /// Whether this replica leads, and in which term.
+    pub term: Option<Term>,
+    /// To be taken: what was proposed, in order.
+    pub proposed: VecDeque<Command>,
+    /// To be put: what is committed, in order.
+    pub decided: VecDeque<Command>,
+}
+
+impl Log for Mailbox {
+    fn leads(&self) -> Option<Term> {
+        self.term
+    }
+
+    fn propose(&mut self, command: Command) {
+        self.proposed.push_back(command);
+    }
+
+    fn committed(&mut self) -> Option<Command> {
+        self.decided.pop_front()
+    }
+}

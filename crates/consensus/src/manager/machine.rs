@@ -1,0 +1,492 @@
+//! The replicated state machine: commands go in, in the order of the log, effects come out.
+//!
+//! This file is the front, and keeps time: who is admitted, heard, and dead. The parts of the state
+//! that others own are in `appoint.rs` (vacant shards, epochs), `closing.rs` (reports, FVWs) and
+//! `change.rs` (replicas, tables, the shard map).
+//!
+//! No clock, no chance: managers that applied the same commands are equal. A command that makes no
+//! sense, or comes too late, is counted and changes nothing.
+
+use super::change::{Refusal, Replacement};
+use super::command::{Action, Ask, Claim, Command, Heard, Incarnation, Life, Term};
+use super::configuration::{Assignment, Configuration, Move, Revision, Standing};
+use super::options::Options;
+use crate::topology::Topology;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use types::{Ballot, Clock, Epoch, NodeId, ShardId, Time, VectorWatermark};
+
+/// The epoch in which a cluster begins, and the leaders that its topology names are appointed.
+const FIRST_EPOCH: Epoch = Epoch(1);
+
+/// Most FVWs kept for nodes that do not know them. A node that has missed more finds them in the
+/// streams.
+pub(super) const FINALS_MAX: usize = 1024;
+
+/// What a command has done: for the manager that leads to tell nodes, and for whoever watches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Applied {
+    /// A term began.
+    Took(Term),
+    /// The node's lease is renewed, from the sending of this heartbeat.
+    Renewed {
+        /// The node,
+        node: NodeId,
+        /// its incarnation,
+        incarnation: Incarnation,
+        /// and the heartbeat.
+        round: u64,
+    },
+    /// A node's life is admitted.
+    Joined {
+        /// The node.
+        node: NodeId,
+        /// Its life,
+        life: Life,
+        /// by its new number.
+        incarnation: Incarnation,
+    },
+    /// A node's lease has run out.
+    Died(NodeId),
+    /// A node that had been taken for dead is heard again.
+    Revived(NodeId),
+    /// An epoch begins; the one before is closed.
+    Raised(Epoch),
+    /// A shard has a new leader, or the same under a new ballot.
+    Appointed {
+        /// The shard.
+        shard: ShardId,
+        /// Who, since when.
+        ballot: Ballot,
+    },
+    /// A report is taken, or had been.
+    Reported {
+        /// Who had sent it.
+        claim: Claim,
+        /// About which epoch.
+        epoch: Epoch,
+    },
+    /// The FVW of an epoch: final.
+    Final(VectorWatermark),
+    /// A replica that had been empty is full.
+    CaughtUp {
+        /// The shard.
+        shard: ShardId,
+        /// The replica.
+        replica: NodeId,
+    },
+    /// What came of a request.
+    Answered {
+        /// Which.
+        ask: Ask,
+        /// Granted, or why not.
+        result: Result<(), Refusal>,
+    },
+    /// The configuration has changed.
+    Changed(Revision),
+}
+
+/// A node, as the manager knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Node {
+    pub(super) life: Life,
+    /// 0 if it never joined.
+    pub(super) incarnation: Incarnation,
+    pub(super) alive: bool,
+    /// When its lease was last renewed, or began anew; of no meaning if it is dead.
+    pub(super) heard: Time,
+    round: u64,
+    known: Revision,
+}
+
+/// A shard, as the manager knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Shard {
+    pub(super) assignment: Assignment,
+    /// If another leader is to be appointed: when the last lease of the old one has run out.
+    pub(super) vacant: Option<Time>,
+    pub(super) replacement: Option<Replacement>,
+    /// Empty voters that would be full, were the leader's appointment not older than their loss.
+    pub(super) ready: BTreeSet<NodeId>,
+}
+
+/// The manager's state. See the [module](super).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machine {
+    pub(super) options: Options,
+    pub(super) topology: Arc<Topology>,
+    term: Term,
+    /// The latest time in a command of this term, on its manager's clock.
+    now: Option<Time>,
+    revision: Revision,
+    pub(super) changed: bool,
+    pub(super) epoch: Epoch,
+    pub(super) nodes: Vec<Node>,
+    pub(super) shards: Vec<Shard>,
+    /// For each closed epoch that is not final, what the shards reported.
+    pub(super) closing: BTreeMap<Epoch, Vec<Option<Clock>>>,
+    pub(super) settled: Epoch,
+    /// FVWs, and the first configuration that tells of each.
+    pub(super) finals: Vec<(Revision, VectorWatermark)>,
+    pub(super) moving: Option<Move>,
+    void: u64,
+    configuration: Arc<Configuration>,
+}
+
+impl Machine {
+    /// A cluster at its beginning: in its first epoch, led as the topology says.
+    ///
+    /// # Panics
+    /// If `options` makes no sense.
+    #[must_use]
+    pub fn new(topology: Arc<Topology>, options: Options) -> Machine {
+        options.check();
+        let first = |shard| {
+            let leader = topology.leader(shard);
+            let assignment = Assignment {
+                leader,
+                incarnation: Incarnation(1),
+                ballot: Ballot { epoch: FIRST_EPOCH, node: leader },
+                voters: topology.voters(shard).to_vec(),
+                learners: topology.learners(shard).to_vec(),
+                empty: BTreeMap::new(),
+            };
+            Shard { assignment, vacant: None, replacement: None, ready: BTreeSet::new() }
+        };
+        let node = Node {
+            life: Life::default(),
+            incarnation: Incarnation(0),
+            // Expected: whoever does not come in time is dead.
+            alive: true,
+            heard: Time::ZERO,
+            round: 0,
+            known: Revision(0),
+        };
+        let shards: Vec<Shard> = topology.shard_ids().map(first).collect();
+        let nodes = vec![node; topology.nodes().len()];
+        let settled = Epoch(FIRST_EPOCH.0 - 1);
+        let configuration = Configuration {
+            revision: Revision(0),
+            epoch: FIRST_EPOCH,
+            topology: Arc::clone(&topology),
+            nodes: Vec::new(),
+            shards: Vec::new(),
+            settled,
+            finals: Vec::new(),
+            moving: None,
+        };
+        let mut machine = Machine {
+            options,
+            topology,
+            term: Term(0),
+            now: None,
+            revision: Revision(0),
+            changed: true,
+            epoch: FIRST_EPOCH,
+            nodes,
+            shards,
+            closing: BTreeMap::new(),
+            settled,
+            finals: Vec::new(),
+            moving: None,
+            void: 0,
+            configuration: Arc::new(configuration),
+        };
+        machine.publish(&mut Vec::new());
+        machine
+    }
+
+    /// The next command of the log. Same state, same command: same effects, added to `effects`.
+    pub fn apply(&mut self, command: &Command, effects: &mut Vec<Applied>) {
+        let before = (self.epoch, self.settled, self.revision);
+        if let Some(now) = self.admit(command, effects) {
+            self.act(now, &command.action, effects);
+        }
+        self.publish(effects);
+        assert!(before <= (self.epoch, self.settled, self.revision), "went back: {self:?}");
+        self.assert_invariants();
+    }
+
+    /// The configuration as it is.
+    #[must_use]
+    pub fn configuration(&self) -> &Arc<Configuration> {
+        &self.configuration
+    }
+
+    /// The term of the manager whose commands count.
+    #[must_use]
+    pub fn term(&self) -> Term {
+        self.term
+    }
+
+    /// Commands that changed nothing, since they were too late or made no sense.
+    #[must_use]
+    pub fn void_commands(&self) -> u64 {
+        self.void
+    }
+
+    /// The life and incarnation of a node, which may come from outside.
+    #[must_use]
+    pub fn node(&self, node: NodeId) -> Option<(Life, Incarnation)> {
+        self.nodes.get(node.0 as usize).map(|node| (node.life, node.incarnation))
+    }
+
+    /// The configuration that the node is known to have.
+    pub(super) fn known(&self, node: NodeId) -> Revision {
+        self.nodes.get(node.0 as usize).map_or(Revision(0), |node| node.known)
+    }
+
+    /// Whether the configuration says the same as the claim.
+    #[must_use]
+    pub fn counts(&self, claim: &Claim) -> bool {
+        let faults = self.options.faults;
+        let anybody = faults.deposed_reports || faults.late_report_overwrites;
+        let Some(shard) = self.shards.get(claim.shard.0 as usize) else { return false };
+        anybody || shard.is_led_by(claim)
+    }
+
+    /// Whether a tick at this time of the manager's clock would do more than renew.
+    #[must_use]
+    pub fn is_due(&self, now: Time) -> bool {
+        self.now.is_none()
+            || self.nodes.iter().any(|node| node.alive && self.lease_end(node) <= now)
+            || self.is_appointment_due(now)
+            || self.is_promotion_due()
+    }
+
+    /// Lets in the commands of the present term, in the time of its manager.
+    fn admit(&mut self, command: &Command, effects: &mut Vec<Applied>) -> Option<Time> {
+        if command.action == Action::Take && command.term > self.term {
+            self.term = command.term;
+            self.now = None;
+            if self.options.faults.rebase_at_take {
+                self.begin_leases(command.at);
+            }
+            effects.push(Applied::Took(self.term));
+            return None;
+        }
+        if command.term != self.term || command.action == Action::Take {
+            self.void += 1;
+            return None;
+        }
+        if self.now.is_none() && !self.options.faults.rebase_at_take {
+            self.begin_leases(command.at);
+        }
+        // Commands of one manager may overtake each other; its time does not go back for that.
+        let now = self.now.map_or(command.at, |now| now.max(command.at));
+        self.now = Some(now);
+        Some(now)
+    }
+
+    /// A new manager's clock: any lease may have been renewed just before it was read.
+    fn begin_leases(&mut self, now: Time) {
+        if self.options.faults.trust_former_clocks {
+            return;
+        }
+        let end = now + self.options.lease_at_manager();
+        for node in &mut self.nodes {
+            node.heard = now;
+        }
+        for vacant in self.shards.iter_mut().filter_map(|shard| shard.vacant.as_mut()) {
+            *vacant = end;
+        }
+    }
+
+    fn act(&mut self, now: Time, action: &Action, effects: &mut Vec<Applied>) {
+        let counts = match action {
+            Action::Take => false,
+            Action::Tick { heard } => {
+                self.on_tick(now, heard, effects);
+                true
+            }
+            Action::Join { node, life, after, lost } => {
+                self.on_join(now, *node, (*life, *after, *lost), effects)
+            }
+            Action::Report { claim, epoch, watermark } => {
+                self.on_report(*claim, *epoch, *watermark, effects)
+            }
+            Action::CaughtUp { claim, replica, incarnation } => {
+                self.on_caught_up(*claim, *replica, *incarnation, effects)
+            }
+            Action::Change { ask, change } => {
+                let result = self.on_change(change, effects);
+                effects.push(Applied::Answered { ask: *ask, result });
+                true
+            }
+        };
+        self.void += u64::from(!counts);
+    }
+
+    fn on_tick(&mut self, now: Time, heard: &[Heard], effects: &mut Vec<Applied>) {
+        for heard in heard {
+            self.renew(now, heard, effects);
+        }
+        for place in 0..self.nodes.len() {
+            let node = &self.nodes[place];
+            if node.alive && self.lease_end(node) <= now {
+                self.bury(NodeId(place as u32), now, effects);
+            }
+        }
+        self.appoint_leaders(now, effects);
+        self.promote_replicas(effects);
+        self.forget_finals();
+    }
+
+    fn renew(&mut self, now: Time, heard: &Heard, effects: &mut Vec<Applied>) {
+        let Heard { node: id, incarnation, round, known } = *heard;
+        let Some(node) = self.nodes.get_mut(id.0 as usize) else {
+            self.void += 1;
+            return;
+        };
+        if incarnation == Incarnation(0) || node.incarnation != incarnation || round <= node.round {
+            self.void += 1; // Of a former life, or said before.
+            return;
+        }
+        (node.heard, node.round, node.known) = (now, round, node.known.max(known));
+        if !node.alive {
+            node.alive = true;
+            self.changed = true;
+            effects.push(Applied::Revived(id));
+            // Nobody was found for what it led, and it is the same incarnation: it leads on.
+            for shard in &mut self.shards {
+                let assignment = &shard.assignment;
+                if (assignment.leader, assignment.incarnation) == (id, incarnation) {
+                    shard.vacant = None;
+                }
+            }
+        }
+        effects.push(Applied::Renewed { node: id, incarnation, round });
+    }
+
+    /// Its lease has run out by every clock.
+    fn bury(&mut self, id: NodeId, now: Time, effects: &mut Vec<Applied>) {
+        self.nodes[id.0 as usize].alive = false;
+        self.changed = true;
+        for shard in &mut self.shards {
+            if shard.assignment.leader == id && shard.vacant.is_none() {
+                shard.vacant = Some(now);
+            }
+        }
+        effects.push(Applied::Died(id));
+    }
+
+    fn on_join(
+        &mut self,
+        now: Time,
+        id: NodeId,
+        (life, after, lost): (Life, Incarnation, bool),
+        effects: &mut Vec<Applied>,
+    ) -> bool {
+        let Some(node) = self.nodes.get(id.0 as usize).copied() else { return false };
+        if node.incarnation != after {
+            return false; // Another life was admitted since.
+        }
+        let incarnation = Incarnation(after.0 + 1);
+        // The former life may act until then, if it is not over after all.
+        let lease_end = if node.alive { self.lease_end(&node) } else { now };
+        let known = Revision(0);
+        self.nodes[id.0 as usize] =
+            Node { life, incarnation, alive: true, heard: now, round: 0, known };
+        self.changed = true;
+        // In its first life a node has nothing to lose, and comes to what the topology gave it.
+        if after > Incarnation(0) {
+            for shard in &mut self.shards {
+                shard.on_new_life(id, incarnation, lease_end, &self.options);
+                if lost && shard.assignment.holds(id) {
+                    shard.assignment.empty.insert(id, self.epoch);
+                    shard.ready.remove(&id);
+                }
+            }
+        }
+        effects.push(Applied::Joined { node: id, life, incarnation });
+        true
+    }
+
+    /// When the lease of a living node has run out by every clock.
+    pub(super) fn lease_end(&self, node: &Node) -> Time {
+        let lease = self.options.lease_at_manager();
+        node.heard + if self.options.faults.appoint_early { lease / 2 } else { lease }
+    }
+
+    /// The shard of a claim, if the configuration says the same.
+    pub(super) fn claimed(&mut self, claim: &Claim) -> Option<&mut Shard> {
+        let anybody = self.options.faults.deposed_reports;
+        let shard = self.shards.get_mut(claim.shard.0 as usize)?;
+        (anybody || shard.is_led_by(claim)).then_some(shard)
+    }
+
+    /// Drops FVWs that every node knows, and the oldest if there are too many.
+    fn forget_finals(&mut self) {
+        let known = self.nodes.iter().map(|node| node.known).min().unwrap_or_default();
+        let too_many = self.finals.len().saturating_sub(FINALS_MAX);
+        let forgotten = self.finals.iter().take_while(|(told, _)| *told <= known).count();
+        self.finals.drain(..forgotten.max(too_many));
+    }
+
+    /// Makes the next configuration, if anything in it has changed.
+    fn publish(&mut self, effects: &mut Vec<Applied>) {
+        if !std::mem::take(&mut self.changed) {
+            return;
+        }
+        self.revision.0 += 1;
+        let standing = |node: &Node| Standing { incarnation: node.incarnation, alive: node.alive };
+        self.configuration = Arc::new(Configuration {
+            revision: self.revision,
+            epoch: self.epoch,
+            topology: Arc::clone(&self.topology),
+            nodes: self.nodes.iter().map(standing).collect(),
+            shards: self.shards.iter().map(|shard| shard.assignment.clone()).collect(),
+            settled: self.settled,
+            finals: self.finals.iter().map(|(_, watermark)| watermark.clone()).collect(),
+            moving: self.moving.clone(),
+        });
+        effects.push(Applied::Changed(self.revision));
+    }
+
+    /// The revision that will tell of a change made now.
+    pub(super) fn next_revision(&self) -> Revision {
+        Revision(self.revision.0 + 1)
+    }
+
+    fn assert_invariants(&self) {
+        assert!(self.settled < self.epoch, "settled an open epoch: {self:?}");
+        let closing = (self.settled.0 + 1..self.epoch.0).map(Epoch);
+        assert!(self.closing.keys().copied().eq(closing), "epochs are missing: {self:?}");
+        for shard in &self.shards {
+            let Assignment { leader, ballot, voters, learners, empty, .. } = &shard.assignment;
+            assert!(ballot.epoch <= self.epoch, "appointed in the future: {shard:?}");
+            assert_eq!(ballot.node, *leader, "the ballot of another: {shard:?}");
+            assert!(shard.assignment.holds(*leader), "leads without a replica: {shard:?}");
+            assert!(!voters.iter().any(|node| learners.contains(node)), "two roles: {shard:?}");
+            assert!(empty.keys().all(|node| shard.assignment.holds(*node)), "strays: {shard:?}");
+            assert!(shard.ready.iter().all(|node| empty.contains_key(node)), "full: {shard:?}");
+        }
+        let last = self.finals.last().map(|(_, watermark)| watermark.epoch());
+        assert!(last.is_none_or(|last| last == self.settled), "an FVW is missing: {self:?}");
+    }
+}
+
+impl Shard {
+    fn is_led_by(&self, claim: &Claim) -> bool {
+        let Assignment { leader, incarnation, ballot, .. } = self.assignment;
+        (leader, incarnation, ballot) == (claim.node, claim.incarnation, claim.ballot)
+    }
+
+    /// A node begins a new life: what it led is vacant when the lease of the former one has run out.
+    fn on_new_life(
+        &mut self,
+        node: NodeId,
+        incarnation: Incarnation,
+        lease_end: Time,
+        options: &Options,
+    ) {
+        if self.assignment.leader != node {
+            return;
+        }
+        if options.faults.keep_office {
+            self.assignment.incarnation = incarnation;
+        } else if self.vacant.is_none() {
+            self.vacant = Some(lease_end);
+        }
+    }
+}

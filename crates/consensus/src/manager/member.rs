@@ -1,0 +1,412 @@
+//! A node's side: it joins, sends heartbeats, knows how long its lease is, and what the
+//! configuration is; it repeats what the manager has to know.
+//!
+//! A member that restarts knows nothing of its former life; the manager tells it all.
+
+use super::command::{Claim, Incarnation, Life};
+use super::configuration::{Configuration, Revision};
+use super::message::{ToManager, ToNode};
+use super::options::Options;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use types::{Clock, Epoch, NodeId, ShardId, Time, VectorWatermark};
+
+/// Heartbeats whose answer is waited for. Older ones are over: their lease would be.
+const HEARTBEATS_MAX: usize = 256;
+
+/// What happens to a member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MemberEvent {
+    /// A manager says something.
+    Received(ToNode),
+    /// The node's owner says how a closed epoch ended on a shard that it leads. Once for each
+    /// appointment; dropped and counted if that is not asked of this node.
+    Report {
+        /// The shard.
+        shard: ShardId,
+        /// The epoch.
+        epoch: Epoch,
+        /// The final shard watermark; [`Clock::MAX`] if nothing was left hanging.
+        watermark: Clock,
+    },
+    /// The node's owner says that an empty replica of a shard that it leads has all that was there
+    /// when its ballot began, accepted under that ballot. Dropped and counted if the configuration
+    /// does not call it empty.
+    CaughtUp {
+        /// The shard.
+        shard: ShardId,
+        /// The replica.
+        replica: NodeId,
+    },
+    /// The time of a [`MemberEffect::Timer`] has come; also the first event. Too early does no harm.
+    Timer,
+}
+
+/// What a member wants done, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MemberEffect {
+    /// Tell every replica of the manager. It may get lost.
+    Send {
+        /// What.
+        message: ToManager,
+    },
+    /// The configuration has changed; each revision once, in their order. Some may be missed.
+    Configured {
+        /// The new one.
+        configuration: Arc<Configuration>,
+    },
+    /// An FVW, each once, in the order of epochs. After the configuration that has it.
+    Final {
+        /// Final.
+        watermark: VectorWatermark,
+    },
+    /// Another life of this node is admitted: this one is over. It holds no lease any more.
+    Superseded,
+    /// Bring [`MemberEvent::Timer`] at this time. There is one at most; it replaces an earlier one.
+    Timer {
+        /// When.
+        at: Time,
+    },
+}
+
+/// Something to be said until it is heard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Pending {
+    claim: Claim,
+    message: ToManager,
+    again: Time,
+}
+
+/// What a pending message is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Topic {
+    Report(Epoch, ShardId),
+    CaughtUp(ShardId, NodeId),
+}
+
+/// A node, as it sees itself. See the [module](super).
+///
+/// Invariant: the lease was granted at a revision that is not above that of the configuration.
+#[derive(Debug)]
+pub struct Member {
+    me: NodeId,
+    life: Life,
+    lost: bool,
+    options: Options,
+    /// 0 until it is told.
+    incarnation: Incarnation,
+    is_superseded: bool,
+    configuration: Option<Arc<Configuration>>,
+    /// The last FVW that the owner was told.
+    settled: Epoch,
+    round: u64,
+    /// Heartbeats without an answer: their numbers, and when they were sent.
+    sent: VecDeque<(u64, Time)>,
+    /// When the latest heartbeat that was granted was sent.
+    granted: Option<Time>,
+    next_heartbeat: Time,
+    pending: BTreeMap<Topic, Pending>,
+    timer: Option<Time>,
+    bad_messages: u64,
+    late_messages: u64,
+}
+
+impl Member {
+    /// A node that begins a life. `life` is drawn at random; `lost` says that promises, streams and
+    /// data of the former life are lost, which is of no account in the first.
+    ///
+    /// # Panics
+    /// If `options` makes no sense.
+    #[must_use]
+    pub fn new(me: NodeId, life: Life, lost: bool, options: Options) -> Member {
+        options.check();
+        Member {
+            me,
+            life,
+            lost,
+            options,
+            incarnation: Incarnation(0),
+            is_superseded: false,
+            configuration: None,
+            settled: Epoch(0),
+            round: 0,
+            sent: VecDeque::new(),
+            granted: None,
+            next_heartbeat: Time::ZERO,
+            pending: BTreeMap::new(),
+            timer: None,
+            bad_messages: 0,
+            late_messages: 0,
+        }
+    }
+
+    /// Same state, same event: same effects, added to `effects`. `now` never decreases.
+    pub fn step(&mut self, now: Time, event: MemberEvent, effects: &mut Vec<MemberEffect>) {
+        if self.is_superseded {
+            return;
+        }
+        match event {
+            MemberEvent::Received(message) => self.on_message(now, message, effects),
+            MemberEvent::Report { shard, epoch, watermark } => {
+                self.on_report(now, shard, epoch, watermark, effects);
+            }
+            MemberEvent::CaughtUp { shard, replica } => {
+                self.on_caught_up(now, shard, replica, effects);
+            }
+            MemberEvent::Timer => {
+                self.timer = None;
+                self.on_timer(now, effects);
+            }
+        }
+        self.arm(now, effects);
+    }
+
+    /// Whether the node may act on its configuration at this time (rule M7). Ask whenever it does:
+    /// nothing tells when that ends.
+    #[must_use]
+    pub fn holds_lease(&self, now: Time) -> bool {
+        self.lease_end().is_some_and(|end| now < end)
+    }
+
+    /// When the lease ends, if it is not renewed.
+    #[must_use]
+    pub fn lease_end(&self) -> Option<Time> {
+        let granted = self.granted.filter(|_| !self.is_superseded)?;
+        Some(granted + self.options.lease_at_node())
+    }
+
+    /// Whether the node may act as the leader of a shard at this time.
+    #[must_use]
+    pub fn leads(&self, shard: ShardId, now: Time) -> bool {
+        self.claim(shard).is_some() && self.holds_lease(now)
+    }
+
+    /// The configuration, as far as this node knows.
+    #[must_use]
+    pub fn configuration(&self) -> Option<&Arc<Configuration>> {
+        self.configuration.as_ref()
+    }
+
+    /// Which life of the node this is; `None` before the manager has said so.
+    #[must_use]
+    pub fn incarnation(&self) -> Option<Incarnation> {
+        Some(self.incarnation).filter(|incarnation| *incarnation > Incarnation(0))
+    }
+
+    /// Messages that no correct manager sends.
+    #[must_use]
+    pub fn bad_messages(&self) -> u64 {
+        self.bad_messages
+    }
+
+    /// Messages about what is over, and words of the owner that nobody asked for.
+    #[must_use]
+    pub fn late_messages(&self) -> u64 {
+        self.late_messages
+    }
+
+    fn revision(&self) -> Revision {
+        self.configuration.as_ref().map_or(Revision(0), |configuration| configuration.revision)
+    }
+
+    /// The office of this node, if the configuration says that it leads.
+    fn claim(&self, shard: ShardId) -> Option<Claim> {
+        let assignment = self.configuration.as_ref()?.shard(shard)?;
+        let (node, incarnation) = (self.me, self.incarnation);
+        let leads = (assignment.leader, assignment.incarnation) == (node, incarnation);
+        leads.then_some(Claim { node, incarnation, shard, ballot: assignment.ballot })
+    }
+
+    fn on_message(&mut self, now: Time, message: ToNode, effects: &mut Vec<MemberEffect>) {
+        match message {
+            ToNode::Stranger { life, incarnation } => {
+                self.on_stranger(life, incarnation, effects);
+            }
+            ToNode::Welcome { life, incarnation, configuration } => {
+                if life != self.life || self.incarnation > Incarnation(0) {
+                    self.late_messages += 1;
+                } else if incarnation == Incarnation(0) {
+                    self.bad_messages += 1;
+                } else {
+                    self.incarnation = incarnation;
+                    self.adopt(&configuration, effects);
+                    self.next_heartbeat = now;
+                    self.on_timer(now, effects);
+                }
+            }
+            ToNode::Granted { incarnation, round, revision, configuration } => {
+                let newer = configuration.as_ref();
+                self.on_granted(now, (incarnation, round), revision, newer, effects);
+            }
+            ToNode::Configured { configuration } => {
+                // Before the welcome nobody knows which incarnation this is.
+                if self.incarnation > Incarnation(0) {
+                    self.adopt(&configuration, effects);
+                }
+            }
+            ToNode::Reported { claim, epoch } => {
+                let topic = Topic::Report(epoch, claim.shard);
+                if self.pending.get(&topic).is_some_and(|pending| pending.claim == claim) {
+                    self.pending.remove(&topic);
+                } else {
+                    self.late_messages += 1;
+                }
+            }
+        }
+    }
+
+    fn on_stranger(
+        &mut self,
+        life: Life,
+        incarnation: Incarnation,
+        effects: &mut Vec<MemberEffect>,
+    ) {
+        if life != self.life {
+            self.late_messages += 1; // To a former life.
+        } else if self.incarnation == Incarnation(0) {
+            let (after, lost) = (incarnation, self.lost);
+            effects.push(MemberEffect::Send { message: ToManager::Join { life, after, lost } });
+        } else if incarnation > self.incarnation {
+            self.is_superseded = true;
+            effects.push(MemberEffect::Superseded);
+        } else {
+            self.late_messages += 1; // From before the welcome.
+        }
+    }
+
+    fn on_granted(
+        &mut self,
+        now: Time,
+        (incarnation, round): (Incarnation, u64),
+        revision: Revision,
+        newer: Option<&Arc<Configuration>>,
+        effects: &mut Vec<MemberEffect>,
+    ) {
+        let mine = incarnation == self.incarnation && incarnation > Incarnation(0);
+        let asked = self.sent.iter().find(|(sent, _)| *sent == round).copied();
+        let Some((_, sent)) = asked.filter(|_| mine) else {
+            self.late_messages += 1; // Answered before, or to a former life.
+            return;
+        };
+        let faults = self.options.faults;
+        if !faults.grant_without_configuration {
+            newer.into_iter().for_each(|newer| self.adopt(newer, effects));
+            if self.revision() < revision {
+                self.bad_messages += 1; // It should have brought the configuration.
+                return;
+            }
+        }
+        self.sent.retain(|(other, _)| *other > round);
+        let from = if faults.lease_from_reply { now } else { sent };
+        self.granted = self.granted.max(Some(from));
+    }
+
+    /// Takes over a newer configuration, with the lease as it is: what it grants is at most what the
+    /// manager counts.
+    fn adopt(&mut self, configuration: &Arc<Configuration>, effects: &mut Vec<MemberEffect>) {
+        if configuration.revision <= self.revision() {
+            return; // Known, or overtaken.
+        }
+        self.configuration = Some(Arc::clone(configuration));
+        effects.push(MemberEffect::Configured { configuration: Arc::clone(configuration) });
+        for watermark in &configuration.finals {
+            if watermark.epoch() > self.settled {
+                self.settled = watermark.epoch();
+                effects.push(MemberEffect::Final { watermark: watermark.clone() });
+            }
+        }
+        let mut pending = std::mem::take(&mut self.pending);
+        pending.retain(|topic, it| self.is_wanted(*topic, &it.claim));
+        self.pending = pending;
+    }
+
+    /// Whether the configuration still asks for this, from this office.
+    fn is_wanted(&self, topic: Topic, claim: &Claim) -> bool {
+        let Some(configuration) = &self.configuration else { return false };
+        let Some(assignment) = configuration.shard(claim.shard) else { return false };
+        let asked = match topic {
+            Topic::Report(epoch, _) => configuration.settled < epoch && epoch < configuration.epoch,
+            Topic::CaughtUp(_, replica) => assignment.empty.contains_key(&replica),
+        };
+        asked && self.claim(claim.shard) == Some(*claim)
+    }
+
+    fn on_report(
+        &mut self,
+        now: Time,
+        shard: ShardId,
+        epoch: Epoch,
+        watermark: Clock,
+        effects: &mut Vec<MemberEffect>,
+    ) {
+        let topic = Topic::Report(epoch, shard);
+        let message = |claim| ToManager::Report { claim, epoch, watermark };
+        self.say(now, topic, shard, message, effects);
+    }
+
+    fn on_caught_up(
+        &mut self,
+        now: Time,
+        shard: ShardId,
+        replica: NodeId,
+        effects: &mut Vec<MemberEffect>,
+    ) {
+        let standing =
+            self.configuration.as_ref().and_then(|it| it.nodes.get(replica.0 as usize)).copied();
+        let Some(standing) = standing else {
+            self.late_messages += 1;
+            return;
+        };
+        let incarnation = standing.incarnation;
+        let topic = Topic::CaughtUp(shard, replica);
+        let message = |claim| ToManager::CaughtUp { claim, replica, incarnation };
+        self.say(now, topic, shard, message, effects);
+    }
+
+    /// Says something as the leader of a shard, now and until it is heard.
+    fn say(
+        &mut self,
+        now: Time,
+        topic: Topic,
+        shard: ShardId,
+        message: impl FnOnce(Claim) -> ToManager,
+        effects: &mut Vec<MemberEffect>,
+    ) {
+        let Some(claim) = self.claim(shard).filter(|claim| self.is_wanted(topic, claim)) else {
+            self.late_messages += 1;
+            return;
+        };
+        let message = message(claim);
+        let again = now + self.options.retry_after;
+        effects.push(MemberEffect::Send { message: message.clone() });
+        self.pending.insert(topic, Pending { claim, message, again });
+    }
+
+    fn on_timer(&mut self, now: Time, effects: &mut Vec<MemberEffect>) {
+        if self.next_heartbeat <= now {
+            self.next_heartbeat = now + self.options.heartbeat_every;
+            self.round += 1;
+            self.sent.push_back((self.round, now));
+            if self.sent.len() > HEARTBEATS_MAX {
+                self.sent.pop_front();
+            }
+            let (life, incarnation) = (self.life, self.incarnation);
+            let (round, known) = (self.round, self.revision());
+            let message = ToManager::Heartbeat { life, incarnation, round, known };
+            effects.push(MemberEffect::Send { message });
+        }
+        for pending in self.pending.values_mut().filter(|pending| pending.again <= now) {
+            pending.again = now + self.options.retry_after;
+            effects.push(MemberEffect::Send { message: pending.message.clone() });
+        }
+    }
+
+    /// One timer is on its way, for the next heartbeat; the rest is repeated with one.
+    fn arm(&mut self, now: Time, effects: &mut Vec<MemberEffect>) {
+        if self.timer.is_none() {
+            let at = self.next_heartbeat.max(now);
+            self.timer = Some(at);
+            effects.push(MemberEffect::Timer { at });
+        }
+    }
+}

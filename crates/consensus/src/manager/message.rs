@@ -1,0 +1,100 @@
+//! What nodes and managers tell each other.
+//!
+//! Everything may be lost, repeated, reordered, and late by any time. Nodes send to all replicas of
+//! the manager; those that do not lead drop it.
+
+use super::command::{Claim, Incarnation, Life};
+use super::configuration::{Configuration, Revision};
+use std::sync::Arc;
+use types::{Clock, Epoch, NodeId};
+
+/// From a node to the manager.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToManager {
+    /// I live. Sent all the time; renews the lease from its sending. Answered by `Granted`, or by
+    /// `Stranger` or `Welcome` where the life is not that of the incarnation.
+    Heartbeat {
+        /// The sender's life,
+        life: Life,
+        /// its incarnation, 0 if it does not know one,
+        incarnation: Incarnation,
+        /// the number of the heartbeat in this life,
+        round: u64,
+        /// and the configuration it has.
+        known: Revision,
+    },
+    /// Admit me. In answer to `Stranger`. A repeat is answered with the same `Welcome`.
+    Join {
+        /// The sender's life.
+        life: Life,
+        /// The incarnation before it, as the manager said.
+        after: Incarnation,
+        /// Whether the memory of the former life is lost.
+        lost: bool,
+    },
+    /// The end of an epoch on a shard. Repeated until `Reported`, or until the configuration says
+    /// that somebody else leads or the epoch is settled.
+    Report {
+        /// The sender's office.
+        claim: Claim,
+        /// Which epoch.
+        epoch: Epoch,
+        /// The final shard watermark.
+        watermark: Clock,
+    },
+    /// An empty replica has what it needs. Repeated until the configuration says so.
+    CaughtUp {
+        /// The sender's office.
+        claim: Claim,
+        /// The replica.
+        replica: NodeId,
+        /// The incarnation that has caught up.
+        incarnation: Incarnation,
+    },
+}
+
+/// From a manager to a node. Whatever it says was applied, and so is true of some time; what is newer is
+/// told by revisions, incarnations and rounds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToNode {
+    /// The newest incarnation of this node is another life: join after it. In answer to `Heartbeat`
+    /// and `Join`.
+    Stranger {
+        /// The life that asked.
+        life: Life,
+        /// The newest.
+        incarnation: Incarnation,
+    },
+    /// Your life is admitted. In answer to `Join` and `Heartbeat`.
+    Welcome {
+        /// The life that is meant.
+        life: Life,
+        /// Its number.
+        incarnation: Incarnation,
+        /// Where things stand.
+        configuration: Arc<Configuration>,
+    },
+    /// Your lease is renewed, from the sending of this heartbeat, for who has this configuration.
+    Granted {
+        /// The incarnation that is meant.
+        incarnation: Incarnation,
+        /// Which heartbeat.
+        round: u64,
+        /// What the configuration was then.
+        revision: Revision,
+        /// The configuration, if the heartbeat knew less.
+        configuration: Option<Arc<Configuration>>,
+    },
+    /// The configuration has changed. Said once; whoever misses it gets it with the next grant.
+    Configured {
+        /// The new one.
+        configuration: Arc<Configuration>,
+    },
+    /// A report is taken.
+    Reported {
+        /// Whose.
+        claim: Claim,
+        /// About which epoch.
+        epoch: Epoch,
+    },
+}

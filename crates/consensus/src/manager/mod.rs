@@ -1,0 +1,94 @@
+//! The configuration manager: who is alive, who leads which shard, which epoch it is, how the closed
+//! ones ended, and where data lives (design §5 "Failure", §7; Mako §5.2).
+//!
+//! ```text
+//!   nodes                managers (few replicas)
+//!   Member ─ Heartbeat ─► Manager ─ propose ─► Log ─ the same order to all ─► Machine
+//!      ◄──── Granted ────    ◄──────────── effects of what is applied ────────────┘
+//!
+//!   a leader dies in epoch e:
+//!   lease runs out ─► appoint, epoch e+1 ─► every shard's leader reports the end of e ─► FVW(e), final
+//! ```
+//! [`Machine`] is the replicated state machine: the same commands, the same state. [`Manager`] runs
+//! it over a [`Log`], hears nodes and answers them; only the replica that leads does. [`Member`] is
+//! a node's side. It is off the path of every transaction: without it nothing changes, and traffic
+//! flows until leases run out.
+//!
+//! # Leases: no two leaders of a shard at one time (rule M7)
+//!
+//! Clocks may differ by any offset, and a manager may be followed by one with any clock. Assumed is
+//! only that while a true time t passes, every clock moves on by t·(1−ρ) to t·(1+ρ), where ρ is
+//! [`Options::drift_ppm`]. L is [`Options::lease`]. Then:
+//!
+//! 1. A node counts its lease from when it *sent* the heartbeat that was granted, L·(1−ρ) on its own
+//!    clock: it ends less than L after the sending, in true time.
+//! 2. The manager that hears the heartbeat writes its own time into the command that renews the
+//!    lease. That is after the sending.
+//! 3. The lease has run out when a command of the *same* manager carries a time that is L·(1+ρ)
+//!    later on that manager's clock: at least L of true time after the sending. Only then is
+//!    anybody else appointed, and knows of it only after that command was applied.
+//! 4. Times of different managers are never compared. A manager in a new term first proposes
+//!    [`Action::Take`] and, once that is applied *to its own machine*, commands with times. The first
+//!    of those begins all leases anew. Every renewal before `Take` was proposed before it was
+//!    applied, so before that time was read, and no lease is counted from too early. Commands of
+//!    former terms that come after `Take` are void. Nothing is asked of the log but one order, and
+//!    no two leaders of one term.
+//! 5. A grant names the [`Revision`] of the configuration at which it was given, and counts only on a
+//!    node that has it. So a node that was deposed, and is heard again, does not hold its old office
+//!    under its new lease.
+//! 6. An office belongs to one incarnation of a node. A node that has restarted does not lead what it
+//!    led, and its former life may still be about, as far as anybody can tell: its shards wait until
+//!    the lease of that life has run out as well.
+//!
+//! A node that is suspected wrongly loses its offices and nothing else: it learns the configuration
+//! with its next heartbeat and follows.
+//!
+//! # Epochs and their ends (rule M9)
+//!
+//! Each raise of the epoch, for whatever reason, closes the one before. The leader of every shard
+//! reports for each closed epoch its final shard watermark, once that is durable in its streams:
+//! [`Clock::MAX`](types::Clock::MAX) if nothing was left hanging. A report counts only from the
+//! leader of the newest configuration, by node, incarnation and ballot; what a deposed one had
+//! reported of an epoch that is still open to reports goes with it, since its successor closes all of
+//! them again, out of what a majority holds. When every shard has reported, the FVW is part of the
+//! state, and no command can change it. Epochs end in their order; each gathers its own reports.
+//!
+//! # Who may lead, who may vote
+//!
+//! A replica that lost its memory is *empty*. It does not vote, and is appointed to nothing, until the
+//! shard's leader says that it has caught up. For a voter this must be a leader appointed after the
+//! loss: such a one prepared at a majority without the empty voter, and so knows all that was
+//! decided with its forgotten help; and every ballot that it may have promised is lower. A majority
+//! is still counted over all voters, empty ones too. Replacing a voter is the same: the new one begins
+//! empty, in an epoch of its own. So majorities before and after always share a replica that
+//! remembers.
+//!
+//! Read in this order: `command.rs`, `configuration.rs`, `machine.rs` with `appoint.rs`,
+//! `closing.rs` and `change.rs`; `message.rs`, `core.rs`, `member.rs`; `log.rs`, `simulated.rs`.
+//!
+//! Sources: Gray and Cheriton, *Leases* (SOSP'89), for clocks that only drift; Mako §5, appendix A,
+//! for epochs; Lamport, Malkhi and Zhou, *Vertical Paxos* (2009), for leaders made by a manager.
+
+mod appoint;
+mod change;
+mod closing;
+mod command;
+mod configuration;
+mod core;
+mod log;
+mod machine;
+mod member;
+mod message;
+mod options;
+mod simulated;
+
+pub use self::core::{Counters, Effect, Event, Manager};
+pub use change::Refusal;
+pub use command::{Action, Ask, Change, Claim, Command, Heard, Incarnation, Life, Term};
+pub use configuration::{Assignment, Configuration, Move, Revision, Standing};
+pub use log::{Log, Mailbox};
+pub use machine::{Applied, Machine};
+pub use member::{Member, MemberEffect, MemberEvent};
+pub use message::{ToManager, ToNode};
+pub use options::{Faults, Options};
+pub use simulated::{Pace, SimulatedLog};

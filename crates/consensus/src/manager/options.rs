@@ -1,0 +1,118 @@
+//! How patient the manager is, and what it assumes of clocks.
+
+use std::time::Duration;
+
+/// Parts in a million.
+const MILLION: u128 = 1_000_000;
+
+/// The same on every node and every manager of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// How long a node may act on one granted heartbeat. Longer survives slower networks and longer
+    /// outages of the manager; a dead leader is replaced that much later. Default 600 ms.
+    pub lease: Duration,
+    /// How much faster or slower than true time a clock may run, in parts per million. If one
+    /// exceeds it, two leaders may hold leases at one time. Default 1000; oscillators stay below 200.
+    pub drift_ppm: u32,
+    /// A node sends a heartbeat this often. Several have to fit into a lease. Default 75 ms.
+    pub heartbeat_every: Duration,
+    /// A node that was not heard for so long, though its lease runs, is appointed only if nobody else
+    /// can be. A few heartbeats. Default 225 ms.
+    pub suspect_after: Duration,
+    /// The manager renews and looks for the dead this often, in one command for all nodes. Default
+    /// 25 ms.
+    pub tick_every: Duration,
+    /// Silence after which something is proposed, asked or said again. Must exceed the round trip.
+    /// Default 300 ms.
+    pub retry_after: Duration,
+    /// Planted bugs, for tests of the tests. Default none.
+    pub faults: Faults,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            lease: Duration::from_millis(600),
+            drift_ppm: 1000,
+            heartbeat_every: Duration::from_millis(75),
+            suspect_after: Duration::from_millis(225),
+            tick_every: Duration::from_millis(25),
+            retry_after: Duration::from_millis(300),
+            faults: Faults::default(),
+        }
+    }
+}
+
+impl Options {
+    pub(super) fn check(&self) {
+        assert!(u128::from(self.drift_ppm) < MILLION, "a clock that may stand still: {self:?}");
+        assert!(self.heartbeat_every > Duration::ZERO, "heartbeats would never rest: {self:?}");
+        assert!(self.tick_every > Duration::ZERO, "ticks would never rest: {self:?}");
+        assert!(self.retry_after > Duration::ZERO, "retries would never rest: {self:?}");
+        assert!(self.heartbeat_every < self.lease_at_node(), "no lease is renewed: {self:?}");
+    }
+
+    /// The lease on a node's clock, from the sending of the heartbeat: never more than
+    /// [`lease`](Options::lease) of true time.
+    #[must_use]
+    pub fn lease_at_node(&self) -> Duration {
+        nanoseconds(self.lease.as_nanos() * (MILLION - u128::from(self.drift_ppm)) / MILLION)
+    }
+
+    /// The lease on the manager's clock, from the time in the command that renewed it: never less
+    /// than [`lease`](Options::lease) of true time.
+    #[must_use]
+    pub fn lease_at_manager(&self) -> Duration {
+        let long = self.lease.as_nanos() * (MILLION + u128::from(self.drift_ppm));
+        nanoseconds(long.div_ceil(MILLION))
+    }
+}
+
+fn nanoseconds(count: u128) -> Duration {
+    Duration::from_nanos(u64::try_from(count).unwrap_or(u64::MAX))
+}
+
+/// Bugs planted on purpose: each must be caught by some check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Faults {
+    /// A leader counts as dead after half of its lease (breaks rule M7).
+    pub appoint_early: bool,
+    /// A node counts its lease from when the grant came (breaks rule M7).
+    pub lease_from_reply: bool,
+    /// The manager compares times with those of managers before it (breaks rule M7).
+    pub trust_former_clocks: bool,
+    /// A new manager begins leases at the time of its `Take`, read before that was applied (breaks
+    /// rule M7).
+    pub rebase_at_take: bool,
+    /// A node counts a grant whose configuration it does not have (breaks rule M7).
+    pub grant_without_configuration: bool,
+    /// A node that restarted takes up the offices of its former life.
+    pub keep_office: bool,
+    /// A report changes an FVW that is final already (breaks rule M9).
+    pub late_report_overwrites: bool,
+    /// Any node reports for any shard.
+    pub deposed_reports: bool,
+    /// Replicas that lost their memory are appointed like others.
+    pub appoint_empty: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A node with the slowest clock ends its lease before a manager with the fastest believes it.
+    #[test]
+    fn leases_are_shortened_and_lengthened_by_the_drift() {
+        for (lease_ns, drift_ppm) in
+            [(600_000_000, 1000), (1, 0), (7, 333_333), (999_999_999, 999_999)]
+        {
+            let lease = Duration::from_nanos(lease_ns);
+            let options = Options { lease, drift_ppm, ..Options::default() };
+            let drift = u128::from(drift_ppm);
+            let slowest = options.lease_at_node().as_nanos() * MILLION;
+            assert!(slowest <= lease.as_nanos() * (MILLION - drift));
+            let fastest = options.lease_at_manager().as_nanos() * MILLION;
+            assert!(fastest >= lease.as_nanos() * (MILLION + drift));
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! A replicated log that exists only in a simulation: one order, delays, leaders that come and go,
+//! outages; all from a seed.
+//!
+//! It does no more than [`Log`](super::Log) promises: proposals get lost, are committed long after,
+//! overtake each other, and are sometimes committed in a later term than their own.
+
+use super::command::{Command, Term};
+use super::log::Mailbox;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use types::{Random, Time};
+
+/// How fast and how reliable the log is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pace {
+    /// From a proposal to its commitment, and from that to each replica: this at least
+    pub delay_min: Duration,
+    /// and this at most.
+    pub delay_max: Duration,
+    /// Proposals that get lost, in a hundred.
+    pub loss_percent: u64,
+}
+
+/// A replica of the log.
+#[derive(Debug, Default)]
+struct Replica {
+    /// When it learns of each command of the order.
+    due: Vec<Time>,
+    /// How many it knows.
+    told: usize,
+    leads: Option<Term>,
+    /// What it will believe of its leading, and when.
+    rumours: BTreeMap<Time, Option<Term>>,
+}
+
+/// The log, and the way of each replica to it. Time is the simulation's.
+#[derive(Debug)]
+pub struct SimulatedLog {
+    random: Random,
+    pace: Pace,
+    /// No proposal is committed while it is out.
+    is_out: bool,
+    term: Term,
+    leader: Option<usize>,
+    order: Vec<Command>,
+    /// Proposals on their way, by the time at which they are committed.
+    proposals: BTreeMap<(Time, u64), Command>,
+    proposed: u64,
+    replicas: Vec<Replica>,
+}
+
+impl SimulatedLog {
+    /// A log of so many replicas, none of which leads.
+    #[must_use]
+    pub fn new(replicas: usize, pace: Pace, random: Random) -> SimulatedLog {
+        SimulatedLog {
+            random,
+            pace,
+            is_out: false,
+            term: Term(0),
+            leader: None,
+            order: Vec::new(),
+            proposals: BTreeMap::new(),
+            proposed: 0,
+            replicas: (0..replicas).map(|_| Replica::default()).collect(),
+        }
+    }
+
+    /// What is committed, in order.
+    #[must_use]
+    pub fn order(&self) -> &[Command] {
+        &self.order
+    }
+
+    /// Who leads in the newest term.
+    #[must_use]
+    pub fn leader(&self) -> Option<usize> {
+        self.leader
+    }
+
+    /// How fast it is from now on.
+    pub fn set_pace(&mut self, pace: Pace) {
+        self.pace = pace;
+    }
+
+    /// Begins or ends an outage: what is proposed meanwhile is committed afterwards.
+    pub fn set_out(&mut self, is_out: bool) {
+        self.is_out = is_out;
+    }
+
+    /// A new term, led by this replica. It learns of it after a while, and the last leader some time
+    /// before or after.
+    pub fn elect(&mut self, now: Time, replica: usize) {
+        self.term.0 += 1;
+        let (soon, later) = (now + self.delay(), now + self.delay() * 4);
+        if let Some(last) = self.leader.replace(replica).filter(|last| *last != replica) {
+            self.replicas[last].rumours.insert(later, None);
+        }
+        // Older rumours would depose it again.
+        self.replicas[replica].rumours.clear();
+        self.replicas[replica].rumours.insert(soon, Some(self.term));
+    }
+
+    /// The replica has restarted, with the order and without knowing that it led.
+    pub fn restart(&mut self, now: Time, replica: usize) {
+        let again = &mut self.replicas[replica];
+        (again.told, again.leads) = (0, None);
+        again.rumours.clear();
+        again.due.iter_mut().for_each(|due| *due = (*due).min(now));
+        if self.leader == Some(replica) {
+            self.leader = None;
+        }
+    }
+
+    /// Takes what the replica proposed, and puts what it knows by now. True if there is news for it.
+    pub fn exchange(&mut self, now: Time, replica: usize, mailbox: &mut Mailbox) -> bool {
+        while let Some(command) = mailbox.proposed.pop_front() {
+            if self.random.below(100) >= self.pace.loss_percent {
+                self.proposed += 1;
+                let at = now + self.delay();
+                self.proposals.insert((at, self.proposed), command);
+            }
+        }
+        self.commit(now);
+        let own = &mut self.replicas[replica];
+        let before = (own.told, own.leads);
+        while let Some(rumour) = own.rumours.first_entry().filter(|rumour| *rumour.key() <= now) {
+            own.leads = rumour.remove();
+        }
+        while own.due.get(own.told).is_some_and(|due| *due <= now) {
+            mailbox.decided.push_back(self.order[own.told].clone());
+            own.told += 1;
+        }
+        mailbox.term = own.leads;
+        before != (own.told, own.leads)
+    }
+
+    /// The next time at which there will be something to exchange.
+    #[must_use]
+    pub fn due(&self) -> Option<Time> {
+        let committed = self.proposals.keys().map(|(at, _)| *at).next().filter(|_| !self.is_out);
+        let told = self.replicas.iter().filter_map(|own| own.due.get(own.told).copied());
+        let rumoured = self.replicas.iter().filter_map(|own| own.rumours.keys().next().copied());
+        told.chain(rumoured).chain(committed).min()
+    }
+
+    fn commit(&mut self, now: Time) {
+        while let Some(next) = self.proposals.first_entry().filter(|next| next.key().0 <= now) {
+            if self.is_out {
+                return;
+            }
+            let command = next.remove();
+            // What a deposed leader proposed may make it, or not.
+            if command.term < self.term && self.random.chance(1, 2) {
+                continue;
+            }
+            self.order.push(command);
+            for replica in 0..self.replicas.len() {
+                let at = now + self.delay();
+                let due = &mut self.replicas[replica].due;
+                let at = due.last().map_or(at, |last| at.max(*last));
+                due.push(at);
+            }
+        }
+    }
+
+    fn delay(&mut self) -> Duration {
+        let span = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+        let (min, max) = (span(self.pace.delay_min), span(self.pace.delay_max));
+        Duration::from_nanos(self.random.range_inclusive(min, max))
+    }
+}

@@ -1,0 +1,208 @@
+//! Reads the log from its beginning and holds each command to the rules, knowing the state before
+//! and after it.
+
+use crate::world::{World, watermark};
+use shoal_consensus::manager::{
+    Action, Applied, Assignment, Claim, Configuration, Incarnation, Machine,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use types::{Epoch, NodeId, ShardId, VectorWatermark};
+
+/// What has happened in a run, so that we know that it did.
+pub type Probes = BTreeMap<&'static str, u64>;
+
+pub struct Judge<'a> {
+    before: Arc<Configuration>,
+    after: Arc<Configuration>,
+    finals: BTreeMap<Epoch, VectorWatermark>,
+    probes: &'a mut Probes,
+}
+
+/// Complaints about the whole log of a world.
+pub fn judge(world: &World, probes: &mut Probes) -> Result<(), String> {
+    let mut machine = Machine::new(Arc::clone(&world.topology), world.options.clone());
+    let first = Arc::clone(machine.configuration());
+    let mut judge =
+        Judge { before: Arc::clone(&first), after: first, finals: BTreeMap::new(), probes };
+    let mut told = world.applied.iter();
+    for (place, command) in world.log.order().iter().enumerate() {
+        let mut effects = Vec::new();
+        machine.apply(command, &mut effects);
+        judge.before = std::mem::replace(&mut judge.after, Arc::clone(machine.configuration()));
+        for effect in &effects {
+            // Managers may not have come that far.
+            if let Some(other) = told.next()
+                && other != effect
+            {
+                return Err(format!("command {place} did {effect:?}, managers say {other:?}"));
+            }
+            judge
+                .effect(&command.action, effect)
+                .map_err(|why| format!("command {place}: {why}"))?;
+        }
+        judge.configuration().map_err(|why| format!("command {place}: {why}"))?;
+    }
+    Ok(())
+}
+
+fn shard(configuration: &Configuration, shard: ShardId) -> &Assignment {
+    configuration.shard(shard).expect("a shard of the topology")
+}
+
+impl Judge<'_> {
+    fn probe(&mut self, probe: &'static str) {
+        *self.probes.entry(probe).or_default() += 1;
+    }
+
+    fn effect(&mut self, action: &Action, effect: &Applied) -> Result<(), String> {
+        match effect {
+            Applied::Appointed { shard, ballot } => self.appointed(*shard, ballot.node),
+            Applied::Reported { claim, epoch } => self.reported(claim, *epoch),
+            Applied::Final(watermark) => self.is_final(watermark),
+            Applied::CaughtUp { shard, replica } => self.caught_up(action, *shard, *replica),
+            Applied::Took(_) => {
+                self.probe("took");
+                Ok(())
+            }
+            Applied::Died(_) => {
+                self.probe("died");
+                Ok(())
+            }
+            Applied::Revived(_) => {
+                self.probe("revived");
+                Ok(())
+            }
+            Applied::Joined { incarnation, .. } => {
+                if *incarnation > Incarnation(1) {
+                    self.probe("joined again");
+                }
+                Ok(())
+            }
+            Applied::Raised(_) => {
+                if self.after.closing().count() > 1 {
+                    self.probe("raised while closing");
+                }
+                Ok(())
+            }
+            Applied::Renewed { .. } | Applied::Answered { .. } | Applied::Changed(_) => Ok(()),
+        }
+    }
+
+    /// Whoever leads lives, holds the shard, and remembers.
+    fn appointed(&mut self, id: ShardId, node: NodeId) -> Result<(), String> {
+        let (old, new) = (shard(&self.before, id), shard(&self.after, id));
+        let standing = self.after.nodes[node.0 as usize];
+        if !new.holds(node) || !standing.alive || standing.incarnation == Incarnation(0) {
+            return Err(format!("{node} cannot lead {id}"));
+        }
+        // A learner that leads may become a voter meanwhile: without a vote yet, but not without memory.
+        let moved = old.leader != node;
+        if old.empty.contains_key(&node) || (moved && new.empty.contains_key(&node)) {
+            return Err(format!("{node} leads {id} without memory"));
+        }
+        self.probe(match (moved, new.voters.contains(&node)) {
+            (true, true) => "appointed a voter",
+            (true, false) => "appointed a learner",
+            (false, _) => "appointed again",
+        });
+        Ok(())
+    }
+
+    /// Only leaders of the newest configuration speak for their shards.
+    fn reported(&mut self, claim: &Claim, epoch: Epoch) -> Result<(), String> {
+        let Assignment { leader, incarnation, ballot, .. } = *shard(&self.before, claim.shard);
+        if (claim.node, claim.incarnation, claim.ballot) != (leader, incarnation, ballot) {
+            return Err(format!("a deposed leader reported: {claim:?}"));
+        }
+        if epoch >= self.before.epoch {
+            return Err(format!("{epoch} was not closed"));
+        }
+        Ok(())
+    }
+
+    /// What the leaders of the newest configuration found, and for ever.
+    fn is_final(&mut self, found: &VectorWatermark) -> Result<(), String> {
+        let epoch = found.epoch();
+        if let Some(before) = self.finals.insert(epoch, found.clone())
+            && before != *found
+        {
+            return Err(format!("M9: FVW({epoch}) was {before:?}, is {found:?}"));
+        }
+        for (id, it) in (0..).map(ShardId).zip(&self.after.shards) {
+            let (wanted, got) = (watermark(id, epoch, it.ballot), found.of(id));
+            if wanted != got {
+                return Err(format!("FVW({epoch}) of {id} is {got}, {} found {wanted}", it.ballot));
+            }
+        }
+        self.probe("final");
+        Ok(())
+    }
+
+    /// A voter gets its vote back under a ballot that knows what it forgot.
+    fn caught_up(&mut self, action: &Action, id: ShardId, node: NodeId) -> Result<(), String> {
+        let it = shard(&self.before, id);
+        let since = it.empty.get(&node).copied().ok_or("it was full")?;
+        let Action::CaughtUp { claim, .. } = action else {
+            return Err(format!("{action:?} filled a replica"));
+        };
+        if claim.ballot != it.ballot {
+            return Err("a deposed leader filled a replica".to_owned());
+        }
+        if it.voters.contains(&node) && claim.ballot.epoch <= since {
+            return Err(format!("{node} votes for {id} again, and has forgotten its promises"));
+        }
+        self.probe("caught up");
+        Ok(())
+    }
+
+    fn configuration(&mut self) -> Result<(), String> {
+        let (before, after) = (&self.before, &self.after);
+        if before == after {
+            return Ok(());
+        }
+        let grows = before.revision < after.revision
+            && before.epoch <= after.epoch
+            && before.settled <= after.settled;
+        if !grows {
+            return Err("the configuration went back".to_owned());
+        }
+        let mut replaced = 0;
+        for (old, new) in before.shards.iter().zip(&after.shards) {
+            let moved = (old.leader, old.incarnation) != (new.leader, new.incarnation);
+            if moved && new.ballot.epoch != after.epoch {
+                return Err(format!("led by another under an old ballot: {new:?}"));
+            }
+            if old.voters.len() != new.voters.len() {
+                return Err(format!("the number of voters changed: {new:?}"));
+            }
+            replaced += u64::from(old.voters != new.voters);
+            check_majorities(old, new)?;
+        }
+        if replaced > 0 {
+            self.probe("replaced a voter");
+        }
+        for found in &self.after.finals {
+            if self.finals.get(&found.epoch()) != Some(found) {
+                return Err(format!("M9: the configuration tells another FVW: {found:?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Voters that come begin empty, and those that remember stay a majority, if they were one.
+fn check_majorities(old: &Assignment, new: &Assignment) -> Result<(), String> {
+    let stays = |node: &NodeId| old.voters.contains(node) || new.empty.contains_key(node);
+    if !new.voters.iter().all(stays) {
+        return Err(format!("a new voter votes at once: {new:?}"));
+    }
+    let changed = old.voters != new.voters;
+    if changed && new.full_voters().count() <= new.voters.len() / 2 {
+        return Err(format!("replaced a voter that was needed: {new:?}"));
+    }
+    if changed && new.ballot.epoch <= old.ballot.epoch {
+        return Err(format!("other voters under the same ballot: {new:?}"));
+    }
+    Ok(())
+}

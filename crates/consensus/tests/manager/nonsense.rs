@@ -1,0 +1,1 @@
+//! Messages that no correct node sends.

@@ -1,0 +1,589 @@
+//! Nodes, managers, their clocks, a log and a network, in one process and in true time.
+//!
+//! After everything that happens, no shard may have two leaders with valid leases (rule M7), by
+//! whatever clock each of them goes.
+
+use shoal_consensus::manager::{
+    Applied, Ask, Change, Configuration, Effect, Event, Life, Machine, Mailbox, Manager, Member,
+    MemberEffect, MemberEvent, Options, Pace, SimulatedLog, ToManager, ToNode,
+};
+use shoal_consensus::topology::Topology;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+use types::{Ballot, Clock, Epoch, NodeId, Random, ShardId, Time, VectorWatermark};
+
+/// A clock that runs at some rate, for some time.
+#[derive(Debug, Clone)]
+pub struct Dial {
+    /// Parts per million more than true time, or less.
+    rate: i64,
+    since: Time,
+    reading: u64,
+}
+
+impl Dial {
+    pub fn new(offset: u64, rate: i64) -> Dial {
+        Dial { rate, since: Time::ZERO, reading: offset }
+    }
+
+    pub fn read(&self, now: Time) -> Time {
+        let passed = (now - self.since).as_nanos() as i128;
+        Time(self.reading + (passed * i128::from(1_000_000 + self.rate) / 1_000_000) as u64)
+    }
+
+    pub fn set_rate(&mut self, now: Time, rate: i64) {
+        let reading = self.read(now).0;
+        *self = Dial { rate, since: now, reading };
+    }
+
+    /// When it will read so much, or now.
+    fn when(&self, at: Time, now: Time) -> Time {
+        let ahead = i128::from(at.0.saturating_sub(self.reading));
+        let rate = i128::from(1_000_000 + self.rate);
+        let passed = (ahead * 1_000_000 + rate - 1) / rate;
+        Time(self.since.0 + passed as u64).max(now)
+    }
+}
+
+/// How messages travel.
+#[derive(Debug, Clone)]
+pub struct Weather {
+    pub loss_percent: u64,
+    pub repeat_percent: u64,
+    pub delay_min: Duration,
+    pub delay_max: Duration,
+    /// Messages that come late by up to `late_max`.
+    pub late_percent: u64,
+    pub late_max: Duration,
+}
+
+impl Weather {
+    pub fn fair(delay: Duration) -> Weather {
+        Weather {
+            loss_percent: 0,
+            repeat_percent: 0,
+            delay_min: delay,
+            delay_max: delay,
+            late_percent: 0,
+            late_max: Duration::ZERO,
+        }
+    }
+}
+
+/// A node's process and its owner.
+pub struct Node {
+    pub dial: Dial,
+    pub member: Option<Member>,
+    lives: u64,
+    pub paused: Option<Time>,
+    told: Told,
+    /// What the owner has done under the ballots it has.
+    done: BTreeSet<Task>,
+}
+
+/// What an owner was told, to see that it grows.
+#[derive(Default)]
+struct Told {
+    revision: u64,
+    epoch: Epoch,
+    settled: Epoch,
+}
+
+/// What a leader does about a configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Task {
+    Report { shard: ShardId, epoch: Epoch, ballot: Ballot },
+    CaughtUp { shard: ShardId, replica: NodeId, incarnation: u32, ballot: Ballot },
+}
+
+pub struct Server {
+    pub dial: Dial,
+    pub manager: Option<Manager<Mailbox>>,
+    lives: u64,
+    /// How many of the effects of all commands it has told.
+    applied: usize,
+}
+
+enum Happening {
+    ToManager { from: NodeId, to: usize, message: ToManager },
+    ToNode { from: usize, to: NodeId, message: ToNode },
+    NodeTimer { node: NodeId, life: u64 },
+    ManagerTimer { manager: usize, life: u64 },
+    Task { node: NodeId, life: u64, task: Task },
+    Log,
+}
+
+/// How a cluster is set up.
+pub struct Setup {
+    pub topology: Topology,
+    pub options: Options,
+    pub managers: usize,
+    pub pace: Pace,
+    pub weather: Weather,
+    /// Time that owners take to report and to catch up; `None`: they do not.
+    pub owners: Option<Duration>,
+    pub random: Random,
+}
+
+pub struct World {
+    pub now: Time,
+    pub topology: Arc<Topology>,
+    pub options: Options,
+    pub nodes: Vec<Node>,
+    /// Former lives that are silent and do not know that they are over.
+    pub zombies: Vec<(NodeId, Dial, Member)>,
+    pub servers: Vec<Server>,
+    pub log: SimulatedLog,
+    pub weather: Weather,
+    pub owners: Option<Duration>,
+    pub random: Random,
+    /// Nodes that managers do not hear, and those that do not hear managers.
+    pub mute: BTreeSet<NodeId>,
+    pub deaf: BTreeSet<NodeId>,
+    happenings: BTreeMap<(Time, u64), Happening>,
+    counted: u64,
+    timers: BTreeMap<(bool, u32), (Time, u64)>,
+    /// What all commands have done, as the first manager that applied them said.
+    pub applied: Vec<Applied>,
+    pub finals: BTreeMap<Epoch, VectorWatermark>,
+    pub answers: Vec<(Ask, bool)>,
+    asks: u64,
+    pub trace: Vec<String>,
+}
+
+/// What a leader of this ballot finds at the end of an epoch. Others find something else, so that one
+/// sees whose word counted.
+pub fn watermark(shard: ShardId, epoch: Epoch, ballot: Ballot) -> Clock {
+    let seed = u64::from(shard.0) << 48 | u64::from(epoch.0) << 32;
+    let seed = seed | u64::from(ballot.epoch.0) << 16 | u64::from(ballot.node.0);
+    match Random::new(seed).next_u64() >> 40 {
+        hanging if hanging % 2 == 0 => Clock(hanging),
+        _ if ballot.epoch <= epoch => Clock::MAX,
+        other => Clock(other),
+    }
+}
+
+impl World {
+    pub fn new(setup: Setup) -> World {
+        let topology = Arc::new(setup.topology);
+        let mut random = setup.random;
+        let log = SimulatedLog::new(setup.managers, setup.pace, random.fork(1));
+        let mut dial = || Dial::new(random.below(1 << 40), 0);
+        let nodes = topology.nodes().iter().map(|_| Node {
+            dial: dial(),
+            member: None,
+            lives: 0,
+            paused: None,
+            told: Told::default(),
+            done: BTreeSet::new(),
+        });
+        let nodes = nodes.collect();
+        let servers = (0..setup.managers)
+            .map(|_| Server { dial: dial(), manager: None, lives: 0, applied: 0 })
+            .collect();
+        let mut world = World {
+            now: Time(1_000_000),
+            topology,
+            options: setup.options,
+            nodes,
+            zombies: Vec::new(),
+            servers,
+            log,
+            weather: setup.weather,
+            owners: setup.owners,
+            random,
+            mute: BTreeSet::new(),
+            deaf: BTreeSet::new(),
+            happenings: BTreeMap::new(),
+            counted: 0,
+            timers: BTreeMap::new(),
+            applied: Vec::new(),
+            finals: BTreeMap::new(),
+            answers: Vec::new(),
+            asks: 0,
+            trace: Vec::new(),
+        };
+        for manager in 0..world.servers.len() {
+            world.start_manager(manager);
+        }
+        world
+    }
+
+    pub fn start_manager(&mut self, manager: usize) {
+        let machine = Machine::new(Arc::clone(&self.topology), self.options.clone());
+        let server = &mut self.servers[manager];
+        server.manager = Some(Manager::new(Mailbox::default(), machine));
+        server.lives += 1;
+        server.applied = 0;
+        self.log.restart(self.now, manager);
+        self.happen(self.now, Happening::Log);
+    }
+
+    pub fn start(&mut self, node: NodeId, lost: bool) -> Result<(), String> {
+        let life = Life(self.random.next_u64());
+        let it = &mut self.nodes[node.0 as usize];
+        it.member = Some(Member::new(node, life, lost, self.options.clone()));
+        it.lives += 1;
+        it.paused = None;
+        (it.told, it.done) = (Told::default(), BTreeSet::new());
+        self.member_step(node, MemberEvent::Timer)
+    }
+
+    pub fn crash(&mut self, node: NodeId, zombie: bool) {
+        let it = &mut self.nodes[node.0 as usize];
+        if let Some(member) = it.member.take()
+            && zombie
+        {
+            self.zombies.push((node, it.dial.clone(), member));
+        }
+    }
+
+    pub fn ask(&mut self, change: &Change) -> Result<(), String> {
+        self.asks += 1;
+        let ask = Ask(self.asks);
+        (0..self.servers.len()).try_for_each(|manager| {
+            self.manager_step(manager, Some(Event::Asked { ask, change: change.clone() }))
+        })
+    }
+
+    pub fn elect(&mut self, manager: usize) {
+        self.log.elect(self.now, manager);
+        self.happen(self.now, Happening::Log);
+    }
+
+    /// Lets everything happen until then.
+    pub fn run_until(&mut self, end: Time) -> Result<(), String> {
+        loop {
+            let own = self.happenings.keys().next().map(|(at, _)| *at);
+            let next = own.into_iter().chain(self.log.due()).min();
+            let Some(at) = next.filter(|at| *at <= end) else { break };
+            self.now = self.now.max(at);
+            match self.happenings.first_entry().filter(|first| first.key().0 <= at) {
+                Some(first) => {
+                    let happening = first.remove();
+                    self.take(happening)?;
+                }
+                None => self.exchange()?,
+            }
+            self.check_leaders()?;
+        }
+        self.now = end;
+        self.check_leaders()
+    }
+
+    pub fn wait(&mut self, span: Duration) -> Result<(), String> {
+        self.run_until(self.now + span)
+    }
+
+    /// The nodes that lead a shard at this moment; former lives too.
+    pub fn leaders(&self, shard: ShardId) -> Vec<NodeId> {
+        let ids = (0..).map(NodeId);
+        let living = self.nodes.iter().zip(ids).filter_map(|(node, id)| {
+            let member = node.member.as_ref()?;
+            member.leads(shard, node.dial.read(self.now)).then_some(id)
+        });
+        let dead = self.zombies.iter().filter_map(|(id, dial, member)| {
+            member.leads(shard, dial.read(self.now)).then_some(*id)
+        });
+        living.chain(dead).collect()
+    }
+
+    fn check_leaders(&self) -> Result<(), String> {
+        for shard in self.topology.shard_ids() {
+            let leaders = self.leaders(shard);
+            if leaders.len() > 1 {
+                return Err(format!("M7: {shard} is led by {leaders:?} at {}", self.now));
+            }
+        }
+        Ok(())
+    }
+
+    fn happen(&mut self, at: Time, happening: Happening) {
+        self.counted += 1;
+        self.happenings.insert((at, self.counted), happening);
+    }
+
+    fn set_timer(&mut self, key: (bool, u32), at: Time, happening: Happening) {
+        if let Some(before) = self.timers.remove(&key) {
+            self.happenings.remove(&before);
+        }
+        self.happen(at, happening);
+        self.timers.insert(key, (at, self.counted));
+    }
+
+    fn take(&mut self, happening: Happening) -> Result<(), String> {
+        match happening {
+            Happening::ToManager { from, to, message } => {
+                if self.mute.contains(&from) {
+                    return Ok(());
+                }
+                self.manager_step(to, Some(Event::Received { from, message }))
+            }
+            Happening::ToNode { from, to, message } => {
+                let node = &self.nodes[to.0 as usize];
+                if self.deaf.contains(&to) || node.member.is_none() {
+                    return Ok(());
+                }
+                if let Some(until) = node.paused.filter(|until| *until > self.now) {
+                    self.happen(until, Happening::ToNode { from, to, message });
+                    return Ok(());
+                }
+                self.member_step(to, MemberEvent::Received(message))
+            }
+            Happening::NodeTimer { node, life } => {
+                let it = &self.nodes[node.0 as usize];
+                if it.lives != life || it.member.is_none() {
+                    return Ok(());
+                }
+                if let Some(until) = it.paused.filter(|until| *until > self.now) {
+                    self.set_timer((true, node.0), until, Happening::NodeTimer { node, life });
+                    return Ok(());
+                }
+                self.member_step(node, MemberEvent::Timer)
+            }
+            Happening::ManagerTimer { manager, life } => {
+                if self.servers[manager].lives != life {
+                    return Ok(());
+                }
+                self.manager_step(manager, Some(Event::Timer))
+            }
+            Happening::Task { node, life, task } => self.carry_out(node, life, task),
+            Happening::Log => self.exchange(),
+        }
+    }
+
+    /// Everybody talks to the log.
+    fn exchange(&mut self) -> Result<(), String> {
+        (0..self.servers.len()).try_for_each(|manager| self.manager_step(manager, None))
+    }
+
+    /// Gives a manager an event, or what the log has for it.
+    pub fn manager_step(&mut self, manager: usize, event: Option<Event>) -> Result<(), String> {
+        let (now, server) = (self.now, &mut self.servers[manager]);
+        let Some(it) = &mut server.manager else { return Ok(()) };
+        let news = self.log.exchange(now, manager, it.log_mut());
+        let event = match event {
+            None if !news => return Ok(()),
+            None => Event::Log,
+            Some(event) => event,
+        };
+        let mut effects = Vec::new();
+        it.step(server.dial.read(now), event, &mut effects);
+        self.log.exchange(now, manager, it.log_mut());
+        for effect in effects {
+            match effect {
+                Effect::Send { to, message } => self.send_node(manager, to, &message),
+                Effect::Answer { ask, result } => {
+                    self.answers.push((ask, result.is_ok()));
+                    match result {
+                        Ok(()) => self.trace.push(format!("m{manager} grants {ask}")),
+                        Err(why) => self.trace.push(format!("m{manager} refuses {ask}: {why}")),
+                    }
+                }
+                Effect::Applied(applied) => self.note(manager, applied)?,
+                Effect::Timer { at } => {
+                    let server = &self.servers[manager];
+                    let (at, life) = (server.dial.when(at, now), server.lives);
+                    let timer = Happening::ManagerTimer { manager, life };
+                    self.set_timer((false, manager as u32), at, timer);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// All managers tell the same story.
+    fn note(&mut self, manager: usize, applied: Applied) -> Result<(), String> {
+        let place = self.servers[manager].applied;
+        self.servers[manager].applied += 1;
+        if let Some(before) = self.applied.get(place) {
+            if *before != applied {
+                return Err(format!("m{manager} says {applied:?}, another {before:?}"));
+            }
+            return Ok(());
+        }
+        if let Some(line) = show_applied(&applied) {
+            self.trace.push(line);
+        }
+        if let Applied::Final(watermark) = &applied {
+            self.check_final(watermark)?;
+        }
+        self.applied.push(applied);
+        Ok(())
+    }
+
+    /// An FVW never changes, whoever speaks of it.
+    fn check_final(&mut self, watermark: &VectorWatermark) -> Result<(), String> {
+        let epoch = watermark.epoch();
+        let before = self.finals.entry(epoch).or_insert_with(|| watermark.clone());
+        if before != watermark {
+            return Err(format!("M9: FVW({epoch}) was {before:?}, is {watermark:?}"));
+        }
+        Ok(())
+    }
+
+    pub fn member_step(&mut self, id: NodeId, event: MemberEvent) -> Result<(), String> {
+        let (now, node) = (self.now, &mut self.nodes[id.0 as usize]);
+        let Some(member) = &mut node.member else { return Ok(()) };
+        let reading = node.dial.read(now);
+        let held = member.holds_lease(reading);
+        let mut effects = Vec::new();
+        member.step(reading, event, &mut effects);
+        if !held && member.holds_lease(reading) {
+            self.trace.push(format!("{id} holds a lease"));
+        }
+        for effect in effects {
+            match effect {
+                MemberEffect::Send { message } => self.send_managers(id, &message),
+                MemberEffect::Configured { configuration } => {
+                    self.configured(id, &configuration)?;
+                }
+                MemberEffect::Final { watermark } => {
+                    let told = &mut self.nodes[id.0 as usize].told;
+                    if watermark.epoch() <= told.settled {
+                        return Err(format!("{id} was told FVW({}) again", watermark.epoch()));
+                    }
+                    told.settled = watermark.epoch();
+                    self.check_final(&watermark)?;
+                    self.trace.push(format!("{id} knows FVW({})", watermark.epoch()));
+                }
+                MemberEffect::Superseded => self.trace.push(format!("{id} is superseded")),
+                MemberEffect::Timer { at } => {
+                    let node = &self.nodes[id.0 as usize];
+                    let (at, life) = (node.dial.when(at, now), node.lives);
+                    self.set_timer((true, id.0), at, Happening::NodeTimer { node: id, life });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn configured(&mut self, id: NodeId, configuration: &Arc<Configuration>) -> Result<(), String> {
+        let node = &mut self.nodes[id.0 as usize];
+        let (revision, epoch) = (configuration.revision.0, configuration.epoch);
+        if revision <= node.told.revision || epoch < node.told.epoch {
+            return Err(format!("{id} was told revision {revision}, {epoch} again"));
+        }
+        (node.told.revision, node.told.epoch) = (revision, epoch);
+        self.trace.push(format!("{id} knows revision {revision} of {epoch}"));
+        let (Some(owners), Some(own)) =
+            (self.owners, node.member.as_ref().and_then(Member::incarnation))
+        else {
+            return Ok(());
+        };
+        let mut tasks = Vec::new();
+        for (shard, it) in (0..).map(ShardId).zip(&configuration.shards) {
+            if (it.leader, it.incarnation) != (id, own) {
+                continue;
+            }
+            let ballot = it.ballot;
+            tasks.extend(configuration.closing().map(|epoch| Task::Report {
+                shard,
+                epoch,
+                ballot,
+            }));
+            tasks.extend(it.empty.keys().map(|replica| {
+                let incarnation = configuration.nodes[replica.0 as usize].incarnation.0;
+                Task::CaughtUp { shard, replica: *replica, incarnation, ballot }
+            }));
+        }
+        let life = node.lives;
+        for task in tasks {
+            if self.nodes[id.0 as usize].done.insert(task) {
+                let delay = self.random.below(owners.as_nanos() as u64 + 1);
+                let at = self.now + Duration::from_nanos(delay);
+                self.happen(at, Happening::Task { node: id, life, task });
+            }
+        }
+        Ok(())
+    }
+
+    fn carry_out(&mut self, id: NodeId, life: u64, task: Task) -> Result<(), String> {
+        let node = &self.nodes[id.0 as usize];
+        if node.lives != life {
+            return Ok(());
+        }
+        if let Some(until) = node.paused.filter(|until| *until > self.now) {
+            self.happen(until, Happening::Task { node: id, life, task });
+            return Ok(());
+        }
+        let configuration = node.member.as_ref().and_then(Member::configuration);
+        let ballot_of = |shard| Some(configuration?.shard(shard)?.ballot);
+        match task {
+            Task::Report { shard, epoch, ballot } if ballot_of(shard) == Some(ballot) => {
+                let watermark = watermark(shard, epoch, ballot);
+                self.member_step(id, MemberEvent::Report { shard, epoch, watermark })
+            }
+            Task::CaughtUp { shard, replica, incarnation, ballot }
+                if ballot_of(shard) == Some(ballot) =>
+            {
+                // A replica that is down catches up with nothing.
+                let node = &self.nodes[replica.0 as usize];
+                let member = node.member.as_ref();
+                let up = member.and_then(Member::incarnation).is_some_and(|it| it.0 == incarnation);
+                if !up {
+                    let later = self.now + Duration::from_millis(50);
+                    self.happen(later, Happening::Task { node: id, life, task });
+                    return Ok(());
+                }
+                self.member_step(id, MemberEvent::CaughtUp { shard, replica })
+            }
+            Task::Report { .. } | Task::CaughtUp { .. } => Ok(()),
+        }
+    }
+
+    fn send_managers(&mut self, from: NodeId, message: &ToManager) {
+        for to in 0..self.servers.len() {
+            for at in self.journeys() {
+                let message = message.clone();
+                self.happen(at, Happening::ToManager { from, to, message });
+            }
+        }
+    }
+
+    fn send_node(&mut self, from: usize, to: NodeId, message: &ToNode) {
+        for at in self.journeys() {
+            self.happen(at, Happening::ToNode { from, to, message: message.clone() });
+        }
+    }
+
+    /// When a message arrives: never, once, or twice.
+    fn journeys(&mut self) -> Vec<Time> {
+        let weather = self.weather.clone();
+        let span = |span: Duration| span.as_nanos() as u64;
+        let mut arrivals = Vec::new();
+        let random = &mut self.random;
+        let lost = random.below(100) < weather.loss_percent;
+        let copies =
+            if lost { 0 } else { 1 + u64::from(random.below(100) < weather.repeat_percent) };
+        for _ in 0..copies {
+            let late = random.below(100) < weather.late_percent;
+            let late = if late { random.below(span(weather.late_max) + 1) } else { 0 };
+            let delay = random.range_inclusive(span(weather.delay_min), span(weather.delay_max));
+            arrivals.push(self.now + Duration::from_nanos(delay + late));
+        }
+        arrivals
+    }
+}
+
+/// What is worth a line; not the heartbeats.
+fn show_applied(applied: &Applied) -> Option<String> {
+    let line = match applied {
+        Applied::Renewed { .. } | Applied::Changed(_) | Applied::Answered { .. } => return None,
+        Applied::Took(term) => format!("term {term} begins"),
+        Applied::Joined { node, incarnation, .. } => {
+            format!("{node} joins, incarnation {incarnation}")
+        }
+        Applied::Died(node) => format!("{node} is taken for dead"),
+        Applied::Revived(node) => format!("{node} is heard again"),
+        Applied::Raised(epoch) => format!("{epoch} begins"),
+        Applied::Appointed { shard, ballot } => format!("{shard} is led by {ballot}"),
+        Applied::Reported { claim, epoch } => {
+            format!("{} reports {epoch} for {}", claim.node, claim.shard)
+        }
+        Applied::Final(watermark) => format!("FVW({}) is final", watermark.epoch()),
+        Applied::CaughtUp { shard, replica } => format!("{replica} is full again for {shard}"),
+    };
+    Some(line)
+}
