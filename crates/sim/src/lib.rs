@@ -23,6 +23,7 @@ pub mod clients;
 pub mod clock;
 mod cluster;
 pub mod cpu;
+pub mod demonstrations;
 pub mod digest;
 pub mod metrics;
 pub mod network;

@@ -1,0 +1,179 @@
+//! How the rate of certified transactions depends on the distance between datacenters.
+//!
+//! Clients keep the leaders' processors busy. `mako` certifies without waiting for replication, so a
+//! greater distance means more transactions under way and nothing else. What holds its locks until a
+//! replica far away has answered gets less done the longer that takes.
+
+use super::book::Times;
+use super::latency::in_ms;
+use super::placed::Placed;
+use super::rig::{Counted, Pace, Result, Rig, Setting, Shown};
+use super::table::{Line, Table, Verdict};
+use super::{Orders, Promise, Size};
+use crate::catalog::Catalog;
+use crate::cpu::Cpu;
+use std::rc::Rc;
+use std::time::Duration;
+use workloads::report::words;
+
+/// Of 100 transactions of the micro-benchmark, how many touch another shard.
+const CROSS_PERCENT: u32 = 10;
+
+/// `mako`'s rate may be lower by so much than without distance. It is higher, rather: where entries are
+/// durable at once, more of them are sent with less in each.
+const TOLERANCE: f64 = 0.03;
+
+/// How large the demonstration is.
+struct Measure {
+    /// Between datacenters, there and back, in milliseconds.
+    distances_ms: &'static [u64],
+    micro: Load,
+    keys: u32,
+    tpcc: Load,
+    warehouses: u16,
+    items: u32,
+    customers: u16,
+}
+
+/// What is done to a cluster.
+#[derive(Clone, Copy)]
+struct Load {
+    operation: Duration,
+    clients: usize,
+    span: Duration,
+}
+
+impl Load {
+    fn cpu(self) -> Cpu {
+        Cpu { operation: self.operation, ..Cpu::MEASURED }
+    }
+}
+
+impl Measure {
+    fn of(size: Size) -> Measure {
+        let load = |operation, clients, span_ms| {
+            let span = Duration::from_millis(span_ms);
+            Load { operation, clients, span }
+        };
+        match size {
+            Size::Full => Measure {
+                distances_ms: &[0, 50, 150],
+                micro: load(Cpu::MEASURED.operation, 150_000, 250),
+                keys: 100_000,
+                tpcc: load(Cpu::MEASURED.operation, 40_000, 250),
+                warehouses: 32,
+                items: 1_000,
+                customers: 60,
+            },
+            // Records that cost more make fewer transactions, and so less to simulate.
+            Size::Small => Measure {
+                distances_ms: &[0, 150],
+                micro: load(Duration::from_micros(4), 20_000, 100),
+                keys: 20_000,
+                tpcc: load(Duration::from_nanos(1500), 9_000, 100),
+                warehouses: 16,
+                items: 100,
+                customers: 12,
+            },
+        }
+    }
+}
+
+pub(super) fn table(orders: &Orders) -> Table {
+    let Measure { micro, keys, tpcc, warehouses, .. } = Measure::of(orders.size);
+    let Cpu { event, message, .. } = Cpu::MEASURED;
+    let (micro_clients, tpcc_clients) = (micro.clients as u64, tpcc.clients as u64);
+    let notes = vec![
+        format!(
+            "As many clients for every distance and engine, who begin whenever the worker lets them: \
+             {} for the micro-benchmark ({} keys on a shard, {CROSS_PERCENT} % of the transactions touch \
+             another shard), {} for TPC-C ({warehouses} warehouses on a shard).",
+            words::count(micro_clients),
+            words::count(keys.into()),
+            words::count(tpcc_clients),
+        ),
+        format!(
+            "Prices: {event:?} an event, {message:?} a message, {:?} an operation ({:?} in TPC-C).",
+            micro.operation, tpcc.operation
+        ),
+        "aborted: attempts that met a conflict. idle: how often a worker that could have begun a \
+         transaction found no client to; where that is 0, processors are the limit. p50, p99: from the \
+         first attempt on, of transactions that write."
+            .to_owned(),
+    ];
+    let heads =
+        "engine|workload|distance|certified/s|of 0 ms|committed/s|cross-shard|aborted|idle|p50|p99";
+    Table {
+        title: "Throughput and the distance between datacenters",
+        notes,
+        heads: heads.split('|').collect(),
+        words: 2,
+        lines: Vec::new(),
+    }
+}
+
+/// What an engine shows.
+///
+/// # Errors
+/// Where the cluster did not work.
+pub fn lines<E: Shown>(orders: &Orders, promise: Promise) -> Result<Vec<Line>> {
+    let measure = Measure::of(orders.size);
+    let Measure { micro, keys, tpcc, warehouses, items, customers, .. } = measure;
+    let make = |catalog: &Catalog| super::micro(catalog, keys, CROSS_PERCENT);
+    let mut lines = at_distances::<E, _>(orders, promise, micro, make)?;
+    let make = |catalog: &Catalog| super::tpcc(catalog, warehouses, items, customers);
+    lines.extend(at_distances::<E, _>(orders, promise, tpcc, make)?);
+    Ok(lines)
+}
+
+fn at_distances<E: Shown, W: Placed>(
+    orders: &Orders,
+    promise: Promise,
+    load: Load,
+    make: impl Fn(&Catalog) -> types::Result<W>,
+) -> Result<Vec<Line>> {
+    let mut lines = Vec::new();
+    let mut first: Option<f64> = None;
+    for distance_ms in Measure::of(orders.size).distances_ms {
+        let far = Duration::from_millis(*distance_ms);
+        let setting = Setting { seed: orders.seed, far, workers: 1, cpu: load.cpu() };
+        let tick = orders.tick(format!("throughput of {} at {distance_ms} ms", E::NAME));
+        let classify = Rc::new(|touched: super::watched::Touched| usize::from(!touched.wrote));
+        let mut rig: Rig<E, W> = Rig::new(setting, &make, classify, tick)?;
+        rig.admit(load.clients, Pace::Eager);
+        // Until what was begun at first has come back, and more.
+        rig.run(Duration::from_millis(100) + far * 5 / 2)?;
+        rig.turn();
+        rig.run(load.span)?;
+        let counted = rig.turn();
+        // What was begun at last comes back as well.
+        rig.run(far + far / 2)?;
+        let rate = counted.certified_per_s;
+        let part = rate / *first.get_or_insert(rate);
+        let (target, verdict) = match promise {
+            Promise::Mako if *distance_ms > 0 => {
+                let least = 1.0 - TOLERANCE;
+                (format!("≥ {:.0} % of 0 ms", least * 100.0), Verdict::of(part >= least))
+            }
+            Promise::Mako | Promise::Nothing => (String::new(), Verdict::Shown),
+        };
+        let mut cells = vec![E::NAME.to_owned(), rig.name().to_owned()];
+        cells.push(format!("{distance_ms} ms"));
+        cells.extend(numbers(&counted, part, &rig.times(1, 0)));
+        lines.push(Line { cells, target, verdict });
+    }
+    Ok(lines)
+}
+
+fn numbers(counted: &Counted, part: f64, times: &Times) -> [String; 8] {
+    [
+        words::rate(counted.certified_per_s),
+        format!("{:.1} %", part * 100.0),
+        words::rate(counted.committed_per_s),
+        words::percent(counted.cross_part),
+        words::percent(counted.abort_part),
+        words::percent(counted.idle_part),
+        in_ms(times, 50.0),
+        in_ms(times, 99.0),
+    ]
+}

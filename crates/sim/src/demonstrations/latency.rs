@@ -1,0 +1,105 @@
+//! How long a commit takes where there is little to do: a transaction on one shard, and one on several.
+//!
+//! A commit needs one round trip to the nearest other datacenter, whatever happens near by; what comes
+//! on top is waiting for a batch, messages between leaders, and the watermark.
+
+use super::book::Times;
+use super::placed::Placed;
+use super::rig::{Pace, Result, Rig, Setting, Shown};
+use super::table::{Line, Table, Verdict};
+use super::watched::Touched;
+use super::{Orders, Promise, Size};
+use crate::catalog::Catalog;
+use crate::cpu::Cpu;
+use std::rc::Rc;
+use std::time::Duration;
+use workloads::report::words;
+
+/// Between datacenters, there and back.
+const FAR: Duration = Duration::from_millis(50);
+
+/// Classes of transactions, and what they may take on top of a round trip, where that is promised.
+const CLASSES: [(&str, Option<Duration>); 3] = [
+    ("writes one shard", Some(Duration::from_millis(1))),
+    ("writes, several", Some(Duration::from_millis(2))),
+    ("only reads", None),
+];
+
+fn classify(touched: Touched) -> usize {
+    match (touched.wrote, touched.shards.len() > 1) {
+        (true, false) => 0,
+        (true, true) => 1,
+        (false, _) => 2,
+    }
+}
+
+pub(super) fn table(_orders: &Orders) -> Table {
+    Table {
+        title: "Commit latency under light load",
+        notes: vec![format!(
+            "Three datacenters, {} ms there and back between them, 0.1 ms within; 3 shards × 3 voters, \
+             leaders and clients in the first. 4 clients on each worker pause up to 100 ms after every \
+             transaction; of those of the micro-benchmark half touch another shard. What only reads, and \
+             only what is durable, waits for nothing.",
+            FAR.as_millis()
+        )],
+        heads: vec!["engine", "workload", "transaction", "how many", "p50", "p99", "max"],
+        words: 3,
+        lines: Vec::new(),
+    }
+}
+
+/// What an engine shows.
+///
+/// # Errors
+/// Where the cluster did not work.
+pub fn lines<E: Shown>(orders: &Orders, promise: Promise) -> Result<Vec<Line>> {
+    let mut lines = measure::<E, _>(orders, promise, |catalog| super::micro(catalog, 10_000, 50))?;
+    lines.extend(measure::<E, _>(orders, promise, |catalog| super::tpcc(catalog, 4, 200, 30))?);
+    Ok(lines)
+}
+
+fn measure<E: Shown, W: Placed>(
+    orders: &Orders,
+    promise: Promise,
+    make: impl FnOnce(&Catalog) -> types::Result<W>,
+) -> Result<Vec<Line>> {
+    let span = Duration::from_secs(match orders.size {
+        Size::Full => 60,
+        Size::Small => 3,
+    });
+    let setting = Setting { seed: orders.seed, far: FAR, workers: 2, cpu: Cpu::MEASURED };
+    let tick = orders.tick(format!("latency of {}", E::NAME));
+    let mut rig: Rig<E, W> = Rig::new(setting, make, Rc::new(classify), tick)?;
+    rig.admit(24, Pace::Thinking(Duration::from_millis(100)));
+    rig.run(10 * FAR)?;
+    rig.turn();
+    rig.run(span)?;
+    rig.turn();
+    rig.finish()?;
+    let line = |class: usize| {
+        let (what, allowed) = CLASSES[class];
+        let times = rig.times(1, class);
+        let (target, verdict) = match (promise, allowed) {
+            (Promise::Mako, Some(allowed)) => {
+                let most = FAR + allowed;
+                let holds = times.count() > 0 && times.percentile(50.0) <= most;
+                (format!("p50 ≤ {} ms", most.as_millis()), Verdict::of(holds))
+            }
+            (Promise::Mako | Promise::Nothing, _) => (String::new(), Verdict::Shown),
+        };
+        let mut cells: Vec<String> = [E::NAME, rig.name(), what].map(str::to_owned).into();
+        cells.push(words::count(times.count()));
+        cells.extend([50.0, 99.0, 100.0].map(|percent| in_ms(&times, percent)));
+        Line { cells, target, verdict }
+    };
+    Ok((0..CLASSES.len()).map(line).collect())
+}
+
+/// A percentile in milliseconds.
+pub(super) fn in_ms(times: &Times, percent: f64) -> String {
+    if times.count() == 0 {
+        return "–".to_owned();
+    }
+    format!("{:.2} ms", times.percentile(percent).as_secs_f64() * 1e3)
+}

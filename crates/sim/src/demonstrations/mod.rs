@@ -1,0 +1,182 @@
+//! What the engines promise of speed, shown in virtual time: the code is the real one, distances and
+//! processors are made up, and a seed brings out the same numbers anywhere.
+//!
+//! | demonstration | shows |
+//! |---|---|
+//! | [`latency`] | how long a commit takes where there is little to do |
+//! | [`distance`] | how the rate of certified transactions depends on the distance between datacenters |
+//! | [`slow_shard`] | whom a shard that becomes slow delays |
+//!
+//! They share `rig.rs`, a cluster with clients. Its clients live on the leaders, as in the paper, so
+//! that a latency is from the first operation to the moment at which the client may be told. `placed.rs`
+//! are the workloads, `watched.rs` sees which shards a transaction touches, `gate.rs` keeps workers
+//! busy, `book.rs` is where the clients write down what they met, `table.rs` what comes out.
+
+mod book;
+pub mod distance;
+mod gate;
+pub mod latency;
+pub mod placed;
+mod rig;
+pub mod slow_shard;
+pub mod table;
+pub mod watched;
+
+pub use rig::{Result, Shown};
+pub use table::{Line, Table, Verdict};
+
+use engines::execution::Limits;
+use engines::mako::{self, Mako};
+use engines::two_phase_commit::{self, TwoPhaseCommit};
+use placed::{PlacedMicro, PlacedTpcC};
+use std::rc::Rc;
+use types::Database;
+use workloads::tpcc::{Scale, TpcC};
+
+/// How large a demonstration is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Size {
+    /// For people: processors as fast as measured, thousands of clients.
+    Full,
+    /// For tests: slow processors, few clients, short periods. The same proportions.
+    Small,
+}
+
+/// How far a demonstration has come.
+#[derive(Debug, Clone)]
+pub struct Progress {
+    /// What it is at.
+    pub what: String,
+    /// The part of that which is done.
+    pub done: f64,
+}
+
+/// Is shown how far a demonstration has come.
+pub type Watcher = Rc<dyn Fn(Progress)>;
+
+/// What every demonstration is told.
+#[derive(Clone)]
+pub struct Orders {
+    /// Where all chance comes from.
+    pub seed: u64,
+    /// How large it is.
+    pub size: Size,
+    /// Who watches.
+    pub watcher: Watcher,
+}
+
+impl Orders {
+    /// Those of a demonstration that nobody watches.
+    pub fn new(seed: u64, size: Size) -> Orders {
+        Orders { seed, size, watcher: Rc::new(|_| {}) }
+    }
+
+    /// What tells the watcher how far `what` is.
+    fn tick(&self, what: String) -> Box<dyn FnMut(f64)> {
+        let watcher = Rc::clone(&self.watcher);
+        Box::new(move |done| watcher(Progress { what: what.clone(), done }))
+    }
+}
+
+impl Shown for Mako {
+    fn with_limits(limits: Limits) -> mako::Options {
+        mako::Options { limits, ..mako::Options::default() }
+    }
+}
+
+impl Shown for TwoPhaseCommit {
+    fn with_limits(limits: Limits) -> two_phase_commit::Options {
+        two_phase_commit::Options { limits, ..two_phase_commit::Options::default() }
+    }
+}
+
+/// What the demonstrations ask of an engine, beyond showing it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Promise {
+    /// What `mako` promises: see each demonstration.
+    Mako,
+    /// It is there to compare with.
+    Nothing,
+}
+
+/// An engine by what can be shown of it.
+#[derive(Debug, Clone, Copy)]
+struct Exhibit {
+    latency: fn(&Orders, Promise) -> Result<Vec<Line>>,
+    distance: fn(&Orders, Promise) -> Result<Vec<Line>>,
+    slow_shard: fn(&Orders, Promise) -> Result<Vec<Line>>,
+    promise: Promise,
+}
+
+impl Exhibit {
+    const fn of<E: Shown>(promise: Promise) -> Exhibit {
+        Exhibit {
+            latency: latency::lines::<E>,
+            distance: distance::lines::<E>,
+            slow_shard: slow_shard::lines::<E>,
+            promise,
+        }
+    }
+}
+
+/// All engines that are shown.
+const EXHIBITS: [Exhibit; 2] =
+    [Exhibit::of::<Mako>(Promise::Mako), Exhibit::of::<TwoPhaseCommit>(Promise::Nothing)];
+
+/// What can be shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Demonstration {
+    /// See [`latency`].
+    Latency,
+    /// See [`distance`].
+    Distance,
+    /// See [`slow_shard`].
+    SlowShard,
+}
+
+impl Demonstration {
+    /// All of them.
+    pub const ALL: [Demonstration; 3] =
+        [Demonstration::Latency, Demonstration::Distance, Demonstration::SlowShard];
+
+    /// Shows it, on every engine.
+    ///
+    /// # Errors
+    /// Where a cluster did not work at all.
+    pub fn show(self, orders: &Orders) -> Result<Table> {
+        let (mut table, lines): (Table, fn(&Exhibit) -> _) = match self {
+            Demonstration::Latency => (latency::table(orders), |exhibit| exhibit.latency),
+            Demonstration::Distance => (distance::table(orders), |exhibit| exhibit.distance),
+            Demonstration::SlowShard => (slow_shard::table(orders), |exhibit| exhibit.slow_shard),
+        };
+        for exhibit in &EXHIBITS {
+            table.lines.extend(lines(exhibit)(orders, exhibit.promise)?);
+        }
+        Ok(table)
+    }
+}
+
+/// The micro-benchmark with so many keys on a shard.
+fn micro<D: Database>(
+    db: &D,
+    keys_of_shard: u32,
+    cross_percent: u32,
+) -> types::Result<PlacedMicro> {
+    PlacedMicro::new(db, rig::SHARDS, keys_of_shard, cross_percent)
+}
+
+/// TPC-C with so many warehouses on a shard, and so many items and customers of a district.
+fn tpcc<D: Database>(
+    db: &D,
+    warehouses: u16,
+    items: u32,
+    customers: u16,
+) -> types::Result<PlacedTpcC> {
+    let scale = Scale {
+        items,
+        customers,
+        undelivered: customers / 3,
+        warehouses: warehouses * rig::SHARDS as u16,
+    };
+    Ok(PlacedTpcC::new(TpcC::new(db, scale)?, warehouses))
+}

@@ -1,0 +1,301 @@
+//! Workloads that know which shard each client and each part of their data belongs to: TPC-C by its
+//! warehouses, and the micro-benchmark with a share of transactions that leave their shard.
+
+use consensus::topology::Partitioning;
+use std::future::Future;
+use types::{Database, Error, Random, Result, Scan, ShardId, TableId, Transaction};
+use workloads::tally::Tally;
+use workloads::tpcc::population::Part;
+use workloads::tpcc::{TpcC, keys};
+use workloads::workload::{Check, Done, Workload};
+
+/// See the module.
+pub trait Placed: Workload + 'static {
+    /// How `table` is divided among so many shards.
+    fn partitioning(&self, table: &str, shards: u32) -> Partitioning;
+
+    /// The shard on whose leader a part of the data is loaded.
+    fn part_shard(&self, part: usize, shards: u32) -> ShardId;
+
+    /// The shard on whose leader a client lives.
+    fn client_shard(&self, number: usize, shards: u32) -> ShardId;
+}
+
+/// TPC-C with as many warehouses on each shard.
+#[derive(Debug)]
+pub struct PlacedTpcC {
+    inner: TpcC,
+    warehouses_of_shard: u16,
+}
+
+impl PlacedTpcC {
+    /// `inner`, of which every shard has so many warehouses.
+    pub fn new(inner: TpcC, warehouses_of_shard: u16) -> PlacedTpcC {
+        PlacedTpcC { inner, warehouses_of_shard }
+    }
+
+    fn shard_of(&self, warehouse: u16) -> ShardId {
+        ShardId(u32::from((warehouse - 1) / self.warehouses_of_shard))
+    }
+}
+
+impl Workload for PlacedTpcC {
+    type Client = workloads::tpcc::Client;
+
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn parameters(&self) -> Vec<(&'static str, String)> {
+        self.inner.parameters()
+    }
+
+    fn kinds(&self) -> &'static [&'static str] {
+        self.inner.kinds()
+    }
+
+    fn load_parts(&self) -> usize {
+        self.inner.load_parts()
+    }
+
+    fn load<D: Database>(
+        &self,
+        db: &D,
+        part: usize,
+        seed: u64,
+        loaded: &mut dyn FnMut(u64),
+    ) -> impl Future<Output = Result<()>> {
+        self.inner.load(db, part, seed, loaded)
+    }
+
+    fn rows(&self) -> u64 {
+        self.inner.rows()
+    }
+
+    fn client(&self, number: usize, seed: u64) -> Self::Client {
+        self.inner.client(number, seed)
+    }
+
+    fn next<D: Database>(
+        &self,
+        db: &D,
+        client: &mut Self::Client,
+    ) -> impl Future<Output = Result<Done>> {
+        self.inner.next(db, client)
+    }
+
+    fn check<D: Database>(&self, db: &D) -> impl Future<Output = Result<Vec<Check>>> {
+        self.inner.check(db)
+    }
+}
+
+impl Placed for PlacedTpcC {
+    fn partitioning(&self, table: &str, shards: u32) -> Partitioning {
+        if table == "tpcc.item" {
+            return Partitioning::Everywhere;
+        }
+        // The key of every other table begins with a warehouse.
+        ranges(shards, |shard| {
+            keys::warehouse(shard as u16 * self.warehouses_of_shard + 1).to_vec()
+        })
+    }
+
+    fn part_shard(&self, part: usize, _shards: u32) -> ShardId {
+        match Part::of(part) {
+            Part::Items => ShardId(0),
+            Part::Warehouse(warehouse) | Part::District(warehouse, _) => self.shard_of(warehouse),
+        }
+    }
+
+    fn client_shard(&self, number: usize, shards: u32) -> ShardId {
+        let warehouses = usize::from(self.warehouses_of_shard) * shards as usize;
+        self.shard_of((number % warehouses + 1) as u16)
+    }
+}
+
+/// A range for each shard; `first` is the first key of each but the first.
+fn ranges(shards: u32, first: impl Fn(u32) -> Vec<u8>) -> Partitioning {
+    let range = |shard| {
+        let key = if shard == 0 { Vec::new() } else { first(shard) };
+        (key.into_boxed_slice(), ShardId(shard))
+    };
+    Partitioning::Range { splits: (0..shards).map(range).collect() }
+}
+
+/// Keys that one transaction touches.
+const KEYS_PER_TRANSACTION: usize = 4;
+
+/// Rows that one transaction loads.
+const PAGE_ROWS: u32 = 500;
+
+/// The micro-benchmark of the Mako paper (§7.1): four keys a transaction, half of the transactions read
+/// them, half read each and write it back. Keys are drawn from those of the client's shard, but in the
+/// given share of the transactions one of the four is another shard's.
+///
+/// Keys are four big-endian bytes, values start at 0 and grow by one with every write.
+#[derive(Debug)]
+pub struct PlacedMicro {
+    table: TableId,
+    shards: u32,
+    keys_of_shard: u32,
+    cross_percent: u32,
+    committed_writers: Tally,
+}
+
+/// A client of [`PlacedMicro`].
+#[derive(Debug)]
+pub struct PlacedMicroClient {
+    number: usize,
+    shard: u32,
+    random: Random,
+}
+
+impl PlacedMicro {
+    /// So many keys on each of so many shards.
+    ///
+    /// # Errors
+    /// Those of making the table.
+    pub fn new<D: Database>(
+        db: &D,
+        shards: u32,
+        keys_of_shard: u32,
+        cross_percent: u32,
+    ) -> Result<PlacedMicro> {
+        let table = db.table("micro")?;
+        let committed_writers = Tally::new();
+        Ok(PlacedMicro { table, shards, keys_of_shard, cross_percent, committed_writers })
+    }
+
+    fn draw(&self, client: &mut PlacedMicroClient) -> [[u8; 4]; KEYS_PER_TRANSACTION] {
+        let random = &mut client.random;
+        let key = |random: &mut Random, shard: u32| {
+            shard * self.keys_of_shard + random.below(self.keys_of_shard.into()) as u32
+        };
+        let mut keys = [0; KEYS_PER_TRANSACTION].map(|_| key(random, client.shard));
+        if self.shards > 1 && random.chance(self.cross_percent.into(), 100) {
+            let other = random.below(u64::from(self.shards) - 1) as u32;
+            let other = other + u32::from(other >= client.shard);
+            keys[random.below(KEYS_PER_TRANSACTION as u64) as usize] = key(random, other);
+        }
+        keys.map(u32::to_be_bytes)
+    }
+}
+
+fn number(value: Option<&[u8]>) -> Result<u64> {
+    let bytes = value.and_then(|value| value.try_into().ok());
+    bytes.map(u64::from_le_bytes).ok_or_else(|| Error::reject("a key without a number"))
+}
+
+impl Workload for PlacedMicro {
+    type Client = PlacedMicroClient;
+
+    fn name(&self) -> &'static str {
+        "micro"
+    }
+
+    fn parameters(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("keys on a shard", self.keys_of_shard.to_string()),
+            ("transactions with a key of another shard", format!("{} %", self.cross_percent)),
+        ]
+    }
+
+    fn kinds(&self) -> &'static [&'static str] {
+        &["read-only", "read-modify-write"]
+    }
+
+    fn load_parts(&self) -> usize {
+        self.shards as usize
+    }
+
+    async fn load<D: Database>(
+        &self,
+        db: &D,
+        part: usize,
+        _seed: u64,
+        loaded: &mut dyn FnMut(u64),
+    ) -> Result<()> {
+        let first = part as u32 * self.keys_of_shard;
+        let last = first + self.keys_of_shard;
+        for page in (first..last).step_by(PAGE_ROWS as usize) {
+            let keys = page..last.min(page + PAGE_ROWS);
+            let rows = keys.len() as u64;
+            db.transact(async |tx| {
+                keys.clone().try_for_each(|key| tx.put(self.table, &key.to_be_bytes(), &[0; 8]))
+            })
+            .await?;
+            loaded(rows);
+        }
+        Ok(())
+    }
+
+    fn rows(&self) -> u64 {
+        u64::from(self.shards) * u64::from(self.keys_of_shard)
+    }
+
+    fn client(&self, number: usize, seed: u64) -> PlacedMicroClient {
+        let random = Random::new(seed).fork(number as u64);
+        PlacedMicroClient { number, shard: self.client_shard(number, self.shards).0, random }
+    }
+
+    async fn next<D: Database>(&self, db: &D, client: &mut PlacedMicroClient) -> Result<Done> {
+        let keys = self.draw(client);
+        let writes = client.random.chance(1, 2);
+        let mut runs = 0;
+        db.transact(async |tx| {
+            runs += 1;
+            tx.prefetch(&keys.each_ref().map(|key| (self.table, &key[..])));
+            for key in &keys {
+                if writes {
+                    let value = number(tx.get_for_update(self.table, key).await?)?;
+                    tx.put(self.table, key, &(value + 1).to_le_bytes())?;
+                } else {
+                    number(tx.get(self.table, key).await?)?;
+                }
+            }
+            Ok(())
+        })
+        .await?;
+        if writes {
+            self.committed_writers.count(client.number);
+        }
+        Ok(Done { kind: usize::from(writes), retries: runs - 1, rolled_back: false })
+    }
+
+    async fn check<D: Database>(&self, db: &D) -> Result<Vec<Check>> {
+        let (mut rows, mut sum) = (0, 0);
+        for page in (0..self.shards * self.keys_of_shard).step_by(PAGE_ROWS as usize) {
+            let first = page.to_be_bytes();
+            let last = (page + PAGE_ROWS).to_be_bytes();
+            let (found, added) = db
+                .transact(async |tx| {
+                    let range = Scan::range(first.as_slice()..last.as_slice());
+                    let page = tx.scan(self.table, range).await?;
+                    let values = page.iter().map(|(_, value)| number(Some(value)));
+                    Ok((page.len() as u64, values.sum::<Result<u64>>()?))
+                })
+                .await?;
+            rows += found;
+            sum += added;
+        }
+        let expected = self.committed_writers.sum() * KEYS_PER_TRANSACTION as u64;
+        Ok(vec![
+            Check::equal("micro: rows = keys", rows, self.rows()),
+            Check::equal("micro: sum of values = 4 × committed read-modify-writes", sum, expected),
+        ])
+    }
+}
+
+impl Placed for PlacedMicro {
+    fn partitioning(&self, _table: &str, shards: u32) -> Partitioning {
+        ranges(shards, |shard| (shard * self.keys_of_shard).to_be_bytes().to_vec())
+    }
+
+    fn part_shard(&self, part: usize, _shards: u32) -> ShardId {
+        ShardId(part as u32)
+    }
+
+    fn client_shard(&self, number: usize, shards: u32) -> ShardId {
+        ShardId((number % shards as usize) as u32)
+    }
+}

@@ -1,0 +1,371 @@
+//! A cluster to show something on: three datacenters, three shards with three voters each, all leaders
+//! in the first datacenter, a workload whose clients live on the leaders.
+
+use super::book::{Book, Classify, Times};
+use super::gate::Gate;
+use super::placed::Placed;
+use super::watched::Watched;
+use crate::catalog::Catalog;
+use crate::clock::NodeClock;
+use crate::cpu::Cpu;
+use crate::metrics::Engines;
+use crate::network::Delay;
+use crate::simulation::{Simulation, World};
+use crate::subject::Subject;
+use consensus::stream;
+use consensus::topology::Topology;
+use engines::engine::{Setup, Task};
+use engines::execution::Limits;
+use engines::{Place, Procedures};
+use std::cell::Cell;
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use types::{Random, ShardId, Time, WorkerId};
+use workloads::workload::Workload;
+
+/// Shards, and as many voters of each, and datacenters.
+pub(super) const SHARDS: u32 = 3;
+
+/// A message takes so long within a datacenter, there and back.
+pub(super) const NEAR: Duration = Duration::from_micros(100);
+
+/// Loading, and finishing, may take so long.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// An engine that can be shown.
+pub trait Shown: Subject {
+    /// Its usual configuration, but for these limits.
+    fn with_limits(limits: Limits) -> Self::Options;
+}
+
+/// What went wrong, in words; nothing should.
+pub type Result<T> = std::result::Result<T, String>;
+
+/// How a rig is made.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Setting {
+    /// Where all chance comes from.
+    pub seed: u64,
+    /// A message takes so long between datacenters, there and back.
+    pub far: Duration,
+    /// Workers of each node.
+    pub workers: u32,
+    /// What work costs.
+    pub cpu: Cpu,
+}
+
+/// How clients begin their transactions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pace {
+    /// After a pause of up to so long.
+    Thinking(Duration),
+    /// At once, when the worker lets them: see [`Gate`].
+    Eager,
+}
+
+/// See the module.
+pub(super) struct Rig<E: Shown, W: Placed> {
+    setting: Setting,
+    pub(super) simulation: Simulation<E>,
+    workload: Rc<W>,
+    book: Book,
+    stop: Rc<Cell<bool>>,
+    gates: Vec<(Place, Rc<Gate>)>,
+    /// When the period began, and what had been counted then.
+    mark: (Time, Engines),
+    /// What is shown of how far it is.
+    tick: Box<dyn FnMut(f64)>,
+}
+
+/// What was counted in a period.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Counted {
+    pub certified_per_s: f64,
+    pub committed_per_s: f64,
+    /// Of those certified, how many touched several shards.
+    pub cross_part: f64,
+    /// Attempts that met a conflict, of all.
+    pub abort_part: f64,
+    /// Of the looks of the gates, how many found nobody.
+    pub idle_part: f64,
+}
+
+/// How long messages take between `datacenters`.
+fn delays(datacenters: u32, far: Duration) -> Vec<Vec<Delay>> {
+    let delay = |from, to| {
+        let round_trip = if from == to { NEAR } else { far.max(NEAR) };
+        Delay { base_ns: round_trip.as_nanos() as u64 / 2, jitter_ns: 0 }
+    };
+    (0..datacenters).map(|from| (0..datacenters).map(|to| delay(from, to)).collect()).collect()
+}
+
+/// Limits so wide that only the clients limit what is under way.
+fn wide_limits(far: Duration) -> Limits {
+    Limits {
+        open_max: 1 << 20,
+        queue_max: 1 << 20,
+        queue_wait_max: PATIENCE,
+        attempts_max: u32::MAX,
+        // Messages are never lost here, so nothing has to be asked for again.
+        retry_after: Duration::from_secs(10) + 10 * far,
+        sessions_max: 1 << 20,
+        ..Limits::default()
+    }
+}
+
+impl<E: Shown, W: Placed> Rig<E, W> {
+    /// A cluster with the data of a workload, which `make` makes.
+    pub(super) fn new(
+        setting: Setting,
+        make: impl FnOnce(&Catalog) -> types::Result<W>,
+        classify: Classify,
+        tick: Box<dyn FnMut(f64)>,
+    ) -> Result<Rig<E, W>> {
+        let Setting { seed, far, workers, cpu } = setting;
+        let catalog = Catalog::new();
+        let workload = Rc::new(make(&catalog).map_err(|error| error.to_string())?);
+        let tables = catalog.names().into_iter().map(|name| {
+            let partitioning = workload.partitioning(&name, SHARDS);
+            (name, partitioning)
+        });
+        let topology = Topology::symmetric(SHARDS, SHARDS, SHARDS, 0, workers)
+            .with_tables(tables.chain(E::tables(SHARDS)).collect::<Vec<_>>())
+            .map_err(|error| error.to_string())?;
+        let limits = wide_limits(far);
+        let streams = stream::Options {
+            window_entries: 1 << 20,
+            window_bytes: 1 << 30,
+            retry_after: limits.retry_after,
+            ..stream::Options::default()
+        };
+        let (topology, procedures) = (Arc::new(topology), Arc::new(Procedures::new()));
+        let clocks = vec![NodeClock::TRUE; topology.nodes().len()];
+        let options = E::with_limits(limits);
+        let setup = Setup { topology, procedures, streams, options };
+        let delays = delays(SHARDS, far);
+        let world = World { clocks, delays, clients: Vec::new(), cpu, checked: false };
+        let mut rig = Rig {
+            setting,
+            simulation: Simulation::new(&setup, world, seed),
+            workload,
+            book: Book::new(classify),
+            stop: Rc::default(),
+            gates: Vec::new(),
+            mark: (Time::ZERO, Engines::default()),
+            tick,
+        };
+        rig.load()?;
+        Ok(rig)
+    }
+
+    fn load(&mut self) -> Result<()> {
+        let led = self.simulation.run_while_not(PATIENCE, Simulation::is_led);
+        if !led.map_err(|violation| violation.to_string())? {
+            return Err("not every stream has a leader".into());
+        }
+        for part in 0..self.workload.load_parts() {
+            let place = self.place(self.workload.part_shard(part, SHARDS), part);
+            let (db, workload, book) =
+                (self.watched(place, None), Rc::clone(&self.workload), self.book.clone());
+            let seed = self.setting.seed;
+            self.spawn(place, async move {
+                if let Err(error) = workload.load(&db, part, seed, &mut |_| {}).await {
+                    book.complain(format!("part {part} was not loaded: {error}"));
+                }
+            });
+        }
+        self.wait()
+    }
+
+    /// A worker of the leader of `shard`.
+    fn place(&self, shard: ShardId, number: usize) -> Place {
+        let worker = WorkerId(number as u32 % self.setting.workers);
+        Place { node: self.simulation.topology().leader(shard), worker }
+    }
+
+    fn watched(&self, place: Place, gate: Option<Rc<Gate>>) -> Watched {
+        let (db, time) = (self.simulation.local(place), self.simulation.true_time());
+        Watched::new(db, place.node, self.simulation.topology(), time, gate)
+    }
+
+    fn spawn(&mut self, place: Place, body: impl Future<Output = ()> + 'static) {
+        let book = self.book.clone();
+        book.begin();
+        let task: Task = Box::pin(async move {
+            body.await;
+            book.end();
+        });
+        self.simulation.spawn(place, task);
+    }
+
+    /// So many clients come, each to a worker of the shard where it is at home.
+    pub(super) fn admit(&mut self, clients: usize, pace: Pace) {
+        let mut next_worker = vec![0; SHARDS as usize];
+        for number in 0..clients {
+            let shard = self.workload.client_shard(number, SHARDS);
+            let turn = &mut next_worker[shard.0 as usize];
+            *turn += 1;
+            let place = self.place(shard, *turn);
+            let gate = (pace == Pace::Eager).then(|| self.gate(place));
+            let client = Client {
+                db: self.watched(place, gate),
+                number,
+                seed: self.setting.seed,
+                pace,
+                stop: Rc::clone(&self.stop),
+                book: self.book.clone(),
+            };
+            let workload = Rc::clone(&self.workload);
+            self.spawn(place, client.live(workload));
+        }
+    }
+
+    /// The gate of a worker, which is made when it is first needed.
+    fn gate(&mut self, place: Place) -> Rc<Gate> {
+        if let Some((_, gate)) = self.gates.iter().find(|(at, _)| *at == place) {
+            return Rc::clone(gate);
+        }
+        let gate: Rc<Gate> = Rc::default();
+        self.gates.push((place, Rc::clone(&gate)));
+        let (db, stop) = (self.simulation.local(place), Rc::clone(&self.stop));
+        let (attended, event) = (Rc::clone(&gate), self.setting.cpu.event);
+        self.spawn(place, async move { attended.attend(&db, event, &stop).await });
+        gate
+    }
+
+    /// The workload's name.
+    pub(super) fn name(&self) -> &'static str {
+        Workload::name(&*self.workload)
+    }
+
+    /// Makes the leader of a shard, or its followers, slower than they could be: 100 is full speed.
+    pub(super) fn slow_down(
+        &mut self,
+        shard: ShardId,
+        leader: bool,
+        followers: bool,
+        percent: u64,
+    ) {
+        let topology = Arc::clone(self.simulation.topology());
+        for node in topology.replicas(shard) {
+            if (node == topology.leader(shard) && leader)
+                || (node != topology.leader(shard) && followers)
+            {
+                self.simulation.slow_down(node, percent);
+            }
+        }
+    }
+
+    /// Time passes.
+    pub(super) fn run(&mut self, span: Duration) -> Result<()> {
+        const SLICES: u32 = 50;
+        let began = self.simulation.now();
+        for slice in 1..=SLICES {
+            let until = began + span * slice / SLICES;
+            self.simulation.run_until(until).map_err(|violation| violation.to_string())?;
+            (self.tick)(f64::from(slice) / f64::from(SLICES));
+            self.book.complaint().map_or(Ok(()), Err)?;
+        }
+        Ok(())
+    }
+
+    /// The next period begins: what was counted in the last one is told.
+    pub(super) fn turn(&mut self) -> Counted {
+        self.book.turn(self.simulation.now());
+        let (began, before) = self.mark;
+        let (now, after) = (self.simulation.now(), self.simulation.metrics().engines);
+        self.mark = (now, after);
+        let looks = self.gates.iter().map(|(_, gate)| gate.take_looks());
+        let (looks, idle) = looks.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        let seconds = (now - began).as_secs_f64();
+        let part = |of: u64, all: u64| of as f64 / all.max(1) as f64;
+        let certified = after.certified - before.certified;
+        let conflicts = after.conflicts - before.conflicts;
+        Counted {
+            certified_per_s: certified as f64 / seconds,
+            committed_per_s: (after.committed - before.committed) as f64 / seconds,
+            cross_part: part(after.cross_shard - before.cross_shard, certified),
+            abort_part: part(conflicts, certified + conflicts),
+            idle_part: part(idle, looks),
+        }
+    }
+
+    /// How long transactions of a class took that began in this period.
+    pub(super) fn times(&self, period: usize, class: usize) -> Times {
+        self.book.times(period, class)
+    }
+
+    /// Everybody finishes what he does, and the data is judged.
+    pub(super) fn finish(&mut self) -> Result<()> {
+        self.stop.set(true);
+        self.wait()?;
+        let place = self.place(ShardId(0), 0);
+        let (db, workload, book) =
+            (self.watched(place, None), Rc::clone(&self.workload), self.book.clone());
+        self.spawn(place, async move {
+            match workload.check(&db).await {
+                Err(error) => book.complain(format!("the check failed: {error}")),
+                Ok(checks) => {
+                    for check in checks {
+                        if let Err(what) = check.verdict {
+                            book.complain(format!("{}: {what}", check.name));
+                        }
+                    }
+                }
+            }
+        });
+        self.wait()
+    }
+
+    /// Waits until everybody is done.
+    fn wait(&mut self) -> Result<()> {
+        let book = self.book.clone();
+        let is_done = move |simulation: &Simulation<E>| {
+            book.complaint().is_some() || book.at_work() == 0 && simulation.pending() == 0
+        };
+        let end = self.simulation.now() + PATIENCE;
+        while !is_done(&self.simulation) {
+            if self.simulation.now() >= end {
+                let left = self.book.at_work();
+                return Err(format!("after {PATIENCE:?}, {left} clients are still at work"));
+            }
+            let until = self.simulation.now() + Duration::from_millis(2);
+            self.simulation.run_until(until).map_err(|violation| violation.to_string())?;
+        }
+        self.book.complaint().map_or(Ok(()), Err)
+    }
+}
+
+/// A client on a worker.
+struct Client {
+    db: Watched,
+    number: usize,
+    seed: u64,
+    pace: Pace,
+    stop: Rc<Cell<bool>>,
+    book: Book,
+}
+
+impl Client {
+    async fn live<W: Workload>(self, workload: Rc<W>) {
+        let Client { db, number, seed, pace, stop, book } = self;
+        let mut client = workload.client(number, seed);
+        let mut random = Random::new(seed).fork(1 << 32 | number as u64);
+        while !stop.get() {
+            let longest = match pace {
+                Pace::Thinking(longest) => longest,
+                // What needs no message takes no time: nobody goes on for ever within a step.
+                Pace::Eager => Duration::from_nanos(1000),
+            };
+            let nanos = random.range_inclusive(1, longest.as_nanos() as u64);
+            db.local().sleep(Duration::from_nanos(nanos)).await;
+            match workload.next(&db, &mut client).await {
+                Ok(_) => book.done(db.began(), db.touched(), db.took()),
+                // There is room for everybody, and as many attempts as it takes.
+                Err(error) => book.complain(error.to_string()),
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What a demonstration found: lines with a verdict each.
+
+use std::fmt;
+
+/// Was a target met?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing was promised.
+    Shown,
+    /// It was.
+    Met,
+    /// It was not.
+    Missed,
+}
+
+impl Verdict {
+    /// Of a promise that is kept if `holds`.
+    pub(super) fn of(holds: bool) -> Verdict {
+        if holds { Verdict::Met } else { Verdict::Missed }
+    }
+
+    /// In a word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Verdict::Shown => "",
+            Verdict::Met => "met",
+            Verdict::Missed => "MISSED",
+        }
+    }
+}
+
+/// A line of a [`Table`].
+#[derive(Debug, Clone)]
+pub struct Line {
+    /// A cell for each head.
+    pub cells: Vec<String>,
+    /// What had to come out, if anything.
+    pub target: String,
+    /// Whether it did.
+    pub verdict: Verdict,
+}
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct Table {
+    /// What is shown.
+    pub title: &'static str,
+    /// What has to be known to understand it.
+    pub notes: Vec<String>,
+    /// What stands in the columns.
+    pub heads: Vec<&'static str>,
+    /// How many of the columns are words, which stand to the left.
+    pub words: usize,
+    /// The lines.
+    pub lines: Vec<Line>,
+}
+
+impl Table {
+    /// Was every target met?
+    pub fn holds(&self) -> bool {
+        self.lines.iter().all(|line| line.verdict != Verdict::Missed)
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}\n", self.title)?;
+        let heads = self.heads.iter().map(|head| (*head).to_owned());
+        let heads = heads.chain(["target".to_owned(), String::new()]).collect();
+        let cells = self.lines.iter().map(|line| {
+            let verdict = line.verdict.word().to_owned();
+            line.cells.iter().cloned().chain([line.target.clone(), verdict]).collect()
+        });
+        let rows: Vec<Vec<String>> = std::iter::once(heads).chain(cells).collect();
+        let length = |text: &str| text.chars().count();
+        let width = |column: usize| rows.iter().map(|row| length(&row[column])).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
+        for (number, row) in rows.iter().enumerate() {
+            let mut text = String::new();
+            for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+                let space = " ".repeat(width - length(cell));
+                let is_word = column < self.words || column >= self.heads.len();
+                text += &if is_word { cell.clone() + &space } else { space + cell };
+                text += "  ";
+            }
+            writeln!(f, "{}", text.trim_end())?;
+            if number == 0 {
+                let all = widths.iter().sum::<usize>() + 2 * (widths.len() - 1);
+                writeln!(f, "{}", "─".repeat(all))?;
+            }
+        }
+        for note in &self.notes {
+            writeln!(f, "\n{note}")?;
+        }
+        Ok(())
+    }
+}

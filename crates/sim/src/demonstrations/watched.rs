@@ -1,0 +1,213 @@
+//! A database that notes which shards each transaction touches, and lets the work on a worker's own
+//! records be paid for.
+
+use super::gate::Gate;
+use crate::cpu;
+use consensus::topology::{Home, Homes, Topology};
+use engines::Local;
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use types::{Database, NodeId, Result, Rows, Scan, ShardId, TableId, Time, Transaction};
+
+/// A set of shards, of those with numbers below 64.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Shards(u64);
+
+impl Shards {
+    /// Adds one.
+    pub fn add(&mut self, shard: ShardId) {
+        assert!(shard.0 < 64, "{shard} is beyond what a demonstration shows");
+        self.0 |= 1 << shard.0;
+    }
+
+    /// How many.
+    pub fn len(self) -> u32 {
+        self.0.count_ones()
+    }
+
+    /// None.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Is this one of them?
+    pub fn has(self, shard: ShardId) -> bool {
+        self.0 >> shard.0 & 1 == 1
+    }
+}
+
+/// What a transaction did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Touched {
+    /// The shards that it read or wrote. A table that every shard has a copy of is read where the
+    /// transaction runs, which touches nothing else.
+    pub shards: Shards,
+    /// It wrote something.
+    pub wrote: bool,
+}
+
+/// See the module. Belongs to one client, which runs one transaction at a time.
+#[derive(Clone)]
+pub struct Watched {
+    db: Local,
+    node: NodeId,
+    topology: Arc<Topology>,
+    touched: Rc<Cell<Touched>>,
+    gate: Option<Rc<Gate>>,
+    time: Rc<Cell<Time>>,
+    /// When the transaction's first attempt was let in.
+    began: Rc<Cell<Option<Time>>>,
+}
+
+impl Watched {
+    /// What `db`, on a worker of `node`, does from now on, in true time. Where there is a gate, every
+    /// attempt of a transaction waits for it first.
+    pub(super) fn new(
+        db: Local,
+        node: NodeId,
+        topology: &Arc<Topology>,
+        time: Rc<Cell<Time>>,
+        gate: Option<Rc<Gate>>,
+    ) -> Watched {
+        let (touched, began) = (Rc::default(), Rc::default());
+        Watched { db, node, topology: Arc::clone(topology), touched, gate, time, began }
+    }
+
+    /// When the last transaction was let in.
+    pub(super) fn began(&self) -> Time {
+        self.began.get().unwrap_or(self.time.get())
+    }
+
+    /// How long it took, until now.
+    pub(super) fn took(&self) -> Duration {
+        self.time.get() - self.began()
+    }
+
+    /// What the last attempt of the last transaction did.
+    pub fn touched(&self) -> Touched {
+        self.touched.get()
+    }
+
+    /// The database itself.
+    pub fn local(&self) -> &Local {
+        &self.db
+    }
+
+    fn touch(&self, shard: ShardId, operations: usize) {
+        let mut touched = self.touched.get();
+        touched.shards.add(shard);
+        self.touched.set(touched);
+        // Others count what they do for this transaction themselves.
+        if self.topology.leader(shard) == self.node {
+            cpu::charge(operations as u64);
+        }
+    }
+
+    fn read(&self, table: TableId, key: &[u8]) {
+        match self.topology.home(table, key) {
+            Some(Home::One(shard)) => self.touch(shard, 1),
+            Some(Home::Everywhere) => cpu::charge(1),
+            None => {}
+        }
+    }
+
+    fn write(&self, table: TableId, key: &[u8]) {
+        self.touched.set(Touched { wrote: true, ..self.touched.get() });
+        match self.topology.home(table, key) {
+            Some(Home::One(shard)) => self.touch(shard, 1),
+            Some(Home::Everywhere) => {
+                self.topology.shard_ids().for_each(|shard| self.touch(shard, 1));
+            }
+            None => {}
+        }
+    }
+
+    fn scanned(&self, table: TableId, scan: &Scan<'_>, rows: usize) {
+        match self.topology.homes(table, scan) {
+            Some(Homes::One(shard)) => self.touch(shard, rows.max(1)),
+            Some(Homes::Ordered(shards) | Homes::Mixed(shards)) => {
+                let each = rows.div_ceil(shards.len().max(1)).max(1);
+                shards.into_iter().for_each(|shard| self.touch(shard, each));
+            }
+            Some(Homes::Everywhere) => cpu::charge(rows.max(1) as u64),
+            None => {}
+        }
+    }
+}
+
+impl Database for Watched {
+    type Transaction<'db> = WatchedTransaction<'db>;
+
+    fn table(&self, name: &str) -> Result<TableId> {
+        self.db.table(name)
+    }
+
+    async fn transact<T>(
+        &self,
+        mut body: impl AsyncFnMut(&Self::Transaction<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.began.set(None);
+        self.db
+            .transact(async |tx| {
+                let _permit = match &self.gate {
+                    Some(gate) => Some(gate.pass(self.began.get().is_some()).await),
+                    None => None,
+                };
+                self.began.set(self.began.get().or(Some(self.time.get())));
+                self.touched.set(Touched::default());
+                body(&WatchedTransaction { tx, db: self }).await
+            })
+            .await
+    }
+}
+
+/// A transaction of [`Watched`].
+pub struct WatchedTransaction<'db> {
+    tx: &'db engines::Transaction,
+    db: &'db Watched,
+}
+
+impl Transaction for WatchedTransaction<'_> {
+    async fn get(&self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>> {
+        self.db.read(table, key);
+        self.tx.get(table, key).await
+    }
+
+    async fn get_for_update(&self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>> {
+        self.db.read(table, key);
+        self.tx.get_for_update(table, key).await
+    }
+
+    fn prefetch(&self, keys: &[(TableId, &[u8])]) {
+        self.tx.prefetch(keys);
+    }
+
+    async fn scan(&self, table: TableId, scan: Scan<'_>) -> Result<Rows<'_>> {
+        let rows = self.tx.scan(table, scan).await?;
+        self.db.scanned(table, &scan, rows.len());
+        Ok(rows)
+    }
+
+    fn put(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
+        self.db.write(table, key);
+        self.tx.put(table, key, value)
+    }
+
+    async fn insert(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
+        self.db.write(table, key);
+        self.tx.insert(table, key, value).await
+    }
+
+    fn delete(&self, table: TableId, key: &[u8]) -> Result<()> {
+        self.db.write(table, key);
+        self.tx.delete(table, key)
+    }
+
+    async fn add(&self, table: TableId, key: &[u8], delta: i64) -> Result<i64> {
+        self.db.read(table, key);
+        self.db.write(table, key);
+        self.tx.add(table, key, delta).await
+    }
+}

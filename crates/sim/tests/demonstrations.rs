@@ -1,0 +1,72 @@
+//! The demonstrations in small: what they promise holds, and holds exactly, for time is virtual.
+
+use shoal_sim::demonstrations::{Demonstration, Orders, Size, Table, Verdict};
+
+fn show(demonstration: Demonstration) -> Table {
+    let table = demonstration.show(&Orders::new(1, Size::Small)).unwrap();
+    println!("{table}");
+    table
+}
+
+/// The number that a cell begins with.
+fn number(cell: &str) -> f64 {
+    let end = cell.find(' ').unwrap_or(cell.len());
+    cell[..end].replace(',', "").parse().unwrap()
+}
+
+/// The lines of an engine, with only these columns.
+fn columns<const N: usize>(table: &Table, engine: &str, heads: [&str; N]) -> Vec<[String; N]> {
+    let at = heads.map(|head| table.heads.iter().position(|other| *other == head).unwrap());
+    let lines = table.lines.iter().filter(|line| line.cells[0] == engine);
+    lines.map(|line| at.map(|column| line.cells[column].clone())).collect()
+}
+
+#[test]
+fn a_commit_takes_one_round_trip() {
+    let table = show(Demonstration::Latency);
+    assert!(table.holds());
+    assert_eq!(table.lines.iter().filter(|line| line.verdict == Verdict::Met).count(), 4);
+    // The baseline has to ask the participants first.
+    let baseline = columns(&table, "two-phase-commit", ["transaction", "p50"]);
+    for [_, p50] in baseline.iter().filter(|[transaction, _]| transaction == "writes, several") {
+        assert!(number(p50) >= 100.0, "{p50}");
+    }
+}
+
+#[test]
+fn throughput_does_not_depend_on_the_distance() {
+    let table = show(Demonstration::Distance);
+    assert!(table.holds());
+    let heads = ["distance", "of 0 ms", "idle"];
+    for [distance, part, idle] in columns(&table, "mako", heads) {
+        assert!(number(&idle) < 1.0, "clients are the limit at {distance}, not processors");
+        assert!(number(&part) >= 97.0);
+    }
+    for [distance, part, _] in columns(&table, "two-phase-commit", heads) {
+        assert!(number(&part) < 50.0 || distance == "0 ms", "{part} at {distance}");
+    }
+}
+
+#[test]
+fn a_slow_shard_delays_only_those_who_touch_it() {
+    let table = show(Demonstration::SlowShard);
+    // An overloaded leader also delays others: transactions that hold a clock and wait in its queue.
+    let overloaded = "leader, overloaded";
+    for line in table.lines.iter().filter(|line| line.cells[1] != overloaded) {
+        assert_ne!(line.verdict, Verdict::Missed, "{}", line.cells.join(", "));
+    }
+    for [slow, touches, before, during] in
+        columns(&table, "mako", ["slow", "touches it", "p50", "p99"])
+    {
+        assert!(
+            touches == "no" || number(&during) >= number(&before),
+            "{slow}: {before}, {during}"
+        );
+    }
+}
+
+#[test]
+fn a_seed_shows_the_same_again() {
+    let again = || Demonstration::Latency.show(&Orders::new(2, Size::Small)).unwrap().to_string();
+    assert_eq!(again(), again());
+}
