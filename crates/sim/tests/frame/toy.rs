@@ -27,6 +27,8 @@ pub struct Toy {
     started: bool,
     /// A token came by since the timer went off.
     met: bool,
+    /// When the timer is to go off; every step has to ask for it again.
+    wake_at: Option<Time>,
     counters: Counters,
 }
 
@@ -57,7 +59,14 @@ impl Engine for Toy {
 
     fn new(_worker: WorkerId, shared: Arc<Shared>, seed: u64) -> Toy {
         let counters = Counters::default();
-        Toy { shared, random: Random::new(seed), started: false, met: true, counters }
+        Toy {
+            shared,
+            random: Random::new(seed),
+            started: false,
+            met: true,
+            wake_at: None,
+            counters,
+        }
     }
 
     fn step(&mut self, now: Time, event: Event<Hop>, effects: &mut Effects<Hop>) {
@@ -65,9 +74,7 @@ impl Engine for Toy {
             for _ in 0..self.shared.options.tokens {
                 self.hop(effects);
             }
-            if let Some(timer) = self.shared.options.timer {
-                effects.effects.push(Effect::Timer { at: now + timer });
-            }
+            self.wake_at = self.shared.options.timer.map(|timer| now + timer);
         }
         match event {
             Event::Received { .. } => {
@@ -81,14 +88,16 @@ impl Engine for Toy {
                 if !std::mem::replace(&mut self.met, false) && self.shared.options.tokens > 0 {
                     self.hop(effects);
                 }
-                let timer = self.shared.options.timer.unwrap_or(Duration::from_secs(1000));
-                effects.effects.push(Effect::Timer { at: now + timer });
+                self.wake_at = self.shared.options.timer.map(|timer| now + timer);
             }
             Event::Client { .. }
             | Event::Leading { .. }
             | Event::Durable { .. }
             | Event::Decided { .. }
             | Event::Nudged => {}
+        }
+        if let Some(at) = self.wake_at {
+            effects.effects.push(Effect::Timer { at });
         }
     }
 
