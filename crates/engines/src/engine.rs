@@ -168,7 +168,8 @@ pub enum Effect<M> {
         /// The answer.
         reply: Reply,
     },
-    /// Come back at this time at the latest.
+    /// Come back at this time at the latest. Each step says so anew: what an earlier one asked for is
+    /// forgotten.
     Timer {
         /// When.
         at: Time,
