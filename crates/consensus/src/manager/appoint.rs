@@ -20,12 +20,27 @@ impl Machine {
     }
 
     fn due(&self, now: Time) -> impl Iterator<Item = ShardId> + '_ {
+        // Leaders that went together get their successors together, in one epoch; their leases end
+        // within one heartbeat of each other.
+        let patience = self.options.heartbeat_every;
+        let others = self.is_leader_dying(now, now + patience);
+        let waited = move |until: Time| if others { until + patience } else { until };
         self.shards
             .iter()
             .zip((0..).map(ShardId))
-            .filter(move |(shard, _)| shard.vacant.is_some_and(|until| until <= now))
+            .filter(move |(shard, _)| shard.vacant.is_some_and(|until| waited(until) <= now))
             .filter(|(shard, _)| self.candidates(shard).next().is_some())
             .map(|(_, id)| id)
+    }
+
+    /// Whether a leader has not been heard lately, and its lease ends by then.
+    fn is_leader_dying(&self, now: Time, by: Time) -> bool {
+        let led = self.shards.iter().filter(|shard| shard.vacant.is_none());
+        let mut leaders = led.map(|shard| shard.assignment.leader);
+        leaders.any(|leader| {
+            let node = &self.nodes[leader.0 as usize];
+            node.alive && !self.is_fresh(leader, now) && self.lease_end(node) <= by
+        })
     }
 
     /// Appoints a leader to each shard that can have one, all in one new epoch.

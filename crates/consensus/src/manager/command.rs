@@ -48,6 +48,8 @@ pub struct Heard {
     pub incarnation: Incarnation,
     /// Its number; a lower one than heard before renews nothing.
     pub round: u64,
+    /// The latest heartbeat of which the node knows that it was granted.
+    pub granted: u64,
     /// The configuration that the node has.
     pub known: Revision,
 }

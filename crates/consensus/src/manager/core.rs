@@ -275,8 +275,8 @@ impl<L: Log> Manager<L> {
             return;
         }
         match *message {
-            ToManager::Heartbeat { life, incarnation, round, known } => {
-                let heard = Heard { node: from, incarnation, round, known };
+            ToManager::Heartbeat { life, incarnation, round, granted, known } => {
+                let heard = Heard { node: from, incarnation, round, granted, known };
                 self.on_heartbeat(life, heard, effects);
             }
             ToManager::Join { life, after, lost } => {
@@ -303,6 +303,14 @@ impl<L: Log> Manager<L> {
             let last = self.heard.entry(heard.node).or_insert(heard);
             if last.round <= heard.round {
                 *last = heard;
+            }
+            // Whoever was taken for dead may have heard nothing: that it learns of this proves it.
+            let configuration = self.machine.configuration();
+            let alive = configuration.nodes[heard.node.0 as usize].alive;
+            if !alive && heard.known < configuration.revision {
+                let configuration = Arc::clone(configuration);
+                let message = ToNode::Configured { configuration };
+                effects.push(Effect::Send { to: heard.node, message });
             }
         }
     }

@@ -96,6 +96,8 @@ pub(super) struct Node {
     /// When its lease was last renewed, or began anew; of no meaning if it is dead.
     pub(super) heard: Time,
     round: u64,
+    /// The first grant since the node last proved that it hears, and when that was.
+    unproved: Option<(u64, Time)>,
     known: Revision,
 }
 
@@ -160,6 +162,7 @@ impl Machine {
             alive: true,
             heard: Time::ZERO,
             round: 0,
+            unproved: None,
             known: Revision(0),
         };
         let shards: Vec<Shard> = topology.shard_ids().map(first).collect();
@@ -285,7 +288,7 @@ impl Machine {
         }
         let end = now + self.options.lease_at_manager();
         for node in &mut self.nodes {
-            node.heard = now;
+            (node.heard, node.unproved) = (now, None);
         }
         for vacant in self.shards.iter_mut().filter_map(|shard| shard.vacant.as_mut()) {
             *vacant = end;
@@ -333,7 +336,8 @@ impl Machine {
     }
 
     fn renew(&mut self, now: Time, heard: &Heard, effects: &mut Vec<Applied>) {
-        let Heard { node: id, incarnation, round, known } = *heard;
+        let Heard { node: id, incarnation, round, granted, known } = *heard;
+        let (lease, known) = (self.options.lease_at_manager(), known.min(self.revision));
         let Some(node) = self.nodes.get_mut(id.0 as usize) else {
             self.void += 1;
             return;
@@ -342,7 +346,15 @@ impl Machine {
             self.void += 1; // Of a former life, or said before.
             return;
         }
-        (node.heard, node.round, node.known) = (now, round, node.known.max(known));
+        let proved = |(first, _)| granted >= first || known > node.known;
+        node.unproved = node.unproved.filter(|unproved| !proved(*unproved));
+        (node.round, node.known) = (round, node.known.max(known));
+        if node.unproved.is_some_and(|(_, since)| now - since >= lease) {
+            self.void += 1; // It speaks and does not hear: its lease is of no use to anybody.
+            return;
+        }
+        node.heard = now;
+        node.unproved.get_or_insert((round, now));
         if !node.alive {
             node.alive = true;
             self.changed = true;
@@ -386,7 +398,7 @@ impl Machine {
         let lease_end = if node.alive { self.lease_end(&node) } else { now };
         let known = Revision(0);
         self.nodes[id.0 as usize] =
-            Node { life, incarnation, alive: true, heard: now, round: 0, known };
+            Node { life, incarnation, alive: true, heard: now, round: 0, unproved: None, known };
         self.changed = true;
         // In its first life a node has nothing to lose, and comes to what the topology gave it.
         if after > Incarnation(0) {

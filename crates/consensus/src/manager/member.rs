@@ -102,8 +102,8 @@ pub struct Member {
     round: u64,
     /// Heartbeats without an answer: their numbers, and when they were sent.
     sent: VecDeque<(u64, Time)>,
-    /// When the latest heartbeat that was granted was sent.
-    granted: Option<Time>,
+    /// The latest heartbeat that was granted, and when it was sent.
+    granted: Option<(u64, Time)>,
     next_heartbeat: Time,
     pending: BTreeMap<Topic, Pending>,
     timer: Option<Time>,
@@ -171,8 +171,8 @@ impl Member {
     /// When the lease ends, if it is not renewed.
     #[must_use]
     pub fn lease_end(&self) -> Option<Time> {
-        let granted = self.granted.filter(|_| !self.is_superseded)?;
-        Some(granted + self.options.lease_at_node())
+        let (_, sent) = self.granted.filter(|_| !self.is_superseded)?;
+        Some(sent + self.options.lease_at_node())
     }
 
     /// Whether the node may act as the leader of a shard at this time.
@@ -298,7 +298,7 @@ impl Member {
         }
         self.sent.retain(|(other, _)| *other > round);
         let from = if faults.lease_from_reply { now } else { sent };
-        self.granted = self.granted.max(Some(from));
+        self.granted = self.granted.max(Some((round, from)));
     }
 
     /// Takes over a newer configuration, with the lease as it is: what it grants is at most what the
@@ -392,7 +392,8 @@ impl Member {
             }
             let (life, incarnation) = (self.life, self.incarnation);
             let (round, known) = (self.round, self.revision());
-            let message = ToManager::Heartbeat { life, incarnation, round, known };
+            let granted = self.granted.map_or(0, |(granted, _)| granted);
+            let message = ToManager::Heartbeat { life, incarnation, round, granted, known };
             effects.push(MemberEffect::Send { message });
         }
         for pending in self.pending.values_mut().filter(|pending| pending.again <= now) {

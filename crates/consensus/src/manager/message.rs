@@ -20,6 +20,8 @@ pub enum ToManager {
         incarnation: Incarnation,
         /// the number of the heartbeat in this life,
         round: u64,
+        /// that of the latest one that was granted, so that the manager sees whether it is heard too,
+        granted: u64,
         /// and the configuration it has.
         known: Revision,
     },

@@ -40,6 +40,9 @@
 //!    led, and its former life may still be about, as far as anybody can tell: its shards wait until
 //!    the lease of that life has run out as well.
 //!
+//! A node that is heard and does not hear is granted nothing after a while: its heartbeats say which
+//! grants came. So somebody else gets its offices, which it could not hold anyway.
+//!
 //! A node that is suspected wrongly loses its offices and nothing else: it learns the configuration
 //! with its next heartbeat and follows.
 //!

@@ -17,6 +17,8 @@ pub struct Pace {
     pub delay_min: Duration,
     /// and this at most.
     pub delay_max: Duration,
+    /// Proposals, in a hundred, that take ten times as long.
+    pub late_percent: u64,
     /// Proposals that get lost, in a hundred.
     pub loss_percent: u64,
 }
@@ -47,6 +49,14 @@ pub struct SimulatedLog {
     proposals: BTreeMap<(Time, u64), Command>,
     proposed: u64,
     replicas: Vec<Replica>,
+}
+
+impl Pace {
+    /// Always the same, and nothing gets lost.
+    #[must_use]
+    pub fn steady(delay: Duration) -> Pace {
+        Pace { delay_min: delay, delay_max: delay, late_percent: 0, loss_percent: 0 }
+    }
 }
 
 impl SimulatedLog {
@@ -117,7 +127,8 @@ impl SimulatedLog {
         while let Some(command) = mailbox.proposed.pop_front() {
             if self.random.below(100) >= self.pace.loss_percent {
                 self.proposed += 1;
-                let at = now + self.delay();
+                let late = self.random.below(100) < self.pace.late_percent;
+                let at = now + self.delay() * if late { 10 } else { 1 };
                 self.proposals.insert((at, self.proposed), command);
             }
         }

@@ -1,1 +1,213 @@
-//! Messages that no correct node sends.
+//! Messages that no correct process sends, and commands made of them: nothing that comes from outside
+//! stops a manager, a machine or a node.
+
+use shoal_consensus::manager::{
+    Action, Ask, Change, Claim, Command, Configuration, Event, Heard, Incarnation, Life, Machine,
+    Mailbox, Manager, Member, MemberEffect, MemberEvent, Options, Revision, Term, ToManager,
+    ToNode,
+};
+use shoal_consensus::topology::{Partitioning, Topology};
+use std::sync::Arc;
+use types::{Ballot, Clock, Epoch, NodeId, Random, ShardId, TableId, Time, VectorWatermark};
+
+/// Small numbers, so that they collide; now and then one that is beyond all bounds.
+fn number(random: &mut Random) -> u64 {
+    if random.chance(1, 30) { u64::MAX } else { random.below(6) }
+}
+
+fn node(random: &mut Random) -> NodeId {
+    NodeId(number(random) as u32)
+}
+
+fn claim(random: &mut Random) -> Claim {
+    let (node, shard) = (node(random), ShardId(number(random) as u32));
+    let incarnation = Incarnation(number(random) as u32);
+    let ballot = Ballot { epoch: Epoch(number(random) as u32), node };
+    Claim { node, incarnation, shard, ballot }
+}
+
+fn partitioning(random: &mut Random) -> Partitioning {
+    match random.below(4) {
+        0 => Partitioning::Hash { prefix_bytes: number(random) as usize },
+        1 => Partitioning::Everywhere,
+        _ => {
+            let split = |n: u64| (vec![b'x'; n as usize].into(), ShardId(n as u32));
+            Partitioning::Range { splits: (0..random.below(4)).map(split).collect() }
+        }
+    }
+}
+
+fn change(random: &mut Random) -> Change {
+    let (shard, table) = (ShardId(number(random) as u32), TableId(number(random) as u32));
+    match random.below(6) {
+        0 => Change::ReplaceReplica { shard, outgoing: node(random), incoming: node(random) },
+        1 => Change::KeepReplicas { shard },
+        2 => {
+            let name = "x".repeat(random.below(200) as usize);
+            Change::CreateTable { name, partitioning: partitioning(random) }
+        }
+        3 => Change::BeginMove { table, partitioning: partitioning(random) },
+        4 => Change::EndMove { table },
+        _ => Change::CancelMove { table },
+    }
+}
+
+fn heard(random: &mut Random) -> Heard {
+    Heard {
+        node: node(random),
+        incarnation: Incarnation(number(random) as u32),
+        round: number(random).saturating_add(random.below(100)),
+        granted: number(random),
+        known: Revision(number(random)),
+    }
+}
+
+fn to_manager(random: &mut Random) -> ToManager {
+    let life = Life(number(random));
+    match random.below(4) {
+        0 => {
+            let Heard { incarnation, round, granted, known, .. } = heard(random);
+            ToManager::Heartbeat { life, incarnation, round, granted, known }
+        }
+        1 => {
+            let (after, lost) = (Incarnation(number(random) as u32), random.chance(1, 2));
+            ToManager::Join { life, after, lost }
+        }
+        2 => {
+            let (epoch, watermark) = (Epoch(number(random) as u32), Clock(number(random)));
+            ToManager::Report { claim: claim(random), epoch, watermark }
+        }
+        _ => {
+            let (replica, incarnation) = (node(random), Incarnation(number(random) as u32));
+            ToManager::CaughtUp { claim: claim(random), replica, incarnation }
+        }
+    }
+}
+
+fn action(random: &mut Random) -> Action {
+    match to_manager(random) {
+        _ if random.chance(1, 20) => Action::Take,
+        _ if random.chance(1, 4) => {
+            Action::Tick { heard: (0..random.below(6)).map(|_| heard(random)).collect() }
+        }
+        _ if random.chance(1, 5) => {
+            Action::Change { ask: Ask(number(random)), change: change(random) }
+        }
+        ToManager::Heartbeat { .. } => Action::Tick { heard: Vec::new() },
+        ToManager::Join { life, after, lost } => {
+            Action::Join { node: node(random), life, after, lost }
+        }
+        ToManager::Report { claim, epoch, watermark } => Action::Report { claim, epoch, watermark },
+        ToManager::CaughtUp { claim, replica, incarnation } => {
+            Action::CaughtUp { claim, replica, incarnation }
+        }
+    }
+}
+
+fn configuration(random: &mut Random, like: &Configuration) -> Arc<Configuration> {
+    let mut it = like.clone();
+    it.revision = Revision(number(random));
+    it.epoch = Epoch(random.below(100) as u32);
+    it.settled = Epoch(number(random) as u32);
+    it.nodes.truncate(random.below(5) as usize);
+    it.shards.truncate(random.below(4) as usize);
+    for shard in &mut it.shards {
+        (shard.leader, shard.incarnation) = (node(random), Incarnation(number(random) as u32));
+        shard.empty.insert(node(random), Epoch(number(random) as u32));
+    }
+    it.finals = (0..random.below(3))
+        .map(|_| VectorWatermark::new(Epoch(number(random) as u32), random.below(4) as usize))
+        .collect();
+    Arc::new(it)
+}
+
+fn to_node(random: &mut Random, like: &Configuration) -> ToNode {
+    let (life, incarnation) = (Life(number(random)), Incarnation(number(random) as u32));
+    let configuration = configuration(random, like);
+    match random.below(5) {
+        0 => ToNode::Stranger { life, incarnation },
+        1 => ToNode::Welcome { life, incarnation, configuration },
+        2 => {
+            let (round, revision) = (number(random), Revision(number(random)));
+            let configuration = Some(configuration).filter(|_| random.chance(1, 2));
+            ToNode::Granted { incarnation, round, revision, configuration }
+        }
+        3 => ToNode::Configured { configuration },
+        _ => ToNode::Reported { claim: claim(random), epoch: Epoch(number(random) as u32) },
+    }
+}
+
+fn machine() -> Machine {
+    Machine::new(Arc::new(Topology::compact(2, 2, 3, 1, 1)), Options::default())
+}
+
+fn run_machine(random: &mut Random) {
+    let mut machine = machine();
+    let mut at = 0;
+    for _ in 0..400 {
+        at += random.below(200_000_000);
+        let time = if random.chance(1, 200) { Time::MAX } else { Time(at) };
+        let right = random.chance(9, 10);
+        let term = if right { machine.term() } else { Term(number(random)) };
+        let command = Command { term, at: time, action: action(random) };
+        machine.apply(&command, &mut Vec::new());
+    }
+}
+
+fn run_manager(random: &mut Random) {
+    let mut manager = Manager::new(Mailbox::default(), machine());
+    let mut now = 0;
+    for _ in 0..400 {
+        now += random.below(50_000_000);
+        let event = match random.below(8) {
+            0 => Event::Timer,
+            1 => Event::Asked { ask: Ask(number(random)), change: change(random) },
+            2 => {
+                let mailbox = manager.log_mut();
+                if random.chance(1, 10) {
+                    mailbox.term = Some(Term(random.below(6))).filter(|term| *term > Term(0));
+                }
+                let proposed = std::mem::take(&mut mailbox.proposed);
+                mailbox.decided.extend(proposed);
+                Event::Log
+            }
+            _ => Event::Received { from: node(random), message: to_manager(random) },
+        };
+        manager.step(Time(now), event, &mut Vec::new());
+    }
+}
+
+fn run_member(random: &mut Random) {
+    let like = machine().configuration().as_ref().clone();
+    let mut member = Member::new(NodeId(1), Life(1), false, Options::default());
+    let mut now = 0;
+    for _ in 0..400 {
+        now += random.below(50_000_000);
+        let shard = ShardId(number(random) as u32);
+        let event = match random.below(8) {
+            0 => MemberEvent::Timer,
+            1 => {
+                let (epoch, watermark) = (Epoch(number(random) as u32), Clock(number(random)));
+                MemberEvent::Report { shard, epoch, watermark }
+            }
+            2 => MemberEvent::CaughtUp { shard, replica: node(random) },
+            _ => MemberEvent::Received(to_node(random, &like)),
+        };
+        let mut effects: Vec<MemberEffect> = Vec::new();
+        member.step(Time(now), event, &mut effects);
+        let _leads = member.leads(shard, Time(now));
+    }
+}
+
+#[test]
+fn nonsense_stops_nobody() {
+    for seed in 0..2000 {
+        let result = std::panic::catch_unwind(|| {
+            let mut random = Random::new(seed);
+            run_machine(&mut random);
+            run_manager(&mut random);
+            run_member(&mut random);
+        });
+        assert!(result.is_ok(), "seed {seed}");
+    }
+}

@@ -7,6 +7,7 @@
 //! ```text
 //! cluster [symmetric] [dcs=3] [shards=1] [voters=3] [learners=0] [managers=1] [owners=MS]
 //! start NODE…|all [lost]    crash NODE… [zombie]     pause NODE MS         wait MS
+//! begin                     (elects manager 0, starts everybody, waits 300 ms, and says nothing)
 //! cut NODE… [in|out]        heal                     (in: it hears nothing; out: nobody hears it)
 //! elect MANAGER             restart MANAGER          outage                recover
 //! rate node=N|manager=N ppm=±N                       delay MS              (for messages)
@@ -85,7 +86,7 @@ fn build(words: &Words<'_>) -> World {
         topology,
         options: Options { drift_ppm: 10_000, ..Options::default() },
         managers: words.named("managers").unwrap_or(1),
-        pace: Pace { delay_min: delay, delay_max: delay, loss_percent: 0 },
+        pace: Pace::steady(delay),
         weather: Weather::fair(delay),
         owners: words.named("owners").map(Duration::from_millis),
         random: Random::new(1),
@@ -209,6 +210,13 @@ fn show(world: &mut World) {
 fn run_command(world: &mut World, line: &str) -> Result<(), String> {
     let words = Words::of(line);
     match words.plain[0] {
+        "begin" => {
+            world.elect(0);
+            everybody(world).into_iter().try_for_each(|node| world.start(node, true))?;
+            world.wait(Duration::from_millis(300))?;
+            world.trace.clear();
+            Ok(())
+        }
         "start" => {
             let nodes = if words.has("all") { everybody(world) } else { words.nodes() };
             let mut nodes = nodes.into_iter();
@@ -271,6 +279,21 @@ fn run_command(world: &mut World, line: &str) -> Result<(), String> {
     }
 }
 
+/// One line for all who know the same at the same time.
+fn together(trace: impl Iterator<Item = String>) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for line in trace {
+        let last = lines.last_mut().and_then(|last| Some((last.rfind(" know")?, last)));
+        match (line.split_once(" knows "), last) {
+            (Some((node, what)), Some((at, last))) if last[at..].ends_with(&format!(" {what}")) => {
+                *last = format!("{}, {node} know {what}", &last[..at]);
+            }
+            _ => lines.push(line),
+        }
+    }
+    lines
+}
+
 /// The trace of the commands.
 fn run(commands: &str) -> String {
     let mut output = String::new();
@@ -286,7 +309,7 @@ fn run(commands: &str) -> String {
         }
         let world = world.as_mut().expect("a script begins with a cluster");
         let result = run_command(world, line);
-        for line in world.trace.drain(..) {
+        for line in together(world.trace.drain(..)) {
             writeln!(output, "{line}").expect("a string");
         }
         if let Err(complaint) = result {

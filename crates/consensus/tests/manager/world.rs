@@ -446,7 +446,6 @@ impl World {
                     }
                     told.settled = watermark.epoch();
                     self.check_final(&watermark)?;
-                    self.trace.push(format!("{id} knows FVW({})", watermark.epoch()));
                 }
                 MemberEffect::Superseded => self.trace.push(format!("{id} is superseded")),
                 MemberEffect::Timer { at } => {
@@ -466,7 +465,8 @@ impl World {
             return Err(format!("{id} was told revision {revision}, {epoch} again"));
         }
         (node.told.revision, node.told.epoch) = (revision, epoch);
-        self.trace.push(format!("{id} knows revision {revision} of {epoch}"));
+        let settled = configuration.settled;
+        self.trace.push(format!("{id} knows revision {revision} of {epoch}, {settled} settled"));
         let (Some(owners), Some(own)) =
             (self.owners, node.member.as_ref().and_then(Member::incarnation))
         else {

@@ -1,0 +1,99 @@
+//! One manager after the other, command by command: what times mean when the clock changes.
+
+use shoal_consensus::manager::{
+    Action, Command, Faults, Heard, Incarnation, Life, Machine, Options, Revision, Term,
+};
+use shoal_consensus::topology::Topology;
+use std::sync::Arc;
+use types::{NodeId, Time};
+
+/// How far the second manager's clock is ahead.
+const AHEAD_MS: u64 = 3_600_000;
+
+const NODE: NodeId = NodeId(0);
+
+struct Story {
+    machine: Machine,
+}
+
+impl Story {
+    fn new(faults: Faults) -> Story {
+        let options = Options { faults, ..Options::default() };
+        let topology = Arc::new(Topology::compact(3, 1, 3, 0, 1));
+        Story { machine: Machine::new(topology, options) }
+    }
+
+    fn tell(&mut self, term: u64, at_ms: u64, action: Action) {
+        let command = Command { term: Term(term), at: Time(at_ms * 1_000_000), action };
+        self.machine.apply(&command, &mut Vec::new());
+    }
+
+    fn tick(&mut self, term: u64, at_ms: u64, rounds: &[u64]) {
+        let heard = |round: &u64| Heard {
+            node: NODE,
+            incarnation: Incarnation(1),
+            round: *round,
+            granted: round - 1,
+            known: Revision(1),
+        };
+        self.tell(term, at_ms, Action::Tick { heard: rounds.iter().map(heard).collect() });
+    }
+
+    fn is_alive(&self) -> bool {
+        self.machine.configuration().nodes[NODE.0 as usize].alive
+    }
+
+    /// The first manager begins, and admits and hears the node.
+    fn begin(&mut self) {
+        self.tell(1, 0, Action::Take);
+        let (life, after) = (Life(7), Incarnation(0));
+        self.tell(1, 10, Action::Join { node: NODE, life, after, lost: false });
+        self.tick(1, 20, &[1]);
+    }
+
+    /// The second manager proposes to take over at 100 ms, and is slow to get through; meanwhile the
+    /// first one still hears the node, at 350 ms. At 701 ms that lease has 239 ms left at least.
+    fn take_over(&mut self) {
+        self.begin();
+        self.tick(1, 350, &[2]);
+        self.tell(2, AHEAD_MS + 100, Action::Take);
+        self.tick(2, AHEAD_MS + 400, &[]);
+        self.tick(2, AHEAD_MS + 701, &[]);
+    }
+}
+
+#[test]
+fn a_lease_lasts_on_through_a_change_of_manager() {
+    let mut story = Story::new(Faults::default());
+    story.take_over();
+    assert!(story.is_alive(), "counted from before it was granted");
+    story.tick(2, AHEAD_MS + 1000, &[]);
+    assert!(story.is_alive(), "600 ms are not over by every clock");
+    story.tick(2, AHEAD_MS + 1001, &[]);
+    assert!(!story.is_alive(), "nobody has heard it for a lease");
+}
+
+#[test]
+fn leases_from_before_the_term_are_caught() {
+    let mut story = Story::new(Faults { rebase_at_take: true, ..Faults::default() });
+    story.take_over();
+    assert!(!story.is_alive(), "the planted bug does nothing");
+}
+
+#[test]
+fn former_managers_are_void() {
+    let mut story = Story::new(Faults::default());
+    story.begin();
+    story.tell(2, AHEAD_MS, Action::Take);
+    story.tick(2, AHEAD_MS, &[]);
+    let (before, void) = (story.machine.clone(), story.machine.void_commands());
+    story.tick(1, AHEAD_MS * 2, &[2]);
+    story.tell(1, AHEAD_MS * 2, Action::Take);
+    story.tell(2, AHEAD_MS * 2, Action::Take);
+    assert_eq!(story.machine.void_commands(), void + 3);
+    assert_eq!(story.machine.configuration(), before.configuration());
+    assert!(story.is_alive());
+    // A manager that has not taken its term yet is nobody.
+    story.tick(3, AHEAD_MS * 3, &[]);
+    assert!(story.is_alive());
+}
