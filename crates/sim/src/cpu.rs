@@ -40,7 +40,7 @@ impl Cpu {
 
     /// The prices that go with the rates in `docs/performance.md`. One worker runs 772,699 transactions
     /// of the micro-benchmark a second, which have 6 operations on average, and 87,208 of TPC-C, which
-    /// have about 46: 0.22 and 0.25 µs for an operation, its share of the commit included. What an
+    /// have about 50: 0.22 and 0.23 µs for an operation, its share of the commit included. What an
     /// event and a message cost is not measured, since there are no sockets yet: these are the prices
     /// of system calls that several messages share.
     pub const MEASURED: Cpu = Cpu {
