@@ -5,9 +5,11 @@
 //! | `search.rs` | seeds, one after another, on all threads |
 //! | `summary.rs` | what was found, in words and tables |
 //! | `faults.rs` | `--faults`: every planted bug, and who catches it |
+//! | `show.rs` | `show`: how fast the engines are |
 
 mod faults;
 mod search;
+mod show;
 mod summary;
 
 use super::{Trouble, Verdict, print};
@@ -37,6 +39,7 @@ Examples:
   shoal sim --minutes 30                          as many as fit
   shoal sim --fault count-learner --seeds 500     how soon is a planted bug caught?
   shoal sim --faults                              all planted bugs
+  shoal sim show                                  how fast the engines are
 
 Exit codes: 0 every rule was kept (or the planted bug caught), 1 a rule was broken (or the bug not
 caught, or with --reach a probe not reached), 2 the command line is wrong"
@@ -53,6 +56,7 @@ pub struct Sim {
 enum Other {
     #[command(long_flag = "faults")]
     Faults(faults::Faults),
+    Show(show::Show),
 }
 
 /// What every simulation takes.
@@ -142,6 +146,7 @@ impl Sim {
     pub(super) fn run(&self) -> Result<Verdict, Trouble> {
         match &self.other {
             Some(Other::Faults(faults)) => faults.run(),
+            Some(Other::Show(show)) => show.run(),
             None => self.seeds.run(),
         }
     }

@@ -1,0 +1,92 @@
+//! `shoal sim show`: what the engines promise of speed, in virtual time.
+
+use super::{Trouble, Verdict, print};
+use ::sim::demonstrations::{Demonstration, Orders, Progress, Size};
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::rc::Rc;
+
+/// Show how fast the engines are: distances and processors are made up, the code is the real one
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  shoal sim show latency
+  shoal sim show all
+
+docs/performance.md tells what is shown, and what it means.
+
+Exit codes: 0 every target was met, 1 one was missed, 2 the command line is wrong")]
+pub struct Show {
+    /// What to show
+    #[arg(value_enum, default_value_t = What::All)]
+    what: What,
+    /// Where all chance comes from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Slow processors and few clients: over in less than a minute
+    #[arg(long)]
+    small: bool,
+    /// Show no progress bar
+    #[arg(long)]
+    no_progress: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// How long a commit takes where there is little to do
+    Latency,
+    /// How throughput depends on the distance between datacenters
+    Distance,
+    /// Whom a shard that becomes slow delays
+    SlowShard,
+    /// All of them
+    All,
+}
+
+impl What {
+    fn demonstrations(self) -> Vec<Demonstration> {
+        match self {
+            What::Latency => vec![Demonstration::Latency],
+            What::Distance => vec![Demonstration::Distance],
+            What::SlowShard => vec![Demonstration::SlowShard],
+            What::All => Demonstration::ALL.to_vec(),
+        }
+    }
+}
+
+impl Show {
+    pub(super) fn run(&self) -> Result<Verdict, Trouble> {
+        let bar = bar(!self.no_progress);
+        let watched = bar.clone();
+        let orders = Orders {
+            seed: self.seed,
+            size: if self.small { Size::Small } else { Size::Full },
+            watcher: Rc::new(move |Progress { what, done }| {
+                watched.set_message(what);
+                watched.set_position((done * 1000.0) as u64);
+            }),
+        };
+        let mut holds = true;
+        for demonstration in self.what.demonstrations() {
+            let table = demonstration.show(&orders).map_err(Trouble::Database)?;
+            holds &= table.holds();
+            bar.suspend(|| print(&format!("{table}\n")))?;
+        }
+        bar.finish_and_clear();
+        print(if holds { "every target was met\n" } else { "a target was MISSED\n" })?;
+        Ok(if holds { Verdict::Holds } else { Verdict::Fails })
+    }
+}
+
+/// A bar from 0 to 1000, or one that shows nothing.
+fn bar(visible: bool) -> ProgressBar {
+    let bar = if visible { ProgressBar::new(1000) } else { ProgressBar::hidden() };
+    // A template of our own that is wrong is shown by the first run on a terminal.
+    if let Ok(style) =
+        ProgressStyle::with_template("{prefix:>12} {bar:32.cyan/dim} {percent:>3} %  {msg}")
+    {
+        bar.set_style(style.progress_chars("━╸─"));
+    }
+    bar.set_prefix("showing");
+    bar
+}
