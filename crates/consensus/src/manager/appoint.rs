@@ -4,7 +4,7 @@
 //! data (Mako §6.3). Otherwise somebody in the datacenter where most leaders are, or can be: leaders
 //! talk to each other in every transaction, so all should move to the same place if one fails.
 
-use super::machine::{Applied, Machine, Node, Shard};
+use super::machine::{Applied, CLOSING_MAX, Machine, Node, Shard};
 use crate::topology::DatacenterId;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -25,9 +25,11 @@ impl Machine {
         let patience = self.options.heartbeat_every;
         let others = self.is_leader_dying(now, now + patience);
         let waited = move |until: Time| if others { until + patience } else { until };
+        let possible = self.closing.len() < CLOSING_MAX;
         self.shards
             .iter()
             .zip((0..).map(ShardId))
+            .filter(move |_| possible)
             .filter(move |(shard, _)| shard.vacant.is_some_and(|until| waited(until) <= now))
             .filter(|(shard, _)| self.candidates(shard).next().is_some())
             .map(|(_, id)| id)
@@ -57,6 +59,8 @@ impl Machine {
             load[leader.0 as usize] += 1;
             chosen.push((id, leader));
         }
+        // Whoever waits for a new epoch has one.
+        chosen.extend(self.promote_replicas());
         self.raise_epoch(&chosen, effects);
     }
 

@@ -4,13 +4,14 @@
 //!  a voter is replaced:   learner, empty ─ caught up ─► new epoch: voter, empty ─ caught up ─► voter
 //!  it lost its memory:                       voter, empty ─ ready ─► new epoch ─ caught up ─► voter
 //! ```
-//! Both ask for a new epoch, with the same leaders under new ballots. That can wait: it happens only
-//! when all former epochs are settled, for all shards that are ready by then. If the replacement of a
-//! voter leads as a learner meanwhile, it leads on, and says of itself when it has prepared.
+//! Both need a new epoch, with the same leader under a new ballot. That can wait: for the next one
+//! that begins anyway, or until all former ones are settled; it is for all shards that are ready by
+//! then. If the incoming voter leads as a learner meanwhile, it leads on, and says of itself when it
+//! has prepared.
 
 use super::command::{Change, Claim, Incarnation};
 use super::configuration::{Assignment, Move};
-use super::machine::{Applied, Machine, Shard};
+use super::machine::{Applied, Machine, Node, Shard};
 use crate::topology::{Partitioning, REPLICAS_MAX, Table, TopologyError};
 use std::sync::Arc;
 use thiserror::Error;
@@ -184,25 +185,28 @@ impl Machine {
 
     /// Whether an epoch should begin for the sake of replicas.
     pub(super) fn is_promotion_due(&self) -> bool {
-        self.closing.is_empty()
-            && self.shards.iter().any(|shard| shard.is_ready() || shard.is_replaceable())
+        self.closing.is_empty() && self.shards.iter().any(|shard| shard.is_promotable(&self.nodes))
     }
 
-    /// Begins it, if so. It may take a moment until every replica is full again, and nobody waits
-    /// for that: leaders lead on under their new ballots.
-    pub(super) fn promote_replicas(&mut self, effects: &mut Vec<Applied>) {
-        if !self.is_promotion_due() {
-            return;
+    /// Begins it, if so. Nobody waits for that: leaders lead on, under their new ballots.
+    pub(super) fn begin_promotions(&mut self, effects: &mut Vec<Applied>) {
+        if self.is_promotion_due() {
+            let chosen = self.promote_replicas();
+            self.raise_epoch(&chosen, effects);
         }
+    }
+
+    /// Puts replacements in their places, and says which leaders need a new ballot. They are to have
+    /// it in the same step.
+    pub(super) fn promote_replicas(&mut self) -> Vec<(ShardId, NodeId)> {
         let mut chosen = Vec::new();
         for (id, shard) in (0..).map(ShardId).zip(&mut self.shards) {
-            let replaces = shard.is_replaceable();
-            if !replaces && !shard.is_ready() {
+            if !shard.is_promotable(&self.nodes) {
                 continue;
             }
-            if let Some(Replacement { outgoing, incoming, .. }) =
-                shard.replacement.take_if(|_| replaces)
-            {
+            let replaces = shard.is_replaceable();
+            let replacement = shard.replacement.take_if(|_| replaces);
+            if let Some(Replacement { outgoing, incoming, .. }) = replacement {
                 shard.ready.remove(&outgoing);
                 shard.assignment.remove(outgoing);
                 shard.assignment.remove(incoming);
@@ -211,7 +215,7 @@ impl Machine {
             }
             chosen.push((id, shard.assignment.leader));
         }
-        self.raise_epoch(&chosen, effects);
+        chosen
     }
 
     fn on_create(&mut self, name: &str, partitioning: &Partitioning) -> Result<(), Refusal> {
@@ -286,9 +290,12 @@ impl Machine {
 }
 
 impl Shard {
-    /// Whether an empty voter only waits for an appointment later than its loss.
-    fn is_ready(&self) -> bool {
-        self.vacant.is_none() && !self.ready.is_empty()
+    /// Whether a replica waits for nothing but a new ballot of the leader, which leads on.
+    fn is_promotable(&self, nodes: &[Node]) -> bool {
+        let Assignment { leader, incarnation, .. } = self.assignment;
+        // Not one that the topology named and that has never come.
+        let leads_on = self.vacant.is_none() && nodes[leader.0 as usize].incarnation == incarnation;
+        leads_on && (!self.ready.is_empty() || self.is_replaceable())
     }
 
     /// Whether the incoming voter may take its place: it has caught up, and the others who remember
@@ -298,8 +305,7 @@ impl Shard {
         let Some(Replacement { outgoing, incoming, .. }) = &self.replacement else { return false };
         let assignment = &self.assignment;
         let remembering = assignment.full_voters().filter(|node| node != outgoing).count();
-        self.vacant.is_none()
-            && assignment.leader != *outgoing
+        assignment.leader != *outgoing
             && !assignment.empty.contains_key(incoming)
             && remembering > assignment.voters.len() / 2
     }

@@ -22,7 +22,7 @@ macro_rules! number {
 }
 pub(super) use number;
 
-number!(/** The reign of one manager, in one life of it; a later one has a higher number. 0 is nobody's. */ Term(u64));
+number!(/** The reign of one manager, in one life of it; a later one is higher. 0 is nobody's. */ Term(u64));
 number!(/** One life of a node's process, drawn at random at its start. Only for equality. */ Life(u64));
 number!(/** The lives of a node that the manager has admitted, counted from 1. */ Incarnation(u32));
 number!(/** A request to change something, numbered by who asks. */ Ask(u64));

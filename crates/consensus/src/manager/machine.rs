@@ -21,7 +21,11 @@ const FIRST_EPOCH: Epoch = Epoch(1);
 
 /// Most FVWs kept for nodes that do not know them. A node that has missed more finds them in the
 /// streams.
-pub(super) const FINALS_MAX: usize = 1024;
+const FINALS_MAX: usize = 1024;
+
+/// Most closed epochs without an FVW. Beyond, nobody is appointed: some shard is lost, and an operator
+/// has to look after it.
+pub(super) const CLOSING_MAX: usize = 1024;
 
 /// What a command has done: for the manager that leads to tell nodes, and for whoever watches.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -261,7 +265,7 @@ impl Machine {
     fn admit(&mut self, command: &Command, effects: &mut Vec<Applied>) -> Option<Time> {
         if command.action == Action::Take && command.term > self.term {
             self.term = command.term;
-            self.now = None;
+            self.forget_time();
             if self.options.faults.rebase_at_take {
                 self.begin_leases(command.at);
             }
@@ -281,6 +285,16 @@ impl Machine {
         Some(now)
     }
 
+    /// The next manager's clock is another. What had run out by the old one has run out.
+    fn forget_time(&mut self) {
+        let Some(now) = self.now.take() else { return };
+        for until in self.shards.iter_mut().filter_map(|shard| shard.vacant.as_mut()) {
+            if *until <= now {
+                *until = Time::ZERO;
+            }
+        }
+    }
+
     /// A new manager's clock: any lease may have been renewed just before it was read.
     fn begin_leases(&mut self, now: Time) {
         if self.options.faults.trust_former_clocks {
@@ -290,8 +304,10 @@ impl Machine {
         for node in &mut self.nodes {
             (node.heard, node.unproved) = (now, None);
         }
-        for vacant in self.shards.iter_mut().filter_map(|shard| shard.vacant.as_mut()) {
-            *vacant = end;
+        for until in self.shards.iter_mut().filter_map(|shard| shard.vacant.as_mut()) {
+            if *until > Time::ZERO {
+                *until = end;
+            }
         }
     }
 
@@ -331,7 +347,7 @@ impl Machine {
             }
         }
         self.appoint_leaders(now, effects);
-        self.promote_replicas(effects);
+        self.begin_promotions(effects);
         self.forget_finals();
     }
 

@@ -181,6 +181,16 @@ impl Member {
         self.claim(shard).is_some() && self.holds_lease(now)
     }
 
+    /// Whether the node's promises and acceptances for a shard may count: it is admitted, votes there,
+    /// and remembers. Until then it answers nobody, for it may have forgotten what it said.
+    #[must_use]
+    pub fn votes(&self, shard: ShardId) -> bool {
+        let Some(configuration) = &self.configuration else { return false };
+        let admitted = configuration.nodes.get(self.me.0 as usize);
+        admitted.is_some_and(|standing| standing.incarnation == self.incarnation)
+            && configuration.shard(shard).is_some_and(|it| it.full_voters().any(|id| id == self.me))
+    }
+
     /// The configuration, as far as this node knows.
     #[must_use]
     pub fn configuration(&self) -> Option<&Arc<Configuration>> {
