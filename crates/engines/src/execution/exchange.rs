@@ -138,6 +138,13 @@ impl Exchange {
         self.remotes.borrow().iter().any(|remote| remote.asked.is_some())
     }
 
+    /// Its branches on other nodes' shards that are begun and not over.
+    pub(crate) fn open_branches(&self) -> Vec<ShardId> {
+        let remotes = self.remotes.borrow();
+        let open = remotes.iter().filter(|remote| !remote.over && remote.step > 0);
+        open.map(|remote| remote.shard).collect()
+    }
+
     /// Its branches on other nodes' shards.
     pub(crate) fn remotes(&self) -> Ref<'_, Vec<Remote>> {
         self.remotes.borrow()

@@ -20,11 +20,12 @@
 //! `branches.rs` is the participant's side, which acts on each request once.
 //!
 //! Read in this order: `hub.rs`, `exchange.rs`, `transaction.rs`, `local.rs`, `outbox.rs`,
-//! `branches.rs`, `calls.rs` and `interactive.rs` (clients from outside).
+//! `branches.rs`, `calls.rs` and `interactive.rs` (clients from outside), `desk.rs` (all of it together).
 
 pub(crate) mod admission;
 pub(crate) mod branches;
 pub(crate) mod calls;
+pub(crate) mod desk;
 pub(crate) mod exchange;
 pub(crate) mod hub;
 mod interactive;

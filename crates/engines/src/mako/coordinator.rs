@@ -7,28 +7,24 @@
 //!     └── anything goes wrong: abort, everywhere ──► told
 //! ```
 
-use super::message::{Header, Reply, Request};
+use super::message::{Reply, Request};
 use super::options::StampForm;
-use super::{Effects, Mako, Message, Waiter};
-use crate::engine::Effect;
+use super::{Effects, Mako, Waiter};
 use crate::execution::exchange::Exchange;
 use crate::execution::hub::{Branch, Ending, Submission};
 use crate::execution::outbox::BranchKey;
 use crate::execution::sessions::Pooled;
 use crate::faults::Fault;
 use crate::observation::Observation;
-use crate::operation::Operation;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use store::Locked;
-use types::{Aborted, Clock, Error, NodeId, Result, ShardId, Stamp};
+use types::{Clock, Error, Result, ShardId, Stamp};
 
 /// The transactions of this worker that have something to do with other nodes.
 #[derive(Default)]
 pub(super) struct Coordinator {
     transactions: BTreeMap<u64, Progress>,
-    /// How many participants of a transaction that is decided have not confirmed it yet.
-    unresolved: BTreeMap<u64, usize>,
 }
 
 enum Progress {
@@ -69,70 +65,28 @@ enum Phase {
 impl Mako {
     /// Sends the operations that have gathered in an exchange.
     pub(super) fn send_batches(&mut self, exchange: &Rc<Exchange>, effects: &mut Effects) {
-        let sequence = exchange.id.sequence;
-        let mut batches = Vec::new();
-        exchange.take_batches(|remote, operations| {
-            batches.push((remote.shard, remote.node, remote.step, operations));
-        });
-        if batches.is_empty() {
-            return;
+        let execute = |operations| Request::Execute { operations };
+        if self.desk.send_batches(exchange, execute, effects) {
+            let executing = || Progress::Executing(Rc::clone(exchange));
+            self.coordinator.transactions.entry(exchange.id.sequence).or_insert_with(executing);
         }
-        self.coordinator
-            .transactions
-            .entry(sequence)
-            .or_insert_with(|| Progress::Executing(Rc::clone(exchange)));
-        for (shard, node, step, operations) in batches {
-            self.send(exchange, shard, node, step, Request::Execute { operations }, effects);
-        }
-    }
-
-    /// Sends a request, again and again until it is answered.
-    fn send(
-        &mut self,
-        exchange: &Exchange,
-        shard: ShardId,
-        node: NodeId,
-        step: u32,
-        request: Request,
-        effects: &mut Effects,
-    ) {
-        let oldest = self.hub.sequences.borrow().oldest();
-        let (transaction, epoch) = (exchange.id, exchange.epoch);
-        let header = Header { transaction, shard, step, oldest, epoch };
-        let message = Message::Request { header, request };
-        let key = (transaction.sequence, shard);
-        self.outbox.send(self.hub.now.get(), key, step, node, message.clone());
-        effects.push(Effect::Send { to: node, message });
-    }
-
-    /// Sends the next request of a branch.
-    fn send_next(
-        &mut self,
-        exchange: &Exchange,
-        shard: ShardId,
-        request: impl FnOnce(Vec<Operation>) -> Request,
-        effects: &mut Effects,
-    ) {
-        let (node, step, operations) = exchange
-            .with_remote(shard, |remote| (remote.node, remote.next_step(), remote.take_writes()));
-        self.send(exchange, shard, node, step, request(operations), effects);
     }
 
     /// A participant has answered the request that was under way.
     pub(super) fn replied(&mut self, key: BranchKey, reply: Reply, effects: &mut Effects) {
         let (sequence, shard) = key;
         if reply == Reply::Resolved {
-            return self.resolved(sequence);
+            return self.desk.resolved(sequence);
         }
         let exchange = match self.coordinator.transactions.get(&sequence) {
             Some(Progress::Executing(exchange)) => Rc::clone(exchange),
             Some(Progress::Certifying(certification)) => Rc::clone(&certification.exchange),
             None => {
-                self.counters.dropped += 1;
+                self.desk.counters.dropped += 1;
                 return;
             }
         };
-        let home = self.hub.home();
+        let home = self.desk.hub.home();
         match reply {
             Reply::Executed { answers, dependencies } => {
                 exchange.answer(home, shard, answers, dependencies.seen_by(shard));
@@ -156,9 +110,11 @@ impl Mako {
             }
             Reply::Certified { stamp } => {
                 exchange.with_remote(shard, |remote| remote.over = true);
-                self.coordinator.transactions.remove(&sequence);
-                self.hub.sequences.borrow_mut().finish(sequence);
-                let writes = exchange.with_remote(shard, |remote| remote.writes);
+                let done = self.coordinator.transactions.remove(&sequence);
+                let installs =
+                    matches!(done, Some(Progress::Certifying(it)) if it.ending == Ending::Commit);
+                self.desk.hub.sequences.borrow_mut().finish(sequence);
+                let writes = installs && exchange.with_remote(shard, |remote| remote.writes);
                 let writes = writes.then_some((shard, stamp.clock)).into_iter().collect();
                 self.certified(&exchange, shard, stamp, writes, effects);
             }
@@ -230,7 +186,7 @@ impl Mako {
                 it.phase = Phase::Delegated;
                 it.waiting = 1;
                 let request = |operations| Request::Commit { operations, install };
-                self.send_next(&exchange, *shard, request, effects);
+                self.desk.send_next(&exchange, *shard, request, effects);
                 let progress = Progress::Certifying(it);
                 self.coordinator.transactions.insert(exchange.id.sequence, progress);
                 return;
@@ -257,7 +213,7 @@ impl Mako {
         it.validated = writers.first().copied().filter(|_| validate);
         for shard in &writers {
             let request = |operations| Request::Lock { operations, validate };
-            self.send_next(&exchange, *shard, request, effects);
+            self.desk.send_next(&exchange, *shard, request, effects);
         }
         match it.waiting {
             0 => self.validate_all(it, effects),
@@ -282,13 +238,13 @@ impl Mako {
         let writes = install && !branch.is_read_only();
         match self.commit_branch(at, transaction, branch, install, effects) {
             Ok(stamp) => {
-                self.hub.sequences.borrow_mut().finish(transaction.sequence);
+                self.desk.hub.sequences.borrow_mut().finish(transaction.sequence);
                 let writes = writes.then_some((shard, stamp.clock)).into_iter().collect();
                 self.certified(exchange, shard, stamp, writes, effects);
             }
             Err(error) => {
-                self.hub.sequences.borrow_mut().finish(transaction.sequence);
-                self.fail(exchange, error);
+                self.desk.hub.sequences.borrow_mut().finish(transaction.sequence);
+                self.desk.finish(exchange, Err(error));
             }
         }
     }
@@ -315,7 +271,7 @@ impl Mako {
         effects: &mut Effects,
     ) -> Result<()> {
         let (stamp, _) = self.gather(at, exchange.id, branch, 0, effects)?;
-        exchange.depend(self.hub.home(), stamp.seen_by(self.led[at].shard));
+        exchange.depend(self.desk.hub.home(), stamp.seen_by(self.led[at].shard));
         Ok(())
     }
 
@@ -344,7 +300,7 @@ impl Mako {
         it.waiting = readers.len();
         for (shard, last) in readers {
             let request = |_| Request::Validate { last };
-            self.send_next(&exchange, shard, request, effects);
+            self.desk.send_next(&exchange, shard, request, effects);
         }
         if it.waiting == 0 {
             return self.install_all(it, effects);
@@ -359,7 +315,7 @@ impl Mako {
     /// has none in flight meanwhile, which would hold the safe clocks back.
     fn install_all(&mut self, it: Certification, effects: &mut Effects) {
         let Certification { exchange, own, mut drawn, ending, .. } = it;
-        let home = self.hub.home();
+        let home = self.desk.hub.home();
         let mut locked_here = Vec::new();
         for (at, branch) in own {
             if let OwnBranch::Locked(locked) = branch {
@@ -393,16 +349,16 @@ impl Mako {
                 _ => Request::Abort,
             };
             unresolved += 1;
-            self.send_next(&exchange, shard, |_| request, effects);
+            self.desk.send_next(&exchange, shard, |_| request, effects);
         }
-        self.expect_resolved(exchange.id.sequence, unresolved);
+        self.desk.expect_resolved(exchange.id.sequence, unresolved);
         self.certified(&exchange, home, stamp, drawn, effects);
     }
 
     /// A participant's stamp may have one entry more than the coordinator's: its own became remote.
     fn fit(&self, mut stamp: Stamp) -> Stamp {
         if let StampForm::Sparse { .. } = self.options().stamps {
-            stamp.prune(&self.hub.watermark.borrow());
+            stamp.prune(&self.desk.hub.watermark.borrow());
         }
         stamp
     }
@@ -416,8 +372,8 @@ impl Mako {
         writes: Vec<(ShardId, Clock)>,
         effects: &mut Effects,
     ) {
-        self.counters.certified += 1;
-        self.counters.cross_shard += u64::from(writes.len() > 1);
+        self.desk.counters.certified += 1;
+        self.desk.counters.cross_shard += u64::from(writes.len() > 1);
         let transaction = exchange.id;
         effects.observe(|| {
             let stamp = stamp.clone();
@@ -434,64 +390,14 @@ impl Mako {
     fn abort(&mut self, it: Certification, error: Error, effects: &mut Effects) {
         let Certification { exchange, own, .. } = it;
         drop(own);
-        self.give_up(&exchange, effects);
-        self.fail(&exchange, error);
+        self.desk.give_up(&exchange, || Request::Abort, effects);
+        self.desk.finish(&exchange, Err(error));
     }
 
     /// A transaction was dropped before it asked to commit.
     pub(super) fn abandon(&mut self, exchange: &Rc<Exchange>, effects: &mut Effects) {
         self.coordinator.transactions.remove(&exchange.id.sequence);
-        self.give_up(exchange, effects);
-        self.hub.admission.leave();
-    }
-
-    /// Tells the participants that have not ended their branches to undo them.
-    fn give_up(&mut self, exchange: &Exchange, effects: &mut Effects) {
-        let sequence = exchange.id.sequence;
-        let open: Vec<ShardId> = exchange
-            .remotes()
-            .iter()
-            .filter(|remote| !remote.over && remote.step > 0)
-            .map(|remote| remote.shard)
-            .collect();
-        for shard in &open {
-            self.outbox.forget((sequence, *shard));
-            self.send_next(exchange, *shard, |_| Request::Abort, effects);
-        }
-        self.expect_resolved(sequence, open.len());
-    }
-
-    fn expect_resolved(&mut self, sequence: u64, participants: usize) {
-        match participants {
-            0 => self.hub.sequences.borrow_mut().finish(sequence),
-            _ => assert!(
-                self.coordinator.unresolved.insert(sequence, participants).is_none(),
-                "{sequence} was decided twice"
-            ),
-        }
-    }
-
-    /// A participant has ended its branch, as it was told.
-    fn resolved(&mut self, sequence: u64) {
-        let Some(left) = self.coordinator.unresolved.get_mut(&sequence) else {
-            self.counters.dropped += 1;
-            return;
-        };
-        *left -= 1;
-        if *left == 0 {
-            self.coordinator.unresolved.remove(&sequence);
-            self.hub.sequences.borrow_mut().finish(sequence);
-        }
-    }
-
-    fn fail(&mut self, exchange: &Rc<Exchange>, error: Error) {
-        self.counters.conflicts += u64::from(matches!(error, Error::Aborted(Aborted::Conflict(_))));
-        self.finish(exchange, Err(error));
-    }
-
-    /// Tells a transaction its outcome.
-    pub(super) fn finish(&mut self, exchange: &Exchange, outcome: Result<()>) {
-        exchange.outcome.fill(outcome);
-        self.hub.admission.leave();
+        self.desk.give_up(exchange, || Request::Abort, effects);
+        self.desk.hub.admission.leave();
     }
 }

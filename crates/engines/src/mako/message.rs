@@ -2,6 +2,7 @@
 
 use crate::client::Relay;
 pub use crate::execution::branches::Header;
+use crate::execution::desk::Envelope;
 use crate::operation::{Answer, Operation};
 use crate::transaction_id::TransactionId;
 use types::{Clock, Error, Result, ShardId, Stamp, VectorWatermark};
@@ -38,6 +39,18 @@ pub enum Message {
         /// Stamps with this floor are about: every shard's clock has to pass it.
         floor: Clock,
     },
+}
+
+impl Envelope for Message {
+    type Request = Request;
+
+    fn request(header: Header, request: Request) -> Message {
+        Message::Request { header, request }
+    }
+
+    fn relay(relay: Relay) -> Message {
+        Message::Relay(relay)
+    }
 }
 
 /// What a coordinator asks of a participant.

@@ -48,13 +48,10 @@ pub use shared::Shared;
 use crate::engine::{Counters, Effect, Engine, Event, Place, Setup, Task};
 use crate::execution::Local;
 use crate::execution::branches::Branches;
-use crate::execution::calls::Calls;
+use crate::execution::desk::{Desk, ROUNDS_MAX, TURN};
 use crate::execution::exchange::Exchange;
 use crate::execution::hub::{Ask, Hub};
-use crate::execution::outbox::Outbox;
 use crate::execution::slot::Slot;
-use crate::execution::tasks::Tasks;
-use crate::execution::timers::Timers;
 use crate::observation::Observation;
 use awaiting::Awaiting;
 use coordinator::Coordinator;
@@ -64,7 +61,6 @@ use message::Reply;
 use participant::Context;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 use store::Store;
 use types::{Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
 use watermark::Gossip;
@@ -72,23 +68,13 @@ use watermark::Gossip;
 /// The epoch of a cluster whose configuration has never changed.
 const FIRST_EPOCH: Epoch = Epoch(1);
 
-/// How many rounds of tasks and what they ask for one step makes before others get their turn.
-const ROUNDS_MAX: u32 = 64;
-
-/// After this the worker goes on with what a step left.
-const TURN: Duration = Duration::from_micros(1);
-
 type Effects = crate::engine::Effects<Message>;
 
 /// One worker of a node, speaking `mako`.
 pub struct Mako {
     shared: Arc<Shared>,
-    hub: Rc<Hub>,
-    tasks: Tasks,
-    calls: Calls,
-    sleeping: Timers<Rc<Slot<()>>>,
+    desk: Desk<Message>,
     coordinator: Coordinator,
-    outbox: Outbox<Message>,
     branches: Branches<Context, Reply>,
     led: Vec<Led>,
     followed: Vec<Followed>,
@@ -96,7 +82,6 @@ pub struct Mako {
     gossip: Gossip,
     /// The version of the shared watermark that the hub's view shows.
     watermark_seen: u64,
-    counters: Counters,
 }
 
 /// Who waits for the watermark.
@@ -126,35 +111,27 @@ impl Engine for Mako {
         let led = shared.replicas.iter().filter(|replica| replica.led);
         let stores = led.clone().map(|replica| (replica.shard, Arc::clone(&replica.store)));
         let limits = shared.setup.options.limits.clone();
-        let retry_after = limits.retry_after;
         let place = Place { node: shared.node, worker };
         let hub = Hub::new(place, Arc::clone(topology), stores, shared.epoch, limits, seed);
         let followed = shared.replicas.iter().filter(|replica| !replica.led);
         Mako {
-            tasks: Tasks::default(),
-            calls: Calls::new(&hub, &shared.setup.procedures),
-            sleeping: Timers::default(),
+            desk: Desk::new(hub, &shared.setup.procedures),
             coordinator: Coordinator::default(),
-            outbox: Outbox::new(retry_after),
             branches: Branches::new(),
             led: led.map(|replica| Led::new(replica.shard)).collect(),
             followed: followed.map(|replica| Followed::new(replica, shards)).collect(),
             awaiting: Awaiting::new(shards),
             gossip: Gossip::new(&shared),
             watermark_seen: 0,
-            counters: Counters::default(),
-            hub,
             shared,
         }
     }
 
     fn step(&mut self, now: Time, event: Event<Message>, effects: &mut Effects) {
-        self.hub.now.set(now);
+        self.desk.hub.now.set(now);
         match event {
             Event::Received { from, message } => self.receive(from, message, effects),
-            Event::Client { from, request } => {
-                self.tasks.extend(self.calls.request(from, request));
-            }
+            Event::Client { from, request } => self.desk.request(from, request),
             Event::Leading { shard, length } => self.lead(shard, length),
             Event::Durable { shard, length } => self.durable(shard, length, effects),
             Event::Decided { shard, index: _, entry } => self.decided(shard, entry, effects),
@@ -167,23 +144,21 @@ impl Engine for Mako {
     }
 
     fn local(&self) -> Local {
-        Local::new(&self.hub)
+        Local::new(&self.desk.hub)
     }
 
     fn spawn(&mut self, task: Task) {
-        self.tasks.spawn(task);
+        self.desk.tasks.spawn(task);
     }
 
     fn pending(&self) -> usize {
         let led: usize = self.led.iter().map(Led::pending).sum();
         let followed: usize = self.followed.iter().map(Followed::pending).sum();
-        let hub = &self.hub.admission;
-        let own = hub.open() + hub.queued() + self.outbox.len() + self.awaiting.len();
-        own + self.branches.len() + led + followed
+        self.desk.pending() + self.awaiting.len() + self.branches.len() + led + followed
     }
 
     fn counters(&self) -> Counters {
-        self.counters
+        self.desk.counters
     }
 }
 
@@ -200,17 +175,11 @@ impl Mako {
         match message {
             Message::Request { header, request } => self.serve(from, &header, request, effects),
             Message::Reply { transaction, shard, step, reply } => {
-                let own = (transaction.node, transaction.worker)
-                    == (self.hub.place.node, self.hub.place.worker);
-                let key = (transaction.sequence, shard);
-                // A repetition, or an answer that does not matter any more.
-                if own && self.outbox.answered(key, step) {
+                if let Some(key) = self.desk.answered(transaction, shard, step) {
                     self.replied(key, reply, effects);
-                } else {
-                    self.counters.dropped += 1;
                 }
             }
-            Message::Relay(relay) => self.tasks.extend(self.calls.relayed(from, relay)),
+            Message::Relay(relay) => self.desk.relayed(from, relay),
             Message::Gossip { watermark, floor } => self.hear(&watermark, floor, effects),
         }
     }
@@ -219,26 +188,21 @@ impl Mako {
     fn lead(&mut self, shard: ShardId, length: u64) {
         let at = self.led_at(shard).expect("the node leads the shards that the topology says");
         self.led[at].lead(length);
-        self.hub.admission.serve(self.led.iter().all(Led::is_leading));
+        self.desk.hub.admission.serve(self.led.iter().all(Led::is_leading));
     }
 
     /// Lets tasks and whoever waits go on, as far as they can now.
     fn run(&mut self, now: Time, effects: &mut Effects) {
-        let overdue = &mut self.counters.resent;
-        self.outbox.overdue(now, |to, message| {
-            *overdue += 1;
-            effects.push(Effect::Send { to, message: message.clone() });
-        });
+        self.desk.repeat(now, effects);
         for _ in 0..ROUNDS_MAX {
             self.release(effects);
-            self.sleeping.due(now, |slot| slot.fill(()));
-            self.calls.sweep(now);
-            self.hub.admission.turn(now);
-            let polled = self.tasks.poll();
+            let polled = self.desk.turn(now);
             let mut asked = false;
-            while let Some(ask) = self.hub.next_ask() {
+            while let Some(ask) = self.desk.hub.next_ask() {
                 asked = true;
-                self.answer(ask, effects);
+                if let Some(ask) = self.desk.answer(ask, effects) {
+                    self.answer(ask, effects);
+                }
             }
             if !polled && !asked {
                 return;
@@ -252,14 +216,12 @@ impl Mako {
             Ask::Send(exchange) => self.send_batches(&exchange, effects),
             Ask::Commit(submission) => self.submit(submission, effects),
             Ask::Abandon(exchange) => self.abandon(&exchange, effects),
-            Ask::Sleep { until, slot } => self.sleeping.add(until, slot),
             Ask::Reveal { exchange, stamp, slot } => {
-                let home = self.hub.home();
+                let home = self.desk.hub.home();
                 self.await_cover(home, stamp, Waiter::Reveal(exchange, slot), effects);
             }
-            Ask::Reply { to, reply } => effects.push(Effect::Reply { to, reply }),
-            Ask::Relay { to, relay } => {
-                effects.push(Effect::Send { to, message: Message::Relay(relay) });
+            Ask::Sleep { .. } | Ask::Reply { .. } | Ask::Relay { .. } => {
+                unreachable!("the desk answers these")
             }
         }
     }
@@ -267,7 +229,7 @@ impl Mako {
     /// Has `waiter` told as soon as the watermark covers `stamp`, kept by `own`.
     fn await_cover(&mut self, own: ShardId, stamp: Stamp, waiter: Waiter, effects: &mut Effects) {
         let done = {
-            let watermark = self.hub.watermark.borrow();
+            let watermark = self.desk.hub.watermark.borrow();
             self.awaiting.push(&watermark, own, stamp, waiter)
         };
         if let Some((stamp, waiter)) = done {
@@ -278,7 +240,7 @@ impl Mako {
     /// Tells those whom the watermark covers by now, and replays what it covers.
     fn release(&mut self, effects: &mut Effects) {
         let seen = {
-            let mut view = self.hub.watermark.borrow_mut();
+            let mut view = self.desk.hub.watermark.borrow_mut();
             self.shared.watermark.refresh(&mut view, self.watermark_seen)
         };
         if seen == self.watermark_seen {
@@ -286,7 +248,7 @@ impl Mako {
         }
         self.watermark_seen = seen;
         let mut done = Vec::new();
-        self.awaiting.advance(&self.hub.watermark.borrow(), |own, stamp, waiter| {
+        self.awaiting.advance(&self.desk.hub.watermark.borrow(), |own, stamp, waiter| {
             done.push((own, stamp, waiter));
         });
         for (own, stamp, waiter) in done {
@@ -299,7 +261,7 @@ impl Mako {
     fn tell(&mut self, own: ShardId, stamp: Stamp, waiter: &Waiter, effects: &mut Effects) {
         let (Waiter::Outcome(exchange) | Waiter::Reveal(exchange, _)) = waiter;
         assert!(
-            self.hub.watermark.borrow().covers(own, stamp.as_ref()),
+            self.desk.hub.watermark.borrow().covers(own, stamp.as_ref()),
             "M5: {} would reveal {stamp:?}",
             exchange.id
         );
@@ -312,8 +274,8 @@ impl Mako {
         effects.observe(|| Observation::Told { transaction, own, stamp });
         match waiter {
             Waiter::Outcome(exchange) => {
-                self.counters.committed += 1;
-                self.finish(exchange, Ok(()));
+                self.desk.counters.committed += 1;
+                self.desk.finish(exchange, Ok(()));
             }
             Waiter::Reveal(_, slot) => slot.fill(()),
         }
@@ -326,13 +288,7 @@ impl Mako {
             .led
             .iter()
             .filter_map(|led| led.next_due(self.shared.replica(led.shard).expect("led"), options));
-        let others = [
-            self.outbox.next_due(),
-            self.sleeping.next_due(),
-            self.hub.admission.next_due(),
-            self.calls.next_due(),
-            self.gossip.next_due(options),
-        ];
+        let others = [self.desk.next_due(), self.gossip.next_due(options)];
         if let Some(at) = led.chain(others.into_iter().flatten()).min() {
             effects.push(Effect::Timer { at: at.max(now) });
         }

@@ -16,7 +16,6 @@ use crate::execution::hub::Branch;
 use crate::execution::sessions::Pooled;
 use crate::faults::Fault;
 use crate::observation::Observation;
-use crate::operation::{Answer, Operation};
 use crate::transaction_id::TransactionId;
 use store::Locked;
 use types::{Clock, NodeId, Result, ShardId, Stamp};
@@ -51,9 +50,9 @@ impl Mako {
         effects: &mut Effects,
     ) {
         let leads = self.led_at(header.shard).filter(|at| self.led[*at].is_leading());
-        let (Some(at), true) = (leads, header.epoch == self.hub.epoch.get()) else {
+        let (Some(at), true) = (leads, header.epoch == self.desk.hub.epoch.get()) else {
             // The coordinator asks again, and by then things may be different.
-            self.counters.dropped += 1;
+            self.desk.counters.dropped += 1;
             return;
         };
         let ends = matches!(request, Request::Abort);
@@ -65,7 +64,7 @@ impl Mako {
             Arrival::Repeated(reply) => reply,
             Arrival::Over => Reply::Resolved,
             Arrival::Stale => {
-                self.counters.dropped += 1;
+                self.desk.counters.dropped += 1;
                 return;
             }
         };
@@ -114,7 +113,7 @@ impl Mako {
                 })
                 .unwrap_or_else(|error| (None, Reply::Refused { error })),
             (context @ Some(Context::Locked { .. }), _) => {
-                self.counters.dropped += 1;
+                self.desk.counters.dropped += 1;
                 // As if it had not come: what was there stays, under the step before.
                 let before = Header { step: header.step - 1, ..*header };
                 self.branches.keep(&before, context?, Reply::Resolved);
@@ -134,8 +133,8 @@ impl Mako {
         transaction: TransactionId,
         effects: &mut Effects,
     ) -> Result<(Branch, usize, Option<Clock>)> {
-        let own = self.hub.own(self.led[at].shard).expect("led");
-        let branch = self.hub.begin(own)?;
+        let own = self.desk.hub.own(self.led[at].shard).expect("led");
+        let branch = self.desk.hub.begin(own)?;
         Ok((branch, 0, self.draw_too_early(at, transaction, effects)))
     }
 
@@ -175,7 +174,7 @@ impl Mako {
         let id = header.transaction;
         match request {
             Request::Execute { operations } => {
-                let answers = match self.perform(&branch, &operations) {
+                let answers = match self.desk.perform(&branch, &operations) {
                     Ok(answers) => answers,
                     Err(error) => {
                         self.drop_early(at, id, early, effects);
@@ -187,7 +186,7 @@ impl Mako {
                 Ok((Some(context), Reply::Executed { answers, dependencies }))
             }
             Request::Lock { operations, validate } => {
-                let locked = self.perform(&branch, &operations).and_then(|_| {
+                let locked = self.desk.perform(&branch, &operations).and_then(|_| {
                     let (dependencies, _) = self.gather(at, id, &branch, reads, effects)?;
                     let locked = branch.lock()?;
                     if validate {
@@ -218,34 +217,16 @@ impl Mako {
             Request::Commit { operations, install } => {
                 self.drop_early(at, id, early, effects);
                 if install {
-                    self.perform(&branch, &operations)?;
+                    self.desk.perform(&branch, &operations)?;
                 }
                 let stamp = self.commit_branch(at, id, branch, install, effects)?;
                 Ok((None, Reply::Certified { stamp }))
             }
             Request::Install { .. } | Request::Abort => {
-                self.counters.dropped += 1;
+                self.desk.counters.dropped += 1;
                 Ok((Some(Context::Open { branch, reads, early }), Reply::Resolved))
             }
         }
-    }
-
-    /// Does the operations in order. An error of one that has an answer is that answer.
-    fn perform(
-        &mut self,
-        branch: &Branch,
-        operations: &[Operation],
-    ) -> Result<Vec<Result<Answer>>> {
-        self.counters.operations += operations.len() as u64;
-        let mut answers = Vec::new();
-        for operation in operations {
-            match operation.perform(branch) {
-                answer if operation.wants_answer() => answers.push(answer),
-                Ok(_) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(answers)
     }
 
     /// What the reads of a branch depend on, but for the first `from`; and how many there are.
@@ -259,8 +240,8 @@ impl Mako {
     ) -> Result<(Stamp, usize)> {
         let shard = self.led[at].shard;
         let (faults, full) = (self.options().faults, self.options().stamps == StampForm::Full);
-        let watermark = &self.hub.watermark.borrow();
-        let reads = Reads { shard, epoch: self.hub.epoch.get(), watermark, full, faults };
+        let watermark = &self.desk.hub.watermark.borrow();
+        let reads = Reads { shard, epoch: self.desk.hub.epoch.get(), watermark, full, faults };
         let gathered = dependencies::of(branch, from, &reads, &mut |read| {
             let (stamp, tombstone) = (read.stamp, read.tombstone);
             effects.observe(|| {
@@ -304,7 +285,7 @@ impl Mako {
     /// Brings a finished stamp, kept by `own`, into the form that the options ask for.
     pub(super) fn bound(&mut self, own: ShardId, stamp: &mut Stamp, effects: &mut Effects) {
         let StampForm::Sparse { remote_max } = self.options().stamps else { return };
-        stamp.prune(&self.hub.watermark.borrow());
+        stamp.prune(&self.desk.hub.watermark.borrow());
         stamp.collapse(remote_max);
         let floor = stamp.as_ref().entry(own, ShardId::EVERY);
         if floor > Clock::ZERO {
@@ -346,8 +327,8 @@ impl Mako {
         if let Some(observations) = &mut effects.observations {
             observations.extend(led::installed(transaction, shard, stamp, &locked));
         }
-        self.counters.stamp_entries += 1 + stamp.as_ref().remote.len() as u64;
-        let watermark = self.hub.watermark.borrow();
+        self.desk.counters.stamp_entries += 1 + stamp.as_ref().remote.len() as u64;
+        let watermark = self.desk.hub.watermark.borrow();
         self.led[at].install(locked, stamp, &watermark);
         drop(watermark);
         effects.observe(|| Observation::Resolved { transaction, shard, clock, installed: true });

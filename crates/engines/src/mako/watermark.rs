@@ -13,7 +13,7 @@ use crate::engine::Effect;
 use crate::observation::Observation;
 use crate::replication::replay::replay;
 use bytes::Bytes;
-use types::{Clock, NodeId, ShardId, Time, VectorWatermark, WorkerId};
+use types::{Clock, NodeId, ShardId, Time, VectorWatermark};
 
 /// Whom this worker tells of the watermark, and when.
 pub(super) struct Gossip {
@@ -90,11 +90,11 @@ impl Mako {
         let at = self.led_at(shard).expect("only led streams report this");
         let Some(safe) = self.led[at].durable(length) else { return };
         let replica = self.shared.replica(shard).expect("led");
-        let clock = replica.progress(self.hub.place.worker, safe);
+        let clock = replica.progress(self.desk.hub.place.worker, safe);
         if self.shared.watermark.raise(shard, clock) {
             effects.observe(|| Observation::Watermark { shard, clock });
             self.gossip.own_news = true;
-            self.nudge_others(effects);
+            self.desk.nudge_others(effects);
         }
     }
 
@@ -105,13 +105,13 @@ impl Mako {
         floor: Clock,
         effects: &mut Effects,
     ) {
-        if watermark.epoch() != self.hub.epoch.get() {
-            self.counters.dropped += 1;
+        if watermark.epoch() != self.desk.hub.epoch.get() {
+            self.desk.counters.dropped += 1;
             return;
         }
         if self.shared.watermark.merge(watermark) {
             self.gossip.news = true;
-            self.nudge_others(effects);
+            self.desk.nudge_others(effects);
         }
         if floor > Clock::ZERO {
             self.pass_floor(floor, effects);
@@ -126,15 +126,7 @@ impl Mako {
             news |= replica.want(floor);
         }
         if news {
-            self.nudge_others(effects);
-        }
-    }
-
-    fn nudge_others(&self, effects: &mut Effects) {
-        let own = self.hub.place.worker;
-        let workers = (0..self.shared.setup.topology.workers()).map(WorkerId);
-        for worker in workers.filter(|worker| *worker != own) {
-            effects.push(Effect::Nudge { worker });
+            self.desk.nudge_others(effects);
         }
     }
 
@@ -142,16 +134,16 @@ impl Mako {
     pub(super) fn close_batches(&mut self, now: Time, effects: &mut Effects) {
         for at in 0..self.led.len() {
             let shard = self.led[at].shard;
-            let epoch = self.hub.epoch.get();
+            let epoch = self.desk.hub.epoch.get();
             let replica = self.shared.replica(shard).expect("led");
             let options = &self.shared.setup.options;
             let Some(closed) = self.led[at].close(now, epoch, replica, options) else { continue };
-            self.counters.batches += 1;
+            self.desk.counters.batches += 1;
             let led::Closed { entry, index, safe, clocks } = closed;
             if let Some(greatest) = clocks.iter().max().copied()
                 && replica.want(greatest)
             {
-                self.nudge_others(effects);
+                self.desk.nudge_others(effects);
             }
             effects.observe(|| Observation::Appended { shard, index, epoch, safe, clocks });
             effects.push(Effect::Propose { shard, entry });
@@ -167,7 +159,7 @@ impl Mako {
         let foreign_only = gossip.news && !gossip.own_news;
         let peers = if foreign_only { &gossip.followers } else { &gossip.peers };
         for to in peers {
-            let watermark = self.hub.watermark.borrow().clone();
+            let watermark = self.desk.hub.watermark.borrow().clone();
             let message = Message::Gossip { watermark, floor: gossip.floor };
             effects.push(Effect::Send { to: *to, message });
         }
@@ -185,20 +177,21 @@ impl Mako {
             .unwrap_or_else(|error| panic!("a leader of {shard} proposed it: {error}"));
         let replica = self.shared.replica(shard).expect("followed");
         let options = &self.shared.setup.options;
-        self.counters.operations += entry.pieces.iter().map(|p| p.writes.len() as u64).sum::<u64>();
-        let watermark = self.hub.watermark.borrow();
+        self.desk.counters.operations +=
+            entry.pieces.iter().map(|p| p.writes.len() as u64).sum::<u64>();
+        let watermark = self.desk.hub.watermark.borrow();
         followed.enter(entry, &watermark, options, &mut |sessions, piece| {
             let (stamp, writes) = (&piece.stamp, &piece.writes);
             let observe = effects.observations.as_mut();
             replay(replica, sessions, stamp, writes, options.faults, observe);
         });
-        followed::publish(followed, replica, self.hub.place.worker);
+        followed::publish(followed, replica, self.desk.hub.place.worker);
     }
 
     /// Replays what the watermark covers by now.
     pub(super) fn replay_covered(&mut self, effects: &mut Effects) {
         let options = &self.shared.setup.options;
-        let watermark = self.hub.watermark.borrow();
+        let watermark = self.desk.hub.watermark.borrow();
         for followed in &mut self.followed {
             let replica = self.shared.replica(followed.shard).expect("followed");
             followed.advance(&watermark, &mut |sessions, piece| {
@@ -206,7 +199,7 @@ impl Mako {
                 let observe = effects.observations.as_mut();
                 replay(replica, sessions, stamp, writes, options.faults, observe);
             });
-            followed::publish(followed, replica, self.hub.place.worker);
+            followed::publish(followed, replica, self.desk.hub.place.worker);
         }
     }
 }

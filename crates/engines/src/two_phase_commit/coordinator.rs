@@ -9,27 +9,23 @@
 //! ```
 
 use super::led::Waiter;
-use super::message::{Header, Reply, Request};
-use super::{Effects, Message, TwoPhaseCommit};
-use crate::engine::Effect;
+use super::message::{Reply, Request};
+use super::{Effects, TwoPhaseCommit};
 use crate::execution::exchange::Exchange;
 use crate::execution::hub::{Branch, Ending, Submission};
 use crate::execution::outbox::BranchKey;
 use crate::execution::sessions::Pooled;
 use crate::faults::Fault;
 use crate::observation::Observation;
-use crate::operation::Operation;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use store::Locked;
-use types::{Aborted, Clock, Error, NodeId, Result, ShardId, Stamp};
+use types::{Clock, Error, Result, ShardId, Stamp};
 
 /// The transactions of this worker that wait for something.
 #[derive(Default)]
 pub(super) struct Coordinator {
     transactions: BTreeMap<u64, Progress>,
-    /// How many participants of a transaction that is decided have not confirmed it yet.
-    unresolved: BTreeMap<u64, usize>,
 }
 
 enum Progress {
@@ -89,62 +85,21 @@ enum Phase {
 impl TwoPhaseCommit {
     /// Sends the operations that have gathered in an exchange.
     pub(super) fn send_batches(&mut self, exchange: &Rc<Exchange>, effects: &mut Effects) {
-        let mut batches = Vec::new();
-        exchange.take_batches(|remote, operations| {
-            batches.push((remote.shard, remote.node, remote.step, operations));
-        });
-        if batches.is_empty() {
-            return;
+        let execute = |operations| Request::Execute { operations };
+        if self.desk.send_batches(exchange, execute, effects) {
+            let executing = || Progress::Executing(Rc::clone(exchange));
+            self.coordinator.transactions.entry(exchange.id.sequence).or_insert_with(executing);
         }
-        self.coordinator
-            .transactions
-            .entry(exchange.id.sequence)
-            .or_insert_with(|| Progress::Executing(Rc::clone(exchange)));
-        for (shard, node, step, operations) in batches {
-            self.send(exchange, shard, node, step, Request::Execute { operations }, effects);
-        }
-    }
-
-    /// Sends a request, again and again until it is answered.
-    fn send(
-        &mut self,
-        exchange: &Exchange,
-        shard: ShardId,
-        node: NodeId,
-        step: u32,
-        request: Request,
-        effects: &mut Effects,
-    ) {
-        let oldest = self.hub.sequences.borrow().oldest();
-        let (transaction, epoch) = (exchange.id, exchange.epoch);
-        let header = Header { transaction, shard, step, oldest, epoch };
-        let message = Message::Request { header, request };
-        let key = (transaction.sequence, shard);
-        self.outbox.send(self.hub.now.get(), key, step, node, message.clone());
-        effects.push(Effect::Send { to: node, message });
-    }
-
-    /// Sends the next request of a branch.
-    fn send_next(
-        &mut self,
-        exchange: &Exchange,
-        shard: ShardId,
-        request: impl FnOnce(Vec<Operation>) -> Request,
-        effects: &mut Effects,
-    ) {
-        let (node, step, operations) = exchange
-            .with_remote(shard, |remote| (remote.node, remote.next_step(), remote.take_writes()));
-        self.send(exchange, shard, node, step, request(operations), effects);
     }
 
     /// A participant has answered the request that was under way.
     pub(super) fn replied(&mut self, key: BranchKey, reply: Reply, effects: &mut Effects) {
         let (sequence, shard) = key;
         if reply == Reply::Resolved {
-            return self.resolved(sequence);
+            return self.desk.resolved(sequence);
         }
         match self.coordinator.transactions.remove(&sequence) {
-            None => self.counters.dropped += 1,
+            None => self.desk.counters.dropped += 1,
             Some(Progress::Executing(exchange)) => {
                 self.answer_reads(&exchange, shard, reply);
                 self.coordinator
@@ -165,11 +120,11 @@ impl TwoPhaseCommit {
             Reply::Executed { answers } => {
                 // All that can be read is committed: nothing depends on anything still to come.
                 let nothing = Stamp::local(exchange.epoch, Clock::ZERO);
-                exchange.answer(self.hub.home(), shard, answers, nothing.seen_by(shard));
+                exchange.answer(self.desk.hub.home(), shard, answers, nothing.seen_by(shard));
             }
             Reply::Refused { error } => exchange.fail(shard, &error),
             // Nothing else was asked for.
-            _ => self.counters.dropped += 1,
+            _ => self.desk.counters.dropped += 1,
         }
     }
 
@@ -198,7 +153,7 @@ impl TwoPhaseCommit {
             }
             // Nothing else was asked for.
             _ => {
-                self.counters.dropped += 1;
+                self.desk.counters.dropped += 1;
                 return self.wait(it);
             }
         }
@@ -261,7 +216,7 @@ impl TwoPhaseCommit {
         if let ([], [(shard, _)]) = (&it.own[..], &remotes[..]) {
             it.phase = Phase::Delegated;
             let request = |operations| Request::OnePhase { operations, install };
-            self.send_next(&exchange, *shard, request, effects);
+            self.desk.send_next(&exchange, *shard, request, effects);
             return self.wait(it);
         }
         let others: Vec<ShardId> = remotes
@@ -297,13 +252,13 @@ impl TwoPhaseCommit {
         self.prepare_own(&mut it);
         it.phase = Phase::Locking;
         it.waiting = others.len();
-        let home = self.hub.home();
+        let home = self.desk.hub.home();
         for shard in others {
             let request = |operations| match it.plan {
                 Plan::TwoPhase => Request::Prepare { operations, home },
                 _ => Request::Lock { operations },
             };
-            self.send_next(&exchange, shard, request, effects);
+            self.desk.send_next(&exchange, shard, request, effects);
         }
         self.wait(it);
     }
@@ -335,7 +290,7 @@ impl TwoPhaseCommit {
     /// Prepares own branches, like other nodes'; but for the one on the home shard, where the decision
     /// will be.
     fn prepare_own(&mut self, it: &mut Commit) {
-        let (transaction, home) = (it.exchange.id, self.hub.home());
+        let (transaction, home) = (it.exchange.id, self.desk.hub.home());
         for (at, branch) in &mut it.own {
             if let OwnBranch::Locked { locked, clock, prepared } = branch
                 && it.plan == Plan::TwoPhase
@@ -380,7 +335,7 @@ impl TwoPhaseCommit {
         it.waiting = others.len();
         let exchange = Rc::clone(&it.exchange);
         for shard in others {
-            self.send_next(&exchange, shard, |_| Request::Validate, effects);
+            self.desk.send_next(&exchange, shard, |_| Request::Validate, effects);
         }
         self.go_on(it, effects);
     }
@@ -414,7 +369,7 @@ impl TwoPhaseCommit {
             Plan::Other(shard) => {
                 let request = |operations| Request::OnePhase { operations, install: true };
                 let exchange = Rc::clone(&it.exchange);
-                self.send_next(&exchange, shard, request, effects);
+                self.desk.send_next(&exchange, shard, request, effects);
             }
         }
         self.wait(it);
@@ -454,20 +409,20 @@ impl TwoPhaseCommit {
                 }
             }
         }
-        let open: Vec<ShardId> = open_remotes(&exchange);
+        let open = exchange.open_branches();
         for shard in &open {
             let prepared = it.drawn.iter().any(|(drawer, _)| drawer == shard);
             let request = if prepared { Request::Commit } else { Request::Abort };
-            self.send_next(&exchange, *shard, |_| request, effects);
+            self.desk.send_next(&exchange, *shard, |_| request, effects);
         }
-        self.expect_resolved(transaction.sequence, open.len());
+        self.desk.expect_resolved(transaction.sequence, open.len());
         self.tell(&mut it, effects);
     }
 
     fn count_certified(&mut self, it: &Commit, effects: &mut Effects) {
-        self.counters.certified += 1;
-        self.counters.cross_shard += u64::from(it.drawn.len() > 1);
-        let (transaction, own) = (it.exchange.id, self.hub.home());
+        self.desk.counters.certified += 1;
+        self.desk.counters.cross_shard += u64::from(it.drawn.len() > 1);
+        let (transaction, own) = (it.exchange.id, self.desk.hub.home());
         effects.observe(|| {
             let (stamp, writes) = (self.stamp(it), it.drawn.clone());
             Observation::Certified { transaction, own, stamp, writes }
@@ -478,7 +433,7 @@ impl TwoPhaseCommit {
     fn stamp(&self, it: &Commit) -> Stamp {
         let mut stamp = Stamp::local(it.exchange.epoch, Clock::ZERO);
         for (shard, clock) in &it.drawn {
-            stamp.push(self.hub.home(), *shard, *clock);
+            stamp.push(self.desk.hub.home(), *shard, *clock);
         }
         stamp
     }
@@ -487,10 +442,10 @@ impl TwoPhaseCommit {
         if std::mem::replace(&mut it.told, true) {
             return; // Only with a planted bug.
         }
-        let (transaction, own) = (it.exchange.id, self.hub.home());
+        let (transaction, own) = (it.exchange.id, self.desk.hub.home());
         effects.observe(|| Observation::Told { transaction, own, stamp: self.stamp(it) });
-        self.counters.committed += 1;
-        self.finish(&it.exchange, Ok(()));
+        self.desk.counters.committed += 1;
+        self.desk.finish(&it.exchange, Ok(()));
     }
 
     /// Gives a transaction up, everywhere.
@@ -501,64 +456,16 @@ impl TwoPhaseCommit {
                 self.drop_locked(at, exchange.id, (locked, clock), prepared, effects);
             }
         }
-        self.give_up(&exchange, effects);
-        self.counters.conflicts += u64::from(matches!(error, Error::Aborted(Aborted::Conflict(_))));
-        self.finish(&exchange, Err(error));
+        self.desk.give_up(&exchange, || Request::Abort, effects);
+        self.desk.finish(&exchange, Err(error));
     }
 
     /// A transaction was dropped before it asked to commit.
     pub(super) fn abandon(&mut self, exchange: &Rc<Exchange>, effects: &mut Effects) {
         self.coordinator.transactions.remove(&exchange.id.sequence);
-        self.give_up(exchange, effects);
-        self.hub.admission.leave();
+        self.desk.give_up(exchange, || Request::Abort, effects);
+        self.desk.hub.admission.leave();
     }
-
-    /// Tells the participants that have not ended their branches to undo them.
-    fn give_up(&mut self, exchange: &Exchange, effects: &mut Effects) {
-        let sequence = exchange.id.sequence;
-        let open = open_remotes(exchange);
-        for shard in &open {
-            self.outbox.forget((sequence, *shard));
-            self.send_next(exchange, *shard, |_| Request::Abort, effects);
-        }
-        self.expect_resolved(sequence, open.len());
-    }
-
-    fn expect_resolved(&mut self, sequence: u64, participants: usize) {
-        match participants {
-            0 => self.hub.sequences.borrow_mut().finish(sequence),
-            _ => assert!(
-                self.coordinator.unresolved.insert(sequence, participants).is_none(),
-                "{sequence} was decided twice"
-            ),
-        }
-    }
-
-    /// A participant has ended its branch, as it was told.
-    fn resolved(&mut self, sequence: u64) {
-        let Some(left) = self.coordinator.unresolved.get_mut(&sequence) else {
-            self.counters.dropped += 1;
-            return;
-        };
-        *left -= 1;
-        if *left == 0 {
-            self.coordinator.unresolved.remove(&sequence);
-            self.hub.sequences.borrow_mut().finish(sequence);
-        }
-    }
-
-    /// Tells a transaction its outcome.
-    fn finish(&mut self, exchange: &Exchange, outcome: Result<()>) {
-        exchange.outcome.fill(outcome);
-        self.hub.admission.leave();
-    }
-}
-
-/// The branches on other nodes' shards that are not over.
-fn open_remotes(exchange: &Exchange) -> Vec<ShardId> {
-    let remotes = exchange.remotes();
-    let open = remotes.iter().filter(|remote| !remote.over && remote.step > 0);
-    open.map(|remote| remote.shard).collect()
 }
 
 /// The branches on other nodes' shards that have something to check, or to be prepared.

@@ -2,6 +2,7 @@
 
 use crate::client::Relay;
 pub use crate::execution::branches::Header;
+use crate::execution::desk::Envelope;
 use crate::operation::{Answer, Operation};
 use crate::transaction_id::TransactionId;
 use types::{Clock, Error, Result, ShardId};
@@ -30,6 +31,18 @@ pub enum Message {
     },
     /// Between the node that a client asked and the one that serves it.
     Relay(Relay),
+}
+
+impl Envelope for Message {
+    type Request = Request;
+
+    fn request(header: Header, request: Request) -> Message {
+        Message::Request { header, request }
+    }
+
+    fn relay(relay: Relay) -> Message {
+        Message::Relay(relay)
+    }
 }
 
 /// What a coordinator asks of a participant.

@@ -61,12 +61,8 @@ pub use shared::Shared;
 use crate::engine::{Counters, Effect, Engine, Event, Place, Setup, Task};
 use crate::execution::Local;
 use crate::execution::branches::Branches;
-use crate::execution::calls::Calls;
+use crate::execution::desk::{Desk, ROUNDS_MAX, TURN};
 use crate::execution::hub::{Ask, Hub};
-use crate::execution::outbox::Outbox;
-use crate::execution::slot::Slot;
-use crate::execution::tasks::Tasks;
-use crate::execution::timers::Timers;
 use crate::observation::Observation;
 use crate::replication::replay::replay;
 use bytes::Bytes;
@@ -78,37 +74,25 @@ use participant::Context;
 use record::Entry;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 use store::Store;
 use types::{Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
 
 /// The epoch of a cluster whose configuration has never changed.
 const FIRST_EPOCH: Epoch = Epoch(1);
 
-/// How many rounds of tasks and what they ask for one step makes before others get their turn.
-const ROUNDS_MAX: u32 = 64;
-
-/// After this the worker goes on with what a step left.
-const TURN: Duration = Duration::from_micros(1);
-
 type Effects = crate::engine::Effects<Message>;
 
 /// One worker of a node, speaking two-phase commit.
 pub struct TwoPhaseCommit {
     shared: Arc<Shared>,
-    hub: Rc<Hub>,
-    tasks: Tasks,
-    calls: Calls,
-    sleeping: Timers<Rc<Slot<()>>>,
+    desk: Desk<Message>,
     coordinator: Coordinator,
-    outbox: Outbox<Message>,
     /// A reply that is still to come is `None`.
     branches: Branches<Context, Option<Reply>>,
     led: Vec<Led>,
     followed: Vec<Followed>,
     /// When other workers were last told that clocks have moved.
     nudged_at: Time,
-    counters: Counters,
 }
 
 impl Engine for TwoPhaseCommit {
@@ -129,33 +113,25 @@ impl Engine for TwoPhaseCommit {
         let led = shared.replicas.iter().filter(|replica| replica.led);
         let stores = led.clone().map(|replica| (replica.shard, Arc::clone(&replica.store)));
         let limits = shared.setup.options.limits.clone();
-        let retry_after = limits.retry_after;
         let place = Place { node: shared.node, worker };
         let hub = Hub::new(place, Arc::clone(topology), stores, shared.epoch, limits, seed);
         let followed = shared.replicas.iter().filter(|replica| !replica.led);
         TwoPhaseCommit {
-            tasks: Tasks::default(),
-            calls: Calls::new(&hub, &shared.setup.procedures),
-            sleeping: Timers::default(),
+            desk: Desk::new(hub, &shared.setup.procedures),
             coordinator: Coordinator::default(),
-            outbox: Outbox::new(retry_after),
             branches: Branches::new(),
             led: led.map(|replica| Led::new(replica.shard)).collect(),
             followed: followed.map(Followed::new).collect(),
             nudged_at: Time::ZERO,
-            counters: Counters::default(),
-            hub,
             shared,
         }
     }
 
     fn step(&mut self, now: Time, event: Event<Message>, effects: &mut Effects) {
-        self.hub.now.set(now);
+        self.desk.hub.now.set(now);
         match event {
             Event::Received { from, message } => self.receive(from, message, effects),
-            Event::Client { from, request } => {
-                self.tasks.extend(self.calls.request(from, request));
-            }
+            Event::Client { from, request } => self.desk.request(from, request),
             Event::Leading { shard, length } => self.lead(shard, length),
             Event::Durable { shard, length } => self.durable(shard, length, effects),
             Event::Decided { shard, index: _, entry } => self.decided(shard, entry, effects),
@@ -167,23 +143,21 @@ impl Engine for TwoPhaseCommit {
     }
 
     fn local(&self) -> Local {
-        Local::new(&self.hub)
+        Local::new(&self.desk.hub)
     }
 
     fn spawn(&mut self, task: Task) {
-        self.tasks.spawn(task);
+        self.desk.tasks.spawn(task);
     }
 
     fn pending(&self) -> usize {
         let led: usize = self.led.iter().map(Led::pending).sum();
         let followed: usize = self.followed.iter().map(Followed::pending).sum();
-        let hub = &self.hub.admission;
-        let own = hub.open() + hub.queued() + self.outbox.len();
-        own + self.branches.len() + led + followed
+        self.desk.pending() + self.branches.len() + led + followed
     }
 
     fn counters(&self) -> Counters {
-        self.counters
+        self.desk.counters
     }
 }
 
@@ -200,17 +174,11 @@ impl TwoPhaseCommit {
         match message {
             Message::Request { header, request } => self.serve(from, &header, request, effects),
             Message::Reply { transaction, shard, step, reply } => {
-                let own = (transaction.node, transaction.worker)
-                    == (self.hub.place.node, self.hub.place.worker);
-                let key = (transaction.sequence, shard);
-                // A repetition, or an answer that does not matter any more.
-                if own && self.outbox.answered(key, step) {
+                if let Some(key) = self.desk.answered(transaction, shard, step) {
                     self.replied(key, reply, effects);
-                } else {
-                    self.counters.dropped += 1;
                 }
             }
-            Message::Relay(relay) => self.tasks.extend(self.calls.relayed(from, relay)),
+            Message::Relay(relay) => self.desk.relayed(from, relay),
         }
     }
 
@@ -218,7 +186,7 @@ impl TwoPhaseCommit {
     fn lead(&mut self, shard: ShardId, length: u64) {
         let at = self.led_at(shard).expect("the node leads the shards that the topology says");
         self.led[at].lead(length);
-        self.hub.admission.serve(self.led.iter().all(Led::is_leading));
+        self.desk.hub.admission.serve(self.led.iter().all(Led::is_leading));
     }
 
     /// The stream that this worker leads for `shard` has that many decided entries.
@@ -244,7 +212,7 @@ impl TwoPhaseCommit {
             .unwrap_or_else(|error| panic!("a leader of {shard} proposed it: {error}"));
         let replica = self.shared.replica(shard).expect("followed");
         let faults = self.shared.setup.options.faults;
-        let (epoch, operations) = (entry.epoch, &mut self.counters.operations);
+        let (epoch, operations) = (entry.epoch, &mut self.desk.counters.operations);
         let sessions = Rc::clone(&followed.sessions);
         followed.enter(entry, |clock, writes| {
             if writes.is_empty() {
@@ -254,25 +222,20 @@ impl TwoPhaseCommit {
             let stamp = Stamp::local(epoch, clock);
             replay(replica, &sessions, &stamp, &writes, faults, effects.observations.as_mut());
         });
-        replica.progress(self.hub.place.worker, followed.applied());
+        replica.progress(self.desk.hub.place.worker, followed.applied());
     }
 
     /// Lets tasks and whoever waits go on, as far as they can now.
     fn run(&mut self, now: Time, effects: &mut Effects) {
-        let overdue = &mut self.counters.resent;
-        self.outbox.overdue(now, |to, message| {
-            *overdue += 1;
-            effects.push(Effect::Send { to, message: message.clone() });
-        });
+        self.desk.repeat(now, effects);
         for _ in 0..ROUNDS_MAX {
-            self.sleeping.due(now, |slot| slot.fill(()));
-            self.hub.admission.turn(now);
-            self.calls.sweep(now);
-            let polled = self.tasks.poll();
+            let polled = self.desk.turn(now);
             let mut asked = false;
-            while let Some(ask) = self.hub.next_ask() {
+            while let Some(ask) = self.desk.hub.next_ask() {
                 asked = true;
-                self.answer(ask, effects);
+                if let Some(ask) = self.desk.answer(ask, effects) {
+                    self.answer(ask, effects);
+                }
             }
             if !polled && !asked {
                 return;
@@ -286,16 +249,14 @@ impl TwoPhaseCommit {
             Ask::Send(exchange) => self.send_batches(&exchange, effects),
             Ask::Commit(submission) => self.submit(submission, effects),
             Ask::Abandon(exchange) => self.abandon(&exchange, effects),
-            Ask::Sleep { until, slot } => self.sleeping.add(until, slot),
             Ask::Reveal { exchange, stamp, slot } => {
                 // What is installed is committed (rule P4), so all that can be read may be shown.
-                let (transaction, own) = (exchange.id, self.hub.home());
+                let (transaction, own) = (exchange.id, self.desk.hub.home());
                 effects.observe(|| Observation::Told { transaction, own, stamp });
                 slot.fill(());
             }
-            Ask::Reply { to, reply } => effects.push(Effect::Reply { to, reply }),
-            Ask::Relay { to, relay } => {
-                effects.push(Effect::Send { to, message: Message::Relay(relay) });
+            Ask::Sleep { .. } | Ask::Reply { .. } | Ask::Relay { .. } => {
+                unreachable!("the desk answers these")
             }
         }
     }
@@ -303,27 +264,18 @@ impl TwoPhaseCommit {
     /// Proposes the batches and heartbeats whose time has come.
     fn close_batches(&mut self, now: Time, effects: &mut Effects) {
         for at in 0..self.led.len() {
-            let (shard, epoch) = (self.led[at].shard, self.hub.epoch.get());
+            let (shard, epoch) = (self.led[at].shard, self.desk.hub.epoch.get());
             let replica = self.shared.replica(shard).expect("led");
             let options = &self.shared.setup.options;
             let Some(closed) = self.led[at].close(now, epoch, replica, options) else { continue };
-            self.counters.batches += 1;
+            self.desk.counters.batches += 1;
             let led::Closed { entry, index, safe, clocks, is_heartbeat } = closed;
             if is_heartbeat || now >= self.nudged_at + options.heartbeat {
                 self.nudged_at = now;
-                self.nudge_others(effects);
+                self.desk.nudge_others(effects);
             }
             effects.observe(|| Observation::Appended { shard, index, epoch, safe, clocks });
             effects.push(Effect::Propose { shard, entry });
-        }
-    }
-
-    /// Clocks have moved: workers that are idle may have to say that they are beyond them.
-    fn nudge_others(&self, effects: &mut Effects) {
-        let own = self.hub.place.worker;
-        let workers = (0..self.shared.setup.topology.workers()).map(WorkerId);
-        for worker in workers.filter(|worker| *worker != own) {
-            effects.push(Effect::Nudge { worker });
         }
     }
 
@@ -334,13 +286,7 @@ impl TwoPhaseCommit {
             .led
             .iter()
             .filter_map(|led| led.next_due(self.shared.replica(led.shard).expect("led"), options));
-        let others = [
-            self.outbox.next_due(),
-            self.sleeping.next_due(),
-            self.hub.admission.next_due(),
-            self.calls.next_due(),
-        ];
-        if let Some(at) = led.chain(others.into_iter().flatten()).min() {
+        if let Some(at) = led.chain(self.desk.next_due()).min() {
             effects.push(Effect::Timer { at: at.max(now) });
         }
     }

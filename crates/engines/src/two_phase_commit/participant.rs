@@ -18,7 +18,7 @@ use crate::execution::hub::Branch;
 use crate::execution::sessions::Pooled;
 use crate::faults::Fault;
 use crate::observation::Observation;
-use crate::operation::{Answer, Operation};
+use crate::operation::Operation;
 use crate::transaction_id::TransactionId;
 use store::Locked;
 use types::{Clock, NodeId, Result, ShardId, Stamp};
@@ -61,9 +61,9 @@ impl TwoPhaseCommit {
         effects: &mut Effects,
     ) {
         let leads = self.led_at(header.shard).filter(|at| self.led[*at].is_leading());
-        let (Some(at), true) = (leads, header.epoch == self.hub.epoch.get()) else {
+        let (Some(at), true) = (leads, header.epoch == self.desk.hub.epoch.get()) else {
             // The coordinator asks again, and by then things may be different.
-            self.counters.dropped += 1;
+            self.desk.counters.dropped += 1;
             return;
         };
         let ends = matches!(request, Request::Abort);
@@ -72,7 +72,7 @@ impl TwoPhaseCommit {
                 let context = self.branches.context_mut(header.transaction, header.shard);
                 if !fits(context.as_deref(), &request) {
                     // No coordinator of ours asks for that now.
-                    self.counters.dropped += 1;
+                    self.desk.counters.dropped += 1;
                     return;
                 }
                 self.act(at, (from, *header), request, effects)
@@ -80,7 +80,7 @@ impl TwoPhaseCommit {
             Arrival::Repeated(reply) => reply,
             Arrival::Over => Some(Reply::Resolved),
             Arrival::Stale => {
-                self.counters.dropped += 1;
+                self.desk.counters.dropped += 1;
                 return;
             }
         };
@@ -100,7 +100,7 @@ impl TwoPhaseCommit {
         let header = asked.1;
         let transaction = header.transaction;
         let (context, reply) = match self.branches.take(&header) {
-            None => match self.hub.begin(self.hub.own(header.shard).expect("led")) {
+            None => match self.desk.hub.begin(self.desk.hub.own(header.shard).expect("led")) {
                 Ok(branch) => self.act_open(at, asked, request, branch, effects),
                 Err(error) => (None, Some(Reply::Refused { error })),
             },
@@ -149,6 +149,7 @@ impl TwoPhaseCommit {
         let transaction = asked.1.transaction;
         let acted = match request {
             Request::Execute { operations } => self
+                .desk
                 .perform(&branch, &operations)
                 .map(|answers| (Some(Context::Open(branch)), Some(Reply::Executed { answers }))),
             Request::Lock { operations } => self
@@ -176,24 +177,6 @@ impl TwoPhaseCommit {
         acted.unwrap_or_else(|error| (None, Some(Reply::Refused { error })))
     }
 
-    /// Does the operations in order. An error of one that has an answer is that answer.
-    fn perform(
-        &mut self,
-        branch: &Branch,
-        operations: &[Operation],
-    ) -> Result<Vec<Result<Answer>>> {
-        self.counters.operations += operations.len() as u64;
-        let mut answers = Vec::new();
-        for operation in operations {
-            match operation.perform(branch) {
-                answer if operation.wants_answer() => answers.push(answer),
-                Ok(_) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(answers)
-    }
-
     /// Locks and validates a branch whose shard is the only one that is written.
     fn lock_to_commit(
         &mut self,
@@ -203,7 +186,7 @@ impl TwoPhaseCommit {
         operations: &[Operation],
         effects: &mut Effects,
     ) -> Result<(Locked<Pooled>, Clock)> {
-        self.perform(&branch, operations)?;
+        self.desk.perform(&branch, operations)?;
         self.observe_reads(at, transaction, &branch, effects);
         let locked = branch.lock()?;
         self.validate(|| locked.validate())?;
@@ -220,7 +203,7 @@ impl TwoPhaseCommit {
         home: ShardId,
         effects: &mut Effects,
     ) -> Result<Acted> {
-        self.perform(&branch, operations)?;
+        self.desk.perform(&branch, operations)?;
         self.observe_reads(at, transaction, &branch, effects);
         let locked = branch.lock()?;
         if self.options().faults.has(Fault::ValidateBeforeLocks) {
@@ -268,7 +251,7 @@ impl TwoPhaseCommit {
         effects: &mut Effects,
     ) -> Result<Acted> {
         let transaction = asked.1.transaction;
-        self.perform(&branch, operations)?;
+        self.desk.perform(&branch, operations)?;
         if branch.is_read_only() {
             self.observe_reads(at, transaction, &branch, effects);
             branch.validate()?;
@@ -383,8 +366,8 @@ impl TwoPhaseCommit {
         transaction: TransactionId,
         committed: bool,
     ) {
-        let coordinated_here =
-            (transaction.node, transaction.worker) == (self.hub.place.node, self.hub.place.worker);
+        let coordinated_here = (transaction.node, transaction.worker)
+            == (self.desk.hub.place.node, self.desk.hub.place.worker);
         let waits = committed && !coordinated_here;
         let waiter = waits.then_some(Waiter::Branch(transaction));
         self.led[at].append(None, waiter, |batch| {
@@ -401,7 +384,7 @@ impl TwoPhaseCommit {
         clock: Clock,
         effects: &mut Effects,
     ) {
-        let (shard, stamp) = (self.led[at].shard, Stamp::local(self.hub.epoch.get(), clock));
+        let (shard, stamp) = (self.led[at].shard, Stamp::local(self.desk.hub.epoch.get(), clock));
         if let Some(observations) = &mut effects.observations {
             locked.writes(|table, key, value| {
                 observations.push(Observation::Installed {
@@ -414,7 +397,7 @@ impl TwoPhaseCommit {
                 });
             });
         }
-        self.counters.stamp_entries += 1;
+        self.desk.counters.stamp_entries += 1;
         // What is installed is committed, and so is all that was before it.
         locked.install(stamp.as_ref(), |_| true);
         self.led[at].land(clock);

@@ -8,6 +8,7 @@ use crate::transaction_id::TransactionId;
 use consensus::stream;
 use consensus::topology::{Partitioning, Topology};
 use std::cell::Cell;
+use std::time::Duration;
 use types::{Clock, Database, Result, TableId, Transaction};
 
 const T: TableId = TableId(0);
@@ -97,7 +98,7 @@ impl Hand {
 
     /// What a transaction of its own finds now, if the key is not locked.
     fn value(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let tx = self.worker.hub.begin(0)?;
+        let tx = self.worker.desk.hub.begin(0)?;
         let value = tx.get(T, key)?.map(<[u8]>::to_vec);
         tx.validate()?;
         Ok(value)

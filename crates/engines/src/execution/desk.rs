@@ -1,0 +1,273 @@
+//! What every engine's worker does alike: it runs tasks, talks with other workers about branches, and
+//! counts.
+//!
+//! ```text
+//!   tasks ──► hub ── asks ──► engine ── requests ──► outbox ──► other workers
+//!                               ▲                       │
+//!                               └────── replies ────────┘
+//! ```
+//! An engine says what a request and a reply are, and what happens at commit; how they travel is here.
+
+use super::branches::Header;
+use super::calls::Calls;
+use super::exchange::Exchange;
+use super::hub::{Ask, Branch, Hub};
+use super::outbox::{BranchKey, Outbox};
+use super::slot::Slot;
+use super::tasks::Tasks;
+use super::timers::Timers;
+use crate::client::{ClientId, Relay, Request};
+use crate::engine::{Counters, Effect, Effects};
+use crate::operation::{Answer, Operation};
+use crate::procedure::Procedures;
+use crate::transaction_id::TransactionId;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use types::{Aborted, Error, NodeId, Result, ShardId, Time, WorkerId};
+
+/// How many rounds of tasks and what they ask for one step makes before others get their turn.
+pub(crate) const ROUNDS_MAX: u32 = 64;
+
+/// After this the worker goes on with what a step left.
+pub(crate) const TURN: Duration = Duration::from_micros(1);
+
+/// An engine's messages, as far as execution has to make them.
+pub(crate) trait Envelope: Clone {
+    /// What a coordinator asks of a participant.
+    type Request;
+
+    /// A request to a branch.
+    fn request(header: Header, request: Self::Request) -> Self;
+
+    /// Between the node that a client asked and the one that serves it.
+    fn relay(relay: Relay) -> Self;
+}
+
+/// See the module. `M` is what the engine's workers say to each other.
+pub(crate) struct Desk<M> {
+    pub(crate) hub: Rc<Hub>,
+    pub(crate) tasks: Tasks,
+    pub(crate) counters: Counters,
+    calls: Calls,
+    outbox: Outbox<M>,
+    sleeping: Timers<Rc<Slot<()>>>,
+    /// How many participants of a transaction that is decided have not confirmed it yet.
+    unresolved: BTreeMap<u64, usize>,
+}
+
+impl<M: Envelope> Desk<M> {
+    pub(crate) fn new(hub: Rc<Hub>, procedures: &Arc<Procedures>) -> Desk<M> {
+        Desk {
+            tasks: Tasks::default(),
+            calls: Calls::new(&hub, procedures),
+            outbox: Outbox::new(hub.limits.retry_after),
+            counters: Counters::default(),
+            sleeping: Timers::default(),
+            unresolved: BTreeMap::new(),
+            hub,
+        }
+    }
+
+    /// A client asks for something.
+    pub(crate) fn request(&mut self, from: ClientId, request: Request) {
+        self.tasks.extend(self.calls.request(from, request));
+    }
+
+    /// Another node passes something on.
+    pub(crate) fn relayed(&mut self, from: NodeId, relay: Relay) {
+        self.tasks.extend(self.calls.relayed(from, relay));
+    }
+
+    /// Sends again what was not answered in time.
+    pub(crate) fn repeat(&mut self, now: Time, effects: &mut Effects<M>) {
+        let resent = &mut self.counters.resent;
+        self.outbox.overdue(now, |to, message| {
+            *resent += 1;
+            effects.push(Effect::Send { to, message: message.clone() });
+        });
+    }
+
+    /// Lets tasks go on, as far as they can now. Says whether one could.
+    pub(crate) fn turn(&mut self, now: Time) -> bool {
+        self.sleeping.due(now, |slot| slot.fill(()));
+        self.calls.sweep(now);
+        self.hub.admission.turn(now);
+        self.tasks.poll()
+    }
+
+    /// Does what is asked, if it is the same for all engines. Gives back anything else.
+    pub(crate) fn answer(&mut self, ask: Ask, effects: &mut Effects<M>) -> Option<Ask> {
+        match ask {
+            Ask::Sleep { until, slot } => self.sleeping.add(until, slot),
+            Ask::Reply { to, reply } => effects.push(Effect::Reply { to, reply }),
+            Ask::Relay { to, relay } => {
+                effects.push(Effect::Send { to, message: M::relay(relay) });
+            }
+            other => return Some(other),
+        }
+        None
+    }
+
+    /// When there will be something to do.
+    pub(crate) fn next_due(&mut self) -> Option<Time> {
+        let due = [
+            self.outbox.next_due(),
+            self.sleeping.next_due(),
+            self.hub.admission.next_due(),
+            self.calls.next_due(),
+        ];
+        due.into_iter().flatten().min()
+    }
+
+    /// How many transactions and requests are under way.
+    pub(crate) fn pending(&self) -> usize {
+        let admission = &self.hub.admission;
+        admission.open() + admission.queued() + self.outbox.len()
+    }
+
+    /// An answer to request `step` came. The branch, if that was waited for: it may be a repetition,
+    /// or not matter any more.
+    pub(crate) fn answered(
+        &mut self,
+        transaction: TransactionId,
+        shard: ShardId,
+        step: u32,
+    ) -> Option<BranchKey> {
+        let place = self.hub.place;
+        let own = (transaction.node, transaction.worker) == (place.node, place.worker);
+        let key = (transaction.sequence, shard);
+        if own && self.outbox.answered(key, step) {
+            return Some(key);
+        }
+        self.counters.dropped += 1;
+        None
+    }
+
+    /// Sends the operations that have gathered in an exchange. Says whether there were any.
+    pub(crate) fn send_batches(
+        &mut self,
+        exchange: &Exchange,
+        execute: impl Fn(Vec<Operation>) -> M::Request,
+        effects: &mut Effects<M>,
+    ) -> bool {
+        let mut batches = Vec::new();
+        exchange.take_batches(|remote, operations| {
+            batches.push((remote.shard, remote.node, remote.step, operations));
+        });
+        let any = !batches.is_empty();
+        for (shard, node, step, operations) in batches {
+            self.send(exchange, shard, (node, step), execute(operations), effects);
+        }
+        any
+    }
+
+    /// Sends the next request of a branch, made of the writes that have gathered.
+    pub(crate) fn send_next(
+        &mut self,
+        exchange: &Exchange,
+        shard: ShardId,
+        request: impl FnOnce(Vec<Operation>) -> M::Request,
+        effects: &mut Effects<M>,
+    ) {
+        let (node, step, operations) = exchange
+            .with_remote(shard, |remote| (remote.node, remote.next_step(), remote.take_writes()));
+        self.send(exchange, shard, (node, step), request(operations), effects);
+    }
+
+    /// Sends a request, again and again until it is answered.
+    fn send(
+        &mut self,
+        exchange: &Exchange,
+        shard: ShardId,
+        (node, step): (NodeId, u32),
+        request: M::Request,
+        effects: &mut Effects<M>,
+    ) {
+        let oldest = self.hub.sequences.borrow().oldest();
+        let (transaction, epoch) = (exchange.id, exchange.epoch);
+        let header = Header { transaction, shard, step, oldest, epoch };
+        let message = M::request(header, request);
+        let key = (transaction.sequence, shard);
+        self.outbox.send(self.hub.now.get(), key, step, node, message.clone());
+        effects.push(Effect::Send { to: node, message });
+    }
+
+    /// Tells the participants that have not ended their branches to undo them, and says so to nobody
+    /// else.
+    pub(crate) fn give_up(
+        &mut self,
+        exchange: &Exchange,
+        abort: impl Fn() -> M::Request,
+        effects: &mut Effects<M>,
+    ) {
+        let sequence = exchange.id.sequence;
+        let open = exchange.open_branches();
+        for shard in &open {
+            self.outbox.forget((sequence, *shard));
+            self.send_next(exchange, *shard, |_| abort(), effects);
+        }
+        self.expect_resolved(sequence, open.len());
+    }
+
+    /// A transaction is decided; so many participants have to confirm it.
+    pub(crate) fn expect_resolved(&mut self, sequence: u64, participants: usize) {
+        match participants {
+            0 => self.hub.sequences.borrow_mut().finish(sequence),
+            _ => assert!(
+                self.unresolved.insert(sequence, participants).is_none(),
+                "{sequence} was decided twice"
+            ),
+        }
+    }
+
+    /// A participant has ended its branch, as it was told.
+    pub(crate) fn resolved(&mut self, sequence: u64) {
+        let Some(left) = self.unresolved.get_mut(&sequence) else {
+            self.counters.dropped += 1;
+            return;
+        };
+        *left -= 1;
+        if *left == 0 {
+            self.unresolved.remove(&sequence);
+            self.hub.sequences.borrow_mut().finish(sequence);
+        }
+    }
+
+    /// Tells a transaction its outcome.
+    pub(crate) fn finish(&mut self, exchange: &Exchange, outcome: Result<()>) {
+        if let Err(Error::Aborted(Aborted::Conflict(_))) = outcome {
+            self.counters.conflicts += 1;
+        }
+        exchange.outcome.fill(outcome);
+        self.hub.admission.leave();
+    }
+
+    /// Does a participant's operations in order. An error of one that has an answer is that answer.
+    pub(crate) fn perform(
+        &mut self,
+        branch: &Branch,
+        operations: &[Operation],
+    ) -> Result<Vec<Result<Answer>>> {
+        self.counters.operations += operations.len() as u64;
+        let mut answers = Vec::new();
+        for operation in operations {
+            match operation.perform(branch) {
+                answer if operation.wants_answer() => answers.push(answer),
+                Ok(_) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Has the other workers of this node look at what they share.
+    pub(crate) fn nudge_others(&self, effects: &mut Effects<M>) {
+        let own = self.hub.place.worker;
+        let workers = (0..self.hub.topology.workers()).map(WorkerId);
+        for worker in workers.filter(|worker| *worker != own) {
+            effects.push(Effect::Nudge { worker });
+        }
+    }
+}
