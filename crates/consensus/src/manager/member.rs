@@ -159,6 +159,7 @@ impl Member {
             }
         }
         self.arm(now, effects);
+        self.assert_invariants();
     }
 
     /// Whether the node may act on its configuration at this time (rule M7). Ask whenever it does:
@@ -235,7 +236,7 @@ impl Member {
             ToNode::Welcome { life, incarnation, configuration } => {
                 if life != self.life || self.incarnation > Incarnation(0) {
                     self.late_messages += 1;
-                } else if incarnation == Incarnation(0) {
+                } else if incarnation == Incarnation(0) || configuration.revision == Revision(0) {
                     self.bad_messages += 1;
                 } else {
                     self.incarnation = incarnation;
@@ -410,6 +411,15 @@ impl Member {
             pending.again = now + self.options.retry_after;
             effects.push(MemberEffect::Send { message: pending.message.clone() });
         }
+    }
+
+    fn assert_invariants(&self) {
+        for (topic, pending) in &self.pending {
+            assert!(self.is_wanted(*topic, &pending.claim), "says what nobody asks: {self:?}");
+        }
+        let joined = self.incarnation > Incarnation(0);
+        assert!(self.granted.is_none() || joined, "a lease before it joined: {self:?}");
+        assert_eq!(self.configuration.is_some(), joined, "joins with a configuration: {self:?}");
     }
 
     /// One timer is on its way, for the next heartbeat; the rest is repeated with one.

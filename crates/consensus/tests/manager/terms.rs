@@ -81,6 +81,19 @@ fn leases_from_before_the_term_are_caught() {
 }
 
 #[test]
+fn a_heartbeat_of_an_hour_ago_renews_nothing() {
+    let mut story = Story::new(Faults::default());
+    story.begin();
+    story.tick(1, 100, &[4]);
+    story.tick(1, 701, &[3]);
+    assert!(!story.is_alive(), "an old heartbeat kept it alive");
+    story.tick(1, 800, &[2, 4]);
+    assert!(!story.is_alive(), "an old heartbeat brought it back");
+    story.tick(1, 900, &[5]);
+    assert!(story.is_alive(), "its next heartbeat did not bring it back");
+}
+
+#[test]
 fn former_managers_are_void() {
     let mut story = Story::new(Faults::default());
     story.begin();

@@ -1,0 +1,139 @@
+//! A node's side, message by message: what grants a lease and what does not.
+
+use shoal_consensus::manager::{
+    Action, Applied, Command, Configuration, Incarnation, Life, Machine, Member, MemberEffect,
+    MemberEvent, Options, Revision, Term, ToManager, ToNode,
+};
+use shoal_consensus::topology::Topology;
+use std::sync::Arc;
+use types::{Clock, Epoch, NodeId, ShardId, Time};
+
+const ME: NodeId = NodeId(0);
+const SHARD: ShardId = ShardId(0);
+
+fn ms(count: u64) -> Time {
+    Time(count * 1_000_000)
+}
+
+/// Configurations as a machine makes them, one after each command.
+fn configurations() -> Vec<Arc<Configuration>> {
+    let topology = Arc::new(Topology::compact(3, 1, 3, 0, 1));
+    let mut machine = Machine::new(topology, Options::default());
+    let mut made = vec![Arc::clone(machine.configuration())];
+    let join = |node, after| {
+        let life = Life(u64::from(after) + 1);
+        Action::Join { node: NodeId(node), life, after: Incarnation(after), lost: false }
+    };
+    let heard = Vec::new();
+    for (at, action) in [
+        (0, Action::Take),
+        (1, join(0, 0)),
+        (2, join(1, 0)),
+        (601, join(1, 1)),
+        (602, Action::Tick { heard }),
+    ] {
+        let mut applied: Vec<Applied> = Vec::new();
+        machine.apply(&Command { term: Term(1), at: ms(at), action }, &mut applied);
+        made.push(Arc::clone(machine.configuration()));
+    }
+    made
+}
+
+/// A member that has joined at 10 ms, with the configuration in which all did.
+fn joined(life: u64, incarnation: u32) -> (Member, Vec<Arc<Configuration>>) {
+    let all = configurations();
+    let mut member = Member::new(ME, Life(life), false, Options::default());
+    member.step(ms(0), MemberEvent::Timer, &mut Vec::new());
+    let (life, incarnation) = (Life(life), Incarnation(incarnation));
+    let welcome = ToNode::Welcome { life, incarnation, configuration: Arc::clone(&all[3]) };
+    let mut effects = Vec::new();
+    member.step(ms(10), MemberEvent::Received(welcome), &mut effects);
+    let beat = |effect: &MemberEffect| {
+        matches!(effect, MemberEffect::Send { message: ToManager::Heartbeat { round: 2, .. } })
+    };
+    assert!(effects.iter().any(beat), "the second heartbeat, sent at 10 ms: {effects:?}");
+    (member, all)
+}
+
+fn grant(incarnation: u32, round: u64, revision: Revision) -> MemberEvent {
+    let incarnation = Incarnation(incarnation);
+    MemberEvent::Received(ToNode::Granted { incarnation, round, revision, configuration: None })
+}
+
+#[test]
+fn a_lease_counts_from_the_sending() {
+    let (mut member, all) = joined(1, 1);
+    assert!(!member.leads(SHARD, ms(10)), "nothing is granted yet");
+    member.step(ms(300), grant(1, 2, all[3].revision), &mut Vec::new());
+    assert!(member.leads(SHARD, ms(300)));
+    let end = ms(10) + Options::default().lease_at_node();
+    assert_eq!(member.lease_end(), Some(end));
+    assert!(member.leads(SHARD, Time(end.0 - 1)));
+    assert!(!member.holds_lease(end));
+}
+
+#[test]
+fn a_grant_to_a_former_life_grants_nothing() {
+    let (mut member, all) = joined(2, 2);
+    member.step(ms(20), grant(1, 2, all[3].revision), &mut Vec::new());
+    assert!(!member.holds_lease(ms(20)));
+    assert_eq!(member.late_messages(), 1);
+    assert!(!member.votes(SHARD), "the configuration speaks of the former life");
+}
+
+#[test]
+fn a_grant_counts_for_who_has_its_configuration() {
+    let (mut member, all) = joined(1, 1);
+    let newer = all.last().expect("some");
+    member.step(ms(20), grant(1, 2, newer.revision), &mut Vec::new());
+    assert!(!member.holds_lease(ms(20)));
+    assert_eq!(member.bad_messages(), 1, "it should have come with it");
+    let configured = ToNode::Configured { configuration: Arc::clone(newer) };
+    member.step(ms(30), MemberEvent::Received(configured), &mut Vec::new());
+    member.step(ms(40), grant(1, 2, newer.revision), &mut Vec::new());
+    assert!(member.holds_lease(ms(40)));
+}
+
+#[test]
+fn configurations_are_told_once_and_never_back() {
+    let (mut member, all) = joined(1, 1);
+    let mut told = Vec::new();
+    for place in [5, 4, 5, 2] {
+        let configuration = Arc::clone(&all[place]);
+        let mut effects = Vec::new();
+        let event = MemberEvent::Received(ToNode::Configured { configuration });
+        member.step(ms(20), event, &mut effects);
+        told.extend(effects.into_iter().filter_map(|effect| match effect {
+            MemberEffect::Configured { configuration } => Some(configuration.revision),
+            _ => None,
+        }));
+    }
+    assert_eq!(told, [all[5].revision]);
+}
+
+#[test]
+fn a_superseded_life_is_over() {
+    let (mut member, all) = joined(1, 1);
+    member.step(ms(20), grant(1, 2, all[3].revision), &mut Vec::new());
+    assert!(member.holds_lease(ms(20)));
+    let stranger = ToNode::Stranger { life: Life(1), incarnation: Incarnation(2) };
+    let mut effects = Vec::new();
+    member.step(ms(30), MemberEvent::Received(stranger), &mut effects);
+    assert_eq!(effects, [MemberEffect::Superseded]);
+    assert!(!member.holds_lease(ms(30)));
+    effects.clear();
+    member.step(ms(100), MemberEvent::Timer, &mut effects);
+    assert_eq!(effects, [], "it says no more");
+}
+
+#[test]
+fn only_what_is_asked_is_reported() {
+    let (mut member, all) = joined(1, 1);
+    let report =
+        |epoch| MemberEvent::Report { shard: SHARD, epoch: Epoch(epoch), watermark: Clock::MAX };
+    let mut effects = Vec::new();
+    member.step(ms(20), report(1), &mut effects);
+    assert_eq!(effects, [], "the first epoch is open");
+    assert_eq!(member.late_messages(), 1);
+    assert_eq!(all[3].closing().count(), 0);
+}
