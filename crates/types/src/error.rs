@@ -10,7 +10,7 @@
 //! enough to allocate for.
 
 use crate::clock::Epoch;
-use crate::id::{RequestId, ShardId, TableId};
+use crate::id::{NodeId, RequestId, ShardId, TableId};
 use std::fmt;
 use std::time::Duration;
 
@@ -73,11 +73,17 @@ pub enum Aborted {
         /// The limit.
         max: usize,
     },
-    /// An interactive transaction whose client was not heard of for so long was given up.
+    /// An interactive transaction whose client was silent for too long was given up.
     #[error("nothing was heard of its client for {idle:?}; begin again, or raise session_idle_max")]
     Idle {
         /// How long one may be silent.
         idle: Duration,
+    },
+    /// An interactive transaction that was open for too long was given up.
+    #[error("it was open for {open:?}; do less in one transaction, or raise session_open_max")]
+    OpenTooLong {
+        /// How long one may be open.
+        open: Duration,
     },
 }
 
@@ -222,13 +228,11 @@ pub enum Rejected {
         /// The name that was asked for.
         name: Box<str>,
     },
-    /// The client has made a later request, so this one's outcome is not remembered.
-    #[error("{request} is older than {last}, the last of its client; its outcome is forgotten")]
-    StaleRequest {
-        /// The request.
-        request: RequestId,
-        /// The client's last one.
-        last: RequestId,
+    /// A node that leads no shard coordinates nothing.
+    #[error("{node} leads no shard and runs no transactions; ask one that does")]
+    LeadsNothing {
+        /// The node that was asked.
+        node: NodeId,
     },
     /// A step of an interactive transaction that is over, or was never begun here.
     #[error("session {session} has no transaction here; begin one")]
@@ -266,12 +270,29 @@ pub enum Rejected {
     },
 }
 
-/// An outcome that only the request's id can settle.
+/// Why it is not known what happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("no answer to request {request}; ask again with the same id")]
-pub struct Unknown {
-    /// The request whose fate is open.
-    pub request: RequestId,
+pub enum Unknown {
+    /// Only the request's id can settle it.
+    #[error("no answer to request {request}; ask again with the same id")]
+    NoAnswer {
+        /// The request whose fate is open.
+        request: RequestId,
+    },
+    /// Its client has made a later request, and only the last one of each is remembered.
+    #[error("the outcome of {request} is forgotten since {last}, a later one of its client")]
+    Forgotten {
+        /// The request whose fate is open.
+        request: RequestId,
+        /// The client's last one.
+        last: RequestId,
+    },
+    /// An interactive transaction that is not known here, or not any more: it may have committed.
+    #[error("session {session} has no transaction here, or not any more; read what it wrote")]
+    Session {
+        /// The client's name for it.
+        session: u64,
+    },
 }
 
 /// The beginning of a key, for messages. Copied without allocating.

@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use types::{
-    Database, Error, NodeId, Rejected, RequestId, Result, ShardId, Time, Transaction as _,
+    Database, Error, NodeId, Rejected, RequestId, Result, ShardId, Time, Transaction as _, Unknown,
 };
 
 /// The table in which the outcomes of calls are kept.
@@ -102,8 +102,15 @@ impl Calls {
                     self.hub.ask(from.told(Reply::Called { id, result }));
                     return None;
                 }
-                if !self.book.borrow_mut().begin(id) {
-                    return None;
+                let begun = self.book.borrow_mut().begin(id);
+                match begun {
+                    Ok(true) => {}
+                    Ok(false) => return None,
+                    Err(unknown) => {
+                        let result = Err(unknown.into());
+                        self.hub.ask(from.told(Reply::Called { id, result }));
+                        return None;
+                    }
                 }
                 let hub = Rc::clone(&self.hub);
                 let procedures = Arc::clone(&self.procedures);
@@ -165,10 +172,19 @@ impl Book {
         self.last(client).filter(|(last, _)| *last == count).map(|(_, result)| result.clone())
     }
 
-    /// Is it to be run? Not if it runs, nor if its client has gone on since.
-    fn begin(&mut self, id: RequestId) -> bool {
+    /// Is it to be run? Not if it runs.
+    ///
+    /// # Errors
+    /// [`Unknown::Forgotten`] where its client has gone on since.
+    fn begin(&mut self, id: RequestId) -> std::result::Result<bool, Unknown> {
         let (client, count) = parts(id);
-        self.last(client).is_none_or(|(last, _)| *last < count) && self.running.insert(id)
+        match self.last(client) {
+            Some((last, _)) if *last > count => {
+                let last = RequestId(u128::from(client) << 64 | u128::from(*last));
+                Err(Unknown::Forgotten { request: id, last })
+            }
+            _ => Ok(self.running.insert(id)),
+        }
     }
 
     fn end(&mut self, id: RequestId, result: &Result<Bytes>) {
@@ -214,7 +230,7 @@ async fn call(
                 }
                 if last > count {
                     let last = RequestId(u128::from(client) << 64 | u128::from(last));
-                    Err(Rejected::StaleRequest { request: id, last })?;
+                    Err(Unknown::Forgotten { request: id, last })?;
                 }
             }
             let result = procedure.call(tx, arguments).await?;

@@ -21,9 +21,9 @@ use types::{Epoch, NodeId, Random, Result, ShardId, Stamp, Time, VectorWatermark
 pub struct Limits {
     /// Transactions that a worker may have running, or certified and not committed. Beyond it new work
     /// waits. More cost memory; fewer let the worker idle while the watermark is on its way: at 100 000
-    /// transactions a second and 100 ms, 10 000 are under way. Default 16 384.
+    /// transactions a second and 100 ms, 10 000 are under way. Default 65 536.
     pub open_max: usize,
-    /// Transactions that may wait for room. Beyond it they are refused at once. Default 16 384.
+    /// Transactions that may wait for room. Beyond it they are refused at once. Default 65 536.
     pub queue_max: usize,
     /// How long a transaction waits for room before it is refused. Default 1 s.
     pub queue_wait_max: Duration,
@@ -39,6 +39,9 @@ pub struct Limits {
     pub retry_after: Duration,
     /// An interactive transaction whose client is silent for so long is given up. Default 30 s.
     pub session_idle_max: Duration,
+    /// An interactive transaction that is open for so long is given up: memory that it may look at
+    /// cannot be freed. Default 5 min.
+    pub session_open_max: Duration,
     /// Store sessions, and so transactions executing or being certified, that a replica allows. Default
     /// 4096.
     pub sessions_max: usize,
@@ -47,14 +50,15 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            open_max: 1 << 14,
-            queue_max: 1 << 14,
+            open_max: 1 << 16,
+            queue_max: 1 << 16,
             queue_wait_max: Duration::from_secs(1),
             attempts_max: 1000,
             pause: Duration::from_micros(50),
             pause_max: Duration::from_millis(10),
             retry_after: Duration::from_millis(250),
             session_idle_max: Duration::from_secs(30),
+            session_open_max: Duration::from_secs(300),
             sessions_max: 4096,
         }
     }

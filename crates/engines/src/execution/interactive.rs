@@ -16,7 +16,7 @@ use bytes::Bytes;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
-use types::{Aborted, Error, Rejected, RequestId, Result, Time, Transaction as _, Unknown};
+use types::{Aborted, Error, Rejected, Result, Time, Transaction as _, Unknown};
 
 /// How many ended transactions a worker remembers, to repeat their last answers.
 const ENDED_MAX: usize = 1 << 12;
@@ -50,6 +50,7 @@ struct Session {
     busy: bool,
     /// There is no transaction any more.
     over: bool,
+    began_at: Time,
     /// When its client was last heard of.
     heard_at: Time,
     /// What was said last.
@@ -59,8 +60,8 @@ struct Session {
 enum Step {
     Operation(Operation),
     End(client::Ending),
-    /// None came for too long.
-    Silence,
+    /// None came for too long, or too many.
+    GiveUp(Aborted),
 }
 
 impl Sessions {
@@ -86,7 +87,9 @@ impl Sessions {
             return None;
         }
         let heard_at = self.hub.now.get();
-        let session = Rc::new(RefCell::new(Session { heard_at, ..Session::default() }));
+        let began_at = heard_at;
+        let session = Session { began_at, heard_at, ..Session::default() };
+        let session = Rc::new(RefCell::new(session));
         book.sessions.insert(key, Rc::clone(&session));
         book.sweep_at.get_or_insert(heard_at + self.hub.limits.session_idle_max);
         let (hub, book) = (Rc::clone(&self.hub), Rc::clone(&self.book));
@@ -114,10 +117,8 @@ impl Sessions {
     fn step(&self, from: ClientId, session: u64, number: u32, step: Step) {
         let found = self.book.borrow().sessions.get(&(from, session)).cloned();
         let reply = match found {
-            None => Some(not_here(from, session, number, &step)),
-            Some(found) => {
-                found.borrow_mut().step(self.hub.now.get(), (from, session), number, step)
-            }
+            None => Some(not_here(session, number, &step)),
+            Some(found) => found.borrow_mut().step(self.hub.now.get(), session, number, step),
         };
         if let Some(reply) = reply {
             self.hub.ask(Ask::Reply { to: from, reply });
@@ -130,21 +131,29 @@ impl Sessions {
         if book.sweep_at.is_none_or(|at| now < at) {
             return;
         }
-        let idle_max = self.hub.limits.session_idle_max;
-        let mut oldest = None;
+        let idle = self.hub.limits.session_idle_max;
+        let open = self.hub.limits.session_open_max;
+        let mut next = None;
         for session in book.sessions.values() {
             let mut session = session.borrow_mut();
             if session.over {
                 continue;
             }
-            if !session.busy && session.last.is_some() && session.heard_at + idle_max <= now {
+            let aborted = match () {
+                () if session.heard_at + idle <= now => Some(Aborted::Idle { idle }),
+                () if session.began_at + open <= now => Some(Aborted::OpenTooLong { open }),
+                () => None,
+            };
+            // One that has a step under way, or is not let in yet, is looked at again.
+            if let Some(aborted) = aborted.filter(|_| !session.busy && session.last.is_some()) {
                 session.busy = true;
-                session.step.fill(Step::Silence);
+                session.step.fill(Step::GiveUp(aborted));
             }
-            let due = (session.heard_at + idle_max).max(now + idle_max / 4);
-            oldest = Some(oldest.map_or(due, |oldest: Time| oldest.min(due)));
+            let due = (session.heard_at + idle).min(session.began_at + open);
+            let due = due.max(now + idle.min(open) / 4);
+            next = Some(next.map_or(due, |next: Time| next.min(due)));
         }
-        book.sweep_at = oldest;
+        book.sweep_at = next;
     }
 
     /// When to sweep.
@@ -166,16 +175,16 @@ impl Book {
 
 impl Session {
     /// Takes a step, or finds what was said to it before.
-    fn step(&mut self, now: Time, key: Key, number: u32, step: Step) -> Option<Reply> {
+    fn step(&mut self, now: Time, session: u64, number: u32, step: Step) -> Option<Reply> {
         self.heard_at = now;
-        if number + 1 == self.next {
+        if number.checked_add(1) == Some(self.next) {
             return self.last.clone();
         }
         if number != self.next || self.busy {
             return None;
         }
         if self.over {
-            return Some(not_here(key.0, key.1, number, &step));
+            return Some(not_here(session, number, &step));
         }
         self.busy = true;
         self.step.fill(step);
@@ -184,13 +193,10 @@ impl Session {
 }
 
 /// The answer to a step of a transaction that is not known here, or not any more.
-fn not_here(client: ClientId, session: u64, number: u32, step: &Step) -> Reply {
+fn not_here(session: u64, number: u32, step: &Step) -> Reply {
     let result = Err(match step {
         // It may have been committed and forgotten.
-        Step::End(client::Ending::Commit) => {
-            let request = RequestId(u128::from(client.0) << 64 | u128::from(session));
-            Unknown { request }.into()
-        }
+        Step::End(client::Ending::Commit) => Unknown::Session { session }.into(),
         _ => Rejected::UnknownSession { session }.into(),
     });
     Reply::Done { session, number, result }
@@ -218,10 +224,7 @@ async fn run(hub: &Rc<Hub>, key: Key, session: &RefCell<Session>) {
                 let goes_on = matches!(result, Ok(_) | Err(Error::Rejected(_)));
                 (result, goes_on.then_some(transaction))
             }
-            Step::Silence => {
-                let idle = hub.limits.session_idle_max;
-                (Err(Aborted::Idle { idle }.into()), None)
-            }
+            Step::GiveUp(aborted) => (Err(aborted.into()), None),
             Step::End(ending) => {
                 let done = match ending {
                     client::Ending::Commit => transaction.end(Ending::Commit).await,

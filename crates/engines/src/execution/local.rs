@@ -31,8 +31,11 @@ impl Local {
     /// Waits until there is room, and begins a transaction.
     ///
     /// # Errors
-    /// [`Aborted::Overloaded`].
+    /// [`Aborted::Overloaded`]; [`Rejected::LeadsNothing`] where nobody ever will.
     pub(super) async fn begin(&self) -> Result<Transaction> {
+        if self.hub.own.is_empty() {
+            Err(Rejected::LeadsNothing { node: self.hub.place.node })?;
+        }
         self.hub.admission.enter(self.hub.now.get()).await?;
         Ok(Transaction::begin(&self.hub))
     }

@@ -217,7 +217,9 @@ impl WorkerTally {
                 self.given_up_conflicts += match aborted {
                     Aborted::Conflict(_) => 1,
                     Aborted::RetriesExhausted { attempts, .. } => u64::from(*attempts),
-                    Aborted::Overloaded { .. } | Aborted::Idle { .. } => 0,
+                    Aborted::Overloaded { .. }
+                    | Aborted::Idle { .. }
+                    | Aborted::OpenTooLong { .. } => 0,
                 };
             }
             // Ends the worker.
