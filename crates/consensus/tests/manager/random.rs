@@ -293,7 +293,10 @@ impl Run {
 
 /// What a run of `seed` complains of, and the run itself. A panic is a complaint too.
 fn outcome(seed: u64, faults: Faults, probes: &mut Probes) -> (Result<(), String>, Run) {
-    let mut run = Run::new(seed, faults);
+    outcome_of(Run::new(seed, faults), probes)
+}
+
+fn outcome_of(mut run: Run, probes: &mut Probes) -> (Result<(), String>, Run) {
     let result = catch_unwind(AssertUnwindSafe(|| {
         let result = run.run();
         judge(&run.world, probes)?;
@@ -442,6 +445,21 @@ fn a_new_life_in_an_old_office_is_caught() {
 fn a_report_after_the_end_is_caught() {
     let faults = Faults { late_report_overwrites: true, ..Faults::default() };
     assert!(seeds_until_caught(faults) <= 100);
+}
+
+/// One manager changes what is final, the others do not.
+#[test]
+fn managers_that_differ_are_caught() {
+    let odd = Faults { late_report_overwrites: true, ..Faults::default() };
+    let caught = (0..100).find(|seed| {
+        let mut run = Run::new(*seed, Faults::default());
+        run.world.odd = odd;
+        run.world.start_manager(0);
+        let (result, _) = outcome_of(run, &mut Probes::new());
+        result.is_err_and(|why| why.contains("says") || why.contains("M9"))
+    });
+    println!("managers that differ: seed {caught:?}");
+    assert!(caught.is_some());
 }
 
 #[test]

@@ -4,8 +4,8 @@
 //! whatever clock each of them goes.
 
 use shoal_consensus::manager::{
-    Applied, Ask, Change, Configuration, Effect, Event, Life, Machine, Mailbox, Manager, Member,
-    MemberEffect, MemberEvent, Options, Pace, SimulatedLog, ToManager, ToNode,
+    Applied, Ask, Change, Configuration, Effect, Event, Faults, Life, Machine, Mailbox, Manager,
+    Member, MemberEffect, MemberEvent, Options, Pace, SimulatedLog, ToManager, ToNode,
 };
 use shoal_consensus::topology::Topology;
 use std::collections::{BTreeMap, BTreeSet};
@@ -130,6 +130,8 @@ pub struct World {
     pub now: Time,
     pub topology: Arc<Topology>,
     pub options: Options,
+    /// What is wrong with the first manager alone.
+    pub odd: Faults,
     pub nodes: Vec<Node>,
     /// Former lives that are silent and do not know that they are over.
     pub zombies: Vec<(NodeId, Dial, Member)>,
@@ -185,6 +187,7 @@ impl World {
         let mut world = World {
             now: Time(1_000_000),
             topology,
+            odd: setup.options.faults,
             options: setup.options,
             nodes,
             zombies: Vec::new(),
@@ -211,7 +214,11 @@ impl World {
     }
 
     pub fn start_manager(&mut self, manager: usize) {
-        let machine = Machine::new(Arc::clone(&self.topology), self.options.clone());
+        let mut options = self.options.clone();
+        if manager == 0 {
+            options.faults = self.odd;
+        }
+        let machine = Machine::new(Arc::clone(&self.topology), options);
         let server = &mut self.servers[manager];
         server.manager = Some(Manager::new(Mailbox::default(), machine));
         server.lives += 1;
