@@ -234,7 +234,7 @@ impl Mako {
         effects: &mut Effects,
     ) {
         let exchange = &it.exchange;
-        let (transaction, shard) = (exchange.id, self.led[at].shard);
+        let (transaction, shard) = (exchange.id, self.led[at].lead.shard);
         let writes = install && !branch.is_read_only();
         match self.commit_branch(at, transaction, branch, install, effects) {
             Ok(stamp) => {
@@ -271,7 +271,7 @@ impl Mako {
         effects: &mut Effects,
     ) -> Result<()> {
         let (stamp, _) = self.gather(at, exchange.id, branch, 0, effects)?;
-        exchange.depend(self.desk.hub.home(), stamp.seen_by(self.led[at].shard));
+        exchange.depend(self.desk.hub.home(), stamp.seen_by(self.led[at].lead.shard));
         Ok(())
     }
 
@@ -320,7 +320,7 @@ impl Mako {
         for (at, branch) in own {
             if let OwnBranch::Locked(locked) = branch {
                 let clock = self.draw(at, exchange.id, &locked, effects);
-                drawn.push((self.led[at].shard, clock));
+                drawn.push((self.led[at].lead.shard, clock));
                 locked_here.push((at, locked, clock));
             }
         }
@@ -330,7 +330,7 @@ impl Mako {
         }
         self.bound(home, &mut stamp, effects);
         for (at, locked, clock) in locked_here {
-            let kept = stamp.seen_by(home).kept_by(self.led[at].shard, clock);
+            let kept = stamp.seen_by(home).kept_by(self.led[at].lead.shard, clock);
             let kept = self.fit(kept);
             self.install_branch(at, exchange.id, locked, &kept, effects);
         }

@@ -168,7 +168,7 @@ impl Mako {
     }
 
     fn led_at(&self, shard: ShardId) -> Option<usize> {
-        self.led.iter().position(|led| led.shard == shard)
+        self.led.iter().position(|led| led.lead.shard == shard)
     }
 
     fn receive(&mut self, from: NodeId, message: Message, effects: &mut Effects) {
@@ -187,8 +187,8 @@ impl Mako {
     /// This worker's stream of `shard` is prepared.
     fn lead(&mut self, shard: ShardId, length: u64) {
         let at = self.led_at(shard).expect("the node leads the shards that the topology says");
-        self.led[at].lead(length);
-        self.desk.hub.admission.serve(self.led.iter().all(Led::is_leading));
+        self.led[at].lead.begin(length);
+        self.desk.hub.admission.serve(self.led.iter().all(|led| led.lead.is_leading()));
     }
 
     /// Lets tasks and whoever waits go on, as far as they can now.
@@ -284,10 +284,9 @@ impl Mako {
     /// Asks to come back when there will be something to do.
     fn set_timer(&mut self, now: Time, effects: &mut Effects) {
         let options = &self.shared.setup.options;
-        let led = self
-            .led
-            .iter()
-            .filter_map(|led| led.next_due(self.shared.replica(led.shard).expect("led"), options));
+        let led = self.led.iter().filter_map(|led| {
+            led.next_due(self.shared.replica(led.lead.shard).expect("led"), options)
+        });
         let others = [self.desk.next_due(), self.gossip.next_due(options)];
         if let Some(at) = led.chain(others.into_iter().flatten()).min() {
             effects.push(Effect::Timer { at: at.max(now) });

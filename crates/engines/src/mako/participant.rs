@@ -49,7 +49,7 @@ impl Mako {
         request: Request,
         effects: &mut Effects,
     ) {
-        let leads = self.led_at(header.shard).filter(|at| self.led[*at].is_leading());
+        let leads = self.led_at(header.shard).filter(|at| self.led[*at].lead.is_leading());
         let (Some(at), true) = (leads, header.epoch == self.desk.hub.epoch.get()) else {
             // The coordinator asks again, and by then things may be different.
             self.desk.counters.dropped += 1;
@@ -133,7 +133,7 @@ impl Mako {
         transaction: TransactionId,
         effects: &mut Effects,
     ) -> Result<(Branch, usize, Option<Clock>)> {
-        let own = self.desk.hub.own(self.led[at].shard).expect("led");
+        let own = self.desk.hub.own(self.led[at].lead.shard).expect("led");
         let branch = self.desk.hub.begin(own)?;
         Ok((branch, 0, self.draw_too_early(at, transaction, effects)))
     }
@@ -148,7 +148,7 @@ impl Mako {
         if !self.options().faults.has(Fault::ClockBeforeLock) {
             return None;
         }
-        let shard = self.led[at].shard;
+        let shard = self.led[at].lead.shard;
         let clock = self.shared.replica(shard).expect("led").store.draw_clock_too_early();
         self.fly(at, transaction, clock, effects);
         Some(clock)
@@ -238,7 +238,7 @@ impl Mako {
         from: usize,
         effects: &mut Effects,
     ) -> Result<(Stamp, usize)> {
-        let shard = self.led[at].shard;
+        let shard = self.led[at].lead.shard;
         let (faults, full) = (self.options().faults, self.options().stamps == StampForm::Full);
         let watermark = &self.desk.hub.watermark.borrow();
         let reads = Reads { shard, epoch: self.desk.hub.epoch.get(), watermark, full, faults };
@@ -261,7 +261,7 @@ impl Mako {
         install: bool,
         effects: &mut Effects,
     ) -> Result<Stamp> {
-        let shard = self.led[at].shard;
+        let shard = self.led[at].lead.shard;
         let (mut stamp, _) = self.gather(at, transaction, &branch, 0, effects)?;
         if branch.is_read_only() || !install {
             branch.validate()?;
@@ -309,8 +309,8 @@ impl Mako {
     }
 
     fn fly(&mut self, at: usize, transaction: TransactionId, clock: Clock, effects: &mut Effects) {
-        let shard = self.led[at].shard;
-        self.led[at].fly(clock);
+        let shard = self.led[at].lead.shard;
+        self.led[at].lead.fly(clock);
         effects.observe(|| Observation::Drawn { transaction, shard, clock });
     }
 
@@ -323,7 +323,7 @@ impl Mako {
         stamp: &Stamp,
         effects: &mut Effects,
     ) {
-        let (shard, clock) = (self.led[at].shard, stamp.clock);
+        let (shard, clock) = (self.led[at].lead.shard, stamp.clock);
         if let Some(observations) = &mut effects.observations {
             observations.extend(led::installed(transaction, shard, stamp, &locked));
         }
@@ -367,8 +367,8 @@ impl Mako {
         effects: &mut Effects,
     ) {
         let Some(clock) = clock else { return };
-        let shard = self.led[at].shard;
-        self.led[at].give_up(clock);
+        let shard = self.led[at].lead.shard;
+        self.led[at].lead.land(clock);
         effects.observe(|| Observation::Resolved { transaction, shard, clock, installed: false });
     }
 

@@ -133,7 +133,7 @@ impl Mako {
     /// Proposes the batches and heartbeats whose time has come.
     pub(super) fn close_batches(&mut self, now: Time, effects: &mut Effects) {
         for at in 0..self.led.len() {
-            let shard = self.led[at].shard;
+            let shard = self.led[at].lead.shard;
             let epoch = self.desk.hub.epoch.get();
             let replica = self.shared.replica(shard).expect("led");
             let options = &self.shared.setup.options;

@@ -3,9 +3,11 @@
 //! | file | holds |
 //! |---|---|
 //! | `codec.rs` | writes as bytes; what an entry is beside its writes, each engine says itself |
+//! | `lead.rs` | a stream that is led: clocks in flight, safe clocks, pace |
 //! | `replica.rs` | a node's copy of a shard, shared by its workers |
 //! | `replay.rs` | Thomas's rule |
 
 pub(crate) mod codec;
+pub(crate) mod lead;
 pub(crate) mod replay;
 pub(crate) mod replica;

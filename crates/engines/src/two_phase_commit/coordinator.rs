@@ -281,7 +281,7 @@ impl TwoPhaseCommit {
             self.observe_reads(at, transaction, &branch, effects);
             let locked = branch.lock()?;
             let clock = self.draw(at, transaction, &locked, effects);
-            it.drawn.push((self.led[at].shard, clock));
+            it.drawn.push((self.led[at].lead.shard, clock));
             it.own.push((at, OwnBranch::Locked { locked, clock, prepared: false }));
         }
         Ok(())
@@ -294,7 +294,7 @@ impl TwoPhaseCommit {
         for (at, branch) in &mut it.own {
             if let OwnBranch::Locked { locked, clock, prepared } = branch
                 && it.plan == Plan::TwoPhase
-                && self.led[*at].shard != home
+                && self.led[*at].lead.shard != home
             {
                 *prepared = true;
                 it.undurable += 1;
@@ -381,7 +381,7 @@ impl TwoPhaseCommit {
             OwnBranch::Locked { locked, clock, .. } if *place == at => Some((locked, *clock)),
             _ => None,
         });
-        let home = self.led[at].shard;
+        let home = self.led[at].lead.shard;
         let others = it.drawn.iter().map(|(shard, _)| *shard).filter(|shard| *shard != home);
         let participants: Vec<ShardId> = others.collect();
         let waiter = Waiter::Decided(transaction.sequence);

@@ -7,32 +7,24 @@
 
 use super::options::Options;
 use super::record::Batch;
-use crate::faults::Fault;
+use crate::replication::lead::Lead;
 use crate::replication::replica::Replica;
 use crate::transaction_id::TransactionId;
 use bytes::Bytes;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use types::{Clock, Epoch, ShardId, Time};
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Led {
-    pub(super) shard: ShardId,
-    /// The stream is prepared. Before, records gather.
-    leading: bool,
-    in_flight: BTreeSet<Clock>,
+    pub(super) lead: Lead,
     batch: Batch,
     /// Clocks whose writes are in the batch.
     batched: Vec<Clock>,
     /// Who waits for the batch.
     waiting: Vec<Waiter>,
-    /// How long the stream is, and how much of it is decided.
-    proposed: u64,
-    durable: u64,
     /// For each proposed entry that is not decided, who waits for it.
     undecided: VecDeque<Vec<Waiter>>,
-    safe_appended: Clock,
-    appended_at: Time,
 }
 
 /// Who waits for a record to be durable.
@@ -58,42 +50,12 @@ pub(super) struct Closed {
 impl Led {
     pub(super) fn new(shard: ShardId) -> Led {
         Led {
-            shard,
-            leading: false,
-            in_flight: BTreeSet::new(),
+            lead: Lead::new(shard),
             batch: Batch::default(),
             batched: Vec::new(),
             waiting: Vec::new(),
-            proposed: 0,
-            durable: 0,
             undecided: VecDeque::new(),
-            safe_appended: Clock::ZERO,
-            appended_at: Time::ZERO,
         }
-    }
-
-    /// The stream is prepared, and that long.
-    pub(super) fn lead(&mut self, length: u64) {
-        self.leading = true;
-        self.proposed = length;
-        self.durable = length;
-    }
-
-    pub(super) fn is_leading(&self) -> bool {
-        self.leading
-    }
-
-    /// A clock was drawn on this worker, and is in flight now.
-    pub(super) fn fly(&mut self, clock: Clock) {
-        assert!(clock > self.safe_appended, "P5: {clock} was drawn below what was said to be safe");
-        let fresh = self.in_flight.insert(clock);
-        assert!(fresh, "P2: {} drew {clock} twice", self.shard);
-    }
-
-    /// What was locked for the clock is installed, or given up.
-    pub(super) fn land(&mut self, clock: Clock) {
-        let flew = self.in_flight.remove(&clock);
-        assert!(flew, "P5: {clock} of {} was resolved before", self.shard);
     }
 
     /// Adds a record. `clock` is that of the writes in it; `waiter` hears when it is durable.
@@ -108,13 +70,6 @@ impl Led {
         self.waiting.extend(waiter);
     }
 
-    fn safe_clock(&self, replica: &Replica, options: &Options) -> Clock {
-        match self.in_flight.first() {
-            Some(first) if !options.faults.has(Fault::SafeClockPastInFlight) => Clock(first.0 - 1),
-            _ => replica.store.clock(),
-        }
-    }
-
     /// The next entry, if it is time for one: for a batch that is full, or has nothing before it to wait
     /// for, or comes long enough after the one before; or for a heartbeat.
     pub(super) fn close(
@@ -127,63 +82,43 @@ impl Led {
         if !self.is_due(now, replica, options) {
             return None;
         }
-        let safe = self.safe_clock(replica, options).max(self.safe_appended);
-        assert!(
-            self.in_flight.first().is_none_or(|first| *first > safe)
-                || options.faults.has(Fault::SafeClockPastInFlight),
-            "P5: {safe} is called safe on {} while {:?} are in flight",
-            self.shard,
-            self.in_flight
-        );
-        let index = self.proposed;
-        self.proposed += 1;
+        let (index, safe) = self.lead.append(now, replica, options.faults);
         self.undecided.push_back(std::mem::take(&mut self.waiting));
-        self.safe_appended = safe;
-        self.appended_at = now;
         let is_heartbeat = self.batch.len() == 0;
         let clocks = std::mem::take(&mut self.batched);
         Some(Closed { entry: self.batch.close(epoch, safe), index, safe, clocks, is_heartbeat })
     }
 
     fn is_due(&self, now: Time, replica: &Replica, options: &Options) -> bool {
-        if !self.leading {
-            return false;
-        }
         let is_full = self.batch.len() >= options.batch_records_max
             || self.batch.bytes() >= options.batch_bytes_max;
-        is_full || self.next_due(replica, options).is_some_and(|at| at <= now)
-    }
-
-    /// Could a heartbeat say anything new?
-    fn lags(&self, replica: &Replica, options: &Options) -> bool {
-        self.safe_clock(replica, options) > self.safe_appended
+        self.lead.is_leading()
+            && (is_full || self.next_due(replica, options).is_some_and(|at| at <= now))
     }
 
     /// When the next entry is due, unless it is full before.
     pub(super) fn next_due(&self, replica: &Replica, options: &Options) -> Option<Time> {
-        if !self.leading {
+        if !self.lead.is_leading() {
             return None;
         }
         if self.batch.len() > 0 {
-            let idle = self.proposed == self.durable;
-            let pause = if idle { options.batch_gap } else { options.batch_delay };
-            return Some(self.appended_at + pause);
+            return Some(self.lead.paced(options.batch_gap, options.batch_delay));
         }
-        self.lags(replica, options).then(|| self.appended_at + options.heartbeat)
+        // Could a heartbeat say anything new?
+        let lags = self.lead.lags(replica, options.faults);
+        lags.then(|| self.lead.appended_at() + options.heartbeat)
     }
 
     /// The stream has decided that many entries. Returns who waited for them, in their order.
     pub(super) fn durable(&mut self, length: u64) -> Vec<Waiter> {
-        assert!(length <= self.proposed, "{} decided what was never proposed", self.shard);
-        let count = length.saturating_sub(self.durable) as usize;
-        self.durable = self.durable.max(length);
-        self.undecided.drain(..count).flatten().collect()
+        let news = self.lead.decide(length);
+        self.undecided.drain(..news).flatten().collect()
     }
 
     /// How much is under way: records that are not in the stream, entries that are not durable, clocks
     /// in flight.
     pub(super) fn pending(&self) -> usize {
-        self.batch.len() + self.undecided.len() + self.in_flight.len()
+        self.batch.len() + self.lead.pending()
     }
 }
 
@@ -218,15 +153,15 @@ mod tests {
     fn a_safe_clock_is_below_what_is_in_flight() {
         let (replica, options) = (replica(), Options::default());
         let mut led = Led::new(ShardId(0));
-        led.lead(0);
+        led.lead.begin(0);
         replica.store.raise_clock(Clock(9));
-        led.fly(Clock(7));
-        led.fly(Clock(9));
+        led.lead.fly(Clock(7));
+        led.lead.fly(Clock(9));
         add(&mut led, 7);
         let closed = led.close(LATE, EPOCH, &replica, &options).expect("nothing before it");
         assert_eq!((closed.index, closed.safe, closed.clocks), (0, Clock(6), vec![Clock(7)]));
-        led.land(Clock(7));
-        led.land(Clock(9));
+        led.lead.land(Clock(7));
+        led.lead.land(Clock(9));
         let heartbeat_at = LATE + options.heartbeat;
         assert_eq!(led.next_due(&replica, &options), Some(heartbeat_at));
         let closed = led.close(heartbeat_at, EPOCH, &replica, &options).expect("it lags");
@@ -240,18 +175,18 @@ mod tests {
     fn nothing_is_drawn_below_a_safe_clock() {
         let (replica, options) = (replica(), Options::default());
         let mut led = Led::new(ShardId(0));
-        led.lead(0);
+        led.lead.begin(0);
         replica.store.raise_clock(Clock(9));
         add(&mut led, 9);
         led.close(LATE, EPOCH, &replica, &options).expect("nothing before it");
-        led.fly(Clock(9));
+        led.lead.fly(Clock(9));
     }
 
     #[test]
     fn who_waits_hears_in_the_order_of_the_stream() {
         let (replica, options) = (replica(), Options::default());
         let mut led = Led::new(ShardId(0));
-        led.lead(3);
+        led.lead.begin(3);
         add(&mut led, 1);
         led.close(LATE, EPOCH, &replica, &options).expect("nothing before it");
         add(&mut led, 2);
@@ -272,7 +207,7 @@ mod tests {
         let mut led = Led::new(ShardId(0));
         add(&mut led, 1);
         assert!(led.close(LATE, EPOCH, &replica, &options).is_none());
-        led.lead(0);
+        led.lead.begin(0);
         assert!(led.close(LATE, EPOCH, &replica, &options).is_some());
     }
 }

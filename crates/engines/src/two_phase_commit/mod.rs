@@ -167,7 +167,7 @@ impl TwoPhaseCommit {
     }
 
     fn led_at(&self, shard: ShardId) -> Option<usize> {
-        self.led.iter().position(|led| led.shard == shard)
+        self.led.iter().position(|led| led.lead.shard == shard)
     }
 
     fn receive(&mut self, from: NodeId, message: Message, effects: &mut Effects) {
@@ -185,8 +185,8 @@ impl TwoPhaseCommit {
     /// This worker's stream of `shard` is prepared.
     fn lead(&mut self, shard: ShardId, length: u64) {
         let at = self.led_at(shard).expect("the node leads the shards that the topology says");
-        self.led[at].lead(length);
-        self.desk.hub.admission.serve(self.led.iter().all(Led::is_leading));
+        self.led[at].lead.begin(length);
+        self.desk.hub.admission.serve(self.led.iter().all(|led| led.lead.is_leading()));
     }
 
     /// The stream that this worker leads for `shard` has that many decided entries.
@@ -264,7 +264,7 @@ impl TwoPhaseCommit {
     /// Proposes the batches and heartbeats whose time has come.
     fn close_batches(&mut self, now: Time, effects: &mut Effects) {
         for at in 0..self.led.len() {
-            let (shard, epoch) = (self.led[at].shard, self.desk.hub.epoch.get());
+            let (shard, epoch) = (self.led[at].lead.shard, self.desk.hub.epoch.get());
             let replica = self.shared.replica(shard).expect("led");
             let options = &self.shared.setup.options;
             let Some(closed) = self.led[at].close(now, epoch, replica, options) else { continue };
@@ -282,10 +282,9 @@ impl TwoPhaseCommit {
     /// Asks to come back when there will be something to do.
     fn set_timer(&mut self, now: Time, effects: &mut Effects) {
         let options = &self.shared.setup.options;
-        let led = self
-            .led
-            .iter()
-            .filter_map(|led| led.next_due(self.shared.replica(led.shard).expect("led"), options));
+        let led = self.led.iter().filter_map(|led| {
+            led.next_due(self.shared.replica(led.lead.shard).expect("led"), options)
+        });
         if let Some(at) = led.chain(self.desk.next_due()).min() {
             effects.push(Effect::Timer { at: at.max(now) });
         }

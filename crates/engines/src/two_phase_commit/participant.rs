@@ -60,7 +60,7 @@ impl TwoPhaseCommit {
         request: Request,
         effects: &mut Effects,
     ) {
-        let leads = self.led_at(header.shard).filter(|at| self.led[*at].is_leading());
+        let leads = self.led_at(header.shard).filter(|at| self.led[*at].lead.is_leading());
         let (Some(at), true) = (leads, header.epoch == self.desk.hub.epoch.get()) else {
             // The coordinator asks again, and by then things may be different.
             self.desk.counters.dropped += 1;
@@ -282,7 +282,7 @@ impl TwoPhaseCommit {
         transaction: TransactionId,
         effects: &mut Effects,
     ) {
-        let shard = self.led[at].shard;
+        let shard = self.led[at].lead.shard;
         let asked = match self.branches.context_mut(transaction, shard) {
             // It was given up meanwhile.
             None => return,
@@ -320,7 +320,7 @@ impl TwoPhaseCommit {
         effects: &mut Effects,
     ) {
         let Some(observations) = &mut effects.observations else { return };
-        let shard = self.led[at].shard;
+        let shard = self.led[at].lead.shard;
         branch.versions_read(0, |version| {
             let (stamp, tombstone) = (version.stamp.to_stamp(), version.value.is_none());
             observations.push(Observation::Read { transaction, shard, stamp, tombstone });
@@ -335,8 +335,8 @@ impl TwoPhaseCommit {
         locked: &Locked<Pooled>,
         effects: &mut Effects,
     ) -> Clock {
-        let (shard, clock) = (self.led[at].shard, locked.draw_clock());
-        self.led[at].fly(clock);
+        let (shard, clock) = (self.led[at].lead.shard, locked.draw_clock());
+        self.led[at].lead.fly(clock);
         effects.observe(|| Observation::Drawn { transaction, shard, clock });
         clock
     }
@@ -384,7 +384,8 @@ impl TwoPhaseCommit {
         clock: Clock,
         effects: &mut Effects,
     ) {
-        let (shard, stamp) = (self.led[at].shard, Stamp::local(self.desk.hub.epoch.get(), clock));
+        let (shard, stamp) =
+            (self.led[at].lead.shard, Stamp::local(self.desk.hub.epoch.get(), clock));
         if let Some(observations) = &mut effects.observations {
             locked.writes(|table, key, value| {
                 observations.push(Observation::Installed {
@@ -400,7 +401,7 @@ impl TwoPhaseCommit {
         self.desk.counters.stamp_entries += 1;
         // What is installed is committed, and so is all that was before it.
         locked.install(stamp.as_ref(), |_| true);
-        self.led[at].land(clock);
+        self.led[at].lead.land(clock);
         effects.observe(|| Observation::Resolved { transaction, shard, clock, installed: true });
     }
 
@@ -417,8 +418,8 @@ impl TwoPhaseCommit {
         if is_prepared {
             self.append_outcome(at, transaction, false);
         }
-        self.led[at].land(clock);
-        let shard = self.led[at].shard;
+        self.led[at].lead.land(clock);
+        let shard = self.led[at].lead.shard;
         effects.observe(|| Observation::Resolved { transaction, shard, clock, installed: false });
     }
 

@@ -1,0 +1,131 @@
+//! A stream that this worker leads, whatever is in it: the clocks in flight and the safe clock, how far
+//! it is proposed and decided, and its pace (rules M2 and M3 of `mako`, P2 and P5 of
+//! `two_phase_commit`).
+//!
+//! ```text
+//! clocks  1 2 3 4 5 6 7 8 9      drawn by all workers of the shard
+//!           ^   ^                in flight on this worker
+//!         |                      its safe clock: one less than the first of them
+//! ```
+//! With nothing in flight, the safe clock is the greatest clock that anybody has drawn: whatever this
+//! worker draws next is greater.
+
+use super::replica::Replica;
+use crate::faults::{Fault, Faults};
+use std::collections::BTreeSet;
+use std::time::Duration;
+use types::{Clock, ShardId, Time};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Lead {
+    pub(crate) shard: ShardId,
+    /// The stream is prepared. Before, what is to be proposed gathers.
+    leading: bool,
+    in_flight: BTreeSet<Clock>,
+    /// How long the stream is, and how much of it is decided.
+    proposed: u64,
+    decided: u64,
+    safe_appended: Clock,
+    appended_at: Time,
+}
+
+impl Lead {
+    pub(crate) fn new(shard: ShardId) -> Lead {
+        Lead {
+            shard,
+            leading: false,
+            in_flight: BTreeSet::new(),
+            proposed: 0,
+            decided: 0,
+            safe_appended: Clock::ZERO,
+            appended_at: Time::ZERO,
+        }
+    }
+
+    /// The stream is prepared, and that long.
+    pub(crate) fn begin(&mut self, length: u64) {
+        self.leading = true;
+        self.proposed = length;
+        self.decided = length;
+    }
+
+    pub(crate) fn is_leading(&self) -> bool {
+        self.leading
+    }
+
+    /// A clock was drawn on this worker, and is in flight now.
+    pub(crate) fn fly(&mut self, clock: Clock) {
+        let (shard, safe) = (self.shard, self.safe_appended);
+        assert!(
+            clock > safe,
+            "M3, P5: {clock} of {shard} was drawn, and {safe} was said to be safe"
+        );
+        let fresh = self.in_flight.insert(clock);
+        assert!(fresh, "M2, P2: {shard} drew {clock} twice");
+    }
+
+    /// A clock is resolved: what it was drawn for is installed, or was given up.
+    pub(crate) fn land(&mut self, clock: Clock) {
+        let flew = self.in_flight.remove(&clock);
+        assert!(flew, "M3, P5: {clock} of {} was resolved before", self.shard);
+    }
+
+    fn safe_clock(&self, replica: &Replica, faults: Faults) -> Clock {
+        match self.in_flight.first() {
+            Some(first) if !faults.has(Fault::SafeClockPastInFlight) => Clock(first.0 - 1),
+            _ => replica.store.clock(),
+        }
+    }
+
+    /// How far the stream says that it is safe.
+    pub(crate) fn safe_appended(&self) -> Clock {
+        self.safe_appended
+    }
+
+    /// Could an entry say of a greater clock that it is safe?
+    pub(crate) fn lags(&self, replica: &Replica, faults: Faults) -> bool {
+        self.safe_clock(replica, faults) > self.safe_appended
+    }
+
+    /// When the next entry may follow the last one: after `gap` where nothing is on its way, otherwise
+    /// after `delay`.
+    pub(crate) fn paced(&self, gap: Duration, delay: Duration) -> Time {
+        let idle = self.proposed == self.decided;
+        self.appended_at + if idle { gap } else { delay }
+    }
+
+    /// When the last entry was appended.
+    pub(crate) fn appended_at(&self) -> Time {
+        self.appended_at
+    }
+
+    /// An entry is appended. Returns its index and the safe clock it carries.
+    pub(crate) fn append(&mut self, now: Time, replica: &Replica, faults: Faults) -> (u64, Clock) {
+        let safe = self.safe_clock(replica, faults).max(self.safe_appended);
+        assert!(
+            self.in_flight.first().is_none_or(|first| *first > safe)
+                || faults.has(Fault::SafeClockPastInFlight),
+            "M3, P5: {safe} is called safe on {} while {:?} are in flight",
+            self.shard,
+            self.in_flight
+        );
+        self.safe_appended = safe;
+        self.appended_at = now;
+        self.proposed += 1;
+        (self.proposed - 1, safe)
+    }
+
+    /// The stream has decided that many entries. Returns how many of them are news.
+    pub(crate) fn decide(&mut self, length: u64) -> usize {
+        assert!(length <= self.proposed, "{} decided what was never proposed", self.shard);
+        let news = length.saturating_sub(self.decided);
+        self.decided += news;
+        news as usize
+    }
+
+    /// Entries that are not decided, and clocks in flight.
+    pub(crate) fn pending(&self) -> usize {
+        (self.proposed - self.decided) as usize + self.in_flight.len()
+    }
+}
