@@ -6,9 +6,9 @@
 //! own count (the lower 64), and a client has one request under way at a time: the store remembers the
 //! last of each client.
 //!
-//! All copies of a call have to reach the same worker of a node, [`worker_of`] its client. It remembers
-//! what it answered: were one copy refused by one worker, another that comes late might take effect
-//! elsewhere after its client was told that nothing happened.
+//! All copies of a call have to reach the same worker, [`worker_of`] its id, of whatever node; another one
+//! refuses it. It remembers what it answered: were one copy refused by one worker, another that comes
+//! late might take effect elsewhere after its client was told that nothing happened.
 
 pub use crate::execution::calls::{REQUESTS_TABLE, requests_table};
 use crate::operation::{Answer, Operation};
@@ -19,9 +19,10 @@ use types::{Error, RequestId, ShardId, WorkerId};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u64);
 
-/// Which of a node's `workers` takes the calls of a client.
-pub fn worker_of(client: ClientId, workers: u32) -> WorkerId {
-    WorkerId((client.0 % u64::from(workers)) as u32)
+/// Which of a node's `workers` takes a call: the same for all calls of a client.
+pub fn worker_of(id: RequestId, workers: u32) -> WorkerId {
+    let client = (id.0 >> 64) as u64;
+    WorkerId((client % u64::from(workers)) as u32)
 }
 
 /// What a client asks of a worker.

@@ -116,6 +116,17 @@ impl Operation {
         !matches!(self, Operation::Put { value: Some(_), .. })
     }
 
+    /// How many bytes of keys and values it writes, if it writes.
+    pub(crate) fn bytes_written(&self) -> Option<usize> {
+        match self {
+            Operation::Get { .. } | Operation::Scan { .. } => None,
+            Operation::Put { key, value, .. } => {
+                Some(key.len() + value.as_ref().map_or(0, bytes::Bytes::len))
+            }
+            Operation::Insert { key, value, .. } => Some(key.len() + value.len()),
+        }
+    }
+
     /// Does whoever asks for it wait for what it brings?
     pub(crate) fn wants_answer(&self) -> bool {
         !matches!(self, Operation::Put { .. })

@@ -10,7 +10,7 @@
 //! enough to allocate for.
 
 use crate::clock::Epoch;
-use crate::id::{NodeId, RequestId, ShardId, TableId};
+use crate::id::{NodeId, RequestId, ShardId, TableId, WorkerId};
 use std::fmt;
 use std::time::Duration;
 
@@ -227,6 +227,12 @@ pub enum Rejected {
     UnknownProcedure {
         /// The name that was asked for.
         name: Box<str>,
+    },
+    /// All copies of a call have to reach the same worker.
+    #[error("calls with this id belong to {worker} of a node; ask that one")]
+    OtherWorker {
+        /// The worker that takes them.
+        worker: WorkerId,
     },
     /// A node that leads no shard coordinates nothing.
     #[error("{node} leads no shard and runs no transactions; ask one that does")]

@@ -25,6 +25,15 @@ pub struct Header {
     pub epoch: Epoch,
 }
 
+impl Header {
+    /// Can it come from there? Only a transaction's coordinator speaks of its branches, worker to worker
+    /// of the same number, and it does not call over what it speaks of.
+    pub(crate) fn is_of(&self, from: NodeId, worker: WorkerId) -> bool {
+        let TransactionId { node, worker: its, sequence } = self.transaction;
+        (node, its) == (from, worker) && self.oldest <= sequence && self.step > 0
+    }
+}
+
 /// What a request turns out to be when it arrives.
 #[derive(Debug)]
 pub(crate) enum Arrival<R> {

@@ -11,7 +11,7 @@
 use super::hub::{Ask, Hub};
 use super::interactive::Sessions;
 use super::local::Local;
-use crate::client::{ClientId, Relay, Reply, Request};
+use crate::client::{ClientId, Relay, Reply, Request, worker_of};
 use crate::engine::Task;
 use crate::procedure::Procedures;
 use bytes::Bytes;
@@ -35,9 +35,6 @@ pub fn requests_table(shards: u32) -> (&'static str, Partitioning) {
     });
     (REQUESTS_TABLE, Partitioning::Range { splits: splits.collect() })
 }
-
-/// A worker remembers its last answers to at least so many clients.
-const CLIENTS_MIN: usize = 1 << 14;
 
 /// The requests of a worker that are under way.
 pub(crate) struct Calls {
@@ -69,6 +66,12 @@ impl Calls {
 
     /// Takes a request; what has to be run for it is returned.
     pub(crate) fn request(&mut self, from: ClientId, request: Request) -> Option<Task> {
+        if let Request::Call { id, .. } = &request
+            && let Some(refusal) = self.refusal(*id)
+        {
+            self.hub.ask(Ask::Reply { to: from, reply: refusal });
+            return None;
+        }
         if let Request::Call { home, .. } = &request
             && home.0 < self.hub.topology.shards()
             && self.hub.own(*home).is_none()
@@ -84,7 +87,14 @@ impl Calls {
     pub(crate) fn relayed(&mut self, node: NodeId, relay: Relay) -> Option<Task> {
         match relay {
             Relay::Request { from, request: request @ Request::Call { .. } } => {
-                self.serve(Asker { client: from, via: Some(node) }, request)
+                let asker = Asker { client: from, via: Some(node) };
+                if let Request::Call { id, .. } = &request
+                    && let Some(refusal) = self.refusal(*id)
+                {
+                    self.hub.ask(asker.told(refusal));
+                    return None;
+                }
+                self.serve(asker, request)
             }
             // Sessions are not passed on.
             Relay::Request { .. } => None,
@@ -93,6 +103,13 @@ impl Calls {
                 None
             }
         }
+    }
+
+    /// A call that came to the wrong worker is not for it to run.
+    fn refusal(&self, id: RequestId) -> Option<Reply> {
+        let worker = worker_of(id, self.hub.topology.workers());
+        let result = Err(Rejected::OtherWorker { worker }.into());
+        (worker != self.hub.place.worker).then_some(Reply::Called { id, result })
     }
 
     fn serve(&mut self, from: Asker, request: Request) -> Option<Task> {
@@ -117,7 +134,7 @@ impl Calls {
                 let book = Rc::clone(&self.book);
                 Some(Box::pin(async move {
                     let result = call(&hub, &procedures, id, home, &procedure, &arguments).await;
-                    book.borrow_mut().end(id, &result);
+                    book.borrow_mut().end(id, &result, hub.limits.clients_remembered);
                     hub.ask(from.told(Reply::Called { id, result }));
                 }))
             }
@@ -187,13 +204,13 @@ impl Book {
         }
     }
 
-    fn end(&mut self, id: RequestId, result: &Result<Bytes>) {
+    fn end(&mut self, id: RequestId, result: &Result<Bytes>, remembered: usize) {
         self.running.remove(&id);
         let (client, count) = parts(id);
         if self.last(client).is_some_and(|(last, _)| *last > count) {
             return;
         }
-        if self.recent.len() >= CLIENTS_MIN {
+        if self.recent.len() >= remembered {
             self.older = std::mem::take(&mut self.recent);
         }
         self.recent.insert(client, (count, result.clone()));
@@ -242,4 +259,34 @@ async fn call(
 
 fn corrupt() -> Error {
     Error::reject("a row of the table of requests is shorter than its count")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::Aborted;
+
+    fn id(client: u64, count: u64) -> RequestId {
+        RequestId(u128::from(client) << 64 | u128::from(count))
+    }
+
+    #[test]
+    fn what_was_refused_stays_refused() {
+        let mut book = Book::default();
+        let refused: Result<Bytes> =
+            Err(Aborted::Overloaded { open: 1, limit: "open_max", max: 1 }.into());
+        assert_eq!(book.begin(id(1, 5)), Ok(true));
+        assert_eq!(book.begin(id(1, 5)), Ok(false), "it runs");
+        book.end(id(1, 5), &refused, 1);
+        assert_eq!(book.answer(id(1, 5)), Some(refused.clone()));
+        assert_eq!(book.begin(id(1, 6)), Ok(true), "the next one");
+        book.end(id(1, 6), &Ok(Bytes::new()), 1);
+        let (request, last) = (id(1, 5), id(1, 6));
+        assert_eq!(book.begin(id(1, 5)), Err(Unknown::Forgotten { request, last }));
+        // Another client pushes it into the older half, and a third one out of that.
+        book.end(id(2, 1), &refused, 1);
+        assert_eq!(book.answer(id(1, 6)), Some(Ok(Bytes::new())));
+        book.end(id(3, 1), &refused, 1);
+        assert_eq!(book.answer(id(1, 6)), None);
+    }
 }

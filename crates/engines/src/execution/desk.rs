@@ -127,18 +127,18 @@ impl<M: Envelope> Desk<M> {
         admission.open() + admission.queued() + self.outbox.len()
     }
 
-    /// An answer to request `step` came. The branch, if that was waited for: it may be a repetition,
-    /// or not matter any more.
+    /// An answer to request `step` came. The branch, if that was waited for and `fits` the request: it
+    /// may be a repetition, or not matter any more, or be nonsense.
     pub(crate) fn answered(
         &mut self,
-        transaction: TransactionId,
-        shard: ShardId,
-        step: u32,
+        from: NodeId,
+        (transaction, shard, step): (TransactionId, ShardId, u32),
+        fits: impl FnOnce(&M) -> bool,
     ) -> Option<BranchKey> {
         let place = self.hub.place;
         let own = (transaction.node, transaction.worker) == (place.node, place.worker);
         let key = (transaction.sequence, shard);
-        if own && self.outbox.answered(key, step) {
+        if own && self.outbox.answered(from, key, step, fits) {
             return Some(key);
         }
         self.counters.dropped += 1;
@@ -270,4 +270,17 @@ impl<M: Envelope> Desk<M> {
             effects.push(Effect::Nudge { worker });
         }
     }
+}
+
+/// Can these be the answers to these operations?
+pub(crate) fn answers_fit(operations: &[Operation], answers: &[Result<Answer>]) -> bool {
+    let mut asked = operations.iter().filter(|operation| operation.wants_answer());
+    answers.len() == asked.clone().count()
+        && answers.iter().all(|answer| match (asked.next(), answer) {
+            (None, _) => false,
+            (Some(_), Err(_)) => true,
+            (Some(Operation::Get { .. }), Ok(answer)) => matches!(answer, Answer::Value(_)),
+            (Some(Operation::Scan { .. }), Ok(answer)) => matches!(answer, Answer::Rows(_)),
+            (Some(_), Ok(answer)) => *answer == Answer::Done,
+        })
 }

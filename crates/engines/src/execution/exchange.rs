@@ -5,7 +5,8 @@ use crate::operation::{Answer, Operation};
 use crate::transaction_id::TransactionId;
 use std::cell::{Ref, RefCell};
 use std::rc::Rc;
-use types::{Clock, Epoch, Error, NodeId, Result, ShardId, Stamp, View};
+use types::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_WRITES_MAX};
+use types::{Clock, Epoch, Error, NodeId, Rejected, Result, ShardId, Stamp, View};
 
 /// Where an answer will be.
 pub(crate) type Ticket = Rc<Slot<Result<Answer>>>;
@@ -38,6 +39,8 @@ pub(crate) struct Remote {
     pub(crate) writes: bool,
     /// The participant has ended it.
     pub(crate) over: bool,
+    /// Keys and bytes it has written there.
+    written: (usize, usize),
     /// Not sent yet.
     outgoing: Vec<Operation>,
     waiting: Vec<Ticket>,
@@ -59,11 +62,19 @@ impl Exchange {
 
     /// Adds an operation for `shard`, which `node` leads. The ticket says where its answer will be, if
     /// it has one.
-    pub(crate) fn issue(&self, shard: ShardId, node: NodeId, operation: Operation) -> Ticket {
+    ///
+    /// # Errors
+    /// Where the branch would grow beyond a transaction's limits.
+    pub(crate) fn issue(
+        &self,
+        shard: ShardId,
+        node: NodeId,
+        operation: Operation,
+    ) -> Result<Ticket> {
         let ticket = Ticket::default();
         if let Some(failure) = &*self.failure.borrow() {
             ticket.fill(Err(failure.clone()));
-            return ticket;
+            return Ok(ticket);
         }
         let mut remotes = self.remotes.borrow_mut();
         let at = remotes.iter().position(|remote| remote.shard == shard).unwrap_or_else(|| {
@@ -71,13 +82,14 @@ impl Exchange {
             remotes.len() - 1
         });
         let remote = &mut remotes[at];
+        remote.grow(operation.bytes_written())?;
         remote.reads |= operation.reads();
         remote.writes |= operation.writes();
         if operation.wants_answer() {
             remote.waiting.push(Rc::clone(&ticket));
         }
         remote.outgoing.push(operation);
-        ticket
+        Ok(ticket)
     }
 
     /// Takes the next batch of operations for each shard that has some whose answer is waited for and
@@ -184,10 +196,25 @@ impl Remote {
             reads: false,
             writes: false,
             over: false,
+            written: (0, 0),
             outgoing: Vec::new(),
             waiting: Vec::new(),
             asked: None,
         }
+    }
+
+    /// Counts a write; a branch is within the same limits as any transaction on one shard.
+    fn grow(&mut self, written: Option<usize>) -> Result<()> {
+        let Some(more) = written else { return Ok(()) };
+        let (writes, bytes) = (self.written.0 + 1, self.written.1 + more);
+        if bytes > TRANSACTION_BYTES_MAX {
+            Err(Rejected::TransactionBytes { bytes, max: TRANSACTION_BYTES_MAX })?;
+        }
+        if writes > TRANSACTION_WRITES_MAX {
+            Err(Rejected::TransactionWrites { max: TRANSACTION_WRITES_MAX })?;
+        }
+        self.written = (writes, bytes);
+        Ok(())
     }
 
     /// The number of the next request of this branch.
@@ -202,5 +229,28 @@ impl Remote {
         let mut operations = std::mem::take(&mut self.outgoing);
         operations.retain(Operation::writes);
         operations
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use types::{TableId, WorkerId};
+
+    #[test]
+    fn a_branch_does_not_outgrow_a_transaction() {
+        let id = TransactionId { node: NodeId(0), worker: WorkerId(0), sequence: 0 };
+        let exchange = Exchange::new(id, Epoch(1));
+        let value = Bytes::from(vec![0; TRANSACTION_BYTES_MAX / 4]);
+        let put = |key: u8| {
+            let (table, key) = (TableId(0), Bytes::from(vec![key]));
+            let operation = Operation::Put { table, key, value: Some(value.clone()) };
+            exchange.issue(ShardId(1), NodeId(1), operation)
+        };
+        (0..3).for_each(|key| drop(put(key).expect("within the limit")));
+        let error = put(3).expect_err("four quarters and their keys");
+        assert!(matches!(error, Error::Rejected(Rejected::TransactionBytes { .. })), "{error}");
+        assert_eq!(exchange.remotes()[0].outgoing.len(), 3);
     }
 }

@@ -37,11 +37,14 @@ pub struct Limits {
     /// How long a request to another worker waits for an answer before it is sent again. Default 250 ms,
     /// above the round trip between any two datacenters.
     pub retry_after: Duration,
-    /// An interactive transaction whose client is silent for so long is given up. Default 30 s.
+    /// An interactive transaction whose client is silent for so long is given up. Default 10 s.
     pub session_idle_max: Duration,
     /// An interactive transaction that is open for so long is given up: memory that it may look at
-    /// cannot be freed. Default 5 min.
+    /// cannot be freed. Default 30 s.
     pub session_open_max: Duration,
+    /// A worker remembers its last answers to at least so many clients, so that late copies of what it
+    /// refused stay refused. Default 16 384.
+    pub clients_remembered: usize,
     /// Store sessions, and so transactions executing or being certified, that a replica allows. Default
     /// 4096.
     pub sessions_max: usize,
@@ -57,8 +60,9 @@ impl Default for Limits {
             pause: Duration::from_micros(50),
             pause_max: Duration::from_millis(10),
             retry_after: Duration::from_millis(250),
-            session_idle_max: Duration::from_secs(30),
-            session_open_max: Duration::from_secs(300),
+            session_idle_max: Duration::from_secs(10),
+            session_open_max: Duration::from_secs(30),
+            clients_remembered: 1 << 14,
             sessions_max: 4096,
         }
     }

@@ -39,10 +39,19 @@ impl<M: Clone> Outbox<M> {
         self.due.push_back((now + self.retry_after, key, step));
     }
 
-    /// An answer to request `step` came. Says whether it was waited for.
-    pub(crate) fn answered(&mut self, key: BranchKey, step: u32) -> bool {
+    /// An answer to request `step` came from a node. Says whether it was waited for, and `fits` what was
+    /// asked; otherwise it is as if it had not come.
+    pub(crate) fn answered(
+        &mut self,
+        from: NodeId,
+        key: BranchKey,
+        step: u32,
+        fits: impl FnOnce(&M) -> bool,
+    ) -> bool {
         match self.waiting.get(&key) {
-            Some(waiting) if waiting.step == step => {
+            Some(waiting)
+                if (waiting.step, waiting.to) == (step, from) && fits(&waiting.message) =>
+            {
                 self.waiting.remove(&key);
                 true
             }
@@ -105,9 +114,12 @@ mod tests {
         assert_eq!(outbox.next_due(), Some(Time(10)));
         assert_eq!(due(&mut outbox, 9), Vec::<&str>::new());
         assert_eq!(due(&mut outbox, 10), ["one"]);
-        assert!(!outbox.answered((1, ShardId(0)), 2), "another step");
-        assert!(outbox.answered((1, ShardId(0)), 1));
-        assert!(!outbox.answered((1, ShardId(0)), 1), "twice");
+        let key = (1, ShardId(0));
+        assert!(!outbox.answered(NodeId(2), key, 2, |_| true), "another step");
+        assert!(!outbox.answered(NodeId(3), key, 1, |_| true), "another node");
+        assert!(!outbox.answered(NodeId(2), key, 1, |asked| *asked == "two"), "another question");
+        assert!(outbox.answered(NodeId(2), key, 1, |asked| *asked == "one"));
+        assert!(!outbox.answered(NodeId(2), key, 1, |_| true), "twice");
         assert_eq!(due(&mut outbox, 100), ["two"]);
         assert_eq!(outbox.next_due(), Some(Time(110)));
         outbox.forget((2, ShardId(0)));

@@ -126,13 +126,13 @@ impl Transaction {
         Ok(self.own[own].get().expect("begun above"))
     }
 
-    fn issue(&self, shard: ShardId, operation: Operation) -> Ticket {
+    fn issue(&self, shard: ShardId, operation: Operation) -> Result<Ticket> {
         let waits = operation.wants_answer();
-        let ticket = self.exchange.issue(shard, self.hub.topology.leader(shard), operation);
+        let ticket = self.exchange.issue(shard, self.hub.topology.leader(shard), operation)?;
         if waits {
             self.hub.ask(Ask::Send(Rc::clone(&self.exchange)));
         }
-        ticket
+        Ok(ticket)
     }
 
     fn keep(&self, bytes: &[u8]) -> &[u8] {
@@ -166,8 +166,7 @@ impl Transaction {
                 self.ahead.borrow_mut().remove(&(table, key.into()));
                 let key = Bytes::copy_from_slice(key);
                 let value = value.map(Bytes::copy_from_slice);
-                self.issue(shard, Operation::Put { table, key, value });
-                Ok(())
+                self.issue(shard, Operation::Put { table, key, value }).map(drop)
             }
         })
     }
@@ -177,8 +176,8 @@ impl Transaction {
         match self.target(shard) {
             Target::Own(own) => self.branch(own)?.scan(table, scan),
             Target::Other(shard) => {
-                self.rows(self.issue(shard, Operation::Scan { table, range: Range::of(&scan) }))
-                    .await
+                let operation = Operation::Scan { table, range: Range::of(&scan) };
+                self.rows(self.issue(shard, operation)?).await
             }
         }
     }
@@ -202,7 +201,7 @@ impl Transaction {
                 Target::Own(own) => rows.extend(self.branch(own)?.scan(table, scan)?),
                 Target::Other(shard) => {
                     let operation = Operation::Scan { table, range: Range::of(&scan) };
-                    tickets.push(self.issue(shard, operation));
+                    tickets.push(self.issue(shard, operation)?);
                 }
             }
         }
@@ -223,9 +222,13 @@ impl types::Transaction for Transaction {
         };
         check_key(table, key)?;
         let ahead = self.ahead.borrow_mut().remove(&(table, key.into()));
-        let ticket = ahead.unwrap_or_else(|| {
-            self.issue(shard, Operation::Get { table, key: Bytes::copy_from_slice(key) })
-        });
+        let ticket = match ahead {
+            Some(ticket) => ticket,
+            None => {
+                let key = Bytes::copy_from_slice(key);
+                self.issue(shard, Operation::Get { table, key })?
+            }
+        };
         match ticket.take().await? {
             Answer::Value(value) => Ok(value.map(|value| self.keep(&value))),
             Answer::Rows(_) | Answer::Done => Ok(None),
@@ -237,11 +240,13 @@ impl types::Transaction for Transaction {
             if let Ok(Target::Other(shard)) = self.source(*table, key)
                 && check_key(*table, key).is_ok()
             {
+                let place = (*table, Box::from(*key));
                 let operation = Operation::Get { table: *table, key: Bytes::copy_from_slice(key) };
-                let mut ahead = self.ahead.borrow_mut();
-                ahead
-                    .entry((*table, (*key).into()))
-                    .or_insert_with(|| self.issue(shard, operation));
+                if !self.ahead.borrow().contains_key(&place)
+                    && let Ok(ticket) = self.issue(shard, operation)
+                {
+                    self.ahead.borrow_mut().insert(place, ticket);
+                }
             }
         }
         // The store passes over what it does not have.
@@ -288,7 +293,7 @@ impl types::Transaction for Transaction {
             Target::Other(shard) => {
                 self.ahead.borrow_mut().remove(&(table, key.into()));
                 let (key, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
-                tickets.push(self.issue(shard, Operation::Insert { table, key, value }));
+                tickets.push(self.issue(shard, Operation::Insert { table, key, value })?);
                 Ok(())
             }
         })?;

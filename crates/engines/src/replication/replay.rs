@@ -46,10 +46,7 @@ fn try_replay(
 ) -> Result<()> {
     let transaction = store::Transaction::on(sessions.take()?);
     for write in writes {
-        match &write.value {
-            Some(value) => transaction.put(write.table, &write.key, value)?,
-            None => transaction.bury(write.table, &write.key)?,
-        }
+        transaction.replicate(write.table, &write.key, write.value.as_deref())?;
     }
     let order: (_, Clock) = (stamp.epoch, stamp.clock);
     let complete = replica.reached();

@@ -189,7 +189,7 @@ impl Outside {
         calls.set(calls.get() + 1);
         let id = RequestId(u128::from(post.client().0) << 64 | u128::from(calls.get()));
         let request = Request::Call { id, home, procedure: procedure.into(), arguments };
-        let to = || Place { node, worker: worker_of(post.client(), *workers) };
+        let to = || Place { node, worker: worker_of(id, *workers) };
         post.ask(request, to, manners.patience, |reply| match reply {
             Reply::Called { id: called, result } if *called == id => {
                 Some(std::mem::replace(result, Ok(Bytes::new())))

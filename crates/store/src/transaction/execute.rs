@@ -138,15 +138,19 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
         state.write(index, table, key, Content::Tombstone, None)
     }
 
-    /// Writes a tombstone under `key`, even where there is nothing to remove: what it has to hide may
-    /// still be on its way here (see [`Locked::replay`](super::Locked::replay)).
+    /// Writes what another replica has certified: a value, or a tombstone even where there is nothing to
+    /// remove, since what it has to hide may still be on its way here (see
+    /// [`Locked::replay`](super::Locked::replay)). A replica takes what its leader took: the database's
+    /// limit of memory does not count here.
     ///
     /// # Errors
     /// As for [`get`](Transaction::get), and where the transaction would grow beyond its limits.
-    pub fn bury(&self, table: TableId, key: &[u8]) -> Result<()> {
+    pub fn replicate(&self, table: TableId, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         let index = self.session().store.index(table)?;
         check_key(table, key)?;
-        self.session().state.borrow_mut().write(index, table, key, Content::Tombstone, None)
+        check_value(table, key, value.unwrap_or_default())?;
+        let content = value.map_or(Content::Tombstone, Content::Value);
+        self.session().state.borrow_mut().write(index, table, key, content, None)
     }
 
     /// Adds `delta`, wrapping, to the little-endian `i64` under `key` and returns the sum. An absent

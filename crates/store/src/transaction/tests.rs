@@ -317,6 +317,9 @@ fn sessions_and_memory_are_bounded() {
         put.and_then(|()| tx.commit()).err()
     });
     assert!(matches!(full, Some(Error::Rejected(Rejected::MemoryFull { .. }))), "{full:?}");
+    let tx = one.begin();
+    let taken = tx.replicate(table, b"more", Some(&[0; 100 << 10]));
+    assert_eq!(taken, Ok(()), "a replica takes what its leader took");
 }
 
 #[test]
@@ -532,10 +535,7 @@ fn a_replay_keeps_the_newest_whatever_the_order() {
     let mut replay = |clock: u64, value: Option<&[u8]>, buried: u64| {
         let stamp = StampRef { epoch: Epoch(1), clock: Clock(clock), remote: &[] };
         let tx = one.begin();
-        match value {
-            Some(value) => tx.put(table, b"k", value).expect("within limits"),
-            None => tx.bury(table, b"k").expect("within limits"),
-        }
+        tx.replicate(table, b"k", value).expect("within limits");
         let mut outcome = None;
         tx.lock().expect("nobody else is there").replay(
             stamp,
