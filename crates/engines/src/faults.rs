@@ -21,7 +21,7 @@ pub enum Fault {
     ApplyAboveWatermark,
     /// Followers let the last to arrive win (M6).
     ReplayInArrivalOrder,
-    /// A shard validates with its own lock, before all other locks are held (P1).
+    /// A shard validates with its own lock, before all other locks are held (design §5, step 3; P1).
     ValidateBeforeLocks,
 }
 

@@ -209,7 +209,8 @@ impl Mako {
         it.phase = Phase::Locking;
         it.waiting = writers.len();
         // All other locks are held by now, so the only one left may validate right after it.
-        let validate = writers.len() == 1;
+        let too_early = self.options().faults.has(Fault::ValidateBeforeLocks);
+        let validate = writers.len() == 1 || too_early;
         it.validated = writers.first().copied().filter(|_| validate);
         for shard in &writers {
             let request = |operations| Request::Lock { operations, validate };
@@ -254,7 +255,11 @@ impl Mako {
             let branch = match branch {
                 OwnBranch::Reading(branch) if !branch.is_read_only() => {
                     self.depend_on_reads(at, &it.exchange, &branch, effects)?;
-                    OwnBranch::Locked(branch.lock()?)
+                    let locked = branch.lock()?;
+                    if self.options().faults.has(Fault::ValidateBeforeLocks) {
+                        locked.validate()?;
+                    }
+                    OwnBranch::Locked(locked)
                 }
                 other => other,
             };
@@ -279,8 +284,10 @@ impl Mako {
     fn validate_all(&mut self, mut it: Certification, effects: &mut Effects) {
         let exchange = Rc::clone(&it.exchange);
         it.phase = Phase::Validating;
+        let too_early = self.options().faults.has(Fault::ValidateBeforeLocks);
         for at in 0..it.own.len() {
             let valid = match &it.own[at] {
+                (_, OwnBranch::Locked(_)) if too_early => Ok(()),
                 (_, OwnBranch::Locked(locked)) => locked.validate(),
                 (led, OwnBranch::Reading(branch)) => self
                     .depend_on_reads(*led, &exchange, branch, effects)
@@ -295,6 +302,7 @@ impl Mako {
             .remotes()
             .iter()
             .filter(|remote| remote.reads && it.validated != Some(remote.shard))
+            .filter(|remote| !(too_early && install && remote.writes))
             .map(|remote| (remote.shard, !remote.writes))
             .collect();
         it.waiting = readers.len();
