@@ -22,6 +22,7 @@
 //! | `shared.rs` | what the workers of a node share | |
 //! | `coordinator.rs` | from execution to certification | M1, M5 |
 //! | `participant.rs` | branches of other nodes' transactions | M2 |
+//! | `fits.rs` | what messages may say; anything else is counted and dropped | |
 //! | `led.rs` | a shard that is led: clocks in flight, batches, safe clocks | M2, M3 |
 //! | `watermark.rs` | durability: shard watermarks, gossip | M4 |
 //! | `awaiting.rs` | what waits for the watermark | M5 |
@@ -32,6 +33,7 @@
 
 mod awaiting;
 mod coordinator;
+mod fits;
 mod followed;
 mod led;
 pub mod message;
@@ -55,6 +57,7 @@ use crate::execution::slot::Slot;
 use crate::observation::Observation;
 use awaiting::Awaiting;
 use coordinator::Coordinator;
+use fits::Bounds;
 use followed::Followed;
 use led::Led;
 use message::Reply;
@@ -167,6 +170,10 @@ impl Mako {
         &self.shared.setup.options
     }
 
+    fn bounds(&self) -> Bounds {
+        Bounds { epoch: self.desk.hub.epoch.get(), shards: self.desk.hub.topology.shards() }
+    }
+
     fn led_at(&self, shard: ShardId) -> Option<usize> {
         self.led.iter().position(|led| led.lead.shard == shard)
     }
@@ -175,12 +182,14 @@ impl Mako {
         match message {
             Message::Request { header, request } => self.serve(from, &header, request, effects),
             Message::Reply { transaction, shard, step, reply } => {
-                if let Some(key) = self.desk.answered(transaction, shard, step) {
+                let bounds = self.bounds();
+                let fits = |asked: &Message| fits::reply(asked, &reply, shard, bounds);
+                if let Some(key) = self.desk.answered(from, (transaction, shard, step), fits) {
                     self.replied(key, reply, effects);
                 }
             }
             Message::Relay(relay) => self.desk.relayed(from, relay),
-            Message::Gossip { watermark, floor } => self.hear(&watermark, floor, effects),
+            Message::Gossip { watermark, floor } => self.hear(from, &watermark, floor, effects),
         }
     }
 

@@ -8,7 +8,7 @@
 
 use super::message::{Header, Reply, Request};
 use super::options::StampForm;
-use super::{Effects, Mako, Message, led};
+use super::{Effects, Mako, Message, fits, led};
 use crate::dependencies::{self, Reads};
 use crate::engine::Effect;
 use crate::execution::branches::Arrival;
@@ -55,12 +55,22 @@ impl Mako {
             self.desk.counters.dropped += 1;
             return;
         };
+        if !header.is_of(from, self.desk.hub.place.worker) {
+            self.desk.counters.dropped += 1;
+            return;
+        }
         let ends = matches!(request, Request::Abort);
         let reply = match self.branches.arrive(header, ends) {
-            Arrival::Act => match self.act(at, header, request, effects) {
-                Some(reply) => reply,
-                None => return,
-            },
+            Arrival::Act => {
+                let bounds = self.bounds();
+                let context = self.branches.context_mut(header.transaction, header.shard);
+                if !fits::branch(context.as_deref(), &request, header.shard, bounds) {
+                    // No coordinator of ours asks for that now.
+                    self.desk.counters.dropped += 1;
+                    return;
+                }
+                self.act(at, header, request, effects)
+            }
             Arrival::Repeated(reply) => reply,
             Arrival::Over => Reply::Resolved,
             Arrival::Stale => {
@@ -73,15 +83,14 @@ impl Mako {
         effects.push(Effect::Send { to: from, message });
     }
 
-    /// Does what is asked for the first time. `None` where it makes no sense in the branch's state,
-    /// which no coordinator of ours asks.
+    /// Does what is asked for the first time, and makes sense.
     fn act(
         &mut self,
         at: usize,
         header: &Header,
         request: Request,
         effects: &mut Effects,
-    ) -> Option<Reply> {
+    ) -> Reply {
         let context = self.branches.take(header);
         let (context, reply) = match (context, request) {
             (context, Request::Abort) => {
@@ -112,19 +121,15 @@ impl Mako {
                     self.act_open(at, header, request, branch, reads, early, effects)
                 })
                 .unwrap_or_else(|error| (None, Reply::Refused { error })),
-            (context @ Some(Context::Locked { .. }), _) => {
-                self.desk.counters.dropped += 1;
-                // As if it had not come: what was there stays, under the step before.
-                let before = Header { step: header.step - 1, ..*header };
-                self.branches.keep(&before, context?, Reply::Resolved);
-                return None;
+            (Some(Context::Locked { .. }), _) => {
+                unreachable!("nothing else fits a branch that is locked")
             }
         };
         match context {
             Some(context) => self.branches.keep(header, context, reply.clone()),
             None => self.branches.close(header, reply.clone()),
         }
-        Some(reply)
+        reply
     }
 
     fn open(
@@ -223,8 +228,7 @@ impl Mako {
                 Ok((None, Reply::Certified { stamp }))
             }
             Request::Install { .. } | Request::Abort => {
-                self.desk.counters.dropped += 1;
-                Ok((Some(Context::Open { branch, reads, early }), Reply::Resolved))
+                unreachable!("it does not fit a branch that executes, or is done with already")
             }
         }
     }

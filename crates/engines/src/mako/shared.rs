@@ -62,6 +62,12 @@ impl SharedWatermark {
         raised
     }
 
+    /// How far `shard` is.
+    pub(super) fn of(&self, shard: ShardId) -> Clock {
+        let own = self.clocks.get(shard.0 as usize);
+        own.map_or(Clock::ZERO, |own| Clock(own.load(Ordering::Acquire)))
+    }
+
     /// Raises every shard's to that of `other`, and says whether that changed any.
     pub(super) fn merge(&self, other: &VectorWatermark) -> bool {
         (0..self.clocks.len() as u32)

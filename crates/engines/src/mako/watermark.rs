@@ -8,7 +8,7 @@ use super::led;
 use super::options::Options;
 use super::piece::Entry;
 use super::shared::Shared;
-use super::{Effects, Mako, Message, followed};
+use super::{Effects, Mako, Message, fits, followed};
 use crate::engine::Effect;
 use crate::observation::Observation;
 use crate::replication::replay::replay;
@@ -101,11 +101,12 @@ impl Mako {
     /// A leader says how far the shards are.
     pub(super) fn hear(
         &mut self,
+        from: NodeId,
         watermark: &VectorWatermark,
         floor: Clock,
         effects: &mut Effects,
     ) {
-        if watermark.epoch() != self.desk.hub.epoch.get() {
+        if !self.is_credible(from, watermark, floor) {
             self.desk.counters.dropped += 1;
             return;
         }
@@ -116,6 +117,20 @@ impl Mako {
         if floor > Clock::ZERO {
             self.pass_floor(floor, effects);
         }
+    }
+
+    /// May `from` know that? Only leaders know how far shards are, their own and, from each other, the
+    /// rest. Nobody knows more than we of a shard that we lead.
+    fn is_credible(&self, from: NodeId, watermark: &VectorWatermark, floor: Clock) -> bool {
+        let topology = &self.desk.hub.topology;
+        watermark.epoch() == self.desk.hub.epoch.get()
+            && fits::clock(floor)
+            && topology.shard_ids().any(|shard| topology.leader(shard) == from)
+            && topology.shard_ids().all(|shard| {
+                let said = watermark.of(shard);
+                let own = topology.leader(shard) == self.desk.hub.place.node;
+                fits::clock(said) && (!own || said <= self.shared.watermark.of(shard))
+            })
     }
 
     /// Moves the clocks of all own shards past a stamp's floor, since its transaction waits for them.
@@ -173,6 +188,8 @@ impl Mako {
             // Its own entry, which the leader has in its store already.
             return;
         };
+        // What is decided is the word of the shard's leader, who has it in its own store: to skip it
+        // would part this replica from the others for good.
         let entry = Entry::decode(shard, entry)
             .unwrap_or_else(|error| panic!("a leader of {shard} proposed it: {error}"));
         let replica = self.shared.replica(shard).expect("followed");

@@ -2,7 +2,7 @@
 
 use crate::client::Relay;
 pub use crate::execution::branches::Header;
-use crate::execution::desk::Envelope;
+use crate::execution::desk::{Envelope, answers_fit};
 use crate::operation::{Answer, Operation};
 use crate::transaction_id::TransactionId;
 use types::{Clock, Error, Result, ShardId};
@@ -113,4 +113,20 @@ pub enum Reply {
         /// Why.
         error: Error,
     },
+}
+
+/// Is this an answer to what was asked?
+pub(super) fn answers(asked: &Message, reply: &Reply) -> bool {
+    let Message::Request { request, .. } = asked else { return false };
+    match (request, reply) {
+        (Request::Execute { operations }, Reply::Executed { answers }) => {
+            answers_fit(operations, answers)
+        }
+        (Request::Lock { .. } | Request::Prepare { .. }, Reply::Locked { .. })
+        | (Request::Validate, Reply::Validated)
+        | (Request::OnePhase { .. }, Reply::Committed { .. }) => true,
+        (Request::Commit | Request::Abort, reply) => *reply == Reply::Resolved,
+        (_, Reply::Refused { .. }) => true,
+        _ => false,
+    }
 }

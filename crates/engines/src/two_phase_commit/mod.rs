@@ -174,7 +174,8 @@ impl TwoPhaseCommit {
         match message {
             Message::Request { header, request } => self.serve(from, &header, request, effects),
             Message::Reply { transaction, shard, step, reply } => {
-                if let Some(key) = self.desk.answered(transaction, shard, step) {
+                let fits = |asked: &Message| message::answers(asked, &reply);
+                if let Some(key) = self.desk.answered(from, (transaction, shard, step), fits) {
                     self.replied(key, reply, effects);
                 }
             }
@@ -208,6 +209,8 @@ impl TwoPhaseCommit {
             // Its own entry, which the leader has in its store already.
             return;
         };
+        // What is decided is the word of the shard's leader, who has it in its own store: to skip it
+        // would part this replica from the others for good.
         let entry = Entry::decode(entry)
             .unwrap_or_else(|error| panic!("a leader of {shard} proposed it: {error}"));
         let replica = self.shared.replica(shard).expect("followed");

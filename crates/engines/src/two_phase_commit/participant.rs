@@ -66,6 +66,10 @@ impl TwoPhaseCommit {
             self.desk.counters.dropped += 1;
             return;
         };
+        if !header.is_of(from, self.desk.hub.place.worker) {
+            self.desk.counters.dropped += 1;
+            return;
+        }
         let ends = matches!(request, Request::Abort);
         let reply = match self.branches.arrive(header, ends) {
             Arrival::Act => {

@@ -1,0 +1,134 @@
+//! What a message may say. It comes from outside: what does not fit is counted and dropped before it
+//! changes anything, and whoever is honest says it again.
+//!
+//! Two kinds of checks: is it the answer to what was asked, or the next request of a branch in this
+//! state; and can its clocks be true. What a leader says of its own shard is its own word, and believed.
+
+use super::message::{Message, Reply, Request};
+use super::participant::Context;
+use crate::execution::desk::answers_fit;
+use types::{Clock, Epoch, ShardId, Stamp};
+
+/// No shard gets that far. Clocks above are nonsense, and would overflow what is counted on from them.
+const CLOCK_MAX: Clock = Clock(1 << 62);
+
+/// A version counts the entries of its stamp in seven bits.
+pub(super) const ENTRIES_MAX: usize = 127;
+
+/// What all stamps of a cluster have in common.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    pub(super) epoch: Epoch,
+    pub(super) shards: u32,
+}
+
+/// Can a shard, or a floor, have come so far?
+pub(super) fn clock(clock: Clock) -> bool {
+    clock <= CLOCK_MAX
+}
+
+/// Can this be a stamp that `own` keeps?
+pub(super) fn stamp(stamp: &Stamp, own: ShardId, bounds: Bounds) -> bool {
+    let remote = stamp.as_ref().remote;
+    stamp.epoch == bounds.epoch
+        && clock(stamp.clock)
+        && remote.iter().all(|entry| {
+            let known = entry.shard.0 < bounds.shards || entry.shard == ShardId::EVERY;
+            known && entry.shard != own && clock(entry.clock)
+        })
+}
+
+/// Is the request legal of a branch on `own` in this state?
+pub(super) fn branch(
+    context: Option<&Context>,
+    request: &Request,
+    own: ShardId,
+    bounds: Bounds,
+) -> bool {
+    match (context, request) {
+        (_, Request::Abort) => true,
+        (None | Some(Context::Open { .. }), Request::Install { .. }) => false,
+        (None | Some(Context::Open { .. }), _) => true,
+        (Some(Context::Locked { clock, .. }), Request::Install { stamp: installed }) => {
+            // M2: it is installed as it was drawn.
+            installed.clock == *clock
+                && stamp(installed, own, bounds)
+                && installed.as_ref().remote.len() <= ENTRIES_MAX
+        }
+        (Some(Context::Locked { .. }), Request::Validate { last }) => !last,
+        (Some(Context::Locked { .. }), _) => false,
+    }
+}
+
+/// Is this an answer of `shard` to what was asked of it?
+pub(super) fn reply(asked: &Message, reply: &Reply, shard: ShardId, bounds: Bounds) -> bool {
+    let Message::Request { request, .. } = asked else { return false };
+    match (request, reply) {
+        (Request::Execute { operations }, Reply::Executed { answers, dependencies }) => {
+            answers_fit(operations, answers) && stamp(dependencies, shard, bounds)
+        }
+        (Request::Lock { .. }, Reply::Locked { clock: drawn, dependencies }) => {
+            *drawn > Clock::ZERO && clock(*drawn) && stamp(dependencies, shard, bounds)
+        }
+        (Request::Validate { .. }, Reply::Validated) => true,
+        (Request::Commit { .. }, Reply::Certified { stamp: certified }) => {
+            stamp(certified, shard, bounds)
+        }
+        (Request::Install { .. } | Request::Abort, reply) => *reply == Reply::Resolved,
+        (_, Reply::Refused { .. }) => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::execution::branches::Header;
+    use crate::transaction_id::TransactionId;
+    use types::{NodeId, WorkerId};
+
+    const S: [ShardId; 3] = [ShardId(0), ShardId(1), ShardId(9)];
+    const BOUNDS: Bounds = Bounds { epoch: Epoch(1), shards: 3 };
+
+    fn made(clock: u64, shard: ShardId, remote: u64) -> Stamp {
+        let mut stamp = Stamp::local(Epoch(1), Clock(clock));
+        // Kept by a shard that is not there, so that any other can be named.
+        stamp.push(ShardId(77), shard, Clock(remote));
+        stamp
+    }
+
+    #[test]
+    fn a_stamp_names_what_can_be() {
+        assert!(stamp(&made(5, S[1], 6), S[0], BOUNDS));
+        assert!(stamp(&made(5, ShardId::EVERY, 6), S[0], BOUNDS));
+        assert!(!stamp(&made(5, S[2], 6), S[0], BOUNDS), "an unknown shard");
+        assert!(!stamp(&made(5, S[0], 6), S[0], BOUNDS), "its own shard twice");
+        assert!(!stamp(&made(5, S[1], u64::MAX), S[0], BOUNDS), "beyond all clocks");
+        assert!(!stamp(&made((1 << 62) + 1, S[1], 6), S[0], BOUNDS), "beyond all clocks");
+        assert!(!stamp(&Stamp::local(Epoch(2), Clock(1)), S[0], BOUNDS), "another epoch");
+    }
+
+    #[test]
+    fn an_answer_is_to_what_was_asked() {
+        let transaction = TransactionId { node: NodeId(0), worker: WorkerId(0), sequence: 1 };
+        let header = Header { transaction, shard: S[1], step: 1, oldest: 0, epoch: Epoch(1) };
+        let fits = |request: Request, answer: Reply| {
+            reply(&Message::Request { header, request }, &answer, S[1], BOUNDS)
+        };
+        let execute = || Request::Execute { operations: Vec::new() };
+        let dependencies = || Stamp::local(Epoch(1), Clock(3));
+        let executed = || Reply::Executed { answers: Vec::new(), dependencies: dependencies() };
+        let locked = |clock| Reply::Locked { clock: Clock(clock), dependencies: dependencies() };
+        let lock = || Request::Lock { operations: Vec::new(), validate: false };
+        assert!(fits(execute(), executed()));
+        assert!(fits(lock(), locked(4)));
+        assert!(!fits(lock(), locked(0)));
+        assert!(!fits(lock(), locked(u64::MAX)));
+        assert!(!fits(lock(), executed()));
+        for wrong in [Reply::Validated, Reply::Resolved, locked(4)] {
+            assert!(!fits(execute(), wrong));
+        }
+        assert!(fits(Request::Abort, Reply::Resolved));
+        assert!(!fits(Request::Abort, Reply::Validated));
+    }
+}
