@@ -108,6 +108,33 @@ fn m1_a_stamp_covers_what_was_read() {
 }
 
 #[test]
+fn m1_what_is_installed_carries_the_whole_stamp() {
+    let bare = Stamp::local(EPOCH, Clock(4));
+    let installs = |stamp: Stamp| Observation::Installed {
+        transaction: id(0),
+        shard: S0,
+        stamp,
+        table: TableId(0),
+        key: b"key".to_vec(),
+        value: Some(b"value".to_vec()),
+    };
+    let whole = certified(0, stamp(4, 7), 4);
+    let after = [drawn(0, 4), whole.clone(), installs(bare.clone())];
+    assert_eq!(verdict([0; 3], &after), Err("M1"), "installed after it was certified");
+    let before = [drawn(0, 4), installs(bare.clone()), whole.clone()];
+    assert_eq!(verdict([0; 3], &before), Err("M1"), "installed in the step that certified it");
+    let kept = [drawn(0, 4), whole.clone(), installs(stamp(4, 7))];
+    assert_eq!(verdict([0; 3], &kept), Ok(()));
+    let pruned_by_a_reader = [&kept[..], &[read(1, bare, false)]].concat();
+    assert_eq!(verdict([0; 3], &pruned_by_a_reader), Err("M1"), "served without it");
+    // Shard 1 is not durable, whatever the piece itself says.
+    let (key, bare) = (b"key".to_vec(), Stamp::local(EPOCH, Clock(4)));
+    let half = Observation::Applied { shard: S0, stamp: bare, table: TableId(0), key, won: true };
+    let torn = [&kept[..], &[resolved(0, 4), appended(0, 4, &[4]), half]].concat();
+    assert_eq!(verdict([1, 1, 0], &torn), Err("M6"));
+}
+
+#[test]
 fn m2_versions_of_a_key_are_installed_in_the_order_of_their_clocks() {
     let blind = [drawn(0, 4), drawn(1, 5), installed(1, 5), installed(0, 4)];
     assert_eq!(verdict([0; 3], &blind), Err("M2"));
@@ -140,7 +167,7 @@ fn m5_nobody_is_told_of_what_is_not_durable() {
     assert_eq!(verdict([1, 0, 0], &all), Err("M5"));
     // The engine's word for what it reveals is not enough.
     let read_more = [read(1, stamp(4, 0), false), told(1, stamp(0, 0))];
-    assert_eq!(verdict([0; 3], &read_more), Ok(()), "not certified: nothing was revealed");
+    assert_eq!(verdict([0; 3], &read_more), Err("M5"), "not certified: its client is shown it");
     let reader = certified(1, stamp(4, 0), 0);
     let read_more = [read(1, stamp(4, 0), false), reader, told(1, stamp(0, 0))];
     assert_eq!(verdict([0; 3], &read_more), Err("M5"));

@@ -2,7 +2,7 @@
 //!
 //! | file | rule |
 //! |---|---|
-//! | `stamps.rs` | M1: a stamp covers what was read and is not durable |
+//! | `stamps.rs` | M1: a stamp covers what was read and is not durable; what is installed carries all of it |
 //! | `installed.rs` | M2: install order and clock order agree; it is also the model of every shard |
 //! | `safe_clock.rs` | M3: nothing at or below a safe clock is still to come |
 //! | `durable.rs` | M4: what is durable is accepted by a majority of the voters |
@@ -127,6 +127,9 @@ impl Checks {
         match observation {
             Observation::Read { transaction, shard, stamp, tombstone } => {
                 transactions.read(*transaction, *shard, stamp, *tombstone);
+                if by_watermark && let Some((id, writer)) = transactions.writer(*shard, stamp) {
+                    blame("M1", stamps::carries(id, writer, *shard, stamp, durable))?;
+                }
             }
             Observation::Drawn { transaction, shard, clock } => {
                 blame(safe_clock, safe_clocks.drawn(*shard, worker, *transaction, *clock))?;
@@ -143,7 +146,10 @@ impl Checks {
                 }
             }
             Observation::Installed { transaction, shard, stamp, table, key, value } => {
-                transactions.installed(*transaction, *shard, stamp.clock);
+                let seen = transactions.installed(*transaction, *shard, stamp);
+                if by_watermark {
+                    blame("M1", stamps::carries(*transaction, seen, *shard, stamp, durable))?;
+                }
                 safe_clocks.installed(*shard, worker, stamp.clock);
                 let row = Row { transaction: *transaction, stamp, table: *table, key };
                 blame(order, installed.install(*shard, row, value.as_deref()))?;
@@ -173,7 +179,10 @@ impl Checks {
             Observation::Applied { shard, stamp, table, key, won } => {
                 let node = moment.place.node;
                 match rules {
-                    Rules::Watermark => blame("M6", replay::covered(*shard, stamp, durable))?,
+                    Rules::Watermark => {
+                        let writer = transactions.writer(*shard, stamp).map(|(_, seen)| seen);
+                        blame("M6", replay::covered(*shard, stamp, writer, durable))?;
+                    }
                     Rules::Records => {
                         blame("P4", records.visible(*shard, worker, stamp.clock, durable))?;
                     }

@@ -2,6 +2,7 @@
 //! greatest (epoch, clock) wins, whatever the order of arrival (Thomas's rule).
 
 use super::durable::Durable;
+use super::transactions::Seen;
 use std::collections::BTreeMap;
 use types::{Clock, Epoch, NodeId, ShardId, Stamp, TableId};
 
@@ -16,9 +17,18 @@ pub struct Replay {
 /// The greatest (epoch, clock) that was applied to each key of a table.
 type Newest = BTreeMap<Vec<u8>, (Epoch, Clock)>;
 
-/// Judges that a version is applied.
-pub fn covered(shard: ShardId, stamp: &Stamp, durable: &Durable) -> super::Verdict {
-    let Some((missing, clock)) = durable.missing(shard, stamp) else { return Ok(()) };
+/// Judges that a version is applied: by its own stamp, and by the one that its writer was certified with.
+pub fn covered(
+    shard: ShardId,
+    stamp: &Stamp,
+    writer: Option<&Seen>,
+    durable: &Durable,
+) -> super::Verdict {
+    let certified = writer.and_then(|writer| writer.certified.as_ref());
+    let missing = durable
+        .missing(shard, stamp)
+        .or_else(|| certified.and_then(|it| durable.missing(it.own, &it.stamp)));
+    let Some((missing, clock)) = missing else { return Ok(()) };
     let (own, up_to) = (stamp.clock, durable.of(missing));
     Err(format!(
         "a version of {shard} with clock {own} was applied, which depends on {missing} up to \

@@ -1,8 +1,12 @@
-//! M1: a stamp covers the stamps of every version read, present or absent, that is not durable.
+//! M1: a stamp covers the stamps of every version read, present or absent, that is not durable; and
+//! every version that a transaction installs, wherever, carries all of the stamp that it was certified
+//! with. The second is what lets the first be judged by the versions that are read, and M5 and M6 by the
+//! stamps that replicas keep: a version without its writer's other shards would hide them from all three.
 
 use super::durable::Durable;
 use super::transactions::Seen;
 use engines::TransactionId;
+use types::{ShardId, Stamp};
 
 /// Judges a transaction that has just been certified.
 pub fn check(id: TransactionId, seen: &Seen, durable: &Durable) -> super::Verdict {
@@ -29,6 +33,34 @@ pub fn check(id: TransactionId, seen: &Seen, durable: &Durable) -> super::Verdic
     for (shard, clock) in &certified.writes {
         if stamp.entry(*shard) < *clock {
             return Err(format!("{id} drew {clock} on {shard}, which its stamp does not cover"));
+        }
+    }
+    let mut installed = seen.installed.iter();
+    installed.try_for_each(|(shard, stamp)| carries(id, seen, *shard, stamp, durable))
+}
+
+/// Judges a version's stamp, as `shard` keeps it, by the one its writer was certified with, if it was
+/// already: a participant that certifies on behalf of its coordinator is ahead of it.
+pub fn carries(
+    id: TransactionId,
+    writer: &Seen,
+    shard: ShardId,
+    stamp: &Stamp,
+    durable: &Durable,
+) -> super::Verdict {
+    let Some(certified) = &writer.certified else { return Ok(()) };
+    if stamp.epoch != certified.stamp.epoch {
+        return Err(format!("{id} of {} wrote as of {}", certified.stamp.epoch, stamp.epoch));
+    }
+    let (whole, kept) = (certified.stamp.seen_by(certified.own), stamp.seen_by(shard));
+    for other in durable.shards() {
+        let needed = whole.entry(other);
+        if needed > durable.of(other) && kept.entry(other) < needed {
+            return Err(format!(
+                "a version of {shard} that {id} wrote says that it depends on {other} up to {}, but \
+                 {id} was certified as depending on it up to {needed}, which is not durable",
+                kept.entry(other)
+            ));
         }
     }
     Ok(())

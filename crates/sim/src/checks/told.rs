@@ -24,10 +24,12 @@ pub fn check(
     if let Some(missing) = durable.missing(own, stamp) {
         return complain("which", missing);
     }
-    let Some(certified) = &seen.certified else { return Ok(()) };
-    if let Some(missing) = durable.missing(certified.own, &certified.stamp) {
+    if let Some(certified) = &seen.certified
+        && let Some(missing) = durable.missing(certified.own, &certified.stamp)
+    {
         return complain("whose stamp", missing);
     }
+    // Certified or not: who is told of what a transaction read goes by it.
     for read in &seen.reads {
         if let Some(missing) = durable.missing(read.shard, &read.stamp) {
             return complain("which read what", missing);

@@ -2,12 +2,14 @@
 
 use engines::TransactionId;
 use std::collections::BTreeMap;
-use types::{Clock, ShardId, Stamp};
+use types::{Clock, Epoch, ShardId, Stamp};
 
 /// All attempts that were seen.
 #[derive(Debug, Default)]
 pub struct Transactions {
     seen: BTreeMap<TransactionId, Seen>,
+    /// Who drew a clock: its writer's stamp tells what a version with this clock depends on.
+    writers: BTreeMap<(ShardId, Epoch, Clock), TransactionId>,
 }
 
 /// One attempt.
@@ -17,8 +19,8 @@ pub struct Seen {
     pub reads: Vec<ReadVersion>,
     /// Its stamp, once it has one.
     pub certified: Option<Certified>,
-    /// Where it installed something.
-    pub installed: Vec<(ShardId, Clock)>,
+    /// Where it installed something, and the stamp of that as the shard keeps it.
+    pub installed: Vec<(ShardId, Stamp)>,
     /// Somebody outside was told something of it.
     pub told: bool,
 }
@@ -68,11 +70,19 @@ impl Transactions {
     }
 
     /// One of its versions was installed.
-    pub fn installed(&mut self, id: TransactionId, shard: ShardId, clock: Clock) {
+    pub fn installed(&mut self, id: TransactionId, shard: ShardId, stamp: &Stamp) -> &Seen {
+        self.writers.insert((shard, stamp.epoch, stamp.clock), id);
         let seen = self.seen.entry(id).or_default();
-        if !seen.installed.contains(&(shard, clock)) {
-            seen.installed.push((shard, clock));
+        if !seen.installed.iter().any(|(other, kept)| (*other, kept) == (shard, stamp)) {
+            seen.installed.push((shard, stamp.clone()));
         }
+        seen
+    }
+
+    /// Who wrote the version with this stamp, as its shard keeps it, and what is known of them.
+    pub fn writer(&self, shard: ShardId, stamp: &Stamp) -> Option<(TransactionId, &Seen)> {
+        let id = self.writers.get(&(shard, stamp.epoch, stamp.clock))?;
+        Some((*id, &self.seen[id]))
     }
 
     /// Somebody was told of it.
