@@ -236,24 +236,28 @@ impl types::Transaction for Transaction {
     }
 
     fn prefetch(&self, keys: &[(TableId, &[u8])]) {
+        let mut own = vec![false; self.own.len()];
         for (table, key) in keys {
-            if let Ok(Target::Other(shard)) = self.source(*table, key)
-                && check_key(*table, key).is_ok()
-            {
-                let place = (*table, Box::from(*key));
-                let operation = Operation::Get { table: *table, key: Bytes::copy_from_slice(key) };
-                if !self.ahead.borrow().contains_key(&place)
-                    && let Ok(ticket) = self.issue(shard, operation)
-                {
-                    self.ahead.borrow_mut().insert(place, ticket);
+            match self.source(*table, key) {
+                Ok(Target::Own(at)) => own[at] = true,
+                Ok(Target::Other(shard)) if check_key(*table, key).is_ok() => {
+                    let place = (*table, Box::from(*key));
+                    let key = Bytes::copy_from_slice(key);
+                    let operation = Operation::Get { table: *table, key };
+                    if !self.ahead.borrow().contains_key(&place)
+                        && let Ok(ticket) = self.issue(shard, operation)
+                    {
+                        self.ahead.borrow_mut().insert(place, ticket);
+                    }
                 }
+                Ok(Target::Other(_)) | Err(_) => {}
             }
         }
-        // The store passes over what it does not have.
-        if let Ok(branch) =
-            (0..self.own.len()).take(1).try_fold(None, |_, own| self.branch(own).map(Some))
-        {
-            branch.into_iter().for_each(|branch| branch.prefetch(keys));
+        // A branch is begun only where it has something to do. The store passes over what it has not.
+        for at in (0..own.len()).filter(|at| own[*at]) {
+            if let Ok(branch) = self.branch(at) {
+                branch.prefetch(keys);
+            }
         }
     }
 
