@@ -18,9 +18,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use types::{Aborted, Error, Rejected, Result, Time, Transaction as _, Unknown};
 
-/// How many ended transactions a worker remembers, to repeat their last answers.
-const ENDED_MAX: usize = 1 << 12;
-
 /// A client and its number for one of its transactions.
 type Key = (ClientId, u64);
 
@@ -33,8 +30,10 @@ pub(super) struct Sessions {
 #[derive(Default)]
 struct Book {
     sessions: BTreeMap<Key, Rc<RefCell<Session>>>,
-    /// Those that are over, oldest first.
+    /// Those that are over, oldest first, among others that are forgotten.
     ended: VecDeque<Key>,
+    /// How many are over and not forgotten: the last of each client, to repeat its last answer.
+    over: usize,
     /// When to look for silent clients; `None` if nothing is open.
     sweep_at: Option<Time>,
 }
@@ -96,7 +95,7 @@ impl Sessions {
         Some(Box::pin(async move {
             run(&hub, key, &session).await;
             session.borrow_mut().over = true;
-            book.borrow_mut().end(key);
+            book.borrow_mut().end(key, hub.limits.clients_remembered);
         }))
     }
 
@@ -163,13 +162,28 @@ impl Sessions {
 }
 
 impl Book {
-    fn end(&mut self, key: Key) {
+    /// This one is over. Others of its client that are over need no answer any more.
+    fn end(&mut self, key: Key, remembered: usize) {
+        let (client, number) = key;
+        let others = self.sessions.range((client, 0)..(client, number));
+        let answered = others.filter(|(_, session)| session.borrow().over);
+        let answered: Vec<Key> = answered.map(|(key, _)| *key).collect();
+        answered.iter().for_each(|key| self.forget(key));
         self.ended.push_back(key);
-        if self.ended.len() > ENDED_MAX
+        self.over += 1;
+        while self.over > remembered
             && let Some(oldest) = self.ended.pop_front()
         {
-            self.sessions.remove(&oldest);
+            self.forget(&oldest);
         }
+        if self.ended.len() > 2 * self.over + 64 {
+            let sessions = &self.sessions;
+            self.ended.retain(|key| sessions.contains_key(key));
+        }
+    }
+
+    fn forget(&mut self, key: &Key) {
+        self.over -= usize::from(self.sessions.remove(key).is_some());
     }
 }
 
@@ -271,4 +285,29 @@ async fn perform(tx: &Transaction, operation: &Operation) -> Result<Answer> {
         tx.reveal().await?;
     }
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_session_of_each_client_is_remembered() {
+        let mut book = Book::default();
+        let mut end = |client: u64, number: u64| {
+            let key = (ClientId(client), number);
+            let session = Session { over: true, ..Session::default() };
+            book.sessions.insert(key, Rc::new(RefCell::new(session)));
+            book.end(key, 2);
+            let left = book.sessions.keys().map(|(client, number)| (client.0, *number));
+            (left.collect::<Vec<_>>(), book.ended.len())
+        };
+        assert_eq!(end(1, 1).0, [(1, 1)]);
+        assert_eq!(end(1, 2).0, [(1, 2)]);
+        assert_eq!(end(2, 7).0, [(1, 2), (2, 7)]);
+        assert_eq!(end(3, 1).0, [(2, 7), (3, 1)], "the oldest goes");
+        let (left, queued) = (4..1000).map(|number| end(3, number)).last().expect("some");
+        assert_eq!(left, [(2, 7), (3, 999)]);
+        assert!(queued < 100, "{queued} are queued for two that are remembered");
+    }
 }
