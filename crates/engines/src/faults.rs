@@ -23,6 +23,12 @@ pub enum Fault {
     ReplayInArrivalOrder,
     /// A shard validates with its own lock, before all other locks are held (design §5, step 3; P1).
     ValidateBeforeLocks,
+    /// Participants install with a stamp that leaves out the transaction's other shards (M1).
+    InstallOwnClockOnly,
+    /// What an open transaction read is shown before it is covered (M5).
+    RevealAtOnce,
+    /// A call does not look whether it took effect before (exactly once).
+    IgnoreRequestRows,
 }
 
 /// A set of planted bugs.

@@ -7,6 +7,7 @@ use super::sessions::{Pooled, Sessions};
 use super::slot::Slot;
 use crate::client::{ClientId, Relay, Reply};
 use crate::engine::Place;
+use crate::faults::Faults;
 use consensus::topology::Topology;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -75,6 +76,8 @@ pub(crate) struct Hub {
     /// The shards that this node leads.
     pub(crate) own: Vec<Own>,
     pub(crate) limits: Limits,
+    /// Bugs planted in what all engines share.
+    pub(crate) faults: Cell<Faults>,
     pub(crate) admission: Admission,
     pub(crate) sequences: RefCell<Sequences>,
     pub(crate) random: RefCell<Random>,
@@ -175,6 +178,7 @@ impl Hub {
             asks: RefCell::default(),
             topology,
             limits,
+            faults: Cell::default(),
         })
     }
 

@@ -349,7 +349,10 @@ impl Mako {
             let clock = drawn.iter().find(|(drawer, _)| *drawer == shard).map(|(_, clock)| *clock);
             let request = match clock {
                 Some(clock) if ending == Ending::Commit => {
-                    let kept = stamp.seen_by(home).kept_by(shard, clock);
+                    let kept = match self.options().faults.has(Fault::InstallOwnClockOnly) {
+                        true => Stamp::local(stamp.epoch, clock),
+                        false => stamp.seen_by(home).kept_by(shard, clock),
+                    };
                     Request::Install { stamp: self.fit(kept) }
                 }
                 // It was only read, and wanted to write.
