@@ -9,6 +9,10 @@
 //! Worker k of a node leads stream k of every shard that the node leads, and holds stream k of every
 //! shard of which the node has a replica. Messages go from worker k to worker k.
 //!
+//! Until epochs move, nobody leads a shard but the node that the topology names, under the first epoch.
+//! A message that speaks of another ballot is none of ours: it is counted and dropped before the stream
+//! sees it, or one word from anybody would depose a healthy leader.
+//!
 //! Invariant: a step leaves nothing for later. What an engine proposed is in its stream, and what a
 //! stream decided has been told to the engine. And all happens in order: a stream of one voter decides
 //! as soon as something is proposed, and the engine hears of it when all that it wanted before is done.
@@ -136,6 +140,8 @@ pub struct Worker<E: Engine> {
     news: VecDeque<engines::Event<E::Message>>,
     /// Messages about streams that are not here.
     strays: u64,
+    /// Messages about streams that no replica of ours says.
+    bad_messages: u64,
 }
 
 /// When this worker was asked to come back.
@@ -180,6 +186,7 @@ impl<E: Engine> Worker<E> {
             timer: Timer::default(),
             news: VecDeque::new(),
             strays: 0,
+            bad_messages: 0,
             topology,
         }
     }
@@ -204,13 +211,18 @@ impl<E: Engine> Worker<E> {
         self.strays
     }
 
+    /// Messages about streams that no replica of ours says.
+    pub fn bad_messages(&self) -> u64 {
+        self.bad_messages
+    }
+
     /// Takes one event. The same state and the same event make the same effects.
     pub fn step(&mut self, now: Time, event: Event<E::Message>, effects: &mut Effects<E::Message>) {
         match event {
             Event::Start => {
                 let led: Vec<ShardId> = self.led().collect();
                 for shard in led {
-                    let ballot = Ballot { epoch: FIRST_EPOCH, node: self.node };
+                    let ballot = self.appointed(shard);
                     self.stream_step(now, shard, stream::Event::Lead { ballot }, effects);
                 }
             }
@@ -218,7 +230,10 @@ impl<E: Engine> Worker<E> {
                 self.engine_step(now, engines::Event::Received { from, message }, effects);
             }
             Event::Received { from, message: Message::Stream { shard, message } } => {
-                self.stream_step(now, shard, stream::Event::Received { from, message }, effects);
+                if self.is_credible(from, shard, &message) {
+                    let event = stream::Event::Received { from, message };
+                    self.stream_step(now, shard, event, effects);
+                }
             }
             Event::Client { from, request } => {
                 self.engine_step(now, engines::Event::Client { from, request }, effects);
@@ -234,6 +249,33 @@ impl<E: Engine> Worker<E> {
 
     fn led(&self) -> impl Iterator<Item = ShardId> {
         self.streams.keys().copied().filter(|shard| self.topology.leader(*shard) == self.node)
+    }
+
+    /// The only ballot that anybody was appointed under.
+    fn appointed(&self, shard: ShardId) -> Ballot {
+        Ballot { epoch: FIRST_EPOCH, node: self.topology.leader(shard) }
+    }
+
+    /// Is it a message of the stream's replicas, under its leader? Otherwise it is counted.
+    fn is_credible(&mut self, from: NodeId, shard: ShardId, message: &stream::Message) -> bool {
+        if !self.streams.contains_key(&shard) {
+            self.strays += 1;
+            return false;
+        }
+        let credible = message.ballot() == self.appointed(shard)
+            && self.topology.replicas(shard).any(|replica| replica == from)
+            && match message {
+                // Somebody would have promised another ballot; and nobody has taken a snapshot.
+                stream::Message::Rejected { .. } | stream::Message::Snapshot { .. } => false,
+                stream::Message::Prepare { .. }
+                | stream::Message::Promise { .. }
+                | stream::Message::Fetch { .. }
+                | stream::Message::Append { .. }
+                | stream::Message::Accepted { .. }
+                | stream::Message::Decide { .. } => true,
+            };
+        self.bad_messages += u64::from(!credible);
+        credible
     }
 
     fn on_timer(&mut self, now: Time, effects: &mut Effects<E::Message>) {
@@ -304,10 +346,7 @@ impl<E: Engine> Worker<E> {
         event: stream::Event,
         effects: &mut Effects<E::Message>,
     ) {
-        let Some(held) = self.streams.get_mut(&shard) else {
-            self.strays += 1;
-            return;
-        };
+        let held = self.streams.get_mut(&shard).expect("messages of others are dropped before");
         let mut wanted = Vec::new();
         held.stream.step(now, event, &mut wanted);
         let news = &mut self.news;
@@ -324,11 +363,10 @@ impl<E: Engine> Worker<E> {
                     held.decided(shard, length, news);
                 }
                 stream::Effect::Timer { at } => held.timer = Some(at),
-                // Leaders change, and replicas fall behind what is kept, only when nodes fail.
+                // Entries are cut once every replica has them: whoever asks for one again has said
+                // what is not so, now or before.
+                stream::Effect::SnapshotWanted { to: _ } => self.bad_messages += 1,
                 stream::Effect::Deposed { by } => panic!("{shard} was taken over by {by}"),
-                stream::Effect::SnapshotWanted { to } => {
-                    panic!("{to} lacks entries of {shard} that every replica had")
-                }
                 stream::Effect::Restored { .. } => panic!("{shard} has no snapshots yet"),
             }
         }

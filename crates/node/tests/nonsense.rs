@@ -1,0 +1,634 @@
+//! Messages that nobody honest sends, from peers and from clients, among those that they do: nothing
+//! that comes from outside stops a worker.
+//!
+//! *Strangers* say what they have no right to say, or what cannot be: it is dropped, and the honest work
+//! ends well. *Liars* say anything in anybody's name. What becomes of the data then is what names and
+//! ballots are trusted for; but nobody stops. Only a leader's own entries are left alone: a replica
+//! takes what its leader has decided, or stops.
+
+use consensus::stream::{self, Length};
+use consensus::topology::{Partitioning, Topology};
+use engines::client::{self, ClientId, Relay, Request, requests_table};
+use engines::engine::Setup;
+use engines::mako::{self, Mako};
+use engines::operation::{Answer, Operation, Range};
+use engines::two_phase_commit::{self as two_phase, TwoPhaseCommit};
+use engines::{Engine, Procedures, TransactionId};
+use shoal_node::{Effect, Effects, Event, Message, Worker};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use types::{
+    Aborted, Ballot, Clock, Conflict, Database, Epoch, Error, NodeId, Random, RequestId, Scan,
+    ShardId, Stamp, TableId, Time, Transaction, VectorWatermark, WorkerId,
+};
+
+const SHARDS: u32 = 2;
+const ACCOUNTS: u64 = 12;
+const EPOCH: Epoch = Epoch(1);
+
+/// Small numbers, so that they name what is there; now and then one that is beyond all bounds.
+fn number(random: &mut Random) -> u64 {
+    match random.below(8) {
+        0 => u64::MAX,
+        1 => (1 << 62) + random.below(3),
+        2 => random.below(1 << 20),
+        _ => random.below(12),
+    }
+}
+
+fn small(random: &mut Random) -> u32 {
+    u32::try_from(number(random)).unwrap_or(u32::MAX)
+}
+
+fn node(random: &mut Random) -> NodeId {
+    NodeId(random.below(8) as u32)
+}
+
+fn shard(random: &mut Random) -> ShardId {
+    ShardId(small(random))
+}
+
+fn stamp(random: &mut Random) -> Stamp {
+    let mut stamp = Stamp::local(Epoch(random.below(3) as u32), Clock(number(random)));
+    for _ in 0..random.below(4) {
+        let named = if random.chance(1, 3) { ShardId::EVERY } else { shard(random) };
+        stamp.push(ShardId(99), named, Clock(number(random)));
+    }
+    stamp
+}
+
+fn operation(random: &mut Random) -> Operation {
+    let table = TableId(if random.chance(1, 6) { small(random) } else { 1 });
+    let key = bytes(random).into();
+    match random.below(4) {
+        0 => Operation::Get { table, key },
+        1 => Operation::Scan { table, range: Range::of(&Scan::all().limit(3)) },
+        2 => {
+            Operation::Put { table, key, value: random.chance(1, 2).then(|| bytes(random).into()) }
+        }
+        _ => Operation::Insert { table, key, value: bytes(random).into() },
+    }
+}
+
+fn operations(random: &mut Random) -> Vec<Operation> {
+    (0..random.below(4)).map(|_| operation(random)).collect()
+}
+
+fn bytes(random: &mut Random) -> Vec<u8> {
+    let length = if random.chance(1, 20) { 5000 } else { random.below(10) as usize };
+    vec![random.below(4) as u8; length]
+}
+
+fn answers(random: &mut Random) -> Vec<Result<Answer, Error>> {
+    let one = |_| match random.below(3) {
+        0 => Ok(Answer::Done),
+        1 => Ok(Answer::Value(None)),
+        _ => Err(refusal()),
+    };
+    (0..2).map(one).collect()
+}
+
+fn refusal() -> Error {
+    Aborted::from(Conflict::OtherEpoch { shard: ShardId(0), epoch: Epoch(7) }).into()
+}
+
+fn transaction(random: &mut Random) -> TransactionId {
+    let worker = WorkerId(random.below(2) as u32);
+    TransactionId { node: node(random), worker, sequence: number(random) }
+}
+
+/// A client's request; what it asks of is not what the honest work asks of.
+fn request(random: &mut Random) -> Request {
+    let (session, number) = (random.below(6), small(random).wrapping_add(random.below(2) as u32));
+    match random.below(5) {
+        0 => Request::Begin { session },
+        1 | 2 => Request::Operation { session, number, operation: operation(random) },
+        3 => {
+            let endings =
+                [client::Ending::Commit, client::Ending::Confirm, client::Ending::Rollback];
+            Request::End { session, number, ending: *random.pick(&endings).expect("some") }
+        }
+        _ => Request::Call {
+            id: RequestId(u128::from(random.below(5)) << 64 | u128::from(random.below(9))),
+            home: shard(random),
+            procedure: if random.chance(1, 2) { "note".into() } else { "nothing".into() },
+            arguments: bytes(random).into(),
+        },
+    }
+}
+
+fn relay(random: &mut Random) -> Relay {
+    let client = ClientId(random.below(4));
+    match random.chance(1, 2) {
+        true => Relay::Request { from: client, request: request(random) },
+        false => {
+            let reply = client::Reply::Began { session: random.below(4), result: Ok(()) };
+            Relay::Reply { to: client, reply }
+        }
+    }
+}
+
+type Header = mako::message::Header;
+
+/// A header with one thing changed.
+fn bend(random: &mut Random, mut header: Header) -> Header {
+    match random.below(7) {
+        0 => header.transaction = transaction(random),
+        1 => header.transaction.sequence = number(random),
+        2 => header.shard = shard(random),
+        3 => header.step = small(random),
+        4 => header.oldest = number(random),
+        5 => header.epoch = Epoch(small(random)),
+        _ => {}
+    }
+    header
+}
+
+/// What has to be known of an engine to talk nonsense to it.
+trait Forge: Engine {
+    /// Something like a real message, with something changed.
+    fn forge(random: &mut Random, real: &Self::Message) -> Self::Message;
+
+    /// Whether the message means nothing in the mouth of `from`, who is not the one whose real message
+    /// it was made of.
+    fn is_strange(message: &Self::Message, from: NodeId, leaders: &[NodeId]) -> bool;
+
+    /// A real message made impossible, to come from who said it; if that can be.
+    fn spoil(random: &mut Random, real: &Self::Message) -> Option<Self::Message>;
+}
+
+fn mako_request(random: &mut Random) -> mako::message::Request {
+    use mako::message::Request;
+    match random.below(6) {
+        0 => Request::Execute { operations: operations(random) },
+        1 => Request::Lock { operations: operations(random), validate: random.chance(1, 2) },
+        2 => Request::Validate { last: random.chance(1, 2) },
+        3 => Request::Commit { operations: operations(random), install: random.chance(1, 2) },
+        4 => Request::Install { stamp: stamp(random) },
+        _ => Request::Abort,
+    }
+}
+
+fn mako_reply(random: &mut Random) -> mako::message::Reply {
+    use mako::message::Reply;
+    match random.below(6) {
+        0 => Reply::Executed { answers: answers(random), dependencies: stamp(random) },
+        1 => Reply::Locked { clock: Clock(number(random)), dependencies: stamp(random) },
+        2 => Reply::Validated,
+        3 => Reply::Certified { stamp: stamp(random) },
+        4 => Reply::Resolved,
+        _ => Reply::Refused { error: refusal() },
+    }
+}
+
+fn gossip(random: &mut Random) -> mako::Message {
+    let mut watermark = VectorWatermark::new(EPOCH, random.below(4) as usize);
+    for shard in 0..3 {
+        watermark.raise(ShardId(shard), Clock(number(random)));
+    }
+    mako::Message::Gossip { watermark, floor: Clock(number(random)) }
+}
+
+impl Forge for Mako {
+    fn forge(random: &mut Random, real: &mako::Message) -> mako::Message {
+        use mako::Message;
+        match real.clone() {
+            _ if random.chance(1, 10) => gossip(random),
+            _ if random.chance(1, 10) => Message::Relay(relay(random)),
+            Message::Request { header, request } => {
+                let other = random.chance(1, 2);
+                let request = if other { mako_request(random) } else { request };
+                Message::Request { header: bend(random, header), request }
+            }
+            Message::Reply { transaction, shard, step, reply } => {
+                let other = random.chance(2, 3);
+                let reply = if other { mako_reply(random) } else { reply };
+                let step = if random.chance(1, 5) { small(random) } else { step };
+                Message::Reply { transaction, shard, step, reply }
+            }
+            Message::Relay(_) => Message::Relay(relay(random)),
+            Message::Gossip { .. } => gossip(random),
+        }
+    }
+
+    fn is_strange(message: &mako::Message, from: NodeId, leaders: &[NodeId]) -> bool {
+        match message {
+            mako::Message::Request { header, .. } => header.transaction.node != from,
+            mako::Message::Reply { .. } | mako::Message::Relay(_) => true,
+            mako::Message::Gossip { .. } => !leaders.contains(&from),
+        }
+    }
+
+    fn spoil(random: &mut Random, real: &mako::Message) -> Option<mako::Message> {
+        use mako::Message;
+        use mako::message::{Reply, Request};
+        let mut spoilt = real.clone();
+        match &mut spoilt {
+            Message::Request { request: Request::Install { stamp }, .. } => {
+                stamp.clock = Clock(stamp.clock.0 + 1 + random.below(5));
+            }
+            Message::Request { header, .. } => match random.below(3) {
+                0 => header.step = 0,
+                1 => header.oldest = u64::MAX,
+                _ => header.epoch = Epoch(9),
+            },
+            Message::Reply { reply, .. } => {
+                *reply = match reply {
+                    Reply::Refused { .. } => return None,
+                    Reply::Executed { .. } => Reply::Validated,
+                    Reply::Locked { dependencies, .. } => {
+                        Reply::Locked { clock: Clock::MAX, dependencies: dependencies.clone() }
+                    }
+                    Reply::Certified { .. } => {
+                        Reply::Certified { stamp: Stamp::local(Epoch(4), Clock(1)) }
+                    }
+                    Reply::Validated => Reply::Resolved,
+                    Reply::Resolved => Reply::Validated,
+                };
+            }
+            Message::Gossip { floor, .. } => *floor = Clock::MAX,
+            Message::Relay(_) => return None,
+        }
+        Some(spoilt)
+    }
+}
+
+fn two_phase_request(random: &mut Random) -> two_phase::message::Request {
+    use two_phase::message::Request;
+    match random.below(7) {
+        0 => Request::Execute { operations: operations(random) },
+        1 => Request::Lock { operations: operations(random) },
+        2 => Request::Prepare { operations: operations(random), home: shard(random) },
+        3 => Request::Validate,
+        4 => Request::OnePhase { operations: operations(random), install: random.chance(1, 2) },
+        5 => Request::Commit,
+        _ => Request::Abort,
+    }
+}
+
+fn two_phase_reply(random: &mut Random) -> two_phase::message::Reply {
+    use two_phase::message::Reply;
+    match random.below(6) {
+        0 => Reply::Executed { answers: answers(random) },
+        1 => Reply::Locked { clock: Clock(number(random)) },
+        2 => Reply::Validated,
+        3 => Reply::Committed { clock: random.chance(1, 2).then(|| Clock(number(random))) },
+        4 => Reply::Resolved,
+        _ => Reply::Refused { error: refusal() },
+    }
+}
+
+impl Forge for TwoPhaseCommit {
+    fn forge(random: &mut Random, real: &two_phase::Message) -> two_phase::Message {
+        use two_phase::Message;
+        match real.clone() {
+            _ if random.chance(1, 10) => Message::Relay(relay(random)),
+            Message::Request { header, request } => {
+                let other = random.chance(1, 2);
+                let request = if other { two_phase_request(random) } else { request };
+                Message::Request { header: bend(random, header), request }
+            }
+            Message::Reply { transaction, shard, step, reply } => {
+                let other = random.chance(2, 3);
+                let reply = if other { two_phase_reply(random) } else { reply };
+                let step = if random.chance(1, 5) { small(random) } else { step };
+                Message::Reply { transaction, shard, step, reply }
+            }
+            Message::Relay(_) => Message::Relay(relay(random)),
+        }
+    }
+
+    fn is_strange(message: &two_phase::Message, from: NodeId, _: &[NodeId]) -> bool {
+        match message {
+            two_phase::Message::Request { header, .. } => header.transaction.node != from,
+            two_phase::Message::Reply { .. } | two_phase::Message::Relay(_) => true,
+        }
+    }
+
+    fn spoil(random: &mut Random, real: &two_phase::Message) -> Option<two_phase::Message> {
+        use two_phase::Message;
+        use two_phase::message::Reply;
+        let mut spoilt = real.clone();
+        match &mut spoilt {
+            Message::Request { header, .. } => match random.below(3) {
+                0 => header.step = 0,
+                1 => header.oldest = u64::MAX,
+                _ => header.epoch = Epoch(9),
+            },
+            Message::Reply { reply, .. } => {
+                *reply = match reply {
+                    Reply::Refused { .. } => return None,
+                    Reply::Executed { .. } => Reply::Validated,
+                    Reply::Locked { .. } => Reply::Resolved,
+                    Reply::Committed { .. } => Reply::Executed { answers: Vec::new() },
+                    Reply::Validated => Reply::Resolved,
+                    Reply::Resolved => Reply::Validated,
+                };
+            }
+            Message::Relay(_) => return None,
+        }
+        Some(spoilt)
+    }
+}
+
+/// What a stream is told: by strangers under ballots that nobody has, by liars under the leader's.
+fn stream_nonsense(random: &mut Random, leader: NodeId, lies: bool) -> stream::Message {
+    let length = |random: &mut Random| Length(number(random));
+    let appointed = Ballot { epoch: EPOCH, node: leader };
+    let foreign = Ballot { epoch: Epoch(2 + random.below(8) as u32), node: node(random) };
+    let ballot = if lies { appointed } else { foreign };
+    let (accepted, decided, from) = (length(random), length(random), length(random));
+    let accepted_ballot = *random.pick(&[appointed, foreign, Ballot::default()]).expect("some");
+    match random.below(6) {
+        0 => {
+            let entries = (0..random.below(3)).map(|_| vec![b'x'].into()).collect();
+            stream::Message::Promise { ballot, accepted_ballot, accepted, decided, from, entries }
+        }
+        1 => stream::Message::Fetch { ballot, accepted_ballot, from },
+        2 => {
+            let (next, until) = (length(random), length(random));
+            let round = random.below(3);
+            stream::Message::Accepted { ballot, length: accepted, next, until, decided, round }
+        }
+        3 => stream::Message::Snapshot {
+            ballot: appointed,
+            length: accepted,
+            state: bytes(random).into(),
+        },
+        4 => stream::Message::Rejected { ballot: appointed, promised: foreign },
+        _ => stream::Message::Prepare { ballot: foreign, accepted_ballot, accepted, decided },
+    }
+}
+
+type Place = (NodeId, WorkerId);
+type Cause<E> = Event<<E as Engine>::Message>;
+
+/// Nodes of one worker each, what is on its way to them, and who talks nonsense to them.
+struct Cluster<E: Forge> {
+    topology: Arc<Topology>,
+    leaders: Vec<NodeId>,
+    workers: BTreeMap<Place, Worker<E>>,
+    shared: BTreeMap<NodeId, Arc<E::Shared>>,
+    coming: BTreeMap<(Time, u64), (Place, Cause<E>)>,
+    number: u64,
+    now: Time,
+    random: Random,
+    lies: bool,
+    quiet: bool,
+    nonsense: u64,
+}
+
+impl<E: Forge> Cluster<E> {
+    fn new(seed: u64, lies: bool) -> Cluster<E> {
+        let hashed = Partitioning::Hash { prefix_bytes: 0 };
+        let tables = [("accounts", hashed.clone()), ("notes", hashed), requests_table(SHARDS)];
+        let topology = Topology::symmetric(3, SHARDS, 3, 0, 1).with_tables(tables);
+        let topology = Arc::new(topology.expect("a valid topology"));
+        let note = async |tx: &engines::Transaction, arguments: &[u8]| {
+            tx.put(TableId(1), &[&b"n"[..], arguments].concat(), b"noted")?;
+            Ok(Vec::new().into())
+        };
+        let setup = Setup {
+            topology: Arc::clone(&topology),
+            procedures: Arc::new(Procedures::new().with("note", note)),
+            streams: stream::Options::default(),
+            options: E::Options::default(),
+        };
+        let mut cluster = Cluster {
+            leaders: topology.shard_ids().map(|shard| topology.leader(shard)).collect(),
+            workers: BTreeMap::new(),
+            shared: BTreeMap::new(),
+            coming: BTreeMap::new(),
+            number: 0,
+            now: Time::ZERO,
+            random: Random::new(seed),
+            lies,
+            quiet: false,
+            nonsense: 0,
+            topology: Arc::clone(&topology),
+        };
+        for node in topology.nodes() {
+            let (place, shared) = ((node.id, WorkerId(0)), E::share(&setup, node.id));
+            let seed = seed ^ u64::from(node.id.0);
+            let new = Worker::new(place.1, node.id, &setup, Arc::clone(&shared), seed);
+            cluster.workers.insert(place, new);
+            cluster.shared.insert(node.id, shared);
+            cluster.send(Duration::ZERO, place, Event::Start);
+        }
+        cluster
+    }
+
+    fn send(&mut self, after: Duration, to: Place, event: Cause<E>) {
+        self.number += 1;
+        self.coming.insert((self.now + after, self.number), (to, event));
+    }
+
+    /// Delivers what comes, at most so much, until `done`. Says whether it is.
+    fn run(&mut self, events: u64, done: impl Fn(&Cluster<E>) -> bool) -> bool {
+        for _ in 0..events {
+            if done(self) {
+                return true;
+            }
+            let Some(((at, _), (to, event))) = self.coming.pop_first() else {
+                self.now = self.now + Duration::from_millis(1);
+                continue;
+            };
+            self.now = self.now.max(at);
+            if !self.quiet {
+                self.disturb(to, &event);
+            }
+            self.step(to, event);
+        }
+        done(self)
+    }
+
+    fn step(&mut self, to: Place, event: Cause<E>) {
+        let mut effects = Effects::new();
+        self.workers.get_mut(&to).expect("a worker").step(self.now, event, &mut effects);
+        for effect in effects.effects {
+            match effect {
+                Effect::Send { to: node, message } => {
+                    // Liars name nodes that are not there; what goes to them is lost.
+                    if self.topology.node(node).is_some() {
+                        let delay = Duration::from_nanos(50_000 + self.random.below(200_000));
+                        let event = Event::Received { from: to.0, message };
+                        self.send(delay, (node, WorkerId(0)), event);
+                    }
+                }
+                Effect::Timer { at } => {
+                    let after = at.max(self.now) - self.now;
+                    self.send(after, to, Event::Timer);
+                }
+                Effect::Nudge { .. } | Effect::Reply { .. } => {}
+            }
+        }
+    }
+
+    /// Says something that makes no sense, in view of what is about to happen.
+    fn disturb(&mut self, to: Place, event: &Cause<E>) {
+        if self.random.chance(1, 12) {
+            let (from, to) = (ClientId(self.random.below(4)), self.anybody());
+            let request = request(&mut self.random);
+            self.nonsense += 1;
+            self.step(to, Event::Client { from, request });
+        }
+        if let Event::Received { from, message } = event
+            && self.random.chance(1, 3)
+        {
+            self.distort(*from, to, message);
+        }
+    }
+
+    fn anybody(&mut self) -> Place {
+        let at = self.random.below(self.workers.len() as u64) as usize;
+        *self.workers.keys().nth(at).expect("so many")
+    }
+
+    fn distort(&mut self, real: NodeId, to: Place, message: &Message<E::Message>) {
+        let random = &mut self.random;
+        let (from, to) = match random.chance(1, 3) {
+            true => (node(random), to),
+            false => (real, if random.chance(1, 6) { self.anybody() } else { to }),
+        };
+        let random = &mut self.random;
+        if from == to.0 {
+            return;
+        }
+        let message = match message {
+            Message::Stream { shard, .. } => {
+                let shard = if random.chance(1, 10) { ShardId(small(random)) } else { *shard };
+                let known = shard.0 < SHARDS;
+                let leader = if known { self.topology.leader(shard) } else { node(random) };
+                let message = stream_nonsense(random, leader, self.lies);
+                Message::Stream { shard, message }
+            }
+            Message::Engine(message) => {
+                let forged = E::forge(random, message);
+                let strange = from != real && E::is_strange(&forged, from, &self.leaders);
+                let said = match self.lies || strange {
+                    true => Some(forged),
+                    false if from == real => E::spoil(random, message),
+                    false => None,
+                };
+                let Some(said) = said else { return };
+                Message::Engine(said)
+            }
+        };
+        self.nonsense += 1;
+        self.step(to, Event::Received { from, message });
+    }
+
+    fn dropped(&self) -> u64 {
+        let of = |worker: &Worker<E>| worker.engine().counters().dropped + worker.bad_messages();
+        self.workers.values().map(of).sum()
+    }
+
+    fn rows(&self, node: NodeId, shard: ShardId) -> Vec<(TableId, Vec<u8>, Vec<u8>)> {
+        let store = E::store(&self.shared[&node], shard).expect("a replica");
+        let mut session = store.session().expect("a session");
+        let tx = session.begin();
+        let mut all = Vec::new();
+        for table in (0..3).map(TableId) {
+            let rows = tx.scan(table, Scan::all()).expect("within limits");
+            all.extend(rows.into_iter().map(|(key, value)| (table, key.to_vec(), value.to_vec())));
+        }
+        all
+    }
+}
+
+/// Moves money between accounts. What comes of it is another's business.
+async fn transfers<D: Database>(db: D, mut random: Random, rounds: u32) {
+    let accounts = db.table("accounts").expect("there");
+    for _ in 0..rounds {
+        let (from, to) = (random.below(ACCOUNTS), random.below(ACCOUNTS));
+        let moved = db.transact(async |tx| {
+            tx.add(accounts, &from.to_be_bytes(), -1).await?;
+            tx.add(accounts, &to.to_be_bytes(), 1).await
+        });
+        let _told = moved.await;
+    }
+}
+
+fn begin<E: Forge>(seed: u64, lies: bool) -> (Cluster<E>, Rc<Cell<u32>>) {
+    let mut cluster = Cluster::<E>::new(seed, lies);
+    let running = Rc::new(Cell::new(0));
+    for leader in cluster.leaders.clone() {
+        for task in 0..3 {
+            let place = (leader, WorkerId(0));
+            let engine = cluster.workers.get_mut(&place).expect("a worker").engine_mut();
+            let (db, running) = (engine.local(), Rc::clone(&running));
+            let random = Random::new(seed).fork(u64::from(leader.0) << 8 | task);
+            running.set(running.get() + 1);
+            engine.spawn(Box::pin(async move {
+                transfers(db, random, 25).await;
+                running.set(running.get() - 1);
+            }));
+            cluster.send(Duration::from_millis(1), place, Event::Nudged);
+        }
+    }
+    (cluster, running)
+}
+
+fn strangers_change_nothing<E: Forge>() {
+    for seed in 0..12 {
+        let (mut cluster, running) = begin::<E>(seed, false);
+        let ended = cluster.run(400_000, |_| running.get() == 0);
+        assert!(ended, "seed {seed}: {} tasks hang at {}", running.get(), cluster.now);
+        assert!(cluster.nonsense > 300, "seed {seed}: only {}", cluster.nonsense);
+        assert!(cluster.dropped() > 100, "seed {seed}: only {}", cluster.dropped());
+        cluster.quiet = true;
+        let until = cluster.now + Duration::from_secs(2);
+        assert!(cluster.run(400_000, |cluster| cluster.now > until), "seed {seed} is not quiet");
+        let mut total = 0;
+        for shard in cluster.topology.shard_ids() {
+            let rows = cluster.rows(cluster.topology.leader(shard), shard);
+            for replica in cluster.topology.replicas(shard) {
+                assert_eq!(rows, cluster.rows(replica, shard), "seed {seed}: {replica}, {shard}");
+            }
+            let accounts = rows.iter().filter(|(table, ..)| *table == TableId(0));
+            total += accounts
+                .map(|(_, _, value)| i64::from_le_bytes(value[..].try_into().expect("a sum")))
+                .sum::<i64>();
+        }
+        assert_eq!(total, 0, "seed {seed}: money was made");
+    }
+}
+
+fn liars_stop_nobody<E: Forge>() {
+    for seed in 0..40 {
+        let result = std::panic::catch_unwind(|| {
+            let (mut cluster, running) = begin::<E>(seed, true);
+            // Whether it ends is up to the liars.
+            cluster.run(20_000, |_| running.get() == 0);
+            assert!(cluster.nonsense > 300, "only {}", cluster.nonsense);
+        });
+        assert!(result.is_ok(), "seed {seed}");
+    }
+}
+
+/// Every test for every engine.
+macro_rules! engines {
+    ($($name:ident: $engine:ty,)*) => { $(
+        mod $name {
+            use super::*;
+
+            #[test]
+            fn strangers_change_nothing() {
+                super::strangers_change_nothing::<$engine>();
+            }
+
+            #[test]
+            fn liars_stop_nobody() {
+                super::liars_stop_nobody::<$engine>();
+            }
+        }
+    )* };
+}
+
+engines! {
+    with_mako: Mako,
+    with_two_phase_commit: TwoPhaseCommit,
+}
