@@ -67,7 +67,10 @@ pub trait Engine: Sized {
     /// What the workers of one node share: its stores and some atomics.
     type Shared: Send + Sync;
 
-    /// What the workers of `node` will share.
+    /// What the workers of `node` will share. Here the options are checked.
+    ///
+    /// # Panics
+    /// If an option is out of its range: says which, and what it may be.
     fn share(setup: &Setup<Self::Options>, node: NodeId) -> Arc<Self::Shared>;
 
     /// The node's copy of a shard, if it has a replica.

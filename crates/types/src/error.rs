@@ -114,6 +114,13 @@ pub enum Conflict {
         /// The version's epoch.
         epoch: Epoch,
     },
+    /// What the transaction read elsewhere depends on more of a shard than had happened there when it
+    /// took its place in it.
+    #[error("{shard} went on after this transaction took its place there")]
+    Overtaken {
+        /// The shard.
+        shard: ShardId,
+    },
     /// A key appeared in, or left, a range that this transaction scanned or a gap it found absent.
     #[error("keys came to or left a range of {table} that was read")]
     RangeChanged {

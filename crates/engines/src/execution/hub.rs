@@ -51,6 +51,24 @@ pub struct Limits {
     pub sessions_max: usize,
 }
 
+impl Limits {
+    /// Checks them.
+    ///
+    /// # Panics
+    /// If one is out of its range; says which.
+    pub(crate) fn check(&self) {
+        let at_least_one = [
+            ("open_max", self.open_max),
+            ("attempts_max", self.attempts_max as usize),
+            ("sessions_max", self.sessions_max),
+        ];
+        for (name, value) in at_least_one {
+            assert!(value > 0, "the option {name} is 0; it is 1 at least");
+        }
+        assert!(!self.retry_after.is_zero(), "the option retry_after is 0; it is 1 ns at least");
+    }
+}
+
 impl Default for Limits {
     fn default() -> Limits {
         Limits {

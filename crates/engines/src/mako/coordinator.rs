@@ -19,7 +19,7 @@ use crate::observation::Observation;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use store::Locked;
-use types::{Clock, Error, Result, ShardId, Stamp};
+use types::{Aborted, Clock, Conflict, Error, Result, ShardId, Stamp};
 
 /// The transactions of this worker that have something to do with other nodes.
 #[derive(Default)]
@@ -322,6 +322,9 @@ impl Mako {
     /// shards are drawn only now, still under the locks (rule M2): whoever waits for a slow participant
     /// has none in flight meanwhile, which would hold the safe clocks back.
     fn install_all(&mut self, it: Certification, effects: &mut Effects) {
+        if let Some(shard) = self.overtaken(&it) {
+            return self.abort(it, Aborted::from(Conflict::Overtaken { shard }).into(), effects);
+        }
         let Certification { exchange, own, mut drawn, ending, .. } = it;
         let home = self.desk.hub.home();
         let mut locked_here = Vec::new();
@@ -332,11 +335,13 @@ impl Mako {
                 locked_here.push((at, locked, clock));
             }
         }
-        let mut stamp = exchange.dependencies();
+        let dependencies = exchange.dependencies();
+        let mut stamp = dependencies.clone();
         for (shard, clock) in &drawn {
             stamp.push(home, *shard, *clock);
         }
         self.bound(home, &mut stamp, effects);
+        self.assert_covers(&stamp, &dependencies, &drawn, home);
         for (at, locked, clock) in locked_here {
             let kept = stamp.seen_by(home).kept_by(self.led[at].lead.shard, clock);
             let kept = self.fit(kept);
@@ -364,6 +369,51 @@ impl Mako {
         }
         self.desk.expect_resolved(exchange.id.sequence, unresolved);
         self.certified(&exchange, home, stamp, drawn, effects);
+    }
+
+    /// A shard whose clock for the transaction cannot be: its reads depend on as much of that shard or
+    /// more, or the watermark has passed it. Reads come before locks, so this takes a participant that
+    /// errs, or an insert that nobody waited for and that went out with the lock.
+    fn overtaken(&self, it: &Certification) -> Option<ShardId> {
+        let (home, dependencies) = (self.desk.hub.home(), it.exchange.dependencies());
+        let dependencies = dependencies.as_ref();
+        let floor = dependencies.entry(home, ShardId::EVERY);
+        // What the floor hides says nothing of this shard.
+        let entry = |shard| Some(dependencies.entry(home, shard)).filter(|clock| *clock > floor);
+        let watermark = self.desk.hub.watermark.borrow();
+        let drawn = it.drawn.iter().find(|(shard, clock)| {
+            entry(*shard).is_some_and(|entry| entry >= *clock) || watermark.of(*shard) >= *clock
+        });
+        let own = || {
+            let mut led = it.own.iter().map(|(at, _)| self.led[*at].lead.shard);
+            led.find(|shard| {
+                let store = &self.shared.replica(*shard).expect("led").store;
+                entry(*shard).is_some_and(|entry| entry > store.clock())
+            })
+        };
+        drawn.map(|(shard, _)| *shard).or_else(own)
+    }
+
+    /// Rule M1: what the transaction has drawn and what it has read is in its stamp, or durable.
+    fn assert_covers(
+        &self,
+        stamp: &Stamp,
+        dependencies: &Stamp,
+        drawn: &[(ShardId, Clock)],
+        home: ShardId,
+    ) {
+        let entry = |shard| stamp.as_ref().entry(home, shard);
+        for (shard, clock) in drawn {
+            assert!(entry(*shard) >= *clock, "M1: {stamp:?} lacks {clock} of {shard}");
+        }
+        let watermark = self.desk.hub.watermark.borrow();
+        let read = dependencies.as_ref().remote.iter().map(|entry| (entry.shard, entry.clock));
+        for (shard, clock) in read.chain([(home, dependencies.clock)]) {
+            assert!(
+                entry(shard) >= clock || watermark.of(shard) >= clock,
+                "M1: {stamp:?} lacks {clock} of {shard}, which was read"
+            );
+        }
     }
 
     /// A participant's stamp may have one entry more than the coordinator's: its own became remote.

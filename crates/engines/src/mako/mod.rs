@@ -44,7 +44,7 @@ mod shared;
 mod watermark;
 
 pub use message::Message;
-pub use options::{Options, StampForm};
+pub use options::{FULL_SHARDS_MAX, Options, REMOTE_MAX, StampForm};
 pub use shared::Shared;
 
 use crate::engine::{Counters, Effect, Engine, Event, Place, Setup, Task};
@@ -102,6 +102,7 @@ impl Engine for Mako {
     type Shared = Shared;
 
     fn share(setup: &Setup<Options>, node: NodeId) -> Arc<Shared> {
+        setup.options.check(setup.topology.shards());
         Arc::new(Shared::new(setup, node, FIRST_EPOCH))
     }
 

@@ -1,5 +1,6 @@
 //! The configuration of `mako`.
 
+use super::fits::ENTRIES_MAX;
 use crate::execution::hub::Limits;
 use crate::faults::Faults;
 use std::time::Duration;
@@ -39,12 +40,47 @@ pub enum StampForm {
     /// Shards that are not durable yet, and at most `remote_max` of them: beyond it they merge
     /// conservatively (Mako §6.1).
     Sparse {
-        /// From 1 to 126: a participant's own clock may come on top.
+        /// From 1 to [`REMOTE_MAX`]: a participant's own clock may come on top.
         remote_max: usize,
     },
     /// Every shard the transaction depends on, durable or not: the full-sized form of the paper, to
     /// compare with. For clusters of up to 128 shards.
     Full,
+}
+
+/// Most entries that a bounded stamp may be allowed to have.
+pub const REMOTE_MAX: usize = ENTRIES_MAX - 1;
+
+/// Most shards of a cluster that keeps full stamps.
+pub const FULL_SHARDS_MAX: u32 = ENTRIES_MAX as u32 + 1;
+
+impl Options {
+    /// Checks them for a cluster of `shards`.
+    ///
+    /// # Panics
+    /// If one is out of its range; says which.
+    pub(super) fn check(&self, shards: u32) {
+        self.limits.check();
+        match self.stamps {
+            StampForm::Sparse { remote_max } => assert!(
+                (1..=REMOTE_MAX).contains(&remote_max),
+                "the option remote_max is {remote_max}; it goes from 1 to {REMOTE_MAX}"
+            ),
+            StampForm::Full => assert!(
+                shards <= FULL_SHARDS_MAX,
+                "the option stamps is Full, for up to {FULL_SHARDS_MAX} shards; there are {shards}"
+            ),
+        }
+        let at_least_one = [
+            ("batch_transactions_max", self.batch_transactions_max),
+            ("batch_bytes_max", self.batch_bytes_max),
+            ("memory_bytes_max", self.memory_bytes_max),
+        ];
+        for (name, value) in at_least_one {
+            assert!(value > 0, "the option {name} is 0; it is 1 at least");
+        }
+        assert!(!self.gossip_again.is_zero(), "the option gossip_again is 0; it is 1 ns at least");
+    }
 }
 
 impl Default for Options {
@@ -61,5 +97,27 @@ impl Default for Options {
             memory_bytes_max: usize::MAX,
             faults: Faults::NONE,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(stamps: StampForm, shards: u32) -> bool {
+        let options = Options { stamps, ..Options::default() };
+        std::panic::catch_unwind(|| options.check(shards)).is_err()
+    }
+
+    #[test]
+    fn options_out_of_range_are_refused_at_the_start() {
+        for remote_max in [0, REMOTE_MAX + 1] {
+            assert!(refused(StampForm::Sparse { remote_max }, 3));
+        }
+        for remote_max in [1, REMOTE_MAX] {
+            assert!(!refused(StampForm::Sparse { remote_max }, 3));
+        }
+        assert!(!refused(StampForm::Full, FULL_SHARDS_MAX));
+        assert!(refused(StampForm::Full, FULL_SHARDS_MAX + 1));
     }
 }

@@ -101,6 +101,7 @@ impl Engine for TwoPhaseCommit {
     type Shared = Shared;
 
     fn share(setup: &Setup<Options>, node: NodeId) -> Arc<Shared> {
+        setup.options.check();
         Arc::new(Shared::new(setup, node, FIRST_EPOCH))
     }
 

@@ -29,6 +29,25 @@ pub struct Options {
     pub faults: Faults,
 }
 
+impl Options {
+    /// Checks them.
+    ///
+    /// # Panics
+    /// If one is out of its range; says which.
+    pub(super) fn check(&self) {
+        self.limits.check();
+        let at_least_one = [
+            ("batch_records_max", self.batch_records_max),
+            ("batch_bytes_max", self.batch_bytes_max),
+            ("memory_bytes_max", self.memory_bytes_max),
+        ];
+        for (name, value) in at_least_one {
+            assert!(value > 0, "the option {name} is 0; it is 1 at least");
+        }
+        assert!(!self.heartbeat.is_zero(), "the option heartbeat is 0; it is 1 ns at least");
+    }
+}
+
 impl Default for Options {
     fn default() -> Options {
         Options {
