@@ -14,28 +14,48 @@ pub struct Planted {
     pub bug: Bug,
     /// The rule that it breaks.
     pub rule: &'static str,
+    /// The rules whose checkers may catch it. That something else fails, as by a crash, proves nothing of
+    /// them.
+    pub caught_by: &'static [&'static str],
     /// It is caught by one of so many seeds, whichever is the first.
     pub within: u64,
 }
 
-/// Engine, bug, rule, and how soon it is to be caught: at least three times the longest stretch of two
-/// hundred seeds that missed it when that was measured.
-const BOUNDS: &[(&str, &str, &str, u64)] = &[
-    ("mako", "skip-remote-validation", "serializability", 40),
-    ("mako", "clock-before-lock", "M2", 50),
-    ("mako", "safe-clock-past-in-flight", "M3", 30),
-    ("mako", "acknowledge-at-certification", "M5", 10),
-    ("mako", "ignore-tombstone-stamp", "M1", 100),
-    ("mako", "apply-above-watermark", "M6", 30),
-    ("mako", "replay-in-arrival-order", "M6", 40),
-    ("mako", "count-learner", "M4", 60),
-    ("two-phase-commit", "skip-remote-validation", "serializability", 30),
-    ("two-phase-commit", "safe-clock-past-in-flight", "P5", 10),
-    ("two-phase-commit", "acknowledge-at-certification", "P4", 10),
-    ("two-phase-commit", "validate-before-locks", "P1", 1000),
-    ("two-phase-commit", "replay-in-arrival-order", "M6", 40),
-    ("two-phase-commit", "count-learner", "P4", 40),
+/// Engine, bug, the rule it breaks, the rules it may be caught by, and how soon it is to be caught: at
+/// least three times the longest stretch of two hundred seeds that missed it when that was measured.
+type Bound = (&'static str, &'static str, &'static str, &'static [&'static str], u64);
+
+const BOUNDS: &[Bound] = &[
+    ("mako", "skip-remote-validation", "serializability", CLIENTS, 40),
+    // The clock of an idle branch holds the shard back, mostly before it is used.
+    ("mako", "clock-before-lock", "M2", &["M2", "assertion", "liveness"], 50),
+    ("mako", "safe-clock-past-in-flight", "M3", &["M3"], 30),
+    ("mako", "acknowledge-at-certification", "M5", &["M5"], 10),
+    ("mako", "reveal-at-once", "M5", &["M5"], 40),
+    ("mako", "ignore-tombstone-stamp", "M1", &["M1"], 100),
+    ("mako", "install-own-clock-only", "M1", &["M1"], 20),
+    ("mako", "apply-above-watermark", "M6", &["M6"], 30),
+    ("mako", "replay-in-arrival-order", "M6", &["M6"], 40),
+    ("mako", "validate-before-locks", "serializability", CLIENTS, 300),
+    ("mako", "ignore-request-rows", "exactly once", &["exactly once", "client"], 150),
+    ("mako", "count-learner", "M4", &["M4"], 60),
+    ("two-phase-commit", "skip-remote-validation", "serializability", CLIENTS, 30),
+    ("two-phase-commit", "safe-clock-past-in-flight", "P5", &["P5"], 10),
+    ("two-phase-commit", "acknowledge-at-certification", "P4", &["P4"], 10),
+    ("two-phase-commit", "validate-before-locks", "P1", CLIENTS, 1000),
+    ("two-phase-commit", "replay-in-arrival-order", "M6", &["P5"], 40),
+    ("two-phase-commit", "count-learner", "P4", &["P4"], 40),
 ];
+
+/// What clients see, and nobody else.
+const CLIENTS: &[&str] = &["client"];
+
+impl Planted {
+    /// Is a failure of this rule what was expected?
+    pub fn is_caught_by(&self, rule: &str) -> bool {
+        self.caught_by.contains(&rule)
+    }
+}
 
 /// All bugs that are planted in an engine.
 ///
@@ -43,9 +63,9 @@ const BOUNDS: &[(&str, &str, &str, u64)] = &[
 /// If the table has a bug that nobody knows.
 pub fn all(engine: &str) -> Vec<Planted> {
     let of_engine = BOUNDS.iter().filter(|(other, ..)| *other == engine);
-    let planted = of_engine.map(|(engine, name, rule, within)| {
+    let planted = of_engine.map(|(engine, name, rule, caught_by, within)| {
         let bug = Bug::named(name).unwrap_or_else(|| panic!("{name} is no bug"));
-        Planted { engine, name, bug, rule, within: *within }
+        Planted { engine, name, bug, rule, caught_by, within: *within }
     });
     planted.collect()
 }

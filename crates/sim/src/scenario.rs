@@ -5,6 +5,7 @@
 use crate::clients::Play;
 use crate::clients::calls::Calls;
 use crate::clients::histories::Histories;
+use crate::clients::skew::Skew;
 use crate::clients::tokens::Tokens;
 use crate::clock::NodeClock;
 use crate::network::{Delay, Troubles};
@@ -53,6 +54,8 @@ pub enum Part {
     TpcC(u16),
     /// Procedures called from outside.
     Calls,
+    /// So many pairs of rows, of which one has to be there.
+    Skew(u8),
 }
 
 /// How the clients of histories mix their operations.
@@ -256,6 +259,9 @@ fn cast(random: &mut Random) -> Vec<Cast> {
     if random.chance(1, 3) {
         parts.push(Part::Calls);
     }
+    if random.chance(1, 3) {
+        parts.push(Part::Skew(random.range_inclusive(1, 2) as u8));
+    }
     if random.chance(1, 5) {
         parts.push(Part::Micro(random.range_inclusive(4, 100) as u32));
     }
@@ -271,6 +277,7 @@ fn cast(random: &mut Random) -> Vec<Cast> {
         let (residents, outsiders) = match part {
             Part::Calls => (0, 1 + outsiders),
             Part::Histories(_) => (residents, outsiders),
+            Part::Skew(_) => (1 + residents, outsiders / 3),
             Part::Tokens | Part::Micro(_) | Part::Ycsb(_) | Part::TpcC(_) => {
                 (residents.div_ceil(2), outsiders / 2)
             }
@@ -299,6 +306,7 @@ impl Cast {
                 };
                 Played::other(Histories::new(db, parameters, clients)?)
             }
+            Part::Skew(pairs) => Played::other(Skew::new(db, pairs)?),
             Part::Tokens => Played::other(Tokens::new(db, 5, 12)?),
             Part::Micro(keys) => Played::other(Micro::new(db, keys)?),
             Part::Ycsb(letter) => {
@@ -338,6 +346,12 @@ pub fn partitioning(random: &mut Random, table: &str, shards: u32) -> Partitioni
     // Small and never written: the table for which copies on every shard are made.
     if table == "tpcc.item" && random.chance(1, 2) || random.chance(1, 30) {
         return Partitioning::Everywhere;
+    }
+    if table == "skew" {
+        let firsts = [Box::default(), Box::from([1])];
+        let first = random.below(shards.into()) as u32;
+        let splits = firsts.into_iter().zip([first, (first + 1) % shards].map(ShardId));
+        return Partitioning::Range { splits: splits.collect() };
     }
     if random.chance(2, 3) {
         return Partitioning::Hash { prefix_bytes: random.below(5) as usize };

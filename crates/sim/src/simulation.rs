@@ -479,7 +479,15 @@ impl<E: Engine> Simulation<E> {
             }
         }
         self.effects.observations = Some(observations);
-        verdict
+        verdict?;
+        let replies = self.effects.effects.iter().filter_map(|effect| match effect {
+            Effect::Reply { to, reply } => Some((*to, reply)),
+            Effect::Send { .. } | Effect::Timer { .. } | Effect::Nudge { .. } => None,
+        });
+        for (to, reply) in replies {
+            checks.replied(moment, to, reply)?;
+        }
+        Ok(())
     }
 
     /// Does what a step of this worker, which ends at `end`, wants done.
@@ -561,6 +569,9 @@ impl<E: Engine> Simulation<E> {
             self.note(|now, trace| {
                 trace.note(now, format_args!("client {client} asks {place} {request:?}"));
             });
+            if let Some(checks) = &mut self.checks {
+                checks.asked(post.client(), &request);
+            }
             let from = self.cluster.clocks.len() + client;
             let arrivals = self.network.send(self.now, from, place.node.0 as usize, 0);
             let seat = self.cluster.seat_of(place) as u32;
@@ -575,7 +586,7 @@ impl<E: Engine> Simulation<E> {
     fn blow(&mut self) {
         let Some(weather) = self.weather else { return };
         let (nodes, seats) = (self.cluster.clocks.len(), self.cluster.seats.len());
-        let (blow, lasts) = weather.draw(&mut self.random, nodes, seats);
+        let (blow, lasts) = weather.draw(&mut self.random, nodes, self.outsiders.len(), seats);
         let until = Time(self.now.0 + lasts);
         self.note(|now, trace| trace.note(now, format_args!("{blow:?} until {until}")));
         match blow {

@@ -25,7 +25,7 @@ pub enum Bug {
 
 impl Bug {
     /// Bugs by the names that the command line knows.
-    pub const NAMED: [(&str, Bug); 9] = [
+    pub const NAMED: [(&str, Bug); 12] = [
         ("skip-remote-validation", Bug::Engine(Fault::SkipRemoteValidation)),
         ("clock-before-lock", Bug::Engine(Fault::ClockBeforeLock)),
         ("safe-clock-past-in-flight", Bug::Engine(Fault::SafeClockPastInFlight)),
@@ -34,6 +34,9 @@ impl Bug {
         ("apply-above-watermark", Bug::Engine(Fault::ApplyAboveWatermark)),
         ("replay-in-arrival-order", Bug::Engine(Fault::ReplayInArrivalOrder)),
         ("validate-before-locks", Bug::Engine(Fault::ValidateBeforeLocks)),
+        ("install-own-clock-only", Bug::Engine(Fault::InstallOwnClockOnly)),
+        ("reveal-at-once", Bug::Engine(Fault::RevealAtOnce)),
+        ("ignore-request-rows", Bug::Engine(Fault::IgnoreRequestRows)),
         ("count-learner", Bug::CountLearner),
     ];
 
@@ -144,6 +147,7 @@ fn limits(limits: &mut Limits, random: &mut Random, round_trip: Duration) {
     limits.attempts_max = one_of(random, &[3, 20, 1000]);
     limits.pause = Duration::from_micros(one_of(random, &[1, 50, 1000]));
     limits.retry_after = retry_after(random, round_trip);
+    limits.clients_remembered = one_of(random, &[1, 2, 1 << 14]);
 }
 
 fn one_of<T: Copy>(random: &mut Random, items: &[T]) -> T {

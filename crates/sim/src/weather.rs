@@ -33,9 +33,9 @@ pub struct Weights {
 /// One fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Blow {
-    /// Nothing arrives over the link between these two nodes.
+    /// Nothing arrives over the link between these two ends.
     Clog(usize, usize),
-    /// What is sent over the link between these two nodes is lost.
+    /// What is sent over the link between these two ends is lost.
     Cut(usize, usize),
     /// Nothing arrives at or from this node.
     Silence(usize),
@@ -44,17 +44,25 @@ pub enum Blow {
 }
 
 impl Weather {
-    /// Draws the next fault of a cluster and how long it lasts.
-    pub fn draw(&self, random: &mut Random, nodes: usize, workers: usize) -> (Blow, u64) {
+    /// Draws the next fault of a cluster and how long it lasts. Ends of links are the nodes and, after
+    /// them, the clients outside.
+    pub fn draw(
+        &self,
+        random: &mut Random,
+        nodes: usize,
+        clients: usize,
+        workers: usize,
+    ) -> (Blow, u64) {
         let Weights { clog, cut, silence, stall } = self.weights;
         let all = [clog, cut, silence, stall].map(u64::from);
         let mut lot = random.below(all.iter().sum::<u64>().max(1));
-        let node = |random: &mut Random| random.below(nodes as u64) as usize;
-        let (one, other) = (node(random), node(random));
+        let node = random.below(nodes as u64) as usize;
+        let end = random.below((nodes + clients) as u64) as usize;
+        let (one, other) = if random.chance(1, 2) { (node, end) } else { (end, node) };
         let kinds = [
             Blow::Clog(one, other),
             Blow::Cut(one, other),
-            Blow::Silence(one),
+            Blow::Silence(node),
             Blow::Stall(random.below(workers as u64) as usize),
         ];
         let mut blow = kinds[3];
@@ -86,8 +94,11 @@ mod tests {
         let weather = Weather { longest_ns: 100, weights, ..Weather::default() };
         let mut random = Random::new(1);
         for _ in 0..1000 {
-            let (blow, lasts) = weather.draw(&mut random, 3, 3);
-            assert!(matches!(blow, Blow::Cut(0..=2, 0..=2)) && (1..=100).contains(&lasts));
+            let (blow, lasts) = weather.draw(&mut random, 3, 2, 3);
+            assert!(
+                matches!(blow, Blow::Cut(0..=2, 0..=4) | Blow::Cut(0..=4, 0..=2))
+                    && (1..=100).contains(&lasts)
+            );
         }
     }
 }

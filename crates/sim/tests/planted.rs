@@ -8,10 +8,16 @@ use shoal_sim::{ENGINES, Orders};
 fn every_planted_bug_is_caught() {
     for (engine, run) in ENGINES {
         let quick = planted::all(engine).into_iter().filter(|planted| planted.within <= 100);
-        for Planted { name, bug, within, .. } in quick {
+        for planted in quick {
+            let Planted { name, bug, within, caught_by, .. } = planted;
             let orders = Orders { bug: Some(bug), trace_lines: 0, twice: false };
-            let caught = (0..within).any(|seed| run(seed, orders).failure.is_some());
-            assert!(caught, "{engine}: {name} was not caught by any of {within} seeds");
+            let caught = |seed| {
+                let failure = run(seed, orders).failure;
+                failure.is_some_and(|failure| planted.is_caught_by(failure.violation.rule))
+            };
+            let missed =
+                format!("{engine}: {name} is not caught by {caught_by:?} in {within} seeds");
+            assert!((0..within).any(caught), "{missed}");
         }
     }
 }

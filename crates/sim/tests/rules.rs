@@ -1,9 +1,12 @@
 //! Each rule, broken by hand: a checker that cannot fail checks nothing.
 
+use bytes::Bytes;
 use consensus::topology::Topology;
+use engines::client::{ClientId, Ending, Reply, Request, requests_table};
+use engines::operation::{Answer, Operation};
 use engines::{Observation, Place, TransactionId};
 use shoal_sim::checks::{Checks, Moment};
-use types::{Clock, Epoch, NodeId, ShardId, Stamp, TableId, Time, WorkerId};
+use types::{Clock, Epoch, NodeId, RequestId, ShardId, Stamp, TableId, Time, WorkerId};
 
 const S0: ShardId = ShardId(0);
 const S1: ShardId = ShardId(1);
@@ -195,4 +198,85 @@ fn m8_nobody_reads_across_epochs_what_is_not_settled() {
     let of_the_next = Observation::Certified { transaction: id(1), own: S0, stamp: later, writes };
     let unsettled = [read(1, stamp(4, 0), false), of_the_next];
     assert_eq!(verdict([0; 3], &unsettled), Err("M8"));
+}
+
+const CLIENT: ClientId = ClientId(7);
+const MOMENT: Moment =
+    Moment { at: Time(1), place: Place { node: NodeId(0), worker: WorkerId(0) } };
+
+/// Checks of a cluster whose table 0 is that of requests, with one entry on so many voters.
+fn checks(observations: &[Observation], accepted: usize) -> Checks {
+    let (name, partitioning) = requests_table(2);
+    let topology = Topology::compact(3, 2, 3, 0, 1).with_tables([(name.to_owned(), partitioning)]);
+    let topology = topology.unwrap();
+    let mut checks = Checks::new(&topology);
+    for voter in &topology.voters(S0)[..accepted] {
+        checks.accepted(S0, WorkerId(0), *voter, 1);
+    }
+    for observation in observations {
+        checks.observe(MOMENT, observation).unwrap();
+    }
+    checks
+}
+
+/// What is said of a reply to a client that began a session and asked for this.
+fn shown(checks: &mut Checks, steps: &[(Request, Reply)]) -> Result<(), &'static str> {
+    checks.asked(CLIENT, &Request::Begin { session: 1 });
+    let mut steps = steps.iter();
+    let verdict = steps.try_for_each(|(request, reply)| {
+        checks.asked(CLIENT, request);
+        checks.replied(MOMENT, CLIENT, reply)
+    });
+    verdict.map_err(|violation| violation.rule)
+}
+
+fn step(number: u32, operation: Operation, answer: Answer) -> (Request, Reply) {
+    let request = Request::Operation { session: 1, number, operation };
+    (request, Reply::Done { session: 1, number, result: Ok(answer) })
+}
+
+fn get(number: u32, value: &'static [u8]) -> (Request, Reply) {
+    let get = Operation::Get { table: TableId(0), key: Bytes::from_static(b"key") };
+    step(number, get, Answer::Value(Some(Bytes::from_static(value))))
+}
+
+#[test]
+fn m5_no_client_is_shown_what_is_not_durable() {
+    for (accepted, verdict) in [(1, Err("M5")), (2, Ok(()))] {
+        assert_eq!(shown(&mut checks(&written(0, 4), accepted), &[get(0, b"value")]), verdict);
+    }
+    let mut seen = checks(&written(0, 4), 3);
+    assert_eq!(shown(&mut seen, &[get(0, b"other")]), Err("M5"), "nobody wrote that");
+    let (key, value) = (Bytes::from_static(b"key"), Some(Bytes::from_static(b"own")));
+    let put = step(0, Operation::Put { table: TableId(0), key, value }, Answer::Done);
+    let own = [put.clone(), get(1, b"own")];
+    assert_eq!(shown(&mut checks(&[], 0), &own), Ok(()), "it wrote that itself");
+    let end = Request::End { session: 1, number: 1, ending: Ending::Commit };
+    let done = Reply::Done { session: 1, number: 1, result: Ok(Answer::Done) };
+    let lost = shown(&mut checks(&[], 0), &[put, (end, done)]);
+    assert_eq!(lost, Err("M5"), "committed, and nowhere");
+}
+
+#[test]
+fn a_call_is_answered_when_its_row_is_durable_and_has_one() {
+    let id = RequestId(u128::from(CLIENT.0) << 64 | 3);
+    let row = |sequence: u64, clock: u64| Observation::Installed {
+        transaction: TransactionId { node: NodeId(0), worker: WorkerId(0), sequence },
+        shard: S0,
+        stamp: stamp(clock, 0),
+        table: TableId(0),
+        key: [&[0; 4][..], &CLIENT.0.to_be_bytes()].concat(),
+        value: Some([&3_u64.to_le_bytes()[..], b"result"].concat()),
+    };
+    let entry = appended(0, 4, &[4]);
+    let performed = [drawn(0, 4), row(0, 4), resolved(0, 4), entry];
+    let (procedure, arguments) = ("any".into(), Bytes::new());
+    let call = Request::Call { id, home: S0, procedure, arguments };
+    let reply = Reply::Called { id, result: Ok(Bytes::from_static(b"result")) };
+    for (accepted, verdict) in [(1, Err("M5")), (2, Ok(()))] {
+        let mut checks = checks(&performed, accepted);
+        assert_eq!(shown(&mut checks, &[(call.clone(), reply.clone())]), verdict);
+    }
+    let again = checks(&performed, 2).observe(MOMENT, &row(1, 5));
+    assert_eq!(again.map_err(|violation| violation.rule), Err("exactly once"));
 }

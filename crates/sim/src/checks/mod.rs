@@ -7,6 +7,7 @@
 //! | `safe_clock.rs` | M3: nothing at or below a safe clock is still to come |
 //! | `durable.rs` | M4: what is durable is accepted by a majority of the voters |
 //! | `told.rs` | M5: nobody is told of what is not durable |
+//! | `replies.rs` | M5 once more, at the door: what clients outside are shown; and exactly once |
 //! | `replay.rs` | M6: followers apply what is durable, and the greatest clock wins |
 //! | `epochs.rs` | M8: nobody reads what a later epoch wrote, or an earlier one has not settled |
 //! | `records.rs` | P4: nothing is seen or told whose record is not durable |
@@ -25,6 +26,7 @@ mod installed;
 mod records;
 mod replay;
 pub mod replicas;
+mod replies;
 mod safe_clock;
 mod stamps;
 mod told;
@@ -34,10 +36,12 @@ use crate::violation::Violation;
 use acknowledged::Acknowledged;
 use consensus::topology::Topology;
 use durable::Durable;
+use engines::client::{ClientId, Reply, Request};
 use engines::{Observation, Place};
 pub use installed::{Installed, Row};
 use records::Records;
 use replay::Replay;
+use replies::Replies;
 use safe_clock::SafeClocks;
 use transactions::Transactions;
 use types::{NodeId, ShardId, Time, WorkerId};
@@ -74,6 +78,7 @@ pub struct Checks {
     installed: Installed,
     safe_clocks: SafeClocks,
     replay: Replay,
+    replies: Replies,
 }
 
 impl Checks {
@@ -88,6 +93,7 @@ impl Checks {
             installed: Installed::new(shards),
             safe_clocks: SafeClocks::new(shards, topology.workers() as usize),
             replay: Replay::new(topology.nodes().len(), shards),
+            replies: Replies::new(topology),
         }
     }
 
@@ -116,7 +122,16 @@ impl Checks {
             let place = Some(moment.place);
             verdict.map_err(|what| Violation { rule, what, at: moment.at, place })
         };
-        let Checks { rules, records, durable, transactions, installed, safe_clocks, replay } = self;
+        let Checks {
+            rules,
+            records,
+            durable,
+            transactions,
+            installed,
+            safe_clocks,
+            replay,
+            replies,
+        } = self;
         let by_watermark = *rules == Rules::Watermark;
         // What holds for all is called by the engine's own name for it.
         let [order, safe_clock, newest] = match rules {
@@ -132,9 +147,11 @@ impl Checks {
                 }
             }
             Observation::Drawn { transaction, shard, clock } => {
+                transactions.drawn(*transaction, *shard, *clock);
                 blame(safe_clock, safe_clocks.drawn(*shard, worker, *transaction, *clock))?;
             }
             Observation::Resolved { transaction, shard, clock, installed } => {
+                transactions.resolved(*transaction, *shard, *clock, *installed);
                 let resolved = safe_clocks.resolved(*shard, worker, *clock, *installed);
                 blame(safe_clock, resolved.map_err(|what| format!("{transaction}: {what}")))?;
             }
@@ -153,6 +170,8 @@ impl Checks {
                 safe_clocks.installed(*shard, worker, stamp.clock);
                 let row = Row { transaction: *transaction, stamp, table: *table, key };
                 blame(order, installed.install(*shard, row, value.as_deref()))?;
+                let replayed = replies.installed(*shard, stamp, (*table, key), value.as_deref());
+                blame("exactly once", replayed)?;
                 if !by_watermark {
                     blame("P4", records.visible(*shard, worker, stamp.clock, durable))?;
                 }
@@ -191,6 +210,28 @@ impl Checks {
             }
         }
         Ok(())
+    }
+
+    /// A client outside asks for something.
+    pub fn asked(&mut self, client: ClientId, request: &Request) {
+        self.replies.asked(client, request);
+    }
+
+    /// Judges what a client outside is about to be told.
+    ///
+    /// # Errors
+    /// What it must not be told, or not yet.
+    pub fn replied(
+        &mut self,
+        moment: Moment,
+        client: ClientId,
+        reply: &Reply,
+    ) -> Result<(), Violation> {
+        let by_watermark = self.rules == Rules::Watermark;
+        let rule = if by_watermark { "M5" } else { "P4" };
+        let verdict = self.replies.replied(client, reply, by_watermark, &self.durable);
+        let place = Some(moment.place);
+        verdict.map_err(|what| Violation { rule, what, at: moment.at, place })
     }
 
     /// Judges what is left when all is quiet: nothing that was told as committed is missing.

@@ -21,6 +21,9 @@ pub struct Seen {
     pub certified: Option<Certified>,
     /// Where it installed something, and the stamp of that as the shard keeps it.
     pub installed: Vec<(ShardId, Stamp)>,
+    /// The clocks that were drawn for it, and which of them were resolved as installed: a branch that had
+    /// nothing but absent keys to delete installs no version.
+    pub drawn: Vec<(ShardId, Clock, bool)>,
     /// Somebody outside was told something of it.
     pub told: bool,
 }
@@ -54,6 +57,18 @@ impl Transactions {
         if seen.certified.is_none() {
             seen.reads.push(ReadVersion { shard, stamp: stamp.clone(), tombstone });
         }
+    }
+
+    /// A clock was drawn for it.
+    pub fn drawn(&mut self, id: TransactionId, shard: ShardId, clock: Clock) {
+        self.seen.entry(id).or_default().drawn.push((shard, clock, false));
+    }
+
+    /// Its clock was resolved.
+    pub fn resolved(&mut self, id: TransactionId, shard: ShardId, clock: Clock, installed: bool) {
+        let drawn = &mut self.seen.entry(id).or_default().drawn;
+        let of_it = drawn.iter_mut().find(|it| (it.0, it.1) == (shard, clock));
+        of_it.into_iter().for_each(|it| it.2 = installed);
     }
 
     /// It was certified.

@@ -80,13 +80,16 @@ impl Calls {
             let home = ShardId(random.below(topology.shards().into()) as u32);
             // Any node will do: it passes the call on to the leader.
             let nodes = topology.nodes().len() as u64;
-            let node = match random.chance(1, 2) {
-                true => topology.leader(home),
-                false => NodeId(random.below(nodes) as u32),
+            let leader = topology.leader(home);
+            // Whoever asks again may do so elsewhere.
+            let (moves, mut dice) = (random.chance(1, 2), Random::new(random.next_u64()));
+            let to = move || match moves && dice.chance(1, 2) {
+                true => NodeId(dice.below(nodes) as u32),
+                false => leader,
             };
             let arguments = [&self.table.0.to_le_bytes()[..], &counters].concat();
             let began = stage.time.get();
-            match db.call(node, home, PROCEDURE, arguments.into()).await {
+            match db.call(to, home, PROCEDURE, arguments.into()).await {
                 Ok(echo) => {
                     stage.ledger.done((NAME, 0), began, stage.time.get(), false);
                     if *echo != *counters {

@@ -3,7 +3,7 @@
 //!
 //! In reading order: `ledger.rs` (what clients write down), `play.rs` (a workload that any client can
 //! run), `outside.rs` (the database as seen over the network), then the plays that are made for the
-//! simulator: `histories.rs`, `tokens.rs`, `calls.rs`.
+//! simulator: `histories.rs`, `tokens.rs`, `calls.rs`, `skew.rs`.
 
 mod arena;
 pub mod calls;
@@ -11,6 +11,7 @@ pub mod histories;
 pub mod ledger;
 pub mod outside;
 pub mod play;
+pub mod skew;
 pub mod tokens;
 
 pub use ledger::Ledger;

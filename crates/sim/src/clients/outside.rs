@@ -174,13 +174,13 @@ impl Outside {
         &self.inner.post
     }
 
-    /// Calls a procedure once, by way of any node, however often it has to be asked.
+    /// Calls a procedure once, however often it has to be asked; each time by way of any `node`.
     ///
     /// # Errors
     /// Those of the procedure and of the engine.
     pub async fn call(
         &self,
-        node: NodeId,
+        mut node: impl FnMut() -> NodeId,
         home: ShardId,
         procedure: &str,
         arguments: Bytes,
@@ -189,7 +189,7 @@ impl Outside {
         calls.set(calls.get() + 1);
         let id = RequestId(u128::from(post.client().0) << 64 | u128::from(calls.get()));
         let request = Request::Call { id, home, procedure: procedure.into(), arguments };
-        let to = || Place { node, worker: worker_of(id, *workers) };
+        let to = || Place { node: node(), worker: worker_of(id, *workers) };
         post.ask(request, to, manners.patience, |reply| match reply {
             Reply::Called { id: called, result } if *called == id => {
                 Some(std::mem::replace(result, Ok(Bytes::new())))

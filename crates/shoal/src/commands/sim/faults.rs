@@ -11,7 +11,8 @@ use workloads::report::words;
 
 /// Plant every bug in turn, and see each caught within the seeds it is given
 ///
-/// A checker that has never caught anything proves nothing.
+/// A checker that has never caught anything proves nothing, and neither does a failure of something else
+/// than the rules that are to catch the bug.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
@@ -48,7 +49,7 @@ impl Faults {
 
     fn search(&self, planted: Planted) -> Tally {
         let bar = SeedsBar::new(planted.within, None, !self.common.no_progress);
-        let search = Search {
+        let mut search = Search {
             run: self.common.engine.run,
             orders: Orders { bug: Some(planted.bug), trace_lines: 0, twice: false },
             first: self.first,
@@ -58,10 +59,26 @@ impl Faults {
             jobs: self.common.jobs(),
             keep_going: false,
         };
-        let tally =
-            search.run(&mut |tally, _| bar.show(tally.seeds, tally.elapsed, tally.failures));
+        let mut all = Tally::default();
+        loop {
+            let tally =
+                search.run(&mut |tally, _| bar.show(tally.seeds, tally.elapsed, tally.failures));
+            all.elapsed += tally.elapsed;
+            let Some((number, seed, rule)) = tally.first_failure else {
+                all.seeds += tally.seeds;
+                break;
+            };
+            all.seeds += number + 1;
+            if planted.is_caught_by(rule) {
+                all.first_failure = Some((all.seeds - 1, seed, rule));
+                break;
+            }
+            // Something else failed, which proves nothing of this rule's checker.
+            search.first += number + 1;
+            search.count -= number + 1;
+        }
         bar.finish();
-        tally
+        all
     }
 }
 

@@ -1,0 +1,217 @@
+//! M5 at the door, and exactly once: what a reply to a client outside shows is durable.
+//!
+//! Judged by values alone, so that no engine has to say what it read for whom. A value that a client
+//! gets to see is that of a version that was installed and is durable, unless its own transaction wrote
+//! it; when a commit is acknowledged, so is all that the client asked to write; and when a call is
+//! answered, so is the row that keeps it from taking effect again. There is one such row for a call.
+
+use super::durable::Durable;
+use bytes::Bytes;
+use consensus::topology::Topology;
+use engines::client::{ClientId, Ending, REQUESTS_TABLE, Reply, Request};
+use engines::operation::{Answer, Operation};
+use std::collections::{BTreeMap, BTreeSet};
+use types::{RequestId, ShardId, Stamp, TableId};
+
+/// See the module.
+#[derive(Debug)]
+pub struct Replies {
+    requests: Option<TableId>,
+    versions: BTreeMap<(TableId, Vec<u8>), Vec<Version>>,
+    sessions: BTreeMap<ClientId, Session>,
+    /// The shard on which each call that was asked for is to run.
+    calls: BTreeMap<RequestId, ShardId>,
+    /// Calls whose row was written.
+    performed: BTreeSet<(Vec<u8>, u64)>,
+}
+
+/// A version of a key, for good.
+#[derive(Debug)]
+struct Version {
+    shard: ShardId,
+    stamp: Stamp,
+    value: Vec<u8>,
+}
+
+/// The interactive transaction of a client.
+#[derive(Debug, Default)]
+struct Session {
+    number: u64,
+    /// The step that it waits for, and what that is.
+    asked: Option<(u32, Step)>,
+    /// The keys that it writes itself, and what, once that was done.
+    own: BTreeMap<(TableId, Bytes), Option<Bytes>>,
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Operation(Operation),
+    End(Ending),
+}
+
+impl Replies {
+    /// Nobody has asked for anything yet.
+    pub fn new(topology: &Topology) -> Replies {
+        Replies {
+            requests: topology.table(REQUESTS_TABLE),
+            versions: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            performed: BTreeSet::new(),
+        }
+    }
+
+    /// A version was installed by a leader.
+    pub fn installed(
+        &mut self,
+        shard: ShardId,
+        stamp: &Stamp,
+        (table, key): (TableId, &[u8]),
+        value: Option<&[u8]>,
+    ) -> super::Verdict {
+        let Some(value) = value else { return Ok(()) };
+        let version = Version { shard, stamp: stamp.clone(), value: value.to_vec() };
+        self.versions.entry((table, key.to_vec())).or_default().push(version);
+        if self.requests == Some(table)
+            && let Some((count, _)) = value.split_first_chunk::<8>()
+        {
+            let count = u64::from_le_bytes(*count);
+            if !self.performed.insert((key.to_vec(), count)) {
+                let row = key.escape_ascii();
+                return Err(format!("call {count} of '{row}' took effect a second time"));
+            }
+        }
+        Ok(())
+    }
+
+    /// A client asks for something, perhaps again.
+    pub fn asked(&mut self, client: ClientId, request: &Request) {
+        let (number, step) = match request {
+            Request::Call { id, home, .. } => {
+                self.calls.insert(*id, *home);
+                return;
+            }
+            Request::Begin { session } => {
+                let known = self.sessions.entry(client).or_default();
+                if known.number != *session {
+                    *known = Session { number: *session, ..Session::default() };
+                }
+                return;
+            }
+            Request::Operation { number, operation, .. } => {
+                (number, Step::Operation(operation.clone()))
+            }
+            Request::End { number, ending, .. } => (number, Step::End(*ending)),
+        };
+        if let Some(session) = self.sessions.get_mut(&client) {
+            session.asked = Some((*number, step));
+        }
+    }
+
+    /// A client is about to be told something: names what it may not be told yet.
+    pub fn replied(
+        &mut self,
+        client: ClientId,
+        reply: &Reply,
+        by_watermark: bool,
+        durable: &Durable,
+    ) -> super::Verdict {
+        match reply {
+            // An engine that judges by records answers when those are durable, and installs afterwards.
+            Reply::Called { id, result: Ok(result) } if by_watermark => {
+                self.called(*id, result, durable)
+            }
+            Reply::Done { session: number, number: step, result: Ok(answer) } => {
+                let Some(mut session) = self.sessions.remove(&client) else { return Ok(()) };
+                let mut verdict = Ok(());
+                // What was answered before comes again when it is asked for again.
+                if session.number == *number
+                    && let Some((_, asked)) = session.asked.take_if(|(asked, _)| asked == step)
+                {
+                    verdict = self.done(&mut session, asked, answer, by_watermark, durable);
+                }
+                self.sessions.insert(client, session);
+                verdict.map_err(|what| format!("{client:?}, session {number}, step {step}: {what}"))
+            }
+            // Errors show that something is in the way, and nothing of it.
+            Reply::Called { .. } | Reply::Done { .. } | Reply::Began { .. } => Ok(()),
+        }
+    }
+
+    fn called(&self, id: RequestId, result: &Bytes, durable: &Durable) -> super::Verdict {
+        let (Some(table), Some(home)) = (self.requests, self.calls.get(&id)) else { return Ok(()) };
+        let (client, count) = ((id.0 >> 64) as u64, id.0 as u64);
+        let key = [&home.0.to_be_bytes()[..], &client.to_be_bytes()].concat();
+        let row = [&count.to_le_bytes()[..], result].concat();
+        self.is_durable(table, &key, &row, true, durable)
+            .map_err(|what| format!("{id:?} was answered: {what}"))
+    }
+
+    fn done(
+        &self,
+        session: &mut Session,
+        asked: Step,
+        answer: &Answer,
+        by_watermark: bool,
+        durable: &Durable,
+    ) -> super::Verdict {
+        match (asked, answer) {
+            (Step::Operation(Operation::Get { table, key }), Answer::Value(Some(value))) => {
+                match session.own.contains_key(&(table, key.clone())) {
+                    true => Ok(()),
+                    false => self.is_durable(table, &key, value, by_watermark, durable),
+                }
+            }
+            (Step::Operation(Operation::Scan { table, .. }), Answer::Rows(rows)) => rows
+                .iter()
+                .filter(|(key, _)| !session.own.contains_key(&(table, key.clone())))
+                .try_for_each(|(key, value)| {
+                    self.is_durable(table, key, value, by_watermark, durable)
+                }),
+            (Step::Operation(Operation::Put { table, key, value }), _) => {
+                session.own.insert((table, key), value);
+                Ok(())
+            }
+            (Step::Operation(Operation::Insert { table, key, value }), _) => {
+                session.own.insert((table, key), Some(value));
+                Ok(())
+            }
+            (Step::End(Ending::Commit), _) if by_watermark => {
+                session.own.iter().try_for_each(|write| {
+                    let ((table, key), Some(value)) = write else { return Ok(()) };
+                    self.is_durable(*table, key, value, by_watermark, durable)
+                })
+            }
+            (Step::Operation(Operation::Get { .. } | Operation::Scan { .. }) | Step::End(_), _) => {
+                Ok(())
+            }
+        }
+    }
+
+    /// Some version of the key has this value, and may be shown.
+    fn is_durable(
+        &self,
+        table: TableId,
+        key: &[u8],
+        value: &[u8],
+        by_watermark: bool,
+        durable: &Durable,
+    ) -> super::Verdict {
+        let versions = self.versions.get(&(table, key.to_vec()));
+        let mut alike = versions.into_iter().flatten().rev().filter(|it| it.value == value);
+        let mut newest = None;
+        let shown = alike.any(|version| {
+            newest.get_or_insert((version.shard, version.stamp.clock));
+            !by_watermark || durable.missing(version.shard, &version.stamp).is_none()
+        });
+        if shown {
+            return Ok(());
+        }
+        let why = match newest {
+            None => "which nobody wrote".to_owned(),
+            Some((shard, clock)) => format!("written with {clock} on {shard}, is not durable"),
+        };
+        let (key, value) = (key.escape_ascii(), value.escape_ascii());
+        Err(format!("'{key}' of {table} is '{value}', {why}"))
+    }
+}

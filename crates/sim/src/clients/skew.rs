@@ -1,0 +1,128 @@
+//! Write skew: of each pair of rows, which live on two shards, one has to be there.
+//!
+//! Whoever takes a row away has read that the other one is there, and writes nothing but its own, without
+//! having read it. So of two transactions that take both away at once, each is right by what it read,
+//! and nothing but the validation of those reads after all locks are held keeps them apart.
+
+use super::outside::Outside;
+use super::play::{Pauses, Pausing, Play, Stage, task};
+use engines::Local;
+use engines::engine::Task;
+use std::rc::Rc;
+use types::{Database, Random, Result, TableId, Transaction};
+
+/// Name of the play.
+const NAME: &str = "skew";
+
+/// See the module.
+#[derive(Debug)]
+pub struct Skew {
+    table: TableId,
+    pairs: u8,
+}
+
+impl Skew {
+    /// So many pairs.
+    ///
+    /// # Errors
+    /// Those of opening the table.
+    pub fn new<D: Database>(db: &D, pairs: u8) -> Result<Skew> {
+        Ok(Skew { table: db.table(NAME)?, pairs })
+    }
+
+    /// Puts back what is missing of a pair. Says whether one of the two was there.
+    async fn restore<D: Database>(&self, db: &D, pair: u8) -> Result<bool> {
+        db.transact(async |tx| {
+            let mut found = false;
+            for side in [0, 1] {
+                match tx.get(self.table, &[side, pair]).await? {
+                    Some(_) => found = true,
+                    None => tx.put(self.table, &[side, pair], b"here")?,
+                }
+            }
+            Ok(found)
+        })
+        .await
+    }
+
+    /// Takes a row away if the other one of its pair is there.
+    async fn take<D: Database>(&self, db: &D, side: u8, pair: u8) -> Result<()> {
+        db.transact(async |tx| {
+            if tx.get(self.table, &[1 - side, pair]).await?.is_some() {
+                tx.delete(self.table, &[side, pair])?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn perform<D: Pausing>(self: Rc<Self>, db: D, number: usize, seed: u64, stage: Stage) {
+        let mut random = Random::new(seed).fork(number as u64);
+        let mut pauses = Pauses::new(seed, number, &stage);
+        while pauses.next(&db).await {
+            let pair = random.below(self.pairs.into()) as u8;
+            let began = stage.time.get();
+            let done = match random.chance(1, 2) {
+                true => self.restore(&db, pair).await,
+                false => self.take(&db, random.below(2) as u8, pair).await.map(|()| true),
+            };
+            match done {
+                Ok(found) => {
+                    stage.ledger.done((NAME, 0), began, stage.time.get(), false);
+                    self.judge(pair, found, &stage);
+                }
+                Err(error) => stage.ledger.failed(NAME, stage.time.get(), &error),
+            }
+        }
+    }
+
+    fn judge(&self, pair: u8, found: bool, stage: &Stage) {
+        if !found {
+            let what = format!("{NAME}: both rows of pair {pair} were taken away");
+            stage.ledger.complain(stage.time.get(), what);
+        }
+    }
+}
+
+impl Play for Skew {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn parts(&self) -> usize {
+        1
+    }
+
+    fn load(self: Rc<Self>, db: Local, _part: usize, _seed: u64, stage: Stage) -> Task {
+        task(&stage.clone(), async move {
+            for pair in 0..self.pairs {
+                if let Err(error) = self.restore(&db, pair).await {
+                    let what = format!("{NAME}: pair {pair} was not loaded: {error}");
+                    stage.ledger.complain(stage.time.get(), what);
+                }
+            }
+        })
+    }
+
+    fn resident(self: Rc<Self>, db: Local, number: usize, seed: u64, stage: Stage) -> Task {
+        task(&stage.clone(), self.perform(db, number, seed, stage))
+    }
+
+    fn outside(self: Rc<Self>, db: Outside, number: usize, seed: u64, stage: Stage) -> Task {
+        task(&stage.clone(), self.perform(db, number, seed, stage))
+    }
+
+    fn check(self: Rc<Self>, db: Local, stage: Stage) -> Task {
+        task(&stage.clone(), async move {
+            for pair in 0..self.pairs {
+                match self.restore(&db, pair).await {
+                    Ok(found) => self.judge(pair, found, &stage),
+                    Err(error) => {
+                        let what = format!("{NAME}: the check failed: {error}");
+                        stage.ledger.complain(stage.time.get(), what);
+                    }
+                }
+            }
+        })
+    }
+}
