@@ -116,8 +116,7 @@ impl Calls {
     fn serve(&mut self, from: Asker, request: Request) -> Option<Task> {
         match request {
             Request::Call { id, home, procedure, arguments } => {
-                if let Some(error) = self.book.borrow().failure(id) {
-                    let result = Err(error);
+                if let Some(result) = self.book.borrow().answer(id) {
                     self.hub.ask(from.told(Reply::Called { id, result }));
                     return None;
                 }
@@ -175,20 +174,20 @@ impl Asker {
 #[derive(Default)]
 struct Book {
     running: BTreeSet<RequestId>,
-    /// The last call of each client that failed, and why; moves to `older` when there are many.
-    recent: BTreeMap<u64, (u64, Error)>,
-    older: BTreeMap<u64, (u64, Error)>,
+    /// The last answer to each client, by its number; moves to `older` when there are many.
+    recent: BTreeMap<u64, (u64, Result<Bytes>)>,
+    older: BTreeMap<u64, (u64, Result<Bytes>)>,
 }
 
 impl Book {
-    fn last(&self, client: u64) -> Option<&(u64, Error)> {
+    fn last(&self, client: u64) -> Option<&(u64, Result<Bytes>)> {
         self.recent.get(&client).or_else(|| self.older.get(&client))
     }
 
-    /// Why this request failed.
-    fn failure(&self, id: RequestId) -> Option<Error> {
+    /// What this request was answered.
+    fn answer(&self, id: RequestId) -> Option<Result<Bytes>> {
         let (client, count) = parts(id);
-        self.last(client).filter(|(last, _)| *last == count).map(|(_, error)| error.clone())
+        self.last(client).filter(|(last, _)| *last == count).map(|(_, result)| result.clone())
     }
 
     /// Is it to be run? Not if it runs.
@@ -206,18 +205,16 @@ impl Book {
         }
     }
 
-    /// One that succeeded has its row.
     fn end(&mut self, id: RequestId, result: &Result<Bytes>, remembered: usize) {
         self.running.remove(&id);
         let (client, count) = parts(id);
-        let Err(error) = result else { return };
         if self.last(client).is_some_and(|(last, _)| *last > count) {
             return;
         }
         if self.recent.len() >= remembered {
             self.older = std::mem::take(&mut self.recent);
         }
-        self.recent.insert(client, (count, error.clone()));
+        self.recent.insert(client, (count, result.clone()));
     }
 }
 
@@ -277,23 +274,20 @@ mod tests {
     #[test]
     fn what_was_refused_stays_refused() {
         let mut book = Book::default();
-        let error = Error::from(Aborted::Overloaded { open: 1, limit: "open_max", max: 1 });
-        let refused: Result<Bytes> = Err(error.clone());
+        let refused: Result<Bytes> =
+            Err(Aborted::Overloaded { open: 1, limit: "open_max", max: 1 }.into());
         assert_eq!(book.begin(id(1, 5)), Ok(true));
         assert_eq!(book.begin(id(1, 5)), Ok(false), "it runs");
         book.end(id(1, 5), &refused, 1);
-        assert_eq!(book.failure(id(1, 5)), Some(error.clone()));
+        assert_eq!(book.answer(id(1, 5)), Some(refused.clone()));
         assert_eq!(book.begin(id(1, 6)), Ok(true), "the next one");
         book.end(id(1, 6), &Ok(Bytes::new()), 1);
-        assert_eq!(book.failure(id(1, 6)), None, "its row tells");
-        assert_eq!(book.begin(id(1, 7)), Ok(true));
-        book.end(id(1, 7), &refused, 1);
-        let (request, last) = (id(1, 5), id(1, 7));
+        let (request, last) = (id(1, 5), id(1, 6));
         assert_eq!(book.begin(id(1, 5)), Err(Unknown::Forgotten { request, last }));
         // Another client pushes it into the older half, and a third one out of that.
         book.end(id(2, 1), &refused, 1);
-        assert_eq!(book.failure(id(1, 7)), Some(error));
+        assert_eq!(book.answer(id(1, 6)), Some(Ok(Bytes::new())));
         book.end(id(3, 1), &refused, 1);
-        assert_eq!(book.failure(id(1, 7)), None);
+        assert_eq!(book.answer(id(1, 6)), None);
     }
 }

@@ -43,8 +43,9 @@ pub struct Limits {
     /// An interactive transaction that is open for so long is given up: memory that it may look at
     /// cannot be freed. Default 30 s.
     pub session_open_max: Duration,
-    /// A worker remembers of at least so many clients which call failed last, so that late copies of it
-    /// fail too, and how their last session ended. Default 16 384.
+    /// A worker remembers its last answers to at least so many clients. A copy of a call that comes later
+    /// still is told from the call's row if it succeeded; one that failed may be run after all, and
+    /// one that is refused is told so. Default 16 384.
     pub clients_remembered: usize,
     /// Store sessions, and so transactions executing or being certified, that a replica allows. Default
     /// 4096.
