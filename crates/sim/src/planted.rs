@@ -42,7 +42,7 @@ const BOUNDS: &[Bound] = &[
     ("two-phase-commit", "skip-remote-validation", "serializability", CLIENTS, 30),
     ("two-phase-commit", "safe-clock-past-in-flight", "P5", &["P5"], 10),
     ("two-phase-commit", "acknowledge-at-certification", "P4", &["P4"], 10),
-    ("two-phase-commit", "validate-before-locks", "P1", CLIENTS, 1000),
+    ("two-phase-commit", "validate-before-locks", "P1", CLIENTS, 300),
     ("two-phase-commit", "replay-in-arrival-order", "M6", &["P5"], 40),
     ("two-phase-commit", "count-learner", "P4", &["P4"], 40),
 ];
