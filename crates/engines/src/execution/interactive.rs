@@ -49,6 +49,8 @@ struct Session {
     busy: bool,
     /// There is no transaction any more.
     over: bool,
+    /// That is so since it was given up, which no step was told.
+    given_up: Option<Aborted>,
     began_at: Time,
     /// When its client was last heard of.
     heard_at: Time,
@@ -194,11 +196,14 @@ impl Session {
         if number.checked_add(1) == Some(self.next) {
             return self.last.clone();
         }
-        if number != self.next || self.busy {
+        if number != self.next || (self.busy && !self.over) {
             return None;
         }
         if self.over {
-            return Some(not_here(session, number, &step));
+            return Some(match self.given_up {
+                Some(aborted) => Reply::Done { session, number, result: Err(aborted.into()) },
+                None => not_here(session, number, &step),
+            });
         }
         self.busy = true;
         self.step.fill(step);
@@ -238,7 +243,10 @@ async fn run(hub: &Rc<Hub>, key: Key, session: &RefCell<Session>) {
                 let goes_on = matches!(result, Ok(_) | Err(Error::Rejected(_)));
                 (result, goes_on.then_some(transaction))
             }
-            Step::GiveUp(aborted) => (Err(aborted.into()), None),
+            Step::GiveUp(aborted) => {
+                session.borrow_mut().given_up = Some(aborted);
+                return;
+            }
             Step::End(ending) => {
                 let done = match ending {
                     client::Ending::Commit => transaction.end(Ending::Commit).await,
