@@ -6,6 +6,7 @@ use engines::{Engine, Place};
 use node::{Event, Worker};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 use store::Store;
 use types::{NodeId, ShardId, Time, WorkerId};
 
@@ -17,9 +18,11 @@ pub(crate) struct Seat<E: Engine> {
     pub inbox: VecDeque<Event<E::Message>>,
     /// It takes no event before.
     pub busy_until: Time,
+    /// What its steps have cost so far.
+    pub worked: Duration,
     /// It will look into its inbox when it is free.
     pub will_look: bool,
-    /// When its timer goes off.
+    /// When its timer goes off, or when it did, if a busy worker has not taken it yet: there is one.
     pub timer_at: Time,
     /// A nudge is on its way.
     pub nudged: bool,
@@ -54,6 +57,7 @@ impl<E: Engine> Cluster<E> {
                     place: Place { node: *node, worker },
                     inbox: VecDeque::new(),
                     busy_until: Time::ZERO,
+                    worked: Duration::ZERO,
                     will_look: false,
                     timer_at: Time::MAX,
                     nudged: false,

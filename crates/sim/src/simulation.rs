@@ -248,6 +248,11 @@ impl<E: Engine> Simulation<E> {
         self.cluster.seats[self.cluster.seat_of(place)].worker.engine().local()
     }
 
+    /// How long this worker has worked so far.
+    pub fn worked(&self, place: Place) -> Duration {
+        self.cluster.seats[self.cluster.seat_of(place)].worked
+    }
+
     /// Runs a task on a worker.
     pub fn spawn(&mut self, place: Place, task: Task) {
         let seat = self.cluster.seat_of(place);
@@ -347,11 +352,9 @@ impl<E: Engine> Simulation<E> {
                 self.reach(seat as usize, Event::Nudged)
             }
             Item::Timer { seat } => {
-                let timer_at = &mut self.cluster.seats[seat as usize].timer_at;
-                if *timer_at != self.now {
+                if self.cluster.seats[seat as usize].timer_at != self.now {
                     return Ok(()); // An earlier one was asked for meanwhile.
                 }
-                *timer_at = Time::MAX;
                 self.work.timers += 1;
                 self.reach(seat as usize, Event::Timer)
             }
@@ -421,6 +424,9 @@ impl<E: Engine> Simulation<E> {
         self.note(|now, trace| trace.note(now, format_args!("{place} {event:?}")));
         let local = self.cluster.clocks[place.node.0 as usize].local(self.now);
         let state = &mut self.cluster.seats[seat];
+        if matches!(event, Event::Timer) {
+            state.timer_at = Time::MAX;
+        }
         state.worker.step(local, event, &mut self.effects);
 
         let operations = state.worker.engine().counters().operations;
@@ -430,7 +436,9 @@ impl<E: Engine> Simulation<E> {
         };
         let messages = self.effects.effects.iter().filter(is_message).count() as u64;
         let slowdown = self.cluster.slowdown_percent[place.node.0 as usize];
-        let end = Time(self.now.0 + self.cpu.cost_ns(messages, done, slowdown));
+        let cost = Duration::from_nanos(self.cpu.cost_ns(messages, done, slowdown));
+        let end = self.now + cost;
+        state.worked += cost;
         state.busy_until = state.busy_until.max(end);
         self.observe(seat)?;
         self.take_effect(seat, end);

@@ -1,5 +1,6 @@
 //! Back-pressure: how many transactions a worker has at once, and how long others wait.
 
+use super::desk::TURN;
 use super::slot::Slot;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -8,56 +9,91 @@ use std::time::Duration;
 use types::{Aborted, Result, Time};
 
 /// Opens, or stays shut, for somebody who waits.
-type Door = Rc<Slot<Result<()>>>;
+type Door = Rc<Slot<Result<Rc<Permit>>>>;
 
-/// Bounds the transactions of a worker that are not over: running, or certified and not committed.
+/// Bounds the transactions of a worker that are not over: running, or certified and not committed. And
+/// bounds how many begin at once: a worker finishes before it begins. What has reached it meanwhile,
+/// answers that others wait for above all, has its turn before more new work; so only the steps of a
+/// timer let anybody in, which comes after that, and each only so many.
 #[derive(Debug)]
 pub(crate) struct Admission {
-    max: usize,
-    wait_max: Duration,
-    queue_max: usize,
+    limits: Bounds,
     open: Cell<usize>,
+    /// How many more this step may let in.
+    share: Cell<usize>,
     /// A leader that is not prepared lets nobody in.
     serving: Cell<bool>,
     queue: RefCell<VecDeque<(Time, Door)>>,
+    /// Those inside that are about to begin another attempt. They go first.
+    again: RefCell<VecDeque<Rc<Slot<()>>>>,
+}
+
+/// Somebody is inside, until the last copy is dropped: by the caller, who may make several attempts, and
+/// by the engine.
+#[derive(Debug)]
+pub(crate) struct Permit(Rc<Admission>);
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.open.set(self.0.open.get() - 1);
+    }
+}
+
+#[cfg(test)]
+impl Permit {
+    /// Of an admission that nobody else knows.
+    pub(crate) fn alone() -> Rc<Permit> {
+        let wait = Duration::ZERO;
+        let limits = Bounds { open_max: 1, begins_max: 1, queue_max: 0, queue_wait_max: wait };
+        let admission = Admission::new(limits);
+        admission.step(true);
+        admission.let_in()
+    }
+}
+
+/// As in [`Limits`](super::Limits).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    pub(crate) open_max: usize,
+    pub(crate) begins_max: usize,
+    pub(crate) queue_max: usize,
+    pub(crate) queue_wait_max: Duration,
 }
 
 impl Admission {
-    pub(crate) fn new(max: usize, queue_max: usize, wait_max: Duration) -> Admission {
-        Admission {
-            max,
-            wait_max,
-            queue_max,
+    pub(crate) fn new(limits: Bounds) -> Rc<Admission> {
+        Rc::new(Admission {
+            limits,
             open: Cell::new(0),
+            share: Cell::new(0),
             serving: Cell::new(false),
             queue: RefCell::default(),
-        }
+            again: RefCell::default(),
+        })
     }
 
     /// Waits until there is room for one more.
     ///
     /// # Errors
     /// [`Aborted::Overloaded`] where too many wait, or this one has waited too long.
-    pub(crate) async fn enter(&self, now: Time) -> Result<()> {
-        if self.has_room() && self.queue.borrow().is_empty() {
-            self.open.set(self.open.get() + 1);
-            return Ok(());
+    pub(crate) async fn enter(self: &Rc<Self>, now: Time) -> Result<Rc<Permit>> {
+        if self.has_room() && self.queued() == 0 {
+            return Ok(self.let_in());
         }
-        if self.queue.borrow().len() >= self.queue_max {
+        if self.queue.borrow().len() >= self.limits.queue_max {
             return Err(self.refusal());
         }
-        let slot = Rc::new(Slot::default());
-        self.queue.borrow_mut().push_back((now + self.wait_max, Rc::clone(&slot)));
-        let entry = Entry { admission: self, slot: Some(slot) };
-        let slot = entry.slot.clone().expect("just put there");
-        let outcome = slot.take().await;
-        entry.arrived();
-        outcome
+        let door = Door::default();
+        self.queue.borrow_mut().push_back((now + self.limits.queue_wait_max, Rc::clone(&door)));
+        let entry = Entry { admission: self, door };
+        entry.door.take().await
     }
 
-    /// One is over.
-    pub(crate) fn leave(&self) {
-        self.open.set(self.open.get().checked_sub(1).expect("who leaves has entered"));
+    /// Waits until another attempt may begin, of somebody inside.
+    pub(crate) async fn again(&self) {
+        let turn = Rc::<Slot<()>>::default();
+        self.again.borrow_mut().push_back(Rc::clone(&turn));
+        turn.take().await;
     }
 
     /// From now on, or no longer, transactions are let in.
@@ -65,31 +101,39 @@ impl Admission {
         self.serving.set(serving);
     }
 
-    /// Lets in whom there is room for, and refuses who has waited too long. Says how many.
-    pub(crate) fn turn(&self, now: Time) -> u64 {
-        let mut refused = 0;
+    /// A step begins; that of a timer may let some in.
+    pub(crate) fn step(&self, timer: bool) {
+        self.share.set(if timer { self.limits.begins_max } else { 0 });
+    }
+
+    /// Lets in whom there is room for, and refuses who has waited too long.
+    pub(crate) fn turn(self: &Rc<Self>, now: Time) {
+        while self.share.get() > 0 {
+            let Some(turn) = self.again.borrow_mut().pop_front() else { break };
+            self.share.set(self.share.get() - 1);
+            turn.fill(());
+        }
         loop {
-            let mut queue = self.queue.borrow_mut();
-            let Some((until, _)) = queue.front() else { return refused };
+            let mut waiting = self.queue.borrow_mut();
+            let Some((until, _)) = waiting.front() else { return };
             let admitted = self.has_room();
             if !admitted && *until > now {
-                return refused;
+                return;
             }
-            let (_, slot) = queue.pop_front().expect("seen above");
-            drop(queue);
-            if admitted {
-                self.open.set(self.open.get() + 1);
-                slot.fill(Ok(()));
-            } else {
-                refused += 1;
-                slot.fill(Err(self.refusal()));
-            }
+            let (_, door) = waiting.pop_front().expect("seen above");
+            drop(waiting);
+            door.fill(if admitted { Ok(self.let_in()) } else { Err(self.refusal()) });
         }
     }
 
-    /// When the next refusal is due.
-    pub(crate) fn next_due(&self) -> Option<Time> {
-        self.queue.borrow().front().map(|(until, _)| *until)
+    /// When the next step is due: soon, where some could have been let in but for their number; or when
+    /// the next is to be refused.
+    pub(crate) fn next_due(&self, now: Time) -> Option<Time> {
+        let until = self.queue.borrow().front().map(|(until, _)| *until);
+        if !self.again.borrow().is_empty() || (until.is_some() && self.is_open()) {
+            return Some(now + TURN);
+        }
+        until
     }
 
     /// How many are in.
@@ -102,43 +146,136 @@ impl Admission {
         self.queue.borrow().len()
     }
 
+    fn is_open(&self) -> bool {
+        self.serving.get() && self.open.get() < self.limits.open_max
+    }
+
     fn has_room(&self) -> bool {
-        self.serving.get() && self.open.get() < self.max
+        self.is_open() && self.share.get() > 0
+    }
+
+    fn let_in(self: &Rc<Self>) -> Rc<Permit> {
+        self.open.set(self.open.get() + 1);
+        self.share.set(self.share.get() - 1);
+        Rc::new(Permit(Rc::clone(self)))
     }
 
     fn refusal(&self) -> types::Error {
-        Aborted::Overloaded { open: self.open.get(), limit: "open_max", max: self.max }.into()
+        let max = self.limits.open_max;
+        Aborted::Overloaded { open: self.open.get(), limit: "open_max", max }.into()
     }
 }
 
 /// Somebody in the queue, who may lose patience.
 struct Entry<'a> {
     admission: &'a Admission,
-    slot: Option<Door>,
-}
-
-impl Entry<'_> {
-    fn arrived(mut self) {
-        self.slot = None;
-    }
+    door: Door,
 }
 
 impl Drop for Entry<'_> {
     fn drop(&mut self) {
-        let Some(slot) = self.slot.take() else { return };
-        let mut queue = self.admission.queue.borrow_mut();
-        let before = queue.len();
-        queue.retain(|(_, other)| !Rc::ptr_eq(other, &slot));
-        if queue.len() == before && slot.is_filled_ok() {
-            // Let in already, and nobody is there any more.
-            drop(queue);
-            self.admission.leave();
-        }
+        self.admission.queue.borrow_mut().retain(|(_, other)| !Rc::ptr_eq(other, &self.door));
     }
 }
 
-impl Slot<Result<()>> {
-    fn is_filled_ok(&self) -> bool {
-        self.peek(|value| value.is_some_and(Result::is_ok))
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::pin::{Pin, pin};
+    use std::task::{Context, Poll, Waker};
+
+    const BOUNDS: Bounds = Bounds {
+        open_max: 4,
+        begins_max: 2,
+        queue_max: 2,
+        queue_wait_max: Duration::from_millis(1),
+    };
+    const NOW: Time = Time(1000);
+
+    fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+        match future.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(outcome) => Some(outcome),
+            Poll::Pending => None,
+        }
+    }
+
+    /// An admission that is open, in a step that may let in two.
+    fn open() -> Rc<Admission> {
+        let admission = Admission::new(BOUNDS);
+        admission.serve(true);
+        admission.step(true);
+        admission
+    }
+
+    fn enter(admission: &Rc<Admission>) -> Rc<Permit> {
+        poll(pin!(admission.enter(NOW))).expect("no need to wait").expect("let in")
+    }
+
+    #[test]
+    fn a_step_lets_in_its_share_and_others_wait_for_the_next() {
+        let admission = open();
+        let (first, _second) = (enter(&admission), enter(&admission));
+        let mut third = pin!(admission.enter(NOW));
+        let mut last = pin!(admission.enter(NOW));
+        let mut retry = pin!(admission.again());
+        assert!(poll(third.as_mut()).is_none());
+        assert!(poll(last.as_mut()).is_none());
+        assert!(poll(retry.as_mut()).is_none());
+        assert!(poll(pin!(admission.enter(NOW))).expect("at once").is_err(), "a full queue");
+        admission.turn(NOW);
+        assert!(poll(third.as_mut()).is_none(), "still the same step");
+        assert_eq!(admission.next_due(NOW), Some(NOW + TURN));
+
+        admission.step(false);
+        admission.turn(NOW);
+        assert!(poll(third.as_mut()).is_none(), "a message came first");
+
+        admission.step(true);
+        admission.turn(NOW);
+        assert_eq!(poll(retry.as_mut()), Some(()), "another attempt goes first");
+        let third = poll(third.as_mut()).expect("its turn").expect("let in");
+        assert!(poll(last.as_mut()).is_none());
+
+        admission.step(true);
+        admission.turn(NOW);
+        let fourth = poll(last.as_mut()).expect("its turn").expect("let in");
+        assert_eq!((admission.open(), admission.queued()), (4, 0));
+
+        let mut fifth = pin!(admission.enter(NOW));
+        assert!(poll(fifth.as_mut()).is_none(), "it is full");
+        assert_eq!(admission.next_due(NOW), Some(NOW + BOUNDS.queue_wait_max));
+        drop((third, fourth));
+        drop(Rc::clone(&first));
+        assert_eq!(admission.open(), 2, "the first is still inside");
+        admission.turn(NOW);
+        assert!(poll(fifth.as_mut()).is_some());
+    }
+
+    #[test]
+    fn who_waits_too_long_is_refused() {
+        let admission = Admission::new(BOUNDS);
+        let mut patient = pin!(admission.enter(NOW));
+        assert!(poll(patient.as_mut()).is_none(), "nothing is served yet");
+        admission.turn(NOW + BOUNDS.queue_wait_max);
+        assert!(poll(patient.as_mut()).expect("told").is_err());
+        assert_eq!((admission.open(), admission.queued()), (0, 0));
+    }
+
+    #[test]
+    fn who_goes_leaves_no_trace() {
+        let admission = Admission::new(BOUNDS);
+        let mut gone = Box::pin(admission.enter(NOW));
+        assert!(poll(gone.as_mut()).is_none());
+        drop(gone);
+        assert_eq!(admission.queued(), 0);
+
+        let mut late = Box::pin(admission.enter(NOW));
+        assert!(poll(late.as_mut()).is_none());
+        admission.serve(true);
+        admission.step(true);
+        admission.turn(NOW);
+        assert_eq!(admission.open(), 1, "let in, and has not heard of it");
+        drop(late);
+        assert_eq!(admission.open(), 0);
     }
 }

@@ -8,7 +8,7 @@
 //! A call that failed leaves no row. Its worker remembers that it did, lest a copy of it that comes late
 //! take effect after all.
 
-use super::hub::{Ask, Hub};
+use super::hub::{Errand, Hub};
 use super::interactive::Sessions;
 use super::local::Local;
 use crate::client::{ClientId, Relay, Reply, Request, worker_of};
@@ -67,57 +67,49 @@ impl Calls {
 
     /// Takes a request; what has to be run for it is returned.
     pub(crate) fn request(&mut self, from: ClientId, request: Request) -> Option<Task> {
-        if let Request::Call { id, .. } = &request
-            && let Some(refusal) = self.refusal(*id)
-        {
-            self.hub.ask(Ask::Reply { to: from, reply: refusal });
-            return None;
-        }
-        if let Request::Call { home, .. } = &request
-            && home.0 < self.hub.topology.shards()
-            && self.hub.own(*home).is_none()
-        {
-            let to = self.hub.topology.leader(*home);
-            self.hub.ask(Ask::Relay { to, relay: Relay::Request { from, request } });
-            return None;
-        }
-        self.serve(Asker { client: from, via: None }, request)
+        self.take(Asker { client: from, via: None }, request)
     }
 
     /// Takes what another node passes on; what has to be run for it is returned.
     pub(crate) fn relayed(&mut self, node: NodeId, relay: Relay) -> Option<Task> {
         match relay {
             Relay::Request { from, request: request @ Request::Call { .. } } => {
-                let asker = Asker { client: from, via: Some(node) };
-                if let Request::Call { id, .. } = &request
-                    && let Some(refusal) = self.refusal(*id)
-                {
-                    self.hub.ask(asker.told(refusal));
-                    return None;
-                }
-                self.serve(asker, request)
+                self.take(Asker { client: from, via: Some(node) }, request)
             }
             // Sessions are not passed on.
             Relay::Request { .. } => None,
             Relay::Reply { to, reply } => {
-                self.hub.ask(Ask::Reply { to, reply });
+                self.hub.errand(Errand::Reply { to, reply });
                 None
             }
         }
     }
 
-    /// A call that came to the wrong worker is not for it to run.
-    fn refusal(&self, id: RequestId) -> Option<Reply> {
+    /// Refuses a call that came to the wrong worker, passes on one that came to the wrong node, and
+    /// serves everything else. What was passed on once is not passed on again.
+    fn take(&mut self, from: Asker, request: Request) -> Option<Task> {
+        let Request::Call { id, home, .. } = request else { return self.serve(from, request) };
         let worker = worker_of(id, self.hub.topology.workers());
-        let result = Err(Rejected::OtherWorker { worker }.into());
-        (worker != self.hub.place.worker).then_some(Reply::Called { id, result })
+        if worker != self.hub.place.worker {
+            let result = Err(Rejected::OtherWorker { worker }.into());
+            self.hub.errand(from.told(Reply::Called { id, result }));
+            return None;
+        }
+        let known = home.0 < self.hub.topology.shards();
+        if from.via.is_none() && known && self.hub.own(home).is_none() {
+            let to = self.hub.topology.leader(home);
+            let relay = Relay::Request { from: from.client, request };
+            self.hub.errand(Errand::Relay { to, relay });
+            return None;
+        }
+        self.serve(from, request)
     }
 
     fn serve(&mut self, from: Asker, request: Request) -> Option<Task> {
         match request {
             Request::Call { id, home, procedure, arguments } => {
                 if let Some(result) = self.book.borrow().answer(id) {
-                    self.hub.ask(from.told(Reply::Called { id, result }));
+                    self.hub.errand(from.told(Reply::Called { id, result }));
                     return None;
                 }
                 let begun = self.book.borrow_mut().begin(id);
@@ -126,7 +118,7 @@ impl Calls {
                     Ok(false) => return None,
                     Err(unknown) => {
                         let result = Err(unknown.into());
-                        self.hub.ask(from.told(Reply::Called { id, result }));
+                        self.hub.errand(from.told(Reply::Called { id, result }));
                         return None;
                     }
                 }
@@ -136,7 +128,7 @@ impl Calls {
                 Some(Box::pin(async move {
                     let result = call(&hub, &procedures, id, home, &procedure, &arguments).await;
                     book.borrow_mut().end(id, &result, hub.limits.clients_remembered);
-                    hub.ask(from.told(Reply::Called { id, result }));
+                    hub.errand(from.told(Reply::Called { id, result }));
                 }))
             }
             Request::Begin { session } => self.sessions.begin(from.client, session),
@@ -161,11 +153,11 @@ struct Asker {
 }
 
 impl Asker {
-    fn told(self, reply: Reply) -> Ask {
+    fn told(self, reply: Reply) -> Errand {
         let to = self.client;
         match self.via {
-            None => Ask::Reply { to, reply },
-            Some(node) => Ask::Relay { to: node, relay: Relay::Reply { to, reply } },
+            None => Errand::Reply { to, reply },
+            Some(node) => Errand::Relay { to: node, relay: Relay::Reply { to, reply } },
         }
     }
 }
@@ -243,7 +235,7 @@ async fn call(
             if let Some(row) = tx.get(requests, &key).await? {
                 let (last, result) = row.split_at_checked(8).ok_or_else(corrupt)?;
                 let last = u64::from_le_bytes(last.try_into().map_err(|_| corrupt())?);
-                if last == count && !hub.faults.get().has(Fault::IgnoreRequestRows) {
+                if last == count && !hub.faults.has(Fault::IgnoreRequestRows) {
                     return Ok(Bytes::copy_from_slice(result));
                 }
                 if last > count {

@@ -11,13 +11,13 @@
 use super::branches::Header;
 use super::calls::Calls;
 use super::exchange::Exchange;
-use super::hub::{Ask, Branch, Hub};
+use super::hub::{Ask, Branch, Errand, Hub};
 use super::outbox::{BranchKey, Outbox};
 use super::slot::Slot;
 use super::tasks::Tasks;
 use super::timers::Timers;
 use crate::client::{ClientId, Relay, Request};
-use crate::engine::{Counters, Effect, Effects};
+use crate::engine::{Counters, Effect, Effects, Event};
 use crate::operation::{Answer, Operation};
 use crate::procedure::Procedures;
 use crate::transaction_id::TransactionId;
@@ -89,6 +89,12 @@ impl<M: Envelope> Desk<M> {
         });
     }
 
+    /// A step begins, with this event.
+    pub(crate) fn begin_step(&self, now: Time, event: &Event<M>) {
+        self.hub.now.set(now);
+        self.hub.admission.step(matches!(event, Event::Timer));
+    }
+
     /// Lets tasks go on, as far as they can now. Says whether one could.
     pub(crate) fn turn(&mut self, now: Time) -> bool {
         self.sleeping.due(now, |slot| slot.fill(()));
@@ -97,17 +103,28 @@ impl<M: Envelope> Desk<M> {
         self.tasks.poll()
     }
 
-    /// Does what is asked, if it is the same for all engines. Gives back anything else.
-    pub(crate) fn answer(&mut self, ask: Ask, effects: &mut Effects<M>) -> Option<Ask> {
-        match ask {
-            Ask::Sleep { until, slot } => self.sleeping.add(until, slot),
-            Ask::Reply { to, reply } => effects.push(Effect::Reply { to, reply }),
-            Ask::Relay { to, relay } => {
-                effects.push(Effect::Send { to, message: M::relay(relay) });
+    /// Does what tasks want of any engine, and gives the first of what they ask of this one.
+    pub(crate) fn next_ask(&mut self, effects: &mut Effects<M>) -> Option<Ask> {
+        while let Some(errand) = self.hub.next_errand() {
+            match errand {
+                Errand::Sleep { until, slot } => self.sleeping.add(until, slot),
+                Errand::Reply { to, reply } => effects.push(Effect::Reply { to, reply }),
+                Errand::Relay { to, relay } => {
+                    effects.push(Effect::Send { to, message: M::relay(relay) });
+                }
             }
-            other => return Some(other),
         }
-        None
+        self.hub.next_ask()
+    }
+
+    /// Is the request for a branch here, at a shard that `led` says is served, and of this epoch?
+    /// Otherwise it is counted: its coordinator asks again, and by then things may be different.
+    pub(crate) fn is_ours(&mut self, from: NodeId, header: &Header, led: bool) -> bool {
+        let ours = led
+            && header.epoch == self.hub.epoch.get()
+            && header.is_of(from, self.hub.place.worker);
+        self.counters.dropped += u64::from(!ours);
+        ours
     }
 
     /// When there will be something to do.
@@ -115,7 +132,7 @@ impl<M: Envelope> Desk<M> {
         let due = [
             self.outbox.next_due(),
             self.sleeping.next_due(),
-            self.hub.admission.next_due(),
+            self.hub.admission.next_due(self.hub.now.get()),
             self.calls.next_due(),
         ];
         due.into_iter().flatten().min()
@@ -241,7 +258,6 @@ impl<M: Envelope> Desk<M> {
             self.counters.conflicts += 1;
         }
         exchange.outcome.fill(outcome);
-        self.hub.admission.leave();
     }
 
     /// Does a participant's operations in order. An error of one that has an answer is that answer.

@@ -1,5 +1,6 @@
 //! What a transaction has to say to other shards, and what they answer.
 
+use super::admission::Permit;
 use super::slot::Slot;
 use crate::operation::{Answer, Operation};
 use crate::transaction_id::TransactionId;
@@ -16,6 +17,8 @@ pub(crate) type Ticket = Rc<Slot<Result<Answer>>>;
 pub(crate) struct Exchange {
     pub(crate) id: TransactionId,
     pub(crate) epoch: Epoch,
+    /// As long as somebody knows it, it is not over.
+    _permit: Rc<Permit>,
     /// The outcome, once it may be told.
     pub(crate) outcome: Slot<Result<()>>,
     remotes: RefCell<Vec<Remote>>,
@@ -49,10 +52,11 @@ pub(crate) struct Remote {
 }
 
 impl Exchange {
-    pub(crate) fn new(id: TransactionId, epoch: Epoch) -> Rc<Exchange> {
+    pub(crate) fn new(id: TransactionId, epoch: Epoch, permit: Rc<Permit>) -> Rc<Exchange> {
         Rc::new(Exchange {
             id,
             epoch,
+            _permit: permit,
             outcome: Slot::default(),
             remotes: RefCell::default(),
             dependencies: RefCell::new(Stamp::local(epoch, Clock::ZERO)),
@@ -241,7 +245,7 @@ mod tests {
     #[test]
     fn a_branch_does_not_outgrow_a_transaction() {
         let id = TransactionId { node: NodeId(0), worker: WorkerId(0), sequence: 0 };
-        let exchange = Exchange::new(id, Epoch(1));
+        let exchange = Exchange::new(id, Epoch(1), Permit::alone());
         let value = Bytes::from(vec![0; TRANSACTION_BYTES_MAX / 4]);
         let put = |key: u8| {
             let (table, key) = (TableId(0), Bytes::from(vec![key]));

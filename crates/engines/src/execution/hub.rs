@@ -1,6 +1,6 @@
 //! What the futures of a worker and its engine share.
 
-use super::admission::Admission;
+use super::admission::{Admission, Bounds};
 use super::exchange::Exchange;
 use super::sequences::Sequences;
 use super::sessions::{Pooled, Sessions};
@@ -8,13 +8,13 @@ use super::slot::Slot;
 use crate::client::{ClientId, Relay, Reply};
 use crate::engine::Place;
 use crate::faults::Faults;
+use crate::replication::replica::Replica;
 use consensus::topology::Topology;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use store::Store;
 use types::{Epoch, NodeId, Random, Result, ShardId, Stamp, Time, VectorWatermark};
 
 /// How execution behaves, the same for all engines. Part of every engine's options.
@@ -24,6 +24,10 @@ pub struct Limits {
     /// waits. More cost memory; fewer let the worker idle while the watermark is on its way: at 100 000
     /// transactions a second and 100 ms, 10 000 are under way. Default 65 536.
     pub open_max: usize,
+    /// Transactions that a worker lets begin at once. What has reached it meanwhile has its turn before
+    /// the next: answers that hold up others do not queue behind new work, and an overloaded leader
+    /// does not start more than it can finish. Default 4.
+    pub begins_max: usize,
     /// Transactions that may wait for room. Beyond it they are refused at once. Default 65 536.
     pub queue_max: usize,
     /// How long a transaction waits for room before it is refused. Default 1 s.
@@ -60,6 +64,7 @@ impl Limits {
     pub(crate) fn check(&self) {
         let at_least_one = [
             ("open_max", self.open_max),
+            ("begins_max", self.begins_max),
             ("attempts_max", self.attempts_max as usize),
             ("sessions_max", self.sessions_max),
         ];
@@ -74,6 +79,7 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             open_max: 1 << 16,
+            begins_max: 4,
             queue_max: 1 << 16,
             queue_wait_max: Duration::from_secs(1),
             attempts_max: 1000,
@@ -96,8 +102,8 @@ pub(crate) struct Hub {
     pub(crate) own: Vec<Own>,
     pub(crate) limits: Limits,
     /// Bugs planted in what all engines share.
-    pub(crate) faults: Cell<Faults>,
-    pub(crate) admission: Admission,
+    pub(crate) faults: Faults,
+    pub(crate) admission: Rc<Admission>,
     pub(crate) sequences: RefCell<Sequences>,
     pub(crate) random: RefCell<Random>,
     /// The time of the step that is under way.
@@ -106,6 +112,7 @@ pub(crate) struct Hub {
     /// The worker's view of the vector watermark.
     pub(crate) watermark: RefCell<VectorWatermark>,
     asks: RefCell<VecDeque<Ask>>,
+    errands: RefCell<VecDeque<Errand>>,
 }
 
 /// A shard that this node leads.
@@ -125,19 +132,23 @@ pub(crate) enum Ask {
     Commit(Submission),
     /// A transaction ended without asking to: tell its participants.
     Abandon(Rc<Exchange>),
-    /// Fill the slot at this time.
-    Sleep {
-        /// When.
-        until: Time,
-        /// What to fill.
-        slot: Rc<Slot<()>>,
-    },
     /// Fill the slot once what depends on this stamp may be revealed (rule M5).
     Reveal {
         /// Who asks.
         exchange: Rc<Exchange>,
         /// All that would be revealed.
         stamp: Stamp,
+        /// What to fill.
+        slot: Rc<Slot<()>>,
+    },
+}
+
+/// What a future wants that is the same for all engines.
+pub(crate) enum Errand {
+    /// Fill the slot at this time.
+    Sleep {
+        /// When.
+        until: Time,
         /// What to fill.
         slot: Rc<Slot<()>>,
     },
@@ -175,29 +186,37 @@ pub(crate) enum Ending {
 }
 
 impl Hub {
+    /// What a worker's futures share, on a node with these copies of shards.
     pub(crate) fn new(
         place: Place,
         topology: Arc<Topology>,
-        stores: impl Iterator<Item = (ShardId, Arc<Store>)>,
+        replicas: &[Replica],
         epoch: Epoch,
         limits: Limits,
+        faults: Faults,
         seed: u64,
     ) -> Rc<Hub> {
-        let own = stores.map(|(shard, store)| Own { shard, sessions: Sessions::new(store) });
+        let led = replicas.iter().filter(|replica| replica.led);
+        let own = led.map(|replica| {
+            let sessions = Sessions::new(Arc::clone(&replica.store));
+            Own { shard: replica.shard, sessions }
+        });
+        let Limits { open_max, begins_max, queue_max, queue_wait_max, .. } = limits;
         let watermark = VectorWatermark::new(epoch, topology.shards() as usize);
         Rc::new(Hub {
             place,
             own: own.collect(),
-            admission: Admission::new(limits.open_max, limits.queue_max, limits.queue_wait_max),
+            admission: Admission::new(Bounds { open_max, begins_max, queue_max, queue_wait_max }),
             sequences: RefCell::default(),
             random: RefCell::new(Random::new(seed)),
             now: Cell::default(),
             epoch: Cell::new(epoch),
             watermark: RefCell::new(watermark),
             asks: RefCell::default(),
+            errands: RefCell::default(),
             topology,
             limits,
-            faults: Cell::default(),
+            faults,
         })
     }
 
@@ -209,6 +228,16 @@ impl Hub {
     /// What was asked first.
     pub(crate) fn next_ask(&self) -> Option<Ask> {
         self.asks.borrow_mut().pop_front()
+    }
+
+    /// Has the desk do something, within this step.
+    pub(crate) fn errand(&self, errand: Errand) {
+        self.errands.borrow_mut().push_back(errand);
+    }
+
+    /// What is to be done first.
+    pub(crate) fn next_errand(&self) -> Option<Errand> {
+        self.errands.borrow_mut().pop_front()
     }
 
     /// The place of a shard among those that this node leads.
@@ -229,7 +258,7 @@ impl Hub {
     /// Pauses the future that waits for it, in this worker's time.
     pub(crate) async fn sleep(&self, span: Duration) {
         let slot = Rc::new(Slot::default());
-        self.ask(Ask::Sleep { until: self.now.get() + span, slot: Rc::clone(&slot) });
+        self.errand(Errand::Sleep { until: self.now.get() + span, slot: Rc::clone(&slot) });
         slot.take().await;
     }
 }

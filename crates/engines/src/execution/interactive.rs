@@ -5,7 +5,7 @@
 //! transaction may yet abort. A step that arrives again is answered again; so a client may repeat one
 //! until it hears. A client that is silent for too long has its transaction given up.
 
-use super::hub::{Ask, Ending, Hub};
+use super::hub::{Ending, Errand, Hub};
 use super::local::Local;
 use super::slot::Slot;
 use super::transaction::Transaction;
@@ -79,7 +79,7 @@ impl Sessions {
             if session.next == 0
                 && let Some(reply) = session.last.clone()
             {
-                self.hub.ask(Ask::Reply { to: from, reply });
+                self.hub.errand(Errand::Reply { to: from, reply });
             }
             return None;
         }
@@ -122,7 +122,7 @@ impl Sessions {
             Some(found) => found.borrow_mut().step(self.hub.now.get(), session, number, step),
         };
         if let Some(reply) = reply {
-            self.hub.ask(Ask::Reply { to: from, reply });
+            self.hub.errand(Errand::Reply { to: from, reply });
         }
     }
 
@@ -234,7 +234,7 @@ async fn run(hub: &Rc<Hub>, key: Key, session: &RefCell<Session>) {
     };
     let reply = began(number, result);
     session.borrow_mut().last = Some(reply.clone());
-    hub.ask(Ask::Reply { to, reply });
+    hub.errand(Errand::Reply { to, reply });
     while let Some(transaction) = tx.take() {
         let step = Rc::clone(&session.borrow().step);
         let (result, goes_on) = match step.take().await {
@@ -263,7 +263,7 @@ async fn run(hub: &Rc<Hub>, key: Key, session: &RefCell<Session>) {
         session.next += 1;
         session.busy = false;
         session.step = Rc::default();
-        hub.ask(Ask::Reply { to, reply });
+        hub.errand(Errand::Reply { to, reply });
     }
 }
 

@@ -1,5 +1,6 @@
 //! The database as code on a worker sees it, and how it runs a transaction.
 
+use super::admission::Permit;
 use super::hub::{Ending, Hub};
 use super::transaction::Transaction;
 use std::rc::Rc;
@@ -28,16 +29,23 @@ impl Local {
         self.hub.sleep(span).await;
     }
 
+    /// Waits until there is room for a transaction.
+    ///
+    /// # Errors
+    /// [`Aborted::Overloaded`]; [`Rejected::LeadsNothing`] where nobody ever will.
+    async fn enter(&self) -> Result<Rc<Permit>> {
+        if self.hub.own.is_empty() {
+            Err(Rejected::LeadsNothing { node: self.hub.place.node })?;
+        }
+        self.hub.admission.enter(self.hub.now.get()).await
+    }
+
     /// Waits until there is room, and begins a transaction.
     ///
     /// # Errors
     /// [`Aborted::Overloaded`]; [`Rejected::LeadsNothing`] where nobody ever will.
     pub(super) async fn begin(&self) -> Result<Transaction> {
-        if self.hub.own.is_empty() {
-            Err(Rejected::LeadsNothing { node: self.hub.place.node })?;
-        }
-        self.hub.admission.enter(self.hub.now.get()).await?;
-        Ok(Transaction::begin(&self.hub))
+        Ok(Transaction::begin(&self.hub, self.enter().await?))
     }
 
     /// Pauses before another attempt, longer and longer, and never as long as a rival.
@@ -59,9 +67,10 @@ impl Database for Local {
     }
 
     async fn transact<T>(&self, mut body: impl AsyncFnMut(&Transaction) -> Result<T>) -> Result<T> {
+        let permit = self.enter().await?;
         let mut attempts = 0;
         loop {
-            let tx = self.begin().await?;
+            let tx = Transaction::begin(&self.hub, Rc::clone(&permit));
             let outcome = match body(&tx).await {
                 Ok(value) => tx.end(Ending::Commit).await.map(|()| value),
                 Err(error @ Error::Rejected(_)) => {
@@ -77,6 +86,7 @@ impl Database for Local {
             attempts += 1;
             self.count(attempts, last)?;
             self.pause(attempts).await;
+            self.hub.admission.again().await;
         }
     }
 }

@@ -39,10 +39,3 @@ impl<T> Slot<T> {
         .await
     }
 }
-
-impl<T> Slot<T> {
-    /// Looks at the value, if it is there.
-    pub(crate) fn peek<R>(&self, look: impl FnOnce(Option<&T>) -> R) -> R {
-        look(self.state.borrow().0.as_ref())
-    }
-}

@@ -1,5 +1,6 @@
 //! What a body works with.
 
+use super::admission::Permit;
 use super::exchange::{Exchange, Ticket};
 use super::hub::{Ask, Branch, Ending, Hub, Submission};
 use super::slot::Slot;
@@ -44,12 +45,12 @@ enum Target {
 }
 
 impl Transaction {
-    /// Begins one. It has been admitted.
-    pub(super) fn begin(hub: &Rc<Hub>) -> Transaction {
+    /// Begins one, which has been admitted.
+    pub(super) fn begin(hub: &Rc<Hub>, permit: Rc<Permit>) -> Transaction {
         let sequence = hub.sequences.borrow_mut().begin();
         let id = TransactionId { node: hub.place.node, worker: hub.place.worker, sequence };
         Transaction {
-            exchange: Exchange::new(id, hub.epoch.get()),
+            exchange: Exchange::new(id, hub.epoch.get(), permit),
             own: hub.own.iter().map(|_| OnceCell::new()).collect(),
             ahead: RefCell::default(),
             kept: Bump::new(),

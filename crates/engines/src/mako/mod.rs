@@ -111,14 +111,13 @@ impl Engine for Mako {
     }
 
     fn new(worker: WorkerId, shared: Arc<Shared>, seed: u64) -> Mako {
-        let topology = &shared.setup.topology;
-        let shards = topology.shards() as usize;
+        let options = &shared.setup.options;
+        let shards = shared.setup.topology.shards() as usize;
         let led = shared.replicas.iter().filter(|replica| replica.led);
-        let stores = led.clone().map(|replica| (replica.shard, Arc::clone(&replica.store)));
-        let limits = shared.setup.options.limits.clone();
+        let (limits, faults) = (options.limits.clone(), options.faults);
         let place = Place { node: shared.node, worker };
-        let hub = Hub::new(place, Arc::clone(topology), stores, shared.epoch, limits, seed);
-        hub.faults.set(shared.setup.options.faults);
+        let (topology, replicas) = (Arc::clone(&shared.setup.topology), &shared.replicas);
+        let hub = Hub::new(place, topology, replicas, shared.epoch, limits, faults, seed);
         let followed = shared.replicas.iter().filter(|replica| !replica.led);
         Mako {
             desk: Desk::new(hub, &shared.setup.procedures),
@@ -134,7 +133,7 @@ impl Engine for Mako {
     }
 
     fn step(&mut self, now: Time, event: Event<Message>, effects: &mut Effects) {
-        self.desk.hub.now.set(now);
+        self.desk.begin_step(now, &event);
         match event {
             Event::Received { from, message } => self.receive(from, message, effects),
             Event::Client { from, request } => self.desk.request(from, request),
@@ -208,15 +207,12 @@ impl Mako {
         self.desk.repeat(now, effects);
         for _ in 0..ROUNDS_MAX {
             self.release(effects);
-            let polled = self.desk.turn(now);
-            let mut asked = false;
-            while let Some(ask) = self.desk.hub.next_ask() {
-                asked = true;
-                if let Some(ask) = self.desk.answer(ask, effects) {
-                    self.answer(ask, effects);
-                }
+            let mut moved = self.desk.turn(now);
+            while let Some(ask) = self.desk.next_ask(effects) {
+                moved = true;
+                self.answer(ask, effects);
             }
-            if !polled && !asked {
+            if !moved {
                 return;
             }
         }
@@ -234,9 +230,6 @@ impl Mako {
             Ask::Reveal { exchange, stamp, slot } => {
                 let home = self.desk.hub.home();
                 self.await_cover(home, stamp, Waiter::Reveal(exchange, slot), effects);
-            }
-            Ask::Sleep { .. } | Ask::Reply { .. } | Ask::Relay { .. } => {
-                unreachable!("the desk answers these")
             }
         }
     }

@@ -49,16 +49,10 @@ impl Mako {
         request: Request,
         effects: &mut Effects,
     ) {
-        let leads = self.led_at(header.shard).filter(|at| self.led[*at].lead.is_leading());
-        let (Some(at), true) = (leads, header.epoch == self.desk.hub.epoch.get()) else {
-            // The coordinator asks again, and by then things may be different.
-            self.desk.counters.dropped += 1;
+        let led = self.led_at(header.shard).filter(|at| self.led[*at].lead.is_leading());
+        let (Some(at), true) = (led, self.desk.is_ours(from, header, led.is_some())) else {
             return;
         };
-        if !header.is_of(from, self.desk.hub.place.worker) {
-            self.desk.counters.dropped += 1;
-            return;
-        }
         let ends = matches!(request, Request::Abort);
         let reply = match self.branches.arrive(header, ends) {
             Arrival::Act => {

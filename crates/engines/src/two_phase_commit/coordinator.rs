@@ -464,7 +464,6 @@ impl TwoPhaseCommit {
     pub(super) fn abandon(&mut self, exchange: &Rc<Exchange>, effects: &mut Effects) {
         self.coordinator.transactions.remove(&exchange.id.sequence);
         self.desk.give_up(exchange, || Request::Abort, effects);
-        self.desk.hub.admission.leave();
     }
 }
 

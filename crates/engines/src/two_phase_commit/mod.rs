@@ -110,12 +110,12 @@ impl Engine for TwoPhaseCommit {
     }
 
     fn new(worker: WorkerId, shared: Arc<Shared>, seed: u64) -> TwoPhaseCommit {
-        let topology = &shared.setup.topology;
+        let options = &shared.setup.options;
         let led = shared.replicas.iter().filter(|replica| replica.led);
-        let stores = led.clone().map(|replica| (replica.shard, Arc::clone(&replica.store)));
-        let limits = shared.setup.options.limits.clone();
+        let (limits, faults) = (options.limits.clone(), options.faults);
         let place = Place { node: shared.node, worker };
-        let hub = Hub::new(place, Arc::clone(topology), stores, shared.epoch, limits, seed);
+        let (topology, replicas) = (Arc::clone(&shared.setup.topology), &shared.replicas);
+        let hub = Hub::new(place, topology, replicas, shared.epoch, limits, faults, seed);
         let followed = shared.replicas.iter().filter(|replica| !replica.led);
         TwoPhaseCommit {
             desk: Desk::new(hub, &shared.setup.procedures),
@@ -129,7 +129,7 @@ impl Engine for TwoPhaseCommit {
     }
 
     fn step(&mut self, now: Time, event: Event<Message>, effects: &mut Effects) {
-        self.desk.hub.now.set(now);
+        self.desk.begin_step(now, &event);
         match event {
             Event::Received { from, message } => self.receive(from, message, effects),
             Event::Client { from, request } => self.desk.request(from, request),
@@ -233,15 +233,12 @@ impl TwoPhaseCommit {
     fn run(&mut self, now: Time, effects: &mut Effects) {
         self.desk.repeat(now, effects);
         for _ in 0..ROUNDS_MAX {
-            let polled = self.desk.turn(now);
-            let mut asked = false;
-            while let Some(ask) = self.desk.hub.next_ask() {
-                asked = true;
-                if let Some(ask) = self.desk.answer(ask, effects) {
-                    self.answer(ask, effects);
-                }
+            let mut moved = self.desk.turn(now);
+            while let Some(ask) = self.desk.next_ask(effects) {
+                moved = true;
+                self.answer(ask, effects);
             }
-            if !polled && !asked {
+            if !moved {
                 return;
             }
         }
@@ -258,9 +255,6 @@ impl TwoPhaseCommit {
                 let (transaction, own) = (exchange.id, self.desk.hub.home());
                 effects.observe(|| Observation::Told { transaction, own, stamp });
                 slot.fill(());
-            }
-            Ask::Sleep { .. } | Ask::Reply { .. } | Ask::Relay { .. } => {
-                unreachable!("the desk answers these")
             }
         }
     }

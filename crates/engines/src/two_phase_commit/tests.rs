@@ -92,7 +92,7 @@ impl Hand {
                 async |tx: &crate::Transaction| keys.iter().try_for_each(|k| tx.put(T, k, b"new"));
             told.set(Some(db.transact(body).await.is_ok()));
         }));
-        let said = self.step(Event::Nudged);
+        let said = self.step(Event::Timer);
         (outcome, said)
     }
 
@@ -232,7 +232,7 @@ fn the_only_shard_that_is_written_decides() {
         };
         told.set(Some(db.transact(body).await.is_ok()));
     }));
-    let said = hand.step(Event::Nudged);
+    let said = hand.step(Event::Timer);
     assert!(matches!(requests(&said)[..], [Request::Lock { .. }]), "{said:?}");
     let said = hand.reply(&said[0], Reply::Locked { clock: Clock(40) });
     assert!(matches!(requests(&said)[..], [Request::OnePhase { install: true, .. }]), "{said:?}");

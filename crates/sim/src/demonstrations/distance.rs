@@ -19,9 +19,14 @@ use workloads::report::words;
 /// Of 100 transactions of the micro-benchmark, how many touch another shard.
 const CROSS_PERCENT: u32 = 10;
 
-/// `mako`'s rate may be lower by so much than without distance. It is higher, rather: where entries are
-/// durable at once, more of them are sent with less in each.
-const TOLERANCE: f64 = 0.03;
+/// `mako`'s rate may be lower by so much than without distance: what a short look at few transactions,
+/// some of which meet conflicts, varies by.
+const fn tolerance(size: Size) -> f64 {
+    match size {
+        Size::Full => 0.03,
+        Size::Small => 0.06,
+    }
+}
 
 /// How large the demonstration is.
 struct Measure {
@@ -58,7 +63,7 @@ impl Measure {
         match size {
             Size::Full => Measure {
                 distances_ms: &[0, 50, 150],
-                micro: load(Cpu::MEASURED.operation, 150_000, 250),
+                micro: load(Cpu::MEASURED.operation, 190_000, 250),
                 keys: 100_000,
                 tpcc: load(Cpu::MEASURED.operation, 40_000, 250),
                 warehouses: 32,
@@ -70,8 +75,8 @@ impl Measure {
                 distances_ms: &[0, 150],
                 micro: load(Duration::from_micros(4), 20_000, 100),
                 keys: 20_000,
-                tpcc: load(Duration::from_nanos(1500), 9_000, 100),
-                warehouses: 16,
+                tpcc: load(Duration::from_nanos(1500), 9_000, 200),
+                warehouses: 32,
                 items: 100,
                 customers: 12,
             },
@@ -96,13 +101,13 @@ pub(super) fn table(orders: &Orders) -> Table {
             "Prices: {event:?} an event, {message:?} a message, {:?} an operation ({:?} in TPC-C).",
             micro.operation, tpcc.operation
         ),
-        "aborted: attempts that met a conflict. idle: how often a worker that could have begun a \
-         transaction found no client to; where that is 0, processors are the limit. p50, p99: from the \
-         first attempt on, of transactions that write."
+        "open ≤: transactions that a worker may have open; of several numbers tried, the one with the \
+         most throughput. aborted: attempts that met a conflict. busy: how much of the time the leaders \
+         worked; where that is 100 %, processors are the limit. p50, p99: from the first attempt on, of \
+         transactions that write."
             .to_owned(),
     ];
-    let heads =
-        "engine|workload|distance|certified/s|of 0 ms|committed/s|cross-shard|aborted|idle|p50|p99";
+    let heads = "engine|workload|distance|open ≤|certified/s|of 0 ms|committed/s|cross-shard|aborted|busy|p50|p99";
     Table {
         title: "Throughput and the distance between datacenters",
         notes,
@@ -135,34 +140,64 @@ fn at_distances<E: Shown, W: Placed>(
     let mut lines = Vec::new();
     let mut first: Option<f64> = None;
     for distance_ms in Measure::of(orders.size).distances_ms {
-        let far = Duration::from_millis(*distance_ms);
-        let setting = Setting { seed: orders.seed, far, workers: 1, cpu: load.cpu() };
-        let tick = orders.tick(format!("throughput of {} at {distance_ms} ms", E::NAME));
-        let classify = Rc::new(|touched: super::watched::Touched| usize::from(!touched.wrote));
-        let mut rig: Rig<E, W> = Rig::new(setting, &make, classify, tick)?;
-        rig.admit(load.clients, Pace::Eager);
-        // Until what was begun at first has come back, and more.
-        rig.run(Duration::from_millis(100) + far * 5 / 2)?;
-        rig.turn();
-        rig.run(load.span)?;
-        let counted = rig.turn();
-        // What was begun at last comes back as well.
-        rig.run(far + far / 2)?;
-        let rate = counted.certified_per_s;
+        let candidates = match orders.size {
+            Size::Full => E::OPEN_MAX,
+            Size::Small => &E::OPEN_MAX[..1],
+        };
+        let mut best: Option<Shot> = None;
+        for open_max in candidates {
+            let shot = shoot::<E, W>(orders, load, &make, (*distance_ms, *open_max))?;
+            let rate = shot.counted.certified_per_s;
+            if best.as_ref().is_none_or(|best| rate > best.counted.certified_per_s) {
+                best = Some(shot);
+            }
+        }
+        let shot = best.expect("there is a candidate");
+        let rate = shot.counted.certified_per_s;
         let part = rate / *first.get_or_insert(rate);
         let (target, verdict) = match promise {
             Promise::Mako if *distance_ms > 0 => {
-                let least = 1.0 - TOLERANCE;
+                let least = 1.0 - tolerance(orders.size);
                 (format!("≥ {:.0} % of 0 ms", least * 100.0), Verdict::of(part >= least))
             }
             Promise::Mako | Promise::Nothing => (String::new(), Verdict::Shown),
         };
-        let mut cells = vec![E::NAME.to_owned(), rig.name().to_owned()];
-        cells.push(format!("{distance_ms} ms"));
-        cells.extend(numbers(&counted, part, &rig.times(1, 0)));
+        let mut cells = vec![E::NAME.to_owned(), shot.workload.to_owned()];
+        cells.extend([format!("{distance_ms} ms"), words::count(shot.open_max as u64)]);
+        cells.extend(numbers(&shot.counted, part, &shot.times));
         lines.push(Line { cells, target, verdict });
     }
     Ok(lines)
+}
+
+/// What was seen at one distance, with so many transactions open on a worker at most.
+struct Shot {
+    workload: &'static str,
+    open_max: usize,
+    counted: Counted,
+    times: Times,
+}
+
+fn shoot<E: Shown, W: Placed>(
+    orders: &Orders,
+    load: Load,
+    make: &impl Fn(&Catalog) -> types::Result<W>,
+    (distance_ms, open_max): (u64, usize),
+) -> Result<Shot> {
+    let far = Duration::from_millis(distance_ms);
+    let setting = Setting { seed: orders.seed, far, workers: 1, cpu: load.cpu(), open_max };
+    let tick = orders.tick(format!("throughput of {} at {distance_ms} ms", E::NAME));
+    let classify = Rc::new(|touched: super::watched::Touched| usize::from(!touched.wrote));
+    let mut rig: Rig<E, W> = Rig::new(setting, make, classify, tick)?;
+    rig.admit(load.clients, Pace::Eager);
+    // Until what was begun at first has come back, and more.
+    rig.run(Duration::from_millis(100) + far * 5 / 2)?;
+    rig.turn();
+    rig.run(load.span)?;
+    let counted = rig.turn();
+    // What was begun at last comes back as well.
+    rig.run(far + far / 2)?;
+    Ok(Shot { workload: rig.name(), open_max, counted, times: rig.times(1, 0) })
 }
 
 fn numbers(counted: &Counted, part: f64, times: &Times) -> [String; 8] {
@@ -172,7 +207,7 @@ fn numbers(counted: &Counted, part: f64, times: &Times) -> [String; 8] {
         words::rate(counted.committed_per_s),
         words::percent(counted.cross_part),
         words::percent(counted.abort_part),
-        words::percent(counted.idle_part),
+        words::percent(counted.busy_part),
         in_ms(times, 50.0),
         in_ms(times, 99.0),
     ]

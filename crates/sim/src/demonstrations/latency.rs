@@ -68,7 +68,8 @@ fn measure<E: Shown, W: Placed>(
         Size::Full => 60,
         Size::Small => 3,
     });
-    let setting = Setting { seed: orders.seed, far: FAR, workers: 2, cpu: Cpu::MEASURED };
+    let open_max = E::OPEN_MAX[0];
+    let setting = Setting { seed: orders.seed, far: FAR, workers: 2, cpu: Cpu::MEASURED, open_max };
     let tick = orders.tick(format!("latency of {}", E::NAME));
     let mut rig: Rig<E, W> = Rig::new(setting, make, Rc::new(classify), tick)?;
     rig.admit(24, Pace::Thinking(Duration::from_millis(100)));

@@ -9,12 +9,11 @@
 //!
 //! They share `rig.rs`, a cluster with clients. Its clients live on the leaders, as in the paper, so
 //! that a latency is from the first operation to the moment at which the client may be told. `placed.rs`
-//! are the workloads, `watched.rs` sees which shards a transaction touches, `gate.rs` keeps workers
-//! busy, `book.rs` is where the clients write down what they met, `table.rs` what comes out.
+//! are the workloads, `watched.rs` sees which shards a transaction touches, `book.rs` is
+//! where the clients write down what they met, `table.rs` what comes out.
 
 mod book;
 pub mod distance;
-mod gate;
 pub mod latency;
 pub mod placed;
 mod rig;
@@ -79,12 +78,16 @@ impl Orders {
 }
 
 impl Shown for Mako {
+    const OPEN_MAX: &'static [usize] = &[1 << 16];
+
     fn with_limits(limits: Limits) -> mako::Options {
         mako::Options { limits, ..mako::Options::default() }
     }
 }
 
 impl Shown for TwoPhaseCommit {
+    const OPEN_MAX: &'static [usize] = &[1 << 16, 1 << 14, 1 << 12, 1 << 10];
+
     fn with_limits(limits: Limits) -> two_phase_commit::Options {
         two_phase_commit::Options { limits, ..two_phase_commit::Options::default() }
     }

@@ -2,7 +2,6 @@
 //! in the first datacenter, a workload whose clients live on the leaders.
 
 use super::book::{Book, Classify, Times};
-use super::gate::Gate;
 use super::placed::Placed;
 use super::watched::Watched;
 use crate::catalog::Catalog;
@@ -36,6 +35,10 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 /// An engine that can be shown.
 pub trait Shown: Subject {
+    /// How many transactions a worker may have open, of all that are tried where the most throughput
+    /// is looked for; the usual number first.
+    const OPEN_MAX: &'static [usize];
+
     /// Its usual configuration, but for these limits.
     fn with_limits(limits: Limits) -> Self::Options;
 }
@@ -54,6 +57,8 @@ pub(super) struct Setting {
     pub workers: u32,
     /// What work costs.
     pub cpu: Cpu,
+    /// Transactions that a worker may have open.
+    pub open_max: usize,
 }
 
 /// How clients begin their transactions.
@@ -61,7 +66,7 @@ pub(super) struct Setting {
 pub(super) enum Pace {
     /// After a pause of up to so long.
     Thinking(Duration),
-    /// At once, when the worker lets them: see [`Gate`].
+    /// At once, when the worker lets them.
     Eager,
 }
 
@@ -72,9 +77,8 @@ pub(super) struct Rig<E: Shown, W: Placed> {
     workload: Rc<W>,
     book: Book,
     stop: Rc<Cell<bool>>,
-    gates: Vec<(Place, Rc<Gate>)>,
-    /// When the period began, and what had been counted then.
-    mark: (Time, Engines),
+    /// When the period began, what had been counted then, and how long leaders had worked.
+    mark: (Time, Engines, Duration),
     /// What is shown of how far it is.
     tick: Box<dyn FnMut(f64)>,
 }
@@ -88,8 +92,8 @@ pub(super) struct Counted {
     pub cross_part: f64,
     /// Attempts that met a conflict, of all.
     pub abort_part: f64,
-    /// Of the looks of the gates, how many found nobody.
-    pub idle_part: f64,
+    /// How much of the time the leaders' processors worked.
+    pub busy_part: f64,
 }
 
 /// How long messages take between `datacenters`.
@@ -101,16 +105,16 @@ fn delays(datacenters: u32, far: Duration) -> Vec<Vec<Delay>> {
     (0..datacenters).map(|from| (0..datacenters).map(|to| delay(from, to)).collect()).collect()
 }
 
-/// Limits so wide that only the clients limit what is under way.
-fn wide_limits(far: Duration) -> Limits {
+/// The usual limits, but that clients are patient: nobody is refused, and everybody tries until he
+/// succeeds.
+fn limits(open_max: usize) -> Limits {
     Limits {
-        open_max: 1 << 20,
+        open_max,
         queue_max: 1 << 20,
         queue_wait_max: PATIENCE,
         attempts_max: u32::MAX,
-        // Messages are never lost here, so nothing has to be asked for again.
-        retry_after: Duration::from_secs(10) + 10 * far,
-        sessions_max: 1 << 20,
+        // What holds locks until a replica far away has answered holds a session as long.
+        sessions_max: 2 * SHARDS as usize * open_max,
         ..Limits::default()
     }
 }
@@ -123,7 +127,7 @@ impl<E: Shown, W: Placed> Rig<E, W> {
         classify: Classify,
         tick: Box<dyn FnMut(f64)>,
     ) -> Result<Rig<E, W>> {
-        let Setting { seed, far, workers, cpu } = setting;
+        let Setting { seed, far, workers, cpu, open_max } = setting;
         let catalog = Catalog::new();
         let workload = Rc::new(make(&catalog).map_err(|error| error.to_string())?);
         let tables = catalog.names().into_iter().map(|name| {
@@ -133,16 +137,10 @@ impl<E: Shown, W: Placed> Rig<E, W> {
         let topology = Topology::symmetric(SHARDS, SHARDS, SHARDS, 0, workers)
             .with_tables(tables.chain(E::tables(SHARDS)).collect::<Vec<_>>())
             .map_err(|error| error.to_string())?;
-        let limits = wide_limits(far);
-        let streams = stream::Options {
-            window_entries: 1 << 20,
-            window_bytes: 1 << 30,
-            retry_after: limits.retry_after,
-            ..stream::Options::default()
-        };
+        let streams = stream::Options::default();
         let (topology, procedures) = (Arc::new(topology), Arc::new(Procedures::new()));
         let clocks = vec![NodeClock::TRUE; topology.nodes().len()];
-        let options = E::with_limits(limits);
+        let options = E::with_limits(limits(open_max));
         let setup = Setup { topology, procedures, streams, options };
         let delays = delays(SHARDS, far);
         let world = World { clocks, delays, clients: Vec::new(), cpu, checked: false };
@@ -152,8 +150,7 @@ impl<E: Shown, W: Placed> Rig<E, W> {
             workload,
             book: Book::new(classify),
             stop: Rc::default(),
-            gates: Vec::new(),
-            mark: (Time::ZERO, Engines::default()),
+            mark: (Time::ZERO, Engines::default(), Duration::ZERO),
             tick,
         };
         rig.load()?;
@@ -168,7 +165,7 @@ impl<E: Shown, W: Placed> Rig<E, W> {
         for part in 0..self.workload.load_parts() {
             let place = self.place(self.workload.part_shard(part, SHARDS), part);
             let (db, workload, book) =
-                (self.watched(place, None), Rc::clone(&self.workload), self.book.clone());
+                (self.watched(place), Rc::clone(&self.workload), self.book.clone());
             let seed = self.setting.seed;
             self.spawn(place, async move {
                 if let Err(error) = workload.load(&db, part, seed, &mut |_| {}).await {
@@ -185,9 +182,9 @@ impl<E: Shown, W: Placed> Rig<E, W> {
         Place { node: self.simulation.topology().leader(shard), worker }
     }
 
-    fn watched(&self, place: Place, gate: Option<Rc<Gate>>) -> Watched {
+    fn watched(&self, place: Place) -> Watched {
         let (db, time) = (self.simulation.local(place), self.simulation.true_time());
-        Watched::new(db, place.node, self.simulation.topology(), time, gate)
+        Watched::new(db, place.node, self.simulation.topology(), time)
     }
 
     fn spawn(&mut self, place: Place, body: impl Future<Output = ()> + 'static) {
@@ -208,9 +205,8 @@ impl<E: Shown, W: Placed> Rig<E, W> {
             let turn = &mut next_worker[shard.0 as usize];
             *turn += 1;
             let place = self.place(shard, *turn);
-            let gate = (pace == Pace::Eager).then(|| self.gate(place));
             let client = Client {
-                db: self.watched(place, gate),
+                db: self.watched(place),
                 number,
                 seed: self.setting.seed,
                 pace,
@@ -222,17 +218,12 @@ impl<E: Shown, W: Placed> Rig<E, W> {
         }
     }
 
-    /// The gate of a worker, which is made when it is first needed.
-    fn gate(&mut self, place: Place) -> Rc<Gate> {
-        if let Some((_, gate)) = self.gates.iter().find(|(at, _)| *at == place) {
-            return Rc::clone(gate);
-        }
-        let gate: Rc<Gate> = Rc::default();
-        self.gates.push((place, Rc::clone(&gate)));
-        let (db, stop) = (self.simulation.local(place), Rc::clone(&self.stop));
-        let (attended, event) = (Rc::clone(&gate), self.setting.cpu.event);
-        self.spawn(place, async move { attended.attend(&db, event, &stop).await });
-        gate
+    /// How long the leaders have worked, all in all, and how many workers they have.
+    fn worked(&self) -> (Duration, u32) {
+        let places = (0..SHARDS * self.setting.workers)
+            .map(|at| self.place(ShardId(at % SHARDS), (at / SHARDS) as usize));
+        let worked = places.map(|place| self.simulation.worked(place)).sum();
+        (worked, SHARDS * self.setting.workers)
     }
 
     /// The workload's name.
@@ -274,11 +265,10 @@ impl<E: Shown, W: Placed> Rig<E, W> {
     /// The next period begins: what was counted in the last one is told.
     pub(super) fn turn(&mut self) -> Counted {
         self.book.turn(self.simulation.now());
-        let (began, before) = self.mark;
+        let (began, before, worked_before) = self.mark;
         let (now, after) = (self.simulation.now(), self.simulation.metrics().engines);
-        self.mark = (now, after);
-        let looks = self.gates.iter().map(|(_, gate)| gate.take_looks());
-        let (looks, idle) = looks.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        let (worked, workers) = self.worked();
+        self.mark = (now, after, worked);
         let seconds = (now - began).as_secs_f64();
         let part = |of: u64, all: u64| of as f64 / all.max(1) as f64;
         let certified = after.certified - before.certified;
@@ -288,7 +278,7 @@ impl<E: Shown, W: Placed> Rig<E, W> {
             committed_per_s: (after.committed - before.committed) as f64 / seconds,
             cross_part: part(after.cross_shard - before.cross_shard, certified),
             abort_part: part(conflicts, certified + conflicts),
-            idle_part: part(idle, looks),
+            busy_part: (worked - worked_before).as_secs_f64() / seconds / f64::from(workers),
         }
     }
 
@@ -303,7 +293,7 @@ impl<E: Shown, W: Placed> Rig<E, W> {
         self.wait()?;
         let place = self.place(ShardId(0), 0);
         let (db, workload, book) =
-            (self.watched(place, None), Rc::clone(&self.workload), self.book.clone());
+            (self.watched(place), Rc::clone(&self.workload), self.book.clone());
         self.spawn(place, async move {
             match workload.check(&db).await {
                 Err(error) => book.complain(format!("the check failed: {error}")),

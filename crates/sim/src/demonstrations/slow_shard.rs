@@ -124,7 +124,8 @@ pub fn lines<E: Shown>(orders: &Orders, promise: Promise) -> Result<Vec<Line>> {
 
 fn measure<E: Shown>(orders: &Orders, promise: Promise, case: Case) -> Result<Vec<Line>> {
     let Measure { cpu, clients, keys, span } = Measure::of(orders.size);
-    let setting = Setting { seed: orders.seed, far: FAR, workers: 1, cpu };
+    let open_max = E::OPEN_MAX[0];
+    let setting = Setting { seed: orders.seed, far: FAR, workers: 1, cpu, open_max };
     let tick = orders.tick(format!("{}, slow: {}", E::NAME, case.name));
     let classify = Rc::new(|touched: Touched| match touched.wrote {
         true => usize::from(touched.shards.has(SLOW)),

@@ -1,7 +1,6 @@
 //! A database that notes which shards each transaction touches, and lets the work on a worker's own
 //! records be paid for.
 
-use super::gate::Gate;
 use crate::cpu;
 use consensus::topology::{Home, Homes, Topology};
 use engines::Local;
@@ -55,24 +54,21 @@ pub struct Watched {
     node: NodeId,
     topology: Arc<Topology>,
     touched: Rc<Cell<Touched>>,
-    gate: Option<Rc<Gate>>,
     time: Rc<Cell<Time>>,
     /// When the transaction's first attempt was let in.
     began: Rc<Cell<Option<Time>>>,
 }
 
 impl Watched {
-    /// What `db`, on a worker of `node`, does from now on, in true time. Where there is a gate, every
-    /// attempt of a transaction waits for it first.
+    /// What `db`, on a worker of `node`, does from now on, in true time.
     pub(super) fn new(
         db: Local,
         node: NodeId,
         topology: &Arc<Topology>,
         time: Rc<Cell<Time>>,
-        gate: Option<Rc<Gate>>,
     ) -> Watched {
         let (touched, began) = (Rc::default(), Rc::default());
-        Watched { db, node, topology: Arc::clone(topology), touched, gate, time, began }
+        Watched { db, node, topology: Arc::clone(topology), touched, time, began }
     }
 
     /// When the last transaction was let in.
@@ -151,10 +147,6 @@ impl Database for Watched {
         self.began.set(None);
         self.db
             .transact(async |tx| {
-                let _permit = match &self.gate {
-                    Some(gate) => Some(gate.pass(self.began.get().is_some()).await),
-                    None => None,
-                };
                 self.began.set(self.began.get().or(Some(self.time.get())));
                 self.touched.set(Touched::default());
                 body(&WatchedTransaction { tx, db: self }).await
