@@ -37,10 +37,10 @@ fn a_commit_takes_one_round_trip() {
 fn throughput_does_not_depend_on_the_distance() {
     let table = show(Demonstration::Distance);
     assert!(table.holds());
-    let heads = ["distance", "of 0 ms", "idle"];
-    for [distance, part, idle] in columns(&table, "mako", heads) {
-        assert!(number(&idle) < 1.0, "clients are the limit at {distance}, not processors");
-        assert!(number(&part) >= 97.0);
+    let heads = ["distance", "of 0 ms", "busy"];
+    for [distance, part, busy] in columns(&table, "mako", heads) {
+        assert!(number(&busy) > 99.0, "clients are the limit at {distance}, not processors");
+        assert!(number(&part) >= 94.0);
     }
     for [distance, part, _] in columns(&table, "two-phase-commit", heads) {
         assert!(number(&part) < 50.0 || distance == "0 ms", "{part} at {distance}");
@@ -50,11 +50,7 @@ fn throughput_does_not_depend_on_the_distance() {
 #[test]
 fn a_slow_shard_delays_only_those_who_touch_it() {
     let table = show(Demonstration::SlowShard);
-    // An overloaded leader also delays others: transactions that hold a clock and wait in its queue.
-    let overloaded = "leader, overloaded";
-    for line in table.lines.iter().filter(|line| line.cells[1] != overloaded) {
-        assert_ne!(line.verdict, Verdict::Missed, "{}", line.cells.join(", "));
-    }
+    assert!(table.holds());
     for [slow, touches, before, during] in
         columns(&table, "mako", ["slow", "touches it", "p50", "p99"])
     {
