@@ -230,7 +230,9 @@ pub struct Counters {
     pub certified: u64,
     /// Those of them whose outcome was told.
     pub committed: u64,
-    /// Those of them that touched more than one shard.
+    /// Those of them that wrote.
+    pub wrote: u64,
+    /// Those of them that wrote more than one shard.
     pub cross_shard: u64,
     /// Attempts that met a conflict.
     pub conflicts: u64,
@@ -240,8 +242,12 @@ pub struct Counters {
     pub dropped: u64,
     /// Operations on records: read, written, scanned, replayed.
     pub operations: u64,
-    /// Entries of stamps that were kept with versions, all added up.
+    /// Stamps that were kept with versions here, one for each shard that a transaction wrote.
+    pub stamps: u64,
+    /// The entries of those stamps, the shard's own included, all added up.
     pub stamp_entries: u64,
     /// Batches appended to streams, heartbeats included.
     pub batches: u64,
+    /// Bytes of those batches.
+    pub batch_bytes: u64,
 }

@@ -74,7 +74,9 @@ counts! {
         certified,
         /// Transactions whose outcome was told.
         committed,
-        /// Transactions that touched several shards.
+        /// Certified transactions that wrote.
+        wrote,
+        /// Those of them that wrote several shards.
         cross_shard,
         /// Attempts that met a conflict.
         conflicts,
@@ -82,8 +84,14 @@ counts! {
         resent,
         /// Messages that made no sense any more.
         dropped,
+        /// Stamps kept with versions, one for each shard that a transaction wrote.
+        stamps,
+        /// Their entries, the shard's own included.
+        stamp_entries,
         /// Batches appended to streams.
         batches,
+        /// Bytes of those batches.
+        batch_bytes,
     }
 }
 

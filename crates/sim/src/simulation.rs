@@ -222,11 +222,15 @@ impl<E: Engine> Simulation<E> {
             engines += Engines {
                 certified: counters.certified,
                 committed: counters.committed,
+                wrote: counters.wrote,
                 cross_shard: counters.cross_shard,
                 conflicts: counters.conflicts,
                 resent: counters.resent,
                 dropped: counters.dropped,
+                stamps: counters.stamps,
+                stamp_entries: counters.stamp_entries,
                 batches: counters.batches,
+                batch_bytes: counters.batch_bytes,
             };
         }
         let asked_again = self.outsiders.iter().map(|outsider| outsider.post.asked_again());

@@ -62,6 +62,23 @@ fn a_slow_shard_delays_only_those_who_touch_it() {
 }
 
 #[test]
+fn sparse_stamps_are_smaller_than_full_ones() {
+    let table = show(Demonstration::Stamps);
+    let heads = ["workload", "cross-shard", "shards", "entries", "bytes"];
+    let [full, sparse] = ["full", "sparse"].map(|form| columns(&table, form, heads));
+    assert_eq!((full.len(), sparse.len()), (3, 3));
+    for (full, sparse) in full.iter().zip(&sparse) {
+        assert_eq!(full[0], sparse[0]);
+        for at in [3, 4] {
+            let [full, sparse] = [full, sparse].map(|line| number(&line[at]));
+            assert!(sparse < full, "{}: {sparse} sparse, {full} full", heads[at]);
+        }
+        // What a stamp keeps in full is bounded by nothing but the number of shards.
+        assert!(number(&full[3]) < number(&full[2]));
+    }
+}
+
+#[test]
 fn a_seed_shows_the_same_again() {
     let again = || Demonstration::Latency.show(&Orders::new(2, Size::Small)).unwrap().to_string();
     assert_eq!(again(), again());

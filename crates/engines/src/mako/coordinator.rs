@@ -438,6 +438,7 @@ impl Mako {
         effects: &mut Effects,
     ) {
         self.desk.counters.certified += 1;
+        self.desk.counters.wrote += u64::from(!writes.is_empty());
         self.desk.counters.cross_shard += u64::from(writes.len() > 1);
         let transaction = exchange.id;
         effects.observe(|| {

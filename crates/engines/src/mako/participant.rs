@@ -325,6 +325,7 @@ impl Mako {
         if let Some(observations) = &mut effects.observations {
             observations.extend(led::installed(transaction, shard, stamp, &locked));
         }
+        self.desk.counters.stamps += 1;
         self.desk.counters.stamp_entries += 1 + stamp.as_ref().remote.len() as u64;
         let watermark = self.desk.hub.watermark.borrow();
         self.led[at].install(locked, stamp, &watermark);

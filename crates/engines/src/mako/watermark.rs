@@ -155,6 +155,7 @@ impl Mako {
             let Some(closed) = self.led[at].close(now, epoch, replica, options) else { continue };
             self.desk.counters.batches += 1;
             let led::Closed { entry, index, safe, clocks } = closed;
+            self.desk.counters.batch_bytes += entry.len() as u64;
             if let Some(greatest) = clocks.iter().max().copied()
                 && replica.want(greatest)
             {

@@ -421,6 +421,7 @@ impl TwoPhaseCommit {
 
     fn count_certified(&mut self, it: &Commit, effects: &mut Effects) {
         self.desk.counters.certified += 1;
+        self.desk.counters.wrote += u64::from(!it.drawn.is_empty());
         self.desk.counters.cross_shard += u64::from(it.drawn.len() > 1);
         let (transaction, own) = (it.exchange.id, self.desk.hub.home());
         effects.observe(|| {

@@ -268,6 +268,7 @@ impl TwoPhaseCommit {
             let Some(closed) = self.led[at].close(now, epoch, replica, options) else { continue };
             self.desk.counters.batches += 1;
             let led::Closed { entry, index, safe, clocks, is_heartbeat } = closed;
+            self.desk.counters.batch_bytes += entry.len() as u64;
             if is_heartbeat || now >= self.nudged_at + options.heartbeat {
                 self.nudged_at = now;
                 self.desk.nudge_others(effects);

@@ -396,6 +396,7 @@ impl TwoPhaseCommit {
                 });
             });
         }
+        self.desk.counters.stamps += 1;
         self.desk.counters.stamp_entries += 1;
         // What is installed is committed, and so is all that was before it.
         locked.install(stamp.as_ref(), |_| true);

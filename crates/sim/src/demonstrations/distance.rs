@@ -7,7 +7,7 @@
 use super::book::Times;
 use super::latency::in_ms;
 use super::placed::Placed;
-use super::rig::{Counted, Pace, Result, Rig, Setting, Shown};
+use super::rig::{Counted, Pace, Result, Rig, SHARDS, Setting, Shown};
 use super::table::{Line, Table, Verdict};
 use super::{Orders, Promise, Size};
 use crate::catalog::Catalog;
@@ -124,9 +124,9 @@ pub(super) fn table(orders: &Orders) -> Table {
 pub fn lines<E: Shown>(orders: &Orders, promise: Promise) -> Result<Vec<Line>> {
     let measure = Measure::of(orders.size);
     let Measure { micro, keys, tpcc, warehouses, items, customers, .. } = measure;
-    let make = |catalog: &Catalog| super::micro(catalog, keys, CROSS_PERCENT);
+    let make = |catalog: &Catalog| super::micro(catalog, SHARDS, keys, CROSS_PERCENT);
     let mut lines = at_distances::<E, _>(orders, promise, micro, make)?;
-    let make = |catalog: &Catalog| super::tpcc(catalog, warehouses, items, customers);
+    let make = |catalog: &Catalog| super::tpcc(catalog, SHARDS, warehouses, items, customers);
     lines.extend(at_distances::<E, _>(orders, promise, tpcc, make)?);
     Ok(lines)
 }
@@ -185,7 +185,8 @@ fn shoot<E: Shown, W: Placed>(
     (distance_ms, open_max): (u64, usize),
 ) -> Result<Shot> {
     let far = Duration::from_millis(distance_ms);
-    let setting = Setting { seed: orders.seed, far, workers: 1, cpu: load.cpu(), open_max };
+    let (seed, cpu) = (orders.seed, load.cpu());
+    let setting = Setting { seed, shards: SHARDS, far, workers: 1, cpu, open_max };
     let tick = orders.tick(format!("throughput of {} at {distance_ms} ms", E::NAME));
     let classify = Rc::new(|touched: super::watched::Touched| usize::from(!touched.wrote));
     let mut rig: Rig<E, W> = Rig::new(setting, make, classify, tick)?;

@@ -5,7 +5,7 @@
 
 use super::book::Times;
 use super::placed::Placed;
-use super::rig::{Pace, Result, Rig, Setting, Shown};
+use super::rig::{Pace, Result, Rig, SHARDS, Setting, Shown};
 use super::table::{Line, Table, Verdict};
 use super::watched::Touched;
 use super::{Orders, Promise, Size};
@@ -54,8 +54,11 @@ pub(super) fn table(_orders: &Orders) -> Table {
 /// # Errors
 /// Where the cluster did not work.
 pub fn lines<E: Shown>(orders: &Orders, promise: Promise) -> Result<Vec<Line>> {
-    let mut lines = measure::<E, _>(orders, promise, |catalog| super::micro(catalog, 10_000, 50))?;
-    lines.extend(measure::<E, _>(orders, promise, |catalog| super::tpcc(catalog, 4, 200, 30))?);
+    let mut lines =
+        measure::<E, _>(orders, promise, |catalog| super::micro(catalog, SHARDS, 10_000, 50))?;
+    lines.extend(measure::<E, _>(orders, promise, |catalog| {
+        super::tpcc(catalog, SHARDS, 4, 200, 30)
+    })?);
     Ok(lines)
 }
 
@@ -69,7 +72,8 @@ fn measure<E: Shown, W: Placed>(
         Size::Small => 3,
     });
     let open_max = E::OPEN_MAX[0];
-    let setting = Setting { seed: orders.seed, far: FAR, workers: 2, cpu: Cpu::MEASURED, open_max };
+    let (seed, cpu) = (orders.seed, Cpu::MEASURED);
+    let setting = Setting { seed, shards: SHARDS, far: FAR, workers: 2, cpu, open_max };
     let tick = orders.tick(format!("latency of {}", E::NAME));
     let mut rig: Rig<E, W> = Rig::new(setting, make, Rc::new(classify), tick)?;
     rig.admit(24, Pace::Thinking(Duration::from_millis(100)));

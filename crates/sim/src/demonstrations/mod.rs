@@ -6,6 +6,7 @@
 //! | [`latency`] | how long a commit takes where there is little to do |
 //! | [`distance`] | how the rate of certified transactions depends on the distance between datacenters |
 //! | [`slow_shard`] | whom a shard that becomes slow delays |
+//! | [`stamps`] | how large stamps are that keep everything, and those that keep what matters |
 //!
 //! They share `rig.rs`, a cluster with clients. Its clients live on the leaders, as in the paper, so
 //! that a latency is from the first operation to the moment at which the client may be told. `placed.rs`
@@ -18,6 +19,7 @@ pub mod latency;
 pub mod placed;
 mod rig;
 pub mod slow_shard;
+pub mod stamps;
 pub mod table;
 pub mod watched;
 
@@ -25,7 +27,7 @@ pub use rig::{Result, Shown};
 pub use table::{Line, Table, Verdict};
 
 use engines::execution::Limits;
-use engines::mako::{self, Mako};
+use engines::mako::{self, Mako, StampForm};
 use engines::two_phase_commit::{self, TwoPhaseCommit};
 use placed::{PlacedMicro, PlacedTpcC};
 use std::rc::Rc;
@@ -80,6 +82,11 @@ impl Orders {
 impl Shown for Mako {
     const OPEN_MAX: &'static [usize] = &[1 << 16];
 
+    const STAMP_FORMS: &'static [(&'static str, fn(Limits) -> mako::Options)] = &[
+        ("full", |limits| mako::Options { stamps: StampForm::Full, ..Mako::with_limits(limits) }),
+        ("sparse", Mako::with_limits),
+    ];
+
     fn with_limits(limits: Limits) -> mako::Options {
         mako::Options { limits, ..mako::Options::default() }
     }
@@ -87,6 +94,8 @@ impl Shown for Mako {
 
 impl Shown for TwoPhaseCommit {
     const OPEN_MAX: &'static [usize] = &[1 << 16, 1 << 14, 1 << 12, 1 << 10];
+
+    const STAMP_FORMS: &'static [(&'static str, fn(Limits) -> two_phase_commit::Options)] = &[];
 
     fn with_limits(limits: Limits) -> two_phase_commit::Options {
         two_phase_commit::Options { limits, ..two_phase_commit::Options::default() }
@@ -108,6 +117,7 @@ struct Exhibit {
     latency: fn(&Orders, Promise) -> Result<Vec<Line>>,
     distance: fn(&Orders, Promise) -> Result<Vec<Line>>,
     slow_shard: fn(&Orders, Promise) -> Result<Vec<Line>>,
+    stamps: fn(&Orders, Promise) -> Result<Vec<Line>>,
     promise: Promise,
 }
 
@@ -117,6 +127,7 @@ impl Exhibit {
             latency: latency::lines::<E>,
             distance: distance::lines::<E>,
             slow_shard: slow_shard::lines::<E>,
+            stamps: stamps::lines::<E>,
             promise,
         }
     }
@@ -135,12 +146,18 @@ pub enum Demonstration {
     Distance,
     /// See [`slow_shard`].
     SlowShard,
+    /// See [`stamps`].
+    Stamps,
 }
 
 impl Demonstration {
     /// All of them.
-    pub const ALL: [Demonstration; 3] =
-        [Demonstration::Latency, Demonstration::Distance, Demonstration::SlowShard];
+    pub const ALL: [Demonstration; 4] = [
+        Demonstration::Latency,
+        Demonstration::Distance,
+        Demonstration::SlowShard,
+        Demonstration::Stamps,
+    ];
 
     /// Shows it, on every engine.
     ///
@@ -151,6 +168,7 @@ impl Demonstration {
             Demonstration::Latency => (latency::table(orders), |exhibit| exhibit.latency),
             Demonstration::Distance => (distance::table(orders), |exhibit| exhibit.distance),
             Demonstration::SlowShard => (slow_shard::table(orders), |exhibit| exhibit.slow_shard),
+            Demonstration::Stamps => (stamps::table(orders), |exhibit| exhibit.stamps),
         };
         for exhibit in &EXHIBITS {
             table.lines.extend(lines(exhibit)(orders, exhibit.promise)?);
@@ -159,18 +177,21 @@ impl Demonstration {
     }
 }
 
-/// The micro-benchmark with so many keys on a shard.
+/// The micro-benchmark with so many keys on each of so many shards.
 fn micro<D: Database>(
     db: &D,
+    shards: u32,
     keys_of_shard: u32,
     cross_percent: u32,
 ) -> types::Result<PlacedMicro> {
-    PlacedMicro::new(db, rig::SHARDS, keys_of_shard, cross_percent)
+    PlacedMicro::new(db, shards, keys_of_shard, cross_percent)
 }
 
-/// TPC-C with so many warehouses on a shard, and so many items and customers of a district.
+/// TPC-C with so many warehouses on each of so many shards, and so many items and customers of a
+/// district.
 fn tpcc<D: Database>(
     db: &D,
+    shards: u32,
     warehouses: u16,
     items: u32,
     customers: u16,
@@ -179,7 +200,7 @@ fn tpcc<D: Database>(
         items,
         customers,
         undelivered: customers / 3,
-        warehouses: warehouses * rig::SHARDS as u16,
+        warehouses: warehouses * shards as u16,
     };
     Ok(PlacedTpcC::new(TpcC::new(db, scale)?, warehouses))
 }

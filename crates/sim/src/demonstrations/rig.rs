@@ -1,5 +1,5 @@
-//! A cluster to show something on: three datacenters, three shards with three voters each, all leaders
-//! in the first datacenter, a workload whose clients live on the leaders.
+//! A cluster to show something on: three datacenters, shards with three voters each, all leaders in the
+//! first datacenter, a workload whose clients live on the leaders.
 
 use super::book::{Book, Classify, Times};
 use super::placed::Placed;
@@ -24,7 +24,10 @@ use std::time::Duration;
 use types::{Random, ShardId, Time, WorkerId};
 use workloads::workload::Workload;
 
-/// Shards, and as many voters of each, and datacenters.
+/// Datacenters, and as many voters of each shard.
+const DATACENTERS: u32 = 3;
+
+/// Shards, where their number is not what it is about.
 pub(super) const SHARDS: u32 = 3;
 
 /// A message takes so long within a datacenter, there and back.
@@ -39,6 +42,10 @@ pub trait Shown: Subject {
     /// is looked for; the usual number first.
     const OPEN_MAX: &'static [usize];
 
+    /// The forms in which it can keep stamps, each with a configuration that has these limits. None
+    /// where a version keeps one clock.
+    const STAMP_FORMS: &'static [(&'static str, fn(Limits) -> Self::Options)];
+
     /// Its usual configuration, but for these limits.
     fn with_limits(limits: Limits) -> Self::Options;
 }
@@ -51,6 +58,8 @@ pub type Result<T> = std::result::Result<T, String>;
 pub(super) struct Setting {
     /// Where all chance comes from.
     pub seed: u64,
+    /// How many shards there are.
+    pub shards: u32,
     /// A message takes so long between datacenters, there and back.
     pub far: Duration,
     /// Workers of each node.
@@ -88,8 +97,14 @@ pub(super) struct Rig<E: Shown, W: Placed> {
 pub(super) struct Counted {
     pub certified_per_s: f64,
     pub committed_per_s: f64,
-    /// Of those certified, how many touched several shards.
+    /// Of those certified, how many wrote several shards.
     pub cross_part: f64,
+    /// The same of those that wrote.
+    pub wrote_cross_part: f64,
+    /// Entries for other shards in a stamp that is kept with versions.
+    pub stamp_remotes: f64,
+    /// Bytes in the streams for each transaction that wrote.
+    pub bytes_each: f64,
     /// Attempts that met a conflict, of all.
     pub abort_part: f64,
     /// How much of the time the leaders' processors worked.
@@ -107,14 +122,15 @@ fn delays(datacenters: u32, far: Duration) -> Vec<Vec<Delay>> {
 
 /// The usual limits, but that clients are patient: nobody is refused, and everybody tries until he
 /// succeeds.
-fn limits(open_max: usize) -> Limits {
+pub(super) fn limits(setting: &Setting) -> Limits {
+    let open_max = setting.open_max;
     Limits {
         open_max,
         queue_max: 1 << 20,
         queue_wait_max: PATIENCE,
         attempts_max: u32::MAX,
         // What holds locks until a replica far away has answered holds a session as long.
-        sessions_max: 2 * SHARDS as usize * open_max,
+        sessions_max: 2 * setting.shards as usize * open_max,
         ..Limits::default()
     }
 }
@@ -127,22 +143,32 @@ impl<E: Shown, W: Placed> Rig<E, W> {
         classify: Classify,
         tick: Box<dyn FnMut(f64)>,
     ) -> Result<Rig<E, W>> {
-        let Setting { seed, far, workers, cpu, open_max } = setting;
+        Rig::with_options(setting, E::with_limits(limits(&setting)), make, classify, tick)
+    }
+
+    /// The same with another configuration of the engine than the usual one.
+    pub(super) fn with_options(
+        setting: Setting,
+        options: E::Options,
+        make: impl FnOnce(&Catalog) -> types::Result<W>,
+        classify: Classify,
+        tick: Box<dyn FnMut(f64)>,
+    ) -> Result<Rig<E, W>> {
+        let Setting { seed, shards, far, workers, cpu, .. } = setting;
         let catalog = Catalog::new();
         let workload = Rc::new(make(&catalog).map_err(|error| error.to_string())?);
         let tables = catalog.names().into_iter().map(|name| {
-            let partitioning = workload.partitioning(&name, SHARDS);
+            let partitioning = workload.partitioning(&name, shards);
             (name, partitioning)
         });
-        let topology = Topology::symmetric(SHARDS, SHARDS, SHARDS, 0, workers)
-            .with_tables(tables.chain(E::tables(SHARDS)).collect::<Vec<_>>())
+        let topology = Topology::symmetric(DATACENTERS, shards, DATACENTERS, 0, workers)
+            .with_tables(tables.chain(E::tables(shards)).collect::<Vec<_>>())
             .map_err(|error| error.to_string())?;
         let streams = stream::Options::default();
         let (topology, procedures) = (Arc::new(topology), Arc::new(Procedures::new()));
         let clocks = vec![NodeClock::TRUE; topology.nodes().len()];
-        let options = E::with_limits(limits(open_max));
         let setup = Setup { topology, procedures, streams, options };
-        let delays = delays(SHARDS, far);
+        let delays = delays(DATACENTERS, far);
         let world = World { clocks, delays, clients: Vec::new(), cpu, checked: false };
         let mut rig = Rig {
             setting,
@@ -163,7 +189,7 @@ impl<E: Shown, W: Placed> Rig<E, W> {
             return Err("not every stream has a leader".into());
         }
         for part in 0..self.workload.load_parts() {
-            let place = self.place(self.workload.part_shard(part, SHARDS), part);
+            let place = self.place(self.workload.part_shard(part, self.setting.shards), part);
             let (db, workload, book) =
                 (self.watched(place), Rc::clone(&self.workload), self.book.clone());
             let seed = self.setting.seed;
@@ -199,9 +225,9 @@ impl<E: Shown, W: Placed> Rig<E, W> {
 
     /// So many clients come, each to a worker of the shard where it is at home.
     pub(super) fn admit(&mut self, clients: usize, pace: Pace) {
-        let mut next_worker = vec![0; SHARDS as usize];
+        let mut next_worker = vec![0; self.setting.shards as usize];
         for number in 0..clients {
-            let shard = self.workload.client_shard(number, SHARDS);
+            let shard = self.workload.client_shard(number, self.setting.shards);
             let turn = &mut next_worker[shard.0 as usize];
             *turn += 1;
             let place = self.place(shard, *turn);
@@ -220,10 +246,11 @@ impl<E: Shown, W: Placed> Rig<E, W> {
 
     /// How long the leaders have worked, all in all, and how many workers they have.
     fn worked(&self) -> (Duration, u32) {
-        let places = (0..SHARDS * self.setting.workers)
-            .map(|at| self.place(ShardId(at % SHARDS), (at / SHARDS) as usize));
+        let Setting { shards, workers, .. } = self.setting;
+        let places = (0..shards * workers)
+            .map(|at| self.place(ShardId(at % shards), (at / shards) as usize));
         let worked = places.map(|place| self.simulation.worked(place)).sum();
-        (worked, SHARDS * self.setting.workers)
+        (worked, shards * workers)
     }
 
     /// The workload's name.
@@ -272,11 +299,18 @@ impl<E: Shown, W: Placed> Rig<E, W> {
         let seconds = (now - began).as_secs_f64();
         let part = |of: u64, all: u64| of as f64 / all.max(1) as f64;
         let certified = after.certified - before.certified;
+        let (wrote, cross_shard) =
+            (after.wrote - before.wrote, after.cross_shard - before.cross_shard);
+        let stamps = after.stamps - before.stamps;
+        let remotes = after.stamp_entries - before.stamp_entries - stamps;
         let conflicts = after.conflicts - before.conflicts;
         Counted {
             certified_per_s: certified as f64 / seconds,
             committed_per_s: (after.committed - before.committed) as f64 / seconds,
-            cross_part: part(after.cross_shard - before.cross_shard, certified),
+            cross_part: part(cross_shard, certified),
+            wrote_cross_part: part(cross_shard, wrote),
+            stamp_remotes: part(remotes, stamps),
+            bytes_each: part(after.batch_bytes - before.batch_bytes, wrote),
             abort_part: part(conflicts, certified + conflicts),
             busy_part: (worked - worked_before).as_secs_f64() / seconds / f64::from(workers),
         }

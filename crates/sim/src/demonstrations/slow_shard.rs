@@ -133,13 +133,14 @@ pub fn lines<E: Shown>(orders: &Orders, promise: Promise) -> Result<Vec<Line>> {
 fn measure<E: Shown>(orders: &Orders, promise: Promise, case: Case) -> Result<Vec<Line>> {
     let Measure { cpu, clients, keys, span } = Measure::of(orders.size);
     let open_max = E::OPEN_MAX[0];
-    let setting = Setting { seed: orders.seed, far: FAR, workers: 1, cpu, open_max };
+    let seed = orders.seed;
+    let setting = Setting { seed, shards: SHARDS, far: FAR, workers: 1, cpu, open_max };
     let tick = orders.tick(format!("{}, slow: {}", E::NAME, case.name));
     let classify = Rc::new(|touched: Touched| match touched.wrote {
         true => usize::from(touched.shards.has(SLOW)),
         false => 2,
     });
-    let make = |catalog: &_| super::micro(catalog, keys, 10);
+    let make = |catalog: &_| super::micro(catalog, SHARDS, keys, 10);
     let mut rig: Rig<E, _> = Rig::new(setting, make, classify, tick)?;
     let (clients, spans) = if case.busy { (clients, 1) } else { (clients / 10, 4) };
     rig.admit(clients, Pace::Thinking(Duration::from_millis(100)));

@@ -39,6 +39,8 @@ enum What {
     Distance,
     /// Whom a shard that becomes slow delays
     SlowShard,
+    /// How large stamps are that keep everything, and those that keep what matters
+    Stamps,
     /// All of them
     All,
 }
@@ -49,6 +51,7 @@ impl What {
             What::Latency => vec![Demonstration::Latency],
             What::Distance => vec![Demonstration::Distance],
             What::SlowShard => vec![Demonstration::SlowShard],
+            What::Stamps => vec![Demonstration::Stamps],
             What::All => Demonstration::ALL.to_vec(),
         }
     }
