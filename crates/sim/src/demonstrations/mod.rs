@@ -23,7 +23,7 @@ pub mod stamps;
 pub mod table;
 pub mod watched;
 
-pub use rig::{Result, Shown};
+pub use rig::{Form, Result, Shown};
 pub use table::{Line, Table, Verdict};
 
 use engines::execution::Limits;
@@ -82,7 +82,7 @@ impl Orders {
 impl Shown for Mako {
     const OPEN_MAX: &'static [usize] = &[1 << 16];
 
-    const STAMP_FORMS: &'static [(&'static str, fn(Limits) -> mako::Options)] = &[
+    const STAMP_FORMS: &'static [Form<Mako>] = &[
         ("full", |limits| mako::Options { stamps: StampForm::Full, ..Mako::with_limits(limits) }),
         ("sparse", Mako::with_limits),
     ];
@@ -95,7 +95,7 @@ impl Shown for Mako {
 impl Shown for TwoPhaseCommit {
     const OPEN_MAX: &'static [usize] = &[1 << 16, 1 << 14, 1 << 12, 1 << 10];
 
-    const STAMP_FORMS: &'static [(&'static str, fn(Limits) -> two_phase_commit::Options)] = &[];
+    const STAMP_FORMS: &'static [Form<TwoPhaseCommit>] = &[];
 
     fn with_limits(limits: Limits) -> two_phase_commit::Options {
         two_phase_commit::Options { limits, ..two_phase_commit::Options::default() }

@@ -13,7 +13,7 @@ use crate::simulation::{Simulation, World};
 use crate::subject::Subject;
 use consensus::stream;
 use consensus::topology::Topology;
-use engines::engine::{Setup, Task};
+use engines::engine::{Engine, Setup, Task};
 use engines::execution::Limits;
 use engines::{Place, Procedures};
 use std::cell::Cell;
@@ -42,13 +42,15 @@ pub trait Shown: Subject {
     /// is looked for; the usual number first.
     const OPEN_MAX: &'static [usize];
 
-    /// The forms in which it can keep stamps, each with a configuration that has these limits. None
-    /// where a version keeps one clock.
-    const STAMP_FORMS: &'static [(&'static str, fn(Limits) -> Self::Options)];
+    /// The forms in which it can keep stamps. None where a version keeps one clock.
+    const STAMP_FORMS: &'static [Form<Self>];
 
     /// Its usual configuration, but for these limits.
     fn with_limits(limits: Limits) -> Self::Options;
 }
+
+/// A way to configure an engine: its name, and the configuration with these limits.
+pub type Form<E> = (&'static str, fn(Limits) -> <E as Engine>::Options);
 
 /// What went wrong, in words; nothing should.
 pub type Result<T> = std::result::Result<T, String>;

@@ -15,13 +15,12 @@
 
 use super::latency::in_ms;
 use super::placed::Placed;
-use super::rig::{Pace, Result, Rig, Setting, Shown, limits};
+use super::rig::{Form, Pace, Result, Rig, Setting, Shown, limits};
 use super::table::{Line, Table, Verdict};
 use super::watched::Touched;
 use super::{Orders, Promise, Size};
 use crate::catalog::Catalog;
 use crate::cpu::Cpu;
-use engines::execution::Limits;
 use std::rc::Rc;
 use std::time::Duration;
 use workloads::report::words;
@@ -148,7 +147,7 @@ fn forms<E: Shown, W: Placed>(
 fn line<E: Shown, W: Placed>(
     orders: &Orders,
     (shards, load): (u32, Load),
-    (form, configure): (&str, fn(Limits) -> E::Options),
+    (form, configure): Form<E>,
     make: &impl Fn(&Catalog) -> types::Result<W>,
 ) -> Result<Line> {
     let cpu = Cpu { operation: load.operation, ..Cpu::MEASURED };
