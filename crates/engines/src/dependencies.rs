@@ -46,9 +46,19 @@ pub(crate) fn of(
 ) -> Result<Dependencies> {
     let mut stamp = Stamp::local(reads.epoch, Clock::ZERO);
     let mut foreign = None;
+    assert!(
+        reads.watermark.epoch() <= reads.epoch,
+        "M8: a transaction of {} is judged by the watermark of {}",
+        reads.epoch,
+        reads.watermark.epoch()
+    );
     let count = branch.versions_read(from, |version| {
         let read = ReadVersion { stamp: version.stamp, tombstone: version.value.is_none() };
         visit(read);
+        if version.stamp.epoch > reads.epoch {
+            foreign = Some(version.stamp.epoch);
+            return;
+        }
         let covered = reads.watermark.covers(reads.shard, version.stamp);
         if (covered && !reads.full)
             || (read.tombstone && reads.faults.has(Fault::IgnoreTombstoneStamp))
@@ -67,5 +77,6 @@ pub(crate) fn of(
     if !reads.full {
         stamp.prune(reads.watermark);
     }
+    assert_eq!(stamp.epoch, reads.epoch, "M8: {stamp:?} is of another epoch");
     Ok(Dependencies { stamp, reads: count })
 }

@@ -171,8 +171,8 @@ pub enum Effect<M> {
         /// The answer.
         reply: Reply,
     },
-    /// Come back at this time at the latest. Each step says so anew: what an earlier one asked for is
-    /// forgotten.
+    /// Come back at this time at the latest. Each step with [`Event::Timer`] says so anew: what an earlier
+    /// one asked for is forgotten then.
     Timer {
         /// When.
         at: Time,

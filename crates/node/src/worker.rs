@@ -315,9 +315,12 @@ impl<E: Engine> Worker<E> {
     ) {
         let mut wanted =
             engines::Effects { effects: Vec::new(), observations: effects.observations.take() };
+        // What was asked for before stays due until a timer comes: a message does not put it off.
+        if matches!(event, engines::Event::Timer) {
+            self.timer.engine = None;
+        }
         self.engine.step(now, event, &mut wanted);
         effects.observations = wanted.observations;
-        self.timer.engine = None;
         for effect in wanted.effects {
             match effect {
                 engines::Effect::Send { to, message } => {

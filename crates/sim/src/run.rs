@@ -11,7 +11,6 @@ use crate::catalog::Catalog;
 use crate::checks::replicas;
 use crate::clients::outside::{Manners, Outside, Post};
 use crate::clients::{Ledger, Stage, calls};
-use crate::cpu::Cpu;
 use crate::digest::Digest;
 use crate::metrics::Metrics;
 use crate::panics;
@@ -178,7 +177,7 @@ impl<E: Subject> Stand<E> {
             clients: clients.collect(),
             clocks: scenario.clocks(nodes, &mut random),
             delays: scenario.delays.clone(),
-            cpu: Cpu::FREE,
+            cpu: scenario.cpu,
             checked: true,
         };
         let mut setup = Setup { topology, procedures, streams, options };

@@ -8,6 +8,7 @@ use crate::clients::histories::Histories;
 use crate::clients::skew::Skew;
 use crate::clients::tokens::Tokens;
 use crate::clock::NodeClock;
+use crate::cpu::Cpu;
 use crate::network::{Delay, Troubles};
 use crate::weather::{Weather, Weights};
 use consensus::topology::{Partitioning, Topology};
@@ -95,6 +96,8 @@ pub struct Scenario {
     pub skew_ns_max: u64,
     /// The nodes' clocks may drift by so much, either way.
     pub drift_ppm_max: i64,
+    /// What work costs: where it costs something, workers have inboxes.
+    pub cpu: Cpu,
     /// What goes wrong.
     pub weather: Weather,
     /// Who does what.
@@ -115,6 +118,7 @@ impl Scenario {
         let span_ns = (round_trip_ns * random.range_inclusive(40, 250)).clamp(150 * MS, 6000 * MS);
         let cast = cast(random);
         Scenario {
+            cpu: cpu(random),
             weather: weather(random, span_ns, round_trip_ns),
             skew_ns_max: one_of(random, &[0, MS, 100 * MS, 5000 * MS]),
             drift_ppm_max: one_of(random, &[0, 20, 200, 1000]),
@@ -153,6 +157,9 @@ impl fmt::Display for Scenario {
             "{datacenters} datacenters{compact}; round trip {} µs; ",
             self.round_trip_ns / 1000
         )?;
+        if self.cpu != Cpu::FREE {
+            write!(f, "a message costs {} µs; ", self.cpu.message.as_micros())?;
+        }
         let Weather { troubles, every_ns, .. } = self.weather;
         let Troubles { loss_ppm, duplicate_ppm, reorder_ppm, tail_ppm } = troubles;
         write!(f, "ppm lost {loss_ppm}, twice {duplicate_ppm}, reordered {reorder_ppm}, ")?;
@@ -217,6 +224,15 @@ fn delays(random: &mut Random, datacenters: usize) -> (Vec<Vec<Delay>>, u64) {
         }
     }
     (delays, 2 * longest)
+}
+
+fn cpu(random: &mut Random) -> Cpu {
+    match random.below(6) {
+        0 => Cpu::MEASURED,
+        1 => Cpu::MEASURED.slower(10),
+        2 => Cpu::MEASURED.slower(30),
+        _ => Cpu::FREE,
+    }
 }
 
 fn weather(random: &mut Random, span_ns: u64, round_trip_ns: u64) -> Weather {

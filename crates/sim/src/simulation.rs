@@ -351,10 +351,7 @@ impl<E: Engine> Simulation<E> {
                 self.work.requests += 1;
                 self.reach(seat as usize, Event::Client { from, request })
             }
-            Item::Nudge { seat } => {
-                self.cluster.seats[seat as usize].nudged = false;
-                self.reach(seat as usize, Event::Nudged)
-            }
+            Item::Nudge { seat } => self.reach(seat as usize, Event::Nudged),
             Item::Timer { seat } => {
                 if self.cluster.seats[seat as usize].timer_at != self.now {
                     return Ok(()); // An earlier one was asked for meanwhile.
@@ -428,8 +425,10 @@ impl<E: Engine> Simulation<E> {
         self.note(|now, trace| trace.note(now, format_args!("{place} {event:?}")));
         let local = self.cluster.clocks[place.node.0 as usize].local(self.now);
         let state = &mut self.cluster.seats[seat];
-        if matches!(event, Event::Timer) {
-            state.timer_at = Time::MAX;
+        match event {
+            Event::Timer => state.timer_at = Time::MAX,
+            Event::Nudged => state.nudged = false,
+            Event::Start | Event::Received { .. } | Event::Client { .. } => {}
         }
         state.worker.step(local, event, &mut self.effects);
 

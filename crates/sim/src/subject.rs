@@ -143,17 +143,12 @@ impl Subject for TwoPhaseCommit {
 fn limits(limits: &mut Limits, random: &mut Random, round_trip: Duration) {
     limits.open_max = one_of(random, &[2, 8, 64, 1 << 14]);
     limits.queue_max = one_of(random, &[2, 64, 1 << 14]);
+    limits.begins_max = one_of(random, &[1, 4, 1 << 14]);
     limits.queue_wait_max = round_trip * one_of(random, &[1, 5, 50]);
     limits.attempts_max = one_of(random, &[3, 20, 1000]);
     limits.pause = Duration::from_micros(one_of(random, &[1, 50, 1000]));
     limits.retry_after = retry_after(random, round_trip);
-    // What is forgotten is told from its row, which takes a transaction; where that may be refused, the
-    // client would be told that nothing happened.
-    if random.chance(1, 4) {
-        limits.open_max = 1 << 14;
-        limits.attempts_max = 1000;
-        limits.clients_remembered = one_of(random, &[1, 2]);
-    }
+    limits.answers_remembered = one_of(random, &[1, 2, 1 << 14]);
 }
 
 fn one_of<T: Copy>(random: &mut Random, items: &[T]) -> T {

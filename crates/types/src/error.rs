@@ -63,10 +63,10 @@ pub enum Aborted {
     },
     /// There was no room for another transaction, for as long as one may wait.
     #[error(
-        "{open} transactions are open here, {limit} allows {max}; retry later, or raise {limit}"
+        "{open} transactions are open or waiting here, {limit} is {max}; retry later, or raise {limit}"
     )]
     Overloaded {
-        /// How many there were.
+        /// How many were open or waiting.
         open: usize,
         /// The limit's name.
         limit: &'static str,
@@ -289,6 +289,13 @@ pub enum Unknown {
     /// Only the request's id can settle it.
     #[error("no answer to request {request}; ask again with the same id")]
     NoAnswer {
+        /// The request whose fate is open.
+        request: RequestId,
+    },
+    /// Whoever was asked could not look whether it took effect before, as a copy of what it has forgotten
+    /// may have: it was refused itself, or met conflicts.
+    #[error("nobody could look whether {request} took effect; ask again with the same id")]
+    Unsettled {
         /// The request whose fate is open.
         request: RequestId,
     },

@@ -107,6 +107,13 @@ impl Leader {
         let decided = self.tally.get(majority).copied().unwrap_or_default();
         let moves = decided > replica.storage.decided();
         if moves {
+            let holds = |peer: &&Peer| peer.voter && peer.acked >= decided;
+            let own = usize::from(self.votes && replica.persisted() >= decided);
+            let votes = self.peers.iter().filter(holds).count() + own;
+            assert!(
+                replica.members.is_majority(votes) || count_learner,
+                "M4: {decided:?} is decided by {votes} votes: {self:?}"
+            );
             replica.storage.decide(decided);
         }
         moves

@@ -81,12 +81,14 @@ impl Admission {
             return Ok(self.let_in());
         }
         if self.queue.borrow().len() >= self.limits.queue_max {
-            return Err(self.refusal());
+            return Err(self.refusal("queue_max", self.limits.queue_max));
         }
         let door = Door::default();
         self.queue.borrow_mut().push_back((now + self.limits.queue_wait_max, Rc::clone(&door)));
-        let entry = Entry { admission: self, door };
-        entry.door.take().await
+        let mut entry = Entry { admission: self, door, waits: true };
+        let outcome = entry.door.take().await;
+        entry.waits = false;
+        outcome
     }
 
     /// Waits until another attempt may begin, of somebody inside.
@@ -108,7 +110,9 @@ impl Admission {
 
     /// Lets in whom there is room for, and refuses who has waited too long.
     pub(crate) fn turn(self: &Rc<Self>, now: Time) {
-        while self.share.get() > 0 {
+        // Newcomers get their part: those who meet conflicts come back again and again.
+        let kept = usize::from(self.limits.begins_max > 1 && self.queued() > 0);
+        while self.share.get() > kept {
             let Some(turn) = self.again.borrow_mut().pop_front() else { break };
             self.share.set(self.share.get() - 1);
             turn.fill(());
@@ -117,12 +121,17 @@ impl Admission {
             let mut waiting = self.queue.borrow_mut();
             let Some((until, _)) = waiting.front() else { return };
             let admitted = self.has_room();
-            if !admitted && *until > now {
+            // Where there is room, its turn comes.
+            if !admitted && (*until > now || self.is_open()) {
                 return;
             }
             let (_, door) = waiting.pop_front().expect("seen above");
             drop(waiting);
-            door.fill(if admitted { Ok(self.let_in()) } else { Err(self.refusal()) });
+            door.fill(if admitted {
+                Ok(self.let_in())
+            } else {
+                Err(self.refusal("open_max", self.limits.open_max))
+            });
         }
     }
 
@@ -160,9 +169,9 @@ impl Admission {
         Rc::new(Permit(Rc::clone(self)))
     }
 
-    fn refusal(&self) -> types::Error {
-        let max = self.limits.open_max;
-        Aborted::Overloaded { open: self.open.get(), limit: "open_max", max }.into()
+    fn refusal(&self, limit: &'static str, max: usize) -> types::Error {
+        let open = self.open.get() + self.queued();
+        Aborted::Overloaded { open, limit, max }.into()
     }
 }
 
@@ -170,10 +179,14 @@ impl Admission {
 struct Entry<'a> {
     admission: &'a Admission,
     door: Door,
+    waits: bool,
 }
 
 impl Drop for Entry<'_> {
     fn drop(&mut self) {
+        if !self.waits {
+            return; // Nobody looks through a long queue for who has left it.
+        }
         self.admission.queue.borrow_mut().retain(|(_, other)| !Rc::ptr_eq(other, &self.door));
     }
 }

@@ -8,7 +8,7 @@
 //! A call that failed leaves no row. Its worker remembers that it did, lest a copy of it that comes late
 //! take effect after all.
 
-use super::hub::{Errand, Hub};
+use super::hub::{Errand, Hub, Limits};
 use super::interactive::Sessions;
 use super::local::Local;
 use crate::client::{ClientId, Relay, Reply, Request, worker_of};
@@ -95,8 +95,12 @@ impl Calls {
             self.hub.errand(from.told(Reply::Called { id, result }));
             return None;
         }
-        let known = home.0 < self.hub.topology.shards();
-        if from.via.is_none() && known && self.hub.own(home).is_none() {
+        if home.0 >= self.hub.topology.shards() {
+            let result = Err(Error::reject(format!("there is no {home} to call a procedure on")));
+            self.hub.errand(from.told(Reply::Called { id, result }));
+            return None;
+        }
+        if from.via.is_none() && self.hub.own(home).is_none() {
             let to = self.hub.topology.leader(home);
             let relay = Relay::Request { from: from.client, request };
             self.hub.errand(Errand::Relay { to, relay });
@@ -113,22 +117,30 @@ impl Calls {
                     return None;
                 }
                 let begun = self.book.borrow_mut().begin(id);
-                match begun {
-                    Ok(true) => {}
-                    Ok(false) => return None,
+                let fresh = match begun {
+                    Ok(Begun::Runs) => return None,
+                    Ok(Begun::Fresh) => true,
+                    Ok(Begun::Perhaps) => false,
                     Err(unknown) => {
                         let result = Err(unknown.into());
                         self.hub.errand(from.told(Reply::Called { id, result }));
                         return None;
                     }
-                }
+                };
                 let hub = Rc::clone(&self.hub);
                 let procedures = Arc::clone(&self.procedures);
                 let book = Rc::clone(&self.book);
                 Some(Box::pin(async move {
                     let result = call(&hub, &procedures, id, home, &procedure, &arguments).await;
-                    book.borrow_mut().end(id, &result, hub.limits.clients_remembered);
-                    hub.errand(from.told(Reply::Called { id, result }));
+                    let settled = match result {
+                        // It may have done so before, and only its row would tell.
+                        Err(Error::Aborted(_)) if !fresh => {
+                            Err(Unknown::Unsettled { request: id }.into())
+                        }
+                        settled => settled,
+                    };
+                    book.borrow_mut().end(id, &settled, &hub.limits);
+                    hub.errand(from.told(Reply::Called { id, result: settled }));
                 }))
             }
             Request::Begin { session } => self.sessions.begin(from.client, session),
@@ -162,18 +174,55 @@ impl Asker {
     }
 }
 
+/// What becomes of a call that was not answered yet.
+#[derive(Debug, PartialEq, Eq)]
+enum Begun {
+    /// It is running: whoever asked first will be told.
+    Runs,
+    /// It is run, and never was: all of its client's requests since the last that is remembered are new.
+    Fresh,
+    /// It is run. Nothing is remembered of its client, so it may have been run before.
+    Perhaps,
+}
+
 /// What a worker knows of calls.
 #[derive(Default)]
 struct Book {
     running: BTreeSet<RequestId>,
-    /// The last answer to each client, by its number; moves to `older` when there are many.
+    /// The last answers, to those whose last call succeeded, and to the others.
+    succeeded: Answers,
+    failed: Answers,
+}
+
+/// Last answers to clients, by their numbers: some that are recent, and some that are older.
+#[derive(Default)]
+struct Answers {
     recent: BTreeMap<u64, (u64, Result<Bytes>)>,
     older: BTreeMap<u64, (u64, Result<Bytes>)>,
 }
 
+impl Answers {
+    fn get(&self, client: u64) -> Option<&(u64, Result<Bytes>)> {
+        self.recent.get(&client).or_else(|| self.older.get(&client))
+    }
+
+    fn forget(&mut self, client: u64) {
+        self.recent.remove(&client);
+        self.older.remove(&client);
+    }
+
+    /// Keeps an answer, and at least so many after it.
+    fn keep(&mut self, client: u64, count: u64, answer: &Result<Bytes>, remembered: usize) {
+        if self.recent.len() >= remembered {
+            self.older = std::mem::take(&mut self.recent);
+        }
+        self.recent.insert(client, (count, answer.clone()));
+    }
+}
+
 impl Book {
     fn last(&self, client: u64) -> Option<&(u64, Result<Bytes>)> {
-        self.recent.get(&client).or_else(|| self.older.get(&client))
+        self.succeeded.get(client).or_else(|| self.failed.get(client))
     }
 
     /// What this request was answered.
@@ -182,31 +231,39 @@ impl Book {
         self.last(client).filter(|(last, _)| *last == count).map(|(_, result)| result.clone())
     }
 
-    /// Is it to be run? Not if it runs.
+    /// Is it to be run, and has it perhaps been run before?
     ///
     /// # Errors
     /// [`Unknown::Forgotten`] where its client has gone on since.
-    fn begin(&mut self, id: RequestId) -> std::result::Result<bool, Unknown> {
+    fn begin(&mut self, id: RequestId) -> std::result::Result<Begun, Unknown> {
         let (client, count) = parts(id);
-        match self.last(client) {
-            Some((last, _)) if *last > count => {
-                let last = RequestId(u128::from(client) << 64 | u128::from(*last));
+        let last = self.last(client).map(|(last, _)| *last);
+        match last {
+            Some(last) if last > count => {
+                let last = RequestId(u128::from(client) << 64 | u128::from(last));
                 Err(Unknown::Forgotten { request: id, last })
             }
-            _ => Ok(self.running.insert(id)),
+            _ if !self.running.insert(id) => Ok(Begun::Runs),
+            Some(_) => Ok(Begun::Fresh),
+            None => Ok(Begun::Perhaps),
         }
     }
 
-    fn end(&mut self, id: RequestId, result: &Result<Bytes>, remembered: usize) {
+    fn end(&mut self, id: RequestId, result: &Result<Bytes>, limits: &Limits) {
         self.running.remove(&id);
+        if let Err(Error::Unknown(Unknown::Unsettled { .. })) = result {
+            return; // Whoever asks again is to be told more.
+        }
         let (client, count) = parts(id);
         if self.last(client).is_some_and(|(last, _)| *last > count) {
             return;
         }
-        if self.recent.len() >= remembered {
-            self.older = std::mem::take(&mut self.recent);
-        }
-        self.recent.insert(client, (count, result.clone()));
+        let (answers, others, remembered) = match result {
+            Ok(_) => (&mut self.succeeded, &mut self.failed, limits.answers_remembered),
+            Err(_) => (&mut self.failed, &mut self.succeeded, limits.failures_remembered),
+        };
+        others.forget(client);
+        answers.keep(client, count, result, remembered);
     }
 }
 
@@ -263,23 +320,42 @@ mod tests {
         RequestId(u128::from(client) << 64 | u128::from(count))
     }
 
+    /// So few that everything is forgotten soon.
+    fn limits() -> Limits {
+        Limits { answers_remembered: 1, failures_remembered: 1, ..Limits::default() }
+    }
+
     #[test]
     fn what_was_refused_stays_refused() {
         let mut book = Book::default();
         let refused: Result<Bytes> =
             Err(Aborted::Overloaded { open: 1, limit: "open_max", max: 1 }.into());
-        assert_eq!(book.begin(id(1, 5)), Ok(true));
-        assert_eq!(book.begin(id(1, 5)), Ok(false), "it runs");
-        book.end(id(1, 5), &refused, 1);
+        assert_eq!(book.begin(id(1, 5)), Ok(Begun::Perhaps), "of that client nothing is known");
+        assert_eq!(book.begin(id(1, 5)), Ok(Begun::Runs));
+        book.end(id(1, 5), &refused, &limits());
         assert_eq!(book.answer(id(1, 5)), Some(refused.clone()));
-        assert_eq!(book.begin(id(1, 6)), Ok(true), "the next one");
-        book.end(id(1, 6), &Ok(Bytes::new()), 1);
+        // Successes of others do not push it out.
+        (2..9).for_each(|client| book.end(id(client, 1), &Ok(Bytes::new()), &limits()));
+        assert_eq!(book.answer(id(1, 5)), Some(refused.clone()));
+        assert_eq!(book.begin(id(1, 6)), Ok(Begun::Fresh), "the next one");
+        book.end(id(1, 6), &Ok(Bytes::new()), &limits());
         let (request, last) = (id(1, 5), id(1, 6));
         assert_eq!(book.begin(id(1, 5)), Err(Unknown::Forgotten { request, last }));
         // Another client pushes it into the older half, and a third one out of that.
-        book.end(id(2, 1), &refused, 1);
+        book.end(id(2, 2), &Ok(Bytes::new()), &limits());
         assert_eq!(book.answer(id(1, 6)), Some(Ok(Bytes::new())));
-        book.end(id(3, 1), &refused, 1);
+        book.end(id(3, 2), &Ok(Bytes::new()), &limits());
         assert_eq!(book.answer(id(1, 6)), None);
+        assert_eq!(book.begin(id(1, 6)), Ok(Begun::Perhaps), "only its row can tell");
+    }
+
+    #[test]
+    fn what_nobody_could_look_up_is_run_again() {
+        let mut book = Book::default();
+        let unsettled = Err(Unknown::Unsettled { request: id(1, 5) }.into());
+        assert_eq!(book.begin(id(1, 5)), Ok(Begun::Perhaps));
+        book.end(id(1, 5), &unsettled, &limits());
+        assert_eq!(book.answer(id(1, 5)), None);
+        assert_eq!(book.begin(id(1, 5)), Ok(Begun::Perhaps));
     }
 }

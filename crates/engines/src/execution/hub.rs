@@ -39,7 +39,8 @@ pub struct Limits {
     pub pause: Duration,
     /// The longest pause. Default 10 ms.
     pub pause_max: Duration,
-    /// How long a request to another worker waits for an answer before it is sent again. Default 250 ms,
+    /// How long a request to another worker waits for an answer before it is sent again; after that twice
+    /// as long each time, up to 16 times: whoever does not answer may have too much to do. Default 250 ms,
     /// above the round trip between any two datacenters.
     pub retry_after: Duration,
     /// An interactive transaction whose client is silent for so long is given up. Default 10 s.
@@ -47,10 +48,13 @@ pub struct Limits {
     /// An interactive transaction that is open for so long is given up: memory that it may look at
     /// cannot be freed. Default 30 s.
     pub session_open_max: Duration,
-    /// A worker remembers its last answers to at least so many clients. A copy of a call that comes later
-    /// still is told from the call's row if it succeeded; one that failed may be run after all, and
-    /// one that is refused is told so. Default 16 384.
-    pub clients_remembered: usize,
+    /// A worker remembers its last answers to at least so many clients whose last call succeeded, and to as
+    /// many whose last interactive transaction is over. A copy of a call that comes later still is told from the call's row; where that cannot be looked at, since the copy
+    /// is refused or meets conflicts, its client is told that the fate is open. Default 16 384.
+    pub answers_remembered: usize,
+    /// A worker remembers its last answers to at least so many clients whose last call failed. A copy that
+    /// comes later still may be run after all. Default 16 384.
+    pub failures_remembered: usize,
     /// Store sessions, and so transactions executing or being certified, that a replica allows. Default
     /// 4096.
     pub sessions_max: usize,
@@ -65,13 +69,18 @@ impl Limits {
         let at_least_one = [
             ("open_max", self.open_max),
             ("begins_max", self.begins_max),
+            ("queue_max", self.queue_max),
             ("attempts_max", self.attempts_max as usize),
             ("sessions_max", self.sessions_max),
         ];
         for (name, value) in at_least_one {
             assert!(value > 0, "the option {name} is 0; it is 1 at least");
         }
-        assert!(!self.retry_after.is_zero(), "the option retry_after is 0; it is 1 ns at least");
+        for (name, value) in
+            [("retry_after", self.retry_after), ("queue_wait_max", self.queue_wait_max)]
+        {
+            assert!(!value.is_zero(), "the option {name} is 0; it is 1 ns at least");
+        }
     }
 }
 
@@ -88,7 +97,8 @@ impl Default for Limits {
             retry_after: Duration::from_millis(250),
             session_idle_max: Duration::from_secs(10),
             session_open_max: Duration::from_secs(30),
-            clients_remembered: 1 << 14,
+            answers_remembered: 1 << 14,
+            failures_remembered: 1 << 14,
             sessions_max: 4096,
         }
     }

@@ -97,7 +97,7 @@ impl Sessions {
         Some(Box::pin(async move {
             run(&hub, key, &session).await;
             session.borrow_mut().over = true;
-            book.borrow_mut().end(key, hub.limits.clients_remembered);
+            book.borrow_mut().end(key, hub.limits.answers_remembered);
         }))
     }
 

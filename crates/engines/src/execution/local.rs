@@ -73,7 +73,7 @@ impl Database for Local {
             let tx = Transaction::begin(&self.hub, Rc::clone(&permit));
             let outcome = match body(&tx).await {
                 Ok(value) => tx.end(Ending::Commit).await.map(|()| value),
-                Err(error @ Error::Rejected(_)) => {
+                Err(error @ (Error::Rejected(_) | Error::Unknown(_))) => {
                     // What it concluded counts only if what it read was so, and may be told.
                     tx.end(Ending::Confirm).await.and(Err(error))
                 }

@@ -1,6 +1,7 @@
 //! Requests that wait for an answer, and are sent again until it comes.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 use types::{NodeId, ShardId, Time};
 
@@ -12,21 +13,26 @@ pub(crate) type BranchKey = (u64, ShardId);
 pub(crate) struct Outbox<M> {
     retry_after: Duration,
     waiting: BTreeMap<BranchKey, Waiting<M>>,
-    /// When to look at which request again. All wait equally long, so the queue is in order; what was
-    /// answered meanwhile stays in it until its turn.
-    due: VecDeque<(Time, BranchKey, u32)>,
+    /// When to look at which request again. What was answered meanwhile stays until its turn.
+    due: BinaryHeap<Reverse<(Time, BranchKey, u32)>>,
 }
+
+/// A request waits twice as long each time it is sent again, up to so many times as long as at first:
+/// whoever does not answer may have too much to do, and every copy is more of that.
+const PATIENCE_MAX: u32 = 16;
 
 #[derive(Debug)]
 struct Waiting<M> {
     to: NodeId,
     step: u32,
     message: M,
+    /// How many times as long as at first it waits.
+    patience: u32,
 }
 
 impl<M: Clone> Outbox<M> {
     pub(crate) fn new(retry_after: Duration) -> Outbox<M> {
-        Outbox { retry_after, waiting: BTreeMap::new(), due: VecDeque::new() }
+        Outbox { retry_after, waiting: BTreeMap::new(), due: BinaryHeap::new() }
     }
 
     /// Keeps `message`, which goes out now, until request `step` of the branch is answered.
@@ -34,9 +40,9 @@ impl<M: Clone> Outbox<M> {
     /// # Panics
     /// If a request of the branch is under way.
     pub(crate) fn send(&mut self, now: Time, key: BranchKey, step: u32, to: NodeId, message: M) {
-        let before = self.waiting.insert(key, Waiting { to, step, message });
+        let before = self.waiting.insert(key, Waiting { to, step, message, patience: 1 });
         assert!(before.is_none(), "two requests of branch {key:?} are under way");
-        self.due.push_back((now + self.retry_after, key, step));
+        self.due.push(Reverse((now + self.retry_after, key, step)));
     }
 
     /// An answer to request `step` came from a node. Says whether it was waited for, and `fits` what was
@@ -66,24 +72,25 @@ impl<M: Clone> Outbox<M> {
 
     /// Shows the requests that have waited long enough, to be sent again.
     pub(crate) fn overdue(&mut self, now: Time, mut again: impl FnMut(NodeId, &M)) {
-        while let Some((at, key, step)) = self.due.front().copied().filter(|(at, ..)| *at <= now) {
-            self.due.pop_front();
-            let Some(waiting) = self.waiting.get(&key).filter(|waiting| waiting.step == step)
-            else {
-                continue;
-            };
+        while let Some(Reverse((at, key, step))) = self.due.peek().copied()
+            && at <= now
+        {
+            self.due.pop();
+            let waiting = self.waiting.get_mut(&key).filter(|waiting| waiting.step == step);
+            let Some(waiting) = waiting else { continue };
             again(waiting.to, &waiting.message);
-            self.due.push_back((now.max(at) + self.retry_after, key, step));
+            waiting.patience = (2 * waiting.patience).min(PATIENCE_MAX);
+            self.due.push(Reverse((now + self.retry_after * waiting.patience, key, step)));
         }
     }
 
     /// When to look again.
     pub(crate) fn next_due(&mut self) -> Option<Time> {
-        while let Some((at, key, step)) = self.due.front() {
+        while let Some(Reverse((at, key, step))) = self.due.peek() {
             if self.waiting.get(key).is_some_and(|waiting| waiting.step == *step) {
                 return Some(*at);
             }
-            self.due.pop_front();
+            self.due.pop();
         }
         None
     }
@@ -121,7 +128,10 @@ mod tests {
         assert!(outbox.answered(NodeId(2), key, 1, |asked| *asked == "one"));
         assert!(!outbox.answered(NodeId(2), key, 1, |_| true), "twice");
         assert_eq!(due(&mut outbox, 100), ["two"]);
-        assert_eq!(outbox.next_due(), Some(Time(110)));
+        assert_eq!(outbox.next_due(), Some(Time(120)), "it waits twice as long now");
+        (1..9).for_each(|_| drop(due(&mut outbox, 1000)));
+        let at = outbox.next_due().map(|at| at.0);
+        assert_eq!(at, Some(1040));
         outbox.forget((2, ShardId(0)));
         assert_eq!((outbox.next_due(), outbox.len()), (None, 0));
     }

@@ -91,6 +91,10 @@ impl Mako {
         let Some(safe) = self.led[at].durable(length) else { return };
         let replica = self.shared.replica(shard).expect("led");
         let clock = replica.progress(self.desk.hub.place.worker, safe);
+        assert!(
+            clock <= safe,
+            "M4: {shard} counts {clock}, and this stream is durable up to {safe}"
+        );
         if self.shared.watermark.raise(shard, clock) {
             effects.observe(|| Observation::Watermark { shard, clock });
             self.gossip.own_news = true;

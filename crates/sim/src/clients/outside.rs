@@ -22,7 +22,7 @@ use std::task::Poll;
 use std::time::Duration;
 use types::{
     Aborted, Conflict, Database, Error, NodeId, Random, Rejected, RequestId, Result, Rows, Scan,
-    ShardId, TableId, Time, Transaction,
+    ShardId, TableId, Time, Transaction, Unknown,
 };
 
 /// How a client behaves.
@@ -191,6 +191,8 @@ impl Outside {
         let request = Request::Call { id, home, procedure: procedure.into(), arguments };
         let to = || Place { node: node(), worker: worker_of(id, *workers) };
         post.ask(request, to, manners.patience, |reply| match reply {
+            // Its fate is open: asked again, it will be settled.
+            Reply::Called { result: Err(Error::Unknown(Unknown::Unsettled { .. })), .. } => None,
             Reply::Called { id: called, result } if *called == id => {
                 Some(std::mem::replace(result, Ok(Bytes::new())))
             }

@@ -9,7 +9,11 @@ use super::play::{Pauses, Pausing, Play, Stage, task};
 use engines::Local;
 use engines::engine::Task;
 use std::rc::Rc;
+use std::time::Duration;
 use types::{Database, Random, Result, TableId, Transaction};
+
+/// Clients like to begin at multiples of this.
+const BEAT_NS: u64 = 2_000_000;
 
 /// Name of the play.
 const NAME: &str = "skew";
@@ -61,6 +65,11 @@ impl Skew {
         let mut pauses = Pauses::new(seed, number, &stage);
         while pauses.next(&db).await {
             let pair = random.below(self.pairs.into()) as u8;
+            if random.chance(1, 2) {
+                // At the same time as others who do so: what is to be kept apart has to meet.
+                let late = stage.time.get().0 % BEAT_NS;
+                db.pause(Duration::from_nanos(BEAT_NS - late)).await;
+            }
             let began = stage.time.get();
             let done = match random.chance(1, 2) {
                 true => self.restore(&db, pair).await,

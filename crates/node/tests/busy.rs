@@ -1,0 +1,66 @@
+//! A worker that is never idle, since something reaches it all the time, still lets work in.
+
+use consensus::stream;
+use consensus::topology::{Partitioning, Topology};
+use engines::client::{ClientId, Reply, Request};
+use engines::engine::Setup;
+use engines::mako::{Mako, Options};
+use engines::{Engine, Procedures};
+use shoal_node::{Effect, Effects, Event, Worker};
+use std::sync::Arc;
+use std::time::Duration;
+use types::{NodeId, Time, WorkerId};
+
+/// When a client is told that its transaction has begun, while a worker is nudged every `gap_ns`: each
+/// time before its timer, if that is due as well.
+fn begun_at(gap_ns: u64) -> Option<Time> {
+    let topology =
+        Topology::symmetric(1, 1, 1, 0, 1).with_tables(Vec::<(String, Partitioning)>::new());
+    let setup = Setup {
+        topology: Arc::new(topology.expect("valid")),
+        procedures: Arc::new(Procedures::new()),
+        streams: stream::Options::default(),
+        options: Options::default(),
+    };
+    let shared = Mako::share(&setup, NodeId(0));
+    let mut worker = Worker::<Mako>::new(WorkerId(0), NodeId(0), &setup, shared, 1);
+    let mut timer = None;
+    let mut step = |now, event, timer: &mut Option<Time>| {
+        let mut effects = Effects::new();
+        worker.step(now, event, &mut effects);
+        let mut begun = false;
+        for effect in effects.effects {
+            match effect {
+                Effect::Timer { at } => *timer = Some(timer.map_or(at, |before| at.min(before))),
+                Effect::Reply { reply, .. } => {
+                    begun = matches!(reply, Reply::Began { result: Ok(()), .. });
+                }
+                Effect::Send { .. } | Effect::Nudge { .. } => {}
+            }
+        }
+        begun
+    };
+    let mut now = Time(1000);
+    step(now, Event::Start, &mut timer);
+    let request = Request::Begin { session: 1 };
+    let mut begun = step(now, Event::Client { from: ClientId(1), request }, &mut timer);
+    let end = now + Duration::from_millis(1);
+    while !begun && now < end {
+        now.0 += gap_ns;
+        begun |= step(now, Event::Nudged, &mut timer);
+        if timer.is_some_and(|at| at <= now) {
+            timer = None;
+            begun |= step(now, Event::Timer, &mut timer);
+        }
+    }
+    begun.then_some(now)
+}
+
+#[test]
+fn events_do_not_put_off_the_timer() {
+    for gap_ns in [100, 300, 500, 600, 1000, 2000] {
+        let at =
+            begun_at(gap_ns).unwrap_or_else(|| panic!("never, with an event every {gap_ns} ns"));
+        assert!(at <= Time(1000 + 2 * gap_ns.max(1000)), "only at {at} with one every {gap_ns} ns");
+    }
+}
