@@ -1,6 +1,6 @@
 //! The demonstrations in small: what they promise holds, and holds exactly, for time is virtual.
 
-use shoal_sim::demonstrations::{Demonstration, Orders, Size, Table, Verdict};
+use shoal_sim::demonstrations::{Demonstration, Line, Orders, Size, Table, Verdict};
 
 fn show(demonstration: Demonstration) -> Table {
     let table = demonstration.show(&Orders::new(1, Size::Small)).unwrap();
@@ -40,7 +40,7 @@ fn throughput_does_not_depend_on_the_distance() {
     let heads = ["distance", "of 0 ms", "busy"];
     for [distance, part, busy] in columns(&table, "mako", heads) {
         assert!(number(&busy) > 99.0, "clients are the limit at {distance}, not processors");
-        assert!(number(&part) >= 94.0);
+        assert!(number(&part) >= 95.0);
     }
     for [distance, part, _] in columns(&table, "two-phase-commit", heads) {
         assert!(number(&part) < 50.0 || distance == "0 ms", "{part} at {distance}");
@@ -51,13 +51,15 @@ fn throughput_does_not_depend_on_the_distance() {
 fn a_slow_shard_delays_only_those_who_touch_it() {
     let table = show(Demonstration::SlowShard);
     assert!(table.holds());
-    for [slow, touches, before, during] in
-        columns(&table, "mako", ["slow", "touches it", "p50", "p99"])
+    let p99 = |line: &Line, at: usize| {
+        let columns = table.heads.iter().enumerate().filter(|(_, head)| **head == "p99");
+        let places: Vec<usize> = columns.map(|(place, _)| place).collect();
+        number(&line.cells[places[at]])
+    };
+    for line in table.lines.iter().filter(|line| line.cells[0] == "mako" && line.cells[2] == "yes")
     {
-        assert!(
-            touches == "no" || number(&during) >= number(&before),
-            "{slow}: {before}, {during}"
-        );
+        let (before, during) = (p99(line, 0), p99(line, 1));
+        assert!(during > before, "{} was not slow: {before} ms, {during} ms", line.cells[1]);
     }
 }
 

@@ -24,7 +24,7 @@ const CROSS_PERCENT: u32 = 10;
 const fn tolerance(size: Size) -> f64 {
     match size {
         Size::Full => 0.03,
-        Size::Small => 0.06,
+        Size::Small => 0.05,
     }
 }
 
@@ -75,7 +75,7 @@ impl Measure {
                 distances_ms: &[0, 150],
                 micro: load(Duration::from_micros(4), 20_000, 100),
                 keys: 20_000,
-                tpcc: load(Duration::from_nanos(1500), 9_000, 200),
+                tpcc: load(Duration::from_nanos(1500), 9_000, 450),
                 warehouses: 32,
                 items: 100,
                 customers: 12,

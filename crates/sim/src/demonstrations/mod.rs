@@ -31,6 +31,7 @@ use engines::mako::{self, Mako, StampForm};
 use engines::two_phase_commit::{self, TwoPhaseCommit};
 use placed::{PlacedMicro, PlacedTpcC};
 use std::rc::Rc;
+use std::time::Duration;
 use types::Database;
 use workloads::tpcc::{Scale, TpcC};
 
@@ -93,9 +94,14 @@ impl Shown for Mako {
 }
 
 impl Shown for TwoPhaseCommit {
-    const OPEN_MAX: &'static [usize] = &[1 << 16, 1 << 14, 1 << 12, 1 << 10];
+    const OPEN_MAX: &'static [usize] = &[1 << 16, 1 << 14, 1 << 12];
 
     const STAMP_FORMS: &'static [Form<TwoPhaseCommit>] = &[];
+
+    /// As long as locks are held: who comes back earlier meets the same ones.
+    fn pause_max(far: Duration) -> Duration {
+        far.max(Limits::default().pause_max)
+    }
 
     fn with_limits(limits: Limits) -> two_phase_commit::Options {
         two_phase_commit::Options { limits, ..two_phase_commit::Options::default() }

@@ -45,6 +45,11 @@ pub trait Shown: Subject {
     /// The forms in which it can keep stamps. None where a version keeps one clock.
     const STAMP_FORMS: &'static [Form<Self>];
 
+    /// The longest pause after a conflict, where replicas are so `far`.
+    fn pause_max(_far: Duration) -> Duration {
+        Limits::default().pause_max
+    }
+
     /// Its usual configuration, but for these limits.
     fn with_limits(limits: Limits) -> Self::Options;
 }
@@ -124,13 +129,14 @@ fn delays(datacenters: u32, far: Duration) -> Vec<Vec<Delay>> {
 
 /// The usual limits, but that clients are patient: nobody is refused, and everybody tries until he
 /// succeeds.
-pub(super) fn limits(setting: &Setting) -> Limits {
+pub(super) fn limits<E: Shown>(setting: &Setting) -> Limits {
     let open_max = setting.open_max;
     Limits {
         open_max,
         queue_max: 1 << 20,
         queue_wait_max: PATIENCE,
         attempts_max: u32::MAX,
+        pause_max: E::pause_max(setting.far),
         // What holds locks until a replica far away has answered holds a session as long.
         sessions_max: 2 * setting.shards as usize * open_max,
         ..Limits::default()
@@ -145,7 +151,7 @@ impl<E: Shown, W: Placed> Rig<E, W> {
         classify: Classify,
         tick: Box<dyn FnMut(f64)>,
     ) -> Result<Rig<E, W>> {
-        Rig::with_options(setting, E::with_limits(limits(&setting)), make, classify, tick)
+        Rig::with_options(setting, E::with_limits(limits::<E>(&setting)), make, classify, tick)
     }
 
     /// The same with another configuration of the engine than the usual one.

@@ -153,7 +153,7 @@ fn line<E: Shown, W: Placed>(
     let cpu = Cpu { operation: load.operation, ..Cpu::MEASURED };
     let open_max = 2 * load.clients_of_shard;
     let setting = Setting { seed: orders.seed, shards, far: FAR, workers: 1, cpu, open_max };
-    let options = configure(limits(&setting));
+    let options = configure(limits::<E>(&setting));
     let tick = orders.tick(format!("{form} stamps on {shards} shards"));
     let classify = Rc::new(|touched: Touched| usize::from(!touched.wrote));
     let mut rig: Rig<E, W> = Rig::with_options(setting, options, make, classify, tick)?;
