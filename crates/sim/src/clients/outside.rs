@@ -174,7 +174,8 @@ impl Outside {
         &self.inner.post
     }
 
-    /// Calls a procedure once, however often it has to be asked; each time by way of any `node`.
+    /// Calls a procedure once, however often it has to be asked; each time by way of any `node`. Where its
+    /// fate is open it is asked for again, after a pause that differs from those of others.
     ///
     /// # Errors
     /// Those of the procedure and of the engine.
@@ -185,20 +186,25 @@ impl Outside {
         procedure: &str,
         arguments: Bytes,
     ) -> Result<Bytes> {
-        let Inner { post, manners, calls, workers, .. } = &*self.inner;
+        let Inner { post, manners, calls, workers, random, .. } = &*self.inner;
         calls.set(calls.get() + 1);
         let id = RequestId(u128::from(post.client().0) << 64 | u128::from(calls.get()));
         let request = Request::Call { id, home, procedure: procedure.into(), arguments };
-        let to = || Place { node: node(), worker: worker_of(id, *workers) };
-        post.ask(request, to, manners.patience, |reply| match reply {
-            // Its fate is open: asked again, it will be settled.
-            Reply::Called { result: Err(Error::Unknown(Unknown::Unsettled { .. })), .. } => None,
-            Reply::Called { id: called, result } if *called == id => {
-                Some(std::mem::replace(result, Ok(Bytes::new())))
+        let mut to = || Place { node: node(), worker: worker_of(id, *workers) };
+        loop {
+            let answer = |reply: &mut Reply| match reply {
+                Reply::Called { id: called, result } if *called == id => {
+                    Some(std::mem::replace(result, Ok(Bytes::new())))
+                }
+                Reply::Called { .. } | Reply::Began { .. } | Reply::Done { .. } => None,
+            };
+            let result = post.ask(request.clone(), &mut to, manners.patience, answer).await;
+            if !matches!(result, Err(Error::Unknown(Unknown::Unsettled { .. }))) {
+                return result;
             }
-            Reply::Called { .. } | Reply::Began { .. } | Reply::Done { .. } => None,
-        })
-        .await
+            let pause = random.borrow_mut().below(8 * manners.patience.as_nanos() as u64);
+            post.sleep(Duration::from_nanos(pause)).await;
+        }
     }
 
     async fn begin(&self) -> Result<OutsideTransaction<'_>> {
