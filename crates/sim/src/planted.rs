@@ -33,18 +33,18 @@ const BOUNDS: &[Bound] = &[
     ("mako", "acknowledge-at-certification", "M5", &["M5"], 10),
     ("mako", "reveal-at-once", "M5", &["M5"], 40),
     ("mako", "ignore-tombstone-stamp", "M1", &["M1"], 100),
-    ("mako", "install-own-clock-only", "M1", &["M1"], 20),
+    ("mako", "install-own-clock-only", "M1", &["M1"], 30),
     ("mako", "apply-above-watermark", "M6", &["M6"], 30),
     ("mako", "replay-in-arrival-order", "M6", &["M6"], 40),
-    ("mako", "validate-before-locks", "serializability", CLIENTS, 300),
-    ("mako", "ignore-request-rows", "exactly once", &["exactly once", "client"], 150),
+    ("mako", "validate-before-locks", "serializability", CLIENTS, 430),
+    ("mako", "ignore-request-rows", "exactly once", &["exactly once", "client"], 300),
     ("mako", "count-learner", "M4", &["M4"], 60),
     ("two-phase-commit", "skip-remote-validation", "serializability", CLIENTS, 30),
     ("two-phase-commit", "safe-clock-past-in-flight", "P5", &["P5"], 10),
     ("two-phase-commit", "acknowledge-at-certification", "P4", &["P4"], 10),
     ("two-phase-commit", "validate-before-locks", "P1", CLIENTS, 300),
     ("two-phase-commit", "replay-in-arrival-order", "M6", &["P5"], 40),
-    ("two-phase-commit", "count-learner", "P4", &["P4"], 40),
+    ("two-phase-commit", "count-learner", "P4", &["P4"], 60),
 ];
 
 /// What clients see, and nobody else.
