@@ -192,6 +192,28 @@ fn gossip(random: &mut Random) -> mako::Message {
     mako::Message::Gossip { watermark, floor: Clock(number(random)) }
 }
 
+/// A request like a real one, or another to the same branch.
+fn twist_request<R>(
+    random: &mut Random,
+    header: Header,
+    real: R,
+    other: fn(&mut Random) -> R,
+) -> (Header, R) {
+    let request = if random.chance(1, 2) { other(random) } else { real };
+    (bend(random, header), request)
+}
+
+/// A reply like a real one, or another, to the same request or a different one.
+fn twist_reply<R>(
+    random: &mut Random,
+    step: u32,
+    real: R,
+    other: fn(&mut Random) -> R,
+) -> (u32, R) {
+    let reply = if random.chance(2, 3) { other(random) } else { real };
+    (if random.chance(1, 5) { small(random) } else { step }, reply)
+}
+
 impl Forge for Mako {
     fn forge(random: &mut Random, real: &mako::Message) -> mako::Message {
         use mako::Message;
@@ -199,14 +221,11 @@ impl Forge for Mako {
             _ if random.chance(1, 10) => gossip(random),
             _ if random.chance(1, 10) => Message::Relay(relay(random)),
             Message::Request { header, request } => {
-                let other = random.chance(1, 2);
-                let request = if other { mako_request(random) } else { request };
-                Message::Request { header: bend(random, header), request }
+                let (header, request) = twist_request(random, header, request, mako_request);
+                Message::Request { header, request }
             }
             Message::Reply { transaction, shard, step, reply } => {
-                let other = random.chance(2, 3);
-                let reply = if other { mako_reply(random) } else { reply };
-                let step = if random.chance(1, 5) { small(random) } else { step };
+                let (step, reply) = twist_reply(random, step, reply, mako_reply);
                 Message::Reply { transaction, shard, step, reply }
             }
             Message::Relay(_) => Message::Relay(relay(random)),
@@ -287,14 +306,11 @@ impl Forge for TwoPhaseCommit {
         match real.clone() {
             _ if random.chance(1, 10) => Message::Relay(relay(random)),
             Message::Request { header, request } => {
-                let other = random.chance(1, 2);
-                let request = if other { two_phase_request(random) } else { request };
-                Message::Request { header: bend(random, header), request }
+                let (header, request) = twist_request(random, header, request, two_phase_request);
+                Message::Request { header, request }
             }
             Message::Reply { transaction, shard, step, reply } => {
-                let other = random.chance(2, 3);
-                let reply = if other { two_phase_reply(random) } else { reply };
-                let step = if random.chance(1, 5) { small(random) } else { step };
+                let (step, reply) = twist_reply(random, step, reply, two_phase_reply);
                 Message::Reply { transaction, shard, step, reply }
             }
             Message::Relay(_) => Message::Relay(relay(random)),

@@ -178,14 +178,13 @@ impl<E: Subject> Stand<E> {
             clocks: scenario.clocks(nodes, &mut random),
             delays: scenario.delays.clone(),
             cpu: scenario.cpu,
-            checked: true,
+            rules: Some(E::RULES),
         };
         let mut setup = Setup { topology, procedures, streams, options };
         if let Some(bug) = orders.bug {
             subject::plant::<E>(&mut setup, bug);
         }
-        let mut simulation = Simulation::new(&setup, world, root.fork(11).next_u64());
-        simulation.judge_by(E::RULES);
+        let simulation = Simulation::new(&setup, world, root.fork(11).next_u64());
         let stage = Stage {
             ledger: Ledger::new(),
             stop: Rc::default(),

@@ -56,8 +56,8 @@ pub struct World {
     pub clients: Vec<usize>,
     /// What work costs.
     pub cpu: Cpu,
-    /// Do checkers watch?
-    pub checked: bool,
+    /// By what checkers judge; `None` if nobody watches.
+    pub rules: Option<Rules>,
 }
 
 /// Something that is going to happen.
@@ -134,7 +134,7 @@ impl<E: Engine> Simulation<E> {
         let nodes = topology.nodes().iter().map(|node| node.datacenter.0 as usize);
         let ends: Vec<usize> = nodes.chain(world.clients.iter().copied()).collect();
         let workers = topology.workers() as usize;
-        let observations = world.checked.then(Vec::new);
+        let observations = world.rules.map(|_| Vec::new());
         let mut simulation = Simulation {
             now: Time::ZERO,
             true_time: Rc::default(),
@@ -145,7 +145,7 @@ impl<E: Engine> Simulation<E> {
             weather: None,
             random: root.fork(4),
             cpu: world.cpu,
-            checks: world.checked.then(|| Checks::new(&topology)),
+            checks: world.rules.map(|rules| Checks::new(&topology, rules)),
             effects: Effects { effects: Vec::new(), observations },
             work: Work::default(),
             probes: Probes::default(),
@@ -165,11 +165,6 @@ impl<E: Engine> Simulation<E> {
     /// Lets every word of every message count for the digest.
     pub fn be_thorough(&mut self) {
         self.is_thorough = true;
-    }
-
-    /// Has the checkers, if any watch, judge by these rules.
-    pub fn judge_by(&mut self, rules: Rules) {
-        self.checks.iter_mut().for_each(|checks| checks.judge_by(rules));
     }
 
     /// Keeps the last `lines` events in words, from now on.

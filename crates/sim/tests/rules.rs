@@ -5,7 +5,7 @@ use consensus::topology::Topology;
 use engines::client::{ClientId, Ending, Reply, Request, requests_table};
 use engines::operation::{Answer, Operation};
 use engines::{Observation, Place, TransactionId};
-use shoal_sim::checks::{Checks, Moment};
+use shoal_sim::checks::{Checks, Moment, Rules};
 use types::{Clock, Epoch, NodeId, RequestId, ShardId, Stamp, TableId, Time, WorkerId};
 
 const S0: ShardId = ShardId(0);
@@ -69,7 +69,7 @@ fn applied(clock: u64, won: bool) -> Observation {
 /// What the checkers say, with `accepted` entries of shard 0's stream on each of its three voters.
 fn verdict(accepted: [u64; 3], observations: &[Observation]) -> Result<(), &'static str> {
     let topology = Topology::compact(3, 2, 3, 0, 1);
-    let mut checks = Checks::new(&topology);
+    let mut checks = Checks::new(&topology, Rules::default());
     let moment = Moment { at: Time(1), place: Place { node: NodeId(0), worker: WorkerId(0) } };
     for (voter, length) in topology.voters(S0).iter().zip(accepted) {
         checks.accepted(S0, WorkerId(0), *voter, length);
@@ -209,7 +209,7 @@ fn checks(observations: &[Observation], accepted: usize) -> Checks {
     let (name, partitioning) = requests_table(2);
     let topology = Topology::compact(3, 2, 3, 0, 1).with_tables([(name.to_owned(), partitioning)]);
     let topology = topology.unwrap();
-    let mut checks = Checks::new(&topology);
+    let mut checks = Checks::new(&topology, Rules::default());
     for voter in &topology.voters(S0)[..accepted] {
         checks.accepted(S0, WorkerId(0), *voter, 1);
     }

@@ -1,11 +1,11 @@
 //! Back-pressure: how many transactions a worker has at once, and how long others wait.
 
 use super::desk::TURN;
+use super::hub::Limits;
 use super::slot::Slot;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::time::Duration;
 use types::{Aborted, Result, Time};
 
 /// Opens, or stays shut, for somebody who waits.
@@ -17,7 +17,7 @@ type Door = Rc<Slot<Result<Rc<Permit>>>>;
 /// timer let anybody in, which comes after that, and each only so many.
 #[derive(Debug)]
 pub(crate) struct Admission {
-    limits: Bounds,
+    limits: Limits,
     open: Cell<usize>,
     /// How many more this step may let in.
     share: Cell<usize>,
@@ -43,27 +43,16 @@ impl Drop for Permit {
 impl Permit {
     /// Of an admission that nobody else knows.
     pub(crate) fn alone() -> Rc<Permit> {
-        let wait = Duration::ZERO;
-        let limits = Bounds { open_max: 1, begins_max: 1, queue_max: 0, queue_wait_max: wait };
-        let admission = Admission::new(limits);
+        let admission = Admission::new(&Limits::default());
         admission.step(true);
         admission.let_in()
     }
 }
 
-/// As in [`Limits`](super::Limits).
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Bounds {
-    pub(crate) open_max: usize,
-    pub(crate) begins_max: usize,
-    pub(crate) queue_max: usize,
-    pub(crate) queue_wait_max: Duration,
-}
-
 impl Admission {
-    pub(crate) fn new(limits: Bounds) -> Rc<Admission> {
+    pub(crate) fn new(limits: &Limits) -> Rc<Admission> {
         Rc::new(Admission {
-            limits,
+            limits: limits.clone(),
             open: Cell::new(0),
             share: Cell::new(0),
             serving: Cell::new(false),
@@ -196,14 +185,18 @@ mod tests {
     use super::*;
     use std::pin::{Pin, pin};
     use std::task::{Context, Poll, Waker};
+    use std::time::Duration;
 
-    const BOUNDS: Bounds = Bounds {
-        open_max: 4,
-        begins_max: 2,
-        queue_max: 2,
-        queue_wait_max: Duration::from_millis(1),
-    };
+    const QUEUE_WAIT_MAX: Duration = Duration::from_millis(1);
     const NOW: Time = Time(1000);
+
+    /// An admission that nobody has served yet, to four, two at once.
+    fn shut() -> Rc<Admission> {
+        let (queue_max, queue_wait_max) = (2, QUEUE_WAIT_MAX);
+        let limits =
+            Limits { open_max: 4, begins_max: 2, queue_max, queue_wait_max, ..Limits::default() };
+        Admission::new(&limits)
+    }
 
     fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Option<T> {
         match future.poll(&mut Context::from_waker(Waker::noop())) {
@@ -214,7 +207,7 @@ mod tests {
 
     /// An admission that is open, in a step that may let in two.
     fn open() -> Rc<Admission> {
-        let admission = Admission::new(BOUNDS);
+        let admission = shut();
         admission.serve(true);
         admission.step(true);
         admission
@@ -256,7 +249,7 @@ mod tests {
 
         let mut fifth = pin!(admission.enter(NOW));
         assert!(poll(fifth.as_mut()).is_none(), "it is full");
-        assert_eq!(admission.next_due(NOW), Some(NOW + BOUNDS.queue_wait_max));
+        assert_eq!(admission.next_due(NOW), Some(NOW + QUEUE_WAIT_MAX));
         drop((third, fourth));
         drop(Rc::clone(&first));
         assert_eq!(admission.open(), 2, "the first is still inside");
@@ -266,17 +259,17 @@ mod tests {
 
     #[test]
     fn who_waits_too_long_is_refused() {
-        let admission = Admission::new(BOUNDS);
+        let admission = shut();
         let mut patient = pin!(admission.enter(NOW));
         assert!(poll(patient.as_mut()).is_none(), "nothing is served yet");
-        admission.turn(NOW + BOUNDS.queue_wait_max);
+        admission.turn(NOW + QUEUE_WAIT_MAX);
         assert!(poll(patient.as_mut()).expect("told").is_err());
         assert_eq!((admission.open(), admission.queued()), (0, 0));
     }
 
     #[test]
     fn who_goes_leaves_no_trace() {
-        let admission = Admission::new(BOUNDS);
+        let admission = shut();
         let mut gone = Box::pin(admission.enter(NOW));
         assert!(poll(gone.as_mut()).is_none());
         drop(gone);

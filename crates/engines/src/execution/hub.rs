@@ -1,6 +1,6 @@
 //! What the futures of a worker and its engine share.
 
-use super::admission::{Admission, Bounds};
+use super::admission::Admission;
 use super::exchange::Exchange;
 use super::sequences::Sequences;
 use super::sessions::{Pooled, Sessions};
@@ -66,21 +66,34 @@ impl Limits {
     /// # Panics
     /// If one is out of its range; says which.
     pub(crate) fn check(&self) {
-        let at_least_one = [
+        at_least_one([
             ("open_max", self.open_max),
             ("begins_max", self.begins_max),
             ("queue_max", self.queue_max),
             ("attempts_max", self.attempts_max as usize),
             ("sessions_max", self.sessions_max),
-        ];
-        for (name, value) in at_least_one {
-            assert!(value > 0, "the option {name} is 0; it is 1 at least");
-        }
-        for (name, value) in
-            [("retry_after", self.retry_after), ("queue_wait_max", self.queue_wait_max)]
-        {
-            assert!(!value.is_zero(), "the option {name} is 0; it is 1 ns at least");
-        }
+        ]);
+        not_zero([("retry_after", self.retry_after), ("queue_wait_max", self.queue_wait_max)]);
+    }
+}
+
+/// Checks options that count something.
+///
+/// # Panics
+/// If one is 0; says which.
+pub(crate) fn at_least_one<const N: usize>(options: [(&str, usize); N]) {
+    for (name, value) in options {
+        assert!(value > 0, "the option {name} is 0; it is 1 at least");
+    }
+}
+
+/// Checks options that say how long.
+///
+/// # Panics
+/// If one is 0; says which.
+pub(crate) fn not_zero<const N: usize>(options: [(&str, Duration); N]) {
+    for (name, value) in options {
+        assert!(!value.is_zero(), "the option {name} is 0; it is 1 ns at least");
     }
 }
 
@@ -211,12 +224,11 @@ impl Hub {
             let sessions = Sessions::new(Arc::clone(&replica.store));
             Own { shard: replica.shard, sessions }
         });
-        let Limits { open_max, begins_max, queue_max, queue_wait_max, .. } = limits;
         let watermark = VectorWatermark::new(epoch, topology.shards() as usize);
         Rc::new(Hub {
             place,
             own: own.collect(),
-            admission: Admission::new(Bounds { open_max, begins_max, queue_max, queue_wait_max }),
+            admission: Admission::new(&limits),
             sequences: RefCell::default(),
             random: RefCell::new(Random::new(seed)),
             now: Cell::default(),

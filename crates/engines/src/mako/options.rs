@@ -1,7 +1,7 @@
 //! The configuration of `mako`.
 
 use super::fits::ENTRIES_MAX;
-use crate::execution::hub::Limits;
+use crate::execution::hub::{Limits, at_least_one, not_zero};
 use crate::faults::Faults;
 use std::time::Duration;
 use types::REMOTE_CLOCKS_MAX;
@@ -71,15 +71,12 @@ impl Options {
                 "the option stamps is Full, for up to {FULL_SHARDS_MAX} shards; there are {shards}"
             ),
         }
-        let at_least_one = [
+        at_least_one([
             ("batch_transactions_max", self.batch_transactions_max),
             ("batch_bytes_max", self.batch_bytes_max),
             ("memory_bytes_max", self.memory_bytes_max),
-        ];
-        for (name, value) in at_least_one {
-            assert!(value > 0, "the option {name} is 0; it is 1 at least");
-        }
-        assert!(!self.gossip_again.is_zero(), "the option gossip_again is 0; it is 1 ns at least");
+        ]);
+        not_zero([("gossip_again", self.gossip_again)]);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The configuration of `two_phase_commit`.
 
-use crate::execution::hub::Limits;
+use crate::execution::hub::{Limits, at_least_one, not_zero};
 use crate::faults::Faults;
 use std::time::Duration;
 
@@ -36,15 +36,12 @@ impl Options {
     /// If one is out of its range; says which.
     pub(super) fn check(&self) {
         self.limits.check();
-        let at_least_one = [
+        at_least_one([
             ("batch_records_max", self.batch_records_max),
             ("batch_bytes_max", self.batch_bytes_max),
             ("memory_bytes_max", self.memory_bytes_max),
-        ];
-        for (name, value) in at_least_one {
-            assert!(value > 0, "the option {name} is 0; it is 1 at least");
-        }
-        assert!(!self.heartbeat.is_zero(), "the option heartbeat is 0; it is 1 ns at least");
+        ]);
+        not_zero([("heartbeat", self.heartbeat)]);
     }
 }
 

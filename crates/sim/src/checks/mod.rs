@@ -83,10 +83,10 @@ pub struct Checks {
 
 impl Checks {
     /// The rules for a cluster of this shape.
-    pub fn new(topology: &Topology) -> Checks {
+    pub fn new(topology: &Topology, rules: Rules) -> Checks {
         let shards = topology.shards() as usize;
         Checks {
-            rules: Rules::default(),
+            rules,
             records: Records::default(),
             durable: Durable::new(topology),
             transactions: Transactions::default(),
@@ -95,11 +95,6 @@ impl Checks {
             replay: Replay::new(topology.nodes().len(), shards),
             replies: Replies::new(topology),
         }
-    }
-
-    /// Judges by these rules from now on.
-    pub fn judge_by(&mut self, rules: Rules) {
-        self.rules = rules;
     }
 
     /// The stream of this worker at `node`, a replica of the shard, has accepted so many entries.

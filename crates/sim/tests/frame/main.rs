@@ -5,6 +5,7 @@ mod toy;
 use consensus::topology::Topology;
 use engines::Procedures;
 use engines::engine::Setup;
+use sim::checks::Rules;
 use sim::clock::NodeClock;
 use sim::cpu::Cpu;
 use sim::network::{Delay, Troubles};
@@ -28,7 +29,7 @@ fn simulation(options: Options, cpu: Cpu, clock: NodeClock, seed: u64) -> Simula
         delays: vec![vec![delay]],
         clients: Vec::new(),
         cpu,
-        checked: true,
+        rules: Some(Rules::default()),
     };
     let procedures = Arc::new(Procedures::new());
     let streams = consensus::stream::Options::default();
