@@ -36,6 +36,13 @@ pub enum Event {
     Timer,
     /// The storage has persisted more.
     Persisted,
+    /// Whether what this node promises and accepts counts, where it is a voter; at first it does. Not
+    /// after its memory was lost, until the configuration says so: it may have promised what it does
+    /// not know of. It holds what it is sent all the same.
+    Votes {
+        /// Whether it does.
+        votes: bool,
+    },
     /// The owner's state contains the entries before `before`, durably; they may go. Bounded by what
     /// is decided.
     Trim {
@@ -154,6 +161,7 @@ impl<S: Storage> Stream<S> {
             Event::Received { from, message } => self.on_message(now, from, message, effects),
             Event::Timer => self.on_timer(now, effects),
             Event::Persisted => self.on_persisted(now, effects),
+            Event::Votes { votes } => self.on_votes(now, votes, effects),
             Event::Trim { before } => self.replica.trim(before),
             Event::Snapshot { to, length, state } => {
                 self.on_snapshot_taken(now, to, length, state, effects);
@@ -215,6 +223,16 @@ impl<S: Storage> Stream<S> {
     /// Whether this node leads and a proposal would go out at once.
     pub fn has_room(&self) -> bool {
         self.leader.as_ref().is_some_and(|leader| leader.has_room(&self.replica))
+    }
+
+    /// The ballot under which the sequence here was accepted.
+    pub fn accepted_ballot(&self) -> Ballot {
+        self.replica.storage.accepted_ballot()
+    }
+
+    /// Whether this node leads, and `peer` has accepted, under its ballot, all that it inherited.
+    pub fn has_caught_up(&self, peer: NodeId) -> bool {
+        self.leader.as_ref().is_some_and(|leader| leader.has_caught_up(peer))
     }
 
     /// What was dropped so far.
@@ -355,6 +373,17 @@ impl<S: Storage> Stream<S> {
         match &mut self.leader {
             Some(leader) => leader.on_persisted(&mut self.replica, now, effects),
             None => self.replica.on_persisted(effects),
+        }
+    }
+
+    fn on_votes(&mut self, now: Time, votes: bool, effects: &mut Vec<Effect>) {
+        if std::mem::replace(&mut self.replica.votes, votes) == votes || !votes {
+            return;
+        }
+        // What was said before did not count.
+        match &mut self.leader {
+            Some(leader) => leader.on_own_vote(&mut self.replica, now, effects),
+            None => self.replica.say_again(effects),
         }
     }
 

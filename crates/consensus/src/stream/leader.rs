@@ -20,6 +20,8 @@ use types::{Ballot, NodeId, Time};
 pub(super) struct Peer {
     pub id: NodeId,
     pub voter: bool,
+    /// By its own last word, what it says counts.
+    pub votes: bool,
     /// What it had accepted when it promised.
     pub promise: Option<Position>,
     /// It has accepted this much under our ballot, and persisted it. Counts as its vote.
@@ -47,10 +49,16 @@ pub(super) struct Peer {
 }
 
 impl Peer {
+    /// Whether its word counts for the majority.
+    pub fn counts(&self) -> bool {
+        self.voter && self.votes
+    }
+
     fn new(id: NodeId, voter: bool, now: Time) -> Peer {
         Peer {
             id,
             voter,
+            votes: false,
             promise: None,
             acked: Length::ZERO,
             received: Length::ZERO,
@@ -110,7 +118,7 @@ pub(super) struct Leader {
     pub phase: Phase,
     pub peers: Vec<Peer>,
     /// Whether this node is a voter.
-    pub votes: bool,
+    voter: bool,
     /// Whether it is a voter or a learner.
     pub is_member: bool,
     /// Proposals that wait for the window.
@@ -139,11 +147,22 @@ impl Leader {
             ballot,
             phase,
             peers: voters.chain(learners).filter(|peer| peer.id != me).collect(),
-            votes: members.voters.contains(&me),
+            voter: members.voters.contains(&me),
             is_member: members.all().any(|id| id == me),
             queue,
             tally: Vec::new(),
         }
+    }
+
+    /// Whether this node's own word counts for the majority.
+    pub fn votes<S: Storage>(&self, replica: &Replica<S>) -> bool {
+        self.voter && replica.votes
+    }
+
+    /// Whether `peer` has accepted all that was inherited.
+    pub fn has_caught_up(&self, peer: NodeId) -> bool {
+        let Phase::Leading { base, .. } = self.phase else { return false };
+        self.peers.iter().any(|it| it.id == peer && it.greeted && it.acked >= base)
     }
 
     pub fn is_leading(&self) -> bool {
@@ -165,6 +184,20 @@ impl Leader {
                     self.try_adopt(replica, now, effects);
                 }
             }
+            Phase::Leading { .. } => self.pump(replica, now, effects),
+        }
+    }
+
+    /// The own word counts from now on.
+    pub fn on_own_vote<S: Storage>(
+        &mut self,
+        replica: &mut Replica<S>,
+        now: Time,
+        effects: &mut Vec<Effect>,
+    ) {
+        match &self.phase {
+            Phase::Preparing { asked: true, .. } => self.try_adopt(replica, now, effects),
+            Phase::Preparing { asked: false, .. } => {}
             Phase::Leading { .. } => self.pump(replica, now, effects),
         }
     }
@@ -209,12 +242,15 @@ impl Leader {
             return;
         }
         match message {
-            Message::Promise { accepted_ballot, accepted, decided, from, entries, .. } => {
+            Message::Promise {
+                accepted_ballot, accepted, decided, from, entries, votes, ..
+            } => {
                 let position = Position { ballot: accepted_ballot, accepted, decided };
+                self.peers[place].votes = votes;
                 self.on_promise(replica, now, place, position, (from, entries), effects);
             }
-            Message::Accepted { length, next, until, decided, round, .. } => {
-                let state = super::replicate::Answer { length, next, until, decided, round };
+            Message::Accepted { length, next, until, decided, round, votes, .. } => {
+                let state = super::replicate::Answer { length, next, until, decided, round, votes };
                 self.on_accepted(replica, now, place, state, effects);
             }
             Message::Prepare { .. }
@@ -299,9 +335,10 @@ impl Leader {
         now: Time,
         effects: &mut Vec<Effect>,
     ) {
+        let own_votes = usize::from(self.votes(replica));
         let Phase::Preparing { stage, fetching, .. } = &mut self.phase else { return };
-        let promises = self.peers.iter().filter(|peer| peer.voter && peer.promise.is_some());
-        if !replica.members.is_majority(promises.count() + usize::from(self.votes)) {
+        let promises = self.peers.iter().filter(|peer| peer.counts() && peer.promise.is_some());
+        if !replica.members.is_majority(promises.count() + own_votes) {
             return;
         }
         let own = replica.position();
@@ -430,7 +467,7 @@ impl Leader {
 fn best_of(peers: &[Peer], own: Position, shortest: bool) -> (Position, Option<NodeId>) {
     let rank = |position: &Position| (position.ballot, position.accepted);
     let mut best = (own, None);
-    for peer in peers.iter().filter(|peer| peer.voter) {
+    for peer in peers.iter().filter(|peer| peer.counts()) {
         let Some(promise) = peer.promise else { continue };
         let wins = if shortest {
             rank(&promise) < rank(&best.0) && promise.accepted >= own.decided

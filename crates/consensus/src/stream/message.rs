@@ -40,6 +40,8 @@ pub enum Message {
         from: Length,
         /// As much as fits of what the leader lacks; none where the leader lacks nothing.
         entries: Vec<Bytes>,
+        /// Whether it counts for the majority: not where memory is lost, and with it other promises.
+        votes: bool,
     },
     /// A leader that prepares, to the replica whose sequence it is going to adopt: send me more of it.
     /// Answered by `Promise` with entries, or by `Snapshot` where they are trimmed. A repeat is
@@ -90,6 +92,8 @@ pub enum Message {
         /// The greatest round of an `Append` that has come: so the leader knows after which of its
         /// questions this was said.
         round: u64,
+        /// Whether it counts for the majority.
+        votes: bool,
     },
     /// The leader to a replica, when entries were decided and nothing is to be appended. May be lost:
     /// the next `Append` says it again, and silence brings an empty one.

@@ -77,6 +77,8 @@ pub(super) struct Replica<S> {
     owed: Option<(NodeId, Ballot, Position)>,
     /// Who waits for a snapshot that this node's owner was asked for, while another leads.
     wanted_by: Option<NodeId>,
+    /// What this node says counts, where it is a voter: it remembers all that it promised.
+    pub votes: bool,
 }
 
 impl<S: Storage> Replica<S> {
@@ -95,6 +97,7 @@ impl<S: Storage> Replica<S> {
             round: 0,
             owed: None,
             wanted_by: None,
+            votes: true,
         }
     }
 
@@ -198,6 +201,20 @@ impl<S: Storage> Replica<S> {
         }
     }
 
+    /// Tells the leader again how far this node is: from now on it counts.
+    pub fn say_again(&mut self, effects: &mut Vec<Effect>) {
+        let promised = self.storage.promised();
+        if promised.node == self.me || promised == Ballot::default() {
+            return;
+        }
+        if self.has_joined() {
+            self.acknowledged = Length::ZERO;
+            self.answer(effects);
+        } else if self.owed.is_none() && self.storage.persisted().promised == promised {
+            self.send_promise(promised.node, promised, self.accepted(), effects);
+        }
+    }
+
     /// Answers a `Prepare`, once the promise is persisted.
     fn pay(&mut self, effects: &mut Vec<Effect>) {
         let Some((to, ballot, leader)) = self.owed else { return };
@@ -243,9 +260,9 @@ impl<S: Storage> Replica<S> {
         let log = self.storage.log();
         let from = if from < log.start() { accepted } else { from };
         let end = log.fit(from, accepted, self.options.message_bytes_max);
-        let entries = log.entries(from, end);
+        let (entries, votes) = (log.entries(from, end), self.votes);
         let message =
-            Message::Promise { ballot, accepted_ballot, accepted, decided, from, entries };
+            Message::Promise { ballot, accepted_ballot, accepted, decided, from, entries, votes };
         effects.push(Effect::Send { to, message });
     }
 
@@ -369,8 +386,8 @@ impl<S: Storage> Replica<S> {
             return;
         }
         self.acknowledged = length;
-        let (decided, round) = (self.storage.decided(), self.round);
-        let message = Message::Accepted { ballot, length, next, until, decided, round };
+        let (decided, round, votes) = (self.storage.decided(), self.round, self.votes);
+        let message = Message::Accepted { ballot, length, next, until, decided, round, votes };
         effects.push(Effect::Send { to: ballot.node, message });
     }
 

@@ -24,6 +24,7 @@ pub(super) struct Answer {
     pub until: Length,
     pub decided: Length,
     pub round: u64,
+    pub votes: bool,
 }
 
 /// What every `Append` of a leader says.
@@ -88,7 +89,9 @@ impl Leader {
             }
             let behind = peer.promise.is_none()
                 || peer.acked < replica.accepted()
-                || peer.knows < replica.storage.decided();
+                || peer.knows < replica.storage.decided()
+                // Until its word counts: it might have got lost that it does.
+                || (peer.voter && !peer.votes);
             peer.waiting_since = behind.then(|| peer.waiting_since.unwrap_or(now));
         }
     }
@@ -96,10 +99,10 @@ impl Leader {
     /// Decides what a majority of the voters has accepted under this ballot (rule M4).
     fn decide<S: Storage>(&mut self, replica: &mut Replica<S>) -> bool {
         let count_learner = replica.options.faults.count_learner;
-        let voters = self.peers.iter().filter(|peer| peer.voter || count_learner);
+        let voters = self.peers.iter().filter(|peer| peer.counts() || count_learner);
         self.tally.clear();
         self.tally.extend(voters.map(|peer| peer.acked));
-        if self.votes || count_learner {
+        if self.votes(replica) || count_learner {
             self.tally.push(replica.persisted());
         }
         self.tally.sort_unstable_by(|a, b| b.cmp(a));
@@ -107,8 +110,8 @@ impl Leader {
         let decided = self.tally.get(majority).copied().unwrap_or_default();
         let moves = decided > replica.storage.decided();
         if moves {
-            let holds = |peer: &&Peer| peer.voter && peer.acked >= decided;
-            let own = usize::from(self.votes && replica.persisted() >= decided);
+            let holds = |peer: &&Peer| peer.counts() && peer.acked >= decided;
+            let own = usize::from(self.votes(replica) && replica.persisted() >= decided);
             let votes = self.peers.iter().filter(holds).count() + own;
             assert!(
                 replica.members.is_majority(votes) || count_learner,
@@ -133,7 +136,7 @@ impl Leader {
         answer: Answer,
         effects: &mut Vec<Effect>,
     ) {
-        let Answer { length, next, until, decided, round } = answer;
+        let Answer { length, next, until, decided, round, votes } = answer;
         let head = self.head();
         let peer = &mut self.peers[place];
         let ordered = length <= next && next <= until && decided <= next && round <= peer.round;
@@ -156,6 +159,7 @@ impl Leader {
             peer.waiting_since = Some(now);
         }
         peer.silent = false;
+        peer.votes = votes;
         peer.acked = peer.acked.max(length);
         peer.knows = peer.knows.max(decided);
         peer.received = peer.received.max(next);

@@ -289,6 +289,10 @@ fn show_round(round: u64) -> String {
     if round == 0 { String::new() } else { format!(" round={round}") }
 }
 
+fn show_votes(votes: bool) -> &'static str {
+    if votes { "" } else { " voteless" }
+}
+
 /// A message in one line.
 pub fn show(message: &Message) -> String {
     let list = |entries: &[Bytes]| {
@@ -298,10 +302,13 @@ pub fn show(message: &Message) -> String {
         Message::Prepare { ballot, accepted_ballot, accepted, decided } => {
             format!("Prepare {ballot} has={accepted_ballot}:{accepted} decided={decided}")
         }
-        Message::Promise { ballot, accepted_ballot, accepted, decided, from, entries } => format!(
-            "Promise {ballot} has={accepted_ballot}:{accepted} decided={decided} from={from} {}",
-            list(entries)
-        ),
+        Message::Promise { ballot, accepted_ballot, accepted, decided, from, entries, votes } => {
+            format!(
+                "Promise {ballot} has={accepted_ballot}:{accepted} decided={decided} from={from} {}{}",
+                list(entries),
+                show_votes(*votes)
+            )
+        }
         Message::Fetch { ballot, accepted_ballot, from } => {
             format!("Fetch {ballot} of={accepted_ballot} from={from}")
         }
@@ -312,13 +319,13 @@ pub fn show(message: &Message) -> String {
                 show_round(*round)
             )
         }
-        Message::Accepted { ballot, length, next, until, decided, round } => {
+        Message::Accepted { ballot, length, next, until, decided, round, votes } => {
             let place = match next == until {
                 true => format!("next={next}"),
                 false => format!("hole={next}..{until}"),
             };
-            let round = show_round(*round);
-            format!("Accepted {ballot} length={length} {place} decided={decided}{round}")
+            let (round, votes) = (show_round(*round), show_votes(*votes));
+            format!("Accepted {ballot} length={length} {place} decided={decided}{round}{votes}")
         }
         Message::Decide { ballot, decided, everywhere } => {
             format!("Decide {ballot} decided={decided} everywhere={everywhere}")

@@ -25,11 +25,12 @@ fn nonsense(random: &mut Random, ballot: Ballot) -> Message {
     let (decided, everywhere) = (length(random), length(random));
     let (accepted_ballot, accepted) = (any_ballot(random), length(random));
     let from = if random.chance(1, 50) { Length(u64::MAX) } else { length(random) };
+    let votes = random.chance(1, 2);
     match random.below(8) {
         0 => Message::Prepare { ballot, accepted_ballot, accepted, decided },
         1 => {
             let entries = entries(random);
-            Message::Promise { ballot, accepted_ballot, accepted, decided, from, entries }
+            Message::Promise { ballot, accepted_ballot, accepted, decided, from, entries, votes }
         }
         2 => Message::Fetch { ballot, accepted_ballot, from },
         3 => {
@@ -54,6 +55,7 @@ fn nonsense(random: &mut Random, ballot: Ballot) -> Message {
                 until,
                 decided,
                 round: random.below(3),
+                votes,
             }
         }
         5 => Message::Decide { ballot, decided, everywhere },

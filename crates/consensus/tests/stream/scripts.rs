@@ -9,7 +9,8 @@
 //! deliver [FILTER…]         drop [FILTER…]             repeat [FILTER…]   (from= to= kind= count=)
 //! settle                    reverse  (what is on its way)
 //! wait MS                   trim NODE LENGTH           snapshot NODE TO
-//! crash NODE                restart NODE [empty]       show
+//! crash NODE                restart NODE [empty]       votes NODE yes|no
+//! show
 //! forge FROM TO KIND [FIELD=VALUE…]
 //! ```
 
@@ -125,7 +126,8 @@ fn forged(words: &Words<'_>) -> Letter {
     let message = match words.plain[3] {
         "Prepare" => Message::Prepare { ballot, accepted_ballot, accepted, decided },
         "Promise" => {
-            Message::Promise { ballot, accepted_ballot, accepted, decided, from: first, entries }
+            let (from, votes) = (first, true);
+            Message::Promise { ballot, accepted_ballot, accepted, decided, from, entries, votes }
         }
         "Fetch" => Message::Fetch { ballot, accepted_ballot, from: first },
         "Append" => {
@@ -135,7 +137,8 @@ fn forged(words: &Words<'_>) -> Letter {
         }
         "Accepted" => {
             let (next, until) = (words.length("next"), words.length("until"));
-            Message::Accepted { ballot, length, next, until: until.max(next), decided, round }
+            let (until, votes) = (until.max(next), true);
+            Message::Accepted { ballot, length, next, until, decided, round, votes }
         }
         "Decide" => Message::Decide { ballot, decided, everywhere },
         "Snapshot" => Message::Snapshot { ballot, length, state: Bytes::from_static(b"forged") },
@@ -227,6 +230,10 @@ fn run_command(cluster: &mut Cluster, line: &str) -> Result<(), String> {
         "restart" => {
             let empty = words.plain.contains(&"empty").then(|| Disk::new(false));
             cluster.restart(words.node(1), empty)
+        }
+        "votes" => {
+            let votes = words.plain[2] == "yes";
+            cluster.step(words.node(1), Event::Votes { votes })
         }
         "forge" => cluster.deliver(forged(&words)),
         "show" => {
