@@ -2,7 +2,8 @@
 
 use crate::execution::hub::Branch;
 use crate::faults::{Fault, Faults};
-use types::{Aborted, Clock, Conflict, Epoch, Result, ShardId, Stamp, StampRef, VectorWatermark};
+use crate::watermarks::Watermarks;
+use types::{Aborted, Clock, Conflict, Epoch, Result, ShardId, Stamp, StampRef};
 
 /// Whose reads they are, and what need not be waited for any more.
 pub(crate) struct Reads<'a> {
@@ -10,8 +11,8 @@ pub(crate) struct Reads<'a> {
     pub(crate) shard: ShardId,
     /// The transaction's epoch.
     pub(crate) epoch: Epoch,
-    /// What it covers adds nothing.
-    pub(crate) watermark: &'a VectorWatermark,
+    /// What they cover adds nothing.
+    pub(crate) watermarks: &'a Watermarks,
     /// Keep what it covers all the same: the paper's full-sized form.
     pub(crate) full: bool,
     /// Planted bugs.
@@ -46,27 +47,20 @@ pub(crate) fn of(
 ) -> Result<Dependencies> {
     let mut stamp = Stamp::local(reads.epoch, Clock::ZERO);
     let mut foreign = None;
-    assert!(
-        reads.watermark.epoch() <= reads.epoch,
-        "M8: a transaction of {} is judged by the watermark of {}",
-        reads.epoch,
-        reads.watermark.epoch()
-    );
     let count = branch.versions_read(from, |version| {
         let read = ReadVersion { stamp: version.stamp, tombstone: version.value.is_none() };
         visit(read);
-        if version.stamp.epoch > reads.epoch {
-            foreign = Some(version.stamp.epoch);
+        let (epoch, covered) =
+            (version.stamp.epoch, reads.watermarks.covers(reads.shard, version.stamp));
+        let settles = covered || reads.faults.has(Fault::ReadUnsettledEpoch);
+        if epoch > reads.epoch || (epoch < reads.epoch && !settles) {
+            foreign = Some(epoch);
             return;
         }
-        let covered = reads.watermark.covers(reads.shard, version.stamp);
         if (covered && !reads.full)
+            || epoch < reads.epoch
             || (read.tombstone && reads.faults.has(Fault::IgnoreTombstoneStamp))
         {
-            return;
-        }
-        if version.stamp.epoch != reads.epoch {
-            foreign = Some(version.stamp.epoch);
             return;
         }
         stamp.merge(reads.shard, version.stamp.seen_by(reads.shard));
@@ -75,7 +69,7 @@ pub(crate) fn of(
         return Err(Aborted::from(Conflict::OtherEpoch { shard: reads.shard, epoch }).into());
     }
     if !reads.full {
-        stamp.prune(reads.watermark);
+        reads.watermarks.prune(&mut stamp);
     }
     assert_eq!(stamp.epoch, reads.epoch, "M8: {stamp:?} is of another epoch");
     Ok(Dependencies { stamp, reads: count })

@@ -22,7 +22,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use store::Store;
-use types::{NodeId, ShardId, Time, WorkerId};
+use types::{Clock, Epoch, NodeId, ShardId, Time, VectorWatermark, WorkerId};
 
 /// Where a worker is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -141,6 +141,16 @@ pub enum Event<M> {
         /// What it says.
         entry: Bytes,
     },
+    /// An epoch is open for new work; those before are closed. Told to one worker of the node, or more.
+    Epoch {
+        /// Which; the same again, or an earlier one, is no news.
+        epoch: Epoch,
+    },
+    /// An epoch is settled. Told to one worker of the node, or more, and not always in order.
+    Settled {
+        /// Its final vector watermark.
+        watermark: VectorWatermark,
+    },
     /// A time has come that was asked for, or has not: it is for the engine to look.
     Timer,
     /// Another worker of this node has changed something they share, or a task was spawned.
@@ -163,6 +173,15 @@ pub enum Effect<M> {
         shard: ShardId,
         /// What to append.
         entry: Bytes,
+    },
+    /// Report the end of a closed epoch on a shard that this node leads. Said once, by one worker.
+    Report {
+        /// The shard.
+        shard: ShardId,
+        /// Which epoch.
+        epoch: Epoch,
+        /// The final shard watermark; [`Clock::MAX`] if nothing was left hanging.
+        watermark: Clock,
     },
     /// Answer a client.
     Reply {

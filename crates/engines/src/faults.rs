@@ -27,6 +27,10 @@ pub enum Fault {
     InstallOwnClockOnly,
     /// What an open transaction read is shown before it is covered (M5).
     RevealAtOnce,
+    /// What an epoch before wrote is read though it is not known to be durable (M8).
+    ReadUnsettledEpoch,
+    /// A worker ends an epoch while clocks of it are in flight (M9).
+    EndEpochInFlight,
     /// A call does not look whether it took effect before (exactly once).
     IgnoreRequestRows,
 }

@@ -19,6 +19,7 @@ pub mod procedure;
 mod replication;
 mod transaction_id;
 pub mod two_phase_commit;
+mod watermarks;
 
 pub use engine::{Effect, Effects, Engine, Event, Place};
 pub use execution::{Local, Transaction};

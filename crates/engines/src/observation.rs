@@ -70,8 +70,8 @@ pub enum Observation {
         shard: ShardId,
         /// Its index in the stream.
         index: u64,
-        /// The epoch of its pieces.
-        epoch: Epoch,
+        /// No piece of this epoch, or of one before, follows; none where no epoch ended.
+        ended: Option<Epoch>,
         /// The safe clock that it carries.
         safe: Clock,
         /// The clocks of its pieces.
@@ -83,6 +83,11 @@ pub enum Observation {
         shard: ShardId,
         /// How far.
         clock: Clock,
+    },
+    /// This worker has settled an epoch: it has told and replayed what is covered of it.
+    Settled {
+        /// Which.
+        epoch: Epoch,
     },
     /// Somebody outside is told an outcome, or something that was read.
     Told {

@@ -85,7 +85,7 @@ impl<E: Engine> Bench<E> {
                     self.timers[at] = Some(earlier);
                 }
                 Effect::Nudge { .. } => self.queue.push_back((at, Event::Nudged)),
-                Effect::Reply { .. } => {}
+                Effect::Reply { .. } | Effect::Report { .. } => {}
             }
         }
     }

@@ -24,7 +24,7 @@ use engines::engine::Setup;
 use engines::{Engine, Observation};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use types::{Ballot, Epoch, NodeId, ShardId, Time, WorkerId};
+use types::{Ballot, Clock, Epoch, NodeId, ShardId, Time, VectorWatermark, WorkerId};
 
 /// The epoch under which the leaders that the topology names are appointed.
 const FIRST_EPOCH: Epoch = Epoch(1);
@@ -65,6 +65,16 @@ pub enum Event<M> {
         /// What.
         request: Request,
     },
+    /// An epoch is open for new work. Told to one worker of the node, or more.
+    Epoch {
+        /// Which.
+        epoch: Epoch,
+    },
+    /// An epoch is settled. Told to one worker of the node, or more, and not always in order.
+    Settled {
+        /// Its final vector watermark.
+        watermark: VectorWatermark,
+    },
     /// A time has come that was asked for, or has not.
     Timer,
     /// Another worker of this node asks to look at what they share, or a task was spawned.
@@ -87,6 +97,15 @@ pub enum Effect<M> {
         to: ClientId,
         /// The answer.
         reply: Reply,
+    },
+    /// Report the end of a closed epoch on a shard that this node leads. Said once.
+    Report {
+        /// The shard.
+        shard: ShardId,
+        /// Which epoch.
+        epoch: Epoch,
+        /// The final shard watermark; [`Clock::MAX`] if nothing was left hanging.
+        watermark: Clock,
     },
     /// Come back with [`Event::Timer`] at this time at the latest. The driver keeps one timer for each
     /// worker, the earliest; those for later are forgotten, and asked for again when it has gone off.
@@ -238,6 +257,12 @@ impl<E: Engine> Worker<E> {
             Event::Client { from, request } => {
                 self.engine_step(now, engines::Event::Client { from, request }, effects);
             }
+            Event::Epoch { epoch } => {
+                self.engine_step(now, engines::Event::Epoch { epoch }, effects);
+            }
+            Event::Settled { watermark } => {
+                self.engine_step(now, engines::Event::Settled { watermark }, effects);
+            }
             Event::Timer => self.on_timer(now, effects),
             Event::Nudged => self.engine_step(now, engines::Event::Nudged, effects),
         }
@@ -336,6 +361,9 @@ impl<E: Engine> Worker<E> {
                 engines::Effect::Timer { at } => {
                     let earlier = self.timer.engine.map_or(at, |before| before.min(at));
                     self.timer.engine = Some(earlier);
+                }
+                engines::Effect::Report { shard, epoch, watermark } => {
+                    effects.effects.push(Effect::Report { shard, epoch, watermark });
                 }
                 engines::Effect::Nudge { worker } => effects.effects.push(Effect::Nudge { worker }),
             }

@@ -35,7 +35,7 @@ fn begun_at(gap_ns: u64) -> Option<Time> {
                 Effect::Reply { reply, .. } => {
                     begun = matches!(reply, Reply::Began { result: Ok(()), .. });
                 }
-                Effect::Send { .. } | Effect::Nudge { .. } => {}
+                Effect::Send { .. } | Effect::Nudge { .. } | Effect::Report { .. } => {}
             }
         }
         begun

@@ -119,7 +119,7 @@ impl<E: Engine> Cluster<E> {
                 Effect::Nudge { worker } => {
                     self.send(Duration::from_nanos(200), (to.0, worker), Event::Nudged);
                 }
-                Effect::Reply { .. } => {}
+                Effect::Reply { .. } | Effect::Report { .. } => {}
             }
         }
     }

@@ -358,16 +358,33 @@ fn stream_nonsense(random: &mut Random, leader: NodeId, lies: bool) -> stream::M
     let ballot = if lies { appointed } else { foreign };
     let (accepted, decided, from) = (length(random), length(random), length(random));
     let accepted_ballot = *random.pick(&[appointed, foreign, Ballot::default()]).expect("some");
+    let votes = random.chance(1, 2);
     match random.below(6) {
         0 => {
             let entries = (0..random.below(3)).map(|_| vec![b'x'].into()).collect();
-            stream::Message::Promise { ballot, accepted_ballot, accepted, decided, from, entries }
+            stream::Message::Promise {
+                ballot,
+                accepted_ballot,
+                accepted,
+                decided,
+                from,
+                entries,
+                votes,
+            }
         }
         1 => stream::Message::Fetch { ballot, accepted_ballot, from },
         2 => {
             let (next, until) = (length(random), length(random));
             let round = random.below(3);
-            stream::Message::Accepted { ballot, length: accepted, next, until, decided, round }
+            stream::Message::Accepted {
+                ballot,
+                length: accepted,
+                next,
+                until,
+                decided,
+                round,
+                votes,
+            }
         }
         3 => stream::Message::Snapshot {
             ballot: appointed,
@@ -478,7 +495,7 @@ impl<E: Forge> Cluster<E> {
                     let after = at.max(self.now) - self.now;
                     self.send(after, to, Event::Timer);
                 }
-                Effect::Nudge { .. } | Effect::Reply { .. } => {}
+                Effect::Nudge { .. } | Effect::Reply { .. } | Effect::Report { .. } => {}
             }
         }
     }

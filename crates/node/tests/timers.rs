@@ -19,7 +19,10 @@ fn timers(
     worker.step(now, event, &mut effects);
     let timer = |effect: &Effect<_>| match effect {
         Effect::Timer { at } => Some(*at),
-        Effect::Send { .. } | Effect::Reply { .. } | Effect::Nudge { .. } => None,
+        Effect::Send { .. }
+        | Effect::Reply { .. }
+        | Effect::Nudge { .. }
+        | Effect::Report { .. } => None,
     };
     effects.effects.iter().filter_map(timer).collect()
 }

@@ -17,6 +17,7 @@
 //! | [`subject`], [`planted`] | the engines, bugs to plant in them, and how soon each is to be caught |
 //! | [`probes`], [`metrics`], [`trace`], [`digest`] | what is known of a run |
 
+pub mod authority;
 pub mod catalog;
 pub mod checks;
 pub mod clients;

@@ -38,6 +38,8 @@ const BOUNDS: &[Bound] = &[
     ("mako", "replay-in-arrival-order", "M6", &["M6"], 40),
     ("mako", "validate-before-locks", "serializability", CLIENTS, 430),
     ("mako", "ignore-request-rows", "exactly once", &["exactly once", "client"], 300),
+    ("mako", "read-unsettled-epoch", "M8", &["M8"], 100),
+    ("mako", "end-epoch-in-flight", "M9", &["M9", "assertion"], 100),
     ("mako", "count-learner", "M4", &["M4"], 60),
     ("two-phase-commit", "skip-remote-validation", "serializability", CLIENTS, 30),
     ("two-phase-commit", "safe-clock-past-in-flight", "P5", &["P5"], 10),

@@ -68,6 +68,8 @@ probes! {
     read_only = "read-only certified",
     /// A heartbeat: an entry without a piece.
     heartbeat = "heartbeat appended",
+    /// A worker has settled an epoch.
+    settled = "epoch settled",
     /// A workload rolled back.
     rolled_back = "rolled back on demand",
 }
@@ -91,6 +93,7 @@ impl Probes {
                 self.dependency += u64::from(depends);
             }
             Observation::Appended { clocks, .. } => self.heartbeat += u64::from(clocks.is_empty()),
+            Observation::Settled { .. } => self.settled += 1,
             Observation::Applied { won, .. } => self.thomas += u64::from(!won),
             Observation::Drawn { .. }
             | Observation::Installed { .. }

@@ -7,6 +7,7 @@
 //! replicas catch up. *Judge*: replicas are equal, acknowledgements were kept, workloads find their data
 //! in order, the history is strictly serializable.
 
+use crate::authority::Changes;
 use crate::catalog::Catalog;
 use crate::checks::replicas;
 use crate::clients::outside::{Manners, Outside, Post};
@@ -208,11 +209,16 @@ impl<E: Subject> Stand<E> {
         self.load()?;
         self.enter(scenario);
         self.simulation.set_weather(scenario.weather);
+        if E::FOLLOWS_EPOCHS {
+            self.simulation.set_changes(scenario.changes);
+        }
         let end = Time(self.simulation.now().0 + scenario.span_ns);
         self.simulation.run_until(end)?;
         self.stage.stop.set(true);
         self.simulation.heal();
+        self.simulation.set_changes(Changes::default());
         self.wait("liveness", PATIENCE)?;
+        self.settle()?;
         self.become_quiet(scenario)?;
         self.judge()
     }
@@ -282,6 +288,18 @@ impl<E: Subject> Stand<E> {
              transactions under way"
         );
         Err(Violation::new(rule, self.simulation.now(), what))
+    }
+
+    /// Every epoch that has closed is settled.
+    fn settle(&mut self) -> Result<(), Violation> {
+        match self.simulation.run_while_not(PATIENCE, Simulation::is_settled)? {
+            true => Ok(()),
+            false => {
+                let what =
+                    format!("after {PATIENCE:?} without faults an epoch is closed and not settled");
+                Err(Violation::new("liveness", self.simulation.now(), what))
+            }
+        }
     }
 
     /// Did a client complain?

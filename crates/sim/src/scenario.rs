@@ -2,6 +2,7 @@
 //! cluster's shape, the distances, the clocks, what goes wrong, who the clients are and what they do,
 //! and the engine's configuration.
 
+use crate::authority::Changes;
 use crate::clients::Play;
 use crate::clients::calls::Calls;
 use crate::clients::histories::Histories;
@@ -100,6 +101,8 @@ pub struct Scenario {
     pub cpu: Cpu,
     /// What goes wrong.
     pub weather: Weather,
+    /// How often epochs change, in an engine that follows them.
+    pub changes: Changes,
     /// Who does what.
     pub cast: Vec<Cast>,
     /// How long they do it.
@@ -119,6 +122,7 @@ impl Scenario {
         let cast = cast(random);
         Scenario {
             cpu: cpu(random),
+            changes: changes(random, span_ns, round_trip_ns),
             weather: weather(random, span_ns, round_trip_ns),
             skew_ns_max: one_of(random, &[0, MS, 100 * MS, 5000 * MS]),
             drift_ppm_max: one_of(random, &[0, 20, 200, 1000]),
@@ -157,6 +161,9 @@ impl fmt::Display for Scenario {
             "{datacenters} datacenters{compact}; round trip {} µs; ",
             self.round_trip_ns / 1000
         )?;
+        if self.changes != Changes::default() {
+            write!(f, "an epoch every {} µs; ", self.changes.every_ns / 1000)?;
+        }
         if self.cpu != Cpu::FREE {
             write!(f, "a message costs {} µs; ", self.cpu.message.as_micros())?;
         }
@@ -224,6 +231,16 @@ fn delays(random: &mut Random, datacenters: usize) -> (Vec<Vec<Delay>>, u64) {
         }
     }
     (delays, 2 * longest)
+}
+
+fn changes(random: &mut Random, span_ns: u64, round_trip_ns: u64) -> Changes {
+    if random.chance(1, 2) {
+        return Changes::default();
+    }
+    Changes {
+        every_ns: span_ns / random.range_inclusive(2, 30),
+        delay_ns_max: round_trip_ns * random.range_inclusive(1, 6),
+    }
 }
 
 fn cpu(random: &mut Random) -> Cpu {

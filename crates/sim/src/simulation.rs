@@ -11,6 +11,7 @@
 //! A worker takes one event at a time. What a step does to the worker's own state happens when it
 //! begins; what it sends leaves when it ends, and until then the worker is busy.
 
+use crate::authority::{Authority, Changes, News};
 use crate::checks::{Checks, Moment, Rules};
 use crate::clients::outside::Post;
 use crate::clock::NodeClock;
@@ -37,7 +38,7 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 use store::Store;
-use types::{NodeId, Random, ShardId, Time, WorkerId};
+use types::{Clock, Epoch, NodeId, Random, ShardId, Time, WorkerId};
 
 /// So many events at one instant are no progress any more.
 const EVENTS_AT_ONCE_MAX: u64 = 2_000_000;
@@ -93,6 +94,19 @@ enum Item<M> {
         client: u32,
     },
     Blow,
+    /// The authority opens an epoch.
+    Open,
+    /// It hears how an epoch ended on a shard.
+    Report {
+        shard: ShardId,
+        epoch: Epoch,
+        watermark: Clock,
+    },
+    /// A worker hears from it.
+    News {
+        seat: u32,
+        news: News,
+    },
 }
 
 /// A client outside.
@@ -112,6 +126,7 @@ pub struct Simulation<E: Engine> {
     cluster: Cluster<E>,
     outsiders: Vec<Outsider>,
     network: Network,
+    authority: Authority,
     weather: Option<Weather>,
     random: Random,
     cpu: Cpu,
@@ -142,6 +157,7 @@ impl<E: Engine> Simulation<E> {
             cluster: Cluster::new(setup, world.clocks, root.fork(2).next_u64()),
             outsiders: Vec::new(),
             network: Network::new(&ends, &world.delays, workers, root.fork(3)),
+            authority: Authority::new(topology.shards()),
             weather: None,
             random: root.fork(4),
             cpu: world.cpu,
@@ -376,6 +392,18 @@ impl<E: Engine> Simulation<E> {
                 self.blow();
                 Ok(())
             }
+            Item::Open => {
+                self.open_epoch();
+                Ok(())
+            }
+            Item::Report { shard, epoch, watermark } => self.hear_report(shard, epoch, watermark),
+            Item::News { seat, news } => {
+                let event = match news {
+                    News::Opened(epoch) => Event::Epoch { epoch },
+                    News::Settled(watermark) => Event::Settled { watermark },
+                };
+                self.reach(seat as usize, event)
+            }
         }
     }
 
@@ -423,7 +451,11 @@ impl<E: Engine> Simulation<E> {
         match event {
             Event::Timer => state.timer_at = Time::MAX,
             Event::Nudged => state.nudged = false,
-            Event::Start | Event::Received { .. } | Event::Client { .. } => {}
+            Event::Start
+            | Event::Received { .. }
+            | Event::Client { .. }
+            | Event::Epoch { .. }
+            | Event::Settled { .. } => {}
         }
         state.worker.step(local, event, &mut self.effects);
 
@@ -451,6 +483,8 @@ impl<E: Engine> Simulation<E> {
             Event::Client { from, .. } => 3 | from.0 << 8,
             Event::Timer => 4,
             Event::Nudged => 5,
+            Event::Epoch { epoch } => 6 | u64::from(epoch.0) << 8,
+            Event::Settled { watermark } => 7 | u64::from(watermark.epoch().0) << 8,
         };
         self.digest.word(self.now.0);
         self.digest.word(kind << 16 | seat as u64);
@@ -488,7 +522,10 @@ impl<E: Engine> Simulation<E> {
         verdict?;
         let replies = self.effects.effects.iter().filter_map(|effect| match effect {
             Effect::Reply { to, reply } => Some((*to, reply)),
-            Effect::Send { .. } | Effect::Timer { .. } | Effect::Nudge { .. } => None,
+            Effect::Send { .. }
+            | Effect::Timer { .. }
+            | Effect::Nudge { .. }
+            | Effect::Report { .. } => None,
         });
         for (to, reply) in replies {
             checks.replied(moment, to, reply)?;
@@ -523,6 +560,10 @@ impl<E: Engine> Simulation<E> {
                         *timer_at = at;
                         self.queue.push(at, Item::Timer { seat: seat as u32 });
                     }
+                }
+                Effect::Report { shard, epoch, watermark } => {
+                    let at = end + Duration::from_nanos(self.authority.delay_ns(&mut self.random));
+                    self.queue.push(at, Item::Report { shard, epoch, watermark });
                 }
                 Effect::Nudge { worker } => {
                     self.nudge(self.cluster.seat_of(Place { node: place.node, worker }), end);
@@ -585,6 +626,57 @@ impl<E: Engine> Simulation<E> {
                 let (from, request) = (post.client(), request.clone());
                 self.queue.push(at, Item::Request { seat, from, request });
             }
+        }
+    }
+
+    /// Lets epochs change from now on.
+    pub fn set_changes(&mut self, changes: Changes) {
+        self.authority.set_changes(changes);
+        self.plan_epoch();
+    }
+
+    /// Is every epoch settled that is closed?
+    pub fn is_settled(&self) -> bool {
+        self.authority.is_quiet()
+    }
+
+    fn plan_epoch(&mut self) {
+        if let Some(pause) = self.authority.pause_ns(&mut self.random) {
+            self.queue.push(Time(self.now.0 + pause), Item::Open);
+        }
+    }
+
+    /// An epoch opens, and the next is drawn.
+    fn open_epoch(&mut self) {
+        if self.authority.pause_ns(&mut self.random.clone()).is_none() {
+            return;
+        }
+        if let Some(epoch) = self.authority.open_next() {
+            self.tell_nodes(&News::Opened(epoch));
+        }
+        self.plan_epoch();
+    }
+
+    fn hear_report(
+        &mut self,
+        shard: ShardId,
+        epoch: Epoch,
+        watermark: Clock,
+    ) -> Result<(), Violation> {
+        let settled = self.authority.report(shard, epoch, watermark);
+        for last in settled.map_err(|what| Violation::new("M9", self.now, what))? {
+            self.tell_nodes(&News::Settled(last));
+        }
+        Ok(())
+    }
+
+    /// Some worker of every node hears it, some time later.
+    fn tell_nodes(&mut self, news: &News) {
+        for node in 0..self.cluster.clocks.len() {
+            let worker = WorkerId(self.random.below(self.cluster.workers as u64) as u32);
+            let seat = self.cluster.seat_of(Place { node: NodeId(node as u32), worker }) as u32;
+            let at = Time(self.now.0 + self.authority.delay_ns(&mut self.random));
+            self.queue.push(at, Item::News { seat, news: news.clone() });
         }
     }
 
@@ -664,6 +756,7 @@ fn digest_observation(digest: &mut Digest, observation: &Observation) {
             digest.bytes(value.as_deref().unwrap_or_default());
         }
         Observation::Appended { index, safe, .. } => words(6, *index, safe.0),
+        Observation::Settled { epoch } => words(10, epoch.0.into(), 0),
         Observation::Watermark { shard, clock } => words(7, shard.0.into(), clock.0),
         Observation::Told { transaction, stamp, .. } => {
             words(8, transaction.sequence, stamp.clock.0);

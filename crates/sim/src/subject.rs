@@ -25,7 +25,7 @@ pub enum Bug {
 
 impl Bug {
     /// Bugs by the names that the command line knows.
-    pub const NAMED: [(&str, Bug); 12] = [
+    pub const NAMED: [(&str, Bug); 14] = [
         ("skip-remote-validation", Bug::Engine(Fault::SkipRemoteValidation)),
         ("clock-before-lock", Bug::Engine(Fault::ClockBeforeLock)),
         ("safe-clock-past-in-flight", Bug::Engine(Fault::SafeClockPastInFlight)),
@@ -37,6 +37,8 @@ impl Bug {
         ("install-own-clock-only", Bug::Engine(Fault::InstallOwnClockOnly)),
         ("reveal-at-once", Bug::Engine(Fault::RevealAtOnce)),
         ("ignore-request-rows", Bug::Engine(Fault::IgnoreRequestRows)),
+        ("read-unsettled-epoch", Bug::Engine(Fault::ReadUnsettledEpoch)),
+        ("end-epoch-in-flight", Bug::Engine(Fault::EndEpochInFlight)),
         ("count-learner", Bug::CountLearner),
     ];
 
@@ -60,6 +62,9 @@ pub trait Subject: Engine + 'static {
 
     /// What its observations are judged by.
     const RULES: Rules = Rules::Watermark;
+
+    /// It follows epochs as they change.
+    const FOLLOWS_EPOCHS: bool = false;
 
     /// Draws a configuration for a cluster whose longest round trip is about so long.
     fn draw(random: &mut Random, round_trip: Duration) -> Self::Options;
@@ -94,6 +99,8 @@ pub fn streams(random: &mut Random, round_trip: Duration) -> stream::Options {
 
 impl Subject for Mako {
     const NAME: &'static str = "mako";
+
+    const FOLLOWS_EPOCHS: bool = true;
 
     fn draw(random: &mut Random, round_trip: Duration) -> mako::Options {
         let mut options = mako::Options::default();

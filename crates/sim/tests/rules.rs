@@ -45,7 +45,7 @@ fn installed(sequence: u64, clock: u64) -> Observation {
 
 fn appended(index: u64, safe: u64, clocks: &[u64]) -> Observation {
     let clocks = clocks.iter().map(|clock| Clock(*clock)).collect();
-    Observation::Appended { shard: S0, index, epoch: EPOCH, safe: Clock(safe), clocks }
+    Observation::Appended { shard: S0, index, ended: None, safe: Clock(safe), clocks }
 }
 
 fn read(sequence: u64, stamp: Stamp, tombstone: bool) -> Observation {

@@ -85,6 +85,18 @@ pub enum Aborted {
         /// How long one may be open.
         open: Duration,
     },
+    /// It was certified, and its epoch ended without it, since a shard that it depends on failed.
+    #[error("{epoch} ended without it, since a shard failed; run it again")]
+    RolledBack {
+        /// The transaction's epoch.
+        epoch: Epoch,
+    },
+    /// A step, not the last, of an interactive transaction that is over, or was never begun here.
+    #[error("session {session} has no transaction here, or not any more; begin again")]
+    UnknownSession {
+        /// The client's name for it.
+        session: u64,
+    },
 }
 
 /// What got in a transaction's way, and where.
@@ -112,6 +124,12 @@ pub enum Conflict {
         /// The shard that was read.
         shard: ShardId,
         /// The version's epoch.
+        epoch: Epoch,
+    },
+    /// The configuration changed before the transaction was certified.
+    #[error("{epoch}, in which this transaction began, is not open at one of its shards")]
+    EpochNotOpen {
+        /// The transaction's epoch.
         epoch: Epoch,
     },
     /// What the transaction read elsewhere depends on more of a shard than had happened there when it
@@ -246,12 +264,6 @@ pub enum Rejected {
     LeadsNothing {
         /// The node that was asked.
         node: NodeId,
-    },
-    /// A step of an interactive transaction that is over, or was never begun here.
-    #[error("session {session} has no transaction here; begin one")]
-    UnknownSession {
-        /// The client's name for it.
-        session: u64,
     },
     /// An insert met a key that exists.
     #[error("{table} {key} exists already; use put to overwrite it")]

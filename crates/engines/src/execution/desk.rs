@@ -117,12 +117,10 @@ impl<M: Envelope> Desk<M> {
         self.hub.next_ask()
     }
 
-    /// Is the request for a branch here, at a shard that `led` says is served, and of this epoch?
-    /// Otherwise it is counted: its coordinator asks again, and by then things may be different.
+    /// Is the request for a branch here, at a shard that `led` says is served? Otherwise it is counted:
+    /// its coordinator asks again, and by then things may be different.
     pub(crate) fn is_ours(&mut self, from: NodeId, header: &Header, led: bool) -> bool {
-        let ours = led
-            && header.epoch == self.hub.epoch.get()
-            && header.is_of(from, self.hub.place.worker);
+        let ours = led && header.is_of(from, self.hub.place.worker);
         self.counters.dropped += u64::from(!ours);
         ours
     }

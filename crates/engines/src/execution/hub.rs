@@ -9,13 +9,14 @@ use crate::client::{ClientId, Relay, Reply};
 use crate::engine::Place;
 use crate::faults::Faults;
 use crate::replication::replica::Replica;
+use crate::watermarks::Watermarks;
 use consensus::topology::Topology;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Epoch, NodeId, Random, Result, ShardId, Stamp, Time, VectorWatermark};
+use types::{Epoch, NodeId, Random, Result, ShardId, Stamp, Time};
 
 /// How execution behaves, the same for all engines. Part of every engine's options.
 #[derive(Debug, Clone)]
@@ -131,9 +132,10 @@ pub(crate) struct Hub {
     pub(crate) random: RefCell<Random>,
     /// The time of the step that is under way.
     pub(crate) now: Cell<Time>,
+    /// The epoch that is open for new work.
     pub(crate) epoch: Cell<Epoch>,
-    /// The worker's view of the vector watermark.
-    pub(crate) watermark: RefCell<VectorWatermark>,
+    /// What this worker knows to be durable.
+    pub(crate) watermarks: RefCell<Watermarks>,
     asks: RefCell<VecDeque<Ask>>,
     errands: RefCell<VecDeque<Errand>>,
 }
@@ -224,7 +226,7 @@ impl Hub {
             let sessions = Sessions::new(Arc::clone(&replica.store));
             Own { shard: replica.shard, sessions }
         });
-        let watermark = VectorWatermark::new(epoch, topology.shards() as usize);
+        let watermarks = Watermarks::new(epoch, topology.shards() as usize);
         Rc::new(Hub {
             place,
             own: own.collect(),
@@ -233,7 +235,7 @@ impl Hub {
             random: RefCell::new(Random::new(seed)),
             now: Cell::default(),
             epoch: Cell::new(epoch),
-            watermark: RefCell::new(watermark),
+            watermarks: RefCell::new(watermarks),
             asks: RefCell::default(),
             errands: RefCell::default(),
             topology,

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
-use types::{Aborted, Error, Rejected, Result, Time, Transaction as _, Unknown};
+use types::{Aborted, Error, Result, Time, Transaction as _, Unknown};
 
 /// A client and its number for one of its transactions.
 type Key = (ClientId, u64);
@@ -216,7 +216,8 @@ fn not_here(session: u64, number: u32, step: &Step) -> Reply {
     let result = Err(match step {
         // It may have been committed and forgotten.
         Step::End(client::Ending::Commit) => Unknown::Session { session }.into(),
-        _ => Rejected::UnknownSession { session }.into(),
+        // One that was not ended has changed nothing.
+        _ => Aborted::UnknownSession { session }.into(),
     });
     Reply::Done { session, number, result }
 }
@@ -288,8 +289,8 @@ async fn perform(tx: &Transaction, operation: &Operation) -> Result<Answer> {
             tx.insert(*table, key, value).await.map(|()| Answer::Done)
         }
     };
-    // That a key exists is something that was read, too.
-    if operation.reads() {
+    // That a key exists is something that was read, too. An abort tells of nothing.
+    if operation.reads() && !matches!(result, Err(Error::Aborted(_))) {
         tx.reveal().await?;
     }
     result

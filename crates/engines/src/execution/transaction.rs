@@ -86,12 +86,12 @@ impl Transaction {
     pub(super) async fn reveal(&self) -> Result<()> {
         let home = self.hub.home();
         {
-            let watermark = self.hub.watermark.borrow();
+            let watermarks = self.hub.watermarks.borrow();
             for (at, branch) in self.own.iter().enumerate() {
                 let Some(branch) = branch.get() else { continue };
                 let shard = self.hub.own[at].shard;
                 let (epoch, faults) = (self.exchange.epoch, Faults::NONE);
-                let reads = Reads { shard, epoch, watermark: &watermark, full: false, faults };
+                let reads = Reads { shard, epoch, watermarks: &watermarks, full: false, faults };
                 let stamp = dependencies::of(branch, 0, &reads, &mut |_| {})?.stamp;
                 self.exchange.depend(home, stamp.seen_by(shard));
             }

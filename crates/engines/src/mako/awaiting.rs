@@ -85,6 +85,13 @@ impl<T> Awaiting<T> {
         }
     }
 
+    /// Takes out everything that waits.
+    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = (ShardId, Stamp, T)> + use<T> {
+        self.queues.iter_mut().for_each(BinaryHeap::clear);
+        let items = std::mem::take(&mut self.items);
+        items.into_values().map(|Item { own, stamp, item }| (own, stamp, item))
+    }
+
     fn queue(&mut self, shard: ShardId) -> &mut BinaryHeap<Reverse<(Clock, u64)>> {
         let last = self.queues.len() - 1;
         &mut self.queues[(shard.0 as usize).min(last)]

@@ -9,6 +9,7 @@
 
 use super::message::{Reply, Request};
 use super::options::StampForm;
+use super::participant::Context;
 use super::{Effects, Mako, Waiter};
 use crate::execution::exchange::Exchange;
 use crate::execution::hub::{Branch, Ending, Submission};
@@ -167,6 +168,8 @@ impl Mako {
         self.coordinator.transactions.remove(&exchange.id.sequence);
         if let Some(error) = exchange.failure() {
             self.abort(certification, error, effects);
+        } else if exchange.epoch < self.desk.hub.epoch.get() {
+            self.abort(certification, Mako::not_open(exchange.epoch), effects);
         } else if exchange.is_busy() {
             let progress = Progress::Certifying(certification);
             self.coordinator.transactions.insert(exchange.id.sequence, progress);
@@ -275,7 +278,7 @@ impl Mako {
         branch: &Branch,
         effects: &mut Effects,
     ) -> Result<()> {
-        let (stamp, _) = self.gather(at, exchange.id, branch, 0, effects)?;
+        let (stamp, _) = self.gather(at, (exchange.id, exchange.epoch), branch, 0, effects)?;
         exchange.depend(self.desk.hub.home(), stamp.seen_by(self.led[at].lead.shard));
         Ok(())
     }
@@ -330,10 +333,19 @@ impl Mako {
         let mut locked_here = Vec::new();
         for (at, branch) in own {
             if let OwnBranch::Locked(locked) = branch {
-                let clock = self.draw(at, exchange.id, &locked, effects);
+                let clock = self.draw(at, (exchange.id, exchange.epoch), &locked, effects);
                 drawn.push((self.led[at].lead.shard, clock));
                 locked_here.push((at, locked, clock));
             }
+        }
+        if !locked_here.is_empty() && self.is_closed(exchange.epoch) {
+            for (at, locked, clock) in locked_here {
+                let context = Some(Context::Locked { locked, clock });
+                self.drop_context(at, exchange.id, context, effects);
+            }
+            let error = Mako::not_open(exchange.epoch);
+            self.desk.give_up(&exchange, || Request::Abort, effects);
+            return self.desk.finish(&exchange, Err(error));
         }
         let dependencies = exchange.dependencies();
         let mut stamp = dependencies.clone();
@@ -384,9 +396,10 @@ impl Mako {
         let floor = dependencies.entry(home, ShardId::EVERY);
         // What the floor hides says nothing of this shard.
         let entry = |shard| Some(dependencies.entry(home, shard)).filter(|clock| *clock > floor);
-        let watermark = self.desk.hub.watermark.borrow();
+        let watermarks = self.desk.hub.watermarks.borrow();
+        let reached = |shard| watermarks.of(it.exchange.epoch, shard);
         let drawn = it.drawn.iter().find(|(shard, clock)| {
-            entry(*shard).is_some_and(|entry| entry >= *clock) || watermark.of(*shard) >= *clock
+            entry(*shard).is_some_and(|entry| entry >= *clock) || reached(*shard) >= *clock
         });
         let own = || {
             let mut led = it.own.iter().map(|(at, _)| self.led[*at].lead.shard);
@@ -410,11 +423,11 @@ impl Mako {
         for (shard, clock) in drawn {
             assert!(entry(*shard) >= *clock, "M1: {stamp:?} lacks {clock} of {shard}");
         }
-        let watermark = self.desk.hub.watermark.borrow();
+        let watermarks = self.desk.hub.watermarks.borrow();
         let read = dependencies.as_ref().remote.iter().map(|entry| (entry.shard, entry.clock));
         for (shard, clock) in read.chain([(home, dependencies.clock)]) {
             assert!(
-                entry(shard) >= clock || watermark.of(shard) >= clock,
+                entry(shard) >= clock || watermarks.of(stamp.epoch, shard) >= clock,
                 "M1: {stamp:?} lacks {clock} of {shard}, which was read"
             );
         }
@@ -423,7 +436,7 @@ impl Mako {
     /// A participant's stamp may have one entry more than the coordinator's: its own became remote.
     fn fit(&self, mut stamp: Stamp) -> Stamp {
         if let StampForm::Sparse { .. } = self.options().stamps {
-            stamp.prune(&self.desk.hub.watermark.borrow());
+            self.desk.hub.watermarks.borrow().prune(&mut stamp);
         }
         stamp
     }
@@ -450,6 +463,29 @@ impl Mako {
             return self.reveal(own, stamp, &waiter, effects);
         }
         self.await_cover(own, stamp, waiter, effects);
+    }
+
+    /// Gives up what belongs to a closed epoch and is not certified. Where one participant decides, it
+    /// may have done so already: its answer is waited for.
+    pub(super) fn give_up_closed(&mut self, effects: &mut Effects) {
+        let open = self.desk.hub.epoch.get();
+        let closed = |progress: &Progress| match progress {
+            Progress::Executing(_) => false,
+            Progress::Certifying(it) => it.exchange.epoch < open && it.phase != Phase::Delegated,
+        };
+        let transactions = &self.coordinator.transactions;
+        let closed: Vec<u64> = transactions
+            .iter()
+            .filter(|(_, progress)| closed(progress))
+            .map(|(sequence, _)| *sequence)
+            .collect();
+        for sequence in closed {
+            if let Some(Progress::Certifying(it)) = self.coordinator.transactions.remove(&sequence)
+            {
+                let error = Mako::not_open(it.exchange.epoch);
+                self.abort(it, error, effects);
+            }
+        }
     }
 
     /// Gives a transaction up, everywhere.

@@ -6,6 +6,7 @@
 
 use super::message::{Message, Reply, Request};
 use super::participant::Context;
+use crate::execution::branches::Header;
 use crate::execution::desk::answers_fit;
 use types::{Clock, Epoch, ShardId, Stamp};
 
@@ -15,35 +16,28 @@ const CLOCK_MAX: Clock = Clock(1 << 62);
 /// A version counts the entries of its stamp in seven bits.
 pub(super) const ENTRIES_MAX: usize = 127;
 
-/// What all stamps of a cluster have in common.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Bounds {
-    pub(super) epoch: Epoch,
-    pub(super) shards: u32,
-}
-
 /// Can a shard, or a floor, have come so far?
 pub(super) fn clock(clock: Clock) -> bool {
     clock <= CLOCK_MAX
 }
 
-/// Can this be a stamp that `own` keeps?
-pub(super) fn stamp(stamp: &Stamp, own: ShardId, bounds: Bounds) -> bool {
+/// Can this be a stamp of `epoch` that `own` keeps, in a cluster of so many shards?
+pub(super) fn stamp(stamp: &Stamp, epoch: Epoch, own: ShardId, shards: u32) -> bool {
     let remote = stamp.as_ref().remote;
-    stamp.epoch == bounds.epoch
+    stamp.epoch == epoch
         && clock(stamp.clock)
         && remote.iter().all(|entry| {
-            let known = entry.shard.0 < bounds.shards || entry.shard == ShardId::EVERY;
+            let known = entry.shard.0 < shards || entry.shard == ShardId::EVERY;
             known && entry.shard != own && clock(entry.clock)
         })
 }
 
-/// Is the request legal of a branch on `own` in this state?
+/// Is the request legal of a branch in this state?
 pub(super) fn branch(
     context: Option<&Context>,
     request: &Request,
-    own: ShardId,
-    bounds: Bounds,
+    header: &Header,
+    shards: u32,
 ) -> bool {
     match (context, request) {
         (_, Request::Abort) => true,
@@ -52,7 +46,7 @@ pub(super) fn branch(
         (Some(Context::Locked { clock, .. }), Request::Install { stamp: installed }) => {
             // M2: it is installed as it was drawn.
             installed.clock == *clock
-                && stamp(installed, own, bounds)
+                && stamp(installed, header.epoch, header.shard, shards)
                 && installed.as_ref().remote.len() <= ENTRIES_MAX
         }
         (Some(Context::Locked { .. }), Request::Validate { last }) => !last,
@@ -61,18 +55,18 @@ pub(super) fn branch(
 }
 
 /// Is this an answer of `shard` to what was asked of it?
-pub(super) fn reply(asked: &Message, reply: &Reply, shard: ShardId, bounds: Bounds) -> bool {
-    let Message::Request { request, .. } = asked else { return false };
+pub(super) fn reply(asked: &Message, reply: &Reply, shard: ShardId, shards: u32) -> bool {
+    let Message::Request { header: Header { epoch, .. }, request } = asked else { return false };
     match (request, reply) {
         (Request::Execute { operations }, Reply::Executed { answers, dependencies }) => {
-            answers_fit(operations, answers) && stamp(dependencies, shard, bounds)
+            answers_fit(operations, answers) && stamp(dependencies, *epoch, shard, shards)
         }
         (Request::Lock { .. }, Reply::Locked { clock: drawn, dependencies }) => {
-            *drawn > Clock::ZERO && clock(*drawn) && stamp(dependencies, shard, bounds)
+            *drawn > Clock::ZERO && clock(*drawn) && stamp(dependencies, *epoch, shard, shards)
         }
         (Request::Validate { .. }, Reply::Validated) => true,
         (Request::Commit { .. }, Reply::Certified { stamp: certified }) => {
-            stamp(certified, shard, bounds)
+            stamp(certified, *epoch, shard, shards)
         }
         (Request::Install { .. } | Request::Abort, reply) => *reply == Reply::Resolved,
         (_, Reply::Refused { .. }) => true,
@@ -83,12 +77,11 @@ pub(super) fn reply(asked: &Message, reply: &Reply, shard: ShardId, bounds: Boun
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::execution::branches::Header;
     use crate::transaction_id::TransactionId;
     use types::{NodeId, WorkerId};
 
     const S: [ShardId; 3] = [ShardId(0), ShardId(1), ShardId(9)];
-    const BOUNDS: Bounds = Bounds { epoch: Epoch(1), shards: 3 };
+    const SHARDS: u32 = 3;
 
     fn made(clock: u64, shard: ShardId, remote: u64) -> Stamp {
         let mut stamp = Stamp::local(Epoch(1), Clock(clock));
@@ -99,13 +92,13 @@ mod tests {
 
     #[test]
     fn a_stamp_names_what_can_be() {
-        assert!(stamp(&made(5, S[1], 6), S[0], BOUNDS));
-        assert!(stamp(&made(5, ShardId::EVERY, 6), S[0], BOUNDS));
-        assert!(!stamp(&made(5, S[2], 6), S[0], BOUNDS), "an unknown shard");
-        assert!(!stamp(&made(5, S[0], 6), S[0], BOUNDS), "its own shard twice");
-        assert!(!stamp(&made(5, S[1], u64::MAX), S[0], BOUNDS), "beyond all clocks");
-        assert!(!stamp(&made((1 << 62) + 1, S[1], 6), S[0], BOUNDS), "beyond all clocks");
-        assert!(!stamp(&Stamp::local(Epoch(2), Clock(1)), S[0], BOUNDS), "another epoch");
+        assert!(stamp(&made(5, S[1], 6), Epoch(1), S[0], SHARDS));
+        assert!(stamp(&made(5, ShardId::EVERY, 6), Epoch(1), S[0], SHARDS));
+        assert!(!stamp(&made(5, S[2], 6), Epoch(1), S[0], SHARDS), "an unknown shard");
+        assert!(!stamp(&made(5, S[0], 6), Epoch(1), S[0], SHARDS), "its own shard twice");
+        assert!(!stamp(&made(5, S[1], u64::MAX), Epoch(1), S[0], SHARDS), "beyond all clocks");
+        assert!(!stamp(&made((1 << 62) + 1, S[1], 6), Epoch(1), S[0], SHARDS), "beyond all clocks");
+        assert!(!stamp(&Stamp::local(Epoch(2), Clock(1)), Epoch(1), S[0], SHARDS), "another epoch");
     }
 
     #[test]
@@ -113,7 +106,7 @@ mod tests {
         let transaction = TransactionId { node: NodeId(0), worker: WorkerId(0), sequence: 1 };
         let header = Header { transaction, shard: S[1], step: 1, oldest: 0, epoch: Epoch(1) };
         let fits = |request: Request, answer: Reply| {
-            reply(&Message::Request { header, request }, &answer, S[1], BOUNDS)
+            reply(&Message::Request { header, request }, &answer, S[1], SHARDS)
         };
         let execute = || Request::Execute { operations: Vec::new() };
         let dependencies = || Stamp::local(Epoch(1), Clock(3));

@@ -12,19 +12,24 @@ use super::piece::{Entry, Piece};
 use crate::execution::sessions::Sessions;
 use crate::faults::Fault;
 use crate::replication::replica::Replica;
-use std::collections::BTreeSet;
+use crate::watermarks::Watermarks;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use types::{Clock, ShardId, VectorWatermark, WorkerId};
+use types::{Clock, Epoch, ShardId, VectorWatermark, WorkerId};
 
 /// See the module.
 pub(super) struct Followed {
     pub(super) shard: ShardId,
     sessions: Rc<Sessions>,
-    waiting: Awaiting<Piece>,
+    /// Pieces of each epoch that is not settled.
+    waiting: BTreeMap<Epoch, Awaiting<Piece>>,
+    shards: usize,
     /// The clocks of what waits.
     clocks: BTreeSet<Clock>,
     /// The safe clock of the last entry.
     safe: Clock,
+    /// The last epoch of which no more can come.
+    ended: Epoch,
 }
 
 impl Followed {
@@ -32,9 +37,11 @@ impl Followed {
         Followed {
             shard: replica.shard,
             sessions: Sessions::new(replica.store.clone()),
-            waiting: Awaiting::new(shards),
+            waiting: BTreeMap::new(),
+            shards,
             clocks: BTreeSet::new(),
             safe: Clock::ZERO,
+            ended: Epoch(0),
         }
     }
 
@@ -42,7 +49,7 @@ impl Followed {
     pub(super) fn enter(
         &mut self,
         entry: Entry,
-        watermark: &VectorWatermark,
+        watermarks: &Watermarks,
         options: &Options,
         apply: &mut impl FnMut(&Rc<Sessions>, Piece),
     ) {
@@ -53,30 +60,60 @@ impl Followed {
                 apply(&self.sessions, piece);
                 continue;
             }
-            self.clocks.insert(piece.stamp.clock);
-            let stamp = piece.stamp.clone();
-            if let Some((_, piece)) = self.waiting.push(watermark, self.shard, stamp, piece) {
-                self.clocks.remove(&piece.stamp.clock);
+            let (stamp, epoch) = (piece.stamp.clone(), piece.stamp.epoch);
+            assert!(epoch > self.ended, "M9: {stamp:?} of {} comes after the end", self.shard);
+            if watermarks.covers(self.shard, stamp.as_ref()) {
                 apply(&self.sessions, piece);
+                continue;
             }
+            self.clocks.insert(stamp.clock);
+            let none = VectorWatermark::new(epoch, self.shards);
+            let waiting = self.waiting.entry(epoch).or_insert_with(|| Awaiting::new(self.shards));
+            // It may be of an epoch that this node has not heard of.
+            let watermark = watermarks.live(epoch).unwrap_or(&none);
+            let covered = waiting.push(watermark, self.shard, stamp, piece);
+            assert!(covered.is_none(), "seen above");
         }
+        self.ended = self.ended.max(entry.ended.unwrap_or_default());
     }
 
     /// Replays what the watermark covers by now.
     pub(super) fn advance(
         &mut self,
-        watermark: &VectorWatermark,
+        watermarks: &Watermarks,
         apply: &mut impl FnMut(&Rc<Sessions>, Piece),
     ) {
         let Followed { shard, sessions, waiting, clocks, .. } = self;
-        waiting.advance(watermark, |_, _, piece| {
+        for watermark in watermarks.all_live() {
+            let Some(waiting) = waiting.get_mut(&watermark.epoch()) else { continue };
+            waiting.advance(watermark, |_, _, piece| {
+                assert!(
+                    watermark.covers(*shard, piece.stamp.as_ref()),
+                    "M6: {piece:?} is not covered by {watermark:?}"
+                );
+                clocks.remove(&piece.stamp.clock);
+                apply(sessions, piece);
+            });
+        }
+    }
+
+    /// Replays what is left of an epoch that is settled: all that its FVW covers.
+    pub(super) fn settle(
+        &mut self,
+        epoch: Epoch,
+        watermarks: &Watermarks,
+        apply: &mut impl FnMut(&Rc<Sessions>, Piece),
+    ) {
+        let Some(mut waiting) = self.waiting.remove(&epoch) else { return };
+        for (_, stamp, piece) in waiting.take_all() {
             assert!(
-                watermark.covers(*shard, piece.stamp.as_ref()),
-                "M6: {piece:?} is not covered by {watermark:?}"
+                watermarks.covers(self.shard, stamp.as_ref()),
+                "M9: {stamp:?} of {} was certified, and {epoch} ended without it",
+                self.shard
             );
-            clocks.remove(&piece.stamp.clock);
-            apply(sessions, piece);
-        });
+            self.clocks.remove(&stamp.clock);
+            apply(&self.sessions, piece);
+        }
     }
 
     /// Everything of this stream up to here has been replayed.
@@ -86,7 +123,7 @@ impl Followed {
 
     /// How many pieces wait.
     pub(super) fn pending(&self) -> usize {
-        self.waiting.len()
+        self.waiting.values().map(Awaiting::len).sum()
     }
 }
 

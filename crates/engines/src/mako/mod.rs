@@ -25,6 +25,7 @@
 //! | `fits.rs` | what messages may say; anything else is counted and dropped | |
 //! | `led.rs` | a shard that is led: clocks in flight, batches, safe clocks | M2, M3 |
 //! | `watermark.rs` | durability: shard watermarks, gossip | M4 |
+//! | `epochs.rs`, `closing.rs` | epochs open, close and are settled | M8, M9 |
 //! | `awaiting.rs` | what waits for the watermark | M5 |
 //! | `followed.rs` | a shard that is followed: replay | M6 |
 //! | `../dependencies.rs` | what reads add to a stamp | M1, M8 |
@@ -32,7 +33,9 @@
 //! Invariants are asserted where they are kept, under the names of design §5.
 
 mod awaiting;
+mod closing;
 mod coordinator;
+mod epochs;
 mod fits;
 mod followed;
 mod led;
@@ -56,9 +59,8 @@ use crate::execution::hub::{Ask, Hub};
 use crate::execution::slot::Slot;
 use crate::faults::Fault;
 use crate::observation::Observation;
-use awaiting::Awaiting;
+use closing::Live;
 use coordinator::Coordinator;
-use fits::Bounds;
 use followed::Followed;
 use led::Led;
 use message::Reply;
@@ -82,10 +84,11 @@ pub struct Mako {
     branches: Branches<Context, Reply>,
     led: Vec<Led>,
     followed: Vec<Followed>,
-    awaiting: Awaiting<Waiter>,
     gossip: Gossip,
-    /// The version of the shared watermark that the hub's view shows.
-    watermark_seen: u64,
+    /// The epochs that are not settled, oldest first.
+    live: Vec<Live>,
+    /// The version of the shared epochs that this worker has seen.
+    epochs_seen: u64,
 }
 
 /// Who waits for the watermark.
@@ -117,29 +120,32 @@ impl Engine for Mako {
         let (limits, faults) = (options.limits.clone(), options.faults);
         let place = Place { node: shared.node, worker };
         let (topology, replicas) = (Arc::clone(&shared.setup.topology), &shared.replicas);
-        let hub = Hub::new(place, topology, replicas, shared.epoch, limits, faults, seed);
+        let hub = Hub::new(place, topology, replicas, FIRST_EPOCH, limits, faults, seed);
         let followed = shared.replicas.iter().filter(|replica| !replica.led);
         Mako {
             desk: Desk::new(hub, &shared.setup.procedures),
             coordinator: Coordinator::default(),
             branches: Branches::new(),
-            led: led.map(|replica| Led::new(replica.shard)).collect(),
+            led: led.map(|replica| Led::new(replica.shard, FIRST_EPOCH)).collect(),
             followed: followed.map(|replica| Followed::new(replica, shards)).collect(),
-            awaiting: Awaiting::new(shards),
             gossip: Gossip::new(&shared),
-            watermark_seen: 0,
+            live: vec![Live::new(FIRST_EPOCH, shared.epochs.first(), shards)],
+            epochs_seen: 0,
             shared,
         }
     }
 
     fn step(&mut self, now: Time, event: Event<Message>, effects: &mut Effects) {
         self.desk.begin_step(now, &event);
+        self.follow_epochs(effects);
         match event {
             Event::Received { from, message } => self.receive(from, message, effects),
             Event::Client { from, request } => self.desk.request(from, request),
             Event::Leading { shard, length } => self.lead(shard, length),
             Event::Durable { shard, length } => self.durable(shard, length, effects),
             Event::Decided { shard, index: _, entry } => self.decided(shard, entry, effects),
+            Event::Epoch { epoch } => self.open_epoch(epoch, effects),
+            Event::Settled { watermark } => self.hear_settled(watermark, effects),
             Event::Timer | Event::Nudged => {}
         }
         self.run(now, effects);
@@ -159,7 +165,8 @@ impl Engine for Mako {
     fn pending(&self) -> usize {
         let led: usize = self.led.iter().map(Led::pending).sum();
         let followed: usize = self.followed.iter().map(Followed::pending).sum();
-        self.desk.pending() + self.awaiting.len() + self.branches.len() + led + followed
+        let awaiting: usize = self.live.iter().map(|live| live.awaiting.len()).sum();
+        self.desk.pending() + awaiting + self.branches.len() + led + followed
     }
 
     fn counters(&self) -> Counters {
@@ -172,10 +179,6 @@ impl Mako {
         &self.shared.setup.options
     }
 
-    fn bounds(&self) -> Bounds {
-        Bounds { epoch: self.desk.hub.epoch.get(), shards: self.desk.hub.topology.shards() }
-    }
-
     fn led_at(&self, shard: ShardId) -> Option<usize> {
         self.led.iter().position(|led| led.lead.shard == shard)
     }
@@ -184,8 +187,8 @@ impl Mako {
         match message {
             Message::Request { header, request } => self.serve(from, &header, request, effects),
             Message::Reply { transaction, shard, step, reply } => {
-                let bounds = self.bounds();
-                let fits = |asked: &Message| fits::reply(asked, &reply, shard, bounds);
+                let shards = self.desk.hub.topology.shards();
+                let fits = |asked: &Message| fits::reply(asked, &reply, shard, shards);
                 if let Some(key) = self.desk.answered(from, (transaction, shard, step), fits) {
                     self.replied(key, reply, effects);
                 }
@@ -236,9 +239,13 @@ impl Mako {
 
     /// Has `waiter` told as soon as the watermark covers `stamp`, kept by `own`.
     fn await_cover(&mut self, own: ShardId, stamp: Stamp, waiter: Waiter, effects: &mut Effects) {
+        let Some(at) = self.live(stamp.epoch) else {
+            return self.tell(own, stamp, &waiter, effects);
+        };
         let done = {
-            let watermark = self.desk.hub.watermark.borrow();
-            self.awaiting.push(&watermark, own, stamp, waiter)
+            let watermarks = self.desk.hub.watermarks.borrow();
+            let watermark = watermarks.live(stamp.epoch).expect("it is not settled");
+            self.live[at].awaiting.push(watermark, own, stamp, waiter)
         };
         if let Some((stamp, waiter)) = done {
             self.tell(own, stamp, &waiter, effects);
@@ -247,29 +254,31 @@ impl Mako {
 
     /// Tells those whom the watermark covers by now, and replays what it covers.
     fn release(&mut self, effects: &mut Effects) {
-        let seen = {
-            let mut view = self.desk.hub.watermark.borrow_mut();
-            self.shared.watermark.refresh(&mut view, self.watermark_seen)
-        };
-        if seen == self.watermark_seen {
-            return;
-        }
-        self.watermark_seen = seen;
         let mut done = Vec::new();
-        self.awaiting.advance(&self.desk.hub.watermark.borrow(), |own, stamp, waiter| {
-            done.push((own, stamp, waiter));
-        });
+        let mut news = false;
+        for live in &mut self.live {
+            let mut watermarks = self.desk.hub.watermarks.borrow_mut();
+            let view = watermarks.live_mut(live.epoch()).expect("it is not settled");
+            let seen = live.watermark.refresh(view, live.seen);
+            if seen != live.seen {
+                live.seen = seen;
+                news = true;
+                live.awaiting.advance(view, |own, stamp, waiter| done.push((own, stamp, waiter)));
+            }
+        }
         for (own, stamp, waiter) in done {
             self.tell(own, stamp, &waiter, effects);
         }
-        self.replay_covered(effects);
+        if news {
+            self.replay_covered(effects);
+        }
     }
 
     /// The watermark covers `stamp`: whoever waited may be told (rule M5).
     fn tell(&mut self, own: ShardId, stamp: Stamp, waiter: &Waiter, effects: &mut Effects) {
         let (Waiter::Outcome(exchange) | Waiter::Reveal(exchange, _)) = waiter;
         assert!(
-            self.desk.hub.watermark.borrow().covers(own, stamp.as_ref()),
+            self.desk.hub.watermarks.borrow().covers(own, stamp.as_ref()),
             "M5: {} would reveal {stamp:?}",
             exchange.id
         );

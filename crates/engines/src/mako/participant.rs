@@ -18,7 +18,7 @@ use crate::faults::Fault;
 use crate::observation::Observation;
 use crate::transaction_id::TransactionId;
 use store::Locked;
-use types::{Clock, NodeId, Result, ShardId, Stamp};
+use types::{Clock, Epoch, NodeId, Result, ShardId, Stamp};
 
 /// What an open branch holds.
 pub(super) enum Context {
@@ -56,14 +56,18 @@ impl Mako {
         let ends = matches!(request, Request::Abort);
         let reply = match self.branches.arrive(header, ends) {
             Arrival::Act => {
-                let bounds = self.bounds();
+                let shards = self.desk.hub.topology.shards();
                 let context = self.branches.context_mut(header.transaction, header.shard);
-                if !fits::branch(context.as_deref(), &request, header.shard, bounds) {
+                if !fits::branch(context.as_deref(), &request, header, shards) {
                     // No coordinator of ours asks for that now.
                     self.desk.counters.dropped += 1;
                     return;
                 }
-                self.act(at, header, request, effects)
+                let locked = matches!(context, Some(Context::Locked { .. }));
+                match header.epoch == self.desk.hub.epoch.get() || locked || ends {
+                    true => self.act(at, header, request, effects),
+                    false => self.refuse_epoch(at, header, effects),
+                }
             }
             Arrival::Repeated(reply) => reply,
             Arrival::Over => Reply::Resolved,
@@ -75,6 +79,16 @@ impl Mako {
         let Header { transaction, shard, step, .. } = *header;
         let message = Message::Reply { transaction, shard, step, reply };
         effects.push(Effect::Send { to: from, message });
+    }
+
+    /// The epoch of a branch is not open here. Nothing of a closed one may begin any more; and what this
+    /// node has not heard of is tried again soon.
+    fn refuse_epoch(&mut self, at: usize, header: &Header, effects: &mut Effects) -> Reply {
+        let context = self.branches.take(header);
+        self.drop_context(at, header.transaction, context, effects);
+        let reply = Reply::Refused { error: Mako::not_open(header.epoch) };
+        self.branches.close(header, reply.clone());
+        reply
     }
 
     /// Does what is asked for the first time, and makes sense.
@@ -149,7 +163,7 @@ impl Mako {
         }
         let shard = self.led[at].lead.shard;
         let clock = self.shared.replica(shard).expect("led").store.draw_clock_too_early();
-        self.fly(at, transaction, clock, effects);
+        self.fly(at, (transaction, self.desk.hub.epoch.get()), clock, effects);
         Some(clock)
     }
 
@@ -180,13 +194,15 @@ impl Mako {
                         return Err(error);
                     }
                 };
-                let (dependencies, reads) = self.gather(at, id, &branch, reads, effects)?;
+                let (dependencies, reads) =
+                    self.gather(at, (id, header.epoch), &branch, reads, effects)?;
                 let context = Context::Open { branch, reads, early };
                 Ok((Some(context), Reply::Executed { answers, dependencies }))
             }
             Request::Lock { operations, validate } => {
                 let locked = self.desk.perform(&branch, &operations).and_then(|_| {
-                    let (dependencies, _) = self.gather(at, id, &branch, reads, effects)?;
+                    let (dependencies, _) =
+                        self.gather(at, (id, header.epoch), &branch, reads, effects)?;
                     let locked = branch.lock()?;
                     if validate {
                         self.validate(|| locked.validate())?;
@@ -200,8 +216,13 @@ impl Mako {
                         return Err(error);
                     }
                 };
-                let clock = early.unwrap_or_else(|| self.draw(at, id, &locked, effects));
+                let of = (id, header.epoch);
+                let clock = early.unwrap_or_else(|| self.draw(at, of, &locked, effects));
                 let context = Context::Locked { locked, clock };
+                if self.is_closed(header.epoch) {
+                    self.drop_context(at, id, Some(context), effects);
+                    return Err(Mako::not_open(header.epoch));
+                }
                 Ok((Some(context), Reply::Locked { clock, dependencies }))
             }
             Request::Validate { last } => {
@@ -231,22 +252,28 @@ impl Mako {
     pub(super) fn gather(
         &self,
         at: usize,
-        transaction: TransactionId,
+        (transaction, epoch): (TransactionId, Epoch),
         branch: &Branch,
         from: usize,
         effects: &mut Effects,
     ) -> Result<(Stamp, usize)> {
         let shard = self.led[at].lead.shard;
         let (faults, full) = (self.options().faults, self.options().stamps == StampForm::Full);
-        let watermark = &self.desk.hub.watermark.borrow();
-        let reads = Reads { shard, epoch: self.desk.hub.epoch.get(), watermark, full, faults };
+        let watermarks = &self.desk.hub.watermarks.borrow();
+        let reads = Reads { shard, epoch, watermarks, full, faults };
+        let observed = effects.observations.as_ref().map_or(0, Vec::len);
         let gathered = dependencies::of(branch, from, &reads, &mut |read| {
             let (stamp, tombstone) = (read.stamp, read.tombstone);
             effects.observe(|| {
                 let stamp = stamp.to_stamp();
                 Observation::Read { transaction, shard, stamp, tombstone }
             });
-        })?;
+        });
+        if gathered.is_err() {
+            // Nobody gets to see any of it.
+            effects.observations.iter_mut().for_each(|seen| seen.truncate(observed));
+        }
+        let gathered = gathered?;
         Ok((gathered.stamp, gathered.reads))
     }
 
@@ -260,14 +287,19 @@ impl Mako {
         effects: &mut Effects,
     ) -> Result<Stamp> {
         let shard = self.led[at].lead.shard;
-        let (mut stamp, _) = self.gather(at, transaction, &branch, 0, effects)?;
+        let epoch = self.desk.hub.epoch.get();
+        let (mut stamp, _) = self.gather(at, (transaction, epoch), &branch, 0, effects)?;
         if branch.is_read_only() || !install {
             branch.validate()?;
             return Ok(stamp);
         }
         let locked = branch.lock()?;
-        let clock = self.draw(at, transaction, &locked, effects);
-        if let Err(error) = locked.validate() {
+        let clock = self.draw(at, (transaction, epoch), &locked, effects);
+        let valid = match self.is_closed(epoch) {
+            true => Err(Mako::not_open(epoch)),
+            false => locked.validate(),
+        };
+        if let Err(error) = valid {
             let context = Some(Context::Locked { locked, clock });
             self.drop_context(at, transaction, context, effects);
             return Err(error);
@@ -283,7 +315,7 @@ impl Mako {
     /// Brings a finished stamp, kept by `own`, into the form that the options ask for.
     pub(super) fn bound(&mut self, own: ShardId, stamp: &mut Stamp, effects: &mut Effects) {
         let StampForm::Sparse { remote_max } = self.options().stamps else { return };
-        stamp.prune(&self.desk.hub.watermark.borrow());
+        self.desk.hub.watermarks.borrow().prune(stamp);
         stamp.collapse(remote_max);
         let floor = stamp.as_ref().entry(own, ShardId::EVERY);
         if floor > Clock::ZERO {
@@ -293,11 +325,18 @@ impl Mako {
         }
     }
 
+    /// Has the epoch closed on this node? To be asked after a clock was drawn: if not, everything of a
+    /// later epoch draws greater ones. So on a shard the clocks of an epoch are below those of the next,
+    /// and nobody overwrites a version of a later epoch (rule M8).
+    pub(super) fn is_closed(&self, epoch: Epoch) -> bool {
+        self.shared.epochs.open() > epoch
+    }
+
     /// Draws a clock under the locks (rule M2).
     pub(super) fn draw(
         &mut self,
         at: usize,
-        transaction: TransactionId,
+        transaction: (TransactionId, Epoch),
         locked: &Locked<Pooled>,
         effects: &mut Effects,
     ) -> Clock {
@@ -306,9 +345,15 @@ impl Mako {
         clock
     }
 
-    fn fly(&mut self, at: usize, transaction: TransactionId, clock: Clock, effects: &mut Effects) {
+    fn fly(
+        &mut self,
+        at: usize,
+        (transaction, epoch): (TransactionId, Epoch),
+        clock: Clock,
+        effects: &mut Effects,
+    ) {
         let shard = self.led[at].lead.shard;
-        self.led[at].lead.fly(clock);
+        self.led[at].lead.fly(clock, epoch);
         effects.observe(|| Observation::Drawn { transaction, shard, clock });
     }
 
@@ -327,9 +372,9 @@ impl Mako {
         }
         self.desk.counters.stamps += 1;
         self.desk.counters.stamp_entries += 1 + stamp.as_ref().remote.len() as u64;
-        let watermark = self.desk.hub.watermark.borrow();
-        self.led[at].install(locked, stamp, &watermark);
-        drop(watermark);
+        let watermarks = self.desk.hub.watermarks.borrow();
+        self.led[at].install(locked, stamp, &watermarks);
+        drop(watermarks);
         effects.observe(|| Observation::Resolved { transaction, shard, clock, installed: true });
         let floor = stamp.as_ref().entry(shard, ShardId::EVERY);
         if floor > Clock::ZERO {

@@ -1,18 +1,19 @@
 //! What `mako` writes into its streams.
 //!
 //! ```text
-//! entry  = epoch u32 | safe u64 | pieces u32 | piece*
-//! piece  = clock u64 | remotes u8 | (shard u32 | clock u64)* | writes
+//! entry  = safe u64 | ended u32 | pieces u32 | piece*
+//! piece  = epoch u32 | clock u64 | remotes u8 | (shard u32 | clock u64)* | writes
 //! ```
 //! Little-endian; writes as in `replication/codec.rs`. A **piece** is what one transaction
 //! writes on one shard, with its stamp as that shard keeps it. An entry without pieces is a heartbeat:
-//! it only carries a safe clock.
+//! it only carries a safe clock. Where `ended` is not 0, no piece of that epoch or of one before follows
+//! in this stream.
 
 use crate::replication::codec::{Malformed, Reader, Write, put_writes};
 use bytes::{BufMut, Bytes, BytesMut};
 use types::{Clock, Epoch, RemoteClock, ShardId, Stamp, StampRef, TableId};
 
-const HEADER_BYTES: usize = 4 + 8 + 4;
+const HEADER_BYTES: usize = 8 + 4 + 4;
 
 /// An entry under construction.
 #[derive(Debug)]
@@ -24,9 +25,10 @@ pub(crate) struct Batch {
 /// An entry, taken apart.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    pub(crate) epoch: Epoch,
     /// Everything that this worker certified up to this clock is in the stream up to here.
     pub(crate) safe: Clock,
+    /// The last epoch that has ended here, if one has with this entry.
+    pub(crate) ended: Option<Epoch>,
     pub(crate) pieces: Vec<Piece>,
 }
 
@@ -60,6 +62,7 @@ impl Batch {
         writes: impl FnOnce(&mut dyn FnMut(TableId, &[u8], Option<&[u8]>)),
     ) {
         let bytes = &mut self.bytes;
+        bytes.put_u32_le(stamp.epoch.0);
         bytes.put_u64_le(stamp.clock.0);
         bytes
             .put_u8(u8::try_from(stamp.remote.len()).expect("a version counts them in seven bits"));
@@ -72,18 +75,18 @@ impl Batch {
     }
 
     /// Takes the entry and begins another.
-    pub(crate) fn close(&mut self, epoch: Epoch, safe: Clock) -> Bytes {
+    pub(crate) fn close(&mut self, safe: Clock, ended: Option<Epoch>) -> Bytes {
         let Batch { mut bytes, pieces } = std::mem::take(self);
         let mut header = &mut bytes[..HEADER_BYTES];
-        header.put_u32_le(epoch.0);
         header.put_u64_le(safe.0);
+        header.put_u32_le(ended.map_or(0, |epoch| epoch.0));
         header.put_u32_le(pieces);
         bytes.freeze()
     }
 }
 
-fn read_piece(reader: &mut Reader, own: ShardId, epoch: Epoch) -> Result<Piece, Malformed> {
-    let mut stamp = Stamp::local(epoch, Clock(reader.u64()?));
+fn read_piece(reader: &mut Reader, own: ShardId) -> Result<Piece, Malformed> {
+    let mut stamp = Stamp::local(Epoch(reader.u32()?), Clock(reader.u64()?));
     for _ in 0..reader.u8()? {
         let entry = RemoteClock { shard: ShardId(reader.u32()?), clock: Clock(reader.u64()?) };
         stamp.push(own, entry.shard, entry.clock);
@@ -95,13 +98,14 @@ impl Entry {
     /// Takes apart an entry of a stream of `shard`. Keys and values stay where they are.
     pub(crate) fn decode(shard: ShardId, entry: Bytes) -> Result<Entry, Malformed> {
         let mut reader = Reader::new(entry);
-        let (epoch, safe) = (Epoch(reader.u32()?), Clock(reader.u64()?));
+        let (safe, ended) = (Clock(reader.u64()?), Epoch(reader.u32()?));
+        let ended = (ended > Epoch(0)).then_some(ended);
         let mut pieces = Vec::new();
         for _ in 0..reader.u32()? {
-            pieces.push(read_piece(&mut reader, shard, epoch)?);
+            pieces.push(read_piece(&mut reader, shard)?);
         }
         reader.end()?;
-        Ok(Entry { epoch, safe, pieces })
+        Ok(Entry { safe, ended, pieces })
     }
 }
 
@@ -124,10 +128,10 @@ mod tests {
 
     #[test]
     fn an_entry_comes_back_as_it_was() {
-        let entry = batch().close(Epoch(3), Clock(16));
+        let entry = batch().close(Clock(16), Some(Epoch(2)));
         let back = Entry::decode(ShardId(0), entry).expect("well formed");
-        assert_eq!((back.epoch, back.safe), (Epoch(3), Clock(16)));
-        assert_eq!(back.pieces[0].stamp.clock, Clock(17));
+        assert_eq!((back.safe, back.ended), (Clock(16), Some(Epoch(2))));
+        assert_eq!((back.pieces[0].stamp.epoch, back.pieces[0].stamp.clock), (Epoch(3), Clock(17)));
         assert_eq!(back.pieces[0].stamp.as_ref().entry(ShardId(0), ShardId(2)), Clock(4));
         let values: Vec<_> =
             back.pieces[0].writes.iter().map(|write| write.value.as_deref()).collect();
@@ -137,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_cut_entry_is_malformed() {
-        let entry = batch().close(Epoch(3), Clock(16));
+        let entry = batch().close(Clock(16), None);
         for cut in 0..entry.len() {
             assert!(Entry::decode(ShardId(0), entry.slice(..cut)).is_err(), "cut at {cut}");
         }

@@ -1,5 +1,6 @@
 //! What the workers of a node share: stores, clocks, the watermark. All of it is atomic.
 
+use super::epochs::Epochs;
 use super::options::Options;
 use crate::engine::Setup;
 use crate::replication::replica::Replica;
@@ -11,9 +12,8 @@ use types::{Clock, Epoch, NodeId, ShardId, VectorWatermark};
 pub struct Shared {
     pub(super) node: NodeId,
     pub(super) setup: Setup<Options>,
-    pub(super) epoch: Epoch,
     pub(super) replicas: Vec<Replica>,
-    pub(super) watermark: SharedWatermark,
+    pub(super) epochs: Epochs,
 }
 
 impl Shared {
@@ -24,9 +24,8 @@ impl Shared {
             (options.limits.sessions_max, options.memory_bytes_max);
         Shared {
             node,
-            epoch,
             replicas: Replica::all(topology, node, epoch, sessions_max, memory_bytes_max),
-            watermark: SharedWatermark::new(topology.shards() as usize),
+            epochs: Epochs::new(epoch, topology.shards() as usize, topology.workers()),
             setup: setup.clone(),
         }
     }
@@ -36,7 +35,7 @@ impl Shared {
     }
 }
 
-/// The node's view of the vector watermark.
+/// The node's view of the vector watermark of an epoch.
 #[derive(Debug)]
 pub(super) struct SharedWatermark {
     clocks: Box<[AtomicU64]>,
@@ -45,7 +44,7 @@ pub(super) struct SharedWatermark {
 }
 
 impl SharedWatermark {
-    fn new(shards: usize) -> SharedWatermark {
+    pub(super) fn new(shards: usize) -> SharedWatermark {
         SharedWatermark {
             clocks: (0..shards).map(|_| AtomicU64::new(0)).collect(),
             version: AtomicU64::new(0),

@@ -13,7 +13,7 @@ use crate::engine::Effect;
 use crate::observation::Observation;
 use crate::replication::replay::replay;
 use bytes::Bytes;
-use types::{Clock, NodeId, ShardId, Time, VectorWatermark};
+use types::{Clock, Epoch, NodeId, ShardId, Time, VectorWatermark};
 
 /// Whom this worker tells of the watermark, and when.
 pub(super) struct Gossip {
@@ -22,7 +22,7 @@ pub(super) struct Gossip {
     /// Those of them that are replicas of own shards only through us: they also hear what we heard.
     followers: Vec<NodeId>,
     /// An own shard came further since the leaders were told.
-    own_news: bool,
+    pub(super) own_news: bool,
     /// Anything did since the followers were told.
     news: bool,
     told_at: Time,
@@ -88,18 +88,23 @@ impl Mako {
     /// The stream that this worker leads for `shard` has that many decided entries.
     pub(super) fn durable(&mut self, shard: ShardId, length: u64, effects: &mut Effects) {
         let at = self.led_at(shard).expect("only led streams report this");
-        let Some(safe) = self.led[at].durable(length) else { return };
+        let (safe, ends) = self.led[at].durable(length);
+        let Some(safe) = safe else { return };
         let replica = self.shared.replica(shard).expect("led");
         let clock = replica.progress(self.desk.hub.place.worker, safe);
         assert!(
             clock <= safe,
             "M4: {shard} counts {clock}, and this stream is durable up to {safe}"
         );
-        if self.shared.watermark.raise(shard, clock) {
+        // What is durable is so for all epochs: a shard's clocks rise from one to the next.
+        let raised =
+            self.live.iter().fold(false, |news, live| live.watermark.raise(shard, clock) | news);
+        if raised {
             effects.observe(|| Observation::Watermark { shard, clock });
             self.gossip.own_news = true;
             self.desk.nudge_others(effects);
         }
+        self.ended(shard, ends, effects);
     }
 
     /// A leader says how far the shards are.
@@ -114,7 +119,8 @@ impl Mako {
             self.desk.counters.dropped += 1;
             return;
         }
-        if self.shared.watermark.merge(watermark) {
+        let at = self.live(watermark.epoch()).expect("it is credible");
+        if self.live[at].watermark.merge(watermark) {
             self.gossip.news = true;
             self.desk.nudge_others(effects);
         }
@@ -127,13 +133,16 @@ impl Mako {
     /// rest. Nobody knows more than we of a shard that we lead.
     fn is_credible(&self, from: NodeId, watermark: &VectorWatermark, floor: Clock) -> bool {
         let topology = &self.desk.hub.topology;
-        watermark.epoch() == self.desk.hub.epoch.get()
-            && fits::clock(floor)
+        let Some(at) = self.live(watermark.epoch()) else { return false };
+        let known = &self.live[at].watermark;
+        let ends = watermark.epoch() < self.desk.hub.epoch.get();
+        fits::clock(floor)
             && topology.shard_ids().any(|shard| topology.leader(shard) == from)
             && topology.shard_ids().all(|shard| {
                 let said = watermark.of(shard);
                 let own = topology.leader(shard) == self.desk.hub.place.node;
-                fits::clock(said) && (!own || said <= self.shared.watermark.of(shard))
+                (fits::clock(said) || (ends && said == Clock::MAX))
+                    && (!own || said <= known.of(shard))
             })
     }
 
@@ -153,19 +162,19 @@ impl Mako {
     pub(super) fn close_batches(&mut self, now: Time, effects: &mut Effects) {
         for at in 0..self.led.len() {
             let shard = self.led[at].lead.shard;
-            let epoch = self.desk.hub.epoch.get();
+            let open = self.desk.hub.epoch.get();
             let replica = self.shared.replica(shard).expect("led");
             let options = &self.shared.setup.options;
-            let Some(closed) = self.led[at].close(now, epoch, replica, options) else { continue };
+            let Some(closed) = self.led[at].close(now, open, replica, options) else { continue };
             self.desk.counters.batches += 1;
-            let led::Closed { entry, index, safe, clocks } = closed;
+            let led::Closed { entry, index, safe, ended, clocks } = closed;
             self.desk.counters.batch_bytes += entry.len() as u64;
             if let Some(greatest) = clocks.iter().max().copied()
                 && replica.want(greatest)
             {
                 self.desk.nudge_others(effects);
             }
-            effects.observe(|| Observation::Appended { shard, index, epoch, safe, clocks });
+            effects.observe(|| Observation::Appended { shard, index, ended, safe, clocks });
             effects.push(Effect::Propose { shard, entry });
         }
     }
@@ -178,10 +187,12 @@ impl Mako {
         let gossip = &mut self.gossip;
         let foreign_only = gossip.news && !gossip.own_news;
         let peers = if foreign_only { &gossip.followers } else { &gossip.peers };
+        let watermarks = self.desk.hub.watermarks.borrow();
         for to in peers {
-            let watermark = self.desk.hub.watermark.borrow().clone();
-            let message = Message::Gossip { watermark, floor: gossip.floor };
-            effects.push(Effect::Send { to: *to, message });
+            for watermark in watermarks.all_live() {
+                let message = Message::Gossip { watermark: watermark.clone(), floor: gossip.floor };
+                effects.push(Effect::Send { to: *to, message });
+            }
         }
         (gossip.own_news, gossip.news, gossip.told_at) = (false, false, now);
     }
@@ -201,8 +212,8 @@ impl Mako {
         let options = &self.shared.setup.options;
         self.desk.counters.operations +=
             entry.pieces.iter().map(|p| p.writes.len() as u64).sum::<u64>();
-        let watermark = self.desk.hub.watermark.borrow();
-        followed.enter(entry, &watermark, options, &mut |sessions, piece| {
+        let watermarks = self.desk.hub.watermarks.borrow();
+        followed.enter(entry, &watermarks, options, &mut |sessions, piece| {
             let (stamp, writes) = (&piece.stamp, &piece.writes);
             let observe = effects.observations.as_mut();
             replay(replica, sessions, stamp, writes, options.faults, observe);
@@ -213,10 +224,25 @@ impl Mako {
     /// Replays what the watermark covers by now.
     pub(super) fn replay_covered(&mut self, effects: &mut Effects) {
         let options = &self.shared.setup.options;
-        let watermark = self.desk.hub.watermark.borrow();
+        let watermarks = self.desk.hub.watermarks.borrow();
         for followed in &mut self.followed {
             let replica = self.shared.replica(followed.shard).expect("followed");
-            followed.advance(&watermark, &mut |sessions, piece| {
+            followed.advance(&watermarks, &mut |sessions, piece| {
+                let (stamp, writes) = (&piece.stamp, &piece.writes);
+                let observe = effects.observations.as_mut();
+                replay(replica, sessions, stamp, writes, options.faults, observe);
+            });
+            followed::publish(followed, replica, self.desk.hub.place.worker);
+        }
+    }
+
+    /// Replays what is left of an epoch that is settled.
+    pub(super) fn replay_settled(&mut self, epoch: Epoch, effects: &mut Effects) {
+        let options = &self.shared.setup.options;
+        let watermarks = self.desk.hub.watermarks.borrow();
+        for followed in &mut self.followed {
+            let replica = self.shared.replica(followed.shard).expect("followed");
+            followed.settle(epoch, &watermarks, &mut |sessions, piece| {
                 let (stamp, writes) = (&piece.stamp, &piece.writes);
                 let observe = effects.observations.as_mut();
                 replay(replica, sessions, stamp, writes, options.faults, observe);

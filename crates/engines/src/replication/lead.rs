@@ -12,9 +12,9 @@
 
 use super::replica::Replica;
 use crate::faults::{Fault, Faults};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
-use types::{Clock, ShardId, Time};
+use types::{Clock, Epoch, ShardId, Time};
 
 /// See the module.
 #[derive(Debug)]
@@ -22,7 +22,8 @@ pub(crate) struct Lead {
     pub(crate) shard: ShardId,
     /// The stream is prepared. Before, what is to be proposed gathers.
     leading: bool,
-    in_flight: BTreeSet<Clock>,
+    /// The clocks, and the epochs for which they were drawn: a later one's are greater.
+    in_flight: BTreeMap<Clock, Epoch>,
     /// How long the stream is, and how much of it is decided.
     proposed: u64,
     decided: u64,
@@ -35,7 +36,7 @@ impl Lead {
         Lead {
             shard,
             leading: false,
-            in_flight: BTreeSet::new(),
+            in_flight: BTreeMap::new(),
             proposed: 0,
             decided: 0,
             safe_appended: Clock::ZERO,
@@ -54,25 +55,30 @@ impl Lead {
         self.leading
     }
 
-    /// A clock was drawn on this worker, and is in flight now.
-    pub(crate) fn fly(&mut self, clock: Clock) {
+    /// A clock was drawn on this worker, for a transaction of `epoch`, and is in flight now.
+    pub(crate) fn fly(&mut self, clock: Clock, epoch: Epoch) {
         let (shard, safe) = (self.shard, self.safe_appended);
         assert!(
             clock > safe,
             "M3, P5: {clock} of {shard} was drawn, and {safe} was said to be safe"
         );
-        let fresh = self.in_flight.insert(clock);
-        assert!(fresh, "M2, P2: {shard} drew {clock} twice");
+        let before = self.in_flight.insert(clock, epoch);
+        assert!(before.is_none(), "M2, P2: {shard} drew {clock} twice");
     }
 
     /// A clock is resolved: what it was drawn for is installed, or was given up.
     pub(crate) fn land(&mut self, clock: Clock) {
         let flew = self.in_flight.remove(&clock);
-        assert!(flew, "M3, P5: {clock} of {} was resolved before", self.shard);
+        assert!(flew.is_some(), "M3, P5: {clock} of {} was resolved before", self.shard);
+    }
+
+    /// Is nothing in flight that belongs to `epoch` or to one before?
+    pub(crate) fn is_over(&self, epoch: Epoch) -> bool {
+        self.in_flight.values().all(|its| *its > epoch)
     }
 
     fn safe_clock(&self, replica: &Replica, faults: Faults) -> Clock {
-        match self.in_flight.first() {
+        match self.in_flight.keys().next() {
             Some(first) if !faults.has(Fault::SafeClockPastInFlight) => Clock(first.0 - 1),
             _ => replica.store.clock(),
         }
@@ -104,7 +110,7 @@ impl Lead {
     pub(crate) fn append(&mut self, now: Time, replica: &Replica, faults: Faults) -> (u64, Clock) {
         let safe = self.safe_clock(replica, faults).max(self.safe_appended);
         assert!(
-            self.in_flight.first().is_none_or(|first| *first > safe)
+            self.in_flight.keys().next().is_none_or(|first| *first > safe)
                 || faults.has(Fault::SafeClockPastInFlight),
             "M3, P5: {safe} is called safe on {} while {:?} are in flight",
             self.shard,

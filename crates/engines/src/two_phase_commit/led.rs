@@ -155,8 +155,8 @@ mod tests {
         let mut led = Led::new(ShardId(0));
         led.lead.begin(0);
         replica.store.raise_clock(Clock(9));
-        led.lead.fly(Clock(7));
-        led.lead.fly(Clock(9));
+        led.lead.fly(Clock(7), Epoch(1));
+        led.lead.fly(Clock(9), Epoch(1));
         add(&mut led, 7);
         let closed = led.close(LATE, EPOCH, &replica, &options).expect("nothing before it");
         assert_eq!((closed.index, closed.safe, closed.clocks), (0, Clock(6), vec![Clock(7)]));
@@ -179,7 +179,7 @@ mod tests {
         replica.store.raise_clock(Clock(9));
         add(&mut led, 9);
         led.close(LATE, EPOCH, &replica, &options).expect("nothing before it");
-        led.lead.fly(Clock(9));
+        led.lead.fly(Clock(9), Epoch(1));
     }
 
     #[test]

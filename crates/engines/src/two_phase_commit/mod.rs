@@ -136,6 +136,8 @@ impl Engine for TwoPhaseCommit {
             Event::Leading { shard, length } => self.lead(shard, length),
             Event::Durable { shard, length } => self.durable(shard, length, effects),
             Event::Decided { shard, index: _, entry } => self.decided(shard, entry, effects),
+            // No leader of its streams ever changes, so it stays in the epoch in which it began.
+            Event::Epoch { .. } | Event::Settled { .. } => {}
             Event::Timer | Event::Nudged => {}
         }
         self.run(now, effects);
@@ -273,7 +275,7 @@ impl TwoPhaseCommit {
                 self.nudged_at = now;
                 self.desk.nudge_others(effects);
             }
-            effects.observe(|| Observation::Appended { shard, index, epoch, safe, clocks });
+            effects.observe(|| Observation::Appended { shard, index, ended: None, safe, clocks });
             effects.push(Effect::Propose { shard, entry });
         }
     }

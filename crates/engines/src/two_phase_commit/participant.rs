@@ -334,7 +334,7 @@ impl TwoPhaseCommit {
         effects: &mut Effects,
     ) -> Clock {
         let (shard, clock) = (self.led[at].lead.shard, locked.draw_clock());
-        self.led[at].lead.fly(clock);
+        self.led[at].lead.fly(clock, self.desk.hub.epoch.get());
         effects.observe(|| Observation::Drawn { transaction, shard, clock });
         clock
     }

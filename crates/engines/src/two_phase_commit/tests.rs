@@ -56,7 +56,10 @@ impl Hand {
                     said.push(message);
                 }
                 Effect::Propose { .. } => self.proposed += 1,
-                Effect::Reply { .. } | Effect::Timer { .. } | Effect::Nudge { .. } => {}
+                Effect::Reply { .. }
+                | Effect::Timer { .. }
+                | Effect::Nudge { .. }
+                | Effect::Report { .. } => {}
             }
         }
         said

@@ -6,7 +6,7 @@
 
 use consensus::topology::Topology;
 use std::collections::VecDeque;
-use types::{Clock, NodeId, ShardId, Stamp, WorkerId};
+use types::{Clock, Epoch, NodeId, ShardId, Stamp, WorkerId};
 
 /// What is durable; see the module.
 #[derive(Debug)]
@@ -22,9 +22,11 @@ struct StreamState {
     accepted: Vec<(NodeId, u64)>,
     /// How many a majority has.
     majority: u64,
-    /// Entries beyond that, and the safe clocks they carry.
-    ahead: VecDeque<(u64, Clock)>,
+    /// Entries beyond that, the safe clocks they carry, and the epochs that end with them.
+    ahead: VecDeque<(u64, Clock, Option<Epoch>)>,
     safe: Clock,
+    /// The last epoch that has ended.
+    ended: Epoch,
 }
 
 impl Durable {
@@ -36,6 +38,7 @@ impl Durable {
             majority: 0,
             ahead: VecDeque::new(),
             safe: Clock::ZERO,
+            ended: Epoch(0),
         };
         let streams = topology.shard_ids().flat_map(|shard| vec![state(shard); workers]);
         let shards = vec![Clock::ZERO; topology.shards() as usize];
@@ -63,18 +66,25 @@ impl Durable {
     }
 
     /// The leader of the stream has appended an entry.
-    pub fn appended(&mut self, shard: ShardId, worker: WorkerId, index: u64, safe: Clock) {
-        self.stream(shard, worker).ahead.push_back((index, safe));
+    pub fn appended(
+        &mut self,
+        shard: ShardId,
+        worker: WorkerId,
+        index: u64,
+        (safe, ended): (Clock, Option<Epoch>),
+    ) {
+        self.stream(shard, worker).ahead.push_back((index, safe, ended));
         self.advance(shard, worker);
     }
 
     fn advance(&mut self, shard: ShardId, worker: WorkerId) {
         let stream = self.stream(shard, worker);
         let before = stream.safe;
-        while let Some((index, safe)) = stream.ahead.front()
+        while let Some((index, safe, ended)) = stream.ahead.front()
             && *index < stream.majority
         {
             stream.safe = stream.safe.max(*safe);
+            stream.ended = stream.ended.max(ended.unwrap_or_default());
             stream.ahead.pop_front();
         }
         if stream.safe > before {
@@ -95,6 +105,17 @@ impl Durable {
         self.shards[shard.0 as usize]
     }
 
+    /// How far a shard is durable for what belongs to `epoch`: once all its streams have ended that,
+    /// wholly.
+    pub fn of_epoch(&self, shard: ShardId, epoch: Epoch) -> Clock {
+        let first = shard.0 as usize * self.workers;
+        let streams = self.streams[first..first + self.workers].iter();
+        match streams.map(|stream| stream.ended).min() {
+            Some(ended) if ended >= epoch => Clock::MAX,
+            _ => self.of(shard),
+        }
+    }
+
     /// All shards.
     pub fn shards(&self) -> impl Iterator<Item = ShardId> + use<> {
         (0..self.shards.len() as u32).map(ShardId)
@@ -105,7 +126,7 @@ impl Durable {
         let view = stamp.seen_by(own);
         self.shards()
             .map(|shard| (shard, view.entry(shard)))
-            .find(|(shard, clock)| *clock > self.of(*shard))
+            .find(|(shard, clock)| *clock > self.of_epoch(*shard, stamp.epoch))
     }
 
     /// A node takes the shard for durable up to `clock`.

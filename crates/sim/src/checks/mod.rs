@@ -171,13 +171,14 @@ impl Checks {
                     blame("P4", records.visible(*shard, worker, stamp.clock, durable))?;
                 }
             }
-            Observation::Appended { shard, index, epoch: _, safe, clocks } => {
-                durable.appended(*shard, worker, *index, *safe);
+            Observation::Appended { shard, index, ended, safe, clocks } => {
+                durable.appended(*shard, worker, *index, (*safe, *ended));
                 if !by_watermark {
                     records.appended(*shard, worker, *index, clocks);
                 }
                 blame(safe_clock, safe_clocks.appended(*shard, worker, *safe, clocks))?;
             }
+            Observation::Settled { .. } => {}
             Observation::Watermark { shard, clock } => {
                 blame("M4", durable.check(*shard, *clock))?;
             }

@@ -94,6 +94,8 @@ impl Engine for Toy {
             | Event::Leading { .. }
             | Event::Durable { .. }
             | Event::Decided { .. }
+            | Event::Epoch { .. }
+            | Event::Settled { .. }
             | Event::Nudged => {}
         }
         if let Some(at) = self.wake_at {

@@ -219,7 +219,9 @@ impl WorkerTally {
                     Aborted::RetriesExhausted { attempts, .. } => u64::from(*attempts),
                     Aborted::Overloaded { .. }
                     | Aborted::Idle { .. }
-                    | Aborted::OpenTooLong { .. } => 0,
+                    | Aborted::OpenTooLong { .. }
+                    | Aborted::UnknownSession { .. }
+                    | Aborted::RolledBack { .. } => 0,
                 };
             }
             // Ends the worker.

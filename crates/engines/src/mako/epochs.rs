@@ -1,0 +1,185 @@
+//! The epochs of a node, as its workers share them: which one is open, how far those are durable that
+//! are not settled, and what came of those that are (design §5, "Failure").
+//!
+//! ```text
+//!   e opens ──► e+1 opens: e closes ──► every worker that leads appends the end of e ─► report
+//!                                        all shards have reported ─► FVW(e): e is settled
+//! ```
+//! A worker that sees an epoch open aborts what it coordinates in the one before and has not certified,
+//! and takes no more of it from others; what is certified is installed as ever. Once nothing of the
+//! epoch is in flight on it, nothing of the epoch can follow, and the worker's stream says so.
+
+use super::shared::SharedWatermark;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use types::{Epoch, ShardId, VectorWatermark};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Epochs {
+    shards: usize,
+    workers: u32,
+    /// The one that is open for new work. Whoever draws a clock looks at it afterwards.
+    open: AtomicU32,
+    /// Moves with every change of the rest.
+    version: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Of all epochs that are not settled.
+    live: BTreeMap<Epoch, Arc<SharedWatermark>>,
+    /// Up to this one, all are known in `finals`.
+    settled: Epoch,
+    /// Some may have come before their time.
+    finals: BTreeMap<Epoch, VectorWatermark>,
+    /// Workers whose streams of a shard have ended an epoch, durably.
+    ended: BTreeMap<(Epoch, ShardId), u32>,
+}
+
+/// What a worker has not seen yet.
+#[derive(Debug, Default)]
+pub(super) struct News {
+    /// Epochs that have opened, in order.
+    pub(super) opened: Vec<(Epoch, Arc<SharedWatermark>)>,
+    /// The ends of epochs, in order.
+    pub(super) settled: Vec<VectorWatermark>,
+}
+
+impl Epochs {
+    /// `first` is open, and none was before.
+    pub(super) fn new(first: Epoch, shards: usize, workers: u32) -> Epochs {
+        let live = [(first, Arc::new(SharedWatermark::new(shards)))].into();
+        let state = State {
+            live,
+            settled: Epoch(first.0 - 1),
+            finals: BTreeMap::new(),
+            ended: BTreeMap::new(),
+        };
+        Epochs {
+            shards,
+            workers,
+            open: AtomicU32::new(first.0),
+            version: AtomicU64::new(1),
+            state: Mutex::new(state),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The epoch that is open on this node.
+    pub(super) fn open(&self) -> Epoch {
+        Epoch(self.open.load(Ordering::SeqCst))
+    }
+
+    /// What is shared of the oldest epoch that is not settled.
+    pub(super) fn first(&self) -> Arc<SharedWatermark> {
+        Arc::clone(self.state().live.values().next().expect("one is open"))
+    }
+
+    /// `epoch` is open, if none after it is. Says whether that is news.
+    pub(super) fn raise(&self, epoch: Epoch) -> bool {
+        let mut state = self.state();
+        let before = self.open();
+        if epoch <= before {
+            return false;
+        }
+        for epoch in before.0 + 1..=epoch.0 {
+            state.live.insert(Epoch(epoch), Arc::new(SharedWatermark::new(self.shards)));
+        }
+        // From here on a clock that is drawn belongs to the new epoch or to nobody.
+        self.open.store(epoch.0, Ordering::SeqCst);
+        self.version.fetch_add(1, Ordering::Release);
+        true
+    }
+
+    /// An epoch has ended like this. It is closed, then, and the next one open. Says whether that is
+    /// news.
+    pub(super) fn settle(&self, last: VectorWatermark) -> bool {
+        self.raise(Epoch(last.epoch().0 + 1));
+        let mut state = self.state();
+        let epoch = last.epoch();
+        if let Some(known) = state.finals.get(&epoch) {
+            assert_eq!(*known, last, "M9: {epoch} has two final watermarks");
+            return false;
+        }
+        state.finals.insert(epoch, last);
+        while state.finals.contains_key(&Epoch(state.settled.0 + 1)) {
+            state.settled.0 += 1;
+            let settled = state.settled;
+            state.live.remove(&settled);
+            state.ended.retain(|(epoch, _), _| *epoch > settled);
+        }
+        self.version.fetch_add(1, Ordering::Release);
+        true
+    }
+
+    /// A worker's stream of `shard` has ended `epoch`, durably. Says whether those of all workers have.
+    pub(super) fn end(&self, shard: ShardId, epoch: Epoch) -> bool {
+        let mut state = self.state();
+        let ended = state.ended.entry((epoch, shard)).or_default();
+        *ended += 1;
+        assert!(*ended <= self.workers, "M9: a stream of {shard} ended {epoch} twice");
+        *ended == self.workers
+    }
+
+    /// What a worker has not seen, which knows epochs up to `newest`, and of those up to `settled`
+    /// the end. `seen` is the version of what it has seen.
+    pub(super) fn news(&self, seen: &mut u64, newest: Epoch, settled: Epoch) -> Option<News> {
+        if self.version.load(Ordering::Acquire) == *seen {
+            return None;
+        }
+        let state = self.state();
+        *seen = self.version.load(Ordering::Acquire);
+        // One that is settled by now opened too: nothing of it is live any more.
+        let opened = (newest.0 + 1..=self.open().0).map(Epoch).map(|epoch| {
+            let new = || Arc::new(SharedWatermark::new(self.shards));
+            (epoch, state.live.get(&epoch).cloned().unwrap_or_else(new))
+        });
+        let ends =
+            (settled.0 + 1..=state.settled.0).map(|epoch| state.finals[&Epoch(epoch)].clone());
+        Some(News { opened: opened.collect(), settled: ends.collect() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::Clock;
+
+    fn last(epoch: u32) -> VectorWatermark {
+        let mut last = VectorWatermark::new(Epoch(epoch), 1);
+        last.raise(ShardId(0), Clock::MAX);
+        last
+    }
+
+    #[test]
+    fn ends_come_in_order_however_they_arrive() {
+        let epochs = Epochs::new(Epoch(1), 1, 2);
+        let mut seen = 0;
+        let first = epochs.news(&mut seen, Epoch(1), Epoch(0)).expect("never looked before");
+        assert!(first.opened.is_empty() && first.settled.is_empty());
+        assert!(epochs.news(&mut seen, Epoch(1), Epoch(0)).is_none());
+        assert!(epochs.settle(last(2)));
+        assert_eq!(epochs.open(), Epoch(3), "what has ended is closed");
+        let news = epochs.news(&mut seen, Epoch(1), Epoch(0)).expect("two epochs opened");
+        let opened: Vec<Epoch> = news.opened.iter().map(|(epoch, _)| *epoch).collect();
+        assert_eq!((opened, news.settled), (vec![Epoch(2), Epoch(3)], vec![]));
+        assert!(epochs.settle(last(1)));
+        assert!(!epochs.settle(last(1)), "told twice");
+        let news = epochs.news(&mut seen, Epoch(3), Epoch(0)).expect("two have ended");
+        assert_eq!(news.settled, [last(1), last(2)]);
+    }
+
+    #[test]
+    fn a_shard_ends_an_epoch_with_its_last_stream() {
+        let epochs = Epochs::new(Epoch(1), 1, 2);
+        assert!(epochs.raise(Epoch(2)) && !epochs.raise(Epoch(2)));
+        assert!(!epochs.end(ShardId(0), Epoch(1)));
+        assert!(epochs.end(ShardId(0), Epoch(1)));
+    }
+}

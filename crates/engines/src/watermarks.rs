@@ -1,0 +1,146 @@
+//! What a worker knows to be durable: of each epoch that is open or closing, its vector watermark; of
+//! those that are settled, the final one (design §5, "Failure").
+
+use std::collections::BTreeMap;
+use types::{Clock, Epoch, ShardId, Stamp, StampRef, VectorWatermark};
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub(crate) struct Watermarks {
+    shards: usize,
+    /// The last epoch whose FVW is known; so are those of all before.
+    settled: Epoch,
+    /// FVWs that do not cover all of their epoch.
+    finals: BTreeMap<Epoch, VectorWatermark>,
+    /// Of the epochs after that, one after the other.
+    live: Vec<VectorWatermark>,
+}
+
+impl Watermarks {
+    /// Nothing is durable yet; `epoch` is the first.
+    pub(crate) fn new(epoch: Epoch, shards: usize) -> Watermarks {
+        Watermarks {
+            shards,
+            settled: Epoch(epoch.0 - 1),
+            finals: BTreeMap::new(),
+            live: vec![VectorWatermark::new(epoch, shards)],
+        }
+    }
+
+    /// The last epoch that is settled.
+    pub(crate) fn settled(&self) -> Epoch {
+        self.settled
+    }
+
+    /// Epochs up to this one are open or closing.
+    pub(crate) fn begin(&mut self, newest: Epoch) {
+        while self.settled.0 + (self.live.len() as u32) < newest.0 {
+            let epoch = Epoch(self.settled.0 + self.live.len() as u32 + 1);
+            self.live.push(VectorWatermark::new(epoch, self.shards));
+        }
+    }
+
+    /// The first epoch that is not settled has ended like this.
+    pub(crate) fn settle(&mut self, last: VectorWatermark) {
+        let first = self.live.remove(0);
+        assert_eq!(first.epoch(), last.epoch(), "M9: epochs are settled in their order");
+        let shards = || (0..self.shards as u32).map(ShardId);
+        assert!(
+            shards().all(|shard| first.of(shard) <= last.of(shard)),
+            "M9: {first:?} was durable, and {last:?} is final"
+        );
+        self.settled = last.epoch();
+        if shards().any(|shard| last.of(shard) < Clock::MAX) {
+            self.finals.insert(last.epoch(), last);
+        }
+    }
+
+    /// The watermark of an epoch that is not settled.
+    pub(crate) fn live(&self, epoch: Epoch) -> Option<&VectorWatermark> {
+        self.live.get(self.at(epoch)?)
+    }
+
+    /// See [`live`](Watermarks::live).
+    pub(crate) fn live_mut(&mut self, epoch: Epoch) -> Option<&mut VectorWatermark> {
+        let at = self.at(epoch)?;
+        self.live.get_mut(at)
+    }
+
+    /// All epochs that are not settled, oldest first.
+    pub(crate) fn all_live(&self) -> impl Iterator<Item = &VectorWatermark> {
+        self.live.iter()
+    }
+
+    fn at(&self, epoch: Epoch) -> Option<usize> {
+        Some(epoch.0.checked_sub(self.settled.0 + 1)? as usize)
+    }
+
+    /// Whether all that `stamp`, kept by `own`, depends on is committed.
+    pub(crate) fn covers(&self, own: ShardId, stamp: StampRef<'_>) -> bool {
+        match self.live(stamp.epoch) {
+            Some(watermark) => watermark.covers(own, stamp),
+            None if stamp.epoch <= self.settled => {
+                self.finals.get(&stamp.epoch).is_none_or(|last| last.covers(own, stamp))
+            }
+            None => false,
+        }
+    }
+
+    /// See [`Stamp::prune`].
+    pub(crate) fn prune(&self, stamp: &mut Stamp) {
+        if let Some(watermark) = self.live(stamp.epoch) {
+            stamp.prune(watermark);
+        }
+    }
+
+    /// How far `shard` is known to be durable for the transactions of `epoch`.
+    pub(crate) fn of(&self, epoch: Epoch, shard: ShardId) -> Clock {
+        match self.live(epoch) {
+            Some(watermark) => watermark.of(shard),
+            None if epoch <= self.settled => {
+                self.finals.get(&epoch).map_or(Clock::MAX, |last| last.of(shard))
+            }
+            None => Clock::ZERO,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: ShardId = ShardId(0);
+
+    fn last(epoch: u32, clock: Clock) -> VectorWatermark {
+        let mut last = VectorWatermark::new(Epoch(epoch), 1);
+        last.raise(S, clock);
+        last
+    }
+
+    #[test]
+    fn a_stamp_is_judged_by_its_own_epoch() {
+        let mut watermarks = Watermarks::new(Epoch(1), 1);
+        watermarks.begin(Epoch(3));
+        watermarks.live_mut(Epoch(2)).expect("live").raise(S, Clock(7));
+        let covers = |watermarks: &Watermarks, epoch, clock| {
+            watermarks.covers(S, Stamp::local(Epoch(epoch), Clock(clock)).as_ref())
+        };
+        assert!(covers(&watermarks, 2, 7) && !covers(&watermarks, 2, 8));
+        assert!(!covers(&watermarks, 1, 1) && !covers(&watermarks, 3, 1));
+        assert!(!covers(&watermarks, 9, 1), "nobody has heard of it");
+        watermarks.settle(last(1, Clock::MAX));
+        watermarks.settle(last(2, Clock(9)));
+        assert!(covers(&watermarks, 1, 1_000_000), "nothing was left hanging");
+        assert!(covers(&watermarks, 2, 9) && !covers(&watermarks, 2, 10));
+        assert_eq!(watermarks.of(Epoch(2), S), Clock(9));
+        assert_eq!(watermarks.settled(), Epoch(2));
+    }
+
+    #[test]
+    #[should_panic(expected = "M9")]
+    fn what_was_durable_stays() {
+        let mut watermarks = Watermarks::new(Epoch(1), 1);
+        watermarks.live_mut(Epoch(1)).expect("live").raise(S, Clock(7));
+        watermarks.settle(last(1, Clock(6)));
+    }
+}
