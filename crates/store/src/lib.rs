@@ -23,13 +23,15 @@
 //! ```
 //!
 //! Read in this order: `key.rs`, `version.rs` and `record.rs` (what is stored), `index/` (where),
-//! `reclaim.rs` and `memory.rs` (how memory comes and goes), `transaction/` (how it is used).
+//! `reclaim.rs` and `memory.rs` (how memory comes and goes), `transaction/` (how it is used),
+//! `discard.rs` (how what was certified is rolled back).
 //!
 //! This is the only crate with `unsafe`. Its contract with itself: whatever can be reached through
 //! the index while a session is pinned stays allocated until the session is unpinned.
 
 #[cfg(feature = "bare")]
 pub mod bare;
+mod discard;
 mod faults;
 mod index;
 mod key;
@@ -42,6 +44,7 @@ mod sync;
 mod transaction;
 mod version;
 
+pub use discard::{RollBack, RolledBack};
 pub use faults::{Fault, Faults};
 pub use session::Session;
 pub use store::{Options, Store};

@@ -175,6 +175,14 @@ impl Record {
         self.word.store(newest, Ordering::Release);
     }
 
+    /// Makes `newest` the newest version and keeps the lock.
+    ///
+    /// REQUIRES: the caller holds the lock.
+    pub(crate) fn replace(&self, newest: *mut Version) {
+        debug_assert!(self.word().is_locked(), "changed a record without its lock");
+        self.word.store(newest.map_addr(|address| address | LOCKED), Ordering::Release);
+    }
+
     /// Kills the record if it is unlocked and `newest` is still its newest version, a tombstone or
     /// null. Says whether it did.
     ///

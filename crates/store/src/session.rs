@@ -1,8 +1,6 @@
 //! Sessions: a place in the store for one transaction at a time.
 
-use crate::index::Lookup;
 use crate::reclaim::{Memory, Retired};
-use crate::record::{LockError, Record};
 use crate::store::Store;
 use crate::transaction::{Sets, Transaction};
 use crate::version::Version;
@@ -12,7 +10,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use types::{Aborted, Conflict, Rejected, Result, StampRef, TableId};
+use types::{Rejected, Result, StampRef, TableId};
 
 /// One user's place in a [`Store`]: it can be kept and used again, and it moves between threads
 /// together with the transaction that runs on it.
@@ -64,28 +62,6 @@ impl Session {
         Transaction::on(self)
     }
 
-    /// Drops the versions of `key` whose stamp `rejected` picks out: a closed epoch's uncovered
-    /// ones. What is left becomes visible as if they had never been.
-    ///
-    /// # Errors
-    /// [`Conflict::Locked`] where a transaction holds the key; ask again later.
-    pub fn discard(
-        &mut self,
-        table: TableId,
-        key: &[u8],
-        rejected: impl Fn(StampRef<'_>) -> bool,
-    ) -> Result<()> {
-        let index = self.store.index(table)?;
-        let state = self.state.get_mut();
-        let state = &mut *Pinned::take(state);
-        // SAFETY: pinned; so for the record below.
-        let Lookup::Found(record) = (unsafe { index.get(key) }) else { return Ok(()) };
-        state.discard(record, &rejected)?;
-        // A record without a version can go; of what is left, nobody says here what is committed.
-        state.sweep(&self.store, 1, &|_| false);
-        Ok(())
-    }
-
     /// Tries again to take the keys out of the index that earlier transactions left empty but whose
     /// tombstones were not committed then. Transactions do this at their end; an idle session can.
     pub fn sweep(&mut self, committed: impl Fn(StampRef<'_>) -> bool) {
@@ -96,49 +72,12 @@ impl Session {
 }
 
 impl State {
-    fn discard(
-        &mut self,
-        record: NonNull<Record>,
-        rejected: &dyn Fn(StampRef<'_>) -> bool,
-    ) -> Result<()> {
-        // SAFETY: pinned, by the caller.
-        let guarded = unsafe { record.as_ref() };
-        let newest = match guarded.lock() {
-            Ok(newest) => newest,
-            Err(LockError::Dead) => return Ok(()),
-            Err(LockError::Held) => {
-                // SAFETY: pinned.
-                let (table, key) = (guarded.table(), unsafe { Record::excerpt(record) });
-                return Err(Aborted::from(Conflict::Locked { table, key }).into());
-            }
-        };
-        // Gives the lock back as it was, should `rejected` panic.
-        let mut unlock = Unlock { record: guarded, newest };
-        let fates = chain(newest).map(|version| (version, rejected(version.stamp_ref())));
-        let fates: Vec<_> = fates.collect();
-        let mut kept_newest = None;
-        let mut kept_last: Option<NonNull<Version>> = None;
-        for (version, is_rejected) in fates {
-            let at = NonNull::from(version);
-            if is_rejected {
-                self.memory.retire(Retired::Version(at));
-                continue;
-            }
-            match kept_last.replace(at) {
-                // SAFETY: kept by the guard.
-                Some(newer) => unsafe { newer.as_ref() }.set_prev(at.as_ptr()),
-                None => kept_newest = Some(at),
-            }
+    /// Ends a transaction that was forgotten on this session, with what it borrowed.
+    pub(crate) fn end_forgotten(&mut self) {
+        if self.memory.is_pinned() {
+            self.roll_back();
+            self.memory.unpin();
         }
-        if let Some(last) = kept_last {
-            // SAFETY: as above.
-            unsafe { last.as_ref() }.set_prev(std::ptr::null_mut());
-        }
-        unlock.newest = kept_newest.map_or(std::ptr::null_mut(), NonNull::as_ptr);
-        drop(unlock);
-        // SAFETY: pinned.
-        self.removals.push_back((guarded.table(), unsafe { Record::key(record) }.into()));
-        Ok(())
     }
 
     /// Takes the keys in `removals` out of the index whose newest version is a committed tombstone
@@ -191,30 +130,12 @@ impl State {
     }
 }
 
-/// The versions of a chain, from the newest.
-fn chain<'g>(newest: *mut Version) -> impl Iterator<Item = &'g Version> {
-    // SAFETY: the caller holds the guard and the record's lock, so nothing of the chain goes.
-    let version = |version: *mut Version| unsafe { version.as_ref() };
-    std::iter::successors(version(newest), move |at| version(at.prev()))
-}
-
-/// A locked record, which gets this version as its newest when the lock goes.
-struct Unlock<'g> {
-    record: &'g Record,
-    newest: *mut Version,
-}
-
-impl Drop for Unlock<'_> {
-    fn drop(&mut self) {
-        self.record.unlock(self.newest);
-    }
-}
-
 /// A pinned state: at rest again when this goes, whatever happens meanwhile.
-struct Pinned<'s>(&'s mut State);
+pub(crate) struct Pinned<'s>(&'s mut State);
 
 impl<'s> Pinned<'s> {
-    fn take(state: &'s mut State) -> Pinned<'s> {
+    pub(crate) fn take(state: &'s mut State) -> Pinned<'s> {
+        state.end_forgotten();
         state.memory.pin();
         Pinned(state)
     }

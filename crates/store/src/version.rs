@@ -5,7 +5,8 @@
 //! shape: | value length 24 | tombstone 1 | remote clocks 7 |
 //! ```
 //! A version is written by one transaction, published by storing its address in the record, and
-//! then never changes but for `prev`, which trimming cuts. Newer versions stand in front of older.
+//! then never changes but for `prev`, which only the holder of the record's lock changes: trimming cuts
+//! it, and what is rolled back is skipped. Newer versions stand in front of older.
 //!
 //! Invariant: along a chain (epoch, clock) strictly decreases.
 

@@ -7,11 +7,11 @@
 //! Run with `cargo test -p shoal-store --features model --test model`.
 #![cfg(feature = "model")]
 
-use shoal_store::{Fault, Faults, Options, Session, Store};
+use shoal_store::{Fault, Faults, Options, RollBack, Session, Store};
 use shuttle::thread;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use types::{Result, Scan, TableId};
+use types::{Epoch, Result, Scan, StampRef, TableId};
 
 /// Random orders a scenario is run under; half as many more are drawn by probabilistic concurrency
 /// testing, which favours few, well-placed switches.
@@ -264,6 +264,110 @@ fn scan_then_write(faults: Faults) {
     }
 }
 
+/// Installs a value, or a tombstone, in an epoch, without reading; says whether nobody was in the way.
+fn certify(
+    session: &mut Session,
+    table: TableId,
+    key: &[u8],
+    (epoch, value): (u32, Option<u64>),
+    committed: impl Fn(StampRef<'_>) -> bool,
+) -> bool {
+    let tx = session.begin();
+    let value = value.map(u64::to_le_bytes);
+    tx.replicate(table, key, value.as_ref().map(|bytes| &bytes[..])).expect("within limits");
+    let Ok(locked) = tx.lock() else { return false };
+    let clock = locked.draw_clock();
+    locked.install(StampRef { epoch: Epoch(epoch), clock, remote: &[] }, committed);
+    true
+}
+
+/// Two threads write over one chain, of which a part has become committed meanwhile: each cuts what
+/// is behind that, and nothing is cut twice. A third looks at every version.
+fn trim_against_trim(faults: Faults) {
+    let (store, table) = store(faults);
+    let mut first = session(&store);
+    for value in 0..3 {
+        assert!(certify(&mut first, table, b"x", (1, Some(value)), |_| false));
+    }
+    let write = |store: Arc<Store>| {
+        move || {
+            let mut session = session(&store);
+            for value in [8, 9] {
+                certify(&mut session, table, b"x", (1, Some(value)), |stamp| stamp.clock.0 <= 2);
+            }
+        }
+    };
+    let others = [thread::spawn(write(Arc::clone(&store))), thread::spawn(write(store))];
+    for _ in 0..2 {
+        let tx = first.begin();
+        let last = |stamp: StampRef<'_>| stamp.clock.0 <= 2;
+        let kept = tx.get_where(table, b"x", last).expect("within limits").expect("it is kept");
+        assert_eq!(number(kept.value), 1, "the newest committed version");
+    }
+    others.into_iter().for_each(|other| other.join().expect("no panic"));
+}
+
+/// An epoch was settled that covers nothing of `x`, and of `y` only the oldest version. A thread rolls
+/// back, another writes both in the next epoch, a third reads and drops what it meets.
+fn roll_back_against_all(faults: Faults) {
+    const KEYS: [&[u8]; 2] = [b"x", b"y"];
+    let rejected = |stamp: StampRef<'_>| stamp.epoch == Epoch(1) && stamp.clock.0 > 1;
+    let committed = |stamp: StampRef<'_>| stamp.epoch == Epoch(1) && stamp.clock.0 <= 1;
+    let (store, table) = store(faults);
+    let mut sweeper = session(&store);
+    for (key, value) in [(1, Some(7)), (0, Some(1)), (1, Some(1)), (1, None), (0, Some(2))] {
+        assert!(certify(&mut sweeper, table, KEYS[key], (1, value), |_| false));
+    }
+    let writer = {
+        let store = Arc::clone(&store);
+        thread::spawn(move || {
+            let mut session = session(&store);
+            KEYS.map(|key| certify(&mut session, table, key, (2, Some(9)), committed))
+        })
+    };
+    let reader = {
+        let store = Arc::clone(&store);
+        thread::spawn(move || {
+            let mut session = session(&store);
+            for _ in 0..2 {
+                let tx = session.begin();
+                let found = tx.scan(table, Scan::all()).expect("within limits");
+                let mut met = false;
+                tx.versions_read(0, |version| met |= rejected(version.stamp));
+                if met {
+                    tx.discard_read(rejected);
+                    assert!(tx.validate().is_err(), "what it read never was");
+                }
+                for (key, value) in found {
+                    let value = number(Some(value));
+                    let sound = value == 9 || (value == 7 && key == b"y");
+                    assert!(met || sound, "{key:?} is {value}, of which nobody told");
+                    assert!(value < 10, "read freed memory: {value:#x}");
+                }
+            }
+        })
+    };
+    let mut at = RollBack::default();
+    while let Some(next) = sweeper.roll_back(&at, 1, rejected, committed).next {
+        at = next;
+        thread::yield_now();
+    }
+    let written = writer.join().expect("no panic");
+    reader.join().expect("no panic");
+    let tx = sweeper.begin();
+    for ((key, written), before) in KEYS.into_iter().zip(written).zip([0, 7]) {
+        let look = |stamp: StampRef<'_>| {
+            assert!(!rejected(stamp), "{stamp:?} was left behind");
+            false
+        };
+        assert_eq!(tx.get_where(table, key, look), Ok(None));
+        let expected = if written { 9 } else { before };
+        assert_eq!(number(tx.get(table, key).expect("within limits")), expected, "{key:?}");
+    }
+    let rows = tx.scan(table, Scan::all()).expect("within limits").len();
+    assert_eq!(rows, 1 + usize::from(written[0]));
+}
+
 #[test]
 fn locks_reads_and_installs_are_serializable() {
     holds(lost_update);
@@ -286,6 +390,16 @@ fn splits_and_merges_lose_nothing() {
 #[test]
 fn nothing_is_freed_under_a_reader() {
     holds(freed_under_a_reader);
+}
+
+#[test]
+fn chains_are_cut_once() {
+    holds(trim_against_trim);
+}
+
+#[test]
+fn what_is_rolled_back_is_gone_and_nothing_else() {
+    holds(roll_back_against_all);
 }
 
 #[test]

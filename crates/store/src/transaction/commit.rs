@@ -2,9 +2,10 @@
 
 use super::writes::Write;
 use super::{LeafRead, Read, Sets, Transaction};
+use crate::discard::unlink;
 use crate::faults::{Fault, Faults};
 use crate::index::{Index, Insertion, LeafChange, LeafVersion};
-use crate::reclaim::Memory;
+use crate::reclaim::{Memory, Retired};
 use crate::record::{LockError, Record};
 use crate::session::{Session, State};
 use crate::store::Store;
@@ -79,6 +80,16 @@ impl<S: DerefMut<Target = Session>> Locked<S> {
             let (key, value) = unsafe { (Record::key(record), version.as_ref().value()) };
             visit(table, key, value);
         }
+    }
+
+    /// Drops, of the keys it is about to write, the versions whose stamp `rejected` picks out: a closed
+    /// epoch's uncovered ones. Returns how many went. Validation fails if it read one of them.
+    ///
+    /// Before [`replay`](Locked::replay) that is needed wherever there may be such: one that is newer
+    /// than the piece must not win over it, and one that hides a covered version that is newer than
+    /// the piece must not let it win over that.
+    pub fn discard(&mut self, rejected: impl Fn(StampRef<'_>) -> bool) -> usize {
+        self.transaction.session_mut().state.get_mut().discard_locked(&rejected)
     }
 
     /// Publishes those of the writes that are newer than what is there, all of which is committed:
@@ -162,13 +173,15 @@ impl State {
                 self.retire_chain(old);
             } else {
                 new.set_prev(old);
-                record.unlock(version.as_ptr());
+                let mut cut = ptr::null_mut();
                 // SAFETY: kept by the guard.
                 if let Some(kept) = unsafe { write.kept.as_ref() } {
-                    let cut = kept.prev();
+                    cut = kept.prev();
                     kept.set_prev(ptr::null_mut());
-                    self.retire_chain(cut);
                 }
+                // Not before the chain is cut, or two could cut off the same.
+                record.unlock(version.as_ptr());
+                self.retire_chain(cut);
             }
             if new.value().is_none() {
                 // SAFETY: kept by the guard.
@@ -231,6 +244,22 @@ impl State {
         self.removals.len() - removals_before
     }
 
+    /// Drops what `rejected` picks out of the chains of the write set. Returns how many versions.
+    ///
+    /// REQUIRES: locked.
+    fn discard_locked(&mut self, rejected: &dyn Fn(StampRef<'_>) -> bool) -> usize {
+        let mut discarded = 0;
+        for Write { record, .. } in &self.sets.writes.entries {
+            // SAFETY: in the write set, hence kept by the guard, and locked by this transaction.
+            let record = unsafe { record.as_ref() };
+            let (newest, gone) = unlink(record.word().version(), rejected);
+            record.replace(newest);
+            discarded += gone.len();
+            gone.into_iter().for_each(|version| self.memory.retire(Retired::Version(version)));
+        }
+        discarded
+    }
+
     /// Checks M2 for every write, and finds the newest committed version of every chain: what is older
     /// will go.
     ///
@@ -266,7 +295,7 @@ impl State {
 
     /// Releases what is locked, frees what is private, and forgets everything. After an
     /// installation there is only the forgetting. Returns how many keys it found without a value.
-    pub(super) fn roll_back(&mut self) -> usize {
+    pub(crate) fn roll_back(&mut self) -> usize {
         let State { memory, sets, removals } = self;
         let removals_before = removals.len();
         for (_, place) in &sets.order[..sets.locked] {

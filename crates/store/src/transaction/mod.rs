@@ -137,11 +137,7 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
     pub fn on(mut session: S) -> Transaction<S> {
         let session_id = session.id;
         let state = session.state.get_mut();
-        if state.memory.is_pinned() {
-            // An earlier transaction was forgotten, with what it borrowed: it ends now.
-            state.roll_back();
-            state.memory.unpin();
-        }
+        state.end_forgotten();
         state.memory.pin();
         Transaction { session, session_id }
     }
@@ -199,6 +195,32 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
                 visit(VersionRef { value: version.value(), stamp: version.stamp_ref() });
             }
         }
+    }
+
+    /// Drops those of the versions read so far whose stamp `rejected` picks out, a closed epoch's
+    /// uncovered ones, and whatever else it picks out of the same keys. Returns how many went. This
+    /// transaction then fails its validation: what it read never was. A key that somebody has locked
+    /// stays as it is, for whoever meets it next.
+    ///
+    /// # Panics
+    /// If `rejected` uses this transaction.
+    pub fn discard_read(&self, rejected: impl Fn(StampRef<'_>) -> bool) -> usize {
+        let Session { store, state, .. } = self.session();
+        let state = &mut *state.borrow_mut();
+        let removals_before = state.removals.len();
+        let mut discarded = 0;
+        for at in 0..state.sets.reads.len() {
+            let Read { record, version } = state.sets.reads[at];
+            // SAFETY: what a transaction read is kept by its guard.
+            let version = unsafe { version.as_ref() };
+            if version.is_some_and(|version| rejected(version.stamp_ref())) {
+                discarded += state.discard(record, &rejected).unwrap_or(0);
+            }
+        }
+        let emptied = state.removals.len() - removals_before;
+        // Whether a tombstone that was uncovered is committed, nobody says here.
+        state.sweep(store, emptied, &|_| false);
+        discarded
     }
 
     /// How many leaves the node set has.
