@@ -1,0 +1,242 @@
+//! What replicas keep and tell each other: votes, entries, and the two requests of Raft.
+//!
+//! A request names whom it is for, since addresses may be given away again: whoever gets one that is
+//! not for it, does not take it. The first byte is the version of the form.
+
+use super::{Coded, Input, Malformed};
+use crate::config::{self, Entry, LogId, Member, Membership, Vote};
+use consensus::manager::Command;
+use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest, VoteResponse};
+use openraft::{CommittedLeaderId, EntryPayload};
+use std::collections::BTreeSet;
+use types::NodeId;
+
+/// The form of all bytes here.
+const VERSION: u8 = 1;
+
+/// From one replica to another.
+#[derive(Debug, Clone)]
+pub enum Request {
+    /// The leader has entries for a follower, or only shows that it is there.
+    Append(AppendEntriesRequest<config::Types>),
+    /// A candidate wants to lead.
+    Vote(VoteRequest<Member>),
+}
+
+/// The answer.
+#[derive(Debug)]
+pub enum Response {
+    /// To `Append`.
+    Append(AppendEntriesResponse<Member>),
+    /// To `Vote`.
+    Vote(VoteResponse<Member>),
+}
+
+impl Coded for (NodeId, Request) {
+    const BYTES_MIN: usize = 6;
+
+    fn put(&self, out: &mut Vec<u8>) {
+        VERSION.put(out);
+        self.0.put(out);
+        match &self.1 {
+            Request::Append(append) => {
+                out.push(0);
+                append.vote.put(out);
+                append.prev_log_id.put(out);
+                append.leader_commit.put(out);
+                append.entries.put(out);
+            }
+            Request::Vote(vote) => {
+                out.push(1);
+                vote.vote.put(out);
+                vote.last_log_id.put(out);
+            }
+        }
+    }
+
+    fn take(input: &mut Input<'_>) -> Result<(NodeId, Request), Malformed> {
+        if u8::take(input)? != VERSION {
+            return Err(input.wrong("an unknown version"));
+        }
+        let to = NodeId::take(input)?;
+        let request = match u8::take(input)? {
+            0 => Request::Append(take_append(input)?),
+            1 => Request::Vote(VoteRequest {
+                vote: Coded::take(input)?,
+                last_log_id: Coded::take(input)?,
+            }),
+            _ => return Err(input.wrong("no such request")),
+        };
+        Ok((to, request))
+    }
+}
+
+/// Entries without a gap, none from after the leader's own term: the library relies on that.
+fn take_append(input: &mut Input<'_>) -> Result<AppendEntriesRequest<config::Types>, Malformed> {
+    let vote = Vote::take(input)?;
+    let prev_log_id: Option<LogId> = Coded::take(input)?;
+    let leader_commit = Coded::take(input)?;
+    let entries = Vec::<Entry>::take(input)?;
+    let mut last = prev_log_id;
+    for entry in &entries {
+        let follows = last.map_or(entry.log_id.index == 0, |last| {
+            entry.log_id.index.checked_sub(1) == Some(last.index)
+                && entry.log_id.leader_id >= last.leader_id
+        });
+        if !follows || entry.log_id.leader_id.term > vote.leader_id.term {
+            return Err(input.wrong("entries out of order"));
+        }
+        last = Some(entry.log_id);
+    }
+    Ok(AppendEntriesRequest { vote, prev_log_id, entries, leader_commit })
+}
+
+impl Coded for Response {
+    const BYTES_MIN: usize = 2;
+
+    fn put(&self, out: &mut Vec<u8>) {
+        VERSION.put(out);
+        match self {
+            Response::Append(AppendEntriesResponse::Success) => out.push(0),
+            Response::Append(AppendEntriesResponse::PartialSuccess(matching)) => {
+                out.push(1);
+                matching.put(out);
+            }
+            Response::Append(AppendEntriesResponse::Conflict) => out.push(2),
+            Response::Append(AppendEntriesResponse::HigherVote(vote)) => {
+                out.push(3);
+                vote.put(out);
+            }
+            Response::Vote(response) => {
+                out.push(4);
+                response.vote.put(out);
+                response.vote_granted.put(out);
+                response.last_log_id.put(out);
+            }
+        }
+    }
+
+    fn take(input: &mut Input<'_>) -> Result<Response, Malformed> {
+        if u8::take(input)? != VERSION {
+            return Err(input.wrong("an unknown version"));
+        }
+        Ok(match u8::take(input)? {
+            0 => Response::Append(AppendEntriesResponse::Success),
+            1 => Response::Append(AppendEntriesResponse::PartialSuccess(Coded::take(input)?)),
+            2 => Response::Append(AppendEntriesResponse::Conflict),
+            3 => Response::Append(AppendEntriesResponse::HigherVote(Coded::take(input)?)),
+            4 => Response::Vote(VoteResponse {
+                vote: Coded::take(input)?,
+                vote_granted: Coded::take(input)?,
+                last_log_id: Coded::take(input)?,
+            }),
+            _ => return Err(input.wrong("no such response")),
+        })
+    }
+}
+
+/// Who leads, or wants to: the term and the member. A term beyond the greatest one is no correct
+/// replica's.
+fn take_leader(input: &mut Input<'_>) -> Result<CommittedLeaderId<Member>, Malformed> {
+    let term = u64::take(input)?;
+    if term > config::RAFT_TERM_MAX {
+        return Err(input.wrong("a term that never was"));
+    }
+    Ok(CommittedLeaderId::new(term, NodeId::take(input)?.0.into()))
+}
+
+fn put_leader(leader: &CommittedLeaderId<Member>, out: &mut Vec<u8>) {
+    leader.term.put(out);
+    config::node_id(leader.node_id).put(out);
+}
+
+impl Coded for Vote {
+    const BYTES_MIN: usize = 13;
+
+    fn put(&self, out: &mut Vec<u8>) {
+        put_leader(&self.leader_id, out);
+        self.committed.put(out);
+    }
+
+    fn take(input: &mut Input<'_>) -> Result<Vote, Malformed> {
+        Ok(Vote { leader_id: take_leader(input)?, committed: bool::take(input)? })
+    }
+}
+
+impl Coded for LogId {
+    const BYTES_MIN: usize = 20;
+
+    fn put(&self, out: &mut Vec<u8>) {
+        put_leader(&self.leader_id, out);
+        self.index.put(out);
+    }
+
+    fn take(input: &mut Input<'_>) -> Result<LogId, Malformed> {
+        Ok(LogId::new(take_leader(input)?, u64::take(input)?))
+    }
+}
+
+impl Coded for Entry {
+    const BYTES_MIN: usize = LogId::BYTES_MIN + 1;
+
+    fn put(&self, out: &mut Vec<u8>) {
+        self.log_id.put(out);
+        match &self.payload {
+            EntryPayload::Blank => out.push(0),
+            EntryPayload::Normal(command) => {
+                out.push(1);
+                command.put(out);
+            }
+            EntryPayload::Membership(membership) => {
+                out.push(2);
+                membership.put(out);
+            }
+        }
+    }
+
+    fn take(input: &mut Input<'_>) -> Result<Entry, Malformed> {
+        let log_id = LogId::take(input)?;
+        if log_id.index == u64::MAX {
+            return Err(input.wrong("an entry that has no next"));
+        }
+        let payload = match u8::take(input)? {
+            0 => EntryPayload::Blank,
+            1 => EntryPayload::Normal(Command::take(input)?),
+            2 => EntryPayload::Membership(Membership::take(input)?),
+            _ => return Err(input.wrong("no such entry")),
+        };
+        Ok(Entry { log_id, payload })
+    }
+}
+
+/// Those who vote, in one group or, while that changes, in two; then all members.
+impl Coded for Membership {
+    const BYTES_MIN: usize = 8;
+
+    fn put(&self, out: &mut Vec<u8>) {
+        let group = |group: &BTreeSet<Member>| {
+            group.iter().map(|member| config::node_id(*member)).collect::<Vec<_>>()
+        };
+        let voters: Vec<_> = self.get_joint_config().iter().map(group).collect();
+        voters.put(out);
+        let all: Vec<_> = self.nodes().map(|(member, ())| config::node_id(*member)).collect();
+        all.put(out);
+    }
+
+    fn take(input: &mut Input<'_>) -> Result<Membership, Malformed> {
+        let groups = Vec::<Vec<NodeId>>::take(input)?;
+        let all = Vec::<NodeId>::take(input)?;
+        let ascend = groups
+            .iter()
+            .chain([&all])
+            .all(|group| !group.is_empty() && group.is_sorted_by(|one, two| one < two));
+        let known = groups.iter().flatten().all(|voter| all.binary_search(voter).is_ok());
+        if groups.is_empty() || !ascend || !known {
+            return Err(input.wrong("members in disorder"));
+        }
+        let set = |group: Vec<NodeId>| group.into_iter().map(|node| node.0.into()).collect();
+        let groups: Vec<BTreeSet<Member>> = groups.into_iter().map(set).collect();
+        let all: BTreeSet<Member> = set(all);
+        Ok(Membership::new(groups, all))
+    }
+}

@@ -1,0 +1,311 @@
+//! What goes in comes out; what was never put in is an error.
+
+use super::{Coded, Malformed, Request, Response, decode, encode};
+use crate::config::{Entry, LogId, Membership, RAFT_TERM_MAX, Vote};
+use consensus::manager::{
+    Action, Ask, Change, Claim, Command, Heard, Incarnation, Life, Revision, Term,
+};
+use consensus::topology::Partitioning;
+use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest, VoteResponse};
+use openraft::{CommittedLeaderId, EntryPayload};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use types::{Ballot, Clock, Epoch, NodeId, ShardId, TableId, Time};
+
+fn partitionings() -> impl Strategy<Value = Partitioning> {
+    let splits = vec((vec(any::<u8>(), 0..20), any::<u32>()), 0..5);
+    prop_oneof![
+        any::<usize>().prop_map(|prefix_bytes| Partitioning::Hash { prefix_bytes }),
+        splits.prop_map(|splits| Partitioning::Range {
+            splits: splits.into_iter().map(|(key, shard)| (key.into(), ShardId(shard))).collect()
+        }),
+        Just(Partitioning::Everywhere),
+    ]
+}
+
+fn changes() -> impl Strategy<Value = Change> {
+    let ids = any::<(u32, u32, u32)>();
+    prop_oneof![
+        ids.prop_map(|(shard, outgoing, incoming)| Change::ReplaceReplica {
+            shard: ShardId(shard),
+            outgoing: NodeId(outgoing),
+            incoming: NodeId(incoming)
+        }),
+        any::<u32>().prop_map(|shard| Change::KeepReplicas { shard: ShardId(shard) }),
+        (".{0,20}", partitionings())
+            .prop_map(|(name, partitioning)| Change::CreateTable { name, partitioning }),
+        (any::<u32>(), partitionings()).prop_map(|(table, partitioning)| Change::BeginMove {
+            table: TableId(table),
+            partitioning
+        }),
+        any::<u32>().prop_map(|table| Change::EndMove { table: TableId(table) }),
+        any::<u32>().prop_map(|table| Change::CancelMove { table: TableId(table) }),
+    ]
+}
+
+fn heards() -> impl Strategy<Value = Heard> {
+    any::<(u32, u32, u64, u64, u64)>().prop_map(|(node, incarnation, round, granted, known)| {
+        Heard {
+            node: NodeId(node),
+            incarnation: Incarnation(incarnation),
+            round,
+            granted,
+            known: Revision(known),
+        }
+    })
+}
+
+fn claims() -> impl Strategy<Value = Claim> {
+    any::<(u32, u32, u32, u32, u32)>().prop_map(|(node, incarnation, shard, epoch, leader)| Claim {
+        node: NodeId(node),
+        incarnation: Incarnation(incarnation),
+        shard: ShardId(shard),
+        ballot: Ballot { epoch: Epoch(epoch), node: NodeId(leader) },
+    })
+}
+
+fn actions() -> impl Strategy<Value = Action> {
+    prop_oneof![
+        Just(Action::Take),
+        vec(heards(), 0..5).prop_map(|heard| Action::Tick { heard }),
+        any::<(u32, u64, u32, bool)>().prop_map(|(node, life, after, lost)| Action::Join {
+            node: NodeId(node),
+            life: Life(life),
+            after: Incarnation(after),
+            lost
+        }),
+        (claims(), any::<(u32, u64)>()).prop_map(|(claim, (epoch, watermark))| Action::Report {
+            claim,
+            epoch: Epoch(epoch),
+            watermark: Clock(watermark)
+        }),
+        (claims(), any::<(u32, u32)>()).prop_map(|(claim, (replica, incarnation))| {
+            Action::CaughtUp {
+                claim,
+                replica: NodeId(replica),
+                incarnation: Incarnation(incarnation),
+            }
+        }),
+        (any::<u64>(), changes())
+            .prop_map(|(ask, change)| Action::Change { ask: Ask(ask), change }),
+    ]
+}
+
+fn commands() -> impl Strategy<Value = Command> {
+    (any::<(u64, u64)>(), actions()).prop_map(|((term, at), action)| Command {
+        term: Term(term),
+        at: Time(at),
+        action,
+    })
+}
+
+fn log_ids() -> impl Strategy<Value = LogId> {
+    (0..=RAFT_TERM_MAX, any::<u32>(), 0..u64::MAX).prop_map(|(term, node, index)| {
+        LogId::new(CommittedLeaderId::new(term, node.into()), index)
+    })
+}
+
+fn votes() -> impl Strategy<Value = Vote> {
+    (log_ids(), any::<bool>())
+        .prop_map(|(log_id, committed)| Vote { leader_id: log_id.leader_id, committed })
+}
+
+fn memberships() -> impl Strategy<Value = Membership> {
+    let group = || proptest::collection::btree_set(0..9_u64, 1..4);
+    (vec(group(), 1..3), group()).prop_map(|(groups, learners)| Membership::new(groups, learners))
+}
+
+fn entries() -> impl Strategy<Value = Entry> {
+    let payload = prop_oneof![
+        Just(EntryPayload::Blank),
+        commands().prop_map(EntryPayload::Normal),
+        memberships().prop_map(EntryPayload::Membership),
+    ];
+    (log_ids(), payload).prop_map(|(log_id, payload)| Entry { log_id, payload })
+}
+
+/// There and back is the same; without its end, or with more, it is nothing.
+fn returns<T: Coded + Debug + PartialEq>(value: &T) -> Result<(), TestCaseError> {
+    let bytes = encode(value);
+    prop_assert!(bytes.len() >= T::BYTES_MIN, "{} bytes: {:?}", bytes.len(), value);
+    prop_assert_eq!(&decode::<T>(&bytes).expect("what was encoded"), value);
+    for length in 0..bytes.len() {
+        prop_assert!(decode::<T>(&bytes[..length]).is_err(), "cut to {length}: {value:?}");
+    }
+    let longer = [&bytes[..], &[0]].concat();
+    prop_assert!(decode::<T>(&longer).is_err(), "{value:?}");
+    Ok(())
+}
+
+/// Whatever it reads, it does not panic; what it accepts has one form.
+fn withstands<T: Coded>(bytes: &[u8]) -> Result<(), TestCaseError> {
+    if let Ok(value) = decode::<T>(bytes) {
+        prop_assert_eq!(&encode(&value)[..], bytes);
+    }
+    Ok(())
+}
+
+/// An append that a leader could send: its entries follow each other.
+fn appends() -> impl Strategy<Value = AppendEntriesRequest<crate::config::Types>> {
+    let parts = (proptest::option::of(log_ids()), vec(entries(), 0..4), any::<bool>(), 0..5_u32);
+    parts.prop_map(|(prev_log_id, mut entries, committed, ahead)| {
+        let mut last = prev_log_id;
+        for entry in &mut entries {
+            let leader = last.map(|last| last.leader_id).unwrap_or_default();
+            let index = last.map_or(0, |last| last.index.saturating_add(1).min(u64::MAX - 1));
+            entry.log_id = LogId::new(leader, index);
+            last = Some(entry.log_id);
+        }
+        let leader = last.map(|last| last.leader_id).unwrap_or_default();
+        let term = (leader.term + u64::from(ahead)).min(RAFT_TERM_MAX);
+        let vote = Vote { leader_id: CommittedLeaderId::new(term, leader.node_id), committed };
+        AppendEntriesRequest { vote, prev_log_id, entries, leader_commit: prev_log_id }
+    })
+}
+
+proptest! {
+    #[test]
+    fn commands_return(command in commands()) {
+        returns(&command)?;
+    }
+
+    #[test]
+    fn what_replicas_keep_returns(entry in entries(), vote in votes()) {
+        returns(&entry)?;
+        returns(&vote)?;
+        returns(&Some(entry.log_id))?;
+    }
+
+    #[test]
+    fn requests_return(to in any::<u32>(), append in appends()) {
+        // The last index there is has none after it.
+        prop_assume!(append.prev_log_id.is_none_or(|last| last.index < u64::MAX - 5));
+        let bytes = encode(&(NodeId(to), Request::Append(append.clone())));
+        let (node, again) = decode::<(NodeId, Request)>(&bytes).expect("what was encoded");
+        let Request::Append(again) = again else { panic!("another request: {again:?}") };
+        prop_assert_eq!(node, NodeId(to));
+        prop_assert_eq!(format!("{again:?}"), format!("{append:?}"));
+        prop_assert_eq!(again.entries, append.entries);
+    }
+
+    #[test]
+    fn votes_are_asked_for_and_given(
+        vote in votes(),
+        last_log_id in proptest::option::of(log_ids()),
+        vote_granted in any::<bool>(),
+    ) {
+        let bytes = encode(&(NodeId(3), Request::Vote(VoteRequest { vote, last_log_id })));
+        let (_, again) = decode::<(NodeId, Request)>(&bytes).expect("what was encoded");
+        let Request::Vote(again) = again else { panic!("another request: {again:?}") };
+        prop_assert_eq!(again, VoteRequest { vote, last_log_id });
+
+        let response = VoteResponse { vote, vote_granted, last_log_id };
+        let again = decode::<Response>(&encode(&Response::Vote(response.clone())));
+        let Ok(Response::Vote(again)) = again else { panic!("another response: {again:?}") };
+        prop_assert_eq!(again, response);
+
+        for response in [
+            AppendEntriesResponse::Success,
+            AppendEntriesResponse::PartialSuccess(last_log_id),
+            AppendEntriesResponse::Conflict,
+            AppendEntriesResponse::HigherVote(vote),
+        ] {
+            let shown = format!("{response:?}");
+            let again = decode::<Response>(&encode(&Response::Append(response)));
+            let Ok(Response::Append(again)) = again else { panic!("another response: {again:?}") };
+            prop_assert_eq!(format!("{again:?}"), shown);
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_withstood(bytes in vec(any::<u8>(), 0..200)) {
+        withstands::<Command>(&bytes)?;
+        withstands::<Entry>(&bytes)?;
+        withstands::<Vote>(&bytes)?;
+        withstands::<Membership>(&bytes)?;
+        withstands::<(NodeId, Request)>(&bytes)?;
+        withstands::<Response>(&bytes)?;
+    }
+
+    #[test]
+    fn twisted_bytes_are_withstood(
+        append in appends(),
+        at in any::<prop::sample::Index>(),
+        byte in any::<u8>(),
+    ) {
+        let mut bytes = encode(&(NodeId(1), Request::Append(append))).to_vec();
+        let at = at.index(bytes.len());
+        bytes[at] = byte;
+        withstands::<(NodeId, Request)>(&bytes)?;
+    }
+}
+
+fn entry(term: u64, index: u64) -> Entry {
+    let log_id = LogId::new(CommittedLeaderId::new(term, 1), index);
+    Entry { log_id, payload: EntryPayload::Blank }
+}
+
+#[track_caller]
+fn is_malformed<T: Coded + Debug>(bytes: &[u8], what: &str) {
+    let error = decode::<T>(bytes).expect_err(what);
+    assert_eq!(error.what, what, "{error}");
+}
+
+#[test]
+fn lengths_beyond_the_bytes_allocate_nothing() {
+    is_malformed::<Vec<u64>>(&u32::MAX.to_le_bytes(), "a length");
+    is_malformed::<String>(&[9, 0, 0, 0, b'a'], "a length");
+    is_malformed::<String>(&[1, 0, 0, 0, 0xff], "text that is no UTF-8");
+    is_malformed::<Option<u8>>(&[2, 0], "neither yes nor no");
+}
+
+#[test]
+fn entries_out_of_order_are_refused() {
+    let vote = Vote::new_committed(5, 1);
+    let append = |prev_log_id, entries| {
+        let append = AppendEntriesRequest { vote, prev_log_id, entries, leader_commit: None };
+        decode::<(NodeId, Request)>(&encode(&(NodeId(1), Request::Append(append))))
+    };
+    let prev = Some(entry(2, 7).log_id);
+    assert!(append(prev, vec![entry(2, 8), entry(5, 9)]).is_ok());
+    assert!(append(None, vec![entry(1, 0)]).is_ok());
+    for (prev, entries) in [
+        (prev, vec![entry(2, 9)]),
+        (prev, vec![entry(2, 7)]),
+        (prev, vec![entry(1, 8)]),
+        (prev, vec![entry(6, 8)]),
+        (prev, vec![entry(2, 8), entry(2, 10)]),
+        (None, vec![entry(1, 1)]),
+    ] {
+        let error = append(prev, entries).expect_err("a gap");
+        assert_eq!(error, Malformed { what: "entries out of order", ..error });
+    }
+}
+
+#[test]
+fn members_in_disorder_are_refused() {
+    let members = |groups: &[&[u32]], all: &[u32]| {
+        let nodes = |group: &[u32]| group.iter().map(|node| NodeId(*node)).collect::<Vec<_>>();
+        let groups: Vec<_> = groups.iter().map(|group| nodes(group)).collect();
+        decode::<Membership>(&encode(&(groups, nodes(all))))
+    };
+    let good = members(&[&[1, 2, 3], &[2, 3, 4]], &[1, 2, 3, 4, 5]).expect("two groups");
+    assert_eq!(good.learner_ids().collect::<BTreeSet<_>>(), BTreeSet::from([5]));
+    for (groups, all) in [
+        (&[][..], &[1][..]),
+        (&[&[][..]], &[1]),
+        (&[&[2, 1]], &[1, 2]),
+        (&[&[1, 1]], &[1]),
+        (&[&[1, 2]], &[1]),
+    ] {
+        assert!(members(groups, all).is_err(), "{groups:?} {all:?}");
+    }
+}
+
+#[test]
+fn a_term_that_never_was_is_refused() {
+    let vote = Vote::new(RAFT_TERM_MAX + 1, 1);
+    is_malformed::<Vote>(&encode(&vote), "a term that never was");
+}

@@ -1,0 +1,93 @@
+//! What the library is told of our types, and how patient it is.
+
+use consensus::manager::{Command, Term};
+use openraft::{LeaderId, SnapshotPolicy};
+use std::sync::Arc;
+use std::time::Duration;
+use types::NodeId;
+
+openraft::declare_raft_types!(
+    /// Commands go in and nothing comes back: what they do, they do to each manager's machine.
+    pub Types:
+        D = Command,
+        R = (),
+        NodeId = Member,
+        Node = (),
+        SnapshotData = (),
+);
+
+/// A replica, as the library numbers it: as its node.
+pub type Member = u64;
+/// An entry of the log.
+pub type Entry = openraft::Entry<Types>;
+/// The place of an entry, and the leader that made it.
+pub type LogId = openraft::LogId<Member>;
+/// Whom a replica follows, or has voted for.
+pub type Vote = openraft::Vote<Member>;
+/// Who votes and who learns.
+pub type Membership = openraft::Membership<Member, ()>;
+/// Why a replica cannot go on.
+pub type StorageError = openraft::StorageError<Member>;
+/// The library.
+pub type Raft = openraft::Raft<Types>;
+
+/// Terms of Raft end here; at ten elections a second that takes six years. Half of what [`Term`] has
+/// room for, so that our own terms do not exceed it, whatever others say.
+pub const RAFT_TERM_MAX: u64 = 1 << 31;
+
+/// How patient the replicas are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// A leader shows itself this often, and waits so long for an answer: more than a round trip and
+    /// a write to disk take. Default 50 ms.
+    pub heartbeat: Duration,
+    /// A follower that has not heard the leader for `election_max`, and then for a random time from
+    /// here to there, wants to lead. More than a heartbeat. With the defaults that is over before
+    /// the leases of the nodes run out, which the last leader granted. Default 100 ms.
+    pub election_min: Duration,
+    /// See there. Default 200 ms.
+    pub election_max: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            heartbeat: Duration::from_millis(50),
+            election_min: Duration::from_millis(100),
+            election_max: Duration::from_millis(200),
+        }
+    }
+}
+
+impl Options {
+    /// # Panics
+    /// If the times are not each longer than the one before.
+    pub(crate) fn config(&self) -> Arc<openraft::Config> {
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let config = openraft::Config {
+            cluster_name: "manager".to_owned(),
+            heartbeat_interval: millis(self.heartbeat),
+            election_timeout_min: millis(self.election_min),
+            election_timeout_max: millis(self.election_max),
+            max_payload_entries: crate::ENTRIES_PER_REQUEST_MAX,
+            // Every command is kept, and told to each replica from the first one on.
+            snapshot_policy: SnapshotPolicy::Never,
+            ..openraft::Config::default()
+        };
+        assert!(config.heartbeat_interval > 0, "heartbeats would never rest: {self:?}");
+        Arc::new(config.validate().unwrap_or_else(|error| panic!("{error}: {self:?}")))
+    }
+}
+
+/// The manager's term: Raft's, and within that the member. The library lets several members lead in
+/// one term of Raft, one after another, each with a higher number than the one before; so their votes
+/// cannot be split for ever. Together the two are never the same for two leaders.
+pub fn term(leader: LeaderId<Member>) -> Term {
+    let raft_term = u32::try_from(leader.term).expect("terms are checked where they come in");
+    Term(u64::from(raft_term) << 32 | u64::from(node_id(leader.node_id).0))
+}
+
+/// The node of a member.
+pub fn node_id(member: Member) -> NodeId {
+    NodeId(u32::try_from(member).expect("members are numbered as nodes"))
+}

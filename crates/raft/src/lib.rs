@@ -1,0 +1,64 @@
+//! The configuration manager's log in production: `openraft` under the manager's `Mailbox`, without
+//! sockets.
+//!
+//! ```text
+//!   Manager<Mailbox> ◄─ exchange, news ─ Replica ── proposals ──► openraft ◄──► Transport ◄──► others
+//!      of one owner                         ▲                        │
+//!                                           └──── committed ──── Storage
+//! ```
+//! What the manager asks of its log (`consensus::manager::Log`) is kept like this:
+//!
+//! 1. *One order, told to every replica from the first command on.* A [`Replica`] reads the log up to
+//!    where it is committed, from the first entry, in each of its lives. Nothing is ever removed from
+//!    the log, which so grows with every command, ticks of the manager too: hundreds of megabytes a
+//!    day. Compaction needs a machine that can be written down, and a log that may begin with one.
+//! 2. *At most one replica, in one life of it, leads in a term; a later leader in a higher one.* A
+//!    term is Raft's own and the member's number; the library has no two leaders of the same two. It
+//!    would let a leader that restarts go on in its term: [`start`] makes it resign first.
+//! 3. *A proposal may get lost, or be committed any time later.* Nobody waits for one. There are
+//!    limits to how many are on their way; beyond, they are dropped and counted.
+//!
+//! A replica says that it leads when the library says so and an entry of its own term was told: then
+//! everything that former leaders committed was told, too. That it leads no more it may learn late.
+//!
+//! Who restarts with its storage is who it was. Who lost its storage must be replaced
+//! ([`Handle::change_members`]).
+//!
+//! Read in this order: `replica.rs`, `handle.rs`; `config.rs`, `store.rs` with `storage/`,
+//! `network.rs`; `code/`.
+//!
+//! Source: Ongaro and Ousterhout, *In Search of an Understandable Consensus Algorithm* (ATC'14).
+
+mod code;
+mod config;
+mod handle;
+mod network;
+mod replica;
+mod storage;
+mod store;
+
+pub use code::Malformed;
+pub use config::Options;
+pub use handle::{ChangeError, Handle, Refused, Status};
+pub use network::{Transport, Unreachable};
+pub use replica::{Counters, Replica, Stopped, start};
+pub use storage::{Cell, DiskStorage, MemoryStorage, Storage};
+
+/// Longest command, in bytes; longer ones are not proposed. A table's splits are what is long.
+pub const COMMAND_BYTES_MAX: usize = 4 << 20;
+
+/// Where a request to another replica is cut off, in bytes: after the entry before which it would be
+/// longer. With one command of the greatest size it is a little longer.
+pub const REQUEST_BYTES_MAX: usize = 4 << 20;
+
+/// Most entries in one request.
+const ENTRIES_PER_REQUEST_MAX: u64 = 300;
+
+/// Most proposals that wait for the library.
+const PROPOSALS_MAX: usize = 8192;
+
+/// Most entries of a leader that are not committed, about: as many again may wait meanwhile.
+const UNCOMMITTED_MAX: u64 = 8192;
+
+/// Most entries told to the manager in one step.
+const TOLD_AT_ONCE_MAX: u64 = 256;

@@ -1,0 +1,164 @@
+//! The way to other replicas: what somebody with sockets has to do, and what the library sees of it.
+
+use crate::code::{self, Request, Response};
+use crate::config::{self, Member, StorageError, Types, Vote};
+use crate::replica::Tally;
+use crate::{ENTRIES_PER_REQUEST_MAX, REQUEST_BYTES_MAX};
+use bytes::Bytes;
+use openraft::error::{
+    Fatal, RPCError, RaftError, ReplicationClosed, StreamingError, Unreachable as RaftUnreachable,
+};
+use openraft::network::{Backoff, RPCOption};
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
+};
+use openraft::{OptionalSend, RaftNetwork, RaftNetworkFactory, Snapshot};
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use thiserror::Error;
+use types::NodeId;
+
+/// Nothing came back. The request may have arrived, or may still.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("no answer from {to}")]
+pub struct Unreachable {
+    /// From whom.
+    pub to: NodeId,
+}
+
+/// Carries requests to other replicas, and their answers back.
+///
+/// Anything may get lost, come late or out of order, and be told twice. A call is given up by
+/// dropping its future; there is no need for a timeout inside.
+pub trait Transport: Send + Sync + 'static {
+    /// Brings `request` to [`Handle::serve`](crate::Handle::serve) of `to`, and its answer back. If
+    /// that refuses, there is no answer. No request is longer than [`REQUEST_BYTES_MAX`] and one
+    /// entry.
+    fn call(
+        &self,
+        to: NodeId,
+        request: Bytes,
+    ) -> impl Future<Output = Result<Bytes, Unreachable>> + Send;
+}
+
+/// Makes the way to each replica.
+#[derive(Debug)]
+pub struct Network<T> {
+    transport: Arc<T>,
+    /// How long to leave alone who was not reached.
+    pause: Duration,
+    tally: Arc<Tally>,
+}
+
+impl<T> Network<T> {
+    pub fn new(transport: T, pause: Duration, tally: Arc<Tally>) -> Network<T> {
+        Network { transport: Arc::new(transport), pause, tally }
+    }
+}
+
+impl<T: Transport> RaftNetworkFactory<Types> for Network<T> {
+    type Network = Way<T>;
+
+    async fn new_client(&mut self, target: Member, (): &()) -> Way<T> {
+        Way {
+            to: config::node_id(target),
+            transport: Arc::clone(&self.transport),
+            pause: self.pause,
+            tally: Arc::clone(&self.tally),
+        }
+    }
+}
+
+/// The way to one replica.
+#[derive(Debug)]
+pub struct Way<T> {
+    to: NodeId,
+    transport: Arc<T>,
+    pause: Duration,
+    tally: Arc<Tally>,
+}
+
+/// Why a request has no answer.
+type Unanswered = RPCError<Member, (), RaftError<Member>>;
+
+impl<T: Transport> Way<T> {
+    async fn call(&self, request: Request) -> Result<Response, Unanswered> {
+        let bytes = code::encode(&(self.to, request));
+        let answer =
+            self.transport.call(self.to, bytes).await.map_err(|error| unreachable(&error))?;
+        code::decode(&answer).map_err(|error| {
+            self.tally.malformed.fetch_add(1, Ordering::Relaxed);
+            unreachable(&error)
+        })
+    }
+
+    /// An answer to something else than was asked.
+    fn crossed(&self) -> Unanswered {
+        self.tally.malformed.fetch_add(1, Ordering::Relaxed);
+        unreachable(&Unreachable { to: self.to })
+    }
+}
+
+fn unreachable(error: &(impl std::error::Error + 'static)) -> Unanswered {
+    RPCError::Unreachable(RaftUnreachable::new(error))
+}
+
+impl<T: Transport> RaftNetwork<Types> for Way<T> {
+    /// Sends what fits into one request, and says how far that was.
+    async fn append_entries(
+        &mut self,
+        mut append: AppendEntriesRequest<Types>,
+        _: RPCOption,
+    ) -> Result<AppendEntriesResponse<Member>, Unanswered> {
+        let (mut fit, mut bytes) = (0, 0);
+        for entry in &append.entries {
+            bytes += code::encode(entry).len();
+            if fit > 0 && bytes > REQUEST_BYTES_MAX {
+                break;
+            }
+            fit += 1;
+        }
+        assert!(fit as u64 <= ENTRIES_PER_REQUEST_MAX, "the library sends {fit} entries at once");
+        let is_cut = fit < append.entries.len();
+        append.entries.truncate(fit);
+        let last = append.entries.last().map(|entry| entry.log_id);
+        match self.call(Request::Append(append)).await? {
+            Response::Append(AppendEntriesResponse::Success) if is_cut => {
+                Ok(AppendEntriesResponse::PartialSuccess(last))
+            }
+            Response::Append(response) => Ok(response),
+            Response::Vote(_) => Err(self.crossed()),
+        }
+    }
+
+    async fn vote(
+        &mut self,
+        vote: VoteRequest<Member>,
+        _: RPCOption,
+    ) -> Result<VoteResponse<Member>, Unanswered> {
+        match self.call(Request::Vote(vote)).await? {
+            Response::Vote(response) => Ok(response),
+            Response::Append(_) => Err(self.crossed()),
+        }
+    }
+
+    /// Nobody purges a log, so nobody needs a snapshot.
+    async fn full_snapshot(
+        &mut self,
+        _: Vote,
+        snapshot: Snapshot<Types>,
+        _: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
+        _: RPCOption,
+    ) -> Result<SnapshotResponse<Member>, StreamingError<Types, Fatal<Member>>> {
+        let error = std::io::Error::other(format!("a purged log: {}", snapshot.meta));
+        let stop: StorageError =
+            openraft::StorageIOError::read_logs(openraft::AnyError::new(&error)).into();
+        Err(StreamingError::StorageError(stop))
+    }
+
+    fn backoff(&self) -> Backoff {
+        Backoff::new(std::iter::repeat(self.pause))
+    }
+}

@@ -1,0 +1,246 @@
+//! One replica of the log: its start, and the side that the manager's owner holds.
+
+use crate::config::{self, LogId, Member, Options, Raft};
+use crate::handle::Handle;
+use crate::network::{Network, Transport};
+use crate::storage::Storage;
+use crate::store::{self, Count, Store};
+use crate::{COMMAND_BYTES_MAX, PROPOSALS_MAX, TOLD_AT_ONCE_MAX, UNCOMMITTED_MAX, code};
+use consensus::manager::{Command, Mailbox, Term};
+use openraft::{LeaderId, RaftMetrics, ServerState};
+use std::fmt::Display;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use thiserror::Error;
+use tokio::sync::{mpsc, watch};
+use types::NodeId;
+
+/// The replica has stopped: it was asked to, or cannot rely on its storage. To go on, start it again.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("the manager's log has stopped on {node}: {reason}")]
+pub struct Stopped {
+    /// Where.
+    pub node: NodeId,
+    /// Why.
+    pub reason: String,
+}
+
+impl Stopped {
+    pub(crate) fn new(node: NodeId, reason: &dyn Display) -> Stopped {
+        Stopped { node, reason: reason.to_string() }
+    }
+}
+
+/// What a replica has dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Requests and answers that no correct replica sends.
+    pub malformed: u64,
+    /// Requests for somebody else.
+    pub misdirected: u64,
+    /// Proposals that were too long, or too many at once.
+    pub proposals_dropped: u64,
+}
+
+/// The same, while it is counted.
+#[derive(Debug, Default)]
+pub struct Tally {
+    pub malformed: AtomicU64,
+    pub misdirected: AtomicU64,
+    pub proposals_dropped: AtomicU64,
+}
+
+impl Tally {
+    pub fn counters(&self) -> Counters {
+        Counters {
+            malformed: self.malformed.load(Ordering::Relaxed),
+            misdirected: self.misdirected.load(Ordering::Relaxed),
+            proposals_dropped: self.proposals_dropped.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// The replica's side for the owner of a `Manager<Mailbox>`.
+///
+/// The owner waits for [`news`](Replica::news) beside its other events; after every step of the
+/// manager, and at news, it calls [`exchange`](Replica::exchange); if there was something, it steps the
+/// manager with `Event::Log`.
+///
+/// Invariant: what was told is a prefix of what is committed.
+#[derive(Debug)]
+pub struct Replica<S> {
+    node: NodeId,
+    store: Store<S>,
+    /// The first entry that was not told yet.
+    next: u64,
+    /// The leader that made the last entry that was told.
+    told: Option<LeaderId<Member>>,
+    /// What was said last of its leading.
+    term: Option<Term>,
+    committed: watch::Receiver<Option<LogId>>,
+    metrics: watch::Receiver<RaftMetrics<Member, ()>>,
+    proposals: mpsc::Sender<Command>,
+    tally: Arc<Tally>,
+}
+
+/// Begins a life of a replica, in the runtime that this is called from. `storage` is what its former
+/// life left behind, or empty at first; a replica that lost it must not come back under its name
+/// before the others have [replaced](Handle::change_members) it, since it forgot whom it voted for.
+///
+/// An empty replica does nothing until it is [initialised](Handle::initialise) or joined to others.
+///
+/// # Errors
+/// [`Stopped`] if the storage cannot be read, or does not have the whole log.
+///
+/// # Panics
+/// If the options make no sense.
+pub async fn start<S: Storage, T: Transport>(
+    node: NodeId,
+    options: &Options,
+    storage: S,
+    transport: T,
+) -> Result<(Replica<S>, Handle), Stopped> {
+    let member = Member::from(node.0);
+    let tally = Arc::new(Tally::default());
+    let store = Store::new(storage);
+    if let Some(purged) = store.purged().map_err(|error| Stopped::new(node, &error))? {
+        return Err(Stopped::new(node, &format_args!("its log is gone up to {purged}")));
+    }
+    store.resign(member).map_err(|error| Stopped::new(node, &error))?;
+    let (count, committed) = Count::new();
+    let network = Network::new(transport, options.heartbeat, Arc::clone(&tally));
+    let raft = Raft::new(member, options.config(), network, store.clone(), count)
+        .await
+        .map_err(|error| Stopped::new(node, &error))?;
+    let (proposals, taken) = mpsc::channel(PROPOSALS_MAX);
+    tokio::spawn(drive(raft.clone(), taken, Arc::clone(&tally)));
+    let metrics = raft.metrics();
+    let handle = Handle::new(node, raft, Arc::clone(&tally));
+    let replica = Replica {
+        node,
+        store,
+        next: 0,
+        told: None,
+        term: None,
+        committed,
+        metrics,
+        proposals,
+        tally,
+    };
+    Ok((replica, handle))
+}
+
+/// Brings proposals into the library, until the replica or the library is gone. What comes to one
+/// that does not lead gets lost there.
+async fn drive(raft: Raft, mut proposals: mpsc::Receiver<Command>, tally: Arc<Tally>) {
+    let metrics = raft.metrics();
+    while let Some(command) = proposals.recv().await {
+        // A leader without a majority would take any number.
+        let uncommitted = {
+            let metrics = metrics.borrow();
+            let committed = metrics.last_applied.map_or(0, |last| last.index + 1);
+            metrics.last_log_index.map_or(0, |last| last + 1).saturating_sub(committed)
+        };
+        if uncommitted >= UNCOMMITTED_MAX {
+            tally.proposals_dropped.fetch_add(1, Ordering::Relaxed);
+        } else if raft.client_write_ff(command).await.is_err() {
+            return;
+        }
+    }
+}
+
+impl<S: Storage> Replica<S> {
+    /// Takes what was proposed, and puts what is committed and who leads. True if there is news for
+    /// the manager. Reads the storage, and waits for nothing else. What is long comes in several calls, and there is
+    /// `news` until it is told.
+    ///
+    /// # Errors
+    /// [`Stopped`] if nothing will come any more. Then the replica does not lead either.
+    pub fn exchange(&mut self, mailbox: &mut Mailbox) -> Result<bool, Stopped> {
+        self.take_proposals(mailbox);
+        let news = self.tell(mailbox);
+        if news.is_err() {
+            (self.term, mailbox.term) = (None, None);
+        }
+        news
+    }
+
+    /// Waits until there is something to exchange, or the replica has stopped. May be given up and
+    /// called again at any time.
+    pub async fn news(&mut self) {
+        while !self.has_news() {
+            // An error says that it is gone, which is news.
+            let _ = tokio::select! {
+                changed = self.committed.changed() => changed,
+                changed = self.metrics.changed() => changed,
+            };
+        }
+    }
+
+    fn take_proposals(&mut self, mailbox: &mut Mailbox) {
+        for command in mailbox.proposed.drain(..) {
+            let is_short = code::encode(&command).len() <= COMMAND_BYTES_MAX;
+            if !is_short || self.proposals.try_send(command).is_err() {
+                self.tally.proposals_dropped.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn tell(&mut self, mailbox: &mut Mailbox) -> Result<bool, Stopped> {
+        let running = self.metrics.borrow_and_update().running_state.clone();
+        running.map_err(|error| self.stopped(&error))?;
+        if self.is_gone() {
+            return Err(self.stopped(&"its tasks have ended"));
+        }
+        let end = self.end().min(self.next + TOLD_AT_ONCE_MAX);
+        let entries = self.store.entries(self.next..end).map_err(|error| self.stopped(&error))?;
+        let before = (self.next, self.term);
+        for entry in entries {
+            if entry.log_id.index != self.next {
+                break;
+            }
+            self.next += 1;
+            self.told = Some(entry.log_id.leader_id);
+            mailbox.decided.extend(store::command(entry));
+        }
+        if self.next != end {
+            return Err(self.stopped(&format_args!("entry {} is committed and missing", self.next)));
+        }
+        self.term = self.leads();
+        mailbox.term = self.term;
+        Ok(before != (self.next, self.term))
+    }
+
+    fn stopped(&self, reason: &dyn Display) -> Stopped {
+        Stopped::new(self.node, reason)
+    }
+
+    /// The end of what is committed.
+    fn end(&self) -> u64 {
+        self.committed.borrow().map_or(0, |last| last.index + 1)
+    }
+
+    /// The term in which this replica leads, once an entry of that was told: then all that former
+    /// leaders committed was told before.
+    fn leads(&self) -> Option<Term> {
+        let metrics = self.metrics.borrow();
+        let leader = metrics.vote.leader_id;
+        let leads = metrics.state == ServerState::Leader
+            && metrics.vote.committed
+            && leader.node_id == metrics.id
+            && self.told == Some(leader);
+        leads.then(|| config::term(leader))
+    }
+
+    fn has_news(&self) -> bool {
+        self.next < self.end()
+            || self.leads() != self.term
+            || self.metrics.borrow().running_state.is_err()
+            || self.is_gone()
+    }
+
+    /// Whether the library has ended, maybe without a word: nobody else changes what is watched.
+    fn is_gone(&self) -> bool {
+        self.committed.has_changed().is_err() || self.metrics.has_changed().is_err()
+    }
+}

@@ -1,0 +1,340 @@
+//! What the library sees of [`Storage`]: its log, and a state machine that only counts.
+//!
+//! The commands themselves stay in the log. That one is committed means that the count passes it, and
+//! that the [`Replica`](crate::Replica) reads it from there. So they exist once.
+
+use crate::code::{self, Coded, Malformed};
+use crate::config::{Entry, LogId, Member, StorageError, Types, Vote};
+use crate::storage::{Cell, Storage};
+use bytes::Bytes;
+use openraft::storage::{LogFlushed, RaftLogStorage, RaftStateMachine};
+use openraft::{
+    AnyError, EntryPayload, ErrorSubject, ErrorVerb, LogState, OptionalSend, RaftLogId,
+    RaftLogReader, RaftSnapshotBuilder, Snapshot, SnapshotMeta, StorageIOError, StoredMembership,
+};
+use std::fmt::Debug;
+use std::io;
+use std::ops::{Bound, Range, RangeBounds};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::watch;
+
+/// Storage that the library's tasks and the replica share.
+#[derive(Debug)]
+pub struct Store<S> {
+    storage: Arc<S>,
+}
+
+impl<S> Clone for Store<S> {
+    fn clone(&self) -> Store<S> {
+        Store { storage: Arc::clone(&self.storage) }
+    }
+}
+
+impl<S: Storage> Store<S> {
+    pub fn new(storage: S) -> Store<S> {
+        Store { storage: Arc::new(storage) }
+    }
+
+    /// The entries in `range` that are there.
+    pub fn entries(&self, range: Range<u64>) -> io::Result<Vec<Entry>> {
+        let entries = self.storage.read(range)?;
+        entries.iter().map(|entry| code::decode(entry).map_err(damaged)).collect()
+    }
+
+    fn cell<T: Coded>(&self, cell: Cell) -> io::Result<Option<T>> {
+        let value = self.storage.cell(cell)?;
+        value.map(|value| code::decode(&value).map_err(damaged)).transpose()
+    }
+
+    fn set_cell(&self, cell: Cell, value: &impl Coded) -> io::Result<()> {
+        self.storage.set_cell(cell, &code::encode(value))
+    }
+
+    /// Up to where the log is gone.
+    pub fn purged(&self) -> io::Result<Option<LogId>> {
+        self.cell(Cell::Purged)
+    }
+
+    /// Before a new life begins: if the former one led, it does so no more. The library would go on
+    /// leading in the same term; but the manager counts on one life for a term, since its clock and
+    /// what it heard belong to that. So the replica votes for itself in the next term, as it may at
+    /// any time, and is no leader of that.
+    pub fn resign(&self, member: Member) -> io::Result<()> {
+        let vote = self.cell::<Vote>(Cell::Vote)?;
+        if let Some(vote) = vote.filter(|vote| vote.committed && vote.leader_id.node_id == member) {
+            self.set_cell(Cell::Vote, &Vote::new(vote.leader_id.term + 1, member))?;
+        }
+        Ok(())
+    }
+}
+
+fn damaged(error: Malformed) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+/// What the library is told when storage fails: it stops.
+fn failed(subject: ErrorSubject<Member>, verb: ErrorVerb, error: &io::Error) -> StorageError {
+    StorageIOError::new(subject, verb, AnyError::new(error)).into()
+}
+
+fn read_failed(error: &io::Error) -> StorageError {
+    failed(ErrorSubject::Store, ErrorVerb::Read, error)
+}
+
+fn write_failed(error: &io::Error) -> StorageError {
+    failed(ErrorSubject::Store, ErrorVerb::Write, error)
+}
+
+impl<S: Storage> RaftLogReader<Types> for Store<S> {
+    async fn try_get_log_entries<R: RangeBounds<u64> + Clone + Debug + OptionalSend>(
+        &mut self,
+        range: R,
+    ) -> Result<Vec<Entry>, StorageError> {
+        let start = match range.start_bound() {
+            Bound::Included(start) => *start,
+            Bound::Excluded(before) => before + 1,
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(last) => last + 1,
+            Bound::Excluded(end) => *end,
+            Bound::Unbounded => u64::MAX,
+        };
+        self.entries(start..end).map_err(|error| read_failed(&error))
+    }
+}
+
+impl<S: Storage> RaftLogStorage<Types> for Store<S> {
+    type LogReader = Store<S>;
+
+    async fn get_log_state(&mut self) -> Result<LogState<Types>, StorageError> {
+        let read = || {
+            let purged = self.purged()?;
+            let last = self.storage.last()?;
+            let last: Option<Entry> =
+                last.map(|entry| code::decode(&entry).map_err(damaged)).transpose()?;
+            let last = last.map(|entry| entry.log_id).max(purged);
+            Ok(LogState { last_purged_log_id: purged, last_log_id: last })
+        };
+        read().map_err(|error| read_failed(&error))
+    }
+
+    async fn get_log_reader(&mut self) -> Store<S> {
+        self.clone()
+    }
+
+    async fn save_vote(&mut self, vote: &Vote) -> Result<(), StorageError> {
+        self.set_cell(Cell::Vote, vote).map_err(|error| write_failed(&error))
+    }
+
+    async fn read_vote(&mut self) -> Result<Option<Vote>, StorageError> {
+        self.cell(Cell::Vote).map_err(|error| read_failed(&error))
+    }
+
+    async fn save_committed(&mut self, committed: Option<LogId>) -> Result<(), StorageError> {
+        self.set_cell(Cell::Committed, &committed).map_err(|error| write_failed(&error))
+    }
+
+    async fn read_committed(&mut self) -> Result<Option<LogId>, StorageError> {
+        let committed = self.cell::<Option<LogId>>(Cell::Committed);
+        committed.map(Option::flatten).map_err(|error| read_failed(&error))
+    }
+
+    async fn append<I>(
+        &mut self,
+        entries: I,
+        flushed: LogFlushed<Types>,
+    ) -> Result<(), StorageError>
+    where
+        I: IntoIterator<Item = Entry> + OptionalSend,
+        I::IntoIter: OptionalSend,
+    {
+        let mut first = None;
+        let entries: Vec<Bytes> = entries
+            .into_iter()
+            .map(|entry| {
+                first = first.or(Some(entry.log_id.index));
+                code::encode(&entry)
+            })
+            .collect();
+        if let Some(first) = first {
+            self.storage.append(first, &entries).map_err(|error| write_failed(&error))?;
+        }
+        flushed.log_io_completed(Ok(()));
+        Ok(())
+    }
+
+    async fn truncate(&mut self, from: LogId) -> Result<(), StorageError> {
+        self.storage.truncate(from.index).map_err(|error| write_failed(&error))
+    }
+
+    async fn purge(&mut self, until: LogId) -> Result<(), StorageError> {
+        let purge = || {
+            // In this order: entries that are there still, though purged, do no harm.
+            self.set_cell(Cell::Purged, &until)?;
+            self.storage.purge(until.index + 1)
+        };
+        purge().map_err(|error| write_failed(&error))
+    }
+}
+
+/// How far the log is committed, and who was a member then. It begins anew with each life; the
+/// library counts the committed entries again.
+#[derive(Debug)]
+pub struct Count {
+    applied: watch::Sender<Option<LogId>>,
+    membership: StoredMembership<Member, ()>,
+    snapshot: Arc<Mutex<Option<SnapshotMeta<Member, ()>>>>,
+}
+
+impl Count {
+    /// And where it can be watched.
+    pub fn new() -> (Count, watch::Receiver<Option<LogId>>) {
+        let (applied, watched) = watch::channel(None);
+        let count = Count {
+            applied,
+            membership: StoredMembership::default(),
+            snapshot: Arc::new(Mutex::new(None)),
+        };
+        (count, watched)
+    }
+}
+
+impl RaftStateMachine<Types> for Count {
+    type SnapshotBuilder = Extent;
+
+    async fn applied_state(
+        &mut self,
+    ) -> Result<(Option<LogId>, StoredMembership<Member, ()>), StorageError> {
+        Ok((*self.applied.borrow(), self.membership.clone()))
+    }
+
+    async fn apply<I>(&mut self, entries: I) -> Result<Vec<()>, StorageError>
+    where
+        I: IntoIterator<Item = Entry> + OptionalSend,
+        I::IntoIter: OptionalSend,
+    {
+        let mut last = *self.applied.borrow();
+        let mut count = 0;
+        for entry in entries {
+            let id = *entry.get_log_id();
+            assert!(last < Some(id), "{id} is committed after {last:?}");
+            if let EntryPayload::Membership(membership) = entry.payload {
+                self.membership = StoredMembership::new(Some(id), membership);
+            }
+            last = Some(id);
+            count += 1;
+        }
+        self.applied.send_replace(last);
+        Ok(vec![(); count])
+    }
+
+    async fn get_snapshot_builder(&mut self) -> Extent {
+        Extent {
+            applied: *self.applied.borrow(),
+            membership: self.membership.clone(),
+            snapshot: Arc::clone(&self.snapshot),
+        }
+    }
+
+    async fn begin_receiving_snapshot(&mut self) -> Result<Box<()>, StorageError> {
+        Ok(Box::default())
+    }
+
+    async fn install_snapshot(
+        &mut self,
+        meta: &SnapshotMeta<Member, ()>,
+        _: Box<()>,
+    ) -> Result<(), StorageError> {
+        self.applied.send_replace(meta.last_log_id);
+        self.membership = meta.last_membership.clone();
+        *self.snapshot.lock().unwrap_or_else(PoisonError::into_inner) = Some(meta.clone());
+        Ok(())
+    }
+
+    async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot<Types>>, StorageError> {
+        let meta = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Ok(meta.map(|meta| Snapshot { meta, snapshot: Box::default() }))
+    }
+}
+
+/// A snapshot of a count: how far it is, without what the log keeps. The library wants one to
+/// exist; it never makes one with our options, and no replica sends one.
+#[derive(Debug)]
+pub struct Extent {
+    applied: Option<LogId>,
+    membership: StoredMembership<Member, ()>,
+    snapshot: Arc<Mutex<Option<SnapshotMeta<Member, ()>>>>,
+}
+
+impl RaftSnapshotBuilder<Types> for Extent {
+    async fn build_snapshot(&mut self) -> Result<Snapshot<Types>, StorageError> {
+        let meta = SnapshotMeta {
+            last_log_id: self.applied,
+            last_membership: self.membership.clone(),
+            snapshot_id: self.applied.map_or_else(String::new, |id| id.to_string()),
+        };
+        *self.snapshot.lock().unwrap_or_else(PoisonError::into_inner) = Some(meta.clone());
+        Ok(Snapshot { meta, snapshot: Box::default() })
+    }
+}
+
+/// The command of an entry, if it has one.
+pub fn command(entry: Entry) -> Option<consensus::manager::Command> {
+    match entry.payload {
+        EntryPayload::Normal(command) => Some(command),
+        EntryPayload::Blank | EntryPayload::Membership(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::{DiskStorage, MemoryStorage};
+    use openraft::testing::{StoreBuilder, Suite};
+    use tempfile::TempDir;
+
+    struct InMemory;
+
+    impl StoreBuilder<Types, Store<MemoryStorage>, Count> for InMemory {
+        async fn build(&self) -> Result<((), Store<MemoryStorage>, Count), StorageError> {
+            Ok(((), Store::new(MemoryStorage::new()), Count::new().0))
+        }
+    }
+
+    struct OnDisk;
+
+    impl StoreBuilder<Types, Store<DiskStorage>, Count, TempDir> for OnDisk {
+        async fn build(&self) -> Result<(TempDir, Store<DiskStorage>, Count), StorageError> {
+            let folder = TempDir::new().expect("a folder");
+            let storage = DiskStorage::open(&folder.path().join("log")).expect("a file");
+            Ok((folder, Store::new(storage), Count::new().0))
+        }
+    }
+
+    #[test]
+    fn memory_is_what_the_library_expects() {
+        Suite::test_all(InMemory).expect("a store");
+    }
+
+    #[test]
+    fn a_file_is_what_the_library_expects() {
+        Suite::test_all(OnDisk).expect("a store");
+    }
+
+    #[test]
+    fn who_led_before_a_restart_does_not_lead_after_it() {
+        let store = Store::new(MemoryStorage::new());
+        let votes = [
+            (Vote::new_committed(4, 1), Vote::new(5, 1)),
+            (Vote::new_committed(4, 2), Vote::new_committed(4, 2)),
+            (Vote::new(4, 1), Vote::new(4, 1)),
+        ];
+        store.resign(1).expect("nothing to resign from");
+        for (before, after) in votes {
+            store.set_cell(Cell::Vote, &before).expect("memory");
+            store.resign(1).expect("memory");
+            assert_eq!(store.cell(Cell::Vote).expect("memory"), Some(after));
+        }
+    }
+}

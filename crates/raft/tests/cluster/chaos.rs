@@ -1,0 +1,55 @@
+//! Everything at once, then healing, then it works again.
+
+use crate::world::{World, nodes};
+use std::time::Duration;
+use types::{NodeId, Random};
+
+/// One fault, or the end of one.
+async fn disturb(world: &mut World, random: &mut Random) {
+    let members: Vec<_> = nodes([1, 2, 3]).into_iter().collect();
+    let one = *random.pick(&members).expect("three");
+    let other = *random.pick(&members).expect("three");
+    match random.below(7) {
+        0 => world.network.isolate(one, nodes([1, 2, 3])),
+        1 => world.network.cut(one, other),
+        2 => world.network.set_loss(random.below(40), Duration::from_millis(random.below(40))),
+        3 => world.network.heal(),
+        _ => {
+            if world.sites.contains_key(&one) {
+                world.stop(one).await;
+            } else {
+                world.start(one).await;
+            }
+        }
+    }
+}
+
+async fn survives(seed: u64) {
+    let mut random = Random::new(seed);
+    let mut world = World::of(seed, [1, 2, 3]).await;
+    for step in 0..40 {
+        disturb(&mut world, &mut random).await;
+        let running: Vec<NodeId> = world.sites.keys().copied().collect();
+        for node in running {
+            world.ask(node, &format!("t{step}"));
+        }
+        let pause = Duration::from_millis(random.below(1000));
+        world.run(pause).await;
+    }
+    world.network.heal();
+    for node in nodes([1, 2, 3]) {
+        if !world.sites.contains_key(&node) {
+            world.start(node).await;
+        }
+    }
+    world.create("healed").await;
+    world.agree().await;
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn managers_survive_faults() {
+    for seed in 0..20 {
+        survives(seed).await;
+    }
+}

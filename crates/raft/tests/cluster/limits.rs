@@ -1,0 +1,105 @@
+//! What is too much, and what makes no sense.
+
+use crate::world::{World, nodes};
+use bytes::Bytes;
+use consensus::manager::{Action, Ask, Change, Command, Mailbox, Term};
+use consensus::topology::Partitioning;
+use raft::{COMMAND_BYTES_MAX, REQUEST_BYTES_MAX, Refused, Transport, Unreachable};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use types::{NodeId, Time};
+
+fn proposal(name: String) -> Command {
+    let change = Change::CreateTable { name, partitioning: Partitioning::Everywhere };
+    Command { term: Term(0), at: Time(0), action: Action::Change { ask: Ask(0), change } }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_without_a_majority_takes_no_end_of_proposals() {
+    let mut world = World::of(1, [1, 2, 3]).await;
+    let old = world.leader().expect("undisturbed");
+    world.network.isolate(old, nodes([1, 2, 3]));
+    for _ in 0..30 {
+        let site = world.sites.get_mut(&old).expect("it runs");
+        let mailbox = site.manager.log_mut();
+        mailbox.proposed.extend((0..1000).map(|_| proposal("x".to_owned())));
+        world.turn().await;
+    }
+    let counters = world.site(old).handle.counters();
+    assert!(counters.proposals_dropped > 30_000 - 3 * 8192, "{counters:?}");
+    assert!(counters.proposals_dropped < 30_000, "{counters:?}");
+    world.network.heal();
+    world.create("healed").await;
+    world.agree().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_of_any_length_is_dropped_or_committed() {
+    let mut world = World::of(2, [1, 2, 3]).await;
+    let leader = world.leader().expect("undisturbed");
+    let mailbox = world.sites.get_mut(&leader).expect("it runs").manager.log_mut();
+    let head = 8 + 8 + 1 + 8 + 1 + 4 + 1;
+    let longest = "y".repeat(COMMAND_BYTES_MAX - head);
+    mailbox.proposed.extend((0..3).map(|_| proposal(longest.clone())));
+    mailbox.proposed.push_back(proposal(longest.clone() + "y"));
+    let every = |world: &mut World| {
+        world.sites.values().all(|site| {
+            let long = |command: &&Command| matches!(command.action, Action::Change { .. });
+            site.told.iter().filter(long).count() == 3
+        })
+    };
+    world.until("all have the long ones", every).await;
+    assert_eq!(world.site(leader).handle.counters().proposals_dropped, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_make_no_sense_are_counted() {
+    let world = World::of(3, [1]).await;
+    let handle = &world.site(NodeId(1)).handle;
+    for nonsense in [&b""[..], b"GET / HTTP/1.1\r\n", &[1, 1, 0, 0, 0, 9]] {
+        let refused = handle.serve(nonsense).await;
+        assert!(matches!(refused, Err(Refused::Malformed(_))), "{refused:?}");
+    }
+    let vote = [&[1, 2, 0, 0, 0, 1][..], &[0; 12], &[0], &[0]].concat();
+    let refused = handle.serve(&vote).await;
+    let (to, here) = (NodeId(2), NodeId(1));
+    assert_eq!(refused, Err(Refused::Misdirected { to, here }));
+    let counters = handle.counters();
+    assert_eq!((counters.malformed, counters.misdirected), (3, 1));
+}
+
+/// Answers nothing sensible, and remembers the longest request.
+#[derive(Clone, Default)]
+struct Babble {
+    requests: Arc<AtomicUsize>,
+    longest: Arc<Mutex<usize>>,
+}
+
+impl Transport for Babble {
+    async fn call(&self, _: NodeId, request: Bytes) -> Result<Bytes, Unreachable> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let mut longest = self.longest.lock().expect("no panic");
+        *longest = request.len().max(*longest);
+        // No version, or the answer to another question.
+        Ok(Bytes::from_static(if request[5] == 1 { &[1, 0] } else { &[7] }))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_that_make_no_sense_are_counted() {
+    let babble = Babble::default();
+    let options = raft::Options::default();
+    let storage = raft::MemoryStorage::new();
+    let (mut replica, handle) =
+        raft::start(NodeId(1), &options, storage, babble.clone()).await.expect("a replica");
+    handle.initialise(&nodes([1, 2, 3])).await.expect("a cluster");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let requests = babble.requests.load(Ordering::Relaxed);
+    assert!(requests > 4, "{requests}");
+    assert!(handle.counters().malformed as usize > requests / 2, "{:?}", handle.counters());
+    assert!(*babble.longest.lock().expect("no panic") < REQUEST_BYTES_MAX);
+    let mut mailbox = Mailbox::default();
+    replica.exchange(&mut mailbox).expect("it runs");
+    assert_eq!(mailbox.term, None);
+}

@@ -1,0 +1,108 @@
+//! A network in memory.
+
+use bytes::Bytes;
+use raft::{Handle, Transport, Unreachable};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use types::{NodeId, Random};
+
+/// What a network does to messages, from now on.
+struct Weather {
+    random: Random,
+    loss_percent: u64,
+    delay_max: Duration,
+    /// From whom to whom nothing gets.
+    cut: BTreeSet<(NodeId, NodeId)>,
+    handles: BTreeMap<NodeId, Handle>,
+}
+
+/// The network; its clones are the same.
+#[derive(Clone)]
+pub struct Network {
+    weather: Arc<Mutex<Weather>>,
+}
+
+/// A node's access to it.
+pub struct Access {
+    from: NodeId,
+    network: Network,
+}
+
+impl Network {
+    pub fn new(seed: u64) -> Network {
+        let weather = Weather {
+            random: Random::new(seed),
+            loss_percent: 0,
+            delay_max: Duration::from_millis(2),
+            cut: BTreeSet::new(),
+            handles: BTreeMap::new(),
+        };
+        Network { weather: Arc::new(Mutex::new(weather)) }
+    }
+
+    pub fn access(&self, from: NodeId) -> Access {
+        Access { from, network: self.clone() }
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&mut Weather) -> R) -> R {
+        change(&mut self.weather.lock().expect("nobody panics in here"))
+    }
+
+    /// Who is to be reached as this node.
+    pub fn plug(&self, node: NodeId, handle: Option<Handle>) {
+        self.change(|weather| match handle {
+            Some(handle) => _ = weather.handles.insert(node, handle),
+            None => _ = weather.handles.remove(&node),
+        });
+    }
+
+    /// Cuts one way, and only that.
+    pub fn cut(&self, from: NodeId, to: NodeId) {
+        self.change(|weather| _ = weather.cut.insert((from, to)));
+    }
+
+    /// Nothing gets to or from these others.
+    pub fn isolate(&self, node: NodeId, others: impl IntoIterator<Item = NodeId>) {
+        for other in others {
+            self.cut(node, other);
+            self.cut(other, node);
+        }
+    }
+
+    pub fn set_loss(&self, loss_percent: u64, delay_max: Duration) {
+        self.change(|weather| {
+            (weather.loss_percent, weather.delay_max) = (loss_percent, delay_max);
+        });
+    }
+
+    /// Everything gets through again, fast.
+    pub fn heal(&self) {
+        self.change(|weather| weather.cut.clear());
+        self.set_loss(0, Duration::from_millis(2));
+    }
+
+    /// Takes as long as a message does. False if it gets lost on the way.
+    async fn travel(&self, from: NodeId, to: NodeId) -> bool {
+        let (lost, delay) = self.change(|weather| {
+            let lost = weather.random.below(100) < weather.loss_percent;
+            let micros = u64::try_from(weather.delay_max.as_micros()).expect("short delays");
+            (lost, Duration::from_micros(weather.random.range_inclusive(0, micros)))
+        });
+        tokio::time::sleep(delay).await;
+        !lost && self.change(|weather| !weather.cut.contains(&(from, to)))
+    }
+}
+
+impl Transport for Access {
+    async fn call(&self, to: NodeId, request: Bytes) -> Result<Bytes, Unreachable> {
+        let gone = Err(Unreachable { to });
+        if !self.network.travel(self.from, to).await {
+            return gone;
+        }
+        let handle = self.network.change(|weather| weather.handles.get(&to).cloned());
+        let Some(handle) = handle else { return gone };
+        let Ok(response) = handle.serve(&request).await else { return gone };
+        if self.network.travel(to, self.from).await { Ok(response) } else { gone }
+    }
+}

@@ -1,0 +1,211 @@
+//! The courses of things that everybody thinks of first.
+
+use crate::world::{World, nodes};
+use consensus::manager::{Mailbox, Term};
+use raft::{DiskStorage, MemoryStorage, Options};
+use std::collections::BTreeSet;
+use std::time::Duration;
+use types::NodeId;
+
+#[tokio::test(start_paused = true)]
+async fn three_managers_agree() {
+    let mut world = World::of(1, [1, 2, 3]).await;
+    for table in ["a", "b", "c"] {
+        world.create(table).await;
+    }
+    world.run(Duration::from_secs(2)).await;
+    world.agree().await;
+    for table in ["a", "b", "c"] {
+        assert_eq!(world.commanded(table), 1);
+    }
+    let leader = world.leader().expect("undisturbed");
+    let status = world.site(leader).handle.status();
+    assert_eq!(status.leader, Some(leader));
+    assert_eq!(status.term, world.site(leader).manager.leads());
+    assert_eq!((status.voters, status.learners), (nodes([1, 2, 3]), BTreeSet::new()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn five_managers_survive_two() {
+    let mut world = World::of(2, [1, 2, 3, 4, 5]).await;
+    world.create("a").await;
+    for _ in 0..2 {
+        let leader = world.leader().expect("undisturbed");
+        world.stop(leader).await;
+        world.create("b").await;
+    }
+    world.agree().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_manager_is_enough_for_itself() {
+    let mut world = World::of(3, [7]).await;
+    world.create("a").await;
+    let before = world.site(NodeId(7)).manager.leads().expect("who else");
+    world.stop(NodeId(7)).await;
+    world.start(NodeId(7)).await;
+    world.create("b").await;
+    assert!(world.has_table(NodeId(7), "a"));
+    assert!(world.site(NodeId(7)).manager.leads().expect("who else") > before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_is_cut_off_is_followed_by_another() {
+    for seed in 0..5 {
+        let mut world = World::of(seed, [1, 2, 3]).await;
+        world.create("before").await;
+        let old = world.leader().expect("undisturbed");
+        let term = world.site(old).manager.leads().expect("it leads");
+        world.network.isolate(old, nodes([1, 2, 3]));
+        world.ask(old, "lost");
+        world
+            .until("another leads", |world| {
+                let site = world.leader().filter(|node| *node != old).map(|node| world.site(node));
+                site.is_some_and(|site| site.manager.leads() > Some(term))
+            })
+            .await;
+        let new = world.leader().expect("just seen");
+        world.ask(new, "after");
+        world.until("it works", |world| world.has_table(new, "after")).await;
+        assert!(!world.has_table(old, "after"));
+        assert!(!world.has_table(old, "lost") && !world.has_table(new, "lost"));
+        world.network.heal();
+        world.create("healed").await;
+        world.agree().await;
+        // It had no majority, so another's entries took the place of its own.
+        assert_eq!(world.commanded("lost"), 0);
+        assert_eq!(world.commanded("after"), 1);
+        world.end().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_proposal_whose_answer_is_lost_is_committed_once_or_never() {
+    let mut committed = 0;
+    for seed in 0..12 {
+        let mut world = World::of(seed, [1, 2, 3]).await;
+        let old = world.leader().expect("undisturbed");
+        world.ask(old, "maybe");
+        // Followers hear the proposal, or do not; the leader hears no answer.
+        for other in nodes([1, 2, 3]) {
+            world.network.cut(other, old);
+        }
+        world.run(Duration::from_millis(20 * (seed % 6))).await;
+        world.network.isolate(old, nodes([1, 2, 3]));
+        let others = |world: &World| world.leader().is_some_and(|leader| leader != old);
+        world.until("another leads", |world| others(world)).await;
+        world.network.heal();
+        world.create("healed").await;
+        world.agree().await;
+        assert!(world.commanded("maybe") <= 1);
+        assert!(world.commanded("maybe") == 1 || !world.has_table(old, "maybe"));
+        committed += world.commanded("maybe");
+        world.end().await;
+    }
+    assert!(0 < committed && committed < 12, "always the same: {committed} of 12");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restarted_member_is_told_everything_again() {
+    let mut world = World::of(4, [1, 2, 3]).await;
+    world.create("a").await;
+    let leader = world.leader().expect("undisturbed");
+    let follower = *nodes([1, 2, 3]).iter().find(|node| **node != leader).expect("three");
+    world.stop(follower).await;
+    world.create("b").await;
+    world.start(follower).await;
+    world.until("it catches up", |world| world.has_table(follower, "b")).await;
+    assert!(world.has_table(follower, "a"));
+    world.agree().await;
+
+    // The leader, too: it may lead again, but not in that term.
+    let leader = world.leader().expect("undisturbed");
+    world.stop(leader).await;
+    world.start(leader).await;
+    world.create("c").await;
+    world.agree().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_restart_at_once() {
+    let mut world = World::of(5, [1, 2, 3]).await;
+    world.create("a").await;
+    for node in nodes([1, 2, 3]) {
+        world.stop(node).await;
+    }
+    for node in nodes([1, 2, 3]) {
+        world.start(node).await;
+    }
+    world.create("b").await;
+    assert!(world.all_have("a"));
+    world.agree().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_stops_says_so() {
+    let mut world = World::of(6, [1]).await;
+    world.create("a").await;
+    let mut site = world.sites.remove(&NodeId(1)).expect("it runs");
+    site.handle.stop().await;
+    site.replica.news().await;
+    let mailbox = site.manager.log_mut();
+    assert!(mailbox.term.is_some());
+    let stopped = site.replica.exchange(mailbox).expect_err("nothing more will come");
+    assert_eq!((stopped.node, mailbox.term), (NodeId(1), None));
+    assert!(site.handle.serve(&[]).await.is_err());
+}
+
+/// Until one who leads has committed something; what was told meanwhile.
+async fn commit_one(storage: DiskStorage) -> (Term, usize) {
+    let network = crate::network::Network::new(0);
+    let node = NodeId(1);
+    let (mut replica, handle) =
+        raft::start(node, &Options::default(), storage, network.access(node))
+            .await
+            .expect("a file");
+    handle.initialise(&nodes([1])).await.expect("a cluster");
+    let mut mailbox = Mailbox::default();
+    let mut proposed = None;
+    loop {
+        replica.news().await;
+        replica.exchange(&mut mailbox).expect("it runs");
+        let Some(term) = mailbox.term else { continue };
+        let command = proposed.get_or_insert_with(|| {
+            let action = consensus::manager::Action::Take;
+            let command = consensus::manager::Command { term, at: types::Time(5), action };
+            mailbox.proposed.push_back(command.clone());
+            command
+        });
+        replica.exchange(&mut mailbox).expect("it runs");
+        if mailbox.decided.back() == Some(command) {
+            handle.stop().await;
+            return (term, mailbox.decided.len());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_keeps_what_was_committed() {
+    let folder = tempfile::TempDir::new().expect("a folder");
+    let mut last = Term(0);
+    for life in 1..=3 {
+        let storage = DiskStorage::open(&folder.path().join("log")).expect("a file");
+        let (term, told) = commit_one(storage).await;
+        assert!(term > last, "{term} after {last}");
+        assert_eq!(told, life);
+        last = term;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_purged_log_is_refused() {
+    use raft::{Cell, Storage};
+    let storage = MemoryStorage::new();
+    let committed = [2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0];
+    storage.set_cell(Cell::Purged, &committed).expect("memory");
+    let network = crate::network::Network::new(0);
+    let access = network.access(NodeId(1));
+    let started = raft::start(NodeId(1), &Options::default(), storage, access).await;
+    let stopped = started.expect_err("no first command");
+    assert_eq!(stopped.reason, "its log is gone up to T2-N1-3");
+}

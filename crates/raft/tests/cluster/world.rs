@@ -1,0 +1,304 @@
+//! Managers, each over its replica, in virtual time; and what must hold of them at any time.
+
+use crate::network::Network;
+use consensus::manager::{
+    Action, Ask, Change, Command, Effect, Event, Incarnation, Life, Machine, Mailbox, Manager,
+    Options, Revision, Term, ToManager,
+};
+use consensus::topology::{Partitioning, Topology};
+use raft::{Handle, MemoryStorage, Replica};
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use types::{NodeId, Time};
+
+/// How often the world turns.
+const TURN: Duration = Duration::from_millis(5);
+
+/// Turns until something must have happened: a minute.
+const TURNS_MAX: u32 = 12_000;
+
+/// The node that lives and says so.
+const NODE: NodeId = NodeId(0);
+
+pub fn nodes<const N: usize>(nodes: [u32; N]) -> BTreeSet<NodeId> {
+    nodes.into_iter().map(NodeId).collect()
+}
+
+/// A manager that runs.
+pub struct Site {
+    pub manager: Manager<Mailbox>,
+    pub replica: Replica<MemoryStorage>,
+    pub handle: Handle,
+    /// What it was told in this life.
+    pub told: Vec<Command>,
+    life: u64,
+    timer: Option<Time>,
+    round: u64,
+}
+
+pub struct World {
+    pub network: Network,
+    pub sites: BTreeMap<NodeId, Site>,
+    disks: BTreeMap<NodeId, MemoryStorage>,
+    began: Instant,
+    /// The longest that anybody was told.
+    order: Vec<Command>,
+    /// Who led in which term, in which of its lives.
+    reigns: BTreeMap<Term, (NodeId, u64)>,
+    lives: u64,
+    asks: u64,
+}
+
+impl World {
+    pub fn new(seed: u64) -> World {
+        World {
+            network: Network::new(seed),
+            sites: BTreeMap::new(),
+            disks: BTreeMap::new(),
+            began: Instant::now(),
+            order: Vec::new(),
+            reigns: BTreeMap::new(),
+            lives: 0,
+            asks: 0,
+        }
+    }
+
+    /// A cluster of these, of which one leads.
+    pub async fn of<const N: usize>(seed: u64, members: [u32; N]) -> World {
+        let mut world = World::new(seed);
+        let members = nodes(members);
+        for node in &members {
+            world.start(*node).await;
+        }
+        for site in world.sites.values() {
+            site.handle.initialise(&members).await.expect("a cluster");
+        }
+        world.until("somebody leads", |world| world.leader().is_some()).await;
+        world
+    }
+
+    /// Begins a life of a replica, with what its former one has stored.
+    pub async fn start(&mut self, node: NodeId) {
+        let storage = self.disks.entry(node).or_default().clone();
+        let access = self.network.access(node);
+        let (replica, handle) =
+            raft::start(node, &raft::Options::default(), storage, access).await.expect("a replica");
+        self.network.plug(node, Some(handle.clone()));
+        let topology = Arc::new(Topology::symmetric(3, 1, 1, 0, 1));
+        let manager = Manager::new(Mailbox::default(), Machine::new(topology, Options::default()));
+        self.lives += 1;
+        let life = self.lives;
+        let site = Site { manager, replica, handle, told: vec![], life, timer: None, round: 0 };
+        assert!(self.sites.insert(node, site).is_none(), "{node} runs already");
+    }
+
+    pub async fn stop(&mut self, node: NodeId) {
+        let site = self.sites.remove(&node).expect("it runs");
+        self.network.plug(node, None);
+        site.handle.stop().await;
+    }
+
+    /// Stops everybody, for the sake of the worlds that come after.
+    pub async fn end(mut self) {
+        for node in self.sites.keys().copied().collect::<Vec<_>>() {
+            self.stop(node).await;
+        }
+    }
+
+    /// A replica that lost its disk.
+    pub fn forget(&mut self, node: NodeId) {
+        assert!(!self.sites.contains_key(&node), "{node} still runs");
+        self.disks.remove(&node);
+    }
+
+    pub fn now(&self) -> Time {
+        Time(u64::try_from(self.began.elapsed().as_nanos()).expect("a short test"))
+    }
+
+    /// The manager that leads in the highest term.
+    pub fn leader(&self) -> Option<NodeId> {
+        let leading = self.sites.iter().filter_map(|(node, site)| {
+            let term = site.manager.leads()?;
+            Some((term, *node))
+        });
+        leading.max().map(|(_, node)| node)
+    }
+
+    pub fn site(&self, node: NodeId) -> &Site {
+        &self.sites[&node]
+    }
+
+    /// Asks a manager for a table.
+    pub fn ask(&mut self, node: NodeId, name: &str) {
+        self.asks += 1;
+        let change =
+            Change::CreateTable { name: name.to_owned(), partitioning: Partitioning::Everywhere };
+        let event = Event::Asked { ask: Ask(self.asks), change };
+        let now = self.now();
+        self.sites.get_mut(&node).expect("it runs").step(now, event);
+    }
+
+    /// Whether the table is there, as this manager knows.
+    pub fn has_table(&self, node: NodeId, name: &str) -> bool {
+        let topology = &self.site(node).manager.machine().configuration().topology;
+        topology.tables().iter().any(|table| table.name() == name)
+    }
+
+    /// Whether all that run have the table.
+    pub fn all_have(&self, name: &str) -> bool {
+        self.sites.keys().all(|node| self.has_table(*node, name))
+    }
+
+    /// Asks whoever leads, again and again, until all managers that run have the table.
+    pub async fn create(&mut self, name: &str) {
+        let mut since = None;
+        let retry = Duration::from_millis(500);
+        self.until(&format!("{name} is everywhere"), |world| {
+            if world.all_have(name) {
+                return true;
+            }
+            if since.is_none_or(|since| world.now() - since > retry)
+                && let Some(leader) = world.leader()
+            {
+                world.ask(leader, name);
+                since = Some(world.now());
+            }
+            false
+        })
+        .await;
+    }
+
+    /// How often that table was asked for in what is committed.
+    pub fn commanded(&self, name: &str) -> usize {
+        let is_it = |command: &&Command| match &command.action {
+            Action::Change { change: Change::CreateTable { name: other, .. }, .. } => other == name,
+            _ => false,
+        };
+        self.order.iter().filter(is_it).count()
+    }
+
+    pub async fn turn(&mut self) {
+        let now = self.now();
+        for (node, site) in &mut self.sites {
+            site.turn(now);
+            if let Some(term) = site.manager.log_mut().term {
+                // What former leaders committed it was told; and there is nothing yet of its own.
+                let is_new = !self.reigns.contains_key(&term);
+                assert!(!is_new || site.told.len() >= self.order.len(), "{node} leads too early");
+                let reign = *self.reigns.entry(term).or_insert((*node, site.life));
+                assert_eq!(reign, (*node, site.life), "two lead in term {term}");
+                let later = self.reigns.range(term..).nth(1).filter(|(_, by)| by.1 == site.life);
+                assert_eq!(later, None, "{node} leads in {term} after that");
+            }
+            let told = &site.told;
+            let both = told.len().min(self.order.len());
+            assert_eq!(told[..both], self.order[..both], "{node} was told another order");
+            self.order.extend(told[both..].iter().cloned());
+        }
+        tokio::time::sleep(TURN).await;
+    }
+
+    pub async fn run(&mut self, time: Duration) {
+        let end = self.now() + time;
+        while self.now() < end {
+            self.turn().await;
+        }
+    }
+
+    /// Turns until it is so.
+    #[track_caller]
+    pub fn until(
+        &mut self,
+        what: &str,
+        mut is_so: impl FnMut(&mut World) -> bool,
+    ) -> impl Future<Output = ()> {
+        let what = format!("{what} ({})", std::panic::Location::caller());
+        async move {
+            for _ in 0..TURNS_MAX {
+                if is_so(self) {
+                    return;
+                }
+                self.turn().await;
+            }
+            let state: Vec<_> = self.sites.values().map(|site| &site.handle).collect();
+            panic!("never: {what}; {state:#?}");
+        }
+    }
+
+    /// Turns until this is done.
+    pub async fn during<R: Send + 'static>(
+        &mut self,
+        work: impl Future<Output = R> + Send + 'static,
+    ) -> R {
+        let work = tokio::spawn(work);
+        self.until("the work is done", |_| work.is_finished()).await;
+        work.await.expect("no panic")
+    }
+
+    /// All that run have been told the same, and have made the same of it.
+    pub async fn agree(&mut self) {
+        // Leaders tick all the time; so look at all when they happen to be equally far.
+        self.until("all are equally far", |world| {
+            let mut far = world.sites.values().map(|site| site.told.len());
+            far.next().is_some_and(|first| far.all(|other| other == first))
+        })
+        .await;
+        let mut machines = self.sites.values().map(|site| site.manager.machine());
+        let first = machines.next().expect("somebody runs");
+        assert!(machines.all(|machine| machine == first), "equal logs, different machines");
+    }
+}
+
+impl Site {
+    /// Whatever has come, and whatever is due.
+    fn turn(&mut self, now: Time) {
+        while self.exchange() {
+            self.step(now, Event::Log);
+        }
+        if self.timer.is_some_and(|at| at <= now) {
+            self.timer = None;
+            self.step(now, Event::Timer);
+        }
+        self.hear(now);
+        if self.exchange() {
+            self.step(now, Event::Log);
+        }
+    }
+
+    fn exchange(&mut self) -> bool {
+        let mailbox = self.manager.log_mut();
+        let before = mailbox.decided.len();
+        let news = self.replica.exchange(mailbox).expect("it runs");
+        self.told.extend(mailbox.decided.iter().skip(before).cloned());
+        news
+    }
+
+    fn step(&mut self, now: Time, event: Event) {
+        let mut effects = Vec::new();
+        self.manager.step(now, event, &mut effects);
+        for effect in effects {
+            match effect {
+                Effect::Timer { at } => self.timer = Some(at),
+                Effect::Send { .. } | Effect::Answer { .. } | Effect::Applied(_) => {}
+            }
+        }
+    }
+
+    /// One node shows itself, so that the manager has something to do.
+    fn hear(&mut self, now: Time) {
+        let life = Life(1);
+        let joined = self.manager.machine().node(NODE).is_some_and(|(other, _)| other == life);
+        self.round += 1;
+        let message = if joined {
+            let (round, granted) = (self.round, self.round - 1);
+            let incarnation = Incarnation(1);
+            ToManager::Heartbeat { life, incarnation, round, granted, known: Revision(0) }
+        } else {
+            ToManager::Join { life, after: Incarnation(0), lost: false }
+        };
+        self.step(now, Event::Received { from: NODE, message });
+    }
+}
