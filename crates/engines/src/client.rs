@@ -13,7 +13,7 @@
 pub use crate::execution::calls::{REQUESTS_TABLE, requests_table};
 use crate::operation::{Answer, Operation};
 use bytes::Bytes;
-use types::{Error, RequestId, ShardId, WorkerId};
+use types::{Epoch, Error, RequestId, ShardId, WorkerId};
 
 /// A client, as the node that it is connected to names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,6 +39,8 @@ pub enum Request {
         procedure: Box<str>,
         /// What it is called with.
         arguments: Bytes,
+        /// The latest epoch that the client has heard of, in an [`Unknown::Fenced`](types::Unknown).
+        epoch: Epoch,
     },
     /// Begin an interactive transaction, which the client calls `session`, a number it has never
     /// used before here. Harmless if repeated.

@@ -15,6 +15,7 @@ use crate::execution::Local;
 use crate::observation::Observation;
 use crate::procedure::Procedures;
 use bytes::Bytes;
+use consensus::manager::{Configuration, Incarnation};
 use consensus::stream;
 use consensus::topology::Topology;
 use std::fmt;
@@ -22,7 +23,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use store::Store;
-use types::{Clock, Epoch, NodeId, ShardId, Time, VectorWatermark, WorkerId};
+use types::{Ballot, Clock, Epoch, NodeId, ShardId, Time, VectorWatermark, WorkerId};
 
 /// Where a worker is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,6 +94,9 @@ pub trait Engine: Sized {
     /// Takes a task to run; the next step polls it first.
     fn spawn(&mut self, task: Task);
 
+    /// Until when this node holds its lease, on its clock (rule M7). Said before each step.
+    fn renew(&mut self, lease_end: Time);
+
     /// How many transactions are under way here, in whatever state: none, once all is quiet.
     fn pending(&self) -> usize;
 
@@ -117,13 +121,31 @@ pub enum Event<M> {
         /// What.
         request: Request,
     },
+    /// The configuration has changed. Each worker is told, and first of all of how it is when it begins.
+    Configured {
+        /// How it is.
+        configuration: Arc<Configuration>,
+        /// The life of this node that is meant.
+        incarnation: Incarnation,
+    },
     /// This worker's stream of the shard has been prepared: it leads now, and its next entry will have
-    /// the index `length`.
+    /// the index `length`, or comes after those it has proposed under the ballot before.
     Leading {
         /// The shard.
         shard: ShardId,
-        /// Entries that the stream has.
+        /// The appointment.
+        ballot: Ballot,
+        /// Entries that the stream has. Those that this worker did not propose itself are told as
+        /// [`Event::Decided`].
         length: u64,
+    },
+    /// This worker's stream of the shard is led by another: what was proposed here and is not decided may
+    /// be lost or not. What is decided from now on is told as [`Event::Decided`].
+    Deposed {
+        /// The shard.
+        shard: ShardId,
+        /// The higher ballot.
+        by: Ballot,
     },
     /// The stream that this worker leads has that many decided entries.
     Durable {
@@ -132,7 +154,7 @@ pub enum Event<M> {
         /// How many.
         length: u64,
     },
-    /// The stream that this worker follows has decided an entry. They come in order.
+    /// The stream has decided an entry that this worker did not propose. They come in order.
     Decided {
         /// The shard.
         shard: ShardId,
@@ -140,11 +162,6 @@ pub enum Event<M> {
         index: u64,
         /// What it says.
         entry: Bytes,
-    },
-    /// An epoch is open for new work; those before are closed. Told to one worker of the node, or more.
-    Epoch {
-        /// Which; the same again, or an earlier one, is no news.
-        epoch: Epoch,
     },
     /// An epoch is settled. Told to one worker of the node, or more, and not always in order.
     Settled {
@@ -253,6 +270,10 @@ pub struct Counters {
     pub wrote: u64,
     /// Those of them that wrote more than one shard.
     pub cross_shard: u64,
+    /// Those of them that were rolled back, since a shard failed.
+    pub rolled_back: u64,
+    /// Versions that were dropped, since what had written them was rolled back.
+    pub discarded: u64,
     /// Attempts that met a conflict.
     pub conflicts: u64,
     /// Requests to other workers that were sent again since no answer came.

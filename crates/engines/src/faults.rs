@@ -31,6 +31,16 @@ pub enum Fault {
     ReadUnsettledEpoch,
     /// A worker ends an epoch while clocks of it are in flight (M9).
     EndEpochInFlight,
+    /// Where something was left hanging, an epoch is said to have ended whole (M9).
+    EndWholeWhileHanging,
+    /// The end of an epoch is reported when it is appended, not when it is durable (M9).
+    ReportBeforeDurable,
+    /// A leader goes on without a lease (M7).
+    ActWithoutLease,
+    /// Versions are rolled back by their own clock, whatever else they depend on (M9).
+    RollBackByClock,
+    /// What a dead coordinator has locked stays locked (liveness).
+    KeepDeadLocks,
     /// A call does not look whether it took effect before (exactly once).
     IgnoreRequestRows,
 }

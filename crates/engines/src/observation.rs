@@ -2,7 +2,7 @@
 //! before them. Nothing in the engine depends on whether somebody watches.
 
 use crate::transaction_id::TransactionId;
-use types::{Clock, Epoch, ShardId, Stamp, TableId};
+use types::{Ballot, Clock, Epoch, ShardId, Stamp, TableId, VectorWatermark};
 
 /// One fact.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,14 +64,41 @@ pub enum Observation {
         /// The value; `None` for a tombstone.
         value: Option<Vec<u8>>,
     },
+    /// This worker's stream of a shard is prepared under a ballot: what others had appended beyond
+    /// `length` is lost.
+    Led {
+        /// The shard.
+        shard: ShardId,
+        /// The appointment.
+        ballot: Ballot,
+        /// What was inherited.
+        length: u64,
+    },
+    /// This worker has begun to serve a shard as its leader: all of it is recovered.
+    Serves {
+        /// The shard.
+        shard: ShardId,
+        /// The appointment.
+        ballot: Ballot,
+    },
+    /// This worker has acted as the leader of a shard: served reads, taken locks, or validated (rule M7).
+    Acted {
+        /// The shard.
+        shard: ShardId,
+        /// The appointment.
+        ballot: Ballot,
+    },
     /// An entry was proposed to the stream that this worker leads.
     Appended {
         /// The shard.
         shard: ShardId,
+        /// The appointment.
+        ballot: Ballot,
         /// Its index in the stream.
         index: u64,
-        /// No piece of this epoch, or of one before, follows; none where no epoch ended.
-        ended: Option<Epoch>,
+        /// Epochs of which no piece follows, and up to which clock this stream has all of theirs:
+        /// [`Clock::MAX`] where nothing was left hanging.
+        ends: Vec<(Epoch, Clock)>,
         /// The safe clock that it carries.
         safe: Clock,
         /// The clocks of its pieces.
@@ -84,10 +111,25 @@ pub enum Observation {
         /// How far.
         clock: Clock,
     },
-    /// This worker has settled an epoch: it has told and replayed what is covered of it.
-    Settled {
-        /// Which.
+    /// The end of an epoch on a shard that this node leads goes to the manager (rule M9).
+    Reported {
+        /// The shard.
+        shard: ShardId,
+        /// Which epoch.
         epoch: Epoch,
+        /// The final shard watermark.
+        watermark: Clock,
+    },
+    /// This worker has settled an epoch: it has told and replayed what is covered of it, and nothing else
+    /// of it ever will be.
+    Settled {
+        /// Its final vector watermark.
+        watermark: VectorWatermark,
+    },
+    /// Somebody is told that a certified transaction was rolled back.
+    RolledBack {
+        /// Which.
+        transaction: TransactionId,
     },
     /// Somebody outside is told an outcome, or something that was read.
     Told {

@@ -1,6 +1,7 @@
 //! What a worker knows to be durable: of each epoch that is open or closing, its vector watermark; of
 //! those that are settled, the final one (design §5, "Failure").
 
+use crate::faults::{Fault, Faults};
 use std::collections::BTreeMap;
 use types::{Clock, Epoch, ShardId, Stamp, StampRef, VectorWatermark};
 
@@ -8,6 +9,7 @@ use types::{Clock, Epoch, ShardId, Stamp, StampRef, VectorWatermark};
 #[derive(Debug, Clone)]
 pub(crate) struct Watermarks {
     shards: usize,
+    faults: Faults,
     /// The last epoch whose FVW is known; so are those of all before.
     settled: Epoch,
     /// FVWs that do not cover all of their epoch.
@@ -18,13 +20,26 @@ pub(crate) struct Watermarks {
 
 impl Watermarks {
     /// Nothing is durable yet; `epoch` is the first.
-    pub(crate) fn new(epoch: Epoch, shards: usize) -> Watermarks {
+    pub(crate) fn new(epoch: Epoch, shards: usize, faults: Faults) -> Watermarks {
         Watermarks {
             shards,
+            faults,
             settled: Epoch(epoch.0 - 1),
             finals: BTreeMap::new(),
             live: vec![VectorWatermark::new(epoch, shards)],
         }
+    }
+
+    /// How a settled epoch ended.
+    pub(crate) fn last(&self, epoch: Epoch) -> VectorWatermark {
+        assert!(epoch <= self.settled, "{epoch} is not settled");
+        let known = self.finals.get(&epoch).cloned();
+        known.unwrap_or_else(|| VectorWatermark::whole(epoch, self.shards))
+    }
+
+    /// Has something of a settled epoch, kept by `own`, been rolled back?
+    pub(crate) fn rejects(&self, own: ShardId, stamp: StampRef<'_>) -> bool {
+        stamp.epoch <= self.settled && !self.covers(own, stamp)
     }
 
     /// The last epoch that is settled.
@@ -50,7 +65,7 @@ impl Watermarks {
             "M9: {first:?} was durable, and {last:?} is final"
         );
         self.settled = last.epoch();
-        if shards().any(|shard| last.of(shard) < Clock::MAX) {
+        if !last.is_whole() {
             self.finals.insert(last.epoch(), last);
         }
     }
@@ -80,7 +95,10 @@ impl Watermarks {
         match self.live(stamp.epoch) {
             Some(watermark) => watermark.covers(own, stamp),
             None if stamp.epoch <= self.settled => {
-                self.finals.get(&stamp.epoch).is_none_or(|last| last.covers(own, stamp))
+                self.finals.get(&stamp.epoch).is_none_or(|last| {
+                    let by_clock = self.faults.has(Fault::RollBackByClock);
+                    last.covers(own, stamp) || (by_clock && stamp.clock <= last.of(own))
+                })
             }
             None => false,
         }
@@ -119,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_stamp_is_judged_by_its_own_epoch() {
-        let mut watermarks = Watermarks::new(Epoch(1), 1);
+        let mut watermarks = Watermarks::new(Epoch(1), 1, Faults::NONE);
         watermarks.begin(Epoch(3));
         watermarks.live_mut(Epoch(2)).expect("live").raise(S, Clock(7));
         let covers = |watermarks: &Watermarks, epoch, clock| {
@@ -139,7 +157,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "M9")]
     fn what_was_durable_stays() {
-        let mut watermarks = Watermarks::new(Epoch(1), 1);
+        let mut watermarks = Watermarks::new(Epoch(1), 1, Faults::NONE);
         watermarks.live_mut(Epoch(1)).expect("live").raise(S, Clock(7));
         watermarks.settle(last(1, Clock(6)));
     }

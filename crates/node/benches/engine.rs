@@ -12,7 +12,7 @@ use engines::engine::Setup;
 use engines::mako::{self, Mako};
 use engines::two_phase_commit::{self, TwoPhaseCommit};
 use engines::{Engine, Procedures};
-use shoal_node::{Effect, Effects, Event, Worker};
+use shoal_node::{Effect, Effects, Event, Origin, Worker};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -44,7 +44,10 @@ impl<E: Engine> Bench<E> {
             streams: stream::Options::default(),
             options,
         };
-        let worker = |node| Worker::new(WorkerId(0), node, &setup, E::share(&setup, node), 1);
+        let worker = |node| {
+            let origin = Origin::fixed(&setup.topology, 1);
+            Worker::new(WorkerId(0), node, &setup, E::share(&setup, node), origin)
+        };
         let nodes = setup.topology.nodes().iter().map(|node| node.id);
         let workers: Vec<Worker<E>> = nodes.map(worker).collect();
         Bench {
@@ -85,7 +88,7 @@ impl<E: Engine> Bench<E> {
                     self.timers[at] = Some(earlier);
                 }
                 Effect::Nudge { .. } => self.queue.push_back((at, Event::Nudged)),
-                Effect::Reply { .. } | Effect::Report { .. } => {}
+                Effect::Reply { .. } | Effect::Tell { .. } | Effect::Superseded => {}
             }
         }
     }

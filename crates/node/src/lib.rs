@@ -1,5 +1,18 @@
-//! One worker of a node: an engine and the streams it leads and follows, as one state machine.
+//! One worker of a node: an engine and the streams it leads and follows, as one state machine; and the
+//! node's view of the configuration manager.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `events.rs` | what happens to a worker, and what it wants done |
+//! | `worker.rs` | a worker's step: who is told what, in which order; timers |
+//! | `streams.rs` | the streams of a worker: who leads them, what they say to the engine |
+//! | `membership.rs` | what the workers of a node know alike: the configuration, the lease (rule M7) |
 
+mod events;
+mod membership;
+mod streams;
 mod worker;
 
-pub use worker::{Effect, Effects, Event, Message, Worker};
+pub use events::{Effect, Effects, Event, Message};
+pub use membership::Membership;
+pub use worker::{Origin, Worker};

@@ -4,209 +4,119 @@
 //! ```text
 //!            ┌────────── propose ─────────┐
 //!   event ─► engine                    streams ─► effects
-//!            └◄── durable, decided ───────┘
+//!     │      └◄── durable, decided ───────┘
+//!     └────► member ─► membership ─► engines and streams of all workers
 //! ```
 //! Worker k of a node leads stream k of every shard that the node leads, and holds stream k of every
-//! shard of which the node has a replica. Messages go from worker k to worker k.
-//!
-//! Until epochs move, nobody leads a shard but the node that the topology names, under the first epoch.
-//! A message that speaks of another ballot is none of ours: it is counted and dropped before the stream
-//! sees it, or one word from anybody would depose a healthy leader.
+//! shard of which the node has a replica. Messages go from worker k to worker k. One worker hosts the
+//! node's member of the cluster, which talks with the configuration manager.
 //!
 //! Invariant: a step leaves nothing for later. What an engine proposed is in its stream, and what a
 //! stream decided has been told to the engine. And all happens in order: a stream of one voter decides
 //! as soon as something is proposed, and the engine hears of it when all that it wanted before is done.
 
-use consensus::stream::{self, Length, Members, MemoryStorage, Stream};
+use super::events::{Effect, Effects, Event, Message};
+use super::membership::{Known, Membership, Word};
+use super::streams::Held;
+use consensus::manager::{Member, MemberEffect, MemberEvent};
+use consensus::stream::{self, MemoryStorage, Stream};
 use consensus::topology::Topology;
-use engines::client::{ClientId, Reply, Request};
+use engines::Engine;
 use engines::engine::Setup;
-use engines::{Engine, Observation};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use types::{Ballot, Clock, Epoch, NodeId, ShardId, Time, VectorWatermark, WorkerId};
+use types::{NodeId, ShardId, Time, WorkerId};
 
-/// The epoch under which the leaders that the topology names are appointed.
-const FIRST_EPOCH: Epoch = Epoch(1);
+/// The worker that hosts a node's member of the cluster.
+const HOST: WorkerId = WorkerId(0);
 
-/// A stream is cut when this many entries are in every replica; more would make cuts rarer.
-const TRIM_ENTRIES: u64 = 256;
-
-/// What workers of the same number say to each other.
-#[derive(Debug, Clone)]
-pub enum Message<M> {
-    /// From engine to engine.
-    Engine(M),
-    /// Between the replicas of this worker's stream of a shard.
-    Stream {
-        /// Whose stream.
-        shard: ShardId,
-        /// What it says.
-        message: stream::Message,
-    },
-}
-
-/// What happens to a worker.
-#[derive(Debug, Clone)]
-pub enum Event<M> {
-    /// The node has just started: the first event, once.
-    Start,
-    /// A message from the same worker of another node.
-    Received {
-        /// Its sender.
-        from: NodeId,
-        /// What it says.
-        message: Message<M>,
-    },
-    /// A client asks for something.
-    Client {
-        /// Who.
-        from: ClientId,
-        /// What.
-        request: Request,
-    },
-    /// An epoch is open for new work. Told to one worker of the node, or more.
-    Epoch {
-        /// Which.
-        epoch: Epoch,
-    },
-    /// An epoch is settled. Told to one worker of the node, or more, and not always in order.
-    Settled {
-        /// Its final vector watermark.
-        watermark: VectorWatermark,
-    },
-    /// A time has come that was asked for, or has not.
-    Timer,
-    /// Another worker of this node asks to look at what they share, or a task was spawned.
-    Nudged,
-}
-
-/// What a worker wants done.
-#[derive(Debug, Clone)]
-pub enum Effect<M> {
-    /// Send this to the same worker of another node.
-    Send {
-        /// The receiver; never the node itself.
-        to: NodeId,
-        /// What to say.
-        message: Message<M>,
-    },
-    /// Answer a client.
-    Reply {
-        /// Who asked.
-        to: ClientId,
-        /// The answer.
-        reply: Reply,
-    },
-    /// Report the end of a closed epoch on a shard that this node leads. Said once.
-    Report {
-        /// The shard.
-        shard: ShardId,
-        /// Which epoch.
-        epoch: Epoch,
-        /// The final shard watermark; [`Clock::MAX`] if nothing was left hanging.
-        watermark: Clock,
-    },
-    /// Come back with [`Event::Timer`] at this time at the latest. The driver keeps one timer for each
-    /// worker, the earliest; those for later are forgotten, and asked for again when it has gone off.
-    Timer {
-        /// When.
-        at: Time,
-    },
-    /// Give another worker of this node [`Event::Nudged`]. Several may be made one.
-    Nudge {
-        /// Which.
-        worker: WorkerId,
-    },
-}
-
-/// What a step leaves, in order.
+/// How a worker begins.
 #[derive(Debug)]
-pub struct Effects<M> {
-    /// To be done.
-    pub effects: Vec<Effect<M>>,
-    /// Facts for a checker; `None` if nobody watches.
-    pub observations: Option<Vec<Observation>>,
+pub struct Origin {
+    /// What the workers of its node know of the cluster.
+    pub membership: Arc<Membership>,
+    /// The node's member, for the worker that hosts it: the first.
+    pub member: Option<Member>,
+    /// What its streams had stored in a former life; nothing for those that are not named.
+    pub storages: BTreeMap<ShardId, MemoryStorage>,
+    /// All its chance is drawn from this.
+    pub seed: u64,
 }
 
-impl<M> Effects<M> {
-    /// None yet, and nobody watches.
-    pub fn new() -> Effects<M> {
-        Effects { effects: Vec::new(), observations: None }
-    }
-
-    /// None yet, and somebody watches.
-    pub fn observed() -> Effects<M> {
-        Effects { effects: Vec::new(), observations: Some(Vec::new()) }
-    }
-}
-
-impl<M> Default for Effects<M> {
-    fn default() -> Effects<M> {
-        Effects::new()
+impl Origin {
+    /// A worker in its first life, in a cluster whose configuration never changes.
+    pub fn fixed(topology: &Arc<Topology>, seed: u64) -> Origin {
+        let membership = Membership::fixed(topology);
+        Origin { membership, member: None, storages: BTreeMap::new(), seed }
     }
 }
 
 /// One worker of a node.
 pub struct Worker<E: Engine> {
-    node: NodeId,
+    pub(super) node: NodeId,
+    pub(super) worker: WorkerId,
     engine: E,
-    topology: Arc<Topology>,
+    pub(super) membership: Arc<Membership>,
+    member: Option<Member>,
+    /// The configuration, as far as this worker has followed it.
+    pub(super) known: Option<Known>,
+    /// The version of that.
+    known_version: u64,
     /// The streams of this worker's number, of every shard of which the node has a replica.
-    streams: BTreeMap<ShardId, Held>,
+    pub(super) streams: BTreeMap<ShardId, Held>,
+    /// A stream is cut when so many entries are in every replica.
+    pub(super) trim_entries: u64,
     timer: Timer,
     /// What the engine is still to be told in this step.
-    news: VecDeque<engines::Event<E::Message>>,
+    pub(super) news: VecDeque<engines::Event<E::Message>>,
     /// Messages about streams that are not here.
-    strays: u64,
+    pub(super) strays: u64,
     /// Messages about streams that no replica of ours says.
-    bad_messages: u64,
+    pub(super) bad_messages: u64,
 }
 
 /// When this worker was asked to come back.
 #[derive(Debug, Default)]
 struct Timer {
     engine: Option<Time>,
+    member: Option<Time>,
     /// What was asked for last; nobody is asked twice for the same.
     asked: Option<Time>,
 }
 
-/// A stream, and what the engine knows of it.
-struct Held {
-    stream: Stream,
-    /// The entries that the engine was given.
-    told: u64,
-    timer: Option<Time>,
-}
-
 impl<E: Engine> Worker<E> {
-    /// A worker of `node`, whose workers share `shared`. It draws all its chance from `seed`.
+    /// A worker of `node`, whose workers share `shared`.
+    ///
+    /// # Panics
+    /// If another worker than the first is to host the member.
     pub fn new(
         worker: WorkerId,
         node: NodeId,
         setup: &Setup<E::Options>,
         shared: Arc<E::Shared>,
-        seed: u64,
+        origin: Origin,
     ) -> Worker<E> {
-        let topology = Arc::clone(&setup.topology);
+        let Origin { membership, member, mut storages, seed } = origin;
+        assert!(member.is_none() || worker == HOST, "{HOST} hosts the member");
+        let topology = &setup.topology;
         let held = |shard| {
-            let members = Members {
-                voters: topology.voters(shard).to_vec(),
-                learners: topology.learners(shard).to_vec(),
-            };
-            let stream =
-                Stream::new(node, members, setup.streams.clone(), MemoryStorage::default());
-            (shard, Held { stream, told: 0, timer: None })
+            let storage = storages.remove(&shard).unwrap_or_default();
+            (shard, Held::new(topology, shard, node, setup.streams.clone(), storage))
         };
         Worker {
             node,
+            worker,
             engine: E::new(worker, shared, seed),
+            membership,
+            member,
+            known: None,
+            known_version: 0,
             streams: topology.shards_of(node).map(held).collect(),
+            trim_entries: setup.streams.trim_entries,
             timer: Timer::default(),
             news: VecDeque::new(),
             strays: 0,
             bad_messages: 0,
-            topology,
         }
     }
 
@@ -225,7 +135,18 @@ impl<E: Engine> Worker<E> {
         Some(&self.streams.get(&shard)?.stream)
     }
 
-    /// Messages about streams that are not here.
+    /// The node's member of the cluster, if this worker hosts it.
+    pub fn member(&self) -> Option<&Member> {
+        self.member.as_ref()
+    }
+
+    /// Ends this life, and leaves what its streams have stored.
+    pub fn into_storages(self) -> BTreeMap<ShardId, MemoryStorage> {
+        let streams = self.streams.into_iter();
+        streams.map(|(shard, held)| (shard, held.stream.into_storage())).collect()
+    }
+
+    /// Messages about streams that are not here, or came before this node had joined.
     pub fn strays(&self) -> u64 {
         self.strays
     }
@@ -237,75 +158,124 @@ impl<E: Engine> Worker<E> {
 
     /// Takes one event. The same state and the same event make the same effects.
     pub fn step(&mut self, now: Time, event: Event<E::Message>, effects: &mut Effects<E::Message>) {
+        self.follow(now, effects);
         match event {
             Event::Start => {
-                let led: Vec<ShardId> = self.led().collect();
-                for shard in led {
-                    let ballot = self.appointed(shard);
-                    self.stream_step(now, shard, stream::Event::Lead { ballot }, effects);
-                }
+                self.recall();
+                self.member_step(now, MemberEvent::Timer, effects);
             }
             Event::Received { from, message: Message::Engine(message) } => {
                 self.engine_step(now, engines::Event::Received { from, message }, effects);
             }
-            Event::Received { from, message: Message::Stream { shard, message } } => {
-                if self.is_credible(from, shard, &message) {
-                    let event = stream::Event::Received { from, message };
-                    self.stream_step(now, shard, event, effects);
-                }
+            Event::Received { from, message: Message::Stream { shard, incarnation, message } } => {
+                self.stream_message(now, from, (shard, incarnation), message, effects);
             }
             Event::Client { from, request } => {
                 self.engine_step(now, engines::Event::Client { from, request }, effects);
             }
-            Event::Epoch { epoch } => {
-                self.engine_step(now, engines::Event::Epoch { epoch }, effects);
-            }
-            Event::Settled { watermark } => {
-                self.engine_step(now, engines::Event::Settled { watermark }, effects);
+            Event::Told { message } => {
+                self.member_step(now, MemberEvent::Received(message), effects);
             }
             Event::Timer => self.on_timer(now, effects),
             Event::Nudged => self.engine_step(now, engines::Event::Nudged, effects),
         }
-        while let Some(event) = self.news.pop_front() {
-            self.engine_step(now, event, effects);
-        }
+        self.pass_news(now, effects);
+        self.pass_words(now, effects);
         self.set_timer(now, effects);
     }
 
-    fn led(&self) -> impl Iterator<Item = ShardId> {
-        self.streams.keys().copied().filter(|shard| self.topology.leader(*shard) == self.node)
-    }
-
-    /// The only ballot that anybody was appointed under.
-    fn appointed(&self, shard: ShardId) -> Ballot {
-        Ballot { epoch: FIRST_EPOCH, node: self.topology.leader(shard) }
-    }
-
-    /// Is it a message of the stream's replicas, under its leader? Otherwise it is counted.
-    fn is_credible(&mut self, from: NodeId, shard: ShardId, message: &stream::Message) -> bool {
-        if !self.streams.contains_key(&shard) {
-            self.strays += 1;
-            return false;
+    /// Follows the configuration, and lets the engine know how long the lease lasts. The lease is read
+    /// first: see [`Membership`].
+    fn follow(&mut self, now: Time, effects: &mut Effects<E::Message>) {
+        let lease_end = self.membership.lease_end();
+        if let Some(known) = self.membership.news(&mut self.known_version) {
+            self.pass_news(now, effects);
+            self.known = Some(known.clone());
+            let (configuration, incarnation) =
+                (Arc::clone(&known.configuration), known.incarnation);
+            let event = engines::Event::Configured { configuration, incarnation };
+            self.engine_step(now, event, effects);
+            self.follow_streams(now, &known, effects);
         }
-        let credible = message.ballot() == self.appointed(shard)
-            && self.topology.replicas(shard).any(|replica| replica == from)
-            && match message {
-                // Somebody would have promised another ballot; and nobody has taken a snapshot.
-                stream::Message::Rejected { .. } | stream::Message::Snapshot { .. } => false,
-                stream::Message::Prepare { .. }
-                | stream::Message::Promise { .. }
-                | stream::Message::Fetch { .. }
-                | stream::Message::Append { .. }
-                | stream::Message::Accepted { .. }
-                | stream::Message::Decide { .. } => true,
+        self.engine.renew(lease_end);
+    }
+
+    /// Has the member take an event, if this worker hosts it.
+    fn member_step(&mut self, now: Time, event: MemberEvent, effects: &mut Effects<E::Message>) {
+        let Some(member) = &mut self.member else { return };
+        let mut wanted = Vec::new();
+        member.step(now, event, &mut wanted);
+        let (lease_end, incarnation) = (member.lease_end(), member.incarnation());
+        let mut finals = Vec::new();
+        for effect in wanted {
+            match effect {
+                MemberEffect::Send { message } => effects.effects.push(Effect::Tell { message }),
+                MemberEffect::Configured { configuration } => {
+                    let incarnation = incarnation.expect("it has joined");
+                    self.membership.publish(&configuration, incarnation);
+                    self.nudge_others(effects);
+                }
+                MemberEffect::Final { watermark } => finals.push(watermark),
+                MemberEffect::Superseded => effects.effects.push(Effect::Superseded),
+                MemberEffect::Timer { at } => self.timer.member = Some(at),
+            }
+        }
+        let lapsed = self.membership.lease_end() <= now;
+        self.membership.renew(lease_end.unwrap_or(Time::ZERO));
+        let wakes = lapsed && self.membership.lease_end() > now;
+        self.follow(now, effects);
+        if wakes {
+            // All have waited for it.
+            self.nudge_others(effects);
+            self.engine_step(now, engines::Event::Nudged, effects);
+        }
+        self.pass_news(now, effects);
+        for watermark in finals {
+            self.engine_step(now, engines::Event::Settled { watermark }, effects);
+        }
+    }
+
+    /// Tells the engine what its streams have done.
+    fn pass_news(&mut self, now: Time, effects: &mut Effects<E::Message>) {
+        while let Some(event) = self.news.pop_front() {
+            self.engine_step(now, event, effects);
+        }
+    }
+
+    /// Passes on to the member what the workers want the manager to be told.
+    fn pass_words(&mut self, now: Time, effects: &mut Effects<E::Message>) {
+        if self.member.is_none() {
+            return;
+        }
+        for word in self.membership.words() {
+            let event = match word {
+                Word::Report { shard, epoch, watermark } => {
+                    MemberEvent::Report { shard, epoch, watermark }
+                }
+                Word::CaughtUp { shard, replica } => MemberEvent::CaughtUp { shard, replica },
             };
-        self.bad_messages += u64::from(!credible);
-        credible
+            self.member_step(now, event, effects);
+        }
+    }
+
+    /// Has the worker that hosts the member look for what there is to say; unless it is this one, which
+    /// does so anyway.
+    pub(super) fn nudge_host(&self) -> Option<Effect<E::Message>> {
+        (self.worker != HOST).then_some(Effect::Nudge { worker: HOST })
+    }
+
+    fn nudge_others(&self, effects: &mut Effects<E::Message>) {
+        let workers = (0..self.membership.workers()).map(WorkerId);
+        let others = workers.filter(|worker| *worker != self.worker);
+        effects.effects.extend(others.map(|worker| Effect::Nudge { worker }));
     }
 
     fn on_timer(&mut self, now: Time, effects: &mut Effects<E::Message>) {
         // Whichever it was that went off, those asked for later were dropped for it: ask again.
         self.timer.asked = None;
+        if self.timer.member.take_if(|at| *at <= now).is_some() {
+            self.member_step(now, MemberEvent::Timer, effects);
+        }
         let due =
             self.streams.iter_mut().filter(|(_, held)| held.timer.is_some_and(|at| at <= now));
         let due: Vec<ShardId> = due
@@ -317,15 +287,16 @@ impl<E: Engine> Worker<E> {
         for shard in due {
             self.stream_step(now, shard, stream::Event::Timer, effects);
         }
-        if self.timer.engine.is_some_and(|at| at <= now) {
-            self.timer.engine = None;
+        if self.timer.engine.take_if(|at| *at <= now).is_some() {
             self.engine_step(now, engines::Event::Timer, effects);
         }
     }
 
     fn set_timer(&mut self, now: Time, effects: &mut Effects<E::Message>) {
         let streams = self.streams.values().filter_map(|held| held.timer);
-        let Some(at) = streams.chain(self.timer.engine).min() else { return };
+        let Some(at) = streams.chain(self.timer.engine).chain(self.timer.member).min() else {
+            return;
+        };
         if self.timer.asked.is_none_or(|asked| at < asked || asked <= now) {
             self.timer.asked = Some(at);
             effects.effects.push(Effect::Timer { at });
@@ -363,68 +334,11 @@ impl<E: Engine> Worker<E> {
                     self.timer.engine = Some(earlier);
                 }
                 engines::Effect::Report { shard, epoch, watermark } => {
-                    effects.effects.push(Effect::Report { shard, epoch, watermark });
+                    self.membership.say(Word::Report { shard, epoch, watermark });
+                    effects.effects.extend(self.nudge_host());
                 }
                 engines::Effect::Nudge { worker } => effects.effects.push(Effect::Nudge { worker }),
             }
         }
-    }
-
-    fn stream_step(
-        &mut self,
-        now: Time,
-        shard: ShardId,
-        event: stream::Event,
-        effects: &mut Effects<E::Message>,
-    ) {
-        let held = self.streams.get_mut(&shard).expect("messages of others are dropped before");
-        let mut wanted = Vec::new();
-        held.stream.step(now, event, &mut wanted);
-        let news = &mut self.news;
-        for effect in wanted {
-            match effect {
-                stream::Effect::Send { to, message } => {
-                    let message = Message::Stream { shard, message };
-                    effects.effects.push(Effect::Send { to, message });
-                }
-                stream::Effect::Leading { length, .. } => {
-                    news.push_back(engines::Event::Leading { shard, length: length.0 });
-                }
-                stream::Effect::Decided { length } => {
-                    held.decided(shard, length, news);
-                }
-                stream::Effect::Timer { at } => held.timer = Some(at),
-                // Entries are cut once every replica has them: whoever asks for one again has said
-                // what is not so, now or before.
-                stream::Effect::SnapshotWanted { to: _ } => self.bad_messages += 1,
-                stream::Effect::Deposed { by } => panic!("{shard} was taken over by {by}"),
-                stream::Effect::Restored { .. } => panic!("{shard} has no snapshots yet"),
-            }
-        }
-        let everywhere = held.stream.replicated_everywhere().0.min(held.told);
-        if everywhere >= held.stream.start().0 + TRIM_ENTRIES {
-            let trim = stream::Event::Trim { before: Length(everywhere) };
-            self.stream_step(now, shard, trim, effects);
-        }
-    }
-}
-
-impl Held {
-    /// Tells the engine what is decided: of a stream that is led how much, of one that is followed what.
-    fn decided<M>(
-        &mut self,
-        shard: ShardId,
-        length: Length,
-        news: &mut VecDeque<engines::Event<M>>,
-    ) {
-        if self.stream.is_leading() {
-            self.told = length.0;
-            return news.push_back(engines::Event::Durable { shard, length: length.0 });
-        }
-        for index in self.told..length.0 {
-            let entry = self.stream.entry(index).expect("decided, and not trimmed").clone();
-            news.push_back(engines::Event::Decided { shard, index, entry });
-        }
-        self.told = length.0;
     }
 }

@@ -6,7 +6,7 @@ use engines::client::{ClientId, Reply, Request};
 use engines::engine::Setup;
 use engines::mako::{Mako, Options};
 use engines::{Engine, Procedures};
-use shoal_node::{Effect, Effects, Event, Worker};
+use shoal_node::{Effect, Effects, Event, Origin, Worker};
 use std::sync::Arc;
 use std::time::Duration;
 use types::{NodeId, Time, WorkerId};
@@ -23,7 +23,8 @@ fn begun_at(gap_ns: u64) -> Option<Time> {
         options: Options::default(),
     };
     let shared = Mako::share(&setup, NodeId(0));
-    let mut worker = Worker::<Mako>::new(WorkerId(0), NodeId(0), &setup, shared, 1);
+    let origin = Origin::fixed(&setup.topology, 1);
+    let mut worker = Worker::<Mako>::new(WorkerId(0), NodeId(0), &setup, shared, origin);
     let mut timer = None;
     let mut step = |now, event, timer: &mut Option<Time>| {
         let mut effects = Effects::new();
@@ -35,7 +36,10 @@ fn begun_at(gap_ns: u64) -> Option<Time> {
                 Effect::Reply { reply, .. } => {
                     begun = matches!(reply, Reply::Began { result: Ok(()), .. });
                 }
-                Effect::Send { .. } | Effect::Nudge { .. } | Effect::Report { .. } => {}
+                Effect::Send { .. }
+                | Effect::Nudge { .. }
+                | Effect::Tell { .. }
+                | Effect::Superseded => {}
             }
         }
         begun

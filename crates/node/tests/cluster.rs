@@ -7,7 +7,7 @@ use engines::engine::Setup;
 use engines::mako::{self, Mako};
 use engines::two_phase_commit::TwoPhaseCommit;
 use engines::{Engine, Procedures};
-use shoal_node::{Effect, Effects, Event, Message, Worker};
+use shoal_node::{Effect, Effects, Event, Message, Origin, Worker};
 use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -62,7 +62,8 @@ impl<E: Engine> Cluster<E> {
             let shared = E::share(&setup, node.id);
             for worker in (0..workers).map(WorkerId) {
                 let seed = seed ^ u64::from(node.id.0) << 8 ^ u64::from(worker.0);
-                let new = Worker::new(worker, node.id, &setup, Arc::clone(&shared), seed);
+                let origin = Origin::fixed(&setup.topology, seed);
+                let new = Worker::new(worker, node.id, &setup, Arc::clone(&shared), origin);
                 cluster.workers.insert((node.id, worker), new);
                 cluster.send(Duration::ZERO, (node.id, worker), Event::Start);
             }
@@ -119,7 +120,7 @@ impl<E: Engine> Cluster<E> {
                 Effect::Nudge { worker } => {
                     self.send(Duration::from_nanos(200), (to.0, worker), Event::Nudged);
                 }
-                Effect::Reply { .. } | Effect::Report { .. } => {}
+                Effect::Reply { .. } | Effect::Tell { .. } | Effect::Superseded => {}
             }
         }
     }
@@ -321,7 +322,9 @@ engines! {
 #[test]
 fn stamps_of_any_form_end_equal() {
     use engines::mako::StampForm;
-    for stamps in [StampForm::Sparse { remote_max: 1 }, StampForm::Full] {
+    let every = Duration::from_millis(2);
+    let bounded = [StampForm::Sparse { remote_max: 1 }, StampForm::Timestamp];
+    for stamps in bounded.into_iter().chain([StampForm::Full, StampForm::Group { every }]) {
         let options = mako::Options { stamps, ..mako::Options::default() };
         transfers::<Mako>(nine(2), 11, options, true);
     }

@@ -6,6 +6,7 @@
 //! ballots are trusted for; but nobody stops. Only a leader's own entries are left alone: a replica
 //! takes what its leader has decided, or stops.
 
+use consensus::manager::Incarnation;
 use consensus::stream::{self, Length};
 use consensus::topology::{Partitioning, Topology};
 use engines::client::{self, ClientId, Relay, Request, requests_table};
@@ -14,7 +15,7 @@ use engines::mako::{self, Mako};
 use engines::operation::{Answer, Operation, Range};
 use engines::two_phase_commit::{self as two_phase, TwoPhaseCommit};
 use engines::{Engine, Procedures, TransactionId};
-use shoal_node::{Effect, Effects, Event, Message, Worker};
+use shoal_node::{Effect, Effects, Event, Message, Origin, Worker};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -116,6 +117,7 @@ fn request(random: &mut Random) -> Request {
             home: shard(random),
             procedure: if random.chance(1, 2) { "note".into() } else { "nothing".into() },
             arguments: bytes(random).into(),
+            epoch: Epoch(1),
         },
     }
 }
@@ -446,7 +448,8 @@ impl<E: Forge> Cluster<E> {
         for node in topology.nodes() {
             let (place, shared) = ((node.id, WorkerId(0)), E::share(&setup, node.id));
             let seed = seed ^ u64::from(node.id.0);
-            let new = Worker::new(place.1, node.id, &setup, Arc::clone(&shared), seed);
+            let origin = Origin::fixed(&setup.topology, seed);
+            let new = Worker::new(place.1, node.id, &setup, Arc::clone(&shared), origin);
             cluster.workers.insert(place, new);
             cluster.shared.insert(node.id, shared);
             cluster.send(Duration::ZERO, place, Event::Start);
@@ -495,7 +498,10 @@ impl<E: Forge> Cluster<E> {
                     let after = at.max(self.now) - self.now;
                     self.send(after, to, Event::Timer);
                 }
-                Effect::Nudge { .. } | Effect::Reply { .. } | Effect::Report { .. } => {}
+                Effect::Nudge { .. }
+                | Effect::Reply { .. }
+                | Effect::Tell { .. }
+                | Effect::Superseded => {}
             }
         }
     }
@@ -536,7 +542,8 @@ impl<E: Forge> Cluster<E> {
                 let known = shard.0 < SHARDS;
                 let leader = if known { self.topology.leader(shard) } else { node(random) };
                 let message = stream_nonsense(random, leader, self.lies);
-                Message::Stream { shard, message }
+                let incarnation = Incarnation(random.below(4) as u32);
+                Message::Stream { shard, incarnation, message }
             }
             Message::Engine(message) => {
                 let forged = E::forge(random, message);

@@ -5,7 +5,7 @@ use consensus::topology::Topology;
 use engines::engine::Setup;
 use engines::mako::{Mako, Options};
 use engines::{Engine, Procedures};
-use shoal_node::{Effect, Effects, Event, Worker};
+use shoal_node::{Effect, Effects, Event, Origin, Worker};
 use std::sync::Arc;
 use std::time::Duration;
 use types::{NodeId, Time, WorkerId};
@@ -22,7 +22,8 @@ fn timers(
         Effect::Send { .. }
         | Effect::Reply { .. }
         | Effect::Nudge { .. }
-        | Effect::Report { .. } => None,
+        | Effect::Tell { .. }
+        | Effect::Superseded => None,
     };
     effects.effects.iter().filter_map(timer).collect()
 }
@@ -38,7 +39,8 @@ fn a_timer_that_goes_off_too_early_is_asked_for_again() {
         options: Options::default(),
     };
     let shared = Mako::share(&setup, NodeId(0));
-    let mut worker = Worker::new(WorkerId(0), NodeId(0), &setup, shared, 1);
+    let mut worker =
+        Worker::new(WorkerId(0), NodeId(0), &setup, shared, Origin::fixed(&setup.topology, 1));
     let first = timers(&mut worker, Time(1000), Event::Start);
     assert_eq!(first.len(), 1, "the leader waits for promises");
     let early = Time(1000) + Duration::from_millis(1);

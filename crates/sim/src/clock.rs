@@ -1,60 +1,82 @@
-//! A node's clock: the true time, skewed and drifting.
+//! A clock: the true time, skewed and drifting. How fast it goes may change, and it may jump ahead; it
+//! never goes back.
 //!
 //! ```text
-//! local = skew + true + true · drift / 2³²
+//! local = shown + passed + passed · drift / 2³²,    passed since the last change
 //! ```
 //! Whole numbers only, so that every machine computes the same.
 
 use types::Time;
 
-/// One node's clock.
+/// One clock: a node's, or a manager's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeClock {
-    /// What it shows at the true beginning.
-    skew_ns: u64,
+    /// The true time of its last change.
+    since: Time,
+    /// What it showed then.
+    shown_ns: u64,
     /// How much faster than the true time it goes, in 2⁻³² parts.
     drift: i64,
 }
 
 impl NodeClock {
     /// The true time.
-    pub const TRUE: NodeClock = NodeClock { skew_ns: 0, drift: 0 };
+    pub const TRUE: NodeClock = NodeClock { since: Time::ZERO, shown_ns: 0, drift: 0 };
 
-    /// The greatest drift, either way: one part in a thousand.
+    /// The greatest drift, either way, of a clock that does as it should: one part in a thousand.
     pub const DRIFT_PPM_MAX: i64 = 1000;
+
+    /// The greatest drift of any clock, either way.
+    pub const BROKEN_PPM_MAX: i64 = 900_000;
 
     /// A clock that shows `skew_ns` at the beginning and gains `drift_ppm` microseconds a second.
     ///
     /// # Panics
-    /// If it drifts by more than [`NodeClock::DRIFT_PPM_MAX`].
+    /// If it drifts by more than [`NodeClock::BROKEN_PPM_MAX`].
     pub fn new(skew_ns: u64, drift_ppm: i64) -> NodeClock {
-        assert!(drift_ppm.abs() <= Self::DRIFT_PPM_MAX, "a clock that drifts by {drift_ppm} ppm");
-        NodeClock { skew_ns, drift: (drift_ppm << 32) / 1_000_000 }
+        let drift = Self::drift(drift_ppm);
+        NodeClock { since: Time::ZERO, shown_ns: skew_ns, drift }
     }
 
-    /// What it shows at the true time `now`.
+    /// The clock of a life that begins at `now`: it shows whatever it likes.
+    pub fn anew(now: Time, shown_ns: u64, drift_ppm: i64) -> NodeClock {
+        NodeClock { since: now, shown_ns, drift: Self::drift(drift_ppm) }
+    }
+
+    fn drift(drift_ppm: i64) -> i64 {
+        assert!(drift_ppm.abs() <= Self::BROKEN_PPM_MAX, "a clock that drifts by {drift_ppm} ppm");
+        (drift_ppm << 32) / 1_000_000
+    }
+
+    /// From `now` on it gains so much.
+    pub fn turn(&mut self, now: Time, drift_ppm: i64) {
+        *self = NodeClock::anew(now, self.local(now).0, drift_ppm);
+    }
+
+    /// At `now` it jumps ahead.
+    pub fn jump(&mut self, now: Time, ahead_ns: u64) {
+        (self.shown_ns, self.since) = (self.local(now).0 + ahead_ns, now);
+    }
+
+    /// What it shows at the true time `now`, which is not before its last change.
     #[inline]
     pub fn local(self, now: Time) -> Time {
-        let gained = (i128::from(now.0) * i128::from(self.drift)) >> 32;
+        let passed = now.0.saturating_sub(self.since.0);
+        let gained = (i128::from(passed) * i128::from(self.drift)) >> 32;
         // Below 2⁶⁴ for the next five centuries; a drift never takes all of the time away.
-        Time((i128::from(self.skew_ns) + i128::from(now.0) + gained) as u64)
+        Time((i128::from(self.shown_ns) + i128::from(passed) + gained) as u64)
     }
 
     /// The first true time at which it shows `local` or more; [`Time::MAX`] where that never comes.
     pub fn when(self, local: Time) -> Time {
-        let Some(elapsed) = local.0.checked_sub(self.skew_ns) else { return Time::ZERO };
-        if elapsed > u64::MAX / 4 {
+        let Some(ahead) = local.0.checked_sub(self.shown_ns) else { return self.since };
+        if ahead > u64::MAX / 16 {
             return Time::MAX;
         }
-        let gained = (i128::from(elapsed) * i128::from(self.drift)) >> 32;
-        // A little early: the drift of the drift is missing, and two for what was rounded.
-        let mut at = Time(((i128::from(elapsed) - gained) as u64).saturating_sub(2));
-        while self.local(at) < local {
-            let missing = (local - self.local(at)).as_nanos() as u64;
-            // Less by more than the greatest drift, so as not to step past the first instant.
-            at.0 += (missing - missing / 512).saturating_sub(1).max(1);
-        }
-        at
+        // passed · (2³² + drift) / 2³² ≥ ahead
+        let pace = (1_i128 << 32) + i128::from(self.drift);
+        let passed = ((i128::from(ahead) << 32) + pace - 1) / pace;
+        Time(self.since.0.saturating_add(passed as u64))
     }
 }
 
@@ -66,15 +88,31 @@ mod tests {
     #[test]
     fn a_timer_goes_off_at_the_first_instant_that_shows_its_time() {
         let mut random = Random::new(1);
-        for _ in 0..10_000 {
-            let drift = random.range_inclusive(0, 2000) as i64 - 1000;
-            let clock = NodeClock::new(random.below(1_000_000_000), drift);
+        for round in 0..10_000 {
+            let drift_max = if round % 2 == 0 { 1000 } else { 900_000 };
+            let drift = random.range_inclusive(0, 2 * drift_max) as i64 - drift_max as i64;
+            let mut clock = NodeClock::new(random.below(1_000_000_000), 0);
+            let changed = Time(random.below(1_000_000_000));
+            clock.turn(changed, drift);
+            clock.jump(changed, random.below(1000));
             let bits = random.range_inclusive(10, 50);
             let local = Time(random.below(1 << bits));
             let at = clock.when(local);
             assert!(clock.local(at) >= local, "{clock:?} at {at} is not yet {local}");
-            assert!(at.0 == 0 || clock.local(Time(at.0 - 1)) < local, "{clock:?} {local} {at}");
+            let is_first = at == changed || clock.local(Time(at.0 - 1)) < local;
+            assert!(is_first, "{clock:?} {local} {at}");
         }
+    }
+
+    #[test]
+    fn a_change_takes_nothing_back() {
+        let mut clock = NodeClock::new(5, 1000);
+        let before = clock.local(Time(1_000_000));
+        clock.turn(Time(1_000_000), -1000);
+        assert_eq!(clock.local(Time(1_000_000)), before);
+        assert_eq!(clock.local(Time(2_000_000)).0 - before.0, 999_000);
+        clock.jump(Time(2_000_000), 10);
+        assert_eq!(clock.local(Time(2_000_000)).0 - before.0, 999_010);
     }
 
     #[test]

@@ -11,13 +11,13 @@
 //! | [`queue`], [`clock`], [`network`], [`cpu`], [`weather`] | the parts of the world |
 //! | [`simulation`] | the world: one thing happens after another |
 //! | [`clients`] | who uses the cluster, from within and from outside |
+//! | [`managers`], [`recovery`] | who manages the cluster, and how far each recovery is |
 //! | [`checks`] | the rules, each judged as things happen |
-//! | [`scenario`] | what a seed stands for |
+//! | [`scenario`], [`failures`] | what a seed stands for |
 //! | [`run`](mod@run) | one seed from beginning to end |
 //! | [`subject`], [`planted`] | the engines, bugs to plant in them, and how soon each is to be caught |
 //! | [`probes`], [`metrics`], [`trace`], [`digest`] | what is known of a run |
 
-pub mod authority;
 pub mod catalog;
 pub mod checks;
 pub mod clients;
@@ -26,12 +26,15 @@ mod cluster;
 pub mod cpu;
 pub mod demonstrations;
 pub mod digest;
+pub mod failures;
+pub mod managers;
 pub mod metrics;
 pub mod network;
 mod panics;
 pub mod planted;
 pub mod probes;
 pub mod queue;
+pub mod recovery;
 pub mod run;
 pub mod scenario;
 pub mod simulation;

@@ -62,6 +62,22 @@ counts! {
         steps,
         /// Workers that stood still for a while.
         stalls,
+        /// Nodes that crashed.
+        crashes,
+        /// Nodes that lost their memory by that.
+        lost,
+        /// Datacenters that failed.
+        datacenters_lost,
+        /// Nodes that stood still.
+        pauses,
+        /// Nodes that were cut off from some others.
+        parts,
+        /// Outages of the managers' log.
+        outages,
+        /// Managers that stopped.
+        managers_lost,
+        /// Clocks that broke their bounds.
+        wild_clocks,
         /// Facts that engines let checkers see.
         observations,
     }
@@ -110,6 +126,8 @@ counts! {
         unknown,
         /// Requests that clients outside sent again.
         asked_again,
+        /// Clients that died with the node on which they lived.
+        died,
     }
 }
 

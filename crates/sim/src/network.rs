@@ -47,6 +47,7 @@ struct Link {
 #[derive(Debug)]
 pub struct Network {
     ends: usize,
+    datacenters: Vec<usize>,
     workers: usize,
     links: Vec<Link>,
     /// When the last message of each connection arrives.
@@ -82,6 +83,7 @@ impl Network {
             datacenters.iter().flat_map(|from| datacenters.iter().map(|to| link(*from, *to)));
         Network {
             ends,
+            datacenters: datacenters.to_vec(),
             workers,
             links: links.collect(),
             last: vec![Time::ZERO; ends * ends * workers],
@@ -89,6 +91,16 @@ impl Network {
             random,
             traffic: Traffic::default(),
         }
+    }
+
+    /// How many ends there are.
+    pub fn ends(&self) -> usize {
+        self.ends
+    }
+
+    /// Where an end is.
+    pub fn datacenter(&self, end: End) -> usize {
+        self.datacenters[end]
     }
 
     /// From now on, this is what goes wrong with messages.

@@ -2,6 +2,7 @@
 //! does not look where it should.
 
 use crate::metrics::Metrics;
+use crate::recovery::Stage;
 use engines::Observation;
 use std::ops::AddAssign;
 use types::{Clock, ShardId};
@@ -72,9 +73,58 @@ probes! {
     settled = "epoch settled",
     /// A workload rolled back.
     rolled_back = "rolled back on demand",
+    /// A node crashed.
+    crashed = "node crashed",
+    /// A node lost its memory.
+    lost = "memory lost",
+    /// All nodes of a datacenter crashed.
+    datacenter_lost = "datacenter lost",
+    /// A node stood still.
+    paused = "node paused",
+    /// A node was cut off from some others.
+    parted = "node cut off",
+    /// The managers' log stood still.
+    outage = "managers decide nothing",
+    /// A manager stopped.
+    manager_lost = "manager stopped",
+    /// A clock broke its bounds.
+    wild_clock = "clock beyond its bounds",
+    /// A shard was taken over.
+    led = "stream prepared by a new leader",
+    /// A transaction was rolled back with its epoch.
+    rolled_back_with_epoch = "rolled back with its epoch",
+    /// Two leaders acted, clocks being beyond their bounds.
+    two_leaders = "two leaders, clocks beyond bounds",
+    /// A failure while a lease had run out.
+    interrupted_lease_out = "second failure: lease out",
+    /// While somebody was appointed.
+    interrupted_appointed = "second failure: appointed",
+    /// While he prepared.
+    interrupted_preparing = "second failure: preparing",
+    /// When he had.
+    interrupted_prepared = "second failure: prepared",
+    /// When the end of an epoch was appended.
+    interrupted_ended = "second failure: end appended",
+    /// When it was reported.
+    interrupted_reported = "second failure: reported",
+    /// When it was final, before the shard served.
+    interrupted_final = "second failure: final, not serving",
 }
 
 impl Probes {
+    /// A node that a recovery needs has crashed.
+    pub fn interrupted(&mut self, stage: Stage) {
+        *match stage {
+            Stage::LeaseOut => &mut self.interrupted_lease_out,
+            Stage::Appointed => &mut self.interrupted_appointed,
+            Stage::Preparing => &mut self.interrupted_preparing,
+            Stage::Prepared => &mut self.interrupted_prepared,
+            Stage::Ended => &mut self.interrupted_ended,
+            Stage::Reported => &mut self.interrupted_reported,
+            Stage::Final => &mut self.interrupted_final,
+        } += 1;
+    }
+
     /// Counts what can be seen of an observation.
     pub fn see(&mut self, observation: &Observation) {
         match observation {
@@ -95,7 +145,12 @@ impl Probes {
             Observation::Appended { clocks, .. } => self.heartbeat += u64::from(clocks.is_empty()),
             Observation::Settled { .. } => self.settled += 1,
             Observation::Applied { won, .. } => self.thomas += u64::from(!won),
+            Observation::Led { length, .. } => self.led += u64::from(*length > 0),
+            Observation::RolledBack { .. } => self.rolled_back_with_epoch += 1,
             Observation::Drawn { .. }
+            | Observation::Serves { .. }
+            | Observation::Acted { .. }
+            | Observation::Reported { .. }
             | Observation::Installed { .. }
             | Observation::Watermark { .. }
             | Observation::Told { .. } => {}
@@ -114,6 +169,14 @@ impl Probes {
         self.clogged = traffic.clogged;
         self.cut = traffic.cuts;
         self.stalled = work.stalls;
+        self.crashed = work.crashes;
+        self.lost = work.lost;
+        self.datacenter_lost = work.datacenters_lost;
+        self.paused = work.pauses;
+        self.parted = work.parts;
+        self.outage = work.outages;
+        self.manager_lost = work.managers_lost;
+        self.wild_clock = work.wild_clocks;
         self.asked_again = outcomes.asked_again;
         self.gave_up = outcomes.gave_up;
         self.refused = outcomes.refused;

@@ -7,12 +7,12 @@
 //! replicas catch up. *Judge*: replicas are equal, acknowledgements were kept, workloads find their data
 //! in order, the history is strictly serializable.
 
-use crate::authority::Changes;
 use crate::catalog::Catalog;
 use crate::checks::replicas;
 use crate::clients::outside::{Manners, Outside, Post};
 use crate::clients::{Ledger, Stage, calls};
 use crate::digest::Digest;
+use crate::managers::Changes;
 use crate::metrics::Metrics;
 use crate::panics;
 use crate::probes::Probes;
@@ -36,6 +36,15 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Each client does at most so many transactions.
 const TRANSACTIONS_MAX: u32 = 500;
 
+/// Where nodes fail, clients outside ask so often before they take one for dead.
+const ASKS_MAX: u32 = 5;
+
+/// Where nodes fail, so many residents of each play come after others have died.
+pub const SPARES: usize = 6;
+
+/// While clients play, somebody looks so often whether nodes have come back.
+const LOOKS: u64 = 40;
+
 /// A replica that was far behind catches up within this: a narrow window over a long distance takes
 /// minutes for what was loaded.
 const CATCH_UP_PATIENCE: Duration = Duration::from_secs(600);
@@ -48,6 +57,8 @@ const LOAD_PATIENCE: Duration = Duration::from_secs(120);
 pub struct Orders {
     /// A planted bug.
     pub bug: Option<Bug>,
+    /// No node fails, whatever the seed says.
+    pub calm: bool,
     /// Lines of trace to keep of a run that failed.
     pub trace_lines: usize,
     /// Every word of every message counts for the digest, and the seed is run twice.
@@ -152,7 +163,10 @@ impl<E: Subject> Stand<E> {
     fn build(seed: u64, orders: Orders) -> types::Result<(Scenario, Stand<E>)> {
         let root = Random::new(seed);
         let mut random = root.fork(10);
-        let scenario = Scenario::draw(&mut random);
+        let mut scenario = Scenario::draw(&mut random);
+        if orders.calm {
+            scenario.calm();
+        }
         let catalog = Catalog::new();
         let plays = scenario.cast.iter().map(|cast| cast.play(&catalog));
         let plays = plays.collect::<types::Result<Vec<Played>>>()?;
@@ -169,23 +183,28 @@ impl<E: Subject> Stand<E> {
         }
         let round_trip = Duration::from_nanos(scenario.round_trip_ns);
         let options = E::draw(&mut random, round_trip);
-        let streams = subject::streams(&mut random, round_trip);
+        let fails = E::FOLLOWS_EPOCHS && scenario.failures.fails;
+        let streams = subject::streams(&mut random, round_trip, fails);
         let procedures = Arc::new(Procedures::new().with(calls::PROCEDURE, calls::increment));
         let nodes = topology.nodes().len();
         let datacenters = topology.datacenters().len() as u64;
         let clients = (0..scenario.outsiders()).map(|_| random.below(datacenters) as usize);
-        let world = World {
+        let mut world = World {
             clients: clients.collect(),
             clocks: scenario.clocks(nodes, &mut random),
             delays: scenario.delays.clone(),
             cpu: scenario.cpu,
             rules: Some(E::RULES),
+            managers: E::FOLLOWS_EPOCHS.then(|| scenario.failures.managed(&mut random)),
         };
         let mut setup = Setup { topology, procedures, streams, options };
         if let Some(bug) = orders.bug {
-            subject::plant::<E>(&mut setup, bug);
+            subject::plant::<E>(&mut setup, &mut world.managers, bug);
         }
-        let simulation = Simulation::new(&setup, world, root.fork(11).next_u64());
+        let mut simulation = Simulation::new(&setup, world, root.fork(11).next_u64());
+        if scenario.weather.wild_clocks {
+            simulation.expect_wild_clocks();
+        }
         let stage = Stage {
             ledger: Ledger::new(),
             stop: Rc::default(),
@@ -201,7 +220,7 @@ impl<E: Subject> Stand<E> {
         let topology = Arc::clone(self.simulation.topology());
         let shard = self.random.below(topology.shards().into()) as u32;
         let worker = WorkerId(self.random.below(topology.workers().into()) as u32);
-        Place { node: topology.leader(types::ShardId(shard)), worker }
+        Place { node: self.simulation.leader(types::ShardId(shard)), worker }
     }
 
     /// All phases.
@@ -212,15 +231,58 @@ impl<E: Subject> Stand<E> {
         if E::FOLLOWS_EPOCHS {
             self.simulation.set_changes(scenario.changes);
         }
-        let end = Time(self.simulation.now().0 + scenario.span_ns);
-        self.simulation.run_until(end)?;
+        self.play(scenario)?;
         self.stage.stop.set(true);
         self.simulation.heal();
         self.simulation.set_changes(Changes::default());
+        let led = self.simulation.run_while_not(PATIENCE, Simulation::is_led)?;
+        if !led {
+            let what =
+                format!("after {PATIENCE:?} without faults a shard has no leader that serves");
+            return Err(Violation::new("liveness", self.simulation.now(), what));
+        }
         self.wait("liveness", PATIENCE)?;
         self.settle()?;
         self.become_quiet(scenario)?;
         self.judge()
+    }
+
+    /// Things happen, for a while. To nodes that come back new residents come, too.
+    fn play(&mut self, scenario: &Scenario) -> Result<(), Violation> {
+        let began = self.simulation.now();
+        let nodes = self.simulation.topology().nodes().len() as u32;
+        let mut lives: Vec<u32> = (0..nodes).map(|id| self.simulation.life(NodeId(id))).collect();
+        let mut spares = vec![0; scenario.cast.len()];
+        for look in 1..=LOOKS {
+            self.simulation.run_until(Time(began.0 + scenario.span_ns * look / LOOKS))?;
+            for node in (0..nodes).map(NodeId) {
+                let life = self.simulation.life(node);
+                let is_new = std::mem::replace(&mut lives[node.0 as usize], life) != life;
+                if is_new && self.simulation.is_up(node) {
+                    self.come_back(scenario, node, &mut spares);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A resident of each play comes to a node, if there is one left.
+    fn come_back(&mut self, scenario: &Scenario, node: NodeId, spares: &mut [usize]) {
+        let seed = self.random.next_u64();
+        let plays = self.plays.clone();
+        for ((cast, played), spare) in scenario.cast.iter().zip(plays).zip(spares) {
+            if cast.residents == 0 || *spare == SPARES {
+                continue;
+            }
+            let number = cast.residents + cast.outsiders + *spare;
+            *spare += 1;
+            let worker =
+                WorkerId(self.random.below(self.simulation.topology().workers().into()) as u32);
+            let place = Place { node, worker };
+            let db = self.simulation.local(place);
+            let task = Rc::clone(&played.play).resident(db, number, seed, self.stage.clone());
+            self.simulation.spawn(place, task);
+        }
     }
 
     fn load(&mut self) -> Result<(), Violation> {
@@ -246,8 +308,12 @@ impl<E: Subject> Stand<E> {
     /// The clients come.
     fn enter(&mut self, scenario: &Scenario) {
         let seed = self.random.next_u64();
-        let manners =
-            Manners { patience: Duration::from_nanos(scenario.patience_ns), attempts_max: 30 };
+        let fails = E::FOLLOWS_EPOCHS && scenario.failures.fails;
+        let manners = Manners {
+            patience: Duration::from_nanos(scenario.patience_ns),
+            attempts_max: 30,
+            asks_max: if fails { ASKS_MAX } else { u32::MAX },
+        };
         let mut outsiders = 0;
         for (cast, played) in scenario.cast.iter().zip(self.plays.clone()) {
             for number in 0..cast.residents {
@@ -263,6 +329,7 @@ impl<E: Subject> Stand<E> {
                 outsiders += 1;
                 let (tables, random) = (Rc::clone(&self.tables), self.random.fork(outsiders));
                 let workers = self.simulation.topology().workers();
+                let home = (home, self.simulation.directory());
                 let db = Outside::new(Rc::clone(&post), tables, home, workers, manners, random);
                 let play = Rc::clone(&played.play);
                 let task = play.outside(db, number, seed, self.stage.clone());
@@ -302,8 +369,12 @@ impl<E: Subject> Stand<E> {
         }
     }
 
-    /// Did a client complain?
+    /// Did a client complain? Where clocks kept no bound and two have led, one of them may have shown what
+    /// was old: then complaints prove nothing.
     fn listen(&self) -> Result<(), Violation> {
+        if self.simulation.checks().is_some_and(|checks| checks.two_leaders() > 0) {
+            return Ok(());
+        }
         match self.stage.ledger.complaint() {
             None => Ok(()),
             Some((at, what)) => Err(Violation::new("client", at, what)),
@@ -329,7 +400,8 @@ impl<E: Subject> Stand<E> {
     fn compare(&self) -> Result<(), String> {
         let Some(checks) = self.simulation.checks() else { return Ok(()) };
         let store = |node: NodeId, shard| self.simulation.store(node, shard);
-        replicas::check(self.simulation.topology(), checks.installed(), store)
+        let leader = |shard| self.simulation.leader(shard);
+        replicas::check(self.simulation.topology(), checks.installed(), leader, store)
     }
 
     fn judge(&mut self) -> Result<(), Violation> {

@@ -2,7 +2,6 @@
 //! cluster's shape, the distances, the clocks, what goes wrong, who the clients are and what they do,
 //! and the engine's configuration.
 
-use crate::authority::Changes;
 use crate::clients::Play;
 use crate::clients::calls::Calls;
 use crate::clients::histories::Histories;
@@ -10,7 +9,10 @@ use crate::clients::skew::Skew;
 use crate::clients::tokens::Tokens;
 use crate::clock::NodeClock;
 use crate::cpu::Cpu;
+use crate::failures::Failures;
+use crate::managers::Changes;
 use crate::network::{Delay, Troubles};
+use crate::run::SPARES;
 use crate::weather::{Weather, Weights};
 use consensus::topology::{Partitioning, Topology};
 use std::fmt;
@@ -103,6 +105,8 @@ pub struct Scenario {
     pub weather: Weather,
     /// How often epochs change, in an engine that follows them.
     pub changes: Changes,
+    /// Who manages the cluster, for such an engine, and whether nodes fail.
+    pub failures: Failures,
     /// Who does what.
     pub cast: Vec<Cast>,
     /// How long they do it.
@@ -120,12 +124,18 @@ impl Scenario {
         let (delays, round_trip_ns) = delays(random, shape.datacenters as usize);
         let span_ns = (round_trip_ns * random.range_inclusive(40, 250)).clamp(150 * MS, 6000 * MS);
         let cast = cast(random);
+        let drift_ppm_max = one_of(random, &[0, 20, 200, 1000]);
+        let failures = Failures::draw(random, shape.datacenters, round_trip_ns, drift_ppm_max);
+        let span_ns = failures.span_ns(span_ns);
+        let mut weather = weather(random, span_ns, round_trip_ns);
+        failures.worsen(&mut weather, random, span_ns);
         Scenario {
             cpu: cpu(random),
-            changes: changes(random, span_ns, round_trip_ns),
-            weather: weather(random, span_ns, round_trip_ns),
+            changes: changes(random, span_ns),
+            failures,
+            weather,
             skew_ns_max: one_of(random, &[0, MS, 100 * MS, 5000 * MS]),
-            drift_ppm_max: one_of(random, &[0, 20, 200, 1000]),
+            drift_ppm_max,
             pause_ns_max: one_of(random, &[2_000, 100_000, MS, span_ns / 250]),
             patience_ns: round_trip_ns * random.range_inclusive(2, 20),
             shape,
@@ -134,6 +144,28 @@ impl Scenario {
             cast,
             span_ns,
         }
+    }
+
+    /// No node fails, whatever was drawn.
+    pub fn calm(&mut self) {
+        self.failures.calm();
+        self.weather = Weather {
+            weights: Weights {
+                crash: 0,
+                datacenter: 0,
+                pause: 0,
+                part: 0,
+                clock: 0,
+                elect: 0,
+                outage: 0,
+                manager: 0,
+                ..self.weather.weights
+            },
+            lost_percent: 0,
+            struck_percent: 0,
+            wild_clocks: false,
+            ..self.weather
+        };
     }
 
     /// A clock for each node.
@@ -171,6 +203,16 @@ impl fmt::Display for Scenario {
         let Troubles { loss_ppm, duplicate_ppm, reorder_ppm, tail_ppm } = troubles;
         write!(f, "ppm lost {loss_ppm}, twice {duplicate_ppm}, reordered {reorder_ppm}, ")?;
         write!(f, "late {tail_ppm}; a blow every {} µs; ", every_ns / 1000)?;
+        if self.failures.fails {
+            let Failures { datacenters, options, .. } = &self.failures;
+            let Weather { weights, lost_percent, struck_percent, wild_clocks, .. } = self.weather;
+            let lease = options.lease.as_micros();
+            write!(f, "{} managers, lease {lease} µs, {weights:?}, ", datacenters.len())?;
+            write!(f, "memory lost {lost_percent} %, struck {struck_percent} %; ")?;
+            if wild_clocks {
+                write!(f, "clocks beyond their bounds, so that leases need not hold; ")?;
+            }
+        }
         for Cast { part, residents, outsiders } in &self.cast {
             write!(f, "{part:?} {residents}+{outsiders}; ")?;
         }
@@ -233,14 +275,11 @@ fn delays(random: &mut Random, datacenters: usize) -> (Vec<Vec<Delay>>, u64) {
     (delays, 2 * longest)
 }
 
-fn changes(random: &mut Random, span_ns: u64, round_trip_ns: u64) -> Changes {
+fn changes(random: &mut Random, span_ns: u64) -> Changes {
     if random.chance(1, 2) {
         return Changes::default();
     }
-    Changes {
-        every_ns: span_ns / random.range_inclusive(2, 30),
-        delay_ns_max: round_trip_ns * random.range_inclusive(1, 6),
-    }
+    Changes { every_ns: span_ns / random.range_inclusive(2, 30) }
 }
 
 fn cpu(random: &mut Random) -> Cpu {
@@ -267,11 +306,13 @@ fn weather(random: &mut Random, span_ns: u64, round_trip_ns: u64) -> Weather {
         cut: random.below(4) as u32,
         silence: random.below(3) as u32,
         stall: random.below(4) as u32,
+        ..Weights::default()
     };
     let is_calm = random.chance(1, 3) || weights == Weights::default();
     let every_ns = if is_calm { 0 } else { span_ns / random.range_inclusive(3, 40) };
     let longest_ns = round_trip_ns * random.range_inclusive(1, 40);
-    Weather { troubles, every_ns, longest_ns: longest_ns.min(span_ns), weights }
+    let longest_ns = longest_ns.min(span_ns);
+    Weather { troubles, every_ns, longest_ns, weights, ..Weather::default() }
 }
 
 fn cast(random: &mut Random) -> Vec<Cast> {
@@ -298,8 +339,9 @@ fn cast(random: &mut Random) -> Vec<Cast> {
     if random.chance(1, 5) {
         parts.push(Part::Micro(random.range_inclusive(4, 100) as u32));
     }
-    if random.chance(1, 5) {
-        let letters = [Letter::A, Letter::B, Letter::D, Letter::E, Letter::F];
+    if random.chance(1, 4) {
+        // Whoever only reads goes on where nothing can be written any more: a leader that is cut off.
+        let letters = [Letter::A, Letter::B, Letter::C, Letter::C, Letter::D, Letter::E, Letter::F];
         parts.push(Part::Ycsb(one_of(random, &letters)));
     }
     if random.chance(1, 8) || parts.is_empty() {
@@ -326,7 +368,7 @@ impl Cast {
     /// # Errors
     /// Those of opening its tables.
     pub fn play<D: Database>(&self, db: &D) -> Result<Played> {
-        let clients = (self.residents + self.outsiders) as u64;
+        let clients = (self.residents + self.outsiders + SPARES) as u64;
         Ok(match self.part {
             Part::Histories(mix) => {
                 let parameters = Parameters {

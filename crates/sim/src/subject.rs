@@ -2,7 +2,9 @@
 //! The only place that knows engines by name.
 
 use crate::checks::Rules;
+use crate::managers::Managed;
 use crate::run::{Orders, Report, run};
+use consensus::manager;
 use consensus::stream;
 use consensus::topology::Partitioning;
 use engines::client::requests_table;
@@ -21,11 +23,21 @@ pub enum Bug {
     Engine(Fault),
     /// The leader of a stream counts what a learner accepted as a vote (M4).
     CountLearner,
+    /// A replica forgets what it has promised (M4).
+    ForgetPromise,
+    /// Another leader is appointed before the lease of the last has run out (M7).
+    AppointEarly,
+    /// A node counts its lease from when the grant came (M7).
+    LeaseFromReply,
+    /// A report changes an FVW that is final (M9).
+    LateReportOverwrites,
+    /// Replicas that lost their memory are appointed like others (M4).
+    AppointEmpty,
 }
 
 impl Bug {
     /// Bugs by the names that the command line knows.
-    pub const NAMED: [(&str, Bug); 14] = [
+    pub const NAMED: [(&str, Bug); 24] = [
         ("skip-remote-validation", Bug::Engine(Fault::SkipRemoteValidation)),
         ("clock-before-lock", Bug::Engine(Fault::ClockBeforeLock)),
         ("safe-clock-past-in-flight", Bug::Engine(Fault::SafeClockPastInFlight)),
@@ -39,7 +51,17 @@ impl Bug {
         ("ignore-request-rows", Bug::Engine(Fault::IgnoreRequestRows)),
         ("read-unsettled-epoch", Bug::Engine(Fault::ReadUnsettledEpoch)),
         ("end-epoch-in-flight", Bug::Engine(Fault::EndEpochInFlight)),
+        ("end-whole-while-hanging", Bug::Engine(Fault::EndWholeWhileHanging)),
+        ("report-before-durable", Bug::Engine(Fault::ReportBeforeDurable)),
+        ("act-without-lease", Bug::Engine(Fault::ActWithoutLease)),
+        ("roll-back-by-clock", Bug::Engine(Fault::RollBackByClock)),
+        ("keep-dead-locks", Bug::Engine(Fault::KeepDeadLocks)),
         ("count-learner", Bug::CountLearner),
+        ("forget-promise", Bug::ForgetPromise),
+        ("appoint-early", Bug::AppointEarly),
+        ("lease-from-reply", Bug::LeaseFromReply),
+        ("late-report-overwrites", Bug::LateReportOverwrites),
+        ("appoint-empty", Bug::AppointEmpty),
     ];
 
     /// The bug of this name.
@@ -80,21 +102,37 @@ pub trait Subject: Engine + 'static {
 }
 
 /// Plants a bug in a cluster that is about to be made.
-pub fn plant<E: Subject>(setup: &mut Setup<E::Options>, bug: Bug) {
+pub fn plant<E: Subject>(setup: &mut Setup<E::Options>, managers: &mut Option<Managed>, bug: Bug) {
+    let mut nobody = manager::Faults::default();
+    let manager = managers.as_mut().map_or(&mut nobody, |managed| &mut managed.options.faults);
     match bug {
         Bug::Engine(fault) => E::plant(&mut setup.options, Faults::only(fault)),
         Bug::CountLearner => setup.streams.faults.count_learner = true,
+        Bug::ForgetPromise => setup.streams.faults.forget_promise = true,
+        Bug::AppointEarly => manager.appoint_early = true,
+        Bug::LeaseFromReply => manager.lease_from_reply = true,
+        Bug::LateReportOverwrites => manager.late_report_overwrites = true,
+        Bug::AppointEmpty => manager.appoint_empty = true,
     }
 }
 
 /// Draws how streams pace themselves.
-pub fn streams(random: &mut Random, round_trip: Duration) -> stream::Options {
+pub fn streams(random: &mut Random, round_trip: Duration, fails: bool) -> stream::Options {
     let window_entries = one_of(random, &[16, 256, 4096]);
     let window_bytes = one_of(random, &[4 << 10, 64 << 10, 8 << 20]);
     let message_bytes_max = one_of(random, &[1 << 10, 16 << 10, 1 << 20]);
     let retry_after = retry_after(random, round_trip);
     let faults = stream::Faults::default();
-    stream::Options { window_entries, window_bytes, message_bytes_max, retry_after, faults }
+    // Nobody takes snapshots: who begins anew needs all there ever was.
+    let trim_entries = if fails { u64::MAX } else { one_of(random, &[4, 64, 256]) };
+    stream::Options {
+        window_entries,
+        window_bytes,
+        message_bytes_max,
+        retry_after,
+        trim_entries,
+        faults,
+    }
 }
 
 impl Subject for Mako {

@@ -1,5 +1,6 @@
 //! Faults that come and go: links that are clogged or cut, workers that stand still, nodes that nobody
-//! hears.
+//! hears, that crash, that are cut off from some of the others; clocks that go wrong; managers that
+//! fail.
 
 use crate::network::Troubles;
 use types::Random;
@@ -15,6 +16,12 @@ pub struct Weather {
     pub longest_ns: u64,
     /// How likely each of them is.
     pub weights: Weights,
+    /// Of a hundred crashes, how many take the node's memory with them.
+    pub lost_percent: u32,
+    /// Of a hundred steps of a recovery, how many bring about the next crash.
+    pub struck_percent: u32,
+    /// Clocks keep no bound: they jump, and run as they like.
+    pub wild_clocks: bool,
 }
 
 /// How likely each fault is, compared with the others.
@@ -28,6 +35,48 @@ pub struct Weights {
     pub silence: u32,
     /// A worker stands still.
     pub stall: u32,
+    /// A node crashes, and starts again.
+    pub crash: u32,
+    /// All nodes of a datacenter crash, and start again.
+    pub datacenter: u32,
+    /// A node stands still: all its workers.
+    pub pause: u32,
+    /// A node is cut off from some others.
+    pub part: u32,
+    /// A clock changes its pace.
+    pub clock: u32,
+    /// The managers get another leader.
+    pub elect: u32,
+    /// The managers' log stands still.
+    pub outage: u32,
+    /// A manager stops, and starts again.
+    pub manager: u32,
+}
+
+/// From whom a node is cut off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Others {
+    /// The managers.
+    Managers,
+    /// The replicas of what it leads.
+    Followers,
+    /// Those who lead something.
+    Leaders,
+    /// Some nodes, whichever.
+    Some,
+    /// All nodes and managers: it is alone with its clients.
+    All,
+}
+
+/// Which way nothing gets through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// It is not heard.
+    Out,
+    /// It does not hear.
+    In,
+    /// Both.
+    Both,
 }
 
 /// One fault.
@@ -41,37 +90,77 @@ pub enum Blow {
     Silence(usize),
     /// This worker, counted over all nodes, does nothing.
     Stall(usize),
+    /// This node crashes.
+    Crash(usize),
+    /// All nodes and managers of this datacenter crash.
+    Datacenter(usize),
+    /// No worker of this node does anything.
+    Pause(usize),
+    /// This node is cut off from those others, this way.
+    Part(usize, Others, Way),
+    /// The clock of this node, or of this manager after the nodes, changes its pace.
+    Clock(usize),
+    /// Another manager leads.
+    Elect,
+    /// Managers decide nothing.
+    Outage,
+    /// This manager stops.
+    Manager(usize),
+}
+
+/// What there is to be struck.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// Nodes.
+    pub nodes: usize,
+    /// Clients outside.
+    pub clients: usize,
+    /// Workers, of all nodes together.
+    pub workers: usize,
+    /// Datacenters.
+    pub datacenters: usize,
+    /// Managers; where there are none, nothing happens that needs them.
+    pub managers: usize,
 }
 
 impl Weather {
     /// Draws the next fault of a cluster and how long it lasts. Ends of links are the nodes and, after
     /// them, the clients outside.
-    pub fn draw(
-        &self,
-        random: &mut Random,
-        nodes: usize,
-        clients: usize,
-        workers: usize,
-    ) -> (Blow, u64) {
-        let Weights { clog, cut, silence, stall } = self.weights;
-        let all = [clog, cut, silence, stall].map(u64::from);
-        let mut lot = random.below(all.iter().sum::<u64>().max(1));
-        let node = random.below(nodes as u64) as usize;
-        let end = random.below((nodes + clients) as u64) as usize;
+    pub fn draw(&self, random: &mut Random, extent: Extent) -> (Blow, u64) {
+        let Extent { nodes, clients, workers, datacenters, managers } = extent;
+        let below = |random: &mut Random, count: usize| random.below(count.max(1) as u64) as usize;
+        let node = below(random, nodes);
+        let end = below(random, nodes + clients);
         let (one, other) = if random.chance(1, 2) { (node, end) } else { (end, node) };
+        let others =
+            [Others::Managers, Others::Followers, Others::Leaders, Others::Some, Others::All];
+        let others = *random.pick(&others).expect("several");
+        let way = *random.pick(&[Way::Out, Way::In, Way::Both]).expect("several");
+        let weights = &self.weights;
+        let managed = |weight| if managers > 0 { weight } else { 0 };
         let kinds = [
-            Blow::Clog(one, other),
-            Blow::Cut(one, other),
-            Blow::Silence(node),
-            Blow::Stall(random.below(workers as u64) as usize),
+            (Blow::Clog(one, other), weights.clog),
+            (Blow::Cut(one, other), weights.cut),
+            (Blow::Silence(node), weights.silence),
+            (Blow::Crash(node), managed(weights.crash)),
+            (Blow::Datacenter(below(random, datacenters)), managed(weights.datacenter)),
+            (Blow::Pause(node), managed(weights.pause)),
+            (Blow::Part(node, others, way), managed(weights.part)),
+            (Blow::Clock(below(random, nodes + managers)), managed(weights.clock)),
+            (Blow::Elect, managed(weights.elect)),
+            (Blow::Outage, managed(weights.outage)),
+            (Blow::Manager(below(random, managers)), managed(weights.manager)),
+            (Blow::Stall(below(random, workers)), weights.stall),
         ];
-        let mut blow = kinds[3];
-        for (kind, weight) in kinds.into_iter().zip(all) {
-            if lot < weight {
+        let all: u64 = kinds.iter().map(|(_, weight)| u64::from(*weight)).sum();
+        let mut lot = random.below(all.max(1));
+        let mut blow = kinds[kinds.len() - 1].0;
+        for (kind, weight) in kinds {
+            if lot < u64::from(weight) {
                 blow = kind;
                 break;
             }
-            lot -= weight;
+            lot -= u64::from(weight);
         }
         // Short ones are more likely, as in life.
         let longest = self.longest_ns >> random.below(6);
@@ -88,17 +177,29 @@ impl Weather {
 mod tests {
     use super::*;
 
+    const EXTENT: Extent = Extent { nodes: 3, clients: 2, workers: 3, datacenters: 2, managers: 1 };
+
     #[test]
     fn only_what_has_a_weight_happens() {
         let weights = Weights { cut: 3, ..Weights::default() };
         let weather = Weather { longest_ns: 100, weights, ..Weather::default() };
         let mut random = Random::new(1);
         for _ in 0..1000 {
-            let (blow, lasts) = weather.draw(&mut random, 3, 2, 3);
+            let (blow, lasts) = weather.draw(&mut random, EXTENT);
             assert!(
                 matches!(blow, Blow::Cut(0..=2, 0..=4) | Blow::Cut(0..=4, 0..=2))
                     && (1..=100).contains(&lasts)
             );
         }
+    }
+
+    #[test]
+    fn nodes_crash_where_managers_see_to_it() {
+        let weights = Weights { crash: 1, ..Weights::default() };
+        let weather = Weather { longest_ns: 100, weights, ..Weather::default() };
+        let mut random = Random::new(1);
+        assert!(matches!(weather.draw(&mut random, EXTENT).0, Blow::Crash(0..=2)));
+        let alone = Extent { managers: 0, ..EXTENT };
+        assert!(matches!(weather.draw(&mut random, alone).0, Blow::Stall(_)));
     }
 }

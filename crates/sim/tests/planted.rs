@@ -10,7 +10,7 @@ fn every_planted_bug_is_caught() {
         let quick = planted::all(engine).into_iter().filter(|planted| planted.within <= 100);
         for planted in quick {
             let Planted { name, bug, within, caught_by, .. } = planted;
-            let orders = Orders { bug: Some(bug), trace_lines: 0, twice: false };
+            let orders = Orders { bug: Some(bug), trace_lines: 0, ..Orders::default() };
             let caught = |seed| {
                 let failure = run(seed, orders).failure;
                 failure.is_some_and(|failure| planted.is_caught_by(failure.violation.rule))

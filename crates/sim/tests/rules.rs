@@ -6,7 +6,7 @@ use engines::client::{ClientId, Ending, Reply, Request, requests_table};
 use engines::operation::{Answer, Operation};
 use engines::{Observation, Place, TransactionId};
 use shoal_sim::checks::{Checks, Moment, Rules};
-use types::{Clock, Epoch, NodeId, RequestId, ShardId, Stamp, TableId, Time, WorkerId};
+use types::{Ballot, Clock, Epoch, NodeId, RequestId, ShardId, Stamp, TableId, Time, WorkerId};
 
 const S0: ShardId = ShardId(0);
 const S1: ShardId = ShardId(1);
@@ -45,7 +45,8 @@ fn installed(sequence: u64, clock: u64) -> Observation {
 
 fn appended(index: u64, safe: u64, clocks: &[u64]) -> Observation {
     let clocks = clocks.iter().map(|clock| Clock(*clock)).collect();
-    Observation::Appended { shard: S0, index, ended: None, safe: Clock(safe), clocks }
+    let (ballot, ends) = (Ballot::default(), Vec::new());
+    Observation::Appended { shard: S0, ballot, index, ends, safe: Clock(safe), clocks }
 }
 
 fn read(sequence: u64, stamp: Stamp, tombstone: bool) -> Observation {
@@ -70,13 +71,16 @@ fn applied(clock: u64, won: bool) -> Observation {
 fn verdict(accepted: [u64; 3], observations: &[Observation]) -> Result<(), &'static str> {
     let topology = Topology::compact(3, 2, 3, 0, 1);
     let mut checks = Checks::new(&topology, Rules::default());
-    let moment = Moment { at: Time(1), place: Place { node: NodeId(0), worker: WorkerId(0) } };
     for (voter, length) in topology.voters(S0).iter().zip(accepted) {
-        checks.accepted(S0, WorkerId(0), *voter, length);
+        checks.accepted(S0, WorkerId(0), *voter, (Ballot::default(), length));
     }
     let mut all = observations.iter();
-    all.try_for_each(|observation| checks.observe(moment, observation))
-        .map_err(|violation| violation.rule)
+    all.try_for_each(|observation| {
+        let follows = matches!(observation, Observation::Applied { .. });
+        let place = Place { node: NodeId(u32::from(follows)), worker: WorkerId(0) };
+        checks.observe(Moment { at: Time(1), place }, observation)
+    })
+    .map_err(|violation| violation.rule)
 }
 
 /// A transaction that writes the key with this clock, from its draw to its entry in the stream.
@@ -211,7 +215,7 @@ fn checks(observations: &[Observation], accepted: usize) -> Checks {
     let topology = topology.unwrap();
     let mut checks = Checks::new(&topology, Rules::default());
     for voter in &topology.voters(S0)[..accepted] {
-        checks.accepted(S0, WorkerId(0), *voter, 1);
+        checks.accepted(S0, WorkerId(0), *voter, (Ballot::default(), 1));
     }
     for observation in observations {
         checks.observe(MOMENT, observation).unwrap();
@@ -271,7 +275,7 @@ fn a_call_is_answered_when_its_row_is_durable_and_has_one() {
     let entry = appended(0, 4, &[4]);
     let performed = [drawn(0, 4), row(0, 4), resolved(0, 4), entry];
     let (procedure, arguments) = ("any".into(), Bytes::new());
-    let call = Request::Call { id, home: S0, procedure, arguments };
+    let call = Request::Call { id, home: S0, procedure, arguments, epoch: Epoch::default() };
     let reply = Reply::Called { id, result: Ok(Bytes::from_static(b"result")) };
     for (accepted, verdict) in [(1, Err("M5")), (2, Ok(()))] {
         let mut checks = checks(&performed, accepted);

@@ -6,7 +6,8 @@ use shoal_sim::{Orders, Subject, run};
 
 fn seeds_keep_the_rules<E: Subject>() {
     for seed in 0..8 {
-        let report = run::<E>(seed, Orders { bug: None, trace_lines: 60, twice: seed % 4 == 0 });
+        let report =
+            run::<E>(seed, Orders { trace_lines: 60, twice: seed % 4 == 0, ..Orders::default() });
         if let Some(failure) = report.failure {
             panic!(
                 "seed {seed} ({}): {}\n{}",

@@ -85,6 +85,12 @@ pub enum Aborted {
         /// How long one may be open.
         open: Duration,
     },
+    /// The node leads no shard at the moment, or does not know that it still does.
+    #[error("{node} serves no shard at the moment; ask another node")]
+    NotServing {
+        /// The node that was asked.
+        node: NodeId,
+    },
     /// It was certified, and its epoch ended without it, since a shard that it depends on failed.
     #[error("{epoch} ended without it, since a shard failed; run it again")]
     RolledBack {
@@ -125,6 +131,12 @@ pub enum Conflict {
         shard: ShardId,
         /// The version's epoch.
         epoch: Epoch,
+    },
+    /// The shard's leader has just been appointed, and recovers it.
+    #[error("{shard} is being recovered by a new leader")]
+    Recovering {
+        /// The shard.
+        shard: ShardId,
     },
     /// The configuration changed before the transaction was certified.
     #[error("{epoch}, in which this transaction began, is not open at one of its shards")]
@@ -259,12 +271,6 @@ pub enum Rejected {
         /// The worker that takes them.
         worker: WorkerId,
     },
-    /// A node that leads no shard coordinates nothing.
-    #[error("{node} leads no shard and runs no transactions; ask one that does")]
-    LeadsNothing {
-        /// The node that was asked.
-        node: NodeId,
-    },
     /// An insert met a key that exists.
     #[error("{table} {key} exists already; use put to overwrite it")]
     KeyExists {
@@ -318,6 +324,21 @@ pub enum Unknown {
         request: RequestId,
         /// The client's last one.
         last: RequestId,
+    },
+    /// One shard was to decide alone, and its leader failed before it said so.
+    #[error("the leader of {shard} failed while it decided; read what should be there")]
+    Participant {
+        /// The shard.
+        shard: ShardId,
+    },
+    /// The request may be a copy of one that was answered before another leader took over, who cannot
+    /// know: so only requests that know of the takeover are served.
+    #[error("{request} does not know of {epoch}; ask again, and name that epoch")]
+    Fenced {
+        /// The request whose fate is open.
+        request: RequestId,
+        /// In which the leader was appointed.
+        epoch: Epoch,
     },
     /// An interactive transaction that is not known here, or not any more: it may have committed.
     #[error("session {session} has no transaction here, or not any more; read what it wrote")]

@@ -166,6 +166,17 @@ impl Stamp {
     }
 }
 
+impl Stamp {
+    /// Gives up all clocks for a single one that all shards have to reach: the greatest of them, rounded
+    /// up to a multiple of `width`. What [`collapse`](Stamp::collapse) says of floors holds for it.
+    pub fn level(&mut self, width: u64) {
+        let greatest = self.remote.iter().map(|entry| entry.clock).fold(self.clock, Clock::max);
+        let clock = Clock(greatest.0.next_multiple_of(width));
+        self.remote.clear();
+        self.remote.push(RemoteClock { shard: ShardId::EVERY, clock });
+    }
+}
+
 impl<'a> StampRef<'a> {
     /// This stamp, kept by `own`, as one to compare.
     #[inline]
@@ -266,6 +277,21 @@ impl VectorWatermark {
     /// below `shards`.
     pub fn new(epoch: Epoch, shards: usize) -> VectorWatermark {
         VectorWatermark { epoch, clocks: vec![Clock::ZERO; shards] }
+    }
+
+    /// That of an epoch of which nothing was lost: it covers everything.
+    pub fn whole(epoch: Epoch, shards: usize) -> VectorWatermark {
+        VectorWatermark { epoch, clocks: vec![Clock::MAX; shards] }
+    }
+
+    /// How many shards it speaks of.
+    pub fn shards(&self) -> usize {
+        self.clocks.len()
+    }
+
+    /// Whether it covers everything of its epoch.
+    pub fn is_whole(&self) -> bool {
+        self.clocks.iter().all(|clock| *clock == Clock::MAX)
     }
 
     /// The epoch it speaks of. Of other epochs it says nothing.

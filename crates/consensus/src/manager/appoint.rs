@@ -141,8 +141,12 @@ impl Machine {
         for (id, leader) in chosen {
             let ballot = Ballot { epoch: self.epoch, node: *leader };
             let shard = &mut self.shards[id.0 as usize];
+            let life = self.nodes[leader.0 as usize].incarnation;
+            if (shard.assignment.leader, shard.assignment.incarnation) != (*leader, life) {
+                shard.assignment.since = self.epoch;
+            }
             shard.assignment.leader = *leader;
-            shard.assignment.incarnation = self.nodes[leader.0 as usize].incarnation;
+            shard.assignment.incarnation = life;
             shard.assignment.ballot = ballot;
             shard.vacant = None;
             shard.ready.clear();

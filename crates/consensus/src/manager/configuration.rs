@@ -25,7 +25,8 @@ pub struct Configuration {
     pub shards: Vec<Assignment>,
     /// The last epoch whose FVW is final; so are those of all before.
     pub settled: Epoch,
-    /// FVWs that some node may not know, ascending, up to that of `settled`.
+    /// FVWs up to that of `settled`, ascending: those that some node may not know, and those that do not
+    /// cover all of their epoch. Any other covers all.
     pub finals: Vec<VectorWatermark>,
     /// What is being moved between shards.
     pub moving: Option<Move>,
@@ -49,6 +50,9 @@ pub struct Assignment {
     pub incarnation: Incarnation,
     /// Its ballot: the epoch of its appointment, and its name.
     pub ballot: Ballot,
+    /// The epoch in which its reign began: the first of its appointments with nobody else's between. Names
+    /// the reign.
+    pub since: Epoch,
     /// Those who vote, but for the empty ones. A majority is one of them all.
     pub voters: Vec<NodeId>,
     /// Those who do not.
@@ -87,6 +91,14 @@ impl Configuration {
     #[must_use]
     pub fn shard(&self, shard: ShardId) -> Option<&Assignment> {
         self.shards.get(shard.0 as usize)
+    }
+
+    /// The FVWs of all epochs after `known`, up to that of `settled`.
+    pub fn finals_after(&self, known: Epoch) -> impl Iterator<Item = VectorWatermark> + '_ {
+        (known.0 + 1..=self.settled.0).map(Epoch).map(|epoch| {
+            let kept = self.finals.iter().find(|last| last.epoch() == epoch);
+            kept.cloned().unwrap_or_else(|| VectorWatermark::whole(epoch, self.shards.len()))
+        })
     }
 
     /// The epochs that are closed and whose FVW is not final: leaders have to report for them.

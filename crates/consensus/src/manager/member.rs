@@ -84,6 +84,9 @@ enum Topic {
     CaughtUp(ShardId, NodeId),
 }
 
+/// No node has missed the ends of so many epochs: at one a minute, of two years.
+const MISSED_MAX: u32 = 1 << 20;
+
 /// A node, as it sees itself. See the [module](super).
 ///
 /// Invariant: the lease was granted at a revision that is not above that of the configuration.
@@ -236,7 +239,10 @@ impl Member {
             ToNode::Welcome { life, incarnation, configuration } => {
                 if life != self.life || self.incarnation > Incarnation(0) {
                     self.late_messages += 1;
-                } else if incarnation == Incarnation(0) || configuration.revision == Revision(0) {
+                } else if incarnation == Incarnation(0)
+                    || configuration.revision == Revision(0)
+                    || !self.is_possible(&configuration)
+                {
                     self.bad_messages += 1;
                 } else {
                     self.incarnation = incarnation;
@@ -312,19 +318,27 @@ impl Member {
         self.granted = self.granted.max(Some((round, from)));
     }
 
+    /// Can a correct manager have made it, as far as epochs go?
+    fn is_possible(&self, configuration: &Configuration) -> bool {
+        let settled = configuration.settled;
+        settled < configuration.epoch && settled.0 <= self.settled.0.saturating_add(MISSED_MAX)
+    }
+
     /// Takes over a newer configuration, with the lease as it is: what it grants is at most what the
     /// manager counts.
     fn adopt(&mut self, configuration: &Arc<Configuration>, effects: &mut Vec<MemberEffect>) {
         if configuration.revision <= self.revision() {
             return; // Known, or overtaken.
         }
+        if !self.is_possible(configuration) {
+            self.bad_messages += 1;
+            return;
+        }
         self.configuration = Some(Arc::clone(configuration));
         effects.push(MemberEffect::Configured { configuration: Arc::clone(configuration) });
-        for watermark in &configuration.finals {
-            if watermark.epoch() > self.settled {
-                self.settled = watermark.epoch();
-                effects.push(MemberEffect::Final { watermark: watermark.clone() });
-            }
+        for watermark in configuration.finals_after(self.settled) {
+            self.settled = watermark.epoch();
+            effects.push(MemberEffect::Final { watermark });
         }
         let mut pending = std::mem::take(&mut self.pending);
         pending.retain(|topic, it| self.is_wanted(*topic, &it.claim));

@@ -18,6 +18,9 @@ pub enum Event {
     Lead {
         /// The appointment. No other has the same.
         ballot: Ballot,
+        /// Nobody led since this node did: what it has queued is still to be appended. Otherwise that is
+        /// dropped.
+        continues: bool,
     },
     /// The leader's owner appends an entry. Never refused: the owner heeds [`Stream::has_room`].
     /// Dropped and counted if this node neither leads nor prepares to.
@@ -36,6 +39,11 @@ pub enum Event {
     Timer,
     /// The storage has persisted more.
     Persisted,
+    /// A replica has begun a new life, perhaps without memory: what it said before is void.
+    Reborn {
+        /// Which.
+        replica: NodeId,
+    },
     /// Whether what this node promises and accepts counts, where it is a voter; at first it does. Not
     /// after its memory was lost, until the configuration says so: it may have promised what it does
     /// not know of. It holds what it is sent all the same.
@@ -156,11 +164,16 @@ impl<S: Storage> Stream<S> {
     pub fn step(&mut self, now: Time, event: Event, effects: &mut Vec<Effect>) {
         let before = self.marks();
         match event {
-            Event::Lead { ballot } => self.on_lead(now, ballot, effects),
+            Event::Lead { ballot, continues } => self.on_lead(now, ballot, continues, effects),
             Event::Propose { entry } => self.on_propose(now, entry, effects),
             Event::Received { from, message } => self.on_message(now, from, message, effects),
             Event::Timer => self.on_timer(now, effects),
             Event::Persisted => self.on_persisted(now, effects),
+            Event::Reborn { replica } => {
+                if let Some(leader) = &mut self.leader {
+                    leader.on_reborn(&mut self.replica, now, replica, effects);
+                }
+            }
             Event::Votes { votes } => self.on_votes(now, votes, effects),
             Event::Trim { before } => self.replica.trim(before),
             Event::Snapshot { to, length, state } => {
@@ -256,7 +269,7 @@ impl<S: Storage> Stream<S> {
         self.replica.storage
     }
 
-    fn on_lead(&mut self, now: Time, ballot: Ballot, effects: &mut Vec<Effect>) {
+    fn on_lead(&mut self, now: Time, ballot: Ballot, continues: bool, effects: &mut Vec<Effect>) {
         assert_eq!(ballot.node, self.replica.me, "the ballot of another: {ballot}");
         if self.leader.as_ref().is_some_and(|leader| leader.ballot == ballot) {
             return; // Said twice.
@@ -267,8 +280,11 @@ impl<S: Storage> Stream<S> {
             return;
         }
         self.replica.promise(ballot);
-        // A leader that is appointed again goes on with what it had queued.
-        let queue = self.leader.take().map(|leader| leader.queue).unwrap_or_default();
+        let mut queue = self.leader.take().map(|leader| leader.queue).unwrap_or_default();
+        if !continues {
+            self.replica.counters.dropped_proposals += queue.len() as u64;
+            queue.clear();
+        }
         let mut leader = Leader::new(&self.replica, ballot, queue, now);
         leader.on_persisted(&mut self.replica, now, effects);
         self.leader = Some(Box::new(leader));

@@ -188,6 +188,25 @@ impl Leader {
         }
     }
 
+    /// A replica has forgotten, perhaps, what it said: it is asked from the beginning.
+    pub fn on_reborn<S: Storage>(
+        &mut self,
+        replica: &mut Replica<S>,
+        now: Time,
+        reborn: NodeId,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(place) = self.peers.iter().position(|peer| peer.id == reborn) else { return };
+        self.peers[place] = Peer::new(reborn, self.peers[place].voter, now);
+        if let Phase::Preparing { asked: false, .. } = self.phase {
+            return; // It is asked with the others.
+        }
+        if let Phase::Preparing { fetching, .. } = &mut self.phase {
+            fetching.take_if(|(from, _)| *from == reborn);
+        }
+        effects.push(self.prepare(replica, reborn));
+    }
+
     /// The own word counts from now on.
     pub fn on_own_vote<S: Storage>(
         &mut self,
@@ -277,7 +296,12 @@ impl Leader {
             replica.counters.late_messages += 1; // A repeat of what it said before we led.
             return;
         }
-        if !fits || position.decided > position.accepted || position.ballot >= self.ballot {
+        // One that lives anew may have joined us in the life before.
+        let joined = position.ballot == self.ballot
+            && matches!(self.phase, Phase::Leading { .. })
+            && position.accepted <= replica.accepted();
+        let possible = position.ballot < self.ballot || joined;
+        if !fits || position.decided > position.accepted || !possible {
             replica.counters.bad_messages += 1;
             return;
         }
@@ -296,7 +320,7 @@ impl Leader {
                 }
             }
             Phase::Leading { adopted, base } => {
-                begin_streaming(peer, position, *adopted, *base);
+                begin_streaming(peer, position, *adopted, *base, joined);
                 self.pump(replica, now, effects);
             }
         }
@@ -398,7 +422,7 @@ impl Leader {
         for peer in &mut self.peers {
             peer.waiting_since = Some(now);
             if let Some(promise) = peer.promise {
-                begin_streaming(peer, promise, best.ballot, base);
+                begin_streaming(peer, promise, best.ballot, base, false);
             }
         }
         self.pump(replica, now, effects);
@@ -503,10 +527,19 @@ fn stage_entries<S: Storage>(
 }
 
 /// A replica has promised: where to go on from. Its sequence is a beginning of ours as far as it is
-/// decided, and if it is of the ballot we adopted, as a whole.
-fn begin_streaming(peer: &mut Peer, promise: Position, adopted: Ballot, base: Length) {
-    let same = promise.ballot == adopted;
-    let shared = if same { promise.accepted.min(base) } else { Length::ZERO };
+/// decided, and if it is of the ballot we adopted, or has `joined` us, as a whole.
+fn begin_streaming(
+    peer: &mut Peer,
+    promise: Position,
+    adopted: Ballot,
+    base: Length,
+    joined: bool,
+) {
+    let shared = match promise.ballot == adopted {
+        _ if joined => promise.accepted,
+        true => promise.accepted.min(base),
+        false => Length::ZERO,
+    };
     let sure = shared.max(promise.decided.min(base));
     peer.promise = Some(promise);
     peer.received = sure;

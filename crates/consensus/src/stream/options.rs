@@ -48,6 +48,9 @@ pub struct Options {
     /// Silence after which a replica is asked again. Must exceed the round trip, or everything is
     /// sent twice; more makes recovery from loss slower. Default 200 ms.
     pub retry_after: Duration,
+    /// The owner cuts the sequence when so many entries are in every replica: more make cuts rarer. Those
+    /// that are cut are gone for a replica that begins anew. Default 256.
+    pub trim_entries: u64,
     /// Planted bugs, for tests of the tests. Default none.
     pub faults: Faults,
 }
@@ -59,6 +62,7 @@ impl Default for Options {
             window_bytes: 64 << 20,
             message_bytes_max: 1 << 20,
             retry_after: Duration::from_millis(200),
+            trim_entries: 256,
             faults: Faults::default(),
         }
     }

@@ -76,7 +76,7 @@ fn run(seed: u64) {
         let _complaint = match random.below(10) {
             0 => {
                 let epoch = random.below(4) as u32;
-                cluster.step(id, Event::Lead { ballot: ballot(epoch, id) })
+                cluster.step(id, Event::Lead { ballot: ballot(epoch, id), continues: true })
             }
             1 => cluster.step(id, Event::Propose { entry: Bytes::from_static(b"x") }),
             2 => cluster.wait(Duration::from_millis(random.below(300))),

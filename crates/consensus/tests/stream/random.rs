@@ -50,6 +50,7 @@ impl Run {
             window_entries: random.range_inclusive(1, 20),
             window_bytes: random.range_inclusive(1, 100),
             message_bytes_max: random.range_inclusive(1, 40),
+            trim_entries: 256,
             retry_after: Duration::from_millis(50),
             faults,
         };
@@ -80,7 +81,7 @@ impl Run {
 
     fn lead(&mut self, id: NodeId) -> Result<(), String> {
         self.epoch += 1;
-        self.cluster.step(id, Event::Lead { ballot: ballot(self.epoch, id) })
+        self.cluster.step(id, Event::Lead { ballot: ballot(self.epoch, id), continues: true })
     }
 
     fn deliver(&mut self) -> Result<(), String> {

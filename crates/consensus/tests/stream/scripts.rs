@@ -188,7 +188,7 @@ fn run_command(cluster: &mut Cluster, line: &str) -> Result<(), String> {
     match words.plain[0] {
         "lead" => {
             let (id, epoch) = (words.node(1), words.number(2) as u32);
-            cluster.step(id, Event::Lead { ballot: ballot(epoch, id) })
+            cluster.step(id, Event::Lead { ballot: ballot(epoch, id), continues: true })
         }
         "propose" => words.plain[2..].iter().try_for_each(|entry| {
             let entry = Bytes::from((*entry).to_owned());

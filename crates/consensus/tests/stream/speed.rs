@@ -24,7 +24,10 @@ impl Trio {
             |id| Stream::new(id, members.clone(), Options::default(), MemoryStorage::new());
         let streams = ids.into_iter().map(stream).collect();
         let mut trio = Trio { streams, letters: VecDeque::new(), effects: Vec::new() };
-        trio.step(0, Event::Lead { ballot: Ballot { epoch: Epoch(1), node: NodeId(0) } });
+        trio.step(
+            0,
+            Event::Lead { ballot: Ballot { epoch: Epoch(1), node: NodeId(0) }, continues: true },
+        );
         trio.settle();
         trio
     }

@@ -6,7 +6,7 @@ use super::slot::Slot;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
-use types::{Aborted, Result, Time};
+use types::{Aborted, NodeId, Result, Time};
 
 /// Opens, or stays shut, for somebody who waits.
 type Door = Rc<Slot<Result<Rc<Permit>>>>;
@@ -17,11 +17,12 @@ type Door = Rc<Slot<Result<Rc<Permit>>>>;
 /// timer let anybody in, which comes after that, and each only so many.
 #[derive(Debug)]
 pub(crate) struct Admission {
+    node: NodeId,
     limits: Limits,
     open: Cell<usize>,
     /// How many more this step may let in.
     share: Cell<usize>,
-    /// A leader that is not prepared lets nobody in.
+    /// A node that serves no shard lets nobody in.
     serving: Cell<bool>,
     queue: RefCell<VecDeque<(Time, Door)>>,
     /// Those inside that are about to begin another attempt. They go first.
@@ -43,15 +44,16 @@ impl Drop for Permit {
 impl Permit {
     /// Of an admission that nobody else knows.
     pub(crate) fn alone() -> Rc<Permit> {
-        let admission = Admission::new(&Limits::default());
+        let admission = Admission::new(&Limits::default(), NodeId(0));
         admission.step(true);
         admission.let_in()
     }
 }
 
 impl Admission {
-    pub(crate) fn new(limits: &Limits) -> Rc<Admission> {
+    pub(crate) fn new(limits: &Limits, node: NodeId) -> Rc<Admission> {
         Rc::new(Admission {
+            node,
             limits: limits.clone(),
             open: Cell::new(0),
             share: Cell::new(0),
@@ -159,6 +161,9 @@ impl Admission {
     }
 
     fn refusal(&self, limit: &'static str, max: usize) -> types::Error {
+        if !self.serving.get() {
+            return Aborted::NotServing { node: self.node }.into();
+        }
         let open = self.open.get() + self.queued();
         Aborted::Overloaded { open, limit, max }.into()
     }
@@ -195,7 +200,7 @@ mod tests {
         let (queue_max, queue_wait_max) = (2, QUEUE_WAIT_MAX);
         let limits =
             Limits { open_max: 4, begins_max: 2, queue_max, queue_wait_max, ..Limits::default() };
-        Admission::new(&limits)
+        Admission::new(&limits, NodeId(0))
     }
 
     fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Option<T> {

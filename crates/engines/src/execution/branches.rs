@@ -23,6 +23,9 @@ pub struct Header {
     pub oldest: u64,
     /// The transaction's epoch.
     pub epoch: Epoch,
+    /// The epoch in which the reign began of the leader that is asked: it may have ended since, and what
+    /// it did its successor does not know.
+    pub reign: Epoch,
 }
 
 impl Header {
@@ -30,7 +33,8 @@ impl Header {
     /// of the same number, and it does not call over what it speaks of.
     pub(crate) fn is_of(&self, from: NodeId, worker: WorkerId) -> bool {
         let TransactionId { node, worker: its, sequence } = self.transaction;
-        (node, its) == (from, worker) && self.oldest <= sequence && self.step > 0
+        let in_turn = self.step > 0 && self.step < STEP_ENDED;
+        (node, its) == (from, worker) && self.oldest <= sequence && in_turn
     }
 }
 
@@ -43,9 +47,14 @@ pub(crate) enum Arrival<R> {
     Repeated(R),
     /// The branch is over, with another request.
     Over,
+    /// The branch was ended with its epoch, by nobody's request.
+    Ended,
     /// Too late, or out of turn: drop it.
     Stale,
 }
+
+/// No request has this number.
+const STEP_ENDED: u32 = u32::MAX;
 
 /// The branches of one worker. `C` is what an open one holds, `R` a reply.
 #[derive(Debug)]
@@ -56,6 +65,7 @@ pub(crate) struct Branches<C, R> {
 
 #[derive(Debug)]
 struct Open<C, R> {
+    epoch: Epoch,
     context: C,
     step: u32,
     reply: R,
@@ -91,7 +101,8 @@ impl<C, R: Clone> Branches<C, R> {
             return Arrival::Stale;
         }
         if let Some((step, reply)) = coordinator.over.get(&(id.sequence, header.shard)) {
-            return match header.step == *step {
+            return match header.step == *step || *step == STEP_ENDED {
+                true if *step == STEP_ENDED => Arrival::Ended,
                 true => Arrival::Repeated(reply.clone()),
                 false if ends => Arrival::Over,
                 false => Arrival::Stale,
@@ -122,7 +133,7 @@ impl<C, R: Clone> Branches<C, R> {
 
     /// The branch stays open, and this was the reply.
     pub(crate) fn keep(&mut self, header: &Header, context: C, reply: R) {
-        let open = Open { context, step: header.step, reply };
+        let open = Open { epoch: header.epoch, context, step: header.step, reply };
         self.open.insert((header.transaction, header.shard), open);
     }
 
@@ -131,6 +142,27 @@ impl<C, R: Clone> Branches<C, R> {
         let id = header.transaction;
         let coordinator = self.coordinators.entry((id.node, id.worker)).or_default();
         coordinator.over.insert((id.sequence, header.shard), (header.step, reply));
+    }
+
+    /// Ends the branches of `shard` that belong to `last` or to an epoch before, and gives what they hold.
+    /// Whatever is still asked of them finds them over.
+    pub(crate) fn end_epochs(
+        &mut self,
+        shard: ShardId,
+        last: Epoch,
+        ended: R,
+    ) -> Vec<(TransactionId, C)> {
+        let is_over = |(_, its): &(TransactionId, ShardId), open: &mut Open<C, R>| {
+            *its == shard && open.epoch <= last
+        };
+        let over = self.open.extract_if(.., is_over);
+        let mut contexts = Vec::new();
+        for ((id, shard), open) in over {
+            let coordinator = self.coordinators.entry((id.node, id.worker)).or_default();
+            coordinator.over.insert((id.sequence, shard), (STEP_ENDED, ended.clone()));
+            contexts.push((id, open.context));
+        }
+        contexts
     }
 
     /// How many are open.
@@ -145,7 +177,8 @@ mod tests {
 
     fn header(sequence: u64, step: u32, oldest: u64) -> Header {
         let transaction = TransactionId { node: NodeId(1), worker: WorkerId(0), sequence };
-        Header { transaction, shard: ShardId(0), step, oldest, epoch: Epoch(1) }
+        let (epoch, reign) = (Epoch(1), Epoch(1));
+        Header { transaction, shard: ShardId(0), step, oldest, epoch, reign }
     }
 
     fn acts(arrival: &Arrival<&str>) -> bool {

@@ -86,9 +86,12 @@ impl Calls {
     }
 
     /// Refuses a call that came to the wrong worker, passes on one that came to the wrong node, and
-    /// serves everything else. What was passed on once is not passed on again.
+    /// serves everything else. This node's leader may have taken over from one that answered this call: a
+    /// copy of that is recognised by the epoch that it does not know of.
     fn take(&mut self, from: Asker, request: Request) -> Option<Task> {
-        let Request::Call { id, home, .. } = request else { return self.serve(from, request) };
+        let Request::Call { id, home, epoch, .. } = request else {
+            return self.serve(from, request);
+        };
         let worker = worker_of(id, self.hub.topology.workers());
         if worker != self.hub.place.worker {
             let result = Err(Rejected::OtherWorker { worker }.into());
@@ -100,10 +103,18 @@ impl Calls {
             self.hub.errand(from.told(Reply::Called { id, result }));
             return None;
         }
-        if from.via.is_none() && self.hub.own(home).is_none() {
-            let to = self.hub.topology.leader(home);
-            let relay = Relay::Request { from: from.client, request };
-            self.hub.errand(Errand::Relay { to, relay });
+        let (leader, fence) = self.hub.reign(home);
+        if leader != self.hub.place.node {
+            // What was passed on once is not passed on again: its client asks again.
+            if from.via.is_none() {
+                let relay = Relay::Request { from: from.client, request };
+                self.hub.errand(Errand::Relay { to: leader, relay });
+            }
+            return None;
+        }
+        if epoch < fence {
+            let result = Err(Unknown::Fenced { request: id, epoch: fence }.into());
+            self.hub.errand(from.told(Reply::Called { id, result }));
             return None;
         }
         self.serve(from, request)
@@ -111,7 +122,7 @@ impl Calls {
 
     fn serve(&mut self, from: Asker, request: Request) -> Option<Task> {
         match request {
-            Request::Call { id, home, procedure, arguments } => {
+            Request::Call { id, home, procedure, arguments, epoch: _ } => {
                 if let Some(result) = self.book.borrow().answer(id) {
                     self.hub.errand(from.told(Reply::Called { id, result }));
                     return None;
@@ -135,6 +146,9 @@ impl Calls {
                     let settled = match result {
                         // It may have done so before, and only its row would tell.
                         Err(Error::Aborted(_)) if !fresh => {
+                            Err(Unknown::Unsettled { request: id }.into())
+                        }
+                        Err(Error::Unknown(Unknown::Participant { .. })) => {
                             Err(Unknown::Unsettled { request: id }.into())
                         }
                         settled => settled,

@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Aborted, Error, NodeId, Result, ShardId, Time, WorkerId};
+use types::{Aborted, Epoch, Error, NodeId, Result, ShardId, Time, WorkerId};
 
 /// How many rounds of tasks and what they ask for one step makes before others get their turn.
 pub(crate) const ROUNDS_MAX: u32 = 64;
@@ -120,7 +120,9 @@ impl<M: Envelope> Desk<M> {
     /// Is the request for a branch here, at a shard that `led` says is served? Otherwise it is counted:
     /// its coordinator asks again, and by then things may be different.
     pub(crate) fn is_ours(&mut self, from: NodeId, header: &Header, led: bool) -> bool {
-        let ours = led && header.is_of(from, self.hub.place.worker);
+        let ours = led
+            && self.hub.reign(header.shard).1 == header.reign
+            && header.is_of(from, self.hub.place.worker);
         self.counters.dropped += u64::from(!ours);
         ours
     }
@@ -169,11 +171,11 @@ impl<M: Envelope> Desk<M> {
     ) -> bool {
         let mut batches = Vec::new();
         exchange.take_batches(|remote, operations| {
-            batches.push((remote.shard, remote.node, remote.step, operations));
+            batches.push((remote.shard, (remote.node, remote.reign), remote.step, operations));
         });
         let any = !batches.is_empty();
-        for (shard, node, step, operations) in batches {
-            self.send(exchange, shard, (node, step), execute(operations), effects);
+        for (shard, reign, step, operations) in batches {
+            self.send(exchange, shard, (reign, step), execute(operations), effects);
         }
         any
     }
@@ -186,9 +188,10 @@ impl<M: Envelope> Desk<M> {
         request: impl FnOnce(Vec<Operation>) -> M::Request,
         effects: &mut Effects<M>,
     ) {
-        let (node, step, operations) = exchange
-            .with_remote(shard, |remote| (remote.node, remote.next_step(), remote.take_writes()));
-        self.send(exchange, shard, (node, step), request(operations), effects);
+        let (reign, step, operations) = exchange.with_remote(shard, |remote| {
+            ((remote.node, remote.reign), remote.next_step(), remote.take_writes())
+        });
+        self.send(exchange, shard, (reign, step), request(operations), effects);
     }
 
     /// Sends a request, again and again until it is answered.
@@ -196,13 +199,13 @@ impl<M: Envelope> Desk<M> {
         &mut self,
         exchange: &Exchange,
         shard: ShardId,
-        (node, step): (NodeId, u32),
+        ((node, reign), step): ((NodeId, Epoch), u32),
         request: M::Request,
         effects: &mut Effects<M>,
     ) {
         let oldest = self.hub.sequences.borrow().oldest();
         let (transaction, epoch) = (exchange.id, exchange.epoch);
-        let header = Header { transaction, shard, step, oldest, epoch };
+        let header = Header { transaction, shard, step, oldest, epoch, reign };
         let message = M::request(header, request);
         let key = (transaction.sequence, shard);
         self.outbox.send(self.hub.now.get(), key, step, node, message.clone());
@@ -224,6 +227,17 @@ impl<M: Envelope> Desk<M> {
             self.send_next(exchange, *shard, |_| abort(), effects);
         }
         self.expect_resolved(sequence, open.len());
+    }
+
+    /// The leader of `shard` is gone, and with it whatever it was asked: nothing of that will be answered.
+    /// Says which transactions had asked.
+    pub(crate) fn lose_participant(&mut self, shard: ShardId) -> Vec<u64> {
+        let asked = self.outbox.forget_shard(shard);
+        let (ended, open) =
+            asked.into_iter().partition(|sequence| self.unresolved.contains_key(sequence));
+        let ended: Vec<u64> = ended;
+        ended.into_iter().for_each(|sequence| self.resolved(sequence));
+        open
     }
 
     /// A transaction is decided; so many participants have to confirm it.

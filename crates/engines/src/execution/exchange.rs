@@ -32,8 +32,10 @@ pub(crate) struct Exchange {
 #[derive(Debug)]
 pub(crate) struct Remote {
     pub(crate) shard: ShardId,
-    /// Who leads the shard.
+    /// Who leads the shard,
     pub(crate) node: NodeId,
+    /// in the reign that began with this epoch.
+    pub(crate) reign: Epoch,
     /// The last request that was sent; they count from 1.
     pub(crate) step: u32,
     /// It has looked at something there.
@@ -64,7 +66,7 @@ impl Exchange {
         })
     }
 
-    /// Adds an operation for `shard`, which `node` leads. The ticket says where its answer will be, if
+    /// Adds an operation for `shard`, which `node` leads in that reign. The ticket says where its answer will be, if
     /// it has one.
     ///
     /// # Errors
@@ -72,7 +74,7 @@ impl Exchange {
     pub(crate) fn issue(
         &self,
         shard: ShardId,
-        node: NodeId,
+        (node, reign): (NodeId, Epoch),
         operation: Operation,
     ) -> Result<Ticket> {
         let ticket = Ticket::default();
@@ -82,7 +84,7 @@ impl Exchange {
         }
         let mut remotes = self.remotes.borrow_mut();
         let at = remotes.iter().position(|remote| remote.shard == shard).unwrap_or_else(|| {
-            remotes.push(Remote::new(shard, node));
+            remotes.push(Remote::new(shard, node, reign));
             remotes.len() - 1
         });
         let remote = &mut remotes[at];
@@ -144,6 +146,13 @@ impl Exchange {
         }
     }
 
+    /// The participant of `shard` is gone, if there was one: nothing can succeed any more.
+    pub(crate) fn lose(&self, shard: ShardId, error: &Error) {
+        if self.remotes.borrow().iter().any(|remote| remote.shard == shard) {
+            self.fail(shard, error);
+        }
+    }
+
     /// Why no operation can succeed any more, if that is so.
     pub(crate) fn failure(&self) -> Option<Error> {
         self.failure.borrow().clone()
@@ -192,10 +201,11 @@ impl Exchange {
 }
 
 impl Remote {
-    fn new(shard: ShardId, node: NodeId) -> Remote {
+    fn new(shard: ShardId, node: NodeId, reign: Epoch) -> Remote {
         Remote {
             shard,
             node,
+            reign,
             step: 0,
             reads: false,
             writes: false,
@@ -250,7 +260,7 @@ mod tests {
         let put = |key: u8| {
             let (table, key) = (TableId(0), Bytes::from(vec![key]));
             let operation = Operation::Put { table, key, value: Some(value.clone()) };
-            exchange.issue(ShardId(1), NodeId(1), operation)
+            exchange.issue(ShardId(1), (NodeId(1), Epoch(1)), operation)
         };
         (0..3).for_each(|key| drop(put(key).expect("within the limit")));
         let error = put(3).expect_err("four quarters and their keys");

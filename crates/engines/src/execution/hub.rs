@@ -10,6 +10,7 @@ use crate::engine::Place;
 use crate::faults::Faults;
 use crate::replication::replica::Replica;
 use crate::watermarks::Watermarks;
+use consensus::manager::Configuration;
 use consensus::topology::Topology;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -122,8 +123,10 @@ impl Default for Limits {
 pub(crate) struct Hub {
     pub(crate) place: Place,
     pub(crate) topology: Arc<Topology>,
-    /// The shards that this node leads.
+    /// The shards of which this node has a replica; first those that it leads at first.
     pub(crate) own: Vec<Own>,
+    /// Who leads each shard, and in which epoch its reign began.
+    leaders: RefCell<Vec<(NodeId, Epoch)>>,
     pub(crate) limits: Limits,
     /// Bugs planted in what all engines share.
     pub(crate) faults: Faults,
@@ -140,10 +143,12 @@ pub(crate) struct Hub {
     errands: RefCell<VecDeque<Errand>>,
 }
 
-/// A shard that this node leads.
+/// A shard of which this node has a replica.
 pub(crate) struct Own {
     pub(crate) shard: ShardId,
     pub(crate) sessions: Rc<Sessions>,
+    /// It serves the shard as its leader.
+    pub(crate) serves: Cell<bool>,
 }
 
 /// A transaction on a shard's store.
@@ -157,14 +162,14 @@ pub(crate) enum Ask {
     Commit(Submission),
     /// A transaction ended without asking to: tell its participants.
     Abandon(Rc<Exchange>),
-    /// Fill the slot once what depends on this stamp may be revealed (rule M5).
+    /// Fill the slot once what depends on this stamp may be revealed (rule M5), or never will be.
     Reveal {
         /// Who asks.
         exchange: Rc<Exchange>,
         /// All that would be revealed.
         stamp: Stamp,
-        /// What to fill.
-        slot: Rc<Slot<()>>,
+        /// What to fill; with an error where it never may.
+        slot: Rc<Slot<Result<()>>>,
     },
 }
 
@@ -196,7 +201,7 @@ pub(crate) enum Errand {
 /// A transaction whose body is done.
 pub(crate) struct Submission {
     pub(crate) exchange: Rc<Exchange>,
-    /// Its branches on this node's own shards, by their place in [`Hub::own`].
+    /// Its branches on shards that this node serves, by their place in [`Hub::own`].
     pub(crate) branches: Vec<(usize, Branch)>,
     pub(crate) ending: Ending,
 }
@@ -221,16 +226,18 @@ impl Hub {
         faults: Faults,
         seed: u64,
     ) -> Rc<Hub> {
-        let led = replicas.iter().filter(|replica| replica.led);
-        let own = led.map(|replica| {
+        let own = replicas.iter().map(|replica| {
             let sessions = Sessions::new(Arc::clone(&replica.store));
-            Own { shard: replica.shard, sessions }
+            Own { shard: replica.shard, sessions, serves: Cell::new(replica.led) }
         });
-        let watermarks = Watermarks::new(epoch, topology.shards() as usize);
+        let first = |shard| (topology.leader(shard), epoch);
+        let leaders = topology.shard_ids().map(first).collect();
+        let watermarks = Watermarks::new(epoch, topology.shards() as usize, faults);
         Rc::new(Hub {
             place,
             own: own.collect(),
-            admission: Admission::new(&limits),
+            leaders: RefCell::new(leaders),
+            admission: Admission::new(&limits, place.node),
             sequences: RefCell::default(),
             random: RefCell::new(Random::new(seed)),
             now: Cell::default(),
@@ -264,9 +271,47 @@ impl Hub {
         self.errands.borrow_mut().pop_front()
     }
 
-    /// The place of a shard among those that this node leads.
+    /// The place of a shard that this node serves.
     pub(crate) fn own(&self, shard: ShardId) -> Option<usize> {
-        self.own.iter().position(|own| own.shard == shard)
+        self.own.iter().position(|own| own.shard == shard && own.serves.get())
+    }
+
+    /// From now on, or no longer, this node serves the shard at this place.
+    pub(crate) fn serve(&self, at: usize, serves: bool) {
+        self.own[at].serves.set(serves);
+        self.admission.serve(self.own.iter().any(|own| own.serves.get()));
+    }
+
+    /// Who leads a shard, as far as this worker knows; perhaps this node, and it recovers it.
+    pub(crate) fn leader(&self, shard: ShardId) -> NodeId {
+        self.reign(shard).0
+    }
+
+    /// Who leads a shard, and in which epoch its reign began: what was said before that, the leader cannot
+    /// know.
+    pub(crate) fn reign(&self, shard: ShardId) -> (NodeId, Epoch) {
+        self.leaders.borrow()[shard.0 as usize]
+    }
+
+    /// Is the node a leader, as far as this worker knows?
+    pub(crate) fn is_leader(&self, node: NodeId) -> bool {
+        self.leaders.borrow().iter().any(|(leader, ..)| *leader == node)
+    }
+
+    /// Takes over who leads. Returns the shards in which another reign has begun.
+    pub(crate) fn follow(&self, configuration: &Configuration) -> Vec<ShardId> {
+        let mut leaders = self.leaders.borrow_mut();
+        let shards = (0..).map(ShardId).zip(leaders.iter_mut()).zip(&configuration.shards);
+        let moved = shards.filter_map(|((shard, leader), assignment)| {
+            let now = (assignment.leader, assignment.since);
+            (std::mem::replace(leader, now) != now).then_some(shard)
+        });
+        moved.collect()
+    }
+
+    /// A shard that this node serves, or if there is none, the one as which it writes stamps.
+    pub(crate) fn nearest(&self) -> ShardId {
+        self.own.iter().find(|own| own.serves.get()).map_or(self.home(), |own| own.shard)
     }
 
     /// The shard as which this worker writes the stamps of its transactions.

@@ -32,18 +32,15 @@ impl Local {
     /// Waits until there is room for a transaction.
     ///
     /// # Errors
-    /// [`Aborted::Overloaded`]; [`Rejected::LeadsNothing`] where nobody ever will.
+    /// [`Aborted::Overloaded`]; [`Aborted::NotServing`] where this node leads nothing meanwhile.
     async fn enter(&self) -> Result<Rc<Permit>> {
-        if self.hub.own.is_empty() {
-            Err(Rejected::LeadsNothing { node: self.hub.place.node })?;
-        }
         self.hub.admission.enter(self.hub.now.get()).await
     }
 
     /// Waits until there is room, and begins a transaction.
     ///
     /// # Errors
-    /// [`Aborted::Overloaded`]; [`Rejected::LeadsNothing`] where nobody ever will.
+    /// [`Aborted::Overloaded`]; [`Aborted::NotServing`] where this node leads nothing meanwhile.
     pub(super) async fn begin(&self) -> Result<Transaction> {
         Ok(Transaction::begin(&self.hub, self.enter().await?))
     }

@@ -70,6 +70,12 @@ impl<M: Clone> Outbox<M> {
         self.waiting.remove(&key);
     }
 
+    /// Gives up all requests to branches on `shard`, and says whose they are.
+    pub(crate) fn forget_shard(&mut self, shard: ShardId) -> Vec<u64> {
+        let forgotten = self.waiting.extract_if(.., |(_, its), _| *its == shard);
+        forgotten.map(|((sequence, _), _)| sequence).collect()
+    }
+
     /// Shows the requests that have waited long enough, to be sent again.
     pub(crate) fn overdue(&mut self, now: Time, mut again: impl FnMut(NodeId, &M)) {
         while let Some(Reverse((at, key, step))) = self.due.peek().copied()

@@ -1,6 +1,11 @@
 //! The numbers of a worker's transactions, and which of them are over.
 
+use consensus::manager::Incarnation;
 use std::collections::VecDeque;
+
+/// A life has room for so many transactions: at a million a second, for half a year. A node may have a
+/// million lives.
+const LIFE_BITS: u32 = 44;
 
 /// Counts transactions and remembers the oldest that is not over. Participants forget what they know
 /// of older ones: nothing about them is ever said again, but for late repetitions, which they drop.
@@ -12,6 +17,15 @@ pub(crate) struct Sequences {
 }
 
 impl Sequences {
+    /// The node begins a life: its numbers follow those of all lives before.
+    pub(crate) fn begin_life(&mut self, incarnation: Incarnation) {
+        let first = u64::from(incarnation.0.saturating_sub(1)) << LIFE_BITS;
+        if first > self.oldest {
+            assert!(self.over.is_empty(), "a life has begun with transactions under way");
+            self.oldest = first;
+        }
+    }
+
     /// The next number.
     pub(crate) fn begin(&mut self) -> u64 {
         self.over.push_back(false);
@@ -53,5 +67,15 @@ mod tests {
         sequences.finish(0);
         assert_eq!(sequences.oldest(), 3);
         assert_eq!(sequences.begin(), 4);
+    }
+
+    #[test]
+    fn a_new_life_goes_on_after_the_last() {
+        let mut sequences = Sequences::default();
+        sequences.begin_life(Incarnation(1));
+        assert_eq!(sequences.begin(), 0);
+        let mut sequences = Sequences::default();
+        sequences.begin_life(Incarnation(3));
+        assert_eq!(sequences.begin(), 2 << LIFE_BITS);
     }
 }

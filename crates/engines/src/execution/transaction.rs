@@ -15,7 +15,7 @@ use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use types::limits::{check_key, check_value};
-use types::{Rejected, Result, Rows, Scan, ShardId, TableId};
+use types::{Aborted, Conflict, Rejected, Result, Rows, Scan, ShardId, TableId};
 
 /// A transaction at its coordinator; see [`types::Transaction`] for its operations.
 ///
@@ -92,7 +92,10 @@ impl Transaction {
                 let shard = self.hub.own[at].shard;
                 let (epoch, faults) = (self.exchange.epoch, Faults::NONE);
                 let reads = Reads { shard, epoch, watermarks: &watermarks, full: false, faults };
-                let stamp = dependencies::of(branch, 0, &reads, &mut |_| {})?.stamp;
+                let stamp = dependencies::of(branch, 0, &reads, &mut |_| {}).inspect_err(|_| {
+                    branch.discard_read(|stamp| watermarks.rejects(shard, stamp));
+                });
+                let stamp = stamp?.stamp;
                 self.exchange.depend(home, stamp.seen_by(shard));
             }
         }
@@ -102,20 +105,25 @@ impl Transaction {
             stamp: self.exchange.dependencies(),
             slot: Rc::clone(&slot),
         });
-        slot.take().await;
-        Ok(())
+        slot.take().await
     }
 
-    fn target(&self, shard: ShardId) -> Target {
-        self.hub.own(shard).map_or(Target::Other(shard), Target::Own)
+    fn target(&self, shard: ShardId) -> Result<Target> {
+        match self.hub.own(shard) {
+            Some(own) => Ok(Target::Own(own)),
+            None if self.hub.leader(shard) == self.hub.place.node => {
+                Err(Aborted::from(Conflict::Recovering { shard }).into())
+            }
+            None => Ok(Target::Other(shard)),
+        }
     }
 
     /// The one shard to ask about a key.
     fn source(&self, table: TableId, key: &[u8]) -> Result<Target> {
         match self.hub.topology.home(table, key) {
             None => Err(Rejected::UnknownTable { table }.into()),
-            Some(Home::One(shard)) => Ok(self.target(shard)),
-            Some(Home::Everywhere) => Ok(self.target(self.hub.home())),
+            Some(Home::One(shard)) => self.target(shard),
+            Some(Home::Everywhere) => self.target(self.hub.nearest()),
         }
     }
 
@@ -128,8 +136,13 @@ impl Transaction {
     }
 
     fn issue(&self, shard: ShardId, operation: Operation) -> Result<Ticket> {
+        let epoch = self.exchange.epoch;
+        if epoch < self.hub.epoch.get() {
+            // It cannot commit any more, and whoever led the shard may be gone.
+            Err(Aborted::from(Conflict::EpochNotOpen { epoch }))?;
+        }
         let waits = operation.wants_answer();
-        let ticket = self.exchange.issue(shard, self.hub.topology.leader(shard), operation)?;
+        let ticket = self.exchange.issue(shard, self.hub.reign(shard), operation)?;
         if waits {
             self.hub.ask(Ask::Send(Rc::clone(&self.exchange)));
         }
@@ -149,9 +162,9 @@ impl Transaction {
     ) -> Result<()> {
         match self.hub.topology.home(table, key) {
             None => Err(Rejected::UnknownTable { table }.into()),
-            Some(Home::One(shard)) => write(self.target(shard)),
+            Some(Home::One(shard)) => write(self.target(shard)?),
             Some(Home::Everywhere) => {
-                (0..self.hub.topology.shards()).try_for_each(|s| write(self.target(ShardId(s))))
+                (0..self.hub.topology.shards()).try_for_each(|s| write(self.target(ShardId(s))?))
             }
         }
     }
@@ -174,7 +187,7 @@ impl Transaction {
 
     /// Asks one shard for its rows.
     async fn scan_shard(&self, table: TableId, shard: ShardId, scan: Scan<'_>) -> Result<Rows<'_>> {
-        match self.target(shard) {
+        match self.target(shard)? {
             Target::Own(own) => self.branch(own)?.scan(table, scan),
             Target::Other(shard) => {
                 let operation = Operation::Scan { table, range: Range::of(&scan) };
@@ -198,7 +211,7 @@ impl Transaction {
         let mut rows = Rows::new();
         let mut tickets = Vec::new();
         for shard in shards {
-            match self.target(*shard) {
+            match self.target(*shard)? {
                 Target::Own(own) => rows.extend(self.branch(own)?.scan(table, scan)?),
                 Target::Other(shard) => {
                     let operation = Operation::Scan { table, range: Range::of(&scan) };
@@ -266,7 +279,7 @@ impl types::Transaction for Transaction {
         match self.hub.topology.homes(table, &scan) {
             None => Err(Rejected::UnknownTable { table }.into()),
             Some(Homes::One(shard)) => self.scan_shard(table, shard, scan).await,
-            Some(Homes::Everywhere) => self.scan_shard(table, self.hub.home(), scan).await,
+            Some(Homes::Everywhere) => self.scan_shard(table, self.hub.nearest(), scan).await,
             Some(Homes::Mixed(shards)) => self.scan_mixed(table, &shards, scan).await,
             Some(Homes::Ordered(mut shards)) => {
                 if scan.reverse {

@@ -1,12 +1,17 @@
 //! Epochs open, close and are settled while transactions go on (design §5, "Failure"; rules M8, M9).
 
 use super::awaiting::Awaiting;
+use super::led::Closing;
+use super::message::Reply;
 use super::shared::SharedWatermark;
 use super::{Effects, Mako, Waiter};
 use crate::engine::Effect;
+use crate::faults::Fault;
 use crate::observation::Observation;
 use std::sync::Arc;
-use types::{Aborted, Clock, Conflict, Epoch, ShardId, VectorWatermark};
+use types::{
+    Aborted, Ballot, Clock, Conflict, Epoch, ShardId, Stamp, StampRef, Time, VectorWatermark,
+};
 
 /// An epoch that is not settled, as a worker sees it.
 pub(super) struct Live {
@@ -17,11 +22,13 @@ pub(super) struct Live {
     pub(super) seen: u64,
     /// Who waits until something of this epoch is durable.
     pub(super) awaiting: Awaiting<Waiter>,
+    /// When this worker heard that the next one is open.
+    closed_at: Option<Time>,
 }
 
 impl Live {
     pub(super) fn new(epoch: Epoch, watermark: Arc<SharedWatermark>, shards: usize) -> Live {
-        Live { epoch, watermark, seen: 0, awaiting: Awaiting::new(shards) }
+        Live { epoch, watermark, seen: 0, awaiting: Awaiting::new(shards), closed_at: None }
     }
 
     /// Which.
@@ -45,6 +52,9 @@ impl Mako {
         };
         let shards = self.desk.hub.topology.shards() as usize;
         for (epoch, watermark) in news.opened {
+            if let Some(last) = self.live.last_mut() {
+                last.closed_at = Some(self.desk.hub.now.get());
+            }
             self.live.push(Live::new(epoch, watermark, shards));
             self.desk.hub.watermarks.borrow_mut().begin(epoch);
             self.desk.hub.epoch.set(epoch);
@@ -80,39 +90,134 @@ impl Mako {
             let mut watermarks = self.desk.hub.watermarks.borrow_mut();
             let view = watermarks.live_mut(epoch).expect("settled in order");
             live.watermark.refresh(view, live.seen);
-            watermarks.settle(last);
+            watermarks.settle(last.clone());
         }
         for (own, stamp, waiter) in live.awaiting.take_all() {
-            self.tell(own, stamp, &waiter, effects);
-        }
-        self.replay_settled(epoch, effects);
-        effects.observe(|| Observation::Settled { epoch });
-    }
-
-    /// A stream of `shard` that this worker leads has ended these epochs, durably.
-    pub(super) fn ended(&mut self, shard: ShardId, ends: Vec<Epoch>, effects: &mut Effects) {
-        for last in ends {
-            let reported = self.led_at(shard).map(|at| &mut self.led[at].reported).expect("led");
-            let first = reported.0 + 1;
-            *reported = last;
-            for epoch in (first..=last.0).map(Epoch) {
-                if !self.shared.epochs.end(shard, epoch) {
-                    continue;
-                }
-                // Nothing was left hanging: all that was certified is durable.
-                if let Some(at) = self.live(epoch)
-                    && self.live[at].watermark.raise(shard, Clock::MAX)
-                {
-                    self.gossip.own_news = true;
-                    self.desk.nudge_others(effects);
-                }
-                effects.push(Effect::Report { shard, epoch, watermark: Clock::MAX });
+            if self.desk.hub.watermarks.borrow().covers(own, stamp.as_ref()) {
+                self.tell(own, stamp, &waiter, effects);
+            } else {
+                self.tell_rolled_back(&stamp, &waiter, effects);
             }
         }
+        self.replay_settled(epoch, effects);
+        self.begin_sweeps(&last);
+        effects.observe(|| Observation::Settled { watermark: last });
+        self.recover_all(effects);
+    }
+
+    /// Its epoch has ended without it.
+    pub(super) fn tell_rolled_back(
+        &mut self,
+        stamp: &Stamp,
+        waiter: &Waiter,
+        effects: &mut Effects,
+    ) {
+        let error = Err(Aborted::RolledBack { epoch: stamp.epoch }.into());
+        match waiter {
+            Waiter::Outcome(exchange) => {
+                let transaction = exchange.id;
+                effects.observe(|| Observation::RolledBack { transaction });
+                self.desk.counters.rolled_back += 1;
+                self.desk.finish(exchange, error);
+            }
+            Waiter::Reveal(_, slot) => slot.fill(error),
+        }
+    }
+
+    /// What there is to know for ending epochs.
+    pub(super) fn overdue(&self, now: Time) -> Epoch {
+        let hang_after = self.options().hang_after;
+        let over = |live: &&Live| live.closed_at.is_some_and(|at| at + hang_after <= now);
+        let settled = self.desk.hub.watermarks.borrow().settled();
+        self.live.iter().take_while(over).last().map_or(settled, |live| live.epoch)
+    }
+
+    /// When the next epoch becomes overdue.
+    pub(super) fn next_overdue(&self, now: Time) -> Option<Time> {
+        let hang_after = self.options().hang_after;
+        let closed = self.live.iter().filter(|live| live.epoch > self.branches_ended);
+        closed.filter_map(|live| Some(live.closed_at? + hang_after)).find(|at| *at > now)
+    }
+
+    /// Ends branches whose epoch was closed long ago and that have locked nothing: nobody asks more of
+    /// them, or is told that they are over.
+    pub(super) fn end_branches(&mut self, now: Time, effects: &mut Effects) {
+        let overdue = self.overdue(now);
+        if overdue <= self.branches_ended {
+            return;
+        }
+        self.branches_ended = overdue;
+        for at in 0..self.led.len() {
+            if self.led[at].lead.is_leading() {
+                self.drop_hanging(at, overdue.min(self.led[at].ended), effects);
+            }
+        }
+    }
+
+    /// Ends epochs on the stream of the shard at this place, or closes its batch, if it is time for that.
+    pub(super) fn close_batch(&mut self, now: Time, at: usize, effects: &mut Effects) {
+        let shard = self.led[at].lead.shard;
+        let (open, overdue) = (self.desk.hub.epoch.get(), self.overdue(now));
+        let closed = {
+            let watermarks = &self.desk.hub.watermarks.borrow();
+            let replica = self.shared.replica(shard).expect("held");
+            let closing = Closing { open, overdue, watermarks };
+            self.led[at].close(now, &closing, replica, &self.shared.setup.options)
+        };
+        let Some(closed) = closed else { return };
+        let hung = closed.ends.iter().filter(|(_, clock)| *clock < Clock::MAX);
+        let hung = hung.map(|(epoch, _)| *epoch).next_back();
+        self.propose(at, closed, effects);
+        if let Some(last) = hung {
+            self.drop_hanging(at, last, effects);
+        }
+    }
+
+    /// Epochs up to `last` have ended on a stream with clocks in flight: whatever those were drawn for is
+    /// lost, and its locks are free.
+    fn drop_hanging(&mut self, at: usize, last: Epoch, effects: &mut Effects) {
+        if self.options().faults.has(Fault::KeepDeadLocks) {
+            return;
+        }
+        let shard = self.led[at].lead.shard;
+        let ended = Reply::Refused { error: Mako::not_open(last) };
+        for (transaction, context) in self.branches.end_epochs(shard, last, ended) {
+            self.drop_context(at, transaction, Some(context), effects);
+        }
+        assert!(
+            self.led[at].lead.is_over(last),
+            "M3: {last} is over on {shard}, and something flies"
+        );
+    }
+
+    /// A stream of `shard` that this worker leads has ended an epoch, durably, and has all of it up to
+    /// `clock`.
+    pub(super) fn ended(
+        &mut self,
+        (shard, ballot): (ShardId, Ballot),
+        (epoch, clock): (Epoch, Clock),
+        effects: &mut Effects,
+    ) {
+        let Some(watermark) = self.shared.epochs.end((shard, ballot), epoch, clock) else { return };
+        // Nothing was left hanging: all that was certified is durable.
+        if watermark == Clock::MAX
+            && let Some(at) = self.live(epoch)
+            && self.live[at].watermark.raise(shard, Clock::MAX)
+        {
+            self.gossip.own_news = true;
+            self.desk.nudge_others(effects);
+        }
+        effects.observe(|| Observation::Reported { shard, epoch, watermark });
+        effects.push(Effect::Report { shard, epoch, watermark });
     }
 
     /// The error of a transaction whose epoch has closed before it was certified, or has not opened.
     pub(super) fn not_open(epoch: Epoch) -> types::Error {
         Aborted::from(Conflict::EpochNotOpen { epoch }).into()
+    }
+
+    /// Was this, kept by `shard`, certified in an epoch that ended without it?
+    pub(super) fn rejects(&self, shard: ShardId, stamp: StampRef<'_>) -> bool {
+        self.desk.hub.watermarks.borrow().rejects(shard, stamp)
     }
 }

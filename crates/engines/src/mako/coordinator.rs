@@ -20,7 +20,7 @@ use crate::observation::Observation;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use store::Locked;
-use types::{Aborted, Clock, Conflict, Error, Result, ShardId, Stamp};
+use types::{Aborted, Clock, Conflict, Error, Result, ShardId, Stamp, Unknown};
 
 /// The transactions of this worker that have something to do with other nodes.
 #[derive(Default)]
@@ -257,6 +257,7 @@ impl Mako {
         for (at, branch) in std::mem::take(&mut it.own) {
             let branch = match branch {
                 OwnBranch::Reading(branch) if !branch.is_read_only() => {
+                    self.check_serves(at, effects)?;
                     self.depend_on_reads(at, &it.exchange, &branch, effects)?;
                     let locked = branch.lock()?;
                     if self.options().faults.has(Fault::ValidateBeforeLocks) {
@@ -289,7 +290,9 @@ impl Mako {
         it.phase = Phase::Validating;
         let too_early = self.options().faults.has(Fault::ValidateBeforeLocks);
         for at in 0..it.own.len() {
+            let serves = self.check_serves(it.own[at].0, effects);
             let valid = match &it.own[at] {
+                _ if serves.is_err() => serves,
                 (_, OwnBranch::Locked(_)) if too_early => Ok(()),
                 (_, OwnBranch::Locked(locked)) => locked.validate(),
                 (led, OwnBranch::Reading(branch)) => self
@@ -325,6 +328,10 @@ impl Mako {
     /// shards are drawn only now, still under the locks (rule M2): whoever waits for a slow participant
     /// has none in flight meanwhile, which would hold the safe clocks back.
     fn install_all(&mut self, it: Certification, effects: &mut Effects) {
+        if let Some((at, _)) = it.own.iter().find(|(at, _)| !self.led[*at].serves()) {
+            let shard = self.led[*at].lead.shard;
+            return self.abort(it, Aborted::from(Conflict::Recovering { shard }).into(), effects);
+        }
         if let Some(shard) = self.overtaken(&it) {
             return self.abort(it, Aborted::from(Conflict::Overtaken { shard }).into(), effects);
         }
@@ -483,6 +490,32 @@ impl Mako {
             if let Some(Progress::Certifying(it)) = self.coordinator.transactions.remove(&sequence)
             {
                 let error = Mako::not_open(it.exchange.epoch);
+                self.abort(it, error, effects);
+            }
+        }
+    }
+
+    /// The leader of `shard` is gone: nobody will answer what it was asked.
+    pub(super) fn lose_participant(&mut self, shard: ShardId, effects: &mut Effects) {
+        let asked = self.desk.lose_participant(shard);
+        let error = Mako::not_open(self.desk.hub.epoch.get());
+        for progress in self.coordinator.transactions.values() {
+            if let Progress::Executing(exchange) = progress {
+                exchange.lose(shard, &error);
+            }
+        }
+        for sequence in asked {
+            let Some(Progress::Certifying(it)) = self.coordinator.transactions.get(&sequence)
+            else {
+                continue;
+            };
+            let (exchange, delegated) = (Rc::clone(&it.exchange), it.phase == Phase::Delegated);
+            exchange.lose(shard, &error);
+            if let Some(Progress::Certifying(it)) = self.coordinator.transactions.remove(&sequence)
+            {
+                // It may have done all of it before it was gone.
+                let unknown = Unknown::Participant { shard }.into();
+                let error = if delegated { unknown } else { error.clone() };
                 self.abort(it, error, effects);
             }
         }

@@ -7,13 +7,14 @@
 //! ```
 //! A worker that sees an epoch open aborts what it coordinates in the one before and has not certified,
 //! and takes no more of it from others; what is certified is installed as ever. Once nothing of the
-//! epoch is in flight on it, nothing of the epoch can follow, and the worker's stream says so.
+//! epoch is in flight on it, nothing of the epoch can follow, and the worker's stream says so. What hangs
+//! for too long, since its coordinator is gone, is lost: then the stream says how far it has everything.
 
 use super::shared::SharedWatermark;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use types::{Epoch, ShardId, VectorWatermark};
+use types::{Ballot, Clock, Epoch, ShardId, VectorWatermark};
 
 /// See the module.
 #[derive(Debug)]
@@ -35,8 +36,18 @@ struct State {
     settled: Epoch,
     /// Some may have come before their time.
     finals: BTreeMap<Epoch, VectorWatermark>,
-    /// Workers whose streams of a shard have ended an epoch, durably.
-    ended: BTreeMap<(Epoch, ShardId), u32>,
+    /// How streams of a shard have ended an epoch, durably, under the last appointment of its leader.
+    ended: BTreeMap<(Epoch, ShardId), Ended>,
+}
+
+/// How the streams of a shard have ended an epoch.
+#[derive(Debug)]
+struct Ended {
+    ballot: Ballot,
+    /// How many have.
+    workers: u32,
+    /// How far all of them have all of it.
+    clock: Clock,
 }
 
 /// What a worker has not seen yet.
@@ -118,13 +129,27 @@ impl Epochs {
         true
     }
 
-    /// A worker's stream of `shard` has ended `epoch`, durably. Says whether those of all workers have.
-    pub(super) fn end(&self, shard: ShardId, epoch: Epoch) -> bool {
+    /// A worker's stream of `shard`, which leads under `ballot`, has ended `epoch`, durably, and has all of
+    /// it up to `clock`. Returns how far the shard has, once all its streams have ended.
+    pub(super) fn end(
+        &self,
+        (shard, ballot): (ShardId, Ballot),
+        epoch: Epoch,
+        clock: Clock,
+    ) -> Option<Clock> {
         let mut state = self.state();
-        let ended = state.ended.entry((epoch, shard)).or_default();
-        *ended += 1;
-        assert!(*ended <= self.workers, "M9: a stream of {shard} ended {epoch} twice");
-        *ended == self.workers
+        let new = || Ended { ballot, workers: 0, clock: Clock::MAX };
+        let ended = state.ended.entry((epoch, shard)).or_insert_with(new);
+        if ended.ballot < ballot {
+            *ended = new();
+        }
+        if ended.ballot > ballot {
+            return None; // Another worker has heard of a later appointment: it is said again under that.
+        }
+        ended.workers += 1;
+        ended.clock = ended.clock.min(clock);
+        assert!(ended.workers <= self.workers, "M9: a stream of {shard} ended {epoch} twice");
+        (ended.workers == self.workers).then_some(ended.clock)
     }
 
     /// What a worker has not seen, which knows epochs up to `newest`, and of those up to `settled`
@@ -149,7 +174,7 @@ impl Epochs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use types::Clock;
+    use types::NodeId;
 
     fn last(epoch: u32) -> VectorWatermark {
         let mut last = VectorWatermark::new(Epoch(epoch), 1);
@@ -179,7 +204,13 @@ mod tests {
     fn a_shard_ends_an_epoch_with_its_last_stream() {
         let epochs = Epochs::new(Epoch(1), 1, 2);
         assert!(epochs.raise(Epoch(2)) && !epochs.raise(Epoch(2)));
-        assert!(!epochs.end(ShardId(0), Epoch(1)));
-        assert!(epochs.end(ShardId(0), Epoch(1)));
+        let end = |ballot, clock| {
+            let ballot = Ballot { epoch: Epoch(ballot), node: NodeId(0) };
+            epochs.end((ShardId(0), ballot), Epoch(1), clock)
+        };
+        assert_eq!(end(1, Clock::MAX), None);
+        assert_eq!(end(2, Clock(7)), None, "appointed anew: all say it again");
+        assert_eq!(end(1, Clock::MAX), None);
+        assert_eq!(end(2, Clock::MAX), Some(Clock(7)));
     }
 }

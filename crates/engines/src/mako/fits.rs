@@ -104,7 +104,14 @@ mod tests {
     #[test]
     fn an_answer_is_to_what_was_asked() {
         let transaction = TransactionId { node: NodeId(0), worker: WorkerId(0), sequence: 1 };
-        let header = Header { transaction, shard: S[1], step: 1, oldest: 0, epoch: Epoch(1) };
+        let header = Header {
+            transaction,
+            shard: S[1],
+            step: 1,
+            oldest: 0,
+            epoch: Epoch(1),
+            reign: Epoch(1),
+        };
         let fits = |request: Request, answer: Reply| {
             reply(&Message::Request { header, request }, &answer, S[1], SHARDS)
         };

@@ -7,6 +7,7 @@
 //! all there is; what lies at or below that of all workers is complete.
 
 use super::awaiting::Awaiting;
+use super::led::Said;
 use super::options::Options;
 use super::piece::{Entry, Piece};
 use crate::execution::sessions::Sessions;
@@ -26,10 +27,18 @@ pub(super) struct Followed {
     shards: usize,
     /// The clocks of what waits.
     clocks: BTreeSet<Clock>,
-    /// The safe clock of the last entry.
-    safe: Clock,
+    /// How many entries the stream has, as far as this worker was told.
+    pub(super) entered: u64,
+    /// The safe clock of the last of them.
+    pub(super) safe: Clock,
+    /// No greater clock has been seen.
+    greatest: Clock,
     /// The last epoch of which no more can come.
-    ended: Epoch,
+    pub(super) ended: Epoch,
+    /// How far the stream has all of an epoch that has ended and is not settled.
+    pub(super) ends: BTreeMap<Epoch, Clock>,
+    /// The last epoch whose FVW the stream has.
+    pub(super) finals: Epoch,
 }
 
 impl Followed {
@@ -40,8 +49,12 @@ impl Followed {
             waiting: BTreeMap::new(),
             shards,
             clocks: BTreeSet::new(),
+            entered: 0,
             safe: Clock::ZERO,
+            greatest: Clock::ZERO,
             ended: Epoch(0),
+            ends: BTreeMap::new(),
+            finals: Epoch(0),
         }
     }
 
@@ -53,9 +66,9 @@ impl Followed {
         options: &Options,
         apply: &mut impl FnMut(&Rc<Sessions>, Piece),
     ) {
-        assert!(entry.safe >= self.safe, "M3: the safe clock of {} went back", self.shard);
-        self.safe = entry.safe;
-        for piece in entry.pieces {
+        let Entry { safe, ends, finals, pieces } = entry;
+        for piece in pieces {
+            self.greatest = self.greatest.max(piece.stamp.clock);
             if options.faults.has(Fault::ApplyAboveWatermark) {
                 apply(&self.sessions, piece);
                 continue;
@@ -66,6 +79,9 @@ impl Followed {
                 apply(&self.sessions, piece);
                 continue;
             }
+            if watermarks.rejects(self.shard, stamp.as_ref()) {
+                continue;
+            }
             self.clocks.insert(stamp.clock);
             let none = VectorWatermark::new(epoch, self.shards);
             let waiting = self.waiting.entry(epoch).or_insert_with(|| Awaiting::new(self.shards));
@@ -74,7 +90,30 @@ impl Followed {
             let covered = waiting.push(watermark, self.shard, stamp, piece);
             assert!(covered.is_none(), "seen above");
         }
-        self.ended = self.ended.max(entry.ended.unwrap_or_default());
+        let finals = finals.last().map_or(self.finals, VectorWatermark::epoch);
+        self.note(&Said { safe, ends, finals }, watermarks.settled());
+    }
+
+    /// The stream has one more entry, which says that.
+    pub(super) fn note(&mut self, said: &Said, settled: Epoch) {
+        let Said { safe, ends, finals } = said;
+        assert!(*safe >= self.safe, "M3: the safe clock of {} went back", self.shard);
+        self.safe = *safe;
+        self.greatest = self.greatest.max(*safe);
+        self.entered += 1;
+        self.finals = self.finals.max(*finals);
+        for (epoch, clock) in ends {
+            assert!(*epoch > self.ended, "M9: {} ended {epoch} twice", self.shard);
+            self.ended = *epoch;
+            if *epoch > settled {
+                self.ends.insert(*epoch, *clock);
+            }
+        }
+    }
+
+    /// No greater clock than this was ever seen in the stream.
+    pub(super) fn greatest(&self) -> Clock {
+        self.greatest
     }
 
     /// Replays what the watermark covers by now.
@@ -97,22 +136,20 @@ impl Followed {
         }
     }
 
-    /// Replays what is left of an epoch that is settled: all that its FVW covers.
+    /// Replays what the FVW of an epoch covers of it; the rest never will be (rule M9).
     pub(super) fn settle(
         &mut self,
         epoch: Epoch,
         watermarks: &Watermarks,
         apply: &mut impl FnMut(&Rc<Sessions>, Piece),
     ) {
+        self.ends.remove(&epoch);
         let Some(mut waiting) = self.waiting.remove(&epoch) else { return };
         for (_, stamp, piece) in waiting.take_all() {
-            assert!(
-                watermarks.covers(self.shard, stamp.as_ref()),
-                "M9: {stamp:?} of {} was certified, and {epoch} ended without it",
-                self.shard
-            );
             self.clocks.remove(&stamp.clock);
-            apply(&self.sessions, piece);
+            if watermarks.covers(self.shard, stamp.as_ref()) {
+                apply(&self.sessions, piece);
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 //! and M3; the clocks in flight are in `../replication/lead.rs`).
 
 use super::options::Options;
-use super::piece::Batch;
+use super::piece::{Batch, ENDS_MAX};
 use crate::execution::sessions::Pooled;
 use crate::faults::{Fault, Faults};
 use crate::observation::Observation;
@@ -13,21 +13,52 @@ use crate::watermarks::Watermarks;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use store::Locked;
-use types::{Clock, Epoch, ShardId, Stamp, Time};
+use types::{Ballot, Clock, Epoch, ShardId, Stamp, Time, VectorWatermark};
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Led {
     pub(super) lead: Lead,
+    /// How this node leads, if it does.
+    pub(super) office: Option<Office>,
+    /// It leads, or has led: the store may have what was never committed.
+    pub(super) ever_led: bool,
     batch: Batch,
     /// The clocks of the batch's pieces.
     batched: Vec<Clock>,
-    /// The safe clocks of proposed entries that are not decided, and the epochs that end with them.
-    undecided: VecDeque<(Clock, Option<Epoch>)>,
+    /// What proposed entries say that are not decided.
+    undecided: VecDeque<Said>,
     /// The last epoch whose end is appended.
-    ended: Epoch,
-    /// The last epoch whose end is durable.
-    pub(super) reported: Epoch,
+    pub(super) ended: Epoch,
+    /// The last epoch whose FVW is appended.
+    finals_appended: Epoch,
+}
+
+/// A reign over a shard, as a worker of its leader sees it: first it has to recover the shard, then it
+/// serves.
+#[derive(Debug)]
+pub(super) struct Office {
+    /// The last appointment under which this worker's stream is prepared.
+    pub(super) ballot: Ballot,
+    /// The epoch in which the reign began.
+    pub(super) since: Epoch,
+    /// Entries of this worker's stream that were there before.
+    pub(super) inherited: u64,
+    /// This worker has closed the epochs before the reign, and may append.
+    pub(super) closed: bool,
+    /// This worker has recovered its part.
+    pub(super) recovered: bool,
+    /// All workers have.
+    pub(super) serves: bool,
+}
+
+/// What an entry says beside its pieces.
+#[derive(Debug)]
+pub(super) struct Said {
+    pub(super) safe: Clock,
+    pub(super) ends: Vec<(Epoch, Clock)>,
+    /// The last epoch up to which there is an FVW in the stream.
+    pub(super) finals: Epoch,
 }
 
 /// An entry to be proposed.
@@ -35,21 +66,61 @@ pub(super) struct Closed {
     pub(super) entry: Bytes,
     pub(super) index: u64,
     pub(super) safe: Clock,
-    pub(super) ended: Option<Epoch>,
+    pub(super) ends: Vec<(Epoch, Clock)>,
     pub(super) clocks: Vec<Clock>,
 }
 
+/// What has to be known to end epochs.
+pub(super) struct Closing<'a> {
+    /// The epoch that is open.
+    pub(super) open: Epoch,
+    /// Epochs up to this one have been closed for so long that nobody waits for what is in flight any more.
+    pub(super) overdue: Epoch,
+    /// How settled ones have ended.
+    pub(super) watermarks: &'a Watermarks,
+}
+
 impl Led {
-    /// A shard that is led from `first` on.
+    /// A shard that is not led yet.
     pub(super) fn new(shard: ShardId, first: Epoch) -> Led {
         Led {
             lead: Lead::new(shard),
+            office: None,
+            ever_led: false,
             batch: Batch::default(),
             batched: Vec::new(),
             undecided: VecDeque::new(),
             ended: Epoch(first.0 - 1),
-            reported: Epoch(first.0 - 1),
+            finals_appended: Epoch(first.0 - 1),
         }
+    }
+
+    /// This worker may append from now on: to a stream of that length, in which `ended` is the last epoch
+    /// that has ended and `finals` the last whose FVW there is, and which is safe up to `safe`.
+    pub(super) fn begin(&mut self, length: u64, safe: Clock, ended: Epoch, finals: Epoch) {
+        self.lead.begin(length, safe);
+        (self.ended, self.finals_appended) = (ended, finals);
+    }
+
+    /// Leads no more. What is not decided is forgotten: it may be lost or not.
+    pub(super) fn resign(&mut self) {
+        let shard = self.lead.shard;
+        assert!(self.lead.is_over(Epoch(u32::MAX)), "M3: {shard} is left with clocks in flight");
+        self.lead = Lead::new(shard);
+        self.office = None;
+        self.batch = Batch::default();
+        self.batched.clear();
+        self.undecided.clear();
+    }
+
+    /// Does this node serve the shard?
+    pub(super) fn serves(&self) -> bool {
+        self.office.as_ref().is_some_and(|office| office.serves)
+    }
+
+    /// The ballot of a leader.
+    pub(super) fn ballot(&self) -> Ballot {
+        self.office.as_ref().map_or(Ballot::default(), |office| office.ballot)
     }
 
     /// Installs what a transaction has locked and appends its piece; its clock is resolved.
@@ -73,39 +144,72 @@ impl Led {
         self.lead.land(stamp.clock);
     }
 
-    /// The last epoch before `open` that can end here: nothing of it is in flight, and nothing of it can
-    /// be any more, since it is closed.
-    fn over(&self, open: Epoch, faults: Faults) -> Option<Epoch> {
-        let over = |epoch: &Epoch| self.lead.is_over(*epoch) || faults.has(Fault::EndEpochInFlight);
-        (self.ended.0 + 1..open.0).map(Epoch).take_while(over).last()
+    /// The epochs before the open one that can end here, and how far the stream has all of each: of those
+    /// of which nothing is in flight, and nothing can be any more since they are closed, all; of those whose
+    /// time is over, what is safe. What was in flight then is lost (rule M3).
+    fn ends(&self, closing: &Closing<'_>, safe: Clock, faults: Faults) -> Vec<(Epoch, Clock)> {
+        let mut ends = Vec::new();
+        for epoch in (self.ended.0 + 1..closing.open.0).map(Epoch).take(ENDS_MAX) {
+            let hangs = !self.lead.is_over(epoch) && !faults.has(Fault::EndEpochInFlight);
+            let clock = match hangs {
+                false => Clock::MAX,
+                true if epoch > closing.overdue => break,
+                true if faults.has(Fault::EndWholeWhileHanging) => Clock::MAX,
+                true => safe,
+            };
+            ends.push((epoch, clock));
+        }
+        ends
     }
 
     /// The next entry, if it is time for one: for a batch that is full, or has nothing before it to wait
     /// for, or comes long enough after the one before; or for a heartbeat that the shard's watermark
-    /// waits for; or for the end of an epoch. So a batch that opens while nothing much happens waits for nothing.
+    /// waits for; or for the end of an epoch. So a batch that opens while nothing much happens waits for
+    /// nothing.
     pub(super) fn close(
         &mut self,
         now: Time,
-        open: Epoch,
+        closing: &Closing<'_>,
         replica: &Replica,
         options: &Options,
     ) -> Option<Closed> {
-        let ended = self.over(open, options.faults).filter(|_| self.lead.is_leading());
-        if ended.is_none() && !self.is_due(now, replica, options) {
+        if !self.lead.is_leading() {
             return None;
         }
-        self.ended = ended.unwrap_or(self.ended);
+        let safe = self.lead.safe_now(replica, options.faults);
+        let ends = self.ends(closing, safe, options.faults);
+        let settled = closing.watermarks.settled();
+        let news = self.finals_appended < settled || !ends.is_empty();
+        if !news && !self.is_due(now, replica, options) {
+            return None;
+        }
+        Some(self.close_with(now, ends, closing.watermarks, replica, options))
+    }
+
+    /// The next entry, with these ends of epochs.
+    pub(super) fn close_with(
+        &mut self,
+        now: Time,
+        ends: Vec<(Epoch, Clock)>,
+        watermarks: &Watermarks,
+        replica: &Replica,
+        options: &Options,
+    ) -> Closed {
+        let finals = (self.finals_appended.0 + 1..=watermarks.settled().0).map(Epoch);
+        let finals: Vec<_> = finals.take(ENDS_MAX).map(|epoch| watermarks.last(epoch)).collect();
+        self.ended = ends.last().map_or(self.ended, |(epoch, _)| *epoch);
+        self.finals_appended = finals.last().map_or(self.finals_appended, VectorWatermark::epoch);
         let (index, safe) = self.lead.append(now, replica, options.faults);
-        self.undecided.push_back((safe, ended));
+        let said = Said { safe, ends: ends.clone(), finals: self.finals_appended };
+        self.undecided.push_back(said);
         let clocks = std::mem::take(&mut self.batched);
-        Some(Closed { entry: self.batch.close(safe, ended), index, safe, ended, clocks })
+        Closed { entry: self.batch.close(safe, &ends, &finals), index, safe, ends, clocks }
     }
 
     fn is_due(&self, now: Time, replica: &Replica, options: &Options) -> bool {
         let is_full = self.batch.len() >= options.batch_transactions_max
             || self.batch.bytes() >= options.batch_bytes_max;
-        self.lead.is_leading()
-            && (is_full || self.next_due(replica, options).is_some_and(|at| at <= now))
+        is_full || self.next_due(replica, options).is_some_and(|at| at <= now)
     }
 
     /// When to look again, if nothing happens before.
@@ -118,16 +222,10 @@ impl Led {
             .then(|| self.lead.paced(options.batch_gap, options.batch_delay))
     }
 
-    /// The stream has decided that many entries. Returns how far it is safe and durable, if that
-    /// changed, and the epochs that have ended.
-    pub(super) fn durable(&mut self, length: u64) -> (Option<Clock>, Vec<Epoch>) {
+    /// The stream has that many decided entries. Returns what those of them say that are news.
+    pub(super) fn durable(&mut self, length: u64) -> Vec<Said> {
         let news = self.lead.decide(length);
-        let (mut durable, mut ends) = (None, Vec::new());
-        for (safe, ended) in self.undecided.drain(..news) {
-            durable = Some(safe);
-            ends.extend(ended);
-        }
-        (durable, ends)
+        self.undecided.drain(..news).collect()
     }
 
     /// How much is under way: pieces that are not in the stream, entries that are not durable, clocks

@@ -25,7 +25,9 @@
 //! | `fits.rs` | what messages may say; anything else is counted and dropped | |
 //! | `led.rs` | a shard that is led: clocks in flight, batches, safe clocks | M2, M3 |
 //! | `watermark.rs` | durability: shard watermarks, gossip | M4 |
-//! | `epochs.rs`, `closing.rs` | epochs open, close and are settled | M8, M9 |
+//! | `epochs.rs`, `closing.rs` | epochs open, close and are settled | M3, M8, M9 |
+//! | `offices.rs` | who leads a shard: taking over, recovering, leaving | M7, M9 |
+//! | `sweep.rs` | what was rolled back leaves the stores | M9 |
 //! | `awaiting.rs` | what waits for the watermark | M5 |
 //! | `followed.rs` | a shard that is followed: replay | M6 |
 //! | `../dependencies.rs` | what reads add to a stamp | M1, M8 |
@@ -40,10 +42,12 @@ mod fits;
 mod followed;
 mod led;
 pub mod message;
+mod offices;
 mod options;
 mod participant;
 mod piece;
 mod shared;
+mod sweep;
 mod watermark;
 
 pub use message::Message;
@@ -64,10 +68,13 @@ use coordinator::Coordinator;
 use followed::Followed;
 use led::Led;
 use message::Reply;
+use offices::Parked;
 use participant::Context;
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use store::Store;
+use sweep::Sweep;
 use types::{Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
 use watermark::Gossip;
 
@@ -89,6 +96,16 @@ pub struct Mako {
     live: Vec<Live>,
     /// The version of the shared epochs that this worker has seen.
     epochs_seen: u64,
+    /// Since which epoch this node leads each shard, by the configuration; as in `led`.
+    reigns: Vec<Option<Epoch>>,
+    /// Until when this node may act as a leader.
+    lease_end: Time,
+    /// Requests to shards that are being recovered.
+    parked: VecDeque<Parked>,
+    /// No branch of this epoch, or of one before, is open.
+    branches_ended: Epoch,
+    /// Passes over stores that look for what was rolled back.
+    sweeps: Vec<Sweep>,
 }
 
 /// Who waits for the watermark.
@@ -96,7 +113,7 @@ enum Waiter {
     /// A certified transaction.
     Outcome(Rc<Exchange>),
     /// Somebody who is about to be shown what a transaction has read.
-    Reveal(Rc<Exchange>, Rc<Slot<()>>),
+    Reveal(Rc<Exchange>, Rc<Slot<types::Result<()>>>),
 }
 
 impl Engine for Mako {
@@ -116,21 +133,26 @@ impl Engine for Mako {
     fn new(worker: WorkerId, shared: Arc<Shared>, seed: u64) -> Mako {
         let options = &shared.setup.options;
         let shards = shared.setup.topology.shards() as usize;
-        let led = shared.replicas.iter().filter(|replica| replica.led);
         let (limits, faults) = (options.limits.clone(), options.faults);
         let place = Place { node: shared.node, worker };
         let (topology, replicas) = (Arc::clone(&shared.setup.topology), &shared.replicas);
         let hub = Hub::new(place, topology, replicas, FIRST_EPOCH, limits, faults, seed);
-        let followed = shared.replicas.iter().filter(|replica| !replica.led);
+        (0..shared.replicas.len()).for_each(|at| hub.serve(at, false));
+        let replicas = shared.replicas.iter();
         Mako {
+            gossip: Gossip::new(&hub),
             desk: Desk::new(hub, &shared.setup.procedures),
             coordinator: Coordinator::default(),
             branches: Branches::new(),
-            led: led.map(|replica| Led::new(replica.shard, FIRST_EPOCH)).collect(),
-            followed: followed.map(|replica| Followed::new(replica, shards)).collect(),
-            gossip: Gossip::new(&shared),
+            led: replicas.clone().map(|replica| Led::new(replica.shard, FIRST_EPOCH)).collect(),
+            followed: replicas.map(|replica| Followed::new(replica, shards)).collect(),
             live: vec![Live::new(FIRST_EPOCH, shared.epochs.first(), shards)],
             epochs_seen: 0,
+            reigns: Vec::new(),
+            lease_end: Time::ZERO,
+            parked: VecDeque::new(),
+            branches_ended: Epoch(FIRST_EPOCH.0 - 1),
+            sweeps: Vec::new(),
             shared,
         }
     }
@@ -138,17 +160,30 @@ impl Engine for Mako {
     fn step(&mut self, now: Time, event: Event<Message>, effects: &mut Effects) {
         self.desk.begin_step(now, &event);
         self.follow_epochs(effects);
+        let holds_lease = self.holds_lease(now);
         match event {
-            Event::Received { from, message } => self.receive(from, message, effects),
-            Event::Client { from, request } => self.desk.request(from, request),
-            Event::Leading { shard, length } => self.lead(shard, length),
+            Event::Received { from, message } if holds_lease || message.is_fact() => {
+                self.receive(from, message, effects);
+            }
+            Event::Client { from, request } if holds_lease => self.desk.request(from, request),
+            // Whoever asked asks again, here or elsewhere.
+            Event::Received { .. } | Event::Client { .. } => self.desk.counters.dropped += 1,
+            Event::Configured { configuration, incarnation } => {
+                self.configured(&configuration, incarnation, effects);
+            }
+            Event::Leading { shard, ballot, length } => self.lead(shard, ballot, length, effects),
+            Event::Deposed { shard, by: _ } => self.deposed(shard, effects),
             Event::Durable { shard, length } => self.durable(shard, length, effects),
             Event::Decided { shard, index: _, entry } => self.decided(shard, entry, effects),
-            Event::Epoch { epoch } => self.open_epoch(epoch, effects),
             Event::Settled { watermark } => self.hear_settled(watermark, effects),
             Event::Timer | Event::Nudged => {}
         }
-        self.run(now, effects);
+        self.recover_all(effects);
+        if holds_lease {
+            self.unpark(now, effects);
+            self.run(now, effects);
+        }
+        self.sweep(now);
         self.close_batches(now, effects);
         self.tell_watermark(now, effects);
         self.set_timer(now, effects);
@@ -162,11 +197,16 @@ impl Engine for Mako {
         self.desk.tasks.spawn(task);
     }
 
+    fn renew(&mut self, lease_end: Time) {
+        self.lease_end = lease_end;
+    }
+
     fn pending(&self) -> usize {
         let led: usize = self.led.iter().map(Led::pending).sum();
         let followed: usize = self.followed.iter().map(Followed::pending).sum();
         let awaiting: usize = self.live.iter().map(|live| live.awaiting.len()).sum();
-        self.desk.pending() + awaiting + self.branches.len() + led + followed
+        let own = self.parked.len() + self.sweeps.len();
+        self.desk.pending() + awaiting + self.branches.len() + led + followed + own
     }
 
     fn counters(&self) -> Counters {
@@ -179,8 +219,9 @@ impl Mako {
         &self.shared.setup.options
     }
 
-    fn led_at(&self, shard: ShardId) -> Option<usize> {
-        self.led.iter().position(|led| led.lead.shard == shard)
+    /// May this node act as a leader (rule M7)?
+    fn holds_lease(&self, now: Time) -> bool {
+        now < self.lease_end || self.options().faults.has(Fault::ActWithoutLease)
     }
 
     fn receive(&mut self, from: NodeId, message: Message, effects: &mut Effects) {
@@ -196,13 +237,6 @@ impl Mako {
             Message::Relay(relay) => self.desk.relayed(from, relay),
             Message::Gossip { watermark, floor } => self.hear(from, &watermark, floor, effects),
         }
-    }
-
-    /// This worker's stream of `shard` is prepared.
-    fn lead(&mut self, shard: ShardId, length: u64) {
-        let at = self.led_at(shard).expect("the node leads the shards that the topology says");
-        self.led[at].lead.begin(length);
-        self.desk.hub.admission.serve(self.led.iter().all(|led| led.lead.is_leading()));
     }
 
     /// Lets tasks and whoever waits go on, as far as they can now.
@@ -228,7 +262,7 @@ impl Mako {
             Ask::Commit(submission) => self.submit(submission, effects),
             Ask::Abandon(exchange) => self.abandon(&exchange, effects),
             Ask::Reveal { slot, .. } if self.options().faults.has(Fault::RevealAtOnce) => {
-                slot.fill(());
+                slot.fill(Ok(()));
             }
             Ask::Reveal { exchange, stamp, slot } => {
                 let home = self.desk.hub.home();
@@ -240,7 +274,10 @@ impl Mako {
     /// Has `waiter` told as soon as the watermark covers `stamp`, kept by `own`.
     fn await_cover(&mut self, own: ShardId, stamp: Stamp, waiter: Waiter, effects: &mut Effects) {
         let Some(at) = self.live(stamp.epoch) else {
-            return self.tell(own, stamp, &waiter, effects);
+            return match self.rejects(own, stamp.as_ref()) {
+                true => self.tell_rolled_back(&stamp, &waiter, effects),
+                false => self.tell(own, stamp, &waiter, effects),
+            };
         };
         let done = {
             let watermarks = self.desk.hub.watermarks.borrow();
@@ -294,7 +331,7 @@ impl Mako {
                 self.desk.counters.committed += 1;
                 self.desk.finish(exchange, Ok(()));
             }
-            Waiter::Reveal(_, slot) => slot.fill(()),
+            Waiter::Reveal(_, slot) => slot.fill(Ok(())),
         }
     }
 
@@ -304,7 +341,17 @@ impl Mako {
         let led = self.led.iter().filter_map(|led| {
             led.next_due(self.shared.replica(led.lead.shard).expect("led"), options)
         });
-        let others = [self.desk.next_due(), self.gossip.next_due(options)];
+        let parked = self.parked.iter().map(|parked| parked.until).min();
+        // Without a lease nothing runs; when there is one again, that wakes this worker.
+        let runs = self.holds_lease(now);
+        let others = [
+            self.desk.next_due().filter(|_| runs),
+            self.gossip.next_due(options),
+            self.next_overdue(now),
+            self.group_due(),
+            self.next_sweep(),
+            parked.filter(|_| runs),
+        ];
         if let Some(at) = led.chain(others.into_iter().flatten()).min() {
             effects.push(Effect::Timer { at: at.max(now) });
         }

@@ -28,6 +28,9 @@ pub struct Options {
     pub gossip_gap: Duration,
     /// The watermark is told again after this, in case it was lost. Default 20 ms.
     pub gossip_again: Duration,
+    /// How long after the end of an epoch a worker waits for what is in flight of it: then its coordinator
+    /// is taken for dead, and the transaction is lost. Above the round trip between leaders. Default 100 ms.
+    pub hang_after: Duration,
     /// Bytes of keys, versions and index that a replica may hold. Default: no limit.
     pub memory_bytes_max: usize,
     /// Planted bugs. Default: none.
@@ -46,7 +49,19 @@ pub enum StampForm {
     /// Every shard the transaction depends on, durable or not: the full-sized form of the paper, to
     /// compare with. For clusters of up to 128 shards.
     Full,
+    /// One clock for all shards, to compare with: a transaction waits for all of them, and if one fails,
+    /// everything above a single timestamp is rolled back.
+    Timestamp,
+    /// As in the paper's Mako-epoch, to compare with: transactions are committed in groups, one after the
+    /// other, when all shards have them; if one fails, all of the open group is rolled back.
+    Group {
+        /// How long a group is open.
+        every: Duration,
+    },
 }
+
+/// A group has so many clocks, which nobody uses up while it is open.
+pub(super) const GROUP_CLOCKS: u64 = 1 << 24;
 
 /// Most entries that a bounded stamp may be allowed to have.
 pub const REMOTE_MAX: usize = ENTRIES_MAX - 1;
@@ -66,6 +81,7 @@ impl Options {
                 (1..=REMOTE_MAX).contains(&remote_max),
                 "the option remote_max is {remote_max}; it goes from 1 to {REMOTE_MAX}"
             ),
+            StampForm::Timestamp | StampForm::Group { .. } => {}
             StampForm::Full => assert!(
                 shards <= FULL_SHARDS_MAX,
                 "the option stamps is Full, for up to {FULL_SHARDS_MAX} shards; there are {shards}"
@@ -76,7 +92,7 @@ impl Options {
             ("batch_bytes_max", self.batch_bytes_max),
             ("memory_bytes_max", self.memory_bytes_max),
         ]);
-        not_zero([("gossip_again", self.gossip_again)]);
+        not_zero([("gossip_again", self.gossip_again), ("hang_after", self.hang_after)]);
     }
 }
 
@@ -91,6 +107,7 @@ impl Default for Options {
             batch_delay: Duration::from_millis(1),
             gossip_gap: Duration::from_micros(100),
             gossip_again: Duration::from_millis(20),
+            hang_after: Duration::from_millis(100),
             memory_bytes_max: usize::MAX,
             faults: Faults::NONE,
         }

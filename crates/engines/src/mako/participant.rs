@@ -7,7 +7,7 @@
 //! ```
 
 use super::message::{Header, Reply, Request};
-use super::options::StampForm;
+use super::options::{GROUP_CLOCKS, StampForm};
 use super::{Effects, Mako, Message, fits, led};
 use crate::dependencies::{self, Reads};
 use crate::engine::Effect;
@@ -18,7 +18,7 @@ use crate::faults::Fault;
 use crate::observation::Observation;
 use crate::transaction_id::TransactionId;
 use store::Locked;
-use types::{Clock, Epoch, NodeId, Result, ShardId, Stamp};
+use types::{Aborted, Clock, Conflict, Epoch, NodeId, Result, ShardId, Stamp};
 
 /// What an open branch holds.
 pub(super) enum Context {
@@ -49,10 +49,14 @@ impl Mako {
         request: Request,
         effects: &mut Effects,
     ) {
-        let led = self.led_at(header.shard).filter(|at| self.led[*at].lead.is_leading());
-        let (Some(at), true) = (led, self.desk.is_ours(from, header, led.is_some())) else {
+        let is_own = |_: &usize| self.desk.hub.leader(header.shard) == self.desk.hub.place.node;
+        let at = self.place_of(header.shard).filter(is_own);
+        let (Some(at), true) = (at, self.desk.is_ours(from, header, at.is_some())) else {
             return;
         };
+        if !self.led[at].serves() {
+            return self.park(from, header, request);
+        }
         let ends = matches!(request, Request::Abort);
         let reply = match self.branches.arrive(header, ends) {
             Arrival::Act => {
@@ -71,6 +75,10 @@ impl Mako {
             }
             Arrival::Repeated(reply) => reply,
             Arrival::Over => Reply::Resolved,
+            Arrival::Ended => match request {
+                Request::Install { .. } | Request::Abort => Reply::Resolved,
+                _ => Reply::Refused { error: Mako::not_open(header.epoch) },
+            },
             Arrival::Stale => {
                 self.desk.counters.dropped += 1;
                 return;
@@ -99,6 +107,9 @@ impl Mako {
         request: Request,
         effects: &mut Effects,
     ) -> Reply {
+        if !matches!(request, Request::Install { .. } | Request::Abort) {
+            self.act_as_leader(at, effects);
+        }
         let context = self.branches.take(header);
         let (context, reply) = match (context, request) {
             (context, Request::Abort) => {
@@ -146,8 +157,7 @@ impl Mako {
         transaction: TransactionId,
         effects: &mut Effects,
     ) -> Result<(Branch, usize, Option<Clock>)> {
-        let own = self.desk.hub.own(self.led[at].lead.shard).expect("led");
-        let branch = self.desk.hub.begin(own)?;
+        let branch = self.desk.hub.begin(at)?;
         Ok((branch, 0, self.draw_too_early(at, transaction, effects)))
     }
 
@@ -162,7 +172,7 @@ impl Mako {
             return None;
         }
         let shard = self.led[at].lead.shard;
-        let clock = self.shared.replica(shard).expect("led").store.draw_clock_too_early();
+        let clock = self.shared.replica(shard).expect("held").store.draw_clock_too_early();
         self.fly(at, (transaction, self.desk.hub.epoch.get()), clock, effects);
         Some(clock)
     }
@@ -273,6 +283,10 @@ impl Mako {
             // Nobody gets to see any of it.
             effects.observations.iter_mut().for_each(|seen| seen.truncate(observed));
         }
+        if gathered.is_err() {
+            // What was rolled back is dropped, now that somebody has met it.
+            branch.discard_read(|stamp| watermarks.rejects(shard, stamp));
+        }
         let gathered = gathered?;
         Ok((gathered.stamp, gathered.reads))
     }
@@ -288,6 +302,7 @@ impl Mako {
     ) -> Result<Stamp> {
         let shard = self.led[at].lead.shard;
         let epoch = self.desk.hub.epoch.get();
+        self.check_serves(at, effects)?;
         let (mut stamp, _) = self.gather(at, (transaction, epoch), &branch, 0, effects)?;
         if branch.is_read_only() || !install {
             branch.validate()?;
@@ -312,11 +327,31 @@ impl Mako {
         Ok(stamp)
     }
 
+    /// Does this node serve the shard at this place? It may have been deposed since the transaction began.
+    pub(super) fn check_serves(&mut self, at: usize, effects: &mut Effects) -> Result<()> {
+        if !self.led[at].serves() {
+            let shard = self.led[at].lead.shard;
+            return Err(Aborted::from(Conflict::Recovering { shard }).into());
+        }
+        self.act_as_leader(at, effects);
+        Ok(())
+    }
+
     /// Brings a finished stamp, kept by `own`, into the form that the options ask for.
     pub(super) fn bound(&mut self, own: ShardId, stamp: &mut Stamp, effects: &mut Effects) {
-        let StampForm::Sparse { remote_max } = self.options().stamps else { return };
-        self.desk.hub.watermarks.borrow().prune(stamp);
-        stamp.collapse(remote_max);
+        match self.options().stamps {
+            StampForm::Full => return,
+            StampForm::Sparse { remote_max } => {
+                self.desk.hub.watermarks.borrow().prune(stamp);
+                stamp.collapse(remote_max);
+            }
+            StampForm::Timestamp => stamp.level(1),
+            StampForm::Group { .. } => {
+                stamp.level(GROUP_CLOCKS);
+                let floor = stamp.as_ref().entry(own, ShardId::EVERY);
+                return self.gossip.open_group(floor, self.desk.hub.now.get());
+            }
+        }
         let floor = stamp.as_ref().entry(own, ShardId::EVERY);
         if floor > Clock::ZERO {
             // It waits for every shard now: for own ones, and for those that others lead.
@@ -377,7 +412,9 @@ impl Mako {
         drop(watermarks);
         effects.observe(|| Observation::Resolved { transaction, shard, clock, installed: true });
         let floor = stamp.as_ref().entry(shard, ShardId::EVERY);
-        if floor > Clock::ZERO {
+        if let StampForm::Group { .. } = self.options().stamps {
+            self.gossip.open_group(floor, self.desk.hub.now.get());
+        } else if floor > Clock::ZERO {
             self.pass_floor(floor, effects);
         }
     }

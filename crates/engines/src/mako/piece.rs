@@ -1,19 +1,28 @@
 //! What `mako` writes into its streams.
 //!
 //! ```text
-//! entry  = safe u64 | ended u32 | pieces u32 | piece*
+//! entry  = safe u64 | pieces u32 | ends u8 | finals u8 | piece* | end* | final*
+//! end    = epoch u32 | clock u64
+//! final  = epoch u32 | shards u32 | clock u64*
 //! piece  = epoch u32 | clock u64 | remotes u8 | (shard u32 | clock u64)* | writes
 //! ```
 //! Little-endian; writes as in `replication/codec.rs`. A **piece** is what one transaction
 //! writes on one shard, with its stamp as that shard keeps it. An entry without pieces is a heartbeat:
-//! it only carries a safe clock. Where `ended` is not 0, no piece of that epoch or of one before follows
-//! in this stream.
+//! it only carries a safe clock. An **end** says that no piece of that epoch or of one before follows in
+//! this stream, which has all of the epoch up to that clock. A **final** is the FVW of a settled epoch, for
+//! those who hear of it nowhere else.
 
 use crate::replication::codec::{Malformed, Reader, Write, put_writes};
 use bytes::{BufMut, Bytes, BytesMut};
-use types::{Clock, Epoch, RemoteClock, ShardId, Stamp, StampRef, TableId};
+use types::{Clock, Epoch, RemoteClock, ShardId, Stamp, StampRef, TableId, VectorWatermark};
 
-const HEADER_BYTES: usize = 8 + 4 + 4;
+/// More shards are nonsense.
+const SHARDS_MAX: u32 = 1 << 16;
+
+const HEADER_BYTES: usize = 8 + 4 + 1 + 1;
+
+/// Most ends, and most finals, in an entry.
+pub(super) const ENDS_MAX: usize = 100;
 
 /// An entry under construction.
 #[derive(Debug)]
@@ -27,8 +36,10 @@ pub(crate) struct Batch {
 pub(crate) struct Entry {
     /// Everything that this worker certified up to this clock is in the stream up to here.
     pub(crate) safe: Clock,
-    /// The last epoch that has ended here, if one has with this entry.
-    pub(crate) ended: Option<Epoch>,
+    /// Epochs that have ended here, ascending, and how far the stream has all of theirs.
+    pub(crate) ends: Vec<(Epoch, Clock)>,
+    /// FVWs, ascending.
+    pub(crate) finals: Vec<VectorWatermark>,
     pub(crate) pieces: Vec<Piece>,
 }
 
@@ -75,12 +86,28 @@ impl Batch {
     }
 
     /// Takes the entry and begins another.
-    pub(crate) fn close(&mut self, safe: Clock, ended: Option<Epoch>) -> Bytes {
+    pub(crate) fn close(
+        &mut self,
+        safe: Clock,
+        ends: &[(Epoch, Clock)],
+        finals: &[VectorWatermark],
+    ) -> Bytes {
         let Batch { mut bytes, pieces } = std::mem::take(self);
+        let count = |items: usize| u8::try_from(items).expect("at most ENDS_MAX");
         let mut header = &mut bytes[..HEADER_BYTES];
         header.put_u64_le(safe.0);
-        header.put_u32_le(ended.map_or(0, |epoch| epoch.0));
         header.put_u32_le(pieces);
+        header.put_u8(count(ends.len()));
+        header.put_u8(count(finals.len()));
+        for (epoch, clock) in ends {
+            bytes.put_u32_le(epoch.0);
+            bytes.put_u64_le(clock.0);
+        }
+        for last in finals {
+            bytes.put_u32_le(last.epoch().0);
+            bytes.put_u32_le(last.shards() as u32);
+            (0..last.shards() as u32).for_each(|s| bytes.put_u64_le(last.of(ShardId(s)).0));
+        }
         bytes.freeze()
     }
 }
@@ -94,18 +121,31 @@ fn read_piece(reader: &mut Reader, own: ShardId) -> Result<Piece, Malformed> {
     Ok(Piece { stamp, writes: reader.writes()? })
 }
 
+fn read_final(reader: &mut Reader) -> Result<VectorWatermark, Malformed> {
+    let (epoch, shards) = (Epoch(reader.u32()?), reader.u32()?);
+    if shards > SHARDS_MAX {
+        return Err(reader.malformed());
+    }
+    let mut last = VectorWatermark::new(epoch, shards as usize);
+    for shard in 0..shards {
+        last.raise(ShardId(shard), Clock(reader.u64()?));
+    }
+    Ok(last)
+}
+
 impl Entry {
     /// Takes apart an entry of a stream of `shard`. Keys and values stay where they are.
     pub(crate) fn decode(shard: ShardId, entry: Bytes) -> Result<Entry, Malformed> {
         let mut reader = Reader::new(entry);
-        let (safe, ended) = (Clock(reader.u64()?), Epoch(reader.u32()?));
-        let ended = (ended > Epoch(0)).then_some(ended);
-        let mut pieces = Vec::new();
-        for _ in 0..reader.u32()? {
-            pieces.push(read_piece(&mut reader, shard)?);
-        }
+        let (safe, count) = (Clock(reader.u64()?), reader.u32()?);
+        let (ends, finals) = (reader.u8()?, reader.u8()?);
+        let pieces =
+            (0..count).map(|_| read_piece(&mut reader, shard)).collect::<Result<_, _>>()?;
+        let end = |reader: &mut Reader| Ok((Epoch(reader.u32()?), Clock(reader.u64()?)));
+        let ends = (0..ends).map(|_| end(&mut reader)).collect::<Result<_, _>>()?;
+        let finals = (0..finals).map(|_| read_final(&mut reader)).collect::<Result<_, _>>()?;
         reader.end()?;
-        Ok(Entry { safe, ended, pieces })
+        Ok(Entry { safe, ends, finals, pieces })
     }
 }
 
@@ -128,9 +168,11 @@ mod tests {
 
     #[test]
     fn an_entry_comes_back_as_it_was() {
-        let entry = batch().close(Clock(16), Some(Epoch(2)));
+        let ends = [(Epoch(1), Clock(9)), (Epoch(2), Clock::MAX)];
+        let entry = batch().close(Clock(16), &ends, &[VectorWatermark::whole(Epoch(1), 3)]);
         let back = Entry::decode(ShardId(0), entry).expect("well formed");
-        assert_eq!((back.safe, back.ended), (Clock(16), Some(Epoch(2))));
+        assert_eq!((back.safe, &back.ends[..]), (Clock(16), &ends[..]));
+        assert_eq!(back.finals, [VectorWatermark::whole(Epoch(1), 3)]);
         assert_eq!((back.pieces[0].stamp.epoch, back.pieces[0].stamp.clock), (Epoch(3), Clock(17)));
         assert_eq!(back.pieces[0].stamp.as_ref().entry(ShardId(0), ShardId(2)), Clock(4));
         let values: Vec<_> =
@@ -141,7 +183,8 @@ mod tests {
 
     #[test]
     fn a_cut_entry_is_malformed() {
-        let entry = batch().close(Clock(16), None);
+        let finals = [VectorWatermark::whole(Epoch(1), 2)];
+        let entry = batch().close(Clock(16), &[(Epoch(1), Clock(9))], &finals);
         for cut in 0..entry.len() {
             assert!(Entry::decode(ShardId(0), entry.slice(..cut)).is_err(), "cut at {cut}");
         }

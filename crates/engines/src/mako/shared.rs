@@ -39,6 +39,9 @@ impl Shared {
 #[derive(Debug)]
 pub(super) struct SharedWatermark {
     clocks: Box<[AtomicU64]>,
+    /// How far a shard may ever come, where a stream of it has ended the epoch with something hanging: what
+    /// it says to be safe after that is so for later epochs only.
+    caps: Box<[AtomicU64]>,
     /// Moves with every change, so that nobody has to look at the clocks for nothing.
     version: AtomicU64,
 }
@@ -47,6 +50,7 @@ impl SharedWatermark {
     pub(super) fn new(shards: usize) -> SharedWatermark {
         SharedWatermark {
             clocks: (0..shards).map(|_| AtomicU64::new(0)).collect(),
+            caps: (0..shards).map(|_| AtomicU64::new(u64::MAX)).collect(),
             version: AtomicU64::new(0),
         }
     }
@@ -59,6 +63,18 @@ impl SharedWatermark {
             self.version.fetch_add(1, Ordering::Release);
         }
         raised
+    }
+
+    /// A stream of `shard` ends the epoch here. To be said before the stream says more to be safe.
+    pub(super) fn cap(&self, shard: ShardId, clock: Clock) {
+        self.caps[shard.0 as usize].fetch_min(clock.0, Ordering::AcqRel);
+    }
+
+    /// A stream that this node leads has made `shard` durable so far; that is so for the epoch up to where
+    /// it ended.
+    pub(super) fn raise_led(&self, shard: ShardId, clock: Clock) -> bool {
+        let cap = Clock(self.caps[shard.0 as usize].load(Ordering::Acquire));
+        self.raise(shard, clock.min(cap))
     }
 
     /// How far `shard` is.

@@ -5,11 +5,12 @@
 //! repeated or late; it is told again from time to time.
 
 use super::led;
-use super::options::Options;
+use super::options::{Options, StampForm};
 use super::piece::Entry;
-use super::shared::Shared;
 use super::{Effects, Mako, Message, fits, followed};
 use crate::engine::Effect;
+use crate::execution::hub::Hub;
+use crate::faults::Fault;
 use crate::observation::Observation;
 use crate::replication::replay::replay;
 use bytes::Bytes;
@@ -28,17 +29,34 @@ pub(super) struct Gossip {
     told_at: Time,
     /// The highest floor of a stamp that this worker knows of.
     floor: Clock,
+    /// The end of the open group, and since when this worker has something in it.
+    group: Option<(Clock, Time)>,
     /// The worker that tells it again if nothing happens.
     repeats: bool,
 }
 
 impl Gossip {
-    pub(super) fn new(shared: &Shared) -> Gossip {
-        let topology = &shared.setup.topology;
-        let node = shared.node;
-        let leaders = topology.shard_ids().map(|shard| topology.leader(shard));
+    pub(super) fn new(hub: &Hub) -> Gossip {
+        let mut gossip = Gossip {
+            peers: Vec::new(),
+            followers: Vec::new(),
+            own_news: false,
+            news: false,
+            told_at: Time::ZERO,
+            floor: Clock::ZERO,
+            group: None,
+            repeats: true,
+        };
+        gossip.aim(hub);
+        gossip
+    }
+
+    /// Finds out whom to tell: who leads has changed.
+    pub(super) fn aim(&mut self, hub: &Hub) {
+        let (topology, node) = (&hub.topology, hub.place.node);
+        let leaders = topology.shard_ids().map(|shard| hub.leader(shard));
         let own: Vec<ShardId> =
-            topology.shard_ids().filter(|shard| topology.leader(*shard) == node).collect();
+            topology.shard_ids().filter(|shard| hub.leader(*shard) == node).collect();
         let mut followers: Vec<NodeId> =
             own.iter().flat_map(|shard| topology.replicas(*shard)).collect();
         let mut peers: Vec<NodeId> = match own.is_empty() {
@@ -51,15 +69,7 @@ impl Gossip {
             list.sort_unstable();
             list.dedup();
         }
-        Gossip {
-            peers,
-            followers,
-            own_news: false,
-            news: false,
-            told_at: Time::ZERO,
-            floor: Clock::ZERO,
-            repeats: true,
-        }
+        (self.peers, self.followers) = (peers, followers);
     }
 
     /// When there will be something to tell.
@@ -75,6 +85,13 @@ impl Gossip {
         Some(self.told_at + after)
     }
 
+    /// Something of the group that ends there is about.
+    pub(super) fn open_group(&mut self, end: Clock, now: Time) {
+        if self.group.is_none_or(|(other, _)| other < end) {
+            self.group = Some((end, now));
+        }
+    }
+
     /// A stamp with this floor is about.
     pub(super) fn raise_floor(&mut self, floor: Clock) {
         if floor > self.floor {
@@ -87,24 +104,35 @@ impl Gossip {
 impl Mako {
     /// The stream that this worker leads for `shard` has that many decided entries.
     pub(super) fn durable(&mut self, shard: ShardId, length: u64, effects: &mut Effects) {
-        let at = self.led_at(shard).expect("only led streams report this");
-        let (safe, ends) = self.led[at].durable(length);
-        let Some(safe) = safe else { return };
-        let replica = self.shared.replica(shard).expect("led");
-        let clock = replica.progress(self.desk.hub.place.worker, safe);
+        let at = self.place_of(shard).expect("a stream that is held");
+        let settled = self.desk.hub.watermarks.borrow().settled();
+        let said = self.led[at].durable(length);
+        let Some(safe) = said.last().map(|said| said.safe) else { return };
+        said.iter().for_each(|said| self.followed[at].note(said, settled));
+        let replica = self.shared.replica(shard).expect("held");
+        // What a new leader has not replayed yet may be older than what it has.
+        let applied = self.followed[at].applied();
+        let clock = replica.progress(self.desk.hub.place.worker, applied);
         assert!(
             clock <= safe,
             "M4: {shard} counts {clock}, and this stream is durable up to {safe}"
         );
-        // What is durable is so for all epochs: a shard's clocks rise from one to the next.
-        let raised =
-            self.live.iter().fold(false, |news, live| live.watermark.raise(shard, clock) | news);
-        if raised {
+        // What is durable is so for all epochs, as far as they go: a shard's clocks rise from one to the
+        // next. How far those before this reign go, other workers may still have to say.
+        let since = self.led[at].office.as_ref().map_or(Epoch(u32::MAX), |office| office.since);
+        let own = self.live.iter().filter(|live| live.epoch() >= since);
+        let raise = |news, live: &super::Live| live.watermark.raise_led(shard, clock) | news;
+        if own.fold(false, raise) {
             effects.observe(|| Observation::Watermark { shard, clock });
             self.gossip.own_news = true;
             self.desk.nudge_others(effects);
         }
-        self.ended(shard, ends, effects);
+        let ballot = self.led[at].ballot();
+        if !self.options().faults.has(Fault::ReportBeforeDurable) {
+            for end in said.into_iter().flat_map(|said| said.ends) {
+                self.ended((shard, ballot), end, effects);
+            }
+        }
     }
 
     /// A leader says how far the shards are.
@@ -130,17 +158,19 @@ impl Mako {
     }
 
     /// May `from` know that? Only leaders know how far shards are, their own and, from each other, the
-    /// rest. Nobody knows more than we of a shard that we lead.
+    /// rest; of an epoch that is closed, also who has led before. Nobody knows more than we of a shard that
+    /// we lead, but those who knew it from our predecessor.
     fn is_credible(&self, from: NodeId, watermark: &VectorWatermark, floor: Clock) -> bool {
-        let topology = &self.desk.hub.topology;
+        let hub = &self.desk.hub;
         let Some(at) = self.live(watermark.epoch()) else { return false };
         let known = &self.live[at].watermark;
-        let ends = watermark.epoch() < self.desk.hub.epoch.get();
+        let ends = watermark.epoch() < hub.epoch.get();
         fits::clock(floor)
-            && topology.shard_ids().any(|shard| topology.leader(shard) == from)
-            && topology.shard_ids().all(|shard| {
+            && (ends || hub.is_leader(from))
+            && hub.topology.shard_ids().all(|shard| {
                 let said = watermark.of(shard);
-                let own = topology.leader(shard) == self.desk.hub.place.node;
+                let (leader, since) = hub.reign(shard);
+                let own = leader == hub.place.node && watermark.epoch() >= since;
                 (fits::clock(said) || (ends && said == Clock::MAX))
                     && (!own || said <= known.of(shard))
             })
@@ -149,7 +179,8 @@ impl Mako {
     /// Moves the clocks of all own shards past a stamp's floor, since its transaction waits for them.
     pub(super) fn pass_floor(&mut self, floor: Clock, effects: &mut Effects) {
         let mut news = false;
-        for replica in self.shared.replicas.iter().filter(|replica| replica.led) {
+        for led in self.led.iter().filter(|led| led.lead.is_leading()) {
+            let replica = self.shared.replica(led.lead.shard).expect("held");
             replica.store.raise_clock(floor);
             news |= replica.want(floor);
         }
@@ -158,25 +189,55 @@ impl Mako {
         }
     }
 
-    /// Proposes the batches and heartbeats whose time has come.
-    pub(super) fn close_batches(&mut self, now: Time, effects: &mut Effects) {
-        for at in 0..self.led.len() {
-            let shard = self.led[at].lead.shard;
-            let open = self.desk.hub.epoch.get();
-            let replica = self.shared.replica(shard).expect("led");
-            let options = &self.shared.setup.options;
-            let Some(closed) = self.led[at].close(now, open, replica, options) else { continue };
-            self.desk.counters.batches += 1;
-            let led::Closed { entry, index, safe, ended, clocks } = closed;
-            self.desk.counters.batch_bytes += entry.len() as u64;
-            if let Some(greatest) = clocks.iter().max().copied()
-                && replica.want(greatest)
-            {
-                self.desk.nudge_others(effects);
-            }
-            effects.observe(|| Observation::Appended { shard, index, ended, safe, clocks });
-            effects.push(Effect::Propose { shard, entry });
+    /// Closes the open group, if it is time for that: all shards' clocks move past its end.
+    fn close_group(&mut self, now: Time, effects: &mut Effects) {
+        if self.group_due().is_some_and(|at| at <= now)
+            && let Some((end, _)) = self.gossip.group.take()
+        {
+            self.gossip.raise_floor(end);
+            self.pass_floor(end, effects);
         }
+    }
+
+    /// When the open group is to be closed.
+    pub(super) fn group_due(&self) -> Option<Time> {
+        let StampForm::Group { every } = self.options().stamps else { return None };
+        Some(self.gossip.group?.1 + every)
+    }
+
+    /// Proposes the batches, heartbeats and ends of epochs whose time has come.
+    pub(super) fn close_batches(&mut self, now: Time, effects: &mut Effects) {
+        self.close_group(now, effects);
+        for at in 0..self.led.len() {
+            self.close_batch(now, at, effects);
+        }
+        self.end_branches(now, effects);
+    }
+
+    /// Proposes an entry.
+    pub(super) fn propose(&mut self, at: usize, closed: led::Closed, effects: &mut Effects) {
+        let (shard, ballot) = (self.led[at].lead.shard, self.led[at].ballot());
+        let led::Closed { entry, index, safe, ends, clocks } = closed;
+        self.desk.counters.batches += 1;
+        self.desk.counters.batch_bytes += entry.len() as u64;
+        let replica = self.shared.replica(shard).expect("held");
+        if let Some(greatest) = clocks.iter().max().copied()
+            && replica.want(greatest)
+        {
+            self.desk.nudge_others(effects);
+        }
+        for (epoch, clock) in &ends {
+            if let Some(live) = self.live(*epoch) {
+                self.live[live].watermark.cap(shard, *clock);
+            }
+        }
+        if self.options().faults.has(Fault::ReportBeforeDurable) {
+            for end in ends.clone() {
+                self.ended((shard, ballot), end, effects);
+            }
+        }
+        effects.observe(|| Observation::Appended { shard, ballot, index, ends, safe, clocks });
+        effects.push(Effect::Propose { shard, entry });
     }
 
     /// Tells others how far the shards are, if that is news and the last time is not too near.
@@ -197,28 +258,32 @@ impl Mako {
         (gossip.own_news, gossip.news, gossip.told_at) = (false, false, now);
     }
 
-    /// The stream that this worker follows for `shard` has decided its next entry.
+    /// The stream of `shard` has decided an entry that this worker did not propose.
     pub(super) fn decided(&mut self, shard: ShardId, entry: Bytes, effects: &mut Effects) {
-        let Some(followed) = self.followed.iter_mut().find(|followed| followed.shard == shard)
-        else {
-            // Its own entry, which the leader has in its store already.
-            return;
-        };
+        let at = self.place_of(shard).expect("a stream that is held");
         // What is decided is the word of the shard's leader, who has it in its own store: to skip it
         // would part this replica from the others for good.
         let entry = Entry::decode(shard, entry)
             .unwrap_or_else(|error| panic!("a leader of {shard} proposed it: {error}"));
-        let replica = self.shared.replica(shard).expect("followed");
+        let finals = entry.finals.clone();
+        let replica = self.shared.replica(shard).expect("held");
         let options = &self.shared.setup.options;
         self.desk.counters.operations +=
             entry.pieces.iter().map(|p| p.writes.len() as u64).sum::<u64>();
-        let watermarks = self.desk.hub.watermarks.borrow();
-        followed.enter(entry, &watermarks, options, &mut |sessions, piece| {
-            let (stamp, writes) = (&piece.stamp, &piece.writes);
-            let observe = effects.observations.as_mut();
-            replay(replica, sessions, stamp, writes, options.faults, observe);
-        });
-        followed::publish(followed, replica, self.desk.hub.place.worker);
+        {
+            let watermarks = self.desk.hub.watermarks.borrow();
+            let followed = &mut self.followed[at];
+            followed.enter(entry, &watermarks, options, &mut |sessions, piece| {
+                let (stamp, writes) = (&piece.stamp, &piece.writes);
+                let observe = effects.observations.as_mut();
+                replay(replica, sessions, stamp, writes, options.faults, observe);
+            });
+            followed::publish(followed, replica, self.desk.hub.place.worker);
+        }
+        for last in finals {
+            self.hear_settled(last, effects);
+        }
+        self.recover(at, effects);
     }
 
     /// Replays what the watermark covers by now.

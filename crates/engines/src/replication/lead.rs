@@ -44,11 +44,12 @@ impl Lead {
         }
     }
 
-    /// The stream is prepared, and that long.
-    pub(crate) fn begin(&mut self, length: u64) {
+    /// The stream is prepared, and that long. What is in it is safe up to `safe`.
+    pub(crate) fn begin(&mut self, length: u64, safe: Clock) {
         self.leading = true;
         self.proposed = length;
         self.decided = length;
+        self.safe_appended = safe;
     }
 
     pub(crate) fn is_leading(&self) -> bool {
@@ -72,9 +73,14 @@ impl Lead {
         assert!(flew.is_some(), "M3, P5: {clock} of {} was resolved before", self.shard);
     }
 
+    /// The clocks in flight that belong to `epoch` or to one before.
+    pub(crate) fn hanging(&self, epoch: Epoch) -> impl Iterator<Item = Clock> + '_ {
+        self.in_flight.iter().filter(move |(_, its)| **its <= epoch).map(|(clock, _)| *clock)
+    }
+
     /// Is nothing in flight that belongs to `epoch` or to one before?
     pub(crate) fn is_over(&self, epoch: Epoch) -> bool {
-        self.in_flight.values().all(|its| *its > epoch)
+        self.hanging(epoch).next().is_none()
     }
 
     fn safe_clock(&self, replica: &Replica, faults: Faults) -> Clock {
@@ -82,6 +88,11 @@ impl Lead {
             Some(first) if !faults.has(Fault::SafeClockPastInFlight) => Clock(first.0 - 1),
             _ => replica.store.clock(),
         }
+    }
+
+    /// How far an entry that is appended now would say that it is safe.
+    pub(crate) fn safe_now(&self, replica: &Replica, faults: Faults) -> Clock {
+        self.safe_clock(replica, faults).max(self.safe_appended)
     }
 
     /// How far the stream says that it is safe.
@@ -108,7 +119,7 @@ impl Lead {
 
     /// An entry is appended. Returns its index and the safe clock it carries.
     pub(crate) fn append(&mut self, now: Time, replica: &Replica, faults: Faults) -> (u64, Clock) {
-        let safe = self.safe_clock(replica, faults).max(self.safe_appended);
+        let safe = self.safe_now(replica, faults);
         assert!(
             self.in_flight.keys().next().is_none_or(|first| *first > safe)
                 || faults.has(Fault::SafeClockPastInFlight),

@@ -1,17 +1,17 @@
 //! A node's copy of a shard, and how far each of its workers has come with it.
 
 use consensus::topology::Topology;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use store::Store;
-use types::{Clock, Epoch, NodeId, ShardId, WorkerId};
+use types::{Ballot, Clock, Epoch, NodeId, ShardId, WorkerId};
 
 /// See the module. Shared by the workers of the node, and atomic.
 #[derive(Debug)]
 pub(crate) struct Replica {
     pub(crate) shard: ShardId,
     pub(crate) store: Arc<Store>,
-    /// This node leads the shard.
+    /// This node leads the shard at first.
     pub(crate) led: bool,
     /// Where the node leads: how far each worker's stream is safe and durable. Where it follows: how
     /// far each worker has applied what its stream has.
@@ -19,10 +19,12 @@ pub(crate) struct Replica {
     /// The greatest clock that some worker has appended: the others have to follow, or they would hold
     /// the shard back.
     wanted: AtomicU64,
+    /// An appointment of this node, and how many of its workers have recovered their part under it.
+    recovered: Mutex<(Ballot, u32)>,
 }
 
 impl Replica {
-    /// All copies that `node` has, empty.
+    /// All copies that `node` has, empty; first those that it leads at first.
     pub(crate) fn all(
         topology: &Topology,
         node: NodeId,
@@ -48,9 +50,12 @@ impl Replica {
                 led: topology.leader(shard) == node,
                 progress: (0..workers).map(|_| AtomicU64::new(0)).collect(),
                 wanted: AtomicU64::new(0),
+                recovered: Mutex::default(),
             }
         });
-        replicas.collect()
+        let mut replicas: Vec<Replica> = replicas.collect();
+        replicas.sort_by_key(|replica| !replica.led);
+        replicas
     }
 
     /// Worker `worker` has come to `clock`. Returns how far all have.
@@ -63,6 +68,24 @@ impl Replica {
     pub(crate) fn reached(&self) -> Clock {
         let progress = self.progress.iter().map(|clock| clock.load(Ordering::Acquire));
         Clock(progress.min().unwrap_or(0))
+    }
+
+    /// One more worker has recovered its part under `ballot`.
+    pub(crate) fn recover(&self, ballot: Ballot) {
+        let mut recovered = self.recovered();
+        if recovered.0 != ballot {
+            *recovered = (ballot, 0);
+        }
+        recovered.1 += 1;
+    }
+
+    /// Have all workers recovered their part under `ballot`?
+    pub(crate) fn is_recovered(&self, ballot: Ballot) -> bool {
+        *self.recovered() == (ballot, self.progress.len() as u32)
+    }
+
+    fn recovered(&self) -> MutexGuard<'_, (Ballot, u32)> {
+        self.recovered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Every stream of the shard has to become safe up to `clock`. Says whether that is news.

@@ -153,7 +153,7 @@ mod tests {
     fn a_safe_clock_is_below_what_is_in_flight() {
         let (replica, options) = (replica(), Options::default());
         let mut led = Led::new(ShardId(0));
-        led.lead.begin(0);
+        led.lead.begin(0, Clock::ZERO);
         replica.store.raise_clock(Clock(9));
         led.lead.fly(Clock(7), Epoch(1));
         led.lead.fly(Clock(9), Epoch(1));
@@ -175,7 +175,7 @@ mod tests {
     fn nothing_is_drawn_below_a_safe_clock() {
         let (replica, options) = (replica(), Options::default());
         let mut led = Led::new(ShardId(0));
-        led.lead.begin(0);
+        led.lead.begin(0, Clock::ZERO);
         replica.store.raise_clock(Clock(9));
         add(&mut led, 9);
         led.close(LATE, EPOCH, &replica, &options).expect("nothing before it");
@@ -186,7 +186,7 @@ mod tests {
     fn who_waits_hears_in_the_order_of_the_stream() {
         let (replica, options) = (replica(), Options::default());
         let mut led = Led::new(ShardId(0));
-        led.lead.begin(3);
+        led.lead.begin(3, Clock::ZERO);
         add(&mut led, 1);
         led.close(LATE, EPOCH, &replica, &options).expect("nothing before it");
         add(&mut led, 2);
@@ -207,7 +207,7 @@ mod tests {
         let mut led = Led::new(ShardId(0));
         add(&mut led, 1);
         assert!(led.close(LATE, EPOCH, &replica, &options).is_none());
-        led.lead.begin(0);
+        led.lead.begin(0, Clock::ZERO);
         assert!(led.close(LATE, EPOCH, &replica, &options).is_some());
     }
 }

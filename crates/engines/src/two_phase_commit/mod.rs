@@ -75,7 +75,7 @@ use record::Entry;
 use std::rc::Rc;
 use std::sync::Arc;
 use store::Store;
-use types::{Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
+use types::{Ballot, Clock, Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
 
 /// The epoch of a cluster whose configuration has never changed.
 const FIRST_EPOCH: Epoch = Epoch(1);
@@ -133,11 +133,14 @@ impl Engine for TwoPhaseCommit {
         match event {
             Event::Received { from, message } => self.receive(from, message, effects),
             Event::Client { from, request } => self.desk.request(from, request),
-            Event::Leading { shard, length } => self.lead(shard, length),
+            Event::Leading { shard, ballot: _, length } => self.lead(shard, length),
             Event::Durable { shard, length } => self.durable(shard, length, effects),
             Event::Decided { shard, index: _, entry } => self.decided(shard, entry, effects),
+            Event::Deposed { shard, by } => {
+                panic!("{by} leads {shard}: this engine has no recovery")
+            }
             // No leader of its streams ever changes, so it stays in the epoch in which it began.
-            Event::Epoch { .. } | Event::Settled { .. } => {}
+            Event::Configured { .. } | Event::Settled { .. } => {}
             Event::Timer | Event::Nudged => {}
         }
         self.run(now, effects);
@@ -152,6 +155,9 @@ impl Engine for TwoPhaseCommit {
     fn spawn(&mut self, task: Task) {
         self.desk.tasks.spawn(task);
     }
+
+    /// Where no leader ever changes, nobody needs a lease.
+    fn renew(&mut self, _lease_end: Time) {}
 
     fn pending(&self) -> usize {
         let led: usize = self.led.iter().map(Led::pending).sum();
@@ -189,7 +195,7 @@ impl TwoPhaseCommit {
     /// This worker's stream of `shard` is prepared.
     fn lead(&mut self, shard: ShardId, length: u64) {
         let at = self.led_at(shard).expect("the node leads the shards that the topology says");
-        self.led[at].lead.begin(length);
+        self.led[at].lead.begin(length, Clock::ZERO);
         self.desk.hub.admission.serve(self.led.iter().all(|led| led.lead.is_leading()));
     }
 
@@ -256,7 +262,7 @@ impl TwoPhaseCommit {
                 // What is installed is committed (rule P4), so all that can be read may be shown.
                 let (transaction, own) = (exchange.id, self.desk.hub.home());
                 effects.observe(|| Observation::Told { transaction, own, stamp });
-                slot.fill(());
+                slot.fill(Ok(()));
             }
         }
     }
@@ -275,7 +281,14 @@ impl TwoPhaseCommit {
                 self.nudged_at = now;
                 self.desk.nudge_others(effects);
             }
-            effects.observe(|| Observation::Appended { shard, index, ended: None, safe, clocks });
+            effects.observe(|| Observation::Appended {
+                shard,
+                ballot: Ballot::default(),
+                index,
+                ends: Vec::new(),
+                safe,
+                clocks,
+            });
             effects.push(Effect::Propose { shard, entry });
         }
     }

@@ -77,6 +77,7 @@ impl TwoPhaseCommit {
             }
             Arrival::Repeated(reply) => reply,
             Arrival::Over => Some(Reply::Resolved),
+            Arrival::Ended => unreachable!("no epoch ever ends here"),
             Arrival::Stale => {
                 self.desk.counters.dropped += 1;
                 return;

@@ -39,7 +39,7 @@ impl Hand {
         let shared = TwoPhaseCommit::share(&setup, NodeId(0));
         let worker = TwoPhaseCommit::new(WorkerId(0), shared, 1);
         let mut hand = Hand { worker, now: Time::ZERO, proposed: 0 };
-        hand.step(Event::Leading { shard: HERE, length: 0 });
+        hand.step(Event::Leading { shard: HERE, ballot: Ballot::default(), length: 0 });
         hand
     }
 
@@ -74,7 +74,14 @@ impl Hand {
     /// The other node's transaction `sequence` makes its request `step`.
     fn ask(&mut self, sequence: u64, step: u32, request: Request) -> Option<Reply> {
         let transaction = TransactionId { node: OTHER, worker: WorkerId(0), sequence };
-        let header = Header { transaction, shard: HERE, step, oldest: 0, epoch: FIRST_EPOCH };
+        let header = Header {
+            transaction,
+            shard: HERE,
+            step,
+            oldest: 0,
+            epoch: FIRST_EPOCH,
+            reign: FIRST_EPOCH,
+        };
         let message = Message::Request { header, request };
         only_reply(self.step(Event::Received { from: OTHER, message }))
     }

@@ -1,7 +1,13 @@
-//! What was told as committed is there: each of its writes was installed. That the installed versions
-//! are what every replica holds in the end, or newer ones, is for `replicas.rs` to say.
+//! At the end: what is covered is there, wholly, and nothing else was told.
+//!
+//! Of an epoch that is settled, the FVW covers a transaction or not: on all its shards alike, by every
+//! piece's stamp and by that of the whole. What it covers was installed on each of them, what it does not
+//! was told to nobody. Of the epoch that is open, all is there once all is quiet. That the installed
+//! versions are what every replica holds in the end, or newer ones, is for `replicas.rs` to say.
 
-use super::transactions::Transactions;
+use super::durable::Durable;
+use super::transactions::{Seen, Transactions};
+use engines::TransactionId;
 use types::{Clock, ShardId};
 
 /// See the module.
@@ -9,22 +15,55 @@ pub struct Acknowledged;
 
 impl Acknowledged {
     /// Judges all transactions, when all is quiet.
-    pub fn check(transactions: &Transactions) -> super::Verdict {
+    pub fn check(transactions: &Transactions, durable: &Durable) -> super::Verdict {
         for (id, seen) in transactions.all() {
-            let Some(certified) = &seen.certified else { continue };
-            // A branch of blind deletes may find nothing to delete, and then it installs no version. Nor does
-            // it draw a clock if it certifies on behalf of its coordinator, which takes it for a write.
-            let is_there = |(shard, clock): &(ShardId, Clock)| {
-                let drawn = seen.drawn.iter().find(|it| (it.0, it.1) == (*shard, *clock));
-                drawn.is_none_or(|(.., installed)| *installed)
-                    || seen.installed.iter().any(|it| (it.0, it.1.clock) == (*shard, *clock))
-            };
-            let missing = certified.writes.iter().find(|write| !is_there(write));
-            if let Some((shard, clock)) = missing {
-                let how = if seen.told { "told as committed" } else { "certified" };
-                return Err(format!("{id} was {how}, and never installed {clock} on {shard}"));
+            if is_covered(*id, seen, durable)? == Some(true) {
+                is_there(*id, seen)?;
             }
         }
         Ok(())
     }
+}
+
+/// Does a transaction count, as its stamps say with one voice? `None` if it was never certified, as far
+/// as anybody has seen.
+fn is_covered(id: TransactionId, seen: &Seen, durable: &Durable) -> Result<Option<bool>, String> {
+    let whole = seen.certified.as_ref().map(|certified| {
+        let back = durable.is_rolled_back(certified.own, &certified.stamp);
+        (certified.own, !back)
+    });
+    let pieces = seen.installed.iter().map(|(shard, stamp)| {
+        let back = durable.is_rolled_back(*shard, stamp);
+        (*shard, !back)
+    });
+    let mut all = whole.into_iter().chain(pieces);
+    let Some((first, covered)) = all.next() else { return Ok(None) };
+    if let Some((other, _)) = all.find(|(_, other)| *other != covered) {
+        return Err(format!(
+            "{id} is torn: by its stamp on {first} it is {}, and by that on {other} it is not",
+            if covered { "covered" } else { "rolled back" }
+        ));
+    }
+    if seen.told_outcome && !covered {
+        return Err(format!("{id} was told as committed, and was rolled back with its epoch"));
+    }
+    Ok(Some(covered))
+}
+
+/// Everything that a transaction writes was installed.
+fn is_there(id: TransactionId, seen: &Seen) -> super::Verdict {
+    let Some(certified) = &seen.certified else { return Ok(()) };
+    // A branch of blind deletes may find nothing to delete, and then it installs no version. Nor does
+    // it draw a clock if it certifies on behalf of its coordinator, which takes it for a write.
+    let is_there = |(shard, clock): &(ShardId, Clock)| {
+        let drawn = seen.drawn.iter().find(|it| (it.0, it.1) == (*shard, *clock));
+        drawn.is_none_or(|(.., installed)| *installed)
+            || seen.installed.iter().any(|it| (it.0, it.1.clock) == (*shard, *clock))
+    };
+    let missing = certified.writes.iter().find(|write| !is_there(write));
+    if let Some((shard, clock)) = missing {
+        let how = if seen.told { "told as committed" } else { "certified" };
+        return Err(format!("{id} was {how}, and never installed {clock} on {shard}"));
+    }
+    Ok(())
 }

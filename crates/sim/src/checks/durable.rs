@@ -1,12 +1,18 @@
 //! M4: a shard watermark counts only entries that a majority of the voters has accepted.
 //!
-//! What is durable is computed here from two facts: what each voter's stream has accepted, and which
-//! safe clock each entry carries. A stream is durable up to the safe clock of the last entry that a
-//! majority has; a shard up to the least of its streams. Nobody in the cluster may believe more.
+//! What is durable is computed here from three facts: which ballot leads a stream and what it inherited,
+//! what each voter has accepted under which ballot, and which safe clock each entry carries. An entry is
+//! durable when a majority of the voters, of those that remember, has accepted it under the newest
+//! ballot; and then for good. A stream is durable up to the safe clock of the last such entry, a shard up
+//! to the least of its streams. Nobody in the cluster may believe more.
+//!
+//! A closed epoch is durable up to where its streams have ended it; and once its FVW is final, that
+//! decides.
 
+use bytes::Bytes;
 use consensus::topology::Topology;
-use std::collections::VecDeque;
-use types::{Clock, Epoch, NodeId, ShardId, Stamp, WorkerId};
+use std::collections::{BTreeMap, VecDeque};
+use types::{Ballot, Clock, Epoch, NodeId, ShardId, Stamp, VectorWatermark, WorkerId};
 
 /// What is durable; see the module.
 #[derive(Debug)]
@@ -14,106 +20,269 @@ pub struct Durable {
     workers: usize,
     streams: Vec<StreamState>,
     shards: Vec<Clock>,
+    finals: BTreeMap<Epoch, VectorWatermark>,
+}
+
+/// What an entry says.
+#[derive(Debug, Clone, Default)]
+pub struct Facts {
+    /// The safe clock that it carries.
+    pub safe: Clock,
+    /// The epochs that end with it, and up to which clocks.
+    pub ends: Vec<(Epoch, Clock)>,
+}
+
+#[derive(Debug, Clone)]
+struct Voter {
+    node: NodeId,
+    ballot: Ballot,
+    length: u64,
+    /// It holds what it has promised and accepted.
+    remembers: bool,
 }
 
 #[derive(Debug, Clone)]
 struct StreamState {
-    /// Voters, and how many entries each has accepted.
-    accepted: Vec<(NodeId, u64)>,
-    /// How many a majority has.
-    majority: u64,
-    /// Entries beyond that, the safe clocks they carry, and the epochs that end with them.
-    ahead: VecDeque<(u64, Clock, Option<Epoch>)>,
+    voters: Vec<Voter>,
+    /// The newest that leads; before anybody does, whatever is accepted counts.
+    ballot: Ballot,
+    /// So many entries are durable.
+    decided: u64,
+    /// What so many entries say is taken into account: all durable ones, but for those that were appended
+    /// in the step that is under way.
+    taken: u64,
+    /// Entries beyond that, of the newest ballot's sequence.
+    ahead: VecDeque<(u64, Facts)>,
+    /// All that was ever appended beyond that, by what it is: whoever inherits an entry says no more of it.
+    known: BTreeMap<u64, Vec<(Bytes, Facts)>>,
+    /// What nodes have appended while their streams were not prepared, and so is nowhere to be seen.
+    waiting: BTreeMap<(NodeId, u64), Facts>,
+    /// The entry that is spoken of next.
+    shown: Option<(u64, Bytes)>,
     safe: Clock,
-    /// The last epoch that has ended.
-    ended: Epoch,
+    /// Epochs that have ended here, and up to which clocks.
+    ends: BTreeMap<Epoch, Clock>,
 }
 
 impl Durable {
     /// Nothing is durable yet.
     pub fn new(topology: &Topology) -> Durable {
         let workers = topology.workers() as usize;
+        let voter = |node: &NodeId| Voter {
+            node: *node,
+            ballot: Ballot::default(),
+            length: 0,
+            remembers: true,
+        };
         let state = |shard: ShardId| StreamState {
-            accepted: topology.voters(shard).iter().map(|voter| (*voter, 0)).collect(),
-            majority: 0,
+            voters: topology.voters(shard).iter().map(voter).collect(),
+            ballot: Ballot::default(),
+            decided: 0,
+            taken: 0,
             ahead: VecDeque::new(),
+            known: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            shown: None,
             safe: Clock::ZERO,
-            ended: Epoch(0),
+            ends: BTreeMap::new(),
         };
         let streams = topology.shard_ids().flat_map(|shard| vec![state(shard); workers]);
         let shards = vec![Clock::ZERO; topology.shards() as usize];
-        Durable { workers, streams: streams.collect(), shards }
+        Durable { workers, streams: streams.collect(), shards, finals: BTreeMap::new() }
     }
 
     fn stream(&mut self, shard: ShardId, worker: WorkerId) -> &mut StreamState {
         &mut self.streams[shard.0 as usize * self.workers + worker.0 as usize]
     }
 
-    /// A replica has accepted so many entries; only voters count.
-    pub fn accepted(&mut self, shard: ShardId, worker: WorkerId, node: NodeId, length: u64) {
-        let stream = self.stream(shard, worker);
-        let voter = stream.accepted.iter_mut().find(|(voter, _)| *voter == node);
-        let Some((_, accepted)) = voter.filter(|(_, accepted)| *accepted != length) else { return };
-        *accepted = length;
-        let mut lengths: Vec<u64> = stream.accepted.iter().map(|(_, length)| *length).collect();
-        lengths.sort_unstable();
-        // So many or more are held by this one and all after it: a majority.
-        let majority = lengths[(lengths.len() - 1) / 2];
-        if majority > stream.majority {
-            stream.majority = majority;
-            self.advance(shard, worker);
-        }
-    }
-
-    /// The leader of the stream has appended an entry.
-    pub fn appended(
+    /// A replica has accepted so many entries under this ballot; only voters count.
+    #[inline]
+    pub fn accepted(
         &mut self,
         shard: ShardId,
         worker: WorkerId,
-        index: u64,
-        (safe, ended): (Clock, Option<Epoch>),
+        node: NodeId,
+        (ballot, length): (Ballot, u64),
     ) {
-        self.stream(shard, worker).ahead.push_back((index, safe, ended));
+        let stream = self.stream(shard, worker);
+        let voter = stream.voters.iter_mut().find(|voter| voter.node == node);
+        let is_new = |voter: &&mut Voter| (voter.ballot, voter.length) != (ballot, length);
+        let Some(voter) = voter.filter(is_new) else { return };
+        (voter.ballot, voter.length) = (ballot, length);
+        self.count(shard, worker);
+    }
+
+    /// A node has forgotten all it ever accepted.
+    pub fn forgets(&mut self, node: NodeId) {
+        for stream in &mut self.streams {
+            for voter in stream.voters.iter_mut().filter(|voter| voter.node == node) {
+                *voter = Voter { node, ballot: Ballot::default(), length: 0, remembers: false };
+            }
+        }
+    }
+
+    /// A replica of a shard, having forgotten, holds all there is again.
+    pub fn remembers(&mut self, shard: ShardId, node: NodeId) {
+        for worker in (0..self.workers as u32).map(WorkerId) {
+            for voter in self.stream(shard, worker).voters.iter_mut() {
+                voter.remembers |= voter.node == node;
+            }
+            self.count(shard, worker);
+        }
+    }
+
+    /// The entry that is appended next.
+    pub fn shown(&mut self, shard: ShardId, worker: WorkerId, index: u64, entry: Bytes) {
+        self.stream(shard, worker).shown = Some((index, entry));
+    }
+
+    /// A stream is led by this ballot from now on, and has so many entries; those that are not durable yet
+    /// are shown. Some may just have been appended, and are spoken of afterwards.
+    pub fn leads(
+        &mut self,
+        shard: ShardId,
+        worker: WorkerId,
+        (ballot, length): (Ballot, u64),
+        entries: &[(u64, Bytes)],
+    ) -> super::Verdict {
+        let stream = self.stream(shard, worker);
+        if ballot <= stream.ballot {
+            return Ok(()); // An older one that has not heard.
+        }
+        stream.ballot = ballot;
+        if length < stream.decided {
+            return Err(format!(
+                "{ballot} leads stream {worker} of {shard} with {length} entries, but a majority of its \
+                 voters had accepted {}",
+                stream.decided
+            ));
+        }
+        stream.ahead.clear();
+        for (index, entry) in entries.iter().filter(|(index, _)| *index >= stream.taken) {
+            let known = stream.known.get(index).into_iter().flatten();
+            let same = known.into_iter().find(|(other, _)| other == entry);
+            let waiting = stream.waiting.get(&(ballot.node, *index));
+            if let Some(facts) = same.map(|(_, facts)| facts).or(waiting) {
+                stream.ahead.push_back((*index, facts.clone()));
+            }
+        }
+        stream.waiting.retain(|(node, _), _| *node != ballot.node);
+        self.count(shard, worker);
+        Ok(())
+    }
+
+    /// A leader of the stream, on this node, has appended an entry.
+    pub fn appended(
+        &mut self,
+        shard: ShardId,
+        (worker, node): (WorkerId, NodeId),
+        index: u64,
+        facts: Facts,
+    ) {
+        let stream = self.stream(shard, worker);
+        match stream.shown.take().filter(|(shown, _)| *shown == index) {
+            Some((_, entry)) => {
+                stream.known.entry(index).or_default().push((entry, facts.clone()));
+            }
+            None => drop(stream.waiting.insert((node, index), facts.clone())),
+        }
+        // A leader that is deposed and does not know it says what becomes of nothing.
+        let leads = stream.ballot == Ballot::default() || stream.ballot.node == node;
+        let next = stream.ahead.back().map_or(stream.taken, |(last, _)| last + 1);
+        if leads && index >= next {
+            stream.ahead.push_back((index, facts));
+        }
         self.advance(shard, worker);
+    }
+
+    fn count(&mut self, shard: ShardId, worker: WorkerId) {
+        let stream = self.stream(shard, worker);
+        let counts = |voter: &Voter| {
+            let same = voter.ballot == stream.ballot || stream.ballot == Ballot::default();
+            if voter.remembers && same { voter.length } else { 0 }
+        };
+        let mut lengths: Vec<u64> = stream.voters.iter().map(counts).collect();
+        lengths.sort_unstable();
+        // So many or more are held by this one and all after it: a majority.
+        let majority = lengths[(lengths.len() - 1) / 2];
+        if majority > stream.decided {
+            stream.decided = majority;
+            self.advance(shard, worker);
+        }
     }
 
     fn advance(&mut self, shard: ShardId, worker: WorkerId) {
         let stream = self.stream(shard, worker);
         let before = stream.safe;
-        while let Some((index, safe, ended)) = stream.ahead.front()
-            && *index < stream.majority
+        while let Some((index, _)) = stream.ahead.front()
+            && *index < stream.decided
         {
-            stream.safe = stream.safe.max(*safe);
-            stream.ended = stream.ended.max(ended.unwrap_or_default());
-            stream.ahead.pop_front();
+            let (index, facts) = stream.ahead.pop_front().expect("there is one");
+            stream.taken = index + 1;
+            stream.safe = stream.safe.max(facts.safe);
+            for (epoch, clock) in facts.ends {
+                let end = stream.ends.entry(epoch).or_default();
+                *end = clock.max(*end);
+            }
+            stream.known.remove(&index);
         }
         if stream.safe > before {
-            let first = shard.0 as usize * self.workers;
-            let streams = self.streams[first..first + self.workers].iter();
+            let streams = self.streams_of(shard).iter();
             self.shards[shard.0 as usize] =
                 streams.map(|stream| stream.safe).min().unwrap_or(Clock::ZERO);
         }
     }
 
-    /// How many entries of a stream a majority of the voters has accepted.
-    pub fn majority(&self, shard: ShardId, worker: WorkerId) -> u64 {
-        self.streams[shard.0 as usize * self.workers + worker.0 as usize].majority
+    fn streams_of(&self, shard: ShardId) -> &[StreamState] {
+        let first = shard.0 as usize * self.workers;
+        &self.streams[first..first + self.workers]
     }
 
-    /// How far a shard is durable.
+    /// How many entries of a stream are durable.
+    pub fn decided(&self, shard: ShardId, worker: WorkerId) -> u64 {
+        self.streams[shard.0 as usize * self.workers + worker.0 as usize].decided
+    }
+
+    /// What so many entries of a stream say is known and durable.
+    pub fn taken(&self, shard: ShardId, worker: WorkerId) -> u64 {
+        self.streams[shard.0 as usize * self.workers + worker.0 as usize].taken
+    }
+
+    /// Which ballot leads a stream, as far as is known.
+    pub fn ballot(&self, shard: ShardId, worker: WorkerId) -> Ballot {
+        self.streams[shard.0 as usize * self.workers + worker.0 as usize].ballot
+    }
+
+    /// How far a shard is durable for what is new.
     pub fn of(&self, shard: ShardId) -> Clock {
         self.shards[shard.0 as usize]
     }
 
-    /// How far a shard is durable for what belongs to `epoch`: once all its streams have ended that,
-    /// wholly.
+    /// How far a shard is durable for what belongs to `epoch`.
     pub fn of_epoch(&self, shard: ShardId, epoch: Epoch) -> Clock {
-        let first = shard.0 as usize * self.workers;
-        let streams = self.streams[first..first + self.workers].iter();
-        match streams.map(|stream| stream.ended).min() {
-            Some(ended) if ended >= epoch => Clock::MAX,
-            _ => self.of(shard),
+        match self.finals.get(&epoch) {
+            Some(last) => last.of(shard),
+            None => self.accepted_of_epoch(shard, epoch),
         }
+    }
+
+    /// The same, whether the epoch's FVW is known or not.
+    pub fn accepted_of_epoch(&self, shard: ShardId, epoch: Epoch) -> Clock {
+        let up_to = |stream: &StreamState| {
+            let end = stream.ends.range(epoch..).next();
+            end.map_or(stream.safe, |(_, clock)| *clock)
+        };
+        self.streams_of(shard).iter().map(up_to).min().unwrap_or(Clock::ZERO)
+    }
+
+    /// The FVW of an epoch is known.
+    pub fn settle(&mut self, last: &VectorWatermark) {
+        self.finals.entry(last.epoch()).or_insert_with(|| last.clone());
+    }
+
+    /// The FVW of an epoch, once it is known.
+    pub fn last(&self, epoch: Epoch) -> Option<&VectorWatermark> {
+        self.finals.get(&epoch)
     }
 
     /// All shards.
@@ -127,6 +296,11 @@ impl Durable {
         self.shards()
             .map(|shard| (shard, view.entry(shard)))
             .find(|(shard, clock)| *clock > self.of_epoch(*shard, stamp.epoch))
+    }
+
+    /// Is what has this stamp, kept by `own`, discarded for good?
+    pub fn is_rolled_back(&self, own: ShardId, stamp: &Stamp) -> bool {
+        self.finals.contains_key(&stamp.epoch) && self.missing(own, stamp).is_some()
     }
 
     /// A node takes the shard for durable up to `clock`.

@@ -1,25 +1,42 @@
 //! M2: on one key, the order in which versions are installed and the order of their clocks agree.
 //!
-//! The newest version of every key is kept, so that this is also the model of what each shard holds.
+//! The versions of every key are kept, without those that were rolled back with their epoch, so that this
+//! is also the model of what each shard holds. Order is judged by what one node installs: two leaders of
+//! a shard know nothing of each other, but those of one are of other epochs than those of the other.
 
+use super::durable::Durable;
 use engines::TransactionId;
 use std::collections::BTreeMap;
-use types::{Clock, Epoch, ShardId, Stamp, TableId};
+use types::{Clock, Epoch, NodeId, ShardId, Stamp, TableId};
 
 /// What the leaders have installed.
 #[derive(Debug)]
 pub struct Installed {
     shards: Vec<BTreeMap<TableId, Rows>>,
+    /// What each node has installed last.
+    last: BTreeMap<NodeId, BTreeMap<Place, Order>>,
+    /// Versions of epochs that are not settled.
+    open: BTreeMap<Epoch, Vec<(Place, Stamp)>>,
 }
 
-/// A table's keys and their newest versions.
-pub type Rows = BTreeMap<Vec<u8>, Newest>;
+/// The place of a version among those of its key.
+type Order = (Epoch, Clock);
 
-/// The newest version of a key.
+/// A key, and where it lives.
+type Place = (ShardId, TableId, Vec<u8>);
+
+/// A table's keys and their versions.
+pub type Rows = BTreeMap<Vec<u8>, Versions>;
+
+/// The versions of a key, the newest last.
+#[derive(Debug, Clone, Default)]
+pub struct Versions(Vec<Version>);
+
+/// A version of a key.
 #[derive(Debug, Clone)]
-pub struct Newest {
+pub struct Version {
     /// Its place in the order of the key's versions.
-    pub order: (Epoch, Clock),
+    pub order: Order,
     /// Its value; `None` for a tombstone.
     pub value: Option<Vec<u8>>,
     /// Who wrote it.
@@ -39,10 +56,31 @@ pub struct Row<'a> {
     pub key: &'a [u8],
 }
 
+impl Versions {
+    /// The newest; `None` if all were rolled back.
+    pub fn newest(&self) -> Option<&Version> {
+        self.0.last()
+    }
+
+    /// Puts a version in its place.
+    fn put(&mut self, version: Version) -> Result<(), String> {
+        let at = self.0.partition_point(|other| other.order < version.order);
+        if let Some(other) = self.0.get(at).filter(|other| other.order == version.order) {
+            return Err(format!("{} installed it, too", other.transaction));
+        }
+        self.0.insert(at, version);
+        Ok(())
+    }
+}
+
 impl Installed {
     /// Nothing.
     pub fn new(shards: usize) -> Installed {
-        Installed { shards: vec![BTreeMap::new(); shards] }
+        Installed {
+            shards: vec![BTreeMap::new(); shards],
+            last: BTreeMap::new(),
+            open: BTreeMap::new(),
+        }
     }
 
     /// What a shard holds of a table.
@@ -50,35 +88,59 @@ impl Installed {
         self.shards[shard.0 as usize].get(&table)
     }
 
-    /// A leader installs a version.
+    /// The leader of a shard, on this node, installs a version. It stays out of the model if it is rolled
+    /// back already.
     pub fn install(
         &mut self,
+        node: NodeId,
         shard: ShardId,
         row: Row<'_>,
         value: Option<&[u8]>,
+        rolled_back: bool,
     ) -> super::Verdict {
-        let rows = self.shards[shard.0 as usize].entry(row.table).or_default();
         let order = (row.stamp.epoch, row.stamp.clock);
-        let newest =
-            Newest { order, value: value.map(<[u8]>::to_vec), transaction: row.transaction };
-        let Some(before) = rows.get_mut(row.key) else {
-            rows.insert(row.key.to_vec(), newest);
-            return Ok(());
+        let place = (shard, row.table, row.key.to_vec());
+        let name = || {
+            let (table, key) = (row.table, row.key.escape_ascii());
+            format!("{} {} {} of {table} '{key}' on {shard}", row.transaction, order.0, order.1)
         };
-        if order <= before.order {
-            let table = row.table;
-            return Err(format!(
-                "{} installed {} {} of {table} '{}' on {shard} over {} {} of {}",
-                row.transaction,
-                order.0,
-                order.1,
-                row.key.escape_ascii(),
-                before.order.0,
-                before.order.1,
-                before.transaction,
-            ));
+        let last = self.last.entry(node).or_default().entry(place.clone()).or_default();
+        if order <= *last {
+            return Err(format!("{} was installed over {} {}", name(), last.0, last.1));
         }
-        *before = newest;
+        *last = order;
+        if rolled_back {
+            return Ok(());
+        }
+        let rows = self.shards[shard.0 as usize].entry(row.table).or_default();
+        let version =
+            Version { order, value: value.map(<[u8]>::to_vec), transaction: row.transaction };
+        let versions = match rows.get_mut(row.key) {
+            Some(versions) => versions,
+            None => rows.entry(row.key.to_vec()).or_default(),
+        };
+        versions.put(version).map_err(|what| format!("{}: {what}", name()))?;
+        self.open.entry(order.0).or_default().push((place, row.stamp.clone()));
         Ok(())
+    }
+
+    /// An epoch is settled: what its FVW does not cover never was, and what is older than that which it
+    /// covers is of no account any more.
+    pub fn settle(&mut self, epoch: Epoch, durable: &Durable) {
+        for ((shard, table, key), stamp) in self.open.remove(&epoch).unwrap_or_default() {
+            let rows = self.shards[shard.0 as usize].get_mut(&table);
+            let Some(versions) = rows.and_then(|rows| rows.get_mut(&key)) else { continue };
+            let order = (stamp.epoch, stamp.clock);
+            if durable.is_rolled_back(shard, &stamp) {
+                versions.0.retain(|version| version.order != order);
+            } else {
+                versions.0.retain(|version| version.order >= order || version.order.0 >= epoch);
+            }
+        }
+    }
+
+    /// A node has crashed, and remembers nothing that it installed.
+    pub fn crashed(&mut self, node: NodeId) {
+        self.last.remove(&node);
     }
 }

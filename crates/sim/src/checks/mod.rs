@@ -9,10 +9,12 @@
 //! | `told.rs` | M5: nobody is told of what is not durable |
 //! | `replies.rs` | M5 once more, at the door: what clients outside are shown; and exactly once |
 //! | `replay.rs` | M6: followers apply what is durable, and the greatest clock wins |
+//! | `leases.rs` | M7: once a shard's next leader serves, no former one acts |
 //! | `epochs.rs` | M8: nobody reads what a later epoch wrote, or an earlier one has not settled |
+//! | `finals.rs` | M9: an FVW is one, and covers what was told and nothing that is not durable |
 //! | `records.rs` | P4: nothing is seen or told whose record is not durable |
 //! | `replicas.rs` | at the end: all copies of a shard are equal, and equal to the model |
-//! | `acknowledged.rs` | at the end: what was told as committed is there |
+//! | `acknowledged.rs` | at the end: what is covered is there wholly, and nothing else was told |
 //!
 //! The engines' observations are their word for what they did; what is durable is computed here, from
 //! what the voters' streams have accepted. A violation is a value, and the first one ends the run.
@@ -22,7 +24,9 @@
 mod acknowledged;
 mod durable;
 mod epochs;
+mod finals;
 mod installed;
+mod leases;
 mod records;
 mod replay;
 pub mod replicas;
@@ -34,17 +38,20 @@ mod transactions;
 
 use crate::violation::Violation;
 use acknowledged::Acknowledged;
+use bytes::Bytes;
 use consensus::topology::Topology;
-use durable::Durable;
+use durable::{Durable, Facts};
 use engines::client::{ClientId, Reply, Request};
 use engines::{Observation, Place};
+use finals::Finals;
 pub use installed::{Installed, Row};
+use leases::Leases;
 use records::Records;
 use replay::Replay;
 use replies::Replies;
 use safe_clock::SafeClocks;
 use transactions::Transactions;
-use types::{NodeId, ShardId, Time, WorkerId};
+use types::{Ballot, NodeId, ShardId, Time, VectorWatermark, WorkerId};
 
 /// When and where something was observed.
 #[derive(Debug, Clone, Copy)]
@@ -79,6 +86,12 @@ pub struct Checks {
     safe_clocks: SafeClocks,
     replay: Replay,
     replies: Replies,
+    leases: Leases,
+    finals: Finals,
+    /// Clocks keep no bound, and so leases need not hold.
+    wild_clocks: bool,
+    /// How often they did not.
+    two_leaders: u64,
 }
 
 impl Checks {
@@ -91,16 +104,106 @@ impl Checks {
             durable: Durable::new(topology),
             transactions: Transactions::default(),
             installed: Installed::new(shards),
-            safe_clocks: SafeClocks::new(shards, topology.workers() as usize),
+            safe_clocks: SafeClocks::default(),
             replay: Replay::new(topology.nodes().len(), shards),
             replies: Replies::new(topology),
+            leases: Leases::default(),
+            finals: Finals::default(),
+            wild_clocks: false,
+            two_leaders: 0,
         }
     }
 
-    /// The stream of this worker at `node`, a replica of the shard, has accepted so many entries.
+    /// Clocks will keep no bound: leases are at risk, and nothing else.
+    pub fn expect_wild_clocks(&mut self) {
+        self.wild_clocks = true;
+    }
+
+    /// How often a former leader acted, where clocks keep no bound.
+    pub fn two_leaders(&self) -> u64 {
+        self.two_leaders
+    }
+
+    /// The stream of this worker at `node`, a replica of the shard, has accepted so many entries under
+    /// this ballot.
     #[inline]
-    pub fn accepted(&mut self, shard: ShardId, worker: WorkerId, node: NodeId, length: u64) {
-        self.durable.accepted(shard, worker, node, length);
+    pub fn accepted(
+        &mut self,
+        shard: ShardId,
+        worker: WorkerId,
+        node: NodeId,
+        accepted: (Ballot, u64),
+    ) {
+        self.durable.accepted(shard, worker, node, accepted);
+    }
+
+    /// The entry of which the next observation speaks.
+    pub fn entry(&mut self, shard: ShardId, worker: WorkerId, index: u64, entry: &Bytes) {
+        self.durable.shown(shard, worker, index, entry.clone());
+    }
+
+    /// Would it be news that the stream is led by this ballot? If so, how many entries it
+    /// begins with that nobody has to show.
+    #[inline]
+    pub fn is_news(&self, shard: ShardId, worker: WorkerId, ballot: Ballot) -> Option<u64> {
+        let is_news = ballot > self.durable.ballot(shard, worker);
+        is_news.then(|| self.durable.taken(shard, worker))
+    }
+
+    /// A worker's stream of a shard is led by this ballot, and has so many entries. Those that are not
+    /// durable are shown.
+    ///
+    /// # Errors
+    /// If something is missing that was durable.
+    pub fn leads(
+        &mut self,
+        moment: Moment,
+        shard: ShardId,
+        (ballot, length): (Ballot, u64),
+        entries: &[(u64, Bytes)],
+    ) -> Result<(), Violation> {
+        let (place, worker) = (moment.place, moment.place.worker);
+        let before = self.durable.ballot(shard, worker);
+        if before != Ballot::default() && before.node != place.node {
+            self.safe_clocks.leads(shard, place);
+        }
+        let verdict = self.durable.leads(shard, worker, (ballot, length), entries);
+        let place = Some(place);
+        verdict.map_err(|what| Violation { rule: "M4", what, at: moment.at, place })
+    }
+
+    /// A node has crashed.
+    pub fn crashed(&mut self, node: NodeId) {
+        self.safe_clocks.crashed(node);
+        self.installed.crashed(node);
+        self.replay.crashed(node);
+    }
+
+    /// A node has lost its memory, that of its streams included.
+    pub fn forgets(&mut self, node: NodeId) {
+        self.durable.forgets(node);
+    }
+
+    /// A replica that had lost its memory holds all there is.
+    pub fn remembers(&mut self, shard: ShardId, node: NodeId) {
+        self.durable.remembers(shard, node);
+    }
+
+    /// The managers have made an FVW final.
+    ///
+    /// # Errors
+    /// If it cannot be.
+    pub fn is_final(&mut self, at: Time, last: &VectorWatermark) -> Result<(), Violation> {
+        self.settle(last).map_err(|what| Violation::new("M9", at, what))
+    }
+
+    fn settle(&mut self, last: &VectorWatermark) -> Verdict {
+        let is_news = self.durable.last(last.epoch()).is_none();
+        self.finals.settled(last, &mut self.durable)?;
+        if is_news {
+            self.installed.settle(last.epoch(), &self.durable);
+        }
+        Ok(())
     }
 
     /// What the shards should hold.
@@ -117,7 +220,14 @@ impl Checks {
             let place = Some(moment.place);
             verdict.map_err(|what| Violation { rule, what, at: moment.at, place })
         };
+        if let Observation::Settled { watermark } = observation {
+            return blame("M9", self.settle(watermark));
+        }
         let Checks {
+            leases,
+            finals,
+            wild_clocks,
+            two_leaders,
             rules,
             records,
             durable,
@@ -143,11 +253,11 @@ impl Checks {
             }
             Observation::Drawn { transaction, shard, clock } => {
                 transactions.drawn(*transaction, *shard, *clock);
-                blame(safe_clock, safe_clocks.drawn(*shard, worker, *transaction, *clock))?;
+                blame(safe_clock, safe_clocks.drawn(*shard, moment.place, *transaction, *clock))?;
             }
             Observation::Resolved { transaction, shard, clock, installed } => {
                 transactions.resolved(*transaction, *shard, *clock, *installed);
-                let resolved = safe_clocks.resolved(*shard, worker, *clock, *installed);
+                let resolved = safe_clocks.resolved(*shard, moment.place, *clock, *installed);
                 blame(safe_clock, resolved.map_err(|what| format!("{transaction}: {what}")))?;
             }
             Observation::Certified { transaction, own, stamp, writes } => {
@@ -162,23 +272,39 @@ impl Checks {
                 if by_watermark {
                     blame("M1", stamps::carries(*transaction, seen, *shard, stamp, durable))?;
                 }
-                safe_clocks.installed(*shard, worker, stamp.clock);
+                safe_clocks.installed(*shard, moment.place, stamp.clock);
                 let row = Row { transaction: *transaction, stamp, table: *table, key };
-                blame(order, installed.install(*shard, row, value.as_deref()))?;
-                let replayed = replies.installed(*shard, stamp, (*table, key), value.as_deref());
+                let (node, value) = (moment.place.node, value.as_deref());
+                let back = durable.is_rolled_back(*shard, stamp);
+                blame(order, installed.install(node, *shard, row, value, back))?;
+                replay.installed(node, *shard, (*table, key));
+                let replayed = replies.installed(*shard, stamp, (*table, key), value, durable);
                 blame("exactly once", replayed)?;
                 if !by_watermark {
                     blame("P4", records.visible(*shard, worker, stamp.clock, durable))?;
                 }
             }
-            Observation::Appended { shard, index, ended, safe, clocks } => {
-                durable.appended(*shard, worker, *index, (*safe, *ended));
+            Observation::Appended { shard, ballot: _, index, ends, safe, clocks } => {
+                let facts = Facts { safe: *safe, ends: ends.clone() };
+                durable.appended(*shard, (worker, moment.place.node), *index, facts);
                 if !by_watermark {
                     records.appended(*shard, worker, *index, clocks);
                 }
-                blame(safe_clock, safe_clocks.appended(*shard, worker, *safe, clocks))?;
+                blame(safe_clock, safe_clocks.appended(*shard, moment.place, *safe, clocks))?;
             }
-            Observation::Settled { .. } => {}
+            Observation::Settled { .. } | Observation::Led { .. } => {}
+            Observation::Serves { shard, ballot } => leases.serves(*shard, *ballot),
+            Observation::Acted { shard, ballot } => match leases.acted(*shard, *ballot) {
+                Err(_) if *wild_clocks => *two_leaders += 1,
+                verdict => blame("M7", verdict)?,
+            },
+            Observation::Reported { shard, epoch, watermark } => {
+                blame("M9", Finals::reported(*shard, *epoch, *watermark, durable))?;
+            }
+            Observation::RolledBack { transaction } => {
+                let seen = transactions.rolled_back(*transaction);
+                blame("M5", told::rolled_back(*transaction, seen, durable))?;
+            }
             Observation::Watermark { shard, clock } => {
                 blame("M4", durable.check(*shard, *clock))?;
             }
@@ -187,6 +313,7 @@ impl Checks {
                 match rules {
                     Rules::Watermark => {
                         blame("M5", told::check(*transaction, *own, stamp, seen, durable))?;
+                        finals.taken(*own, stamp, durable);
                     }
                     Rules::Records => blame("P4", records.told(*transaction, seen, durable))?,
                 }
@@ -197,6 +324,7 @@ impl Checks {
                     Rules::Watermark => {
                         let writer = transactions.writer(*shard, stamp).map(|(_, seen)| seen);
                         blame("M6", replay::covered(*shard, stamp, writer, durable))?;
+                        finals.taken(*shard, stamp, durable);
                     }
                     Rules::Records => {
                         blame("P4", records.visible(*shard, worker, stamp.clock, durable))?;
@@ -235,7 +363,10 @@ impl Checks {
     /// # Errors
     /// The first acknowledgement that was broken.
     pub fn finish(&self, at: Time) -> Result<(), Violation> {
-        Acknowledged::check(&self.transactions)
+        self.replies
+            .finish(&self.durable)
+            .map_err(|what| Violation::new("exactly once", at, what))?;
+        Acknowledged::check(&self.transactions, &self.durable)
             .map_err(|what| Violation::new("lost acknowledgement", at, what))
     }
 }

@@ -34,7 +34,7 @@ impl Records {
             |why| Err(format!("a version of {shard} with clock {clock} is visible, and {why}"));
         match self.entries.get(&(shard, worker, clock)) {
             None => complain("there is no record of it".to_owned()),
-            Some(index) if *index >= durable.majority(shard, worker) => {
+            Some(index) if *index >= durable.decided(shard, worker) => {
                 complain(format!("no majority has accepted entry {index}, its record"))
             }
             Some(_) => Ok(()),

@@ -3,7 +3,7 @@
 
 use super::durable::Durable;
 use super::transactions::Seen;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use types::{Clock, Epoch, NodeId, ShardId, Stamp, TableId};
 
 /// What the replicas have applied.
@@ -12,6 +12,8 @@ pub struct Replay {
     shards: usize,
     /// By node and shard.
     replicas: Vec<BTreeMap<TableId, Newest>>,
+    /// Keys that nodes have installed themselves, as leaders: what they hold of these is not known here.
+    own: BTreeSet<(NodeId, ShardId, TableId, Vec<u8>)>,
 }
 
 /// The greatest (epoch, clock) that was applied to each key of a table.
@@ -39,7 +41,19 @@ pub fn covered(
 impl Replay {
     /// Nothing yet.
     pub fn new(nodes: usize, shards: usize) -> Replay {
-        Replay { shards, replicas: vec![BTreeMap::new(); nodes * shards] }
+        Replay { shards, replicas: vec![BTreeMap::new(); nodes * shards], own: BTreeSet::new() }
+    }
+
+    /// A node has installed a version as the leader.
+    pub fn installed(&mut self, node: NodeId, shard: ShardId, (table, key): (TableId, &[u8])) {
+        self.own.insert((node, shard, table, key.to_vec()));
+    }
+
+    /// A node has crashed: it begins with nothing.
+    pub fn crashed(&mut self, node: NodeId) {
+        let first = node.0 as usize * self.shards;
+        self.replicas[first..first + self.shards].iter_mut().for_each(BTreeMap::clear);
+        self.own.retain(|(other, ..)| *other != node);
     }
 
     /// A node has looked at a version and says whether it is the newest one now.
@@ -56,7 +70,8 @@ impl Replay {
         let order = (stamp.epoch, stamp.clock);
         let before = rows.get_mut(key);
         let is_newer = before.as_ref().is_none_or(|before| order > **before);
-        if won != is_newer {
+        let judged = !self.own.contains(&(node, shard, table, key.to_vec()));
+        if won != is_newer && judged {
             let did = if won { "replaced" } else { "gave way to" };
             let before =
                 before.map_or("nothing".into(), |(epoch, clock)| format!("{epoch} {clock}"));

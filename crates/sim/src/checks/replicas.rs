@@ -11,18 +11,19 @@ use types::{NodeId, Scan, ShardId, TableId};
 /// Rows read at once.
 const PAGE_ROWS: usize = 1024;
 
-/// Judges every replica of every shard; `store` finds one.
+/// Judges every replica of every shard; `leader` says who leads it, `store` finds a copy.
 pub fn check(
     topology: &Topology,
     installed: &Installed,
+    leader: impl Fn(ShardId) -> NodeId,
     store: impl Fn(NodeId, ShardId) -> Option<Arc<Store>>,
 ) -> super::Verdict {
     for shard in topology.shard_ids() {
-        for node in topology.replicas(shard).chain([topology.leader(shard)]) {
+        for node in topology.replicas(shard).chain([leader(shard)]) {
             let Some(store) = store(node, shard) else {
                 return Err(format!("{node} has no store of {shard}"));
             };
-            let is_leader = node == topology.leader(shard);
+            let is_leader = node == leader(shard);
             for (table, number) in topology.tables().iter().zip(0..) {
                 let (id, empty) = (TableId(number), Rows::new());
                 let model = installed.rows(shard, id).unwrap_or(&empty);
@@ -37,12 +38,13 @@ pub fn check(
 /// Every live row of the store is that of the model, and the other way round.
 fn compare(store: &Arc<Store>, table: TableId, model: &Rows, clocks: bool) -> super::Verdict {
     let held = rows(store, table)?;
-    let live = model.iter().filter_map(|(key, newest)| Some((key, newest.value.as_ref()?)));
+    let live =
+        model.iter().filter_map(|(key, versions)| Some((key, versions.newest()?.value.as_ref()?)));
     for (key, value) in live.clone() {
         match held.get(key) {
             Some(found) if found == value => {}
             found => {
-                let newest = &model[key];
+                let newest = model[key].newest().expect("it is live");
                 return Err(format!(
                     "'{}' should be '{}', written by {} at {}, but is {}",
                     key.escape_ascii(),
@@ -55,7 +57,10 @@ fn compare(store: &Arc<Store>, table: TableId, model: &Rows, clocks: bool) -> su
         }
     }
     if held.len() != live.count() {
-        let extra = held.keys().find(|key| model.get(*key).is_none_or(|row| row.value.is_none()));
+        let extra = held.keys().find(|key| {
+            let newest = model.get(*key).and_then(|versions| versions.newest());
+            newest.is_none_or(|newest| newest.value.is_none())
+        });
         let key = extra.map(|key| key.escape_ascii().to_string()).unwrap_or_default();
         return Err(format!("'{key}' should be absent"));
     }
@@ -66,7 +71,8 @@ fn compare(store: &Arc<Store>, table: TableId, model: &Rows, clocks: bool) -> su
 fn compare_clocks(store: &Arc<Store>, table: TableId, model: &Rows) -> super::Verdict {
     let mut session = store.session().map_err(|error| error.to_string())?;
     let transaction = session.begin();
-    for (key, newest) in model {
+    for (key, versions) in model {
+        let Some(newest) = versions.newest() else { continue };
         let found =
             transaction.get_where(table, key, |_| true).map_err(|error| error.to_string())?;
         let order = found.map(|found| (found.stamp.epoch, found.stamp.clock));
@@ -116,7 +122,8 @@ mod tests {
             let stamp = Stamp::local(Epoch(0), Clock(clock));
             let key = key.as_bytes();
             let row = Row { transaction, stamp: &stamp, table: TableId(0), key };
-            installed.install(ShardId(0), row, value.map(str::as_bytes)).unwrap();
+            let value = value.map(str::as_bytes);
+            installed.install(NodeId(0), ShardId(0), row, value, false).unwrap();
         }
         installed
     }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use consensus::topology::Topology;
 use engines::client::{ClientId, Ending, REQUESTS_TABLE, Reply, Request};
 use engines::operation::{Answer, Operation};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use types::{RequestId, ShardId, Stamp, TableId};
 
 /// See the module.
@@ -22,8 +22,11 @@ pub struct Replies {
     /// The shard on which each call that was asked for is to run.
     calls: BTreeMap<RequestId, ShardId>,
     /// Calls whose row was written.
-    performed: BTreeSet<(Vec<u8>, u64)>,
+    performed: BTreeMap<(Vec<u8>, u64), Vec<Kept>>,
 }
+
+/// A stamp, and the shard that keeps it.
+type Kept = (ShardId, Stamp);
 
 /// A version of a key, for good.
 #[derive(Debug)]
@@ -57,7 +60,7 @@ impl Replies {
             versions: BTreeMap::new(),
             sessions: BTreeMap::new(),
             calls: BTreeMap::new(),
-            performed: BTreeSet::new(),
+            performed: BTreeMap::new(),
         }
     }
 
@@ -68,6 +71,7 @@ impl Replies {
         stamp: &Stamp,
         (table, key): (TableId, &[u8]),
         value: Option<&[u8]>,
+        durable: &Durable,
     ) -> super::Verdict {
         let Some(value) = value else { return Ok(()) };
         let version = Version { shard, stamp: stamp.clone(), value: value.to_vec() };
@@ -76,9 +80,29 @@ impl Replies {
             && let Some((count, _)) = value.split_first_chunk::<8>()
         {
             let count = u64::from_le_bytes(*count);
-            if !self.performed.insert((key.to_vec(), count)) {
+            let times = self.performed.entry((key.to_vec(), count)).or_default();
+            // One that was rolled back, or may yet be since its epoch is closed, is none.
+            let counts = |(shard, other): &Kept| {
+                other.epoch == stamp.epoch || durable.missing(*shard, other).is_none()
+            };
+            let before = times.iter().any(counts);
+            times.push((shard, stamp.clone()));
+            if before {
                 let row = key.escape_ascii();
                 return Err(format!("call {count} of '{row}' took effect a second time"));
+            }
+        }
+        Ok(())
+    }
+
+    /// At the end: each call has taken effect once, not counting what was rolled back.
+    pub fn finish(&self, durable: &Durable) -> super::Verdict {
+        for ((key, count), times) in &self.performed {
+            let counted = times.iter().filter(|(shard, it)| !durable.is_rolled_back(*shard, it));
+            let counted = counted.count();
+            if counted > 1 {
+                let row = key.escape_ascii();
+                return Err(format!("call {count} of '{row}' took effect {counted} times"));
             }
         }
         Ok(())

@@ -1,15 +1,15 @@
 //! M3: a worker's safe clock is below every clock it has drawn and not yet resolved, and everything
 //! installed at or below it is in the stream up to there.
 
+use engines::Place;
 use engines::TransactionId;
-use std::collections::BTreeSet;
-use types::{Clock, ShardId, WorkerId};
+use std::collections::{BTreeMap, BTreeSet};
+use types::{Clock, NodeId, ShardId};
 
-/// The clocks of every stream.
-#[derive(Debug)]
+/// The clocks of every stream, as each worker has them that leads it.
+#[derive(Debug, Default)]
 pub struct SafeClocks {
-    workers: usize,
-    streams: Vec<Clocks>,
+    streams: BTreeMap<(ShardId, Place), Clocks>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -21,27 +21,34 @@ struct Clocks {
     /// In the stream, above the safe clock: more may still be heard of these.
     appended: BTreeSet<Clock>,
     safe: Clock,
+    /// It has led before, and may still hear of what was in flight then.
+    led_before: bool,
 }
 
 impl SafeClocks {
-    /// No clock was drawn.
-    pub fn new(shards: usize, workers: usize) -> SafeClocks {
-        SafeClocks { workers, streams: vec![Clocks::default(); shards * workers] }
+    fn stream(&mut self, shard: ShardId, place: Place) -> &mut Clocks {
+        self.streams.entry((shard, place)).or_default()
     }
 
-    fn stream(&mut self, shard: ShardId, worker: WorkerId) -> &mut Clocks {
-        &mut self.streams[shard.0 as usize * self.workers + worker.0 as usize]
+    /// A worker begins to lead a stream that another has led before it.
+    pub fn leads(&mut self, shard: ShardId, place: Place) {
+        *self.stream(shard, place) = Clocks { led_before: true, ..Clocks::default() };
+    }
+
+    /// A node has crashed.
+    pub fn crashed(&mut self, node: NodeId) {
+        self.streams.retain(|(_, place), _| place.node != node);
     }
 
     /// A clock was drawn.
     pub fn drawn(
         &mut self,
         shard: ShardId,
-        worker: WorkerId,
+        place: Place,
         id: TransactionId,
         clock: Clock,
     ) -> super::Verdict {
-        let stream = self.stream(shard, worker);
+        let stream = self.stream(shard, place);
         if clock <= stream.safe {
             let safe = stream.safe;
             return Err(format!("{id} drew {clock} on {shard}, whose safe clock here is {safe}"));
@@ -56,22 +63,23 @@ impl SafeClocks {
     pub fn resolved(
         &mut self,
         shard: ShardId,
-        worker: WorkerId,
+        place: Place,
         clock: Clock,
         installed: bool,
     ) -> super::Verdict {
-        if !self.stream(shard, worker).in_flight.remove(&clock) {
+        let stream = self.stream(shard, place);
+        if !stream.in_flight.remove(&clock) && !stream.led_before {
             return Err(format!("{clock} on {shard} was resolved, and was not in flight"));
         }
         if installed {
-            self.installed(shard, worker, clock);
+            self.installed(shard, place, clock);
         }
         Ok(())
     }
 
     /// A version with this clock was installed.
-    pub fn installed(&mut self, shard: ShardId, worker: WorkerId, clock: Clock) {
-        let stream = self.stream(shard, worker);
+    pub fn installed(&mut self, shard: ShardId, place: Place, clock: Clock) {
+        let stream = self.stream(shard, place);
         if !stream.appended.contains(&clock) {
             stream.owed.insert(clock);
         }
@@ -81,11 +89,11 @@ impl SafeClocks {
     pub fn appended(
         &mut self,
         shard: ShardId,
-        worker: WorkerId,
+        place: Place,
         safe: Clock,
         clocks: &[Clock],
     ) -> super::Verdict {
-        let stream = self.stream(shard, worker);
+        let stream = self.stream(shard, place);
         for clock in clocks {
             stream.owed.remove(clock);
             stream.appended.insert(*clock);

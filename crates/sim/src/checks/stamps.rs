@@ -19,7 +19,8 @@ pub fn check(id: TransactionId, seen: &Seen, durable: &Durable) -> super::Verdic
         let version = read.stamp.seen_by(read.shard);
         for shard in durable.shards() {
             let needed = version.entry(shard);
-            if needed > durable.of(shard) && stamp.entry(shard) < needed {
+            let is_durable = needed <= durable.of_epoch(shard, read.stamp.epoch);
+            if !is_durable && stamp.entry(shard) < needed {
                 let what = if read.tombstone { "a tombstone" } else { "a version" };
                 return Err(format!(
                     "{id} read {what} on {} that depends on {shard} up to {needed}, which is not \
@@ -55,7 +56,8 @@ pub fn carries(
     let (whole, kept) = (certified.stamp.seen_by(certified.own), stamp.seen_by(shard));
     for other in durable.shards() {
         let needed = whole.entry(other);
-        if needed > durable.of(other) && kept.entry(other) < needed {
+        let is_durable = needed <= durable.of_epoch(other, stamp.epoch);
+        if !is_durable && kept.entry(other) < needed {
             return Err(format!(
                 "a version of {shard} that {id} wrote says that it depends on {other} up to {}, but \
                  {id} was certified as depending on it up to {needed}, which is not durable",

@@ -1,4 +1,5 @@
-//! M5: nobody outside is told of what is not durable.
+//! M5: nobody outside is told of what is not durable; and who is told that a transaction was rolled back
+//! with its epoch is told the truth.
 
 use super::durable::Durable;
 use super::transactions::Seen;
@@ -14,6 +15,11 @@ pub fn check(
     seen: &Seen,
     durable: &Durable,
 ) -> super::Verdict {
+    if seen.told_outcome && seen.told_rolled_back {
+        return Err(format!(
+            "somebody was told that {id} has committed, and that it was rolled back"
+        ));
+    }
     let complain = |what: &str, (shard, clock)| {
         let up_to = durable.of(shard);
         Err(format!(
@@ -36,4 +42,24 @@ pub fn check(
         }
     }
     Ok(())
+}
+
+/// Judges that somebody is told that a transaction was rolled back with its epoch: that has ended, without
+/// it, and nobody was told otherwise.
+pub fn rolled_back(id: TransactionId, seen: &Seen, durable: &Durable) -> super::Verdict {
+    if seen.told_outcome {
+        return Err(format!(
+            "somebody was told that {id} has committed, and that it was rolled back"
+        ));
+    }
+    let Some(certified) = &seen.certified else { return Ok(()) };
+    if durable.is_rolled_back(certified.own, &certified.stamp) {
+        return Ok(());
+    }
+    let epoch = certified.stamp.epoch;
+    let why = match durable.last(epoch) {
+        None => "which has not ended",
+        Some(_) => "whose FVW covers it",
+    };
+    Err(format!("somebody was told that {id} was rolled back with {epoch}, {why}"))
 }

@@ -26,6 +26,10 @@ pub struct Seen {
     pub drawn: Vec<(ShardId, Clock, bool)>,
     /// Somebody outside was told something of it.
     pub told: bool,
+    /// He was told that it has committed.
+    pub told_outcome: bool,
+    /// Somebody was told that it was rolled back with its epoch.
+    pub told_rolled_back: bool,
 }
 
 /// A version that was read.
@@ -104,6 +108,15 @@ impl Transactions {
     pub fn told(&mut self, id: TransactionId) -> &Seen {
         let seen = self.seen.entry(id).or_default();
         seen.told = true;
+        // What is told before is what it has read.
+        seen.told_outcome |= seen.certified.is_some();
+        seen
+    }
+
+    /// Somebody was told that it was rolled back.
+    pub fn rolled_back(&mut self, id: TransactionId) -> &Seen {
+        let seen = self.seen.entry(id).or_default();
+        seen.told_rolled_back = true;
         seen
     }
 

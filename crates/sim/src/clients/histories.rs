@@ -1,12 +1,13 @@
 //! The workhorse: clients that record what they see, for the judge of strict serializability.
 
+use super::ledger::Ledger;
 use super::outside::Outside;
 use super::play::{Pauses, Pausing, Play, Stage, task};
 use engines::Local;
 use engines::engine::Task;
 use std::rc::Rc;
 use types::{Database, Result};
-use workloads::history::generator::{Generator, Parameters};
+use workloads::history::generator::{Client, Generator, Parameters};
 use workloads::history::{History, check};
 
 /// Name of the play.
@@ -35,18 +36,33 @@ async fn perform<D: Pausing>(
     seed: u64,
     stage: Stage,
 ) {
-    let mut client = histories.generator.client(number as u64, seed);
+    let client = histories.generator.client(number as u64, seed);
+    let mut record = Record { client: Some(client), ledger: stage.ledger.clone() };
     let mut pauses = Pauses::new(seed, number, &stage);
     let time = Rc::clone(&stage.time);
     let clock = move || time.get().0;
     while pauses.next(&db).await {
         let began = stage.time.get();
+        let Some(client) = &mut record.client else { return };
         match client.next(&db, &clock).await {
             Ok(()) => stage.ledger.done((NAME, 0), began, stage.time.get(), false),
             Err(error) => stage.ledger.failed(NAME, stage.time.get(), &error),
         }
     }
-    stage.ledger.hand_in(client.into_recorder());
+}
+
+/// What a client has recorded: handed in when it is done, or when it dies in the midst of something, which
+/// then may have happened or not.
+struct Record {
+    client: Option<Client>,
+    ledger: Ledger,
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        let recorders = self.client.take().map(Client::into_recorder);
+        recorders.into_iter().for_each(|recorder| self.ledger.hand_in(recorder));
+    }
 }
 
 impl Play for Histories {
@@ -59,19 +75,19 @@ impl Play for Histories {
     }
 
     fn load(self: Rc<Self>, _db: Local, _part: usize, _seed: u64, stage: Stage) -> Task {
-        task(&stage, async {})
+        task(&stage, NAME, async {})
     }
 
     fn resident(self: Rc<Self>, db: Local, number: usize, seed: u64, stage: Stage) -> Task {
-        task(&stage.clone(), perform(self, db, number, seed, stage))
+        task(&stage.clone(), NAME, perform(self, db, number, seed, stage))
     }
 
     fn outside(self: Rc<Self>, db: Outside, number: usize, seed: u64, stage: Stage) -> Task {
-        task(&stage.clone(), perform(self, db, number, seed, stage))
+        task(&stage.clone(), NAME, perform(self, db, number, seed, stage))
     }
 
     fn check(self: Rc<Self>, _db: Local, stage: Stage) -> Task {
-        task(&stage.clone(), async move {
+        task(&stage.clone(), NAME, async move {
             let at = stage.time.get();
             match History::merge(stage.ledger.take_recorders()) {
                 Err(error) => stage.ledger.complain(at, format!("the history is none: {error}")),

@@ -8,6 +8,28 @@ use std::rc::Rc;
 use types::{Aborted, Error, Time};
 use workloads::history::Recorder;
 
+/// A task of a run; see [`Ledger::begin`].
+#[derive(Debug)]
+pub struct AtWork {
+    ledger: Ledger,
+    play: &'static str,
+    is_done: bool,
+}
+
+impl AtWork {
+    /// The task has done what it was to do.
+    pub fn done(mut self) {
+        self.is_done = true;
+    }
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        let ledger = self.ledger.clone();
+        ledger.end(self);
+    }
+}
+
 /// Shared by all clients of a run; see the module.
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
@@ -29,20 +51,35 @@ struct Books {
     uncertain: Vec<&'static str>,
 }
 
+impl Books {
+    /// Not every outcome of the play is known.
+    fn doubt(&mut self, play: &'static str) {
+        if !self.uncertain.contains(&play) {
+            self.uncertain.push(play);
+        }
+    }
+}
+
 impl Ledger {
     /// An empty one.
     pub fn new() -> Ledger {
         Ledger::default()
     }
 
-    /// A task of the run begins.
-    pub fn begin(&self) {
+    /// A task of the run begins, for this play. It is over when the guard is gone: done, or dead with the
+    /// node on which it ran.
+    pub fn begin(&self, play: &'static str) -> AtWork {
         self.books.borrow_mut().at_work += 1;
+        AtWork { ledger: self.clone(), play, is_done: false }
     }
 
-    /// A task of the run is done.
-    pub fn end(&self) {
-        self.books.borrow_mut().at_work -= 1;
+    fn end(&self, work: &AtWork) {
+        let books = &mut *self.books.borrow_mut();
+        books.at_work -= 1;
+        if !work.is_done {
+            books.outcomes.died += 1;
+            books.doubt(work.play);
+        }
     }
 
     /// Tasks that are not done.
@@ -73,9 +110,7 @@ impl Ledger {
             }
             Error::Unknown(_) => {
                 books.outcomes.unknown += 1;
-                if !books.uncertain.contains(&play) {
-                    books.uncertain.push(play);
-                }
+                books.doubt(play);
             }
             Error::Rejected(_) => books.complaints.push((at, format!("{play}: {error}"))),
         }

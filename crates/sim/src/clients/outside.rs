@@ -21,8 +21,8 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 use types::{
-    Aborted, Conflict, Database, Error, NodeId, Random, Rejected, RequestId, Result, Rows, Scan,
-    ShardId, TableId, Time, Transaction, Unknown,
+    Aborted, Conflict, Database, Epoch, Error, NodeId, Random, Rejected, RequestId, Result, Rows,
+    Scan, ShardId, TableId, Time, Transaction, Unknown, WorkerId,
 };
 
 /// How a client behaves.
@@ -32,6 +32,9 @@ pub struct Manners {
     pub patience: Duration,
     /// A transaction that meets conflicts runs so often at most.
     pub attempts_max: u32,
+    /// It gives up a place that did not answer when it was asked so often, and looks for another. What it
+    /// had begun there is over, and nobody knows whether a commit took effect.
+    pub asks_max: u32,
 }
 
 /// A client's mailbox.
@@ -101,25 +104,30 @@ impl Post {
     }
 
     /// Sends `request` until a reply comes in which `answer` finds what it wants. Other replies are
-    /// late ones, to what was asked before.
+    /// late ones, to what was asked before. `None` if there was none, however often it was asked.
     async fn ask<T>(
         &self,
         request: Request,
         mut to: impl FnMut() -> Place,
-        patience: Duration,
+        (patience, asks_max): (Duration, u32),
         mut answer: impl FnMut(&mut Reply) -> Option<T>,
-    ) -> T {
+    ) -> Option<T> {
         let mut patience = patience;
+        let mut asks = 0;
         let longest = patience * 16;
         let mut ask_at = Time::ZERO;
         let mut asked = false;
         poll_fn(|_| {
             while let Some(mut reply) = self.inbox.borrow_mut().pop_front() {
                 if let Some(wanted) = answer(&mut reply) {
-                    return Poll::Ready(wanted);
+                    return Poll::Ready(Some(wanted));
                 }
             }
             if self.now.get() >= ask_at {
+                if asks >= asks_max {
+                    return Poll::Ready(None);
+                }
+                asks += 1;
                 self.asked_again.set(self.asked_again.get() + u64::from(asked));
                 asked = true;
                 self.outbox.borrow_mut().push_back((to(), request.clone()));
@@ -143,8 +151,12 @@ pub struct Outside {
 struct Inner {
     post: Rc<Post>,
     tables: Rc<[String]>,
-    /// Its interactive transactions run here.
-    home: Place,
+    /// Its interactive transactions run here, until there is no answer.
+    home: Cell<Place>,
+    /// Who leads something, as far as it has heard.
+    directory: Rc<RefCell<Vec<NodeId>>>,
+    /// The newest epoch it has heard of.
+    epoch: Cell<Epoch>,
     workers: u32,
     manners: Manners,
     random: RefCell<Random>,
@@ -158,15 +170,32 @@ impl Outside {
     pub fn new(
         post: Rc<Post>,
         tables: Rc<[String]>,
-        home: Place,
+        (home, directory): (Place, Rc<RefCell<Vec<NodeId>>>),
         workers: u32,
         manners: Manners,
         random: Random,
     ) -> Outside {
+        let (home, epoch) = (Cell::new(home), Cell::new(Epoch::default()));
         let random = RefCell::new(random);
         let (sessions, calls) = (Cell::new(0), Cell::new(0));
-        let inner = Inner { post, tables, home, workers, manners, random, sessions, calls };
+        let inner = Inner {
+            post,
+            tables,
+            home,
+            directory,
+            epoch,
+            workers,
+            manners,
+            random,
+            sessions,
+            calls,
+        };
         Outside { inner: Rc::new(inner) }
+    }
+
+    /// Who leads something, as far as it has heard.
+    pub fn directory(&self) -> Rc<RefCell<Vec<NodeId>>> {
+        Rc::clone(&self.inner.directory)
     }
 
     /// Its mailbox.
@@ -189,18 +218,25 @@ impl Outside {
         let Inner { post, manners, calls, workers, random, .. } = &*self.inner;
         calls.set(calls.get() + 1);
         let id = RequestId(u128::from(post.client().0) << 64 | u128::from(calls.get()));
-        let request = Request::Call { id, home, procedure: procedure.into(), arguments };
         let mut to = || Place { node: node(), worker: worker_of(id, *workers) };
         loop {
+            let (epoch, arguments) = (self.inner.epoch.get(), arguments.clone());
+            let request = Request::Call { id, home, procedure: procedure.into(), arguments, epoch };
             let answer = |reply: &mut Reply| match reply {
                 Reply::Called { id: called, result } if *called == id => {
                     Some(std::mem::replace(result, Ok(Bytes::new())))
                 }
                 Reply::Called { .. } | Reply::Began { .. } | Reply::Done { .. } => None,
             };
-            let result = post.ask(request.clone(), &mut to, manners.patience, answer).await;
-            if !matches!(result, Err(Error::Unknown(Unknown::Unsettled { .. }))) {
-                return result;
+            let patience = (manners.patience, u32::MAX);
+            let Some(result) = post.ask(request, &mut to, patience, answer).await else { continue };
+            match result {
+                Err(Error::Unknown(Unknown::Unsettled { .. })) => {}
+                Err(Error::Unknown(Unknown::Fenced { epoch, .. })) => {
+                    self.inner.epoch.set(epoch.max(self.inner.epoch.get()));
+                    continue;
+                }
+                result => return result,
             }
             let pause = random.borrow_mut().below(8 * manners.patience.as_nanos() as u64);
             post.sleep(Duration::from_nanos(pause)).await;
@@ -209,20 +245,27 @@ impl Outside {
 
     async fn begin(&self) -> Result<OutsideTransaction<'_>> {
         let Inner { post, home, manners, sessions, .. } = &*self.inner;
-        sessions.set(sessions.get() + 1);
-        let session = sessions.get();
-        post.ask(
-            Request::Begin { session },
-            || *home,
-            manners.patience,
-            |reply| match reply {
+        let session = loop {
+            sessions.set(sessions.get() + 1);
+            let session = sessions.get();
+            let answer = |reply: &mut Reply| match reply {
                 Reply::Began { session: began, result } if *began == session => {
                     Some(std::mem::replace(result, Ok(())))
                 }
                 Reply::Began { .. } | Reply::Called { .. } | Reply::Done { .. } => None,
-            },
-        )
-        .await?;
+            };
+            let request = Request::Begin { session };
+            let patience = (manners.patience, manners.asks_max);
+            match post.ask(request, || home.get(), patience, answer).await {
+                Some(Ok(())) => break session,
+                Some(Err(error @ Error::Aborted(Aborted::NotServing { .. }))) => {
+                    self.inner.move_on();
+                    return Err(error);
+                }
+                Some(Err(error)) => return Err(error),
+                None => self.inner.move_on(),
+            }
+        };
         Ok(OutsideTransaction {
             client: &self.inner,
             session,
@@ -287,6 +330,17 @@ impl Database for Outside {
     }
 }
 
+impl Inner {
+    /// Chooses another place for what it does next.
+    fn move_on(&self) {
+        let random = &mut *self.random.borrow_mut();
+        if let Some(node) = random.pick(&self.directory.borrow()) {
+            let worker = WorkerId(random.below(self.workers.into()) as u32);
+            self.home.set(Place { node: *node, worker });
+        }
+    }
+}
+
 /// An interactive transaction of a client outside. Writes that need no answer wait until the next
 /// operation that has one.
 #[derive(Debug)]
@@ -320,21 +374,26 @@ impl OutsideTransaction<'_> {
     async fn ask(&self, request: impl FnOnce(u32) -> Request) -> Result<Answer> {
         let number = self.steps.replace(self.steps.get() + 1);
         let Inner { post, home, manners, .. } = self.client;
-        let answer = post
-            .ask(
-                request(number),
-                || *home,
-                manners.patience,
-                |reply| match reply {
-                    Reply::Done { session, number: step, result }
-                        if (*session, *step) == (self.session, number) =>
-                    {
-                        Some(std::mem::replace(result, Ok(Answer::Done)))
-                    }
-                    Reply::Done { .. } | Reply::Began { .. } | Reply::Called { .. } => None,
-                },
-            )
-            .await;
+        let request = request(number);
+        let commits = matches!(request, Request::End { ending: Ending::Commit, .. });
+        let answer = |reply: &mut Reply| match reply {
+            Reply::Done { session, number: step, result }
+                if (*session, *step) == (self.session, number) =>
+            {
+                Some(std::mem::replace(result, Ok(Answer::Done)))
+            }
+            Reply::Done { .. } | Reply::Began { .. } | Reply::Called { .. } => None,
+        };
+        let patience = (manners.patience, manners.asks_max);
+        let answer = post.ask(request, || home.get(), patience, answer).await;
+        let answer = answer.unwrap_or_else(|| {
+            self.client.move_on();
+            let session = self.session;
+            match commits {
+                true => Err(Unknown::Session { session }.into()),
+                false => Err(Aborted::UnknownSession { session }.into()),
+            }
+        });
         if answer.as_ref().is_err_and(|error| !is_harmless(error)) {
             self.over.set(true);
         }

@@ -103,7 +103,7 @@ impl Play for Skew {
     }
 
     fn load(self: Rc<Self>, db: Local, _part: usize, _seed: u64, stage: Stage) -> Task {
-        task(&stage.clone(), async move {
+        task(&stage.clone(), NAME, async move {
             for pair in 0..self.pairs {
                 if let Err(error) = self.restore(&db, pair).await {
                     let what = format!("{NAME}: pair {pair} was not loaded: {error}");
@@ -114,15 +114,15 @@ impl Play for Skew {
     }
 
     fn resident(self: Rc<Self>, db: Local, number: usize, seed: u64, stage: Stage) -> Task {
-        task(&stage.clone(), self.perform(db, number, seed, stage))
+        task(&stage.clone(), NAME, self.perform(db, number, seed, stage))
     }
 
     fn outside(self: Rc<Self>, db: Outside, number: usize, seed: u64, stage: Stage) -> Task {
-        task(&stage.clone(), self.perform(db, number, seed, stage))
+        task(&stage.clone(), NAME, self.perform(db, number, seed, stage))
     }
 
     fn check(self: Rc<Self>, db: Local, stage: Stage) -> Task {
-        task(&stage.clone(), async move {
+        task(&stage.clone(), NAME, async move {
             for pair in 0..self.pairs {
                 match self.restore(&db, pair).await {
                     Ok(found) => self.judge(pair, found, &stage),

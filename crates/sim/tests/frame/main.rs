@@ -30,6 +30,7 @@ fn simulation(options: Options, cpu: Cpu, clock: NodeClock, seed: u64) -> Simula
         clients: Vec::new(),
         cpu,
         rules: Some(Rules::default()),
+        managers: None,
     };
     let procedures = Arc::new(Procedures::new());
     let streams = consensus::stream::Options::default();
@@ -50,7 +51,8 @@ fn hopping(seed: u64) -> Simulation<Toy> {
         },
         every_ns: MS,
         longest_ns: 5 * MS,
-        weights: Weights { clog: 1, cut: 1, silence: 1, stall: 1 },
+        weights: Weights { clog: 1, cut: 1, silence: 1, stall: 1, ..Weights::default() },
+        ..Weather::default()
     };
     simulation.set_weather(weather);
     simulation.run_until(Time(200 * MS)).unwrap();
@@ -89,8 +91,7 @@ fn timers_go_by_the_local_clock() {
         simulation.run_until(Time(10_000 * MS + MS / 2)).unwrap();
         simulation.metrics().engines.committed
     };
-    // Only leaders have heard of anything that makes them begin.
-    let workers = 3 * 2;
+    let workers = 3 * 3 * 2;
     assert_eq!(timers(0), workers * 10_000);
     // A clock that gains a millisecond a second has its timers go off that much more often.
     assert_eq!(timers(1000), workers * 10_010);

@@ -94,7 +94,8 @@ impl Engine for Toy {
             | Event::Leading { .. }
             | Event::Durable { .. }
             | Event::Decided { .. }
-            | Event::Epoch { .. }
+            | Event::Configured { .. }
+            | Event::Deposed { .. }
             | Event::Settled { .. }
             | Event::Nudged => {}
         }
@@ -110,6 +111,8 @@ impl Engine for Toy {
     fn spawn(&mut self, _task: Task) {
         panic!("a toy runs no tasks")
     }
+
+    fn renew(&mut self, _lease_end: Time) {}
 
     fn pending(&self) -> usize {
         0

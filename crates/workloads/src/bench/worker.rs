@@ -221,6 +221,7 @@ impl WorkerTally {
                     | Aborted::Idle { .. }
                     | Aborted::OpenTooLong { .. }
                     | Aborted::UnknownSession { .. }
+                    | Aborted::NotServing { .. }
                     | Aborted::RolledBack { .. } => 0,
                 };
             }

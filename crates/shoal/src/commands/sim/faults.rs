@@ -51,7 +51,7 @@ impl Faults {
         let bar = SeedsBar::new(planted.within, None, !self.common.no_progress);
         let mut search = Search {
             run: self.common.engine.run,
-            orders: Orders { bug: Some(planted.bug), trace_lines: 0, twice: false },
+            orders: Orders { bug: Some(planted.bug), ..Orders::default() },
             first: self.first,
             count: planted.within.min(u64::MAX - self.first),
             time: None,

@@ -99,6 +99,9 @@ struct Seeds {
     /// Fail, too, if a probe was never reached: so many seeds should reach all
     #[arg(long)]
     reach: bool,
+    /// Let no node fail, whatever the seeds say
+    #[arg(long)]
+    calm: bool,
     /// Go on after a failure
     #[arg(long)]
     keep_going: bool,
@@ -174,6 +177,7 @@ impl Seeds {
             orders: Orders {
                 bug: self.fault.map(|planted| planted.bug),
                 trace_lines: self.trace as usize,
+                calm: self.calm,
                 twice: false,
             },
             first,

@@ -8,37 +8,49 @@
 //!     │                            checks                     network, clock, other workers
 //!     └──────────────────────────────────────────────────────────────────┘
 //! ```
+//! | file | holds |
+//! |---|---|
+//! | `mod.rs` | what is due next, and what a worker's step leads to |
+//! | `seen.rs` | what checkers and the digest are shown |
+//! | `management.rs` | managers, and what nodes and they say to each other |
+//! | `failing.rs` | what goes wrong, and how it ends |
+//!
 //! A worker takes one event at a time. What a step does to the worker's own state happens when it
 //! begins; what it sends leaves when it ends, and until then the worker is busy.
 
-use crate::authority::{Authority, Changes, News};
-use crate::checks::{Checks, Moment, Rules};
+mod failing;
+mod management;
+mod seen;
+
+use crate::checks::{Checks, Rules};
 use crate::clients::outside::Post;
 use crate::clock::NodeClock;
 use crate::cluster::Cluster;
 use crate::cpu::Cpu;
 use crate::digest::Digest;
-use crate::metrics::{Engines, Metrics, Work};
+use crate::managers::{Managed, Managers};
+use crate::metrics::{Metrics, Work};
 use crate::network::{Delay, Network};
 use crate::probes::Probes;
 use crate::queue::Queue;
+use crate::recovery::Recoveries;
 use crate::trace::Trace;
 use crate::violation::Violation;
-use crate::weather::{Blow, Weather};
-use consensus::stream::Stream;
+use crate::weather::Weather;
+use consensus::manager::{ToManager, ToNode};
 use consensus::topology::Topology;
 use engines::client::{ClientId, Reply, Request};
 use engines::engine::{Setup, Task};
-use engines::{Engine, Local, Observation, Place};
+use engines::{Engine, Local, Place};
 use node::{Effect, Effects, Event, Message};
-use std::cell::Cell;
-use std::fmt::Write;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 use store::Store;
-use types::{Clock, Epoch, NodeId, Random, ShardId, Time, WorkerId};
+use types::{NodeId, Random, ShardId, Time, WorkerId};
 
 /// So many events at one instant are no progress any more.
 const EVENTS_AT_ONCE_MAX: u64 = 2_000_000;
@@ -59,12 +71,16 @@ pub struct World {
     pub cpu: Cpu,
     /// By what checkers judge; `None` if nobody watches.
     pub rules: Option<Rules>,
+    /// Who manages the cluster; `None` if its configuration never changes.
+    pub managers: Option<Managed>,
 }
 
 /// Something that is going to happen.
 enum Item<M> {
+    /// A worker of this life of its node begins.
     Start {
         seat: u32,
+        life: u32,
     },
     Message {
         seat: u32,
@@ -94,18 +110,39 @@ enum Item<M> {
         client: u32,
     },
     Blow,
-    /// The authority opens an epoch.
-    Open,
-    /// It hears how an epoch ended on a shard.
-    Report {
-        shard: ShardId,
-        epoch: Epoch,
-        watermark: Clock,
+    /// A node says something to a manager.
+    ToManager {
+        manager: u32,
+        from: NodeId,
+        message: ToManager,
     },
-    /// A worker hears from it.
-    News {
-        seat: u32,
-        news: News,
+    /// A manager says something to a node.
+    ToNode {
+        node: NodeId,
+        message: ToNode,
+    },
+    ManagerTimer {
+        manager: u32,
+    },
+    /// The managers' log has news.
+    Log,
+    /// An epoch is to begin.
+    Change,
+    /// A node that crashed starts again.
+    Restart {
+        node: NodeId,
+        life: u32,
+        lost: bool,
+    },
+    /// A manager that stopped starts again.
+    ManagerUp {
+        manager: u32,
+    },
+    /// An outage of the managers' log is over.
+    OutageOver,
+    /// A node crashes in the midst of a recovery.
+    Strike {
+        node: NodeId,
     },
 }
 
@@ -126,7 +163,17 @@ pub struct Simulation<E: Engine> {
     cluster: Cluster<E>,
     outsiders: Vec<Outsider>,
     network: Network,
-    authority: Authority,
+    managers: Option<Managers>,
+    /// When the managers' log is looked at next.
+    log_at: Time,
+    changes_every_ns: u64,
+    recoveries: Recoveries,
+    /// Who leads, as clients may know.
+    directory: Rc<RefCell<Vec<NodeId>>>,
+    /// Nodes whose memory was lost, and whether the managers know of the life that said so.
+    forgetful: BTreeMap<NodeId, bool>,
+    /// Crashes that were put into recoveries.
+    strikes: u32,
     weather: Option<Weather>,
     random: Random,
     cpu: Cpu,
@@ -147,17 +194,29 @@ impl<E: Engine> Simulation<E> {
         let root = Random::new(seed);
         let topology = Arc::clone(&setup.topology);
         let nodes = topology.nodes().iter().map(|node| node.datacenter.0 as usize);
-        let ends: Vec<usize> = nodes.chain(world.clients.iter().copied()).collect();
+        let managers = world.managers.iter().flat_map(|it| it.datacenters.iter().copied());
+        let ends: Vec<usize> = nodes.chain(world.clients.iter().copied()).chain(managers).collect();
+        let options = world.managers.as_ref().map(|managed| managed.options.clone());
+        let mut leaders: Vec<NodeId> =
+            topology.shard_ids().map(|shard| topology.leader(shard)).collect();
+        leaders.sort_unstable();
+        leaders.dedup();
         let workers = topology.workers() as usize;
         let observations = world.rules.map(|_| Vec::new());
         let mut simulation = Simulation {
             now: Time::ZERO,
             true_time: Rc::default(),
             queue: Queue::new(root.fork(1)),
-            cluster: Cluster::new(setup, world.clocks, root.fork(2).next_u64()),
+            cluster: Cluster::new(setup, world.clocks, options, root.fork(2).next_u64()),
             outsiders: Vec::new(),
             network: Network::new(&ends, &world.delays, workers, root.fork(3)),
-            authority: Authority::new(topology.shards()),
+            managers: world.managers.map(|it| Managers::new(&topology, it, root.fork(5))),
+            log_at: Time::MAX,
+            changes_every_ns: 0,
+            recoveries: Recoveries::new(topology.shards(), topology.workers()),
+            directory: Rc::new(RefCell::new(leaders)),
+            forgetful: BTreeMap::new(),
+            strikes: 0,
             weather: None,
             random: root.fork(4),
             cpu: world.cpu,
@@ -173,8 +232,9 @@ impl<E: Engine> Simulation<E> {
         };
         for seat in 0..simulation.cluster.seats.len() as u32 {
             let at = Time(simulation.random.below(100_000));
-            simulation.queue.push(at, Item::Start { seat });
+            simulation.queue.push(at, Item::Start { seat, life: 1 });
         }
+        simulation.look_at_log();
         simulation
     }
 
@@ -208,6 +268,13 @@ impl<E: Engine> Simulation<E> {
         &self.topology
     }
 
+    /// Clocks will keep no bound: leases are at risk, and nothing else.
+    pub fn expect_wild_clocks(&mut self) {
+        if let Some(checks) = &mut self.checks {
+            checks.expect_wild_clocks();
+        }
+    }
+
     /// What the checkers know.
     pub fn checks(&self) -> Option<&Checks> {
         self.checks.as_ref()
@@ -222,28 +289,13 @@ impl<E: Engine> Simulation<E> {
     pub fn probes(&self) -> Probes {
         let mut probes = self.probes;
         probes.take_metrics(&self.metrics());
+        probes.two_leaders = self.checks.as_ref().map_or(0, Checks::two_leaders);
         probes
     }
 
     /// What was counted.
     pub fn metrics(&self) -> Metrics {
-        let mut engines = Engines::default();
-        for seat in &self.cluster.seats {
-            let counters = seat.worker.engine().counters();
-            engines += Engines {
-                certified: counters.certified,
-                committed: counters.committed,
-                wrote: counters.wrote,
-                cross_shard: counters.cross_shard,
-                conflicts: counters.conflicts,
-                resent: counters.resent,
-                dropped: counters.dropped,
-                stamps: counters.stamps,
-                stamp_entries: counters.stamp_entries,
-                batches: counters.batches,
-                batch_bytes: counters.batch_bytes,
-            };
-        }
+        let engines = self.cluster.counted();
         let asked_again = self.outsiders.iter().map(|outsider| outsider.post.asked_again());
         let outcomes = crate::metrics::Outcomes {
             asked_again: asked_again.sum(),
@@ -260,7 +312,8 @@ impl<E: Engine> Simulation<E> {
 
     /// The database as tasks on this worker see it.
     pub fn local(&self, place: Place) -> Local {
-        self.cluster.seats[self.cluster.seat_of(place)].worker.engine().local()
+        let worker = self.cluster.worker(self.cluster.seat_of(place));
+        worker.expect("nobody is sent to a node that is down").engine().local()
     }
 
     /// How long this worker has worked so far.
@@ -271,7 +324,8 @@ impl<E: Engine> Simulation<E> {
     /// Runs a task on a worker.
     pub fn spawn(&mut self, place: Place, task: Task) {
         let seat = self.cluster.seat_of(place);
-        self.cluster.seats[seat].worker.engine_mut().spawn(task);
+        let worker = self.cluster.seats[seat].worker.as_mut();
+        worker.expect("nobody is sent to a node that is down").engine_mut().spawn(task);
         self.nudge(seat, self.now);
     }
 
@@ -292,34 +346,8 @@ impl<E: Engine> Simulation<E> {
 
     /// Transactions under way, on all workers.
     pub fn pending(&self) -> usize {
-        self.cluster.seats.iter().map(|seat| seat.worker.engine().pending()).sum()
-    }
-
-    /// Does every stream have its leader?
-    pub fn is_led(&self) -> bool {
-        self.topology.shard_ids().all(|shard| {
-            (0..self.topology.workers()).map(WorkerId).all(|worker| {
-                let place = Place { node: self.topology.leader(shard), worker };
-                let seat = &self.cluster.seats[self.cluster.seat_of(place)];
-                seat.worker.stream(shard).is_some_and(Stream::is_leading)
-            })
-        })
-    }
-
-    /// Lets things go wrong from now on.
-    pub fn set_weather(&mut self, weather: Weather) {
-        self.network.set_troubles(weather.troubles);
-        if weather.every_ns > 0 {
-            let pause = weather.pause_ns(&mut self.random);
-            self.queue.push(Time(self.now.0 + pause), Item::Blow);
-        }
-        self.weather = Some(weather);
-    }
-
-    /// Ends everything that goes wrong.
-    pub fn heal(&mut self) {
-        self.weather = None;
-        self.network.heal(self.now);
+        let workers = self.cluster.seats.iter().filter_map(|seat| seat.worker.as_ref());
+        workers.map(|worker| worker.engine().pending()).sum()
     }
 
     /// Makes a node slower than it could be: 100 is its full speed, 1000 a tenth of it.
@@ -353,7 +381,14 @@ impl<E: Engine> Simulation<E> {
 
     fn happen(&mut self, item: Item<E::Message>) -> Result<(), Violation> {
         match item {
-            Item::Start { seat } => self.reach(seat as usize, Event::Start),
+            Item::Start { seat, life } => {
+                let node = self.cluster.seats[seat as usize].place.node;
+                if self.cluster.lives[node.0 as usize] != life || !self.cluster.is_up(node) {
+                    return Ok(());
+                }
+                self.cluster.seats[seat as usize].has_begun = true;
+                self.reach(seat as usize, Event::Start)
+            }
             Item::Message { seat, from, message } => {
                 self.work.delivered += 1;
                 self.reach(seat as usize, Event::Received { from, message })
@@ -392,17 +427,34 @@ impl<E: Engine> Simulation<E> {
                 self.blow();
                 Ok(())
             }
-            Item::Open => {
-                self.open_epoch();
+            Item::ToManager { manager, from, message } => {
+                let event = consensus::manager::Event::Received { from, message };
+                self.manager_step(manager as usize, Some(event))
+            }
+            Item::ToNode { node, message } => {
+                let host = self.cluster.seat_of(Place { node, worker: WorkerId(0) });
+                self.reach(host, Event::Told { message })
+            }
+            Item::ManagerTimer { manager } => self.manager_timer(manager as usize),
+            Item::Log => self.exchange(),
+            Item::Change => self.change(),
+            Item::Restart { node, life, lost } => {
+                if self.cluster.lives[node.0 as usize] == life {
+                    self.restart(node, lost);
+                }
                 Ok(())
             }
-            Item::Report { shard, epoch, watermark } => self.hear_report(shard, epoch, watermark),
-            Item::News { seat, news } => {
-                let event = match news {
-                    News::Opened(epoch) => Event::Epoch { epoch },
-                    News::Settled(watermark) => Event::Settled { watermark },
-                };
-                self.reach(seat as usize, event)
+            Item::ManagerUp { manager } => {
+                self.start_manager(manager as usize);
+                Ok(())
+            }
+            Item::OutageOver => {
+                self.end_outage();
+                Ok(())
+            }
+            Item::Strike { node } => {
+                self.strike(node);
+                Ok(())
             }
         }
     }
@@ -410,6 +462,11 @@ impl<E: Engine> Simulation<E> {
     /// An event reaches a worker, which takes it when it can.
     fn reach(&mut self, seat: usize, event: Event<E::Message>) -> Result<(), Violation> {
         let state = &mut self.cluster.seats[seat];
+        if state.worker.is_none() || !state.has_begun {
+            // There is nobody to take it. Who begins looks around anyway.
+            state.nudged &= !matches!(event, Event::Nudged);
+            return Ok(());
+        }
         if state.busy_until <= self.now && state.inbox.is_empty() {
             return self.step(seat, event);
         }
@@ -449,20 +506,17 @@ impl<E: Engine> Simulation<E> {
         let local = self.cluster.clocks[place.node.0 as usize].local(self.now);
         let state = &mut self.cluster.seats[seat];
         match event {
-            Event::Timer => state.timer_at = Time::MAX,
+            Event::Timer => (state.timer_at, state.timer_local) = (Time::MAX, Time::MAX),
             Event::Nudged => state.nudged = false,
-            Event::Start
-            | Event::Received { .. }
-            | Event::Client { .. }
-            | Event::Epoch { .. }
-            | Event::Settled { .. } => {}
+            Event::Start | Event::Received { .. } | Event::Client { .. } | Event::Told { .. } => {}
         }
-        state.worker.step(local, event, &mut self.effects);
+        let worker = state.worker.as_mut().expect("only who lives takes a step");
+        worker.step(local, event, &mut self.effects);
 
-        let operations = state.worker.engine().counters().operations;
+        let operations = worker.engine().counters().operations;
         let done = operations - std::mem::replace(&mut state.operations, operations);
         let is_message = |effect: &&Effect<E::Message>| {
-            matches!(effect, Effect::Send { .. } | Effect::Reply { .. })
+            matches!(effect, Effect::Send { .. } | Effect::Reply { .. } | Effect::Tell { .. })
         };
         let messages = self.effects.effects.iter().filter(is_message).count() as u64;
         let slowdown = self.cluster.slowdown_percent[place.node.0 as usize];
@@ -471,70 +525,11 @@ impl<E: Engine> Simulation<E> {
         state.worked += cost;
         state.busy_until = state.busy_until.max(end);
         self.observe(seat)?;
-        self.take_effect(seat, end);
-        Ok(())
-    }
-
-    fn digest_event(&mut self, seat: usize, event: &Event<E::Message>) {
-        let kind = match event {
-            Event::Start => 0,
-            Event::Received { from, message: Message::Engine(_) } => 1 | u64::from(from.0) << 8,
-            Event::Received { from, message: Message::Stream { .. } } => 2 | u64::from(from.0) << 8,
-            Event::Client { from, .. } => 3 | from.0 << 8,
-            Event::Timer => 4,
-            Event::Nudged => 5,
-            Event::Epoch { epoch } => 6 | u64::from(epoch.0) << 8,
-            Event::Settled { watermark } => 7 | u64::from(watermark.epoch().0) << 8,
-        };
-        self.digest.word(self.now.0);
-        self.digest.word(kind << 16 | seat as u64);
-        if self.is_thorough {
-            // A digest takes whatever is written into it.
-            _ = write!(self.digest, "{event:?}");
-        }
-    }
-
-    /// Shows the checkers what a step did.
-    fn observe(&mut self, seat: usize) -> Result<(), Violation> {
-        let Some(checks) = &mut self.checks else { return Ok(()) };
-        let Some(mut observations) = self.effects.observations.take() else { return Ok(()) };
-        let state = &self.cluster.seats[seat];
-        let place = state.place;
-        for shard in self.topology.shards_of(place.node) {
-            if let Some(stream) = state.worker.stream(shard) {
-                checks.accepted(shard, place.worker, place.node, stream.accepted().0);
-            }
-        }
-        let moment = Moment { at: self.now, place };
-        let mut verdict = Ok(());
-        for observation in observations.drain(..) {
-            self.work.observations += 1;
-            if let Some(trace) = &mut self.trace {
-                trace.note(self.now, format_args!("  {place} {observation:?}"));
-            }
-            self.probes.see(&observation);
-            digest_observation(&mut self.digest, &observation);
-            if verdict.is_ok() {
-                verdict = checks.observe(moment, &observation);
-            }
-        }
-        self.effects.observations = Some(observations);
-        verdict?;
-        let replies = self.effects.effects.iter().filter_map(|effect| match effect {
-            Effect::Reply { to, reply } => Some((*to, reply)),
-            Effect::Send { .. }
-            | Effect::Timer { .. }
-            | Effect::Nudge { .. }
-            | Effect::Report { .. } => None,
-        });
-        for (to, reply) in replies {
-            checks.replied(moment, to, reply)?;
-        }
-        Ok(())
+        self.take_effect(seat, end)
     }
 
     /// Does what a step of this worker, which ends at `end`, wants done.
-    fn take_effect(&mut self, seat: usize, end: Time) {
+    fn take_effect(&mut self, seat: usize, end: Time) -> Result<(), Violation> {
         let place = self.cluster.seats[seat].place;
         let node = place.node.0 as usize;
         let mut effects = std::mem::take(&mut self.effects.effects);
@@ -553,24 +548,23 @@ impl<E: Engine> Simulation<E> {
                         self.queue.push(at, Item::Reply { client, reply: reply.clone() });
                     }
                 }
-                Effect::Timer { at } => {
-                    let at = self.cluster.clocks[node].when(at).max(Time(end.0 + 1));
-                    let timer_at = &mut self.cluster.seats[seat].timer_at;
-                    if at < *timer_at {
-                        *timer_at = at;
+                Effect::Timer { at: local } => {
+                    let at = self.cluster.clocks[node].when(local).max(Time(end.0 + 1));
+                    let state = &mut self.cluster.seats[seat];
+                    if at < state.timer_at {
+                        (state.timer_at, state.timer_local) = (at, local);
                         self.queue.push(at, Item::Timer { seat: seat as u32 });
                     }
                 }
-                Effect::Report { shard, epoch, watermark } => {
-                    let at = end + Duration::from_nanos(self.authority.delay_ns(&mut self.random));
-                    self.queue.push(at, Item::Report { shard, epoch, watermark });
-                }
+                Effect::Tell { message } => self.tell_managers(end, place.node, &message),
+                Effect::Superseded => self.superseded(place)?,
                 Effect::Nudge { worker } => {
                     self.nudge(self.cluster.seat_of(Place { node: place.node, worker }), end);
                 }
             }
         }
         self.effects.effects = effects;
+        Ok(())
     }
 
     fn send(&mut self, at: Time, from: Place, to: NodeId, message: Message<E::Message>) {
@@ -629,83 +623,6 @@ impl<E: Engine> Simulation<E> {
         }
     }
 
-    /// Lets epochs change from now on.
-    pub fn set_changes(&mut self, changes: Changes) {
-        self.authority.set_changes(changes);
-        self.plan_epoch();
-    }
-
-    /// Is every epoch settled that is closed?
-    pub fn is_settled(&self) -> bool {
-        self.authority.is_quiet()
-    }
-
-    fn plan_epoch(&mut self) {
-        if let Some(pause) = self.authority.pause_ns(&mut self.random) {
-            self.queue.push(Time(self.now.0 + pause), Item::Open);
-        }
-    }
-
-    /// An epoch opens, and the next is drawn.
-    fn open_epoch(&mut self) {
-        if self.authority.pause_ns(&mut self.random.clone()).is_none() {
-            return;
-        }
-        if let Some(epoch) = self.authority.open_next() {
-            self.tell_nodes(&News::Opened(epoch));
-        }
-        self.plan_epoch();
-    }
-
-    fn hear_report(
-        &mut self,
-        shard: ShardId,
-        epoch: Epoch,
-        watermark: Clock,
-    ) -> Result<(), Violation> {
-        let settled = self.authority.report(shard, epoch, watermark);
-        for last in settled.map_err(|what| Violation::new("M9", self.now, what))? {
-            self.tell_nodes(&News::Settled(last));
-        }
-        Ok(())
-    }
-
-    /// Some worker of every node hears it, some time later.
-    fn tell_nodes(&mut self, news: &News) {
-        for node in 0..self.cluster.clocks.len() {
-            let worker = WorkerId(self.random.below(self.cluster.workers as u64) as u32);
-            let seat = self.cluster.seat_of(Place { node: NodeId(node as u32), worker }) as u32;
-            let at = Time(self.now.0 + self.authority.delay_ns(&mut self.random));
-            self.queue.push(at, Item::News { seat, news: news.clone() });
-        }
-    }
-
-    /// Something goes wrong, and the next is drawn.
-    fn blow(&mut self) {
-        let Some(weather) = self.weather else { return };
-        let (nodes, seats) = (self.cluster.clocks.len(), self.cluster.seats.len());
-        let (blow, lasts) = weather.draw(&mut self.random, nodes, self.outsiders.len(), seats);
-        let until = Time(self.now.0 + lasts);
-        self.note(|now, trace| trace.note(now, format_args!("{blow:?} until {until}")));
-        match blow {
-            Blow::Clog(from, to) => self.network.clog(from, to, until),
-            Blow::Cut(from, to) => self.network.cut(from, to, until),
-            Blow::Silence(node) => {
-                for other in (0..nodes).filter(|other| *other != node) {
-                    self.network.clog(node, other, until);
-                    self.network.clog(other, node, until);
-                }
-            }
-            Blow::Stall(seat) => {
-                self.work.stalls += 1;
-                let busy_until = &mut self.cluster.seats[seat].busy_until;
-                *busy_until = (*busy_until).max(until);
-            }
-        }
-        let pause = weather.pause_ns(&mut self.random);
-        self.queue.push(Time(self.now.0 + pause), Item::Blow);
-    }
-
     #[inline]
     fn note(&mut self, write: impl FnOnce(Time, &mut Trace)) {
         if let Some(trace) = &mut self.trace {
@@ -732,38 +649,5 @@ impl<E: Engine> Simulation<E> {
             self.run_until(end.min(self.now + slice))?;
         }
         Ok(true)
-    }
-}
-
-fn digest_observation(digest: &mut Digest, observation: &Observation) {
-    let mut words = |kind: u64, one: u64, other: u64| {
-        digest.word(kind);
-        digest.word(one);
-        digest.word(other);
-    };
-    match observation {
-        Observation::Read { transaction, stamp, .. } => {
-            words(1, transaction.sequence, stamp.clock.0);
-        }
-        Observation::Drawn { transaction, clock, .. } => words(2, transaction.sequence, clock.0),
-        Observation::Resolved { transaction, clock, .. } => words(3, transaction.sequence, clock.0),
-        Observation::Certified { transaction, stamp, .. } => {
-            words(4, transaction.sequence, stamp.clock.0);
-        }
-        Observation::Installed { transaction, stamp, key, value, .. } => {
-            words(5, transaction.sequence, stamp.clock.0);
-            digest.bytes(key);
-            digest.bytes(value.as_deref().unwrap_or_default());
-        }
-        Observation::Appended { index, safe, .. } => words(6, *index, safe.0),
-        Observation::Settled { epoch } => words(10, epoch.0.into(), 0),
-        Observation::Watermark { shard, clock } => words(7, shard.0.into(), clock.0),
-        Observation::Told { transaction, stamp, .. } => {
-            words(8, transaction.sequence, stamp.clock.0);
-        }
-        Observation::Applied { stamp, key, won, .. } => {
-            words(9, stamp.clock.0, (*won).into());
-            digest.bytes(key);
-        }
     }
 }

@@ -1,0 +1,238 @@
+//! A node takes up and lays down the lead of shards as the configuration says (design §5, "Failure"; rules
+//! M7 and M9).
+//!
+//! ```text
+//!            appointed      stream prepared      all inherited     own end of each      FVWs of all
+//!  follows ──────────► waits ─────────► recovers ─────► is decided ─► epoch appended ─► of them ─► serves
+//!     ▲                                                                                              │
+//!     └────────────────────── another is appointed, or leads the stream ─────────────────────────────┘
+//! ```
+//! Each worker recovers its own stream; a shard is served when all have. Requests for it wait meanwhile,
+//! in a queue that is bounded in time and size.
+
+use super::led::Office;
+use super::piece::ENDS_MAX;
+use super::{Effects, Mako, Message};
+use crate::execution::branches::Header;
+use crate::mako::message::{Reply, Request};
+use crate::observation::Observation;
+use consensus::manager::{Configuration, Incarnation};
+use types::{Ballot, Clock, Epoch, NodeId, ShardId, Time};
+
+/// A request to a shard that is being recovered.
+pub(super) struct Parked {
+    from: NodeId,
+    header: Header,
+    request: Request,
+    pub(super) until: Time,
+}
+
+impl Mako {
+    /// The configuration has changed.
+    pub(super) fn configured(
+        &mut self,
+        configuration: &Configuration,
+        incarnation: Incarnation,
+        effects: &mut Effects,
+    ) {
+        if self.reigns.is_empty() {
+            self.desk.hub.sequences.borrow_mut().begin_life(incarnation);
+        }
+        let node = self.desk.hub.place.node;
+        let moved = self.desk.hub.follow(configuration);
+        self.reigns.clear();
+        for at in 0..self.led.len() {
+            let assignment = configuration.shard(self.led[at].lead.shard);
+            let own = assignment.filter(|it| (it.leader, it.incarnation) == (node, incarnation));
+            let since = own.map(|assignment| assignment.since);
+            self.reigns.push(since);
+            if self.led[at].office.as_ref().map(|office| office.since) != since {
+                self.step_down(at, effects);
+            }
+        }
+        self.open_epoch(configuration.epoch, effects);
+        for shard in moved {
+            self.lose_participant(shard, effects);
+        }
+        self.gossip.aim(&self.desk.hub);
+    }
+
+    /// This worker's stream of `shard` is prepared under `ballot`.
+    pub(super) fn lead(
+        &mut self,
+        shard: ShardId,
+        ballot: Ballot,
+        length: u64,
+        effects: &mut Effects,
+    ) {
+        let at = self.place_of(shard).expect("a stream that is held");
+        let Some(since) = self.reigns[at] else { return }; // It was deposed since.
+        effects.observe(|| Observation::Led { shard, ballot, length });
+        let led = &mut self.led[at];
+        led.ever_led = true;
+        match &mut led.office {
+            Some(office) => {
+                // Appointed again: all is said again under the new ballot.
+                (office.ballot, office.recovered) = (ballot, false);
+                let ends: Vec<(Epoch, Clock)> =
+                    self.followed[at].ends.iter().map(|(epoch, clock)| (*epoch, *clock)).collect();
+                if office.closed {
+                    for end in ends {
+                        self.ended((shard, ballot), end, effects);
+                    }
+                }
+            }
+            None => {
+                let (closed, recovered, serves) = (false, false, false);
+                let inherited = length;
+                led.office = Some(Office { ballot, since, inherited, closed, recovered, serves });
+            }
+        }
+        self.recover(at, effects);
+    }
+
+    /// Another leads the stream.
+    pub(super) fn deposed(&mut self, shard: ShardId, effects: &mut Effects) {
+        let at = self.place_of(shard).expect("a stream that is held");
+        self.step_down(at, effects);
+    }
+
+    /// Lays down the lead of a shard: what has been certified and is not durable may be lost. What was
+    /// not certified is.
+    fn step_down(&mut self, at: usize, effects: &mut Effects) {
+        if self.led[at].office.is_none() {
+            return;
+        }
+        let shard = self.led[at].lead.shard;
+        self.desk.hub.serve(at, false);
+        let last = self.desk.hub.epoch.get();
+        let ended = Reply::Refused { error: Mako::not_open(last) };
+        for (transaction, context) in self.branches.end_epochs(shard, last, ended) {
+            self.drop_context(at, transaction, Some(context), effects);
+        }
+        self.led[at].resign();
+        self.parked.retain(|parked| parked.header.shard != shard);
+    }
+
+    /// Goes on with recovering every shard that this node has been appointed to lead.
+    pub(super) fn recover_all(&mut self, effects: &mut Effects) {
+        for at in 0..self.led.len() {
+            self.recover(at, effects);
+        }
+    }
+
+    /// Goes on with recovering the shard at this place, as far as it can be now.
+    pub(super) fn recover(&mut self, at: usize, effects: &mut Effects) {
+        let Some(office) = &self.led[at].office else { return };
+        if !office.closed && self.followed[at].entered >= office.inherited {
+            self.close_former(at, effects);
+        }
+        let settled = self.desk.hub.watermarks.borrow().settled();
+        let (shard, Some(office)) = (self.led[at].lead.shard, &mut self.led[at].office) else {
+            return;
+        };
+        let replica = self.shared.replica(shard).expect("held");
+        if !office.recovered && office.closed && settled.0 + 1 >= office.since.0 {
+            office.recovered = true;
+            replica.recover(office.ballot);
+            self.desk.nudge_others(effects);
+        }
+        if office.recovered && !office.serves && replica.is_recovered(office.ballot) {
+            office.serves = true;
+            let ballot = office.ballot;
+            self.desk.hub.serve(at, true);
+            effects.observe(|| Observation::Serves { shard, ballot });
+        }
+    }
+
+    /// All that was inherited is decided: nothing of the epochs before this reign follows in this worker's
+    /// stream, and the stream says so.
+    fn close_former(&mut self, at: usize, effects: &mut Effects) {
+        let shard = self.led[at].lead.shard;
+        let replica = self.shared.replica(shard).expect("held");
+        let followed = &self.followed[at];
+        let (safe, ended, finals) = (followed.safe, followed.ended, followed.finals);
+        // Whatever is drawn from now on comes after all that the streams have.
+        replica.store.raise_clock(followed.greatest());
+        let office = self.led[at].office.as_mut().expect("it leads");
+        office.closed = true;
+        let (ballot, since) = (office.ballot, office.since);
+        let settled = self.desk.hub.watermarks.borrow().settled();
+        let former: Vec<(Epoch, Clock)> =
+            (ended.max(settled).0 + 1..since.0).map(|epoch| (Epoch(epoch), safe)).collect();
+        let before: Vec<(Epoch, Clock)> =
+            followed.ends.iter().map(|(epoch, clock)| (*epoch, *clock)).collect();
+        for (epoch, clock) in before.iter().chain(&former) {
+            if let Some(live) = self.live(*epoch) {
+                self.live[live].watermark.cap(shard, *clock);
+            }
+        }
+        self.led[at].begin(followed.entered, safe, ended.max(settled), finals);
+        for end in before {
+            self.ended((shard, ballot), end, effects);
+        }
+        for ends in former.chunks(ENDS_MAX) {
+            let now = self.desk.hub.now.get();
+            let replica = self.shared.replica(shard).expect("held");
+            let closed = {
+                let watermarks = self.desk.hub.watermarks.borrow();
+                let options = &self.shared.setup.options;
+                self.led[at].close_with(now, ends.to_vec(), &watermarks, replica, options)
+            };
+            self.propose(at, closed, effects);
+        }
+    }
+
+    /// Keeps a request until the shard is recovered; no longer than a transaction may wait, and no more
+    /// of them than may wait.
+    pub(super) fn park(&mut self, from: NodeId, header: &Header, request: Request) {
+        let limits = &self.desk.hub.limits;
+        if self.parked.len() >= limits.queue_max {
+            self.desk.counters.dropped += 1; // Its coordinator asks again.
+            return;
+        }
+        let until = self.desk.hub.now.get() + limits.queue_wait_max;
+        self.parked.push_back(Parked { from, header: *header, request, until });
+    }
+
+    /// Serves the requests whose shards have been recovered, and drops those that have waited too long.
+    pub(super) fn unpark(&mut self, now: Time, effects: &mut Effects) {
+        if self.parked.is_empty() {
+            return;
+        }
+        for parked in std::mem::take(&mut self.parked) {
+            if self.desk.hub.own(parked.header.shard).is_some() {
+                self.serve(parked.from, &parked.header, parked.request, effects);
+            } else if parked.until > now {
+                self.parked.push_back(parked);
+            } else {
+                self.desk.counters.dropped += 1;
+            }
+        }
+    }
+
+    /// The place of a shard of which this node has a replica.
+    pub(super) fn place_of(&self, shard: ShardId) -> Option<usize> {
+        self.led.iter().position(|led| led.lead.shard == shard)
+    }
+
+    /// Asserts that this node holds its lease while it acts as the leader of a shard (rule M7).
+    pub(super) fn act_as_leader(&mut self, at: usize, effects: &mut Effects) {
+        let now = self.desk.hub.now.get();
+        assert!(
+            self.holds_lease(now),
+            "M7: {} acts as a leader at {now}, and its lease ended at {}",
+            self.desk.hub.place,
+            self.lease_end
+        );
+        let (shard, ballot) = (self.led[at].lead.shard, self.led[at].ballot());
+        effects.observe(|| Observation::Acted { shard, ballot });
+    }
+}
+
+impl Message {
+    /// Does it only say what is so, and ask nothing of a leader?
+    pub(super) fn is_fact(&self) -> bool {
+        matches!(self, Message::Gossip { .. })
+    }
+}

@@ -1,0 +1,72 @@
+//! What was rolled back leaves the stores: in the background here, and whenever somebody meets it (design
+//! §5, "Failure").
+//!
+//! Each worker of a node makes its own pass over a shard that the node has led, after it has settled an
+//! epoch that lost something: by then it installs nothing of that any more, and the last worker's pass
+//! finds whatever any of them had installed.
+
+use super::Mako;
+use std::time::Duration;
+use store::RollBack;
+use types::{Time, VectorWatermark};
+
+/// Records that a step looks at.
+const RECORDS_MAX: usize = 256;
+
+/// After this the next part follows,
+const PAUSE: Duration = Duration::from_micros(200);
+
+/// and after this, where locks were in the way.
+const LOCKED_PAUSE: Duration = Duration::from_millis(2);
+
+/// A pass over a store.
+pub(super) struct Sweep {
+    /// The place of the shard.
+    at: usize,
+    cursor: RollBack,
+    due: Time,
+}
+
+impl Mako {
+    /// An epoch has ended like this: what it lost is to be swept out.
+    pub(super) fn begin_sweeps(&mut self, last: &VectorWatermark) {
+        if last.is_whole() {
+            return;
+        }
+        let due = self.desk.hub.now.get();
+        self.sweeps.clear(); // A new pass does what the last one had left.
+        for at in (0..self.led.len()).filter(|at| self.led[*at].ever_led) {
+            self.sweeps.push(Sweep { at, cursor: RollBack::default(), due });
+        }
+    }
+
+    /// Goes on with passes, for a while.
+    pub(super) fn sweep(&mut self, now: Time) {
+        let Some(sweep) = self.sweeps.iter_mut().find(|sweep| sweep.due <= now) else { return };
+        let own = &self.desk.hub.own[sweep.at];
+        let Ok(mut session) = own.sessions.take() else {
+            sweep.due = now + LOCKED_PAUSE;
+            return;
+        };
+        let (shard, watermarks) = (own.shard, self.desk.hub.watermarks.borrow());
+        let rejected = |stamp: types::StampRef<'_>| watermarks.rejects(shard, stamp);
+        let committed = |stamp: types::StampRef<'_>| watermarks.covers(shard, stamp);
+        let done = session.roll_back(&sweep.cursor, RECORDS_MAX, rejected, committed);
+        self.desk.counters.discarded += done.discarded as u64;
+        match done.next {
+            Some(next) => {
+                sweep.cursor = next;
+                sweep.due = now + if done.over { LOCKED_PAUSE } else { PAUSE };
+            }
+            None => {
+                let at = sweep.at;
+                self.sweeps.retain(|sweep| sweep.at != at);
+            }
+        }
+    }
+
+    /// When to go on.
+    pub(super) fn next_sweep(&self) -> Option<Time> {
+        self.sweeps.iter().map(|sweep| sweep.due).min()
+    }
+}

@@ -1,0 +1,117 @@
+//! What happens to a worker of a node, and what it wants done.
+
+use consensus::manager::{Incarnation, ToManager, ToNode};
+use consensus::stream;
+use engines::Observation;
+use engines::client::{ClientId, Reply, Request};
+use types::{NodeId, ShardId, Time, WorkerId};
+
+/// What workers of the same number say to each other.
+#[derive(Debug, Clone)]
+pub enum Message<M> {
+    /// From engine to engine.
+    Engine(M),
+    /// Between the replicas of this worker's stream of a shard.
+    Stream {
+        /// Whose stream.
+        shard: ShardId,
+        /// In which of its lives the sender says so.
+        incarnation: Incarnation,
+        /// What it says.
+        message: stream::Message,
+    },
+}
+
+/// What happens to a worker.
+#[derive(Debug, Clone)]
+pub enum Event<M> {
+    /// The node has just started: the first event, once.
+    Start,
+    /// A message from the same worker of another node.
+    Received {
+        /// Its sender.
+        from: NodeId,
+        /// What it says.
+        message: Message<M>,
+    },
+    /// A client asks for something.
+    Client {
+        /// Who.
+        from: ClientId,
+        /// What.
+        request: Request,
+    },
+    /// The configuration manager says something to this node: for the worker that hosts its member.
+    Told {
+        /// What.
+        message: ToNode,
+    },
+    /// A time has come that was asked for, or has not.
+    Timer,
+    /// Another worker of this node asks to look at what they share, or a task was spawned.
+    Nudged,
+}
+
+/// What a worker wants done.
+#[derive(Debug, Clone)]
+pub enum Effect<M> {
+    /// Send this to the same worker of another node.
+    Send {
+        /// The receiver; never the node itself.
+        to: NodeId,
+        /// What to say.
+        message: Message<M>,
+    },
+    /// Answer a client.
+    Reply {
+        /// Who asked.
+        to: ClientId,
+        /// The answer.
+        reply: Reply,
+    },
+    /// Say this to every replica of the configuration manager. It may get lost.
+    Tell {
+        /// What.
+        message: ToManager,
+    },
+    /// Another life of this node is admitted: this one is over, and should end.
+    Superseded,
+    /// Come back with [`Event::Timer`] at this time at the latest. The driver keeps one timer for each
+    /// worker, the earliest; those for later are forgotten, and asked for again when it has gone off.
+    Timer {
+        /// When.
+        at: Time,
+    },
+    /// Give another worker of this node [`Event::Nudged`]. Several may be made one.
+    Nudge {
+        /// Which.
+        worker: WorkerId,
+    },
+}
+
+/// What a step leaves, in order.
+#[derive(Debug)]
+pub struct Effects<M> {
+    /// To be done.
+    pub effects: Vec<Effect<M>>,
+    /// Facts for a checker; `None` if nobody watches.
+    pub observations: Option<Vec<Observation>>,
+}
+
+impl<M> Effects<M> {
+    /// None yet, and nobody watches.
+    pub fn new() -> Effects<M> {
+        Effects { effects: Vec::new(), observations: None }
+    }
+
+    /// None yet, and somebody watches.
+    pub fn observed() -> Effects<M> {
+        Effects { effects: Vec::new(), observations: Some(Vec::new()) }
+    }
+}
+
+impl<M> Default for Effects<M> {
+    fn default() -> Effects<M> {
+        Effects::new()
+    }
+}

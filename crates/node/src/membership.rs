@@ -1,0 +1,188 @@
+//! What the workers of a node know alike of the cluster: the configuration, and how long the node may act
+//! on it. One of them, which hosts the [`Member`](consensus::manager::Member), hears it from the
+//! manager; the others look here.
+//!
+//! Order matters: a configuration is published before the lease that was granted for it. A worker reads
+//! the lease first and the configuration's version after it, so a lease never lasts longer for an old
+//! office than it was granted to that.
+
+use consensus::manager::{Configuration, Incarnation, Machine, Options};
+use consensus::topology::Topology;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use types::{Ballot, Clock, Epoch, NodeId, ShardId, Time, WorkerId};
+
+/// See the module. Shared by the workers of a node.
+#[derive(Debug)]
+pub struct Membership {
+    workers: u32,
+    /// On the node's clock.
+    lease_end: AtomicU64,
+    /// Moves with the configuration.
+    version: AtomicU64,
+    /// How many words wait to be said.
+    words: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    known: Option<Known>,
+    /// What the member is to say.
+    words: Vec<Word>,
+    /// Replicas without memory, and for how many streams each has caught up.
+    caught_up: BTreeMap<(ShardId, NodeId), CaughtUp>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct CaughtUp {
+    ballot: Ballot,
+    incarnation: Incarnation,
+    workers: Vec<WorkerId>,
+}
+
+/// The configuration, and which life of this node it admits.
+#[derive(Debug, Clone)]
+pub(crate) struct Known {
+    pub(crate) configuration: Arc<Configuration>,
+    pub(crate) incarnation: Incarnation,
+}
+
+/// What a worker has the manager told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// How a closed epoch ended on a shard that this node leads.
+    Report { shard: ShardId, epoch: Epoch, watermark: Clock },
+    /// An empty replica has all that was there when this node's ballot began.
+    CaughtUp { shard: ShardId, replica: NodeId },
+}
+
+impl Membership {
+    /// A node that knows nothing yet and holds no lease: its member will hear.
+    pub fn new(workers: u32) -> Arc<Membership> {
+        Arc::new(Membership {
+            workers,
+            lease_end: AtomicU64::new(0),
+            version: AtomicU64::new(0),
+            words: AtomicU64::new(0),
+            state: Mutex::default(),
+        })
+    }
+
+    /// A node of a cluster without a manager, whose configuration never changes: it is as the topology
+    /// says, and leases last for ever.
+    pub fn fixed(topology: &Arc<Topology>) -> Arc<Membership> {
+        let machine = Machine::new(Arc::clone(topology), Options::default());
+        let mut configuration = Configuration::clone(machine.configuration());
+        configuration.nodes.iter_mut().for_each(|node| node.incarnation = Incarnation(1));
+        let membership = Membership::new(topology.workers());
+        membership.publish(&Arc::new(configuration), Incarnation(1));
+        membership.renew(Time::MAX);
+        membership
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many workers the node has.
+    pub(crate) fn workers(&self) -> u32 {
+        self.workers
+    }
+
+    /// Does the configuration never change?
+    pub(crate) fn is_fixed(&self) -> bool {
+        self.lease_end() == Time::MAX
+    }
+
+    /// Until when the node may act on its configuration.
+    pub fn lease_end(&self) -> Time {
+        Time(self.lease_end.load(Ordering::Acquire))
+    }
+
+    /// The configuration has changed.
+    pub(crate) fn publish(&self, configuration: &Arc<Configuration>, incarnation: Incarnation) {
+        let mut state = self.state();
+        state.known = Some(Known { configuration: Arc::clone(configuration), incarnation });
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    /// The lease lasts until then, for whoever has the last configuration.
+    pub(crate) fn renew(&self, lease_end: Time) {
+        self.lease_end.store(lease_end.0, Ordering::Release);
+    }
+
+    /// The configuration, if it is another than that of version `seen`.
+    pub(crate) fn news(&self, seen: &mut u64) -> Option<Known> {
+        if self.version.load(Ordering::Acquire) == *seen {
+            return None;
+        }
+        let state = self.state();
+        *seen = self.version.load(Ordering::Acquire);
+        state.known.clone()
+    }
+
+    /// Leaves something for the member to say.
+    pub(crate) fn say(&self, word: Word) {
+        self.state().words.push(word);
+        self.words.fetch_add(1, Ordering::Release);
+    }
+
+    /// What the member is to say.
+    pub(crate) fn words(&self) -> Vec<Word> {
+        if self.words.swap(0, Ordering::Acquire) == 0 {
+            return Vec::new();
+        }
+        std::mem::take(&mut self.state().words)
+    }
+
+    /// A replica of `shard`, in this incarnation, has accepted under `ballot` all of this worker's stream
+    /// that was inherited. Says whether it is news that this holds for the streams of all workers.
+    pub(crate) fn caught_up(
+        &self,
+        worker: WorkerId,
+        (shard, replica): (ShardId, NodeId),
+        (ballot, incarnation): (Ballot, Incarnation),
+    ) -> bool {
+        let mut state = self.state();
+        let new = || CaughtUp { ballot, incarnation, workers: Vec::new() };
+        let entry = state.caught_up.entry((shard, replica)).or_insert_with(new);
+        if (entry.ballot, entry.incarnation) != (ballot, incarnation) {
+            *entry = new();
+        }
+        if entry.workers.contains(&worker) {
+            return false;
+        }
+        entry.workers.push(worker);
+        let all = entry.workers.len() == self.workers as usize;
+        drop(state);
+        if all {
+            self.say(Word::CaughtUp { shard, replica });
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replica_has_caught_up_with_its_last_stream_under_one_ballot() {
+        let membership = Membership::new(2);
+        let place = (ShardId(0), NodeId(1));
+        let ballot = |epoch| Ballot { epoch: Epoch(epoch), node: NodeId(0) };
+        let caught_up = |worker, epoch, incarnation| {
+            let of = (ballot(epoch), Incarnation(incarnation));
+            membership.caught_up(WorkerId(worker), place, of)
+        };
+        assert!(!caught_up(0, 1, 2) && !caught_up(0, 1, 2));
+        assert!(!caught_up(1, 2, 2), "under another ballot");
+        assert!(!caught_up(0, 2, 3), "in another life");
+        assert!(caught_up(1, 2, 3) && !caught_up(1, 2, 3));
+        let word = Word::CaughtUp { shard: place.0, replica: place.1 };
+        assert_eq!(membership.words(), [word]);
+        assert_eq!(membership.words(), []);
+    }
+}

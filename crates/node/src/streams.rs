@@ -1,0 +1,269 @@
+//! The streams of a worker: one of its number for every shard of which the node has a replica.
+//!
+//! Who leads is the configuration's to say. A message that speaks of a ballot which this node should have
+//! heard of, and has not, is none of ours: it is counted and dropped before the stream sees it.
+
+use super::events::{Effect, Effects, Message};
+use super::membership::Known;
+use super::worker::Worker;
+use consensus::manager::{Assignment, Incarnation};
+use consensus::stream::{self, Length, Members, MemoryStorage, Stream};
+use consensus::topology::Topology;
+use engines::Engine;
+use std::collections::{BTreeMap, VecDeque};
+use types::{Ballot, Epoch, NodeId, ShardId, Time};
+
+/// A stream, and what the engine knows of it.
+pub(super) struct Held {
+    pub(super) stream: Stream,
+    pub(super) timer: Option<Time>,
+    /// The entries that the engine was told of.
+    told: u64,
+    /// While this node leads: where the engine's own entries begin. Those before it is given to read.
+    own_from: Option<u64>,
+    /// The ballot under which this node was appointed, and the epoch in which its reign began, if it leads.
+    office: Option<(Ballot, Epoch)>,
+    /// In which life each replica was heard last.
+    lives: BTreeMap<NodeId, Incarnation>,
+}
+
+impl Held {
+    /// The stream of `shard` on `node`, with what is left of a former life.
+    pub(super) fn new(
+        topology: &Topology,
+        shard: ShardId,
+        node: NodeId,
+        options: stream::Options,
+        storage: MemoryStorage,
+    ) -> Held {
+        let members = Members {
+            voters: topology.voters(shard).to_vec(),
+            learners: topology.learners(shard).to_vec(),
+        };
+        let stream = Stream::new(node, members, options, storage);
+        Held { stream, timer: None, told: 0, own_from: None, office: None, lives: BTreeMap::new() }
+    }
+
+    /// Tells the engine what is decided: of its own entries how many, of others what they say.
+    fn decided<M>(
+        &mut self,
+        shard: ShardId,
+        length: Length,
+        news: &mut VecDeque<engines::Event<M>>,
+    ) {
+        let own_from = self.own_from.unwrap_or(u64::MAX);
+        for index in self.told..length.0.min(own_from) {
+            let entry = self.stream.entry(index).expect("decided, and not trimmed").clone();
+            news.push_back(engines::Event::Decided { shard, index, entry });
+        }
+        self.told = length.0;
+        if length.0 > own_from {
+            news.push_back(engines::Event::Durable { shard, length: length.0 });
+        }
+    }
+}
+
+impl<E: Engine> Worker<E> {
+    /// Takes up or lays down offices as the configuration says.
+    pub(super) fn follow_streams(
+        &mut self,
+        now: Time,
+        known: &Known,
+        effects: &mut Effects<E::Message>,
+    ) {
+        let shards: Vec<ShardId> = self.streams.keys().copied().collect();
+        for shard in shards {
+            let Some(assignment) = known.configuration.shard(shard) else { continue };
+            let votes = known.is_admitted(self.node)
+                && assignment.full_voters().any(|voter| voter == self.node);
+            self.stream_step(now, shard, stream::Event::Votes { votes }, effects);
+            for replica in assignment.voters.iter().chain(&assignment.learners) {
+                self.meet(now, shard, *replica, known.life_of(*replica), effects);
+            }
+            let office = known.office(self.node, assignment);
+            let held = self.streams.get_mut(&shard).expect("held");
+            let before = std::mem::replace(&mut held.office, office);
+            let continues = office.map(|(_, since)| since) == before.map(|(_, since)| since);
+            if !continues {
+                held.own_from = None;
+            }
+            if before != office
+                && let Some((ballot, _)) = office
+            {
+                let event = stream::Event::Lead { ballot, continues };
+                self.stream_step(now, shard, event, effects);
+            }
+        }
+    }
+
+    /// Tells the engine what was decided in former lives.
+    pub(super) fn recall(&mut self) {
+        for (shard, held) in &mut self.streams {
+            held.decided(*shard, held.stream.decided(), &mut self.news);
+        }
+    }
+
+    /// Takes note of the life in which a replica is. What it said in a former one is void.
+    fn meet(
+        &mut self,
+        now: Time,
+        shard: ShardId,
+        replica: NodeId,
+        life: Incarnation,
+        effects: &mut Effects<E::Message>,
+    ) {
+        let held = self.streams.get_mut(&shard).expect("held");
+        let before = held.lives.insert(replica, life);
+        if before.is_some_and(|before| before > life) {
+            held.lives.insert(replica, before.unwrap_or(life));
+        } else if before.is_some_and(|before| before < life) {
+            self.stream_step(now, shard, stream::Event::Reborn { replica }, effects);
+        }
+    }
+
+    /// A message about a stream.
+    pub(super) fn stream_message(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        (shard, incarnation): (ShardId, Incarnation),
+        message: stream::Message,
+        effects: &mut Effects<E::Message>,
+    ) {
+        let Some(held) = self.streams.get(&shard) else {
+            self.strays += 1;
+            return;
+        };
+        let Some(known) = &self.known else {
+            self.strays += 1; // It has not joined, and does not know what may be said.
+            return;
+        };
+        let newer = !self.membership.is_fixed();
+        let heard = |life: &Incarnation| *life == incarnation || (*life < incarnation && newer);
+        let former = !held.lives.get(&from).is_some_and(heard);
+        let assignment = known.configuration.shard(shard);
+        let credible = assignment
+            .is_some_and(|assignment| self.is_credible(from, known, assignment, &message));
+        if former || !credible {
+            self.bad_messages += 1;
+            return;
+        }
+        self.meet(now, shard, from, incarnation, effects);
+        let event = stream::Event::Received { from, message };
+        self.stream_step(now, shard, event, effects);
+    }
+
+    /// Can it be a message of the stream's replicas, under its leader, or one whom this node will hear of?
+    fn is_credible(
+        &self,
+        from: NodeId,
+        known: &Known,
+        assignment: &Assignment,
+        message: &stream::Message,
+    ) -> bool {
+        let ballot = message.ballot();
+        let changes = !self.membership.is_fixed();
+        let unheard = changes && ballot.epoch > known.configuration.epoch;
+        let says = match message {
+            // Nobody has taken a snapshot.
+            stream::Message::Snapshot { .. } => false,
+            // Somebody would have promised another ballot.
+            stream::Message::Rejected { .. } => changes,
+            stream::Message::Prepare { .. }
+            | stream::Message::Promise { .. }
+            | stream::Message::Fetch { .. }
+            | stream::Message::Append { .. }
+            | stream::Message::Accepted { .. }
+            | stream::Message::Decide { .. } => true,
+        };
+        says && assignment.holds(from)
+            && assignment.holds(ballot.node)
+            && (ballot == assignment.ballot || unheard)
+    }
+
+    /// Lets a stream take an event, and does what it wants.
+    pub(super) fn stream_step(
+        &mut self,
+        now: Time,
+        shard: ShardId,
+        event: stream::Event,
+        effects: &mut Effects<E::Message>,
+    ) {
+        let incarnation = self.known.as_ref().map_or(Incarnation(0), |known| known.incarnation);
+        let held = self.streams.get_mut(&shard).expect("messages of others are dropped before");
+        let mut wanted = Vec::new();
+        held.stream.step(now, event, &mut wanted);
+        let news = &mut self.news;
+        for effect in wanted {
+            match effect {
+                stream::Effect::Send { to, message } => {
+                    let message = Message::Stream { shard, incarnation, message };
+                    effects.effects.push(Effect::Send { to, message });
+                }
+                stream::Effect::Leading { ballot, length } => {
+                    held.own_from.get_or_insert(length.0);
+                    news.push_back(engines::Event::Leading { shard, ballot, length: length.0 });
+                }
+                stream::Effect::Deposed { by } => {
+                    held.own_from = None;
+                    news.push_back(engines::Event::Deposed { shard, by });
+                }
+                stream::Effect::Decided { length } => held.decided(shard, length, news),
+                stream::Effect::Timer { at } => held.timer = Some(at),
+                // Entries are cut once every replica has them: whoever asks for one again has said
+                // what is not so, now or before.
+                stream::Effect::SnapshotWanted { to: _ } => self.bad_messages += 1,
+                stream::Effect::Restored { .. } => panic!("{shard} has no snapshots yet"),
+            }
+        }
+        self.trim(now, shard, effects);
+        self.note_caught_up(shard, effects);
+    }
+
+    /// Cuts what every replica has.
+    fn trim(&mut self, now: Time, shard: ShardId, effects: &mut Effects<E::Message>) {
+        let held = &self.streams[&shard];
+        let everywhere = held.stream.replicated_everywhere().0.min(held.told);
+        if everywhere - held.stream.start().0.min(everywhere) >= self.trim_entries {
+            let trim = stream::Event::Trim { before: Length(everywhere) };
+            self.stream_step(now, shard, trim, effects);
+        }
+    }
+
+    /// Has the manager told of replicas without memory that have what they need.
+    fn note_caught_up(&mut self, shard: ShardId, effects: &mut Effects<E::Message>) {
+        let (Some(known), held) = (&self.known, &self.streams[&shard]) else { return };
+        let Some(assignment) = known.configuration.shard(shard) else { return };
+        let Some((ballot, _)) = held.office.filter(|_| held.stream.is_leading()) else { return };
+        for replica in assignment.empty.keys() {
+            let life = known.life_of(*replica);
+            let here = held.lives.get(replica) == Some(&life);
+            let full = *replica == self.node || (here && held.stream.has_caught_up(*replica));
+            if full
+                && self.membership.caught_up(self.worker, (shard, *replica), (ballot, life))
+                && let Some(nudge) = self.nudge_host()
+            {
+                effects.effects.push(nudge);
+            }
+        }
+    }
+}
+
+impl Known {
+    /// The life of a node that is admitted.
+    fn life_of(&self, node: NodeId) -> Incarnation {
+        let standing = self.configuration.nodes.get(node.0 as usize);
+        standing.map_or(Incarnation(0), |standing| standing.incarnation)
+    }
+
+    /// Is this life of `node`, in which this was heard, the one that is admitted?
+    fn is_admitted(&self, node: NodeId) -> bool {
+        self.life_of(node) == self.incarnation
+    }
+
+    /// The ballot under which `node` leads, and the epoch in which its reign began, if it does.
+    fn office(&self, node: NodeId, assignment: &Assignment) -> Option<(Ballot, Epoch)> {
+        let leads = (assignment.leader, assignment.incarnation) == (node, self.incarnation);
+        leads.then_some((assignment.ballot, assignment.since))
+    }
+}

@@ -1,0 +1,72 @@
+//! M9: the FVW of an epoch is one, wherever it is heard; it says nothing that is not durable, and
+//! everything that anybody was told.
+
+use super::durable::Durable;
+use std::collections::BTreeMap;
+use types::{Clock, Epoch, ShardId, Stamp, VectorWatermark};
+
+/// What was taken for durable of each epoch.
+#[derive(Debug, Default)]
+pub struct Finals {
+    taken: BTreeMap<(Epoch, ShardId), Clock>,
+}
+
+impl Finals {
+    /// Somebody was told of this, or a follower has applied it.
+    pub fn taken(&mut self, own: ShardId, stamp: &Stamp, durable: &Durable) {
+        let view = stamp.seen_by(own);
+        for shard in durable.shards() {
+            let clock = view.entry(shard);
+            if clock > Clock::ZERO {
+                let taken = self.taken.entry((stamp.epoch, shard)).or_default();
+                *taken = clock.max(*taken);
+            }
+        }
+    }
+
+    /// A leader reports how an epoch ended on its shard.
+    pub fn reported(
+        shard: ShardId,
+        epoch: Epoch,
+        watermark: Clock,
+        durable: &Durable,
+    ) -> super::Verdict {
+        let accepted = durable.accepted_of_epoch(shard, epoch);
+        if watermark <= accepted {
+            return Ok(());
+        }
+        Err(format!(
+            "{epoch} is reported to end at {watermark} on {shard}, of which a majority of the voters has \
+             accepted {accepted} only"
+        ))
+    }
+
+    /// An epoch is settled, as managers say, or a node.
+    pub fn settled(&self, last: &VectorWatermark, durable: &mut Durable) -> super::Verdict {
+        let epoch = last.epoch();
+        if let Some(before) = durable.last(epoch) {
+            if before == last {
+                return Ok(());
+            }
+            return Err(format!("the FVW of {epoch} is {last:?} here, and was {before:?}"));
+        }
+        for shard in durable.shards() {
+            let (clock, accepted) = (last.of(shard), durable.accepted_of_epoch(shard, epoch));
+            if clock > accepted {
+                return Err(format!(
+                    "the FVW of {epoch} has {clock} for {shard}, of which a majority of the voters has \
+                     accepted {accepted} only"
+                ));
+            }
+            let taken = self.taken.get(&(epoch, shard)).copied().unwrap_or_default();
+            if clock < taken {
+                return Err(format!(
+                    "the FVW of {epoch} has {clock} for {shard}, and what depends on {taken} was taken \
+                     for durable"
+                ));
+            }
+        }
+        durable.settle(last);
+        Ok(())
+    }
+}

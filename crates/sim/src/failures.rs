@@ -1,0 +1,124 @@
+//! What a seed says about failures: who manages the cluster, how patient they are, and what goes wrong
+//! with nodes, clocks and managers beside the weather of links.
+
+use crate::clock::NodeClock;
+use crate::managers::Managed;
+use crate::weather::{Weather, Weights};
+use consensus::manager::{Options, Pace};
+use std::time::Duration;
+use types::Random;
+
+/// A lease that nobody is too late to renew.
+const FOR_EVER: Duration = Duration::from_secs(100_000);
+
+/// The managers of a scenario, and what is to go wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failures {
+    /// In which datacenter each manager is.
+    pub datacenters: Vec<usize>,
+    /// How fast their log is.
+    pub pace: Pace,
+    /// How patient they are.
+    pub options: Options,
+    /// Nodes fail; otherwise leases last for ever, and no shard is ever taken over.
+    pub fails: bool,
+}
+
+impl Failures {
+    /// Draws them, for a cluster whose longest way there and back takes so long.
+    pub fn draw(
+        random: &mut Random,
+        datacenters: u32,
+        round_trip_ns: u64,
+        drift_ppm_max: i64,
+    ) -> Failures {
+        let managers = one_of(random, &[1, 3, 3, 3, 5]);
+        let datacenters =
+            (0..managers).map(|_| random.below(datacenters.into()) as usize).collect();
+        let nanos = Duration::from_nanos;
+        let fails = random.chance(1, 2);
+        let drift_ppm = drift_ppm_max.max(one_of(random, &[0, 20, 1000])) as u32;
+        let steady = Options { drift_ppm, ..Options::default() };
+        let quick = round_trip_ns < 50_000_000 && random.chance(1, 4);
+        let options = match fails {
+            false => {
+                let retry_after = steady.retry_after.max(nanos(3 * round_trip_ns));
+                Options { lease: FOR_EVER, retry_after, ..steady }
+            }
+            true if quick => steady,
+            true => {
+                let lease = nanos(round_trip_ns * random.range_inclusive(4, 16));
+                let lease = lease.max(Duration::from_millis(20));
+                Options {
+                    lease,
+                    heartbeat_every: lease / 8,
+                    suspect_after: lease * 3 / 8,
+                    tick_every: lease / 24,
+                    retry_after: (lease / 2).max(nanos(2 * round_trip_ns)),
+                    ..steady
+                }
+            }
+        };
+        let pace = Pace {
+            delay_min: nanos(round_trip_ns / 40),
+            delay_max: nanos(round_trip_ns / one_of(random, &[4, 10, 30])),
+            late_percent: one_of(random, &[0, 0, 2, 10]),
+            loss_percent: one_of(random, &[0, 0, 2, 10]),
+        };
+        Failures { datacenters, pace, options, fails }
+    }
+
+    /// No node fails.
+    pub fn calm(&mut self) {
+        (self.fails, self.options.lease) = (false, FOR_EVER);
+    }
+
+    /// Adds to the weather what goes wrong with nodes, clocks and managers.
+    pub fn worsen(&self, weather: &mut Weather, random: &mut Random, span_ns: u64) {
+        if !self.fails {
+            return;
+        }
+        let lease_ns = self.options.lease.as_nanos() as u64;
+        weather.weights = Weights {
+            crash: one_of(random, &[0, 2, 4, 10]),
+            datacenter: one_of(random, &[0, 0, 1, 3]),
+            pause: one_of(random, &[0, 1, 3]),
+            part: one_of(random, &[0, 1, 4]),
+            clock: one_of(random, &[0, 0, 2]),
+            elect: one_of(random, &[0, 0, 2]),
+            outage: one_of(random, &[0, 0, 2]),
+            manager: one_of(random, &[0, 0, 2]),
+            ..weather.weights
+        };
+        if weather.weights == Weights::default() {
+            weather.weights.crash = 1;
+        }
+        weather.every_ns = span_ns / random.range_inclusive(3, 20);
+        weather.longest_ns = (lease_ns * random.range_inclusive(1, 6)).min(span_ns);
+        weather.lost_percent = one_of(random, &[0, 0, 30, 70]);
+        weather.struck_percent = one_of(random, &[0, 10, 30, 60]);
+        weather.wild_clocks = weather.weights.clock > 0 && random.chance(1, 6);
+    }
+
+    /// How long clients play: some leases at least, if nodes fail.
+    pub fn span_ns(&self, span_ns: u64) -> u64 {
+        let lease_ns = self.options.lease.as_nanos() as u64;
+        if self.fails { span_ns.max(12 * lease_ns).min(10_000_000_000) } else { span_ns }
+    }
+
+    /// The managers, with their clocks.
+    pub fn managed(&self, random: &mut Random) -> Managed {
+        let bound = i64::from(self.options.drift_ppm);
+        let clock = |_: &usize| {
+            let drift = random.below(2 * bound as u64 + 1) as i64 - bound;
+            NodeClock::new(random.below(10_000_000_000), drift)
+        };
+        let clocks = self.datacenters.iter().map(clock).collect();
+        let (datacenters, pace) = (self.datacenters.clone(), self.pace.clone());
+        Managed { datacenters, clocks, pace, options: self.options.clone() }
+    }
+}
+
+fn one_of<T: Copy>(random: &mut Random, items: &[T]) -> T {
+    *random.pick(items).expect("something to choose from")
+}

@@ -1,0 +1,180 @@
+//! How far the recovery of each shard is, as somebody knows who sees the whole cluster: so that the next
+//! failure can be put right into it, and so that it is known that this was done.
+
+use consensus::manager::{Applied, Configuration};
+use engines::{Observation, Place};
+use types::{Ballot, NodeId, ShardId};
+
+/// A step of a recovery that is done, so that the next one is under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// The leader's lease has run out.
+    LeaseOut,
+    /// Another is appointed.
+    Appointed,
+    /// It knows, and prepares its streams.
+    Preparing,
+    /// A stream is prepared.
+    Prepared,
+    /// The end of an epoch is appended.
+    Ended,
+    /// How an epoch ended is reported.
+    Reported,
+    /// The final vector watermark is known; the shard does not serve yet.
+    Final,
+}
+
+/// The recovery of a shard.
+#[derive(Debug, Clone, Default)]
+struct Recovery {
+    ballot: Ballot,
+    /// `None` where all is well.
+    stage: Option<Stage>,
+    /// How many workers serve under the ballot.
+    serving: u32,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Recoveries {
+    workers: u32,
+    shards: Vec<Recovery>,
+    /// Somebody has said that it serves: engines that recover do.
+    speaks: bool,
+}
+
+impl Recoveries {
+    pub(crate) fn new(shards: u32, workers: u32) -> Recoveries {
+        Recoveries { workers, shards: vec![Recovery::default(); shards as usize], speaks: false }
+    }
+
+    /// The managers have done something. Returns who leads what has come a step further.
+    pub(crate) fn applied(
+        &mut self,
+        applied: &Applied,
+        truth: &Configuration,
+    ) -> Vec<(Stage, NodeId)> {
+        let mut steps = Vec::new();
+        match applied {
+            Applied::Died(node) => {
+                for (recovery, assignment) in self.shards.iter_mut().zip(&truth.shards) {
+                    if assignment.leader == *node {
+                        recovery.stage = Some(Stage::LeaseOut);
+                        steps.push((Stage::LeaseOut, *node));
+                    }
+                }
+            }
+            Applied::Appointed { shard, ballot } => {
+                let recovery = &mut self.shards[shard.0 as usize];
+                let reign = truth.shard(*shard).map(|assignment| assignment.since);
+                if recovery.ballot.node == ballot.node && reign < Some(ballot.epoch) {
+                    // It leads on, under another ballot.
+                    recovery.ballot = *ballot;
+                    return steps;
+                }
+                *recovery = Recovery { ballot: *ballot, stage: Some(Stage::Appointed), serving: 0 };
+                steps.push((Stage::Appointed, ballot.node));
+            }
+            Applied::Final(watermark) => {
+                for recovery in &mut self.shards {
+                    let last = watermark.epoch().0 + 1 >= recovery.ballot.epoch.0;
+                    if last && recovery.stage >= Some(Stage::Prepared) {
+                        steps.extend(recovery.reach(Stage::Final));
+                    }
+                }
+            }
+            Applied::Took(_)
+            | Applied::Renewed { .. }
+            | Applied::Joined { .. }
+            | Applied::Revived(_)
+            | Applied::Raised(_)
+            | Applied::Reported { .. }
+            | Applied::CaughtUp { .. }
+            | Applied::Answered { .. }
+            | Applied::Changed(_) => {}
+        }
+        steps
+    }
+
+    /// A worker's stream of `shard` goes by this ballot.
+    pub(crate) fn prepares(&mut self, shard: ShardId, ballot: Ballot) -> Option<(Stage, NodeId)> {
+        let recovery = &mut self.shards[shard.0 as usize];
+        let news = recovery.stage == Some(Stage::Appointed) && recovery.ballot == ballot;
+        if news { recovery.reach(Stage::Preparing) } else { None }
+    }
+
+    /// Is it known that `shard` waits for its leader to begin?
+    pub(crate) fn awaits(&self, shard: ShardId) -> bool {
+        self.shards[shard.0 as usize].stage == Some(Stage::Appointed)
+    }
+
+    /// An engine has done something.
+    pub(crate) fn observe(
+        &mut self,
+        place: Place,
+        observation: &Observation,
+    ) -> Option<(Stage, NodeId)> {
+        let (shard, stage) = match observation {
+            Observation::Led { shard, .. } => (*shard, Stage::Prepared),
+            Observation::Appended { shard, ends, .. } if !ends.is_empty() => (*shard, Stage::Ended),
+            Observation::Reported { shard, .. } => (*shard, Stage::Reported),
+            Observation::Serves { shard, ballot } => {
+                self.speaks = true;
+                let recovery = &mut self.shards[shard.0 as usize];
+                if *ballot > recovery.ballot {
+                    // The first leaders are nobody's appointment.
+                    *recovery = Recovery { ballot: *ballot, stage: None, serving: 0 };
+                }
+                if ballot.node == recovery.ballot.node {
+                    recovery.serving += 1;
+                    if recovery.serving >= self.workers {
+                        recovery.stage = None;
+                    }
+                }
+                return None;
+            }
+            Observation::Read { .. }
+            | Observation::Drawn { .. }
+            | Observation::Resolved { .. }
+            | Observation::Certified { .. }
+            | Observation::Installed { .. }
+            | Observation::Acted { .. }
+            | Observation::Appended { .. }
+            | Observation::Watermark { .. }
+            | Observation::Settled { .. }
+            | Observation::RolledBack { .. }
+            | Observation::Told { .. }
+            | Observation::Applied { .. } => return None,
+        };
+        let recovery = &mut self.shards[shard.0 as usize];
+        let is_new = recovery.ballot.node == place.node && recovery.stage < Some(stage);
+        if is_new && recovery.stage.is_some() { recovery.reach(stage) } else { None }
+    }
+
+    /// Does every shard serve under the ballot that the managers have given out last? Where engines do
+    /// not say whether they serve, nobody knows, and so they do.
+    pub(crate) fn all_serve(&self, truth: &Configuration) -> bool {
+        let pairs = self.shards.iter().zip(&truth.shards);
+        !self.speaks
+            || pairs.into_iter().all(|(recovery, assignment)| {
+                recovery.serving >= self.workers && recovery.ballot.node == assignment.leader
+            })
+    }
+
+    /// How far those are that are not done and that `node` has to do with: the shards it holds.
+    pub(crate) fn interrupted(&self, node: NodeId, truth: &Configuration) -> Vec<Stage> {
+        let pairs = self.shards.iter().zip(&truth.shards);
+        let held = pairs.filter(|(_, assignment)| assignment.holds(node));
+        held.filter_map(|(recovery, _)| recovery.stage).collect()
+    }
+}
+
+impl Recovery {
+    fn reach(&mut self, stage: Stage) -> Option<(Stage, NodeId)> {
+        if self.stage >= Some(stage) {
+            return None;
+        }
+        self.stage = Some(stage);
+        Some((stage, self.ballot.node))
+    }
+}

@@ -1,0 +1,357 @@
+//! What goes wrong, and how it ends: blows of the weather, crashes that are put into recoveries, and the
+//! healing of all of it.
+
+use super::{Item, Simulation};
+use crate::clock::NodeClock;
+use crate::managers::Managers;
+use crate::recovery::Stage;
+use crate::violation::Violation;
+use crate::weather::{Blow, Extent, Others, Way, Weather};
+use consensus::manager::Configuration;
+use engines::{Engine, Place};
+use types::{NodeId, Random, Time, WorkerId};
+
+/// So many crashes are put into the recoveries of a run, at most.
+const STRIKES_MAX: u32 = 6;
+
+/// A clock that began anew shows up to so much.
+const SHOWN_NS_MAX: u64 = 10_000_000_000;
+
+impl<E: Engine> Simulation<E> {
+    /// Lets things go wrong from now on.
+    pub fn set_weather(&mut self, weather: Weather) {
+        self.network.set_troubles(weather.troubles);
+        if weather.every_ns > 0 {
+            let pause = weather.pause_ns(&mut self.random);
+            self.queue.push(Time(self.now.0 + pause), Item::Blow);
+        }
+        self.weather = Some(weather);
+        if let Some(managers) = &mut self.managers {
+            managers.set_rough(true);
+        }
+    }
+
+    /// Ends everything that goes wrong: links carry, clocks keep their bounds, and whoever is down
+    /// starts again.
+    pub fn heal(&mut self) {
+        self.weather = None;
+        self.network.heal(self.now);
+        let Some(managers) = &mut self.managers else { return };
+        managers.set_rough(false);
+        let down = managers.down();
+        self.end_outage();
+        down.into_iter().for_each(|manager| self.start_manager(manager));
+        for clock in
+            0..self.cluster.clocks.len() + self.managers.as_ref().map_or(0, Managers::count)
+        {
+            let drift = self.draw_drift();
+            self.change_clock(clock, |now, it| it.turn(now, drift));
+        }
+        for node in (0..self.cluster.clocks.len() as u32).map(NodeId) {
+            if !self.cluster.is_up(node) {
+                self.restart(node, false);
+            }
+        }
+    }
+
+    /// Something goes wrong, and the next is drawn.
+    pub(super) fn blow(&mut self) {
+        let Some(weather) = self.weather else { return };
+        let (nodes, workers) = (self.cluster.clocks.len(), self.cluster.seats.len());
+        let extent = Extent {
+            nodes,
+            clients: self.outsiders.len(),
+            workers,
+            datacenters: self.topology.datacenters().len(),
+            managers: self.managers.as_ref().map_or(0, Managers::count),
+        };
+        let (blow, lasts) = weather.draw(&mut self.random, extent);
+        let until = Time(self.now.0 + lasts);
+        self.note(|now, trace| trace.note(now, format_args!("{blow:?} until {until}")));
+        self.fall(blow, until, &weather);
+        let pause = weather.pause_ns(&mut self.random);
+        self.queue.push(Time(self.now.0 + pause), Item::Blow);
+    }
+
+    fn fall(&mut self, blow: Blow, until: Time, weather: &Weather) {
+        let nodes = self.cluster.clocks.len();
+        match blow {
+            Blow::Clog(from, to) => self.network.clog(from, to, until),
+            Blow::Cut(from, to) => self.network.cut(from, to, until),
+            Blow::Silence(node) => {
+                for other in (0..nodes).filter(|other| *other != node) {
+                    self.network.clog(node, other, until);
+                    self.network.clog(other, node, until);
+                }
+            }
+            Blow::Stall(seat) => self.stall(seat, until),
+            Blow::Pause(node) => {
+                self.work.pauses += 1;
+                for seat in self.cluster.seats_of(NodeId(node as u32)) {
+                    self.stall(seat, until);
+                }
+            }
+            Blow::Crash(node) => self.crash(NodeId(node as u32), until),
+            Blow::Datacenter(datacenter) => self.crash_datacenter(datacenter, until),
+            Blow::Part(node, others, way) => self.part(node, others, way, until),
+            Blow::Clock(clock) => self.disturb_clock(clock, weather.wild_clocks),
+            Blow::Elect => {
+                if let Some(managers) = &mut self.managers {
+                    managers.elect(self.now, &mut self.random);
+                }
+                self.look_at_log();
+            }
+            Blow::Outage => {
+                self.work.outages += 1;
+                if let Some(managers) = &mut self.managers {
+                    managers.set_out(true);
+                }
+                self.queue.push(until, Item::OutageOver);
+            }
+            Blow::Manager(manager) => self.stop_manager(manager, until),
+        }
+    }
+
+    fn stall(&mut self, seat: usize, until: Time) {
+        self.work.stalls += 1;
+        let busy_until = &mut self.cluster.seats[seat].busy_until;
+        *busy_until = (*busy_until).max(until);
+    }
+
+    fn crash_datacenter(&mut self, datacenter: usize, until: Time) {
+        self.work.datacenters_lost += 1;
+        let there = self.topology.nodes().iter();
+        let there = there.filter(|node| node.datacenter.0 as usize == datacenter);
+        let nodes: Vec<NodeId> = there.map(|node| node.id).collect();
+        nodes.into_iter().for_each(|node| self.crash(node, until));
+        let managers = self.managers.as_ref().map_or(0, Managers::count);
+        for manager in 0..managers {
+            if self.network.datacenter(self.end_of_manager(manager)) == datacenter {
+                self.stop_manager(manager, until);
+            }
+        }
+    }
+
+    /// Nothing gets through between a node and some others.
+    fn part(&mut self, node: usize, others: Others, way: Way, until: Time) {
+        let ends: Vec<usize> = match (others, self.configuration()) {
+            (Others::Managers, _) => {
+                let managers = self.managers.as_ref().map_or(0, Managers::count);
+                (0..managers).map(|manager| self.end_of_manager(manager)).collect()
+            }
+            (Others::All, _) => {
+                let managers = self.managers.as_ref().map_or(0, Managers::count);
+                let managers = (0..managers).map(|manager| self.end_of_manager(manager));
+                (0..self.cluster.clocks.len()).chain(managers).collect()
+            }
+            (Others::Followers, Some(truth)) => {
+                let id = NodeId(node as u32);
+                let led = truth.shards.iter().filter(|it| it.leader == id);
+                led.flat_map(|it| it.voters.iter().chain(&it.learners))
+                    .map(|replica| replica.0 as usize)
+                    .collect()
+            }
+            (Others::Leaders, Some(truth)) => {
+                truth.shards.iter().map(|it| it.leader.0 as usize).collect()
+            }
+            (Others::Some | Others::Followers | Others::Leaders, _) => {
+                let random = &mut self.random;
+                (0..self.cluster.clocks.len()).filter(|_| random.chance(1, 2)).collect()
+            }
+        };
+        for end in ends.into_iter().filter(|end| *end != node) {
+            if way != Way::In {
+                self.network.cut(node, end, until);
+            }
+            if way != Way::Out {
+                self.network.cut(end, node, until);
+            }
+        }
+        self.work.parts += 1;
+    }
+
+    /// A node's life ends; another one begins at `until`.
+    pub(super) fn crash(&mut self, node: NodeId, until: Time) {
+        if !self.cluster.is_up(node) {
+            return;
+        }
+        if let Some(truth) = self.managers.as_ref().map(|managers| managers.truth()) {
+            for stage in self.recoveries.interrupted(node, truth) {
+                self.probes.interrupted(stage);
+            }
+        }
+        self.note(|now, trace| trace.note(now, format_args!("{node} crashes, until {until}")));
+        self.work.crashes += 1;
+        self.digest.word(u64::from(node.0) << 8 | 0xc0);
+        self.cluster.end_life(node);
+        if let Some(checks) = &mut self.checks {
+            checks.crashed(node);
+        }
+        let lost_percent = self.weather.map_or(0, |weather| weather.lost_percent);
+        let lost = self.random.below(100) < u64::from(lost_percent);
+        let life = self.cluster.lives[node.0 as usize];
+        self.queue.push(until, Item::Restart { node, life, lost });
+    }
+
+    /// Could every shard do without what this node knows? A majority of its voters has to remember.
+    fn may_forget(&self, node: NodeId) -> bool {
+        let Some(truth) = self.configuration() else { return false };
+        truth.shards.iter().filter(|it| it.voters.contains(&node)).all(|it| {
+            let others = it.full_voters().filter(|voter| *voter != node);
+            let remember = others.filter(|voter| !self.forgetful.contains_key(voter)).count();
+            remember > it.voters.len() / 2
+        })
+    }
+
+    /// The managers have agreed on something: who had lost his memory may be full again.
+    pub(super) fn remember(&mut self, truth: &Configuration) {
+        let nodes: Vec<NodeId> = self.forgetful.keys().copied().collect();
+        for node in nodes {
+            let host = self.cluster.seat_of(Place { node, worker: WorkerId(0) });
+            let member = self.cluster.worker(host).and_then(|worker| worker.member());
+            let own = member.and_then(|member| member.incarnation());
+            let admitted = own == Some(truth.nodes[node.0 as usize].incarnation);
+            let known = self.forgetful.entry(node).or_default();
+            *known |= admitted;
+            if *known && !truth.shards.iter().any(|it| it.empty.contains_key(&node)) {
+                self.forgetful.remove(&node);
+            }
+        }
+    }
+
+    /// A node begins a new life. Its memory is lost if that is wanted and can be borne, or if it was lost
+    /// before and nobody was told.
+    pub(super) fn restart(&mut self, node: NodeId, wants_lost: bool) {
+        if self.cluster.is_up(node) {
+            return;
+        }
+        let untold = self.forgetful.get(&node) == Some(&false);
+        let lost = untold || wants_lost && self.may_forget(node);
+        if lost {
+            self.work.lost += 1;
+            self.forgetful.insert(node, false);
+            if let Some(checks) = &mut self.checks {
+                checks.forgets(node);
+            }
+        }
+        self.note(|now, trace| {
+            let how = if lost { "without its memory" } else { "with its disk" };
+            trace.note(now, format_args!("{node} starts again, {how}"));
+        });
+        let (shown, drift) = (self.random.below(SHOWN_NS_MAX), self.draw_drift());
+        self.cluster.clocks[node.0 as usize] = NodeClock::anew(self.now, shown, drift);
+        self.cluster.begin_life(node, lost);
+        let life = self.cluster.lives[node.0 as usize];
+        for seat in self.cluster.seats_of(node) {
+            self.cluster.seats[seat].busy_until = self.now;
+            let at = Time(self.now.0 + self.random.below(100_000));
+            self.queue.push(at, Item::Start { seat: seat as u32, life });
+        }
+    }
+
+    /// A life is told that another of its node is admitted: that is so, or it is a lie.
+    pub(super) fn superseded(&self, place: Place) -> Result<(), Violation> {
+        let what = format!("{} was told of a newer life that it does not have", place.node);
+        Err(Violation::new("membership", self.now, what))
+    }
+
+    fn stop_manager(&mut self, manager: usize, until: Time) {
+        let Some(managers) = &mut self.managers else { return };
+        if managers.stop(self.now, manager, &mut self.random) {
+            self.work.managers_lost += 1;
+            self.queue.push(until, Item::ManagerUp { manager: manager as u32 });
+            self.look_at_log();
+        }
+    }
+
+    pub(super) fn start_manager(&mut self, manager: usize) {
+        let (shown, drift) = (self.random.below(SHOWN_NS_MAX), self.draw_drift());
+        let clock = NodeClock::anew(self.now, shown, drift);
+        if let Some(managers) = &mut self.managers {
+            managers.start(self.now, manager, clock);
+        }
+        self.look_at_log();
+    }
+
+    pub(super) fn end_outage(&mut self) {
+        if let Some(managers) = &mut self.managers {
+            managers.set_out(false);
+        }
+        self.look_at_log();
+    }
+
+    /// A drift within the bound that everybody assumes.
+    fn draw_drift(&mut self) -> i64 {
+        let bound = self.managers.as_ref().map_or(0, |it| i64::from(it.options().drift_ppm));
+        draw_drift(&mut self.random, bound)
+    }
+
+    fn disturb_clock(&mut self, clock: usize, wild: bool) {
+        if !wild {
+            let drift = self.draw_drift();
+            return self.change_clock(clock, |now, it| it.turn(now, drift));
+        }
+        self.work.wild_clocks += 1;
+        let lease = self.managers.as_ref().map_or(0, |it| it.options().lease.as_nanos() as u64);
+        let ahead = self.random.below(4 * lease + 1);
+        let drift = draw_drift(&mut self.random, NodeClock::BROKEN_PPM_MAX);
+        match self.random.chance(1, 2) {
+            true => self.change_clock(clock, |now, it| it.jump(now, ahead)),
+            false => self.change_clock(clock, |now, it| it.turn(now, drift)),
+        }
+    }
+
+    /// Changes the clock of a node or, after the nodes, of a manager, and the timers that go by it.
+    fn change_clock(&mut self, clock: usize, change: impl FnOnce(Time, &mut NodeClock)) {
+        let (now, nodes) = (self.now, self.cluster.clocks.len());
+        let Some(node) = (clock < nodes).then_some(NodeId(clock as u32)) else {
+            let manager = clock - nodes;
+            if let Some(managers) = &mut self.managers {
+                let at = managers.change_clock(manager, now, |it| change(now, it));
+                if at < Time::MAX {
+                    self.queue.push(at, Item::ManagerTimer { manager: manager as u32 });
+                }
+            }
+            return;
+        };
+        change(now, &mut self.cluster.clocks[clock]);
+        for at in self.cluster.seats_of(node) {
+            let seat = &mut self.cluster.seats[at];
+            // One that has gone off waits in the inbox.
+            if seat.timer_at >= now && seat.timer_at < Time::MAX {
+                let local = seat.timer_local;
+                seat.timer_at = self.cluster.clocks[clock].when(local).max(Time(now.0 + 1));
+                self.queue.push(seat.timer_at, Item::Timer { seat: at as u32 });
+            }
+        }
+    }
+
+    /// A recovery has come a step further: perhaps somebody crashes now.
+    pub(super) fn may_strike(&mut self, step: Option<(Stage, NodeId)>) {
+        let Some((stage, node)) = step else { return };
+        let Some(weather) = self.weather.filter(|it| it.struck_percent > 0) else { return };
+        if self.strikes >= STRIKES_MAX
+            || self.random.below(100) >= u64::from(weather.struck_percent)
+        {
+            return;
+        }
+        self.strikes += 1;
+        let nodes = self.cluster.clocks.len() as u64;
+        // The one that leads the recovery, or another; the dead one cannot be struck again.
+        let same = stage != Stage::LeaseOut && self.random.chance(2, 3);
+        let node = if same { node } else { NodeId(self.random.below(nodes) as u32) };
+        let soon = self.random.below(weather.longest_ns / 16 + 2);
+        let at = Time(self.now.0 + if self.random.chance(1, 2) { 0 } else { soon });
+        self.queue.push(at, Item::Strike { node });
+    }
+
+    pub(super) fn strike(&mut self, node: NodeId) {
+        let Some(weather) = self.weather else { return };
+        let lasts = 1 + self.random.below(weather.longest_ns.max(1));
+        self.crash(node, Time(self.now.0 + lasts));
+    }
+}
+
+fn draw_drift(random: &mut Random, bound: i64) -> i64 {
+    random.below(2 * bound as u64 + 1) as i64 - bound
+}

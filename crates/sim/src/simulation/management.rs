@@ -1,0 +1,219 @@
+//! Managers, and what nodes and they say to each other.
+
+use super::{Item, Simulation};
+use crate::managers::{Changes, Managers, Wanted};
+use crate::violation::Violation;
+use consensus::manager::{Configuration, Event, ToManager};
+use engines::{Engine, Place};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use types::{NodeId, ShardId, Time, WorkerId};
+
+impl<E: Engine> Simulation<E> {
+    /// The end of links where a manager is: after nodes and clients.
+    pub(super) fn end_of_manager(&self, manager: usize) -> usize {
+        let managers = self.managers.as_ref().map_or(0, Managers::count);
+        self.network.ends() - managers + manager
+    }
+
+    /// What the managers have agreed on last; `None` if there are none.
+    pub fn configuration(&self) -> Option<&Arc<Configuration>> {
+        self.managers.as_ref().map(Managers::truth)
+    }
+
+    /// Who leads a shard, as far as anybody knows.
+    pub fn leader(&self, shard: ShardId) -> NodeId {
+        let assignment = self.configuration().and_then(|truth| truth.shard(shard));
+        assignment.map_or_else(|| self.topology.leader(shard), |assignment| assignment.leader)
+    }
+
+    /// Who leads something, as clients can know it.
+    pub fn directory(&self) -> Rc<RefCell<Vec<NodeId>>> {
+        Rc::clone(&self.directory)
+    }
+
+    /// Is the node alive?
+    pub fn is_up(&self, node: NodeId) -> bool {
+        self.cluster.is_up(node)
+    }
+
+    /// In which of its lives a node is.
+    pub fn life(&self, node: NodeId) -> u32 {
+        self.cluster.lives[node.0 as usize]
+    }
+
+    /// Does every shard serve?
+    pub fn is_led(&self) -> bool {
+        let ballot = |shard| Some(self.configuration()?.shard(shard)?.ballot);
+        let led = self.topology.shard_ids().all(|shard| {
+            (0..self.topology.workers()).map(WorkerId).all(|worker| {
+                let place = Place { node: self.leader(shard), worker };
+                let worker = self.cluster.worker(self.cluster.seat_of(place));
+                let stream = worker.and_then(|worker| worker.stream(shard));
+                stream.is_some_and(|stream| {
+                    let newest = ballot(shard).is_none_or(|ballot| stream.ballot() == ballot);
+                    stream.is_leading() && newest
+                })
+            })
+        });
+        led && self.configuration().is_none_or(|truth| self.recoveries.all_serve(truth))
+    }
+
+    /// Is every epoch settled that is closed, and does every node know?
+    pub fn is_settled(&self) -> bool {
+        let Some(truth) = self.configuration() else { return true };
+        let nodes = (0..self.cluster.clocks.len() as u32).map(NodeId);
+        truth.settled.0 + 1 == truth.epoch.0
+            && nodes.filter(|node| self.cluster.is_up(*node)).all(|node| {
+                let host = self.cluster.seat_of(Place { node, worker: WorkerId(0) });
+                let member = self.cluster.worker(host).and_then(|worker| worker.member());
+                let known = member.and_then(|member| member.configuration());
+                known.is_some_and(|known| known.settled == truth.settled)
+            })
+    }
+
+    /// A node says something to every manager.
+    pub(super) fn tell_managers(&mut self, at: Time, from: NodeId, message: &ToManager) {
+        let managers = self.managers.as_ref().map_or(0, Managers::count);
+        for manager in 0..managers {
+            let end = self.end_of_manager(manager);
+            let arrivals = self.network.send(at, from.0 as usize, end, 0);
+            for at in arrivals.into_iter().flatten() {
+                let (manager, message) = (manager as u32, message.clone());
+                self.queue.push(at, Item::ToManager { manager, from, message });
+            }
+        }
+    }
+
+    /// Gives a manager an event, or what the log has for it.
+    pub(super) fn manager_step(
+        &mut self,
+        manager: usize,
+        event: Option<Event>,
+    ) -> Result<(), Violation> {
+        let Some(managers) = &mut self.managers else { return Ok(()) };
+        if let (Some(trace), Some(event)) = (&mut self.trace, &event)
+            && !matches!(
+                event,
+                Event::Timer | Event::Received { message: ToManager::Heartbeat { .. }, .. }
+            )
+        {
+            trace.note(self.now, format_args!("manager {manager} {event:?}"));
+        }
+        let before = managers.truth().revision;
+        let Wanted { messages, timer, applied } = managers.step(self.now, manager, event)?;
+        let truth = Arc::clone(managers.truth());
+        if let Some(at) = timer {
+            self.queue.push(at, Item::ManagerTimer { manager: manager as u32 });
+        }
+        let end = self.end_of_manager(manager);
+        for (node, message) in messages {
+            let arrivals = self.network.send(self.now, end, node.0 as usize, 0);
+            for at in arrivals.into_iter().flatten() {
+                self.queue.push(at, Item::ToNode { node, message: message.clone() });
+            }
+        }
+        for applied in &applied {
+            self.note_applied(applied, &truth)?;
+        }
+        if truth.revision > before {
+            self.follow_truth(&truth);
+        }
+        self.look_at_log();
+        Ok(())
+    }
+
+    fn note_applied(
+        &mut self,
+        applied: &consensus::manager::Applied,
+        truth: &Configuration,
+    ) -> Result<(), Violation> {
+        use consensus::manager::Applied;
+        if !matches!(applied, Applied::Renewed { .. } | Applied::Changed(_)) {
+            self.note(|now, trace| trace.note(now, format_args!("managers: {applied:?}")));
+        }
+        if let Some(checks) = &mut self.checks {
+            match applied {
+                Applied::Final(watermark) => checks.is_final(self.now, watermark)?,
+                Applied::CaughtUp { shard, replica } => checks.remembers(*shard, *replica),
+                _ => {}
+            }
+        }
+        for step in self.recoveries.applied(applied, truth) {
+            self.may_strike(Some(step));
+        }
+        Ok(())
+    }
+
+    /// The managers have agreed on something new.
+    fn follow_truth(&mut self, truth: &Configuration) {
+        let mut leaders: Vec<NodeId> = truth.shards.iter().map(|shard| shard.leader).collect();
+        leaders.sort_unstable();
+        leaders.dedup();
+        *self.directory.borrow_mut() = leaders;
+        self.remember(truth);
+    }
+
+    pub(super) fn manager_timer(&mut self, manager: usize) -> Result<(), Violation> {
+        let at = self.managers.as_ref().map_or(Time::MAX, |managers| managers.timer_at(manager));
+        if at != self.now {
+            return Ok(()); // It was put off, or its clock goes otherwise now.
+        }
+        self.manager_step(manager, Some(Event::Timer))
+    }
+
+    /// Everybody talks to the log.
+    pub(super) fn exchange(&mut self) -> Result<(), Violation> {
+        if self.log_at != self.now {
+            return Ok(());
+        }
+        self.log_at = Time::MAX;
+        let managers = self.managers.as_ref().map_or(0, Managers::count);
+        (0..managers).try_for_each(|manager| self.manager_step(manager, None))
+    }
+
+    /// Comes back when the log has news for somebody.
+    pub(super) fn look_at_log(&mut self) {
+        let Some(due) = self.managers.as_ref().and_then(Managers::log_due) else { return };
+        let at = due.max(self.now);
+        if at < self.log_at {
+            self.log_at = at;
+            self.queue.push(at, Item::Log);
+        }
+    }
+
+    /// Lets epochs change from now on.
+    pub fn set_changes(&mut self, changes: Changes) {
+        self.changes_every_ns = changes.every_ns;
+        self.plan_change();
+    }
+
+    fn plan_change(&mut self) {
+        if self.changes_every_ns > 0 && self.managers.is_some() {
+            let pause = self.random.range_inclusive(1, 2 * self.changes_every_ns);
+            self.queue.push(Time(self.now.0 + pause), Item::Change);
+        }
+    }
+
+    /// An epoch begins, if the one before has ended; and the next is drawn.
+    pub(super) fn change(&mut self) -> Result<(), Violation> {
+        if self.changes_every_ns == 0 {
+            return Ok(());
+        }
+        let Some(managers) = &mut self.managers else { return Ok(()) };
+        let count = managers.count();
+        // A move that is under way is given up, so that the next can begin.
+        let ends = if managers.truth().moving.is_some() { &[true, false][..] } else { &[false] };
+        for ends in ends {
+            let Some(managers) = &mut self.managers else { return Ok(()) };
+            let (ask, change) = managers.next_change(*ends);
+            for manager in 0..count {
+                let change = change.clone();
+                self.manager_step(manager, Some(Event::Asked { ask, change }))?;
+            }
+        }
+        self.plan_change();
+        Ok(())
+    }
+}

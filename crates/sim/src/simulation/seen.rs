@@ -1,0 +1,158 @@
+//! What checkers, probes and the digest are shown of a worker's step.
+
+use super::Simulation;
+use crate::checks::Moment;
+use crate::digest::Digest;
+use crate::violation::Violation;
+use engines::{Engine, Observation};
+use node::{Effect, Event, Message};
+use std::fmt::Write;
+
+impl<E: Engine> Simulation<E> {
+    pub(super) fn digest_event(&mut self, seat: usize, event: &Event<E::Message>) {
+        let kind = match event {
+            Event::Start => 0,
+            Event::Received { from, message: Message::Engine(_) } => 1 | u64::from(from.0) << 8,
+            Event::Received { from, message: Message::Stream { .. } } => 2 | u64::from(from.0) << 8,
+            Event::Client { from, .. } => 3 | from.0 << 8,
+            Event::Timer => 4,
+            Event::Nudged => 5,
+            Event::Told { .. } => 6,
+        };
+        self.digest.word(self.now.0);
+        self.digest.word(kind << 16 | seat as u64);
+        if self.is_thorough {
+            // A digest takes whatever is written into it.
+            _ = write!(self.digest, "{event:?}");
+        }
+    }
+
+    /// Shows the checkers what a step did.
+    pub(super) fn observe(&mut self, seat: usize) -> Result<(), Violation> {
+        let Some(mut observations) = self.effects.observations.take() else { return Ok(()) };
+        self.tell_what_is_accepted(seat)?;
+        let place = self.cluster.seats[seat].place;
+        let moment = Moment { at: self.now, place };
+        let mut verdict = Ok(());
+        for observation in observations.drain(..) {
+            self.work.observations += 1;
+            if let Some(trace) = &mut self.trace {
+                trace.note(self.now, format_args!("  {place} {observation:?}"));
+            }
+            self.probes.see(&observation);
+            digest_observation(&mut self.digest, &observation);
+            let step = self.recoveries.observe(place, &observation);
+            self.may_strike(step);
+            if verdict.is_ok() {
+                verdict = self.judge(seat, moment, &observation);
+            }
+        }
+        self.effects.observations = Some(observations);
+        verdict?;
+        let Some(checks) = &mut self.checks else { return Ok(()) };
+        let replies = self.effects.effects.iter().filter_map(|effect| match effect {
+            Effect::Reply { to, reply } => Some((*to, reply)),
+            Effect::Send { .. }
+            | Effect::Timer { .. }
+            | Effect::Nudge { .. }
+            | Effect::Tell { .. }
+            | Effect::Superseded => None,
+        });
+        for (to, reply) in replies {
+            checks.replied(moment, to, reply)?;
+        }
+        Ok(())
+    }
+
+    /// What the streams of a worker have accepted, and by which ballot; and which of them it has begun to
+    /// lead. Whoever has inherited an entry shows it: what it says is known by what it is.
+    pub(super) fn tell_what_is_accepted(&mut self, seat: usize) -> Result<(), Violation> {
+        let Some(worker) = self.cluster.seats[seat].worker.as_ref() else { return Ok(()) };
+        let place = self.cluster.seats[seat].place;
+        let mut steps = Vec::new();
+        for shard in self.topology.shards_of(place.node) {
+            let Some(stream) = worker.stream(shard) else { continue };
+            let length = stream.accepted().0;
+            if let Some(checks) = &mut self.checks {
+                if stream.is_leading()
+                    && let Some(taken) = checks.is_news(shard, place.worker, stream.ballot())
+                {
+                    let first = stream.start().0.max(taken);
+                    let entry = |index| Some((index, stream.entry(index)?.clone()));
+                    let entries: Vec<_> = (first..length).filter_map(entry).collect();
+                    let moment = Moment { at: self.now, place };
+                    checks.leads(moment, shard, (stream.ballot(), length), &entries)?;
+                }
+                let accepted = (stream.accepted_ballot(), length);
+                checks.accepted(shard, place.worker, place.node, accepted);
+            }
+            if self.recoveries.awaits(shard) {
+                steps.extend(self.recoveries.prepares(shard, stream.ballot()));
+            }
+        }
+        steps.into_iter().for_each(|step| self.may_strike(Some(step)));
+        Ok(())
+    }
+
+    /// Has the checkers judge an observation, and shows them the entry that it speaks of.
+    fn judge(
+        &mut self,
+        seat: usize,
+        moment: Moment,
+        observation: &Observation,
+    ) -> Result<(), Violation> {
+        let Some(checks) = &mut self.checks else { return Ok(()) };
+        if let Observation::Appended { shard, index, .. } = observation {
+            let worker = self.cluster.seats[seat].worker.as_ref();
+            let stream = worker.and_then(|worker| worker.stream(*shard));
+            if let Some(entry) = stream.and_then(|stream| stream.entry(*index)) {
+                checks.entry(*shard, moment.place.worker, *index, entry);
+            }
+        }
+        checks.observe(moment, observation)
+    }
+}
+
+fn digest_observation(digest: &mut Digest, observation: &Observation) {
+    let mut words = |kind: u64, one: u64, other: u64| {
+        digest.word(kind);
+        digest.word(one);
+        digest.word(other);
+    };
+    match observation {
+        Observation::Read { transaction, stamp, .. } => {
+            words(1, transaction.sequence, stamp.clock.0);
+        }
+        Observation::Drawn { transaction, clock, .. } => words(2, transaction.sequence, clock.0),
+        Observation::Resolved { transaction, clock, .. } => words(3, transaction.sequence, clock.0),
+        Observation::Certified { transaction, stamp, .. } => {
+            words(4, transaction.sequence, stamp.clock.0);
+        }
+        Observation::Installed { transaction, stamp, key, value, .. } => {
+            words(5, transaction.sequence, stamp.clock.0);
+            digest.bytes(key);
+            digest.bytes(value.as_deref().unwrap_or_default());
+        }
+        Observation::Appended { index, safe, .. } => words(6, *index, safe.0),
+        Observation::Settled { watermark } => words(10, watermark.epoch().0.into(), 0),
+        Observation::Watermark { shard, clock } => words(7, shard.0.into(), clock.0),
+        Observation::Told { transaction, stamp, .. } => {
+            words(8, transaction.sequence, stamp.clock.0);
+        }
+        Observation::Applied { stamp, key, won, .. } => {
+            words(9, stamp.clock.0, (*won).into());
+            digest.bytes(key);
+        }
+        Observation::Led { shard, ballot, length } => {
+            words(11, u64::from(shard.0) << 32 | u64::from(ballot.epoch.0), *length);
+        }
+        Observation::Serves { shard, ballot } => {
+            words(12, shard.0.into(), ballot.epoch.0.into());
+        }
+        Observation::Acted { shard, ballot } => words(13, shard.0.into(), ballot.epoch.0.into()),
+        Observation::Reported { shard, epoch, watermark } => {
+            words(14, u64::from(shard.0) << 32 | u64::from(epoch.0), watermark.0);
+        }
+        Observation::RolledBack { transaction } => words(15, transaction.sequence, 0),
+    }
+}
