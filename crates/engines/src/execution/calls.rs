@@ -22,7 +22,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use types::{
-    Database, Error, NodeId, Rejected, RequestId, Result, ShardId, Time, Transaction as _, Unknown,
+    Database, Epoch, Error, NodeId, Rejected, RequestId, Result, ShardId, Time, Transaction as _,
+    Unknown,
 };
 
 /// The table in which the outcomes of calls are kept.
@@ -127,7 +128,8 @@ impl Calls {
                     self.hub.errand(from.told(Reply::Called { id, result }));
                     return None;
                 }
-                let begun = self.book.borrow_mut().begin(id);
+                let reign = self.hub.reign(home).1;
+                let begun = self.book.borrow_mut().begin(id, reign);
                 let fresh = match begun {
                     Ok(Begun::Runs) => return None,
                     Ok(Begun::Fresh) => true,
@@ -153,7 +155,7 @@ impl Calls {
                         }
                         settled => settled,
                     };
-                    book.borrow_mut().end(id, &settled, &hub.limits);
+                    book.borrow_mut().end(id, &settled, hub.epoch.get(), &hub.limits);
                     hub.errand(from.told(Reply::Called { id, result: settled }));
                 }))
             }
@@ -211,12 +213,21 @@ struct Book {
 /// Last answers to clients, by their numbers: some that are recent, and some that are older.
 #[derive(Default)]
 struct Answers {
-    recent: BTreeMap<u64, (u64, Result<Bytes>)>,
-    older: BTreeMap<u64, (u64, Result<Bytes>)>,
+    recent: BTreeMap<u64, Last>,
+    older: BTreeMap<u64, Last>,
+}
+
+/// What a client was answered last.
+#[derive(Clone)]
+struct Last {
+    count: u64,
+    result: Result<Bytes>,
+    /// The epoch that was open then.
+    epoch: Epoch,
 }
 
 impl Answers {
-    fn get(&self, client: u64) -> Option<&(u64, Result<Bytes>)> {
+    fn get(&self, client: u64) -> Option<&Last> {
         self.recent.get(&client).or_else(|| self.older.get(&client))
     }
 
@@ -225,59 +236,73 @@ impl Answers {
         self.older.remove(&client);
     }
 
+    /// Keeps another answer in the place of the last one to this client, if there is one.
+    fn go_on(&mut self, client: u64, last: &Last) {
+        let known = [&mut self.recent, &mut self.older];
+        let known = known.into_iter().filter_map(|half| half.get_mut(&client));
+        known.for_each(|before| *before = last.clone());
+    }
+
     /// Keeps an answer, and at least so many after it.
-    fn keep(&mut self, client: u64, count: u64, answer: &Result<Bytes>, remembered: usize) {
+    fn keep(&mut self, client: u64, last: Last, remembered: usize) {
         if self.recent.len() >= remembered {
             self.older = std::mem::take(&mut self.recent);
         }
-        self.recent.insert(client, (count, answer.clone()));
+        self.recent.insert(client, last);
     }
 }
 
 impl Book {
-    fn last(&self, client: u64) -> Option<&(u64, Result<Bytes>)> {
+    fn last(&self, client: u64) -> Option<&Last> {
         self.succeeded.get(client).or_else(|| self.failed.get(client))
     }
 
     /// What this request was answered.
     fn answer(&self, id: RequestId) -> Option<Result<Bytes>> {
         let (client, count) = parts(id);
-        self.last(client).filter(|(last, _)| *last == count).map(|(_, result)| result.clone())
+        self.last(client).filter(|last| last.count == count).map(|last| last.result.clone())
     }
 
-    /// Is it to be run, and has it perhaps been run before?
+    /// Is it to be run, and has it perhaps been run before? This node leads its home since `reign`.
     ///
     /// # Errors
     /// [`Unknown::Forgotten`] where its client has gone on since.
-    fn begin(&mut self, id: RequestId) -> std::result::Result<Begun, Unknown> {
+    fn begin(&mut self, id: RequestId, reign: Epoch) -> std::result::Result<Begun, Unknown> {
         let (client, count) = parts(id);
-        let last = self.last(client).map(|(last, _)| *last);
+        let last = self.last(client).map(|last| (last.count, last.epoch));
         match last {
-            Some(last) if last > count => {
+            Some((last, _)) if last > count => {
                 let last = RequestId(u128::from(client) << 64 | u128::from(last));
                 Err(Unknown::Forgotten { request: id, last })
             }
             _ if !self.running.insert(id) => Ok(Begun::Runs),
-            Some(_) => Ok(Begun::Fresh),
-            None => Ok(Begun::Perhaps),
+            // Whoever led before may have run what its client asked for since.
+            Some((_, epoch)) if epoch >= reign => Ok(Begun::Fresh),
+            Some(_) | None => Ok(Begun::Perhaps),
         }
     }
 
-    fn end(&mut self, id: RequestId, result: &Result<Bytes>, limits: &Limits) {
+    fn end(&mut self, id: RequestId, result: &Result<Bytes>, epoch: Epoch, limits: &Limits) {
         self.running.remove(&id);
         if let Err(Error::Unknown(Unknown::Unsettled { .. })) = result {
             return; // Whoever asks again is to be told more.
         }
         let (client, count) = parts(id);
-        if self.last(client).is_some_and(|(last, _)| *last > count) {
+        if self.last(client).is_some_and(|last| last.count > count) {
             return;
         }
-        let (answers, others, remembered) = match result {
-            Ok(_) => (&mut self.succeeded, &mut self.failed, limits.answers_remembered),
-            Err(_) => (&mut self.failed, &mut self.succeeded, limits.failures_remembered),
-        };
-        others.forget(client);
-        answers.keep(client, count, result, remembered);
+        let last = Last { count, result: result.clone(), epoch };
+        match result {
+            Ok(_) => {
+                // A copy of what was refused may still come, however many others succeed meanwhile.
+                self.failed.go_on(client, &last);
+                self.succeeded.keep(client, last, limits.answers_remembered);
+            }
+            Err(_) => {
+                self.succeeded.forget(client);
+                self.failed.keep(client, last, limits.failures_remembered);
+            }
+        }
     }
 }
 
@@ -330,6 +355,8 @@ mod tests {
     use super::*;
     use types::Aborted;
 
+    const E: Epoch = Epoch(3);
+
     fn id(client: u64, count: u64) -> RequestId {
         RequestId(u128::from(client) << 64 | u128::from(count))
     }
@@ -344,32 +371,34 @@ mod tests {
         let mut book = Book::default();
         let refused: Result<Bytes> =
             Err(Aborted::Overloaded { open: 1, limit: "open_max", max: 1 }.into());
-        assert_eq!(book.begin(id(1, 5)), Ok(Begun::Perhaps), "of that client nothing is known");
-        assert_eq!(book.begin(id(1, 5)), Ok(Begun::Runs));
-        book.end(id(1, 5), &refused, &limits());
+        assert_eq!(book.begin(id(1, 5), E), Ok(Begun::Perhaps), "of that client nothing is known");
+        assert_eq!(book.begin(id(1, 5), E), Ok(Begun::Runs));
+        book.end(id(1, 5), &refused, E, &limits());
         assert_eq!(book.answer(id(1, 5)), Some(refused.clone()));
         // Successes of others do not push it out.
-        (2..9).for_each(|client| book.end(id(client, 1), &Ok(Bytes::new()), &limits()));
+        (2..9).for_each(|client| book.end(id(client, 1), &Ok(Bytes::new()), E, &limits()));
         assert_eq!(book.answer(id(1, 5)), Some(refused.clone()));
-        assert_eq!(book.begin(id(1, 6)), Ok(Begun::Fresh), "the next one");
-        book.end(id(1, 6), &Ok(Bytes::new()), &limits());
+        assert_eq!(book.begin(id(1, 6), E), Ok(Begun::Fresh), "the next one");
+        book.end(id(1, 6), &Ok(Bytes::new()), E, &limits());
+        // Whoever leads since then cannot know what came between.
+        assert_eq!(book.begin(id(1, 7), Epoch(4)), Ok(Begun::Perhaps));
         let (request, last) = (id(1, 5), id(1, 6));
-        assert_eq!(book.begin(id(1, 5)), Err(Unknown::Forgotten { request, last }));
-        // Another client pushes it into the older half, and a third one out of that.
-        book.end(id(2, 2), &Ok(Bytes::new()), &limits());
+        assert_eq!(book.begin(id(1, 5), E), Err(Unknown::Forgotten { request, last }));
+        // It has been refused once: others that succeed do not push it out, and others that fail do.
+        (2..9).for_each(|client| book.end(id(client, 2), &Ok(Bytes::new()), E, &limits()));
         assert_eq!(book.answer(id(1, 6)), Some(Ok(Bytes::new())));
-        book.end(id(3, 2), &Ok(Bytes::new()), &limits());
+        (2..4).for_each(|client| book.end(id(client, 3), &refused, E, &limits()));
         assert_eq!(book.answer(id(1, 6)), None);
-        assert_eq!(book.begin(id(1, 6)), Ok(Begun::Perhaps), "only its row can tell");
+        assert_eq!(book.begin(id(1, 6), E), Ok(Begun::Perhaps), "only its row can tell");
     }
 
     #[test]
     fn what_nobody_could_look_up_is_run_again() {
         let mut book = Book::default();
         let unsettled = Err(Unknown::Unsettled { request: id(1, 5) }.into());
-        assert_eq!(book.begin(id(1, 5)), Ok(Begun::Perhaps));
-        book.end(id(1, 5), &unsettled, &limits());
+        assert_eq!(book.begin(id(1, 5), E), Ok(Begun::Perhaps));
+        book.end(id(1, 5), &unsettled, E, &limits());
         assert_eq!(book.answer(id(1, 5)), None);
-        assert_eq!(book.begin(id(1, 5)), Ok(Begun::Perhaps));
+        assert_eq!(book.begin(id(1, 5), E), Ok(Begun::Perhaps));
     }
 }
