@@ -93,8 +93,6 @@ probes! {
     led = "stream prepared by a new leader",
     /// A transaction was rolled back with its epoch.
     rolled_back_with_epoch = "rolled back with its epoch",
-    /// Two leaders acted, clocks being beyond their bounds.
-    two_leaders = "two leaders, clocks beyond bounds",
     /// A failure while a lease had run out.
     interrupted_lease_out = "second failure: lease out",
     /// While somebody was appointed.

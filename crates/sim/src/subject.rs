@@ -29,15 +29,11 @@ pub enum Bug {
     AppointEarly,
     /// A node counts its lease from when the grant came (M7).
     LeaseFromReply,
-    /// A report changes an FVW that is final (M9).
-    LateReportOverwrites,
-    /// Replicas that lost their memory are appointed like others (M4).
-    AppointEmpty,
 }
 
 impl Bug {
     /// Bugs by the names that the command line knows.
-    pub const NAMED: [(&str, Bug); 24] = [
+    pub const NAMED: [(&str, Bug); 22] = [
         ("skip-remote-validation", Bug::Engine(Fault::SkipRemoteValidation)),
         ("clock-before-lock", Bug::Engine(Fault::ClockBeforeLock)),
         ("safe-clock-past-in-flight", Bug::Engine(Fault::SafeClockPastInFlight)),
@@ -60,8 +56,6 @@ impl Bug {
         ("forget-promise", Bug::ForgetPromise),
         ("appoint-early", Bug::AppointEarly),
         ("lease-from-reply", Bug::LeaseFromReply),
-        ("late-report-overwrites", Bug::LateReportOverwrites),
-        ("appoint-empty", Bug::AppointEmpty),
     ];
 
     /// The bug of this name.
@@ -111,8 +105,6 @@ pub fn plant<E: Subject>(setup: &mut Setup<E::Options>, managers: &mut Option<Ma
         Bug::ForgetPromise => setup.streams.faults.forget_promise = true,
         Bug::AppointEarly => manager.appoint_early = true,
         Bug::LeaseFromReply => manager.lease_from_reply = true,
-        Bug::LateReportOverwrites => manager.late_report_overwrites = true,
-        Bug::AppointEmpty => manager.appoint_empty = true,
     }
 }
 

@@ -1,11 +1,11 @@
 //! The demonstrations in small: what they promise holds, and holds exactly, for time is virtual.
 
-use shoal_sim::demonstrations::{Demonstration, Line, Orders, Size, Table, Verdict};
+use shoal_sim::demonstrations::{Demonstration, Line, Orders, Size, Table, Verdict, report};
 
 fn show(demonstration: Demonstration) -> Table {
-    let table = demonstration.show(&Orders::new(1, Size::Small)).unwrap();
-    println!("{table}");
-    table
+    let mut exhibition = demonstration.show(&Orders::new(1, Size::Small)).unwrap();
+    println!("{exhibition}");
+    exhibition.tables.remove(0)
 }
 
 /// The number that a cell begins with.
@@ -78,6 +78,38 @@ fn sparse_stamps_are_smaller_than_full_ones() {
         // What a stamp keeps in full is bounded by nothing but the number of shards.
         assert!(number(&full[3]) < number(&full[2]));
     }
+}
+
+#[test]
+fn a_failure_stops_only_the_shard_that_fails() {
+    let exhibition = Demonstration::Failure.show(&Orders::new(1, Size::Small)).unwrap();
+    println!("{exhibition}");
+    let [throughput, steps, again] = &exhibition.tables[..] else { panic!("three tables") };
+    let verdict = |table: &Table, name: &str| {
+        let line = table.lines.iter().find(|line| line.cells[0] == name);
+        line.map(|line| line.verdict).unwrap()
+    };
+    // The first line of each is that of transactions that do not touch the failed shard: with a clock
+    // for each shard they go on, and otherwise they do not.
+    for name in ["mako", "one timestamp", "groups of 20 ms"] {
+        assert_eq!(verdict(throughput, name), Verdict::Met, "{name}");
+    }
+    for name in ["mako", "mako, far heir"] {
+        assert_eq!(verdict(steps, name), Verdict::Met, "{name}");
+    }
+    assert_eq!(again.lines.len(), 2);
+    assert_eq!(exhibition.plots.len(), 4);
+    let page = report::html(&[exhibition], 1);
+    assert_eq!(page.matches("<svg").count(), 4);
+}
+
+#[test]
+fn a_failure_rolls_back_only_what_depends_on_it() {
+    let exhibition = Demonstration::Rollback.show(&Orders::new(1, Size::Small)).unwrap();
+    println!("{exhibition}");
+    assert!(exhibition.holds());
+    let met = exhibition.tables[0].lines.iter().filter(|line| line.verdict == Verdict::Met);
+    assert_eq!(met.count(), 5, "one for each share of cross-shard clients");
 }
 
 #[test]

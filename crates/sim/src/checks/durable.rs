@@ -106,17 +106,20 @@ impl Durable {
     ) {
         let stream = self.stream(shard, worker);
         let voter = stream.voters.iter_mut().find(|voter| voter.node == node);
-        let is_new = |voter: &&mut Voter| (voter.ballot, voter.length) != (ballot, length);
+        let is_new = |voter: &&mut Voter| {
+            voter.remembers && (voter.ballot, voter.length) != (ballot, length)
+        };
         let Some(voter) = voter.filter(is_new) else { return };
         (voter.ballot, voter.length) = (ballot, length);
         self.count(shard, worker);
     }
 
-    /// A node has forgotten all it ever accepted.
+    /// A node has forgotten all it ever accepted. What it had accepted counts as before: without it, a
+    /// later majority has another member of those who accepted that. What it accepts from now on does not.
     pub fn forgets(&mut self, node: NodeId) {
         for stream in &mut self.streams {
             for voter in stream.voters.iter_mut().filter(|voter| voter.node == node) {
-                *voter = Voter { node, ballot: Ballot::default(), length: 0, remembers: false };
+                voter.remembers = false;
             }
         }
     }
@@ -199,7 +202,7 @@ impl Durable {
         let stream = self.stream(shard, worker);
         let counts = |voter: &Voter| {
             let same = voter.ballot == stream.ballot || stream.ballot == Ballot::default();
-            if voter.remembers && same { voter.length } else { 0 }
+            if same { voter.length } else { 0 }
         };
         let mut lengths: Vec<u64> = stream.voters.iter().map(counts).collect();
         lengths.sort_unstable();

@@ -94,18 +94,23 @@ impl Book {
         classes.and_then(|classes| classes.get(class)).cloned().unwrap_or_default()
     }
 
-    /// Somebody begins, who will end.
-    pub(super) fn begin(&self) {
+    /// Somebody begins, who has ended when what this returns is dropped.
+    pub(super) fn begin(&self) -> Work {
         self.inner.at_work.set(self.inner.at_work.get() + 1);
-    }
-
-    /// Somebody has ended.
-    pub(super) fn end(&self) {
-        self.inner.at_work.set(self.inner.at_work.get() - 1);
+        Work(Rc::clone(&self.inner))
     }
 
     /// Those who have not ended.
     pub(super) fn at_work(&self) -> usize {
         self.inner.at_work.get()
+    }
+}
+
+/// Somebody is at work, or dies with the node where he lived.
+pub(super) struct Work(Rc<Inner>);
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        self.0.at_work.set(self.0.at_work.get() - 1);
     }
 }

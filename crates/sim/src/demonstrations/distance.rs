@@ -186,7 +186,7 @@ fn shoot<E: Shown, W: Placed>(
 ) -> Result<Shot> {
     let far = Duration::from_millis(distance_ms);
     let (seed, cpu) = (orders.seed, load.cpu());
-    let setting = Setting { seed, shards: SHARDS, far, workers: 1, cpu, open_max };
+    let setting = Setting { seed, shards: SHARDS, learners: 0, far, workers: 1, cpu, open_max };
     let tick = orders.tick(format!("throughput of {} at {distance_ms} ms", E::NAME));
     let classify = Rc::new(|touched: super::watched::Touched| usize::from(!touched.wrote));
     let mut rig: Rig<E, W> = Rig::new(setting, make, classify, tick)?;

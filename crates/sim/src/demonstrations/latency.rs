@@ -73,7 +73,8 @@ fn measure<E: Shown, W: Placed>(
     });
     let open_max = E::OPEN_MAX[0];
     let (seed, cpu) = (orders.seed, Cpu::MEASURED);
-    let setting = Setting { seed, shards: SHARDS, far: FAR, workers: 2, cpu, open_max };
+    let setting =
+        Setting { seed, shards: SHARDS, learners: 0, far: FAR, workers: 2, cpu, open_max };
     let tick = orders.tick(format!("latency of {}", E::NAME));
     let mut rig: Rig<E, W> = Rig::new(setting, make, Rc::new(classify), tick)?;
     rig.admit(24, Pace::Thinking(Duration::from_millis(100)));

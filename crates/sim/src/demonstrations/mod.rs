@@ -7,22 +7,33 @@
 //! | [`distance`] | how the rate of certified transactions depends on the distance between datacenters |
 //! | [`slow_shard`] | whom a shard that becomes slow delays |
 //! | [`stamps`] | how large stamps are that keep everything, and those that keep what matters |
+//! | `failure.rs` | what the failure of a shard does to it and to the others |
+//! | `rollback.rs` | how much is rolled back then |
 //!
 //! They share `rig.rs`, a cluster with clients. Its clients live on the leaders, as in the paper, so
 //! that a latency is from the first operation to the moment at which the client may be told. `placed.rs`
 //! are the workloads, `watched.rs` sees which shards a transaction touches, `book.rs` is
-//! where the clients write down what they met, `table.rs` what comes out.
+//! where the clients write down what they met, `table.rs` and `exhibition.rs` are what comes out, and
+//! `report.rs` makes a page of it. `outage.rs` is a cluster in which a shard fails, `record.rs` what is
+//! written down of that.
 
 mod book;
 pub mod distance;
+mod exhibition;
+mod failure;
 pub mod latency;
+mod outage;
 pub mod placed;
+mod record;
+pub mod report;
 mod rig;
+mod rollback;
 pub mod slow_shard;
 pub mod stamps;
 pub mod table;
 pub mod watched;
 
+pub use exhibition::{Exhibition, Plot};
 pub use rig::{Form, Result, Shown};
 pub use table::{Line, Table, Verdict};
 
@@ -154,33 +165,48 @@ pub enum Demonstration {
     SlowShard,
     /// See [`stamps`].
     Stamps,
+    /// What the failure of a shard does to it and to the others: see `failure.rs`.
+    Failure,
+    /// How much is rolled back then: see `rollback.rs`.
+    Rollback,
 }
 
 impl Demonstration {
     /// All of them.
-    pub const ALL: [Demonstration; 4] = [
+    pub const ALL: [Demonstration; 6] = [
         Demonstration::Latency,
         Demonstration::Distance,
         Demonstration::SlowShard,
         Demonstration::Stamps,
+        Demonstration::Failure,
+        Demonstration::Rollback,
     ];
 
-    /// Shows it, on every engine.
+    /// Shows it, on every engine that promises something of the kind.
     ///
     /// # Errors
     /// Where a cluster did not work at all.
-    pub fn show(self, orders: &Orders) -> Result<Table> {
-        let (mut table, lines): (Table, fn(&Exhibit) -> _) = match self {
+    pub fn show(self, orders: &Orders) -> Result<Exhibition> {
+        let (table, lines): (Table, Lines) = match self {
             Demonstration::Latency => (latency::table(orders), |exhibit| exhibit.latency),
             Demonstration::Distance => (distance::table(orders), |exhibit| exhibit.distance),
             Demonstration::SlowShard => (slow_shard::table(orders), |exhibit| exhibit.slow_shard),
             Demonstration::Stamps => (stamps::table(orders), |exhibit| exhibit.stamps),
+            Demonstration::Failure => return failure::show(orders),
+            Demonstration::Rollback => return rollback::show(orders),
         };
-        for exhibit in &EXHIBITS {
-            table.lines.extend(lines(exhibit)(orders, exhibit.promise)?);
-        }
-        Ok(table)
+        on_all_engines(orders, table, lines)
     }
+}
+
+/// What an exhibit shows of one thing.
+type Lines = fn(&Exhibit) -> fn(&Orders, Promise) -> Result<Vec<Line>>;
+
+fn on_all_engines(orders: &Orders, mut table: Table, lines: Lines) -> Result<Exhibition> {
+    for exhibit in &EXHIBITS {
+        table.lines.extend(lines(exhibit)(orders, exhibit.promise)?);
+    }
+    Ok(Exhibition { tables: vec![table], plots: Vec::new() })
 }
 
 /// The micro-benchmark with so many keys on each of so many shards.

@@ -3,10 +3,11 @@
 
 use super::book::{Book, Classify, Times};
 use super::placed::Placed;
-use super::watched::Watched;
+use super::watched::{Shards, Watched};
 use crate::catalog::Catalog;
 use crate::clock::NodeClock;
 use crate::cpu::Cpu;
+use crate::managers::Managed;
 use crate::metrics::Engines;
 use crate::network::Delay;
 use crate::simulation::{Simulation, World};
@@ -67,6 +68,8 @@ pub(super) struct Setting {
     pub seed: u64,
     /// How many shards there are.
     pub shards: u32,
+    /// How many learners each has.
+    pub learners: u32,
     /// A message takes so long between datacenters, there and back.
     pub far: Duration,
     /// Workers of each node.
@@ -90,9 +93,9 @@ pub(super) enum Pace {
 pub(super) struct Rig<E: Shown, W: Placed> {
     setting: Setting,
     pub(super) simulation: Simulation<E>,
-    workload: Rc<W>,
-    book: Book,
-    stop: Rc<Cell<bool>>,
+    pub(super) workload: Rc<W>,
+    pub(super) book: Book,
+    pub(super) stop: Rc<Cell<bool>>,
     /// When the period began, what had been counted then, and how long leaders had worked.
     mark: (Time, Engines, Duration),
     /// What is shown of how far it is.
@@ -162,14 +165,26 @@ impl<E: Shown, W: Placed> Rig<E, W> {
         classify: Classify,
         tick: Box<dyn FnMut(f64)>,
     ) -> Result<Rig<E, W>> {
-        let Setting { seed, shards, far, workers, cpu, .. } = setting;
+        Rig::managed(setting, options, None, make, classify, tick)
+    }
+
+    /// The same with managers.
+    pub(super) fn managed(
+        setting: Setting,
+        options: E::Options,
+        managers: Option<Managed>,
+        make: impl FnOnce(&Catalog) -> types::Result<W>,
+        classify: Classify,
+        tick: Box<dyn FnMut(f64)>,
+    ) -> Result<Rig<E, W>> {
+        let Setting { seed, shards, learners, far, workers, cpu, .. } = setting;
         let catalog = Catalog::new();
         let workload = Rc::new(make(&catalog).map_err(|error| error.to_string())?);
         let tables = catalog.names().into_iter().map(|name| {
             let partitioning = workload.partitioning(&name, shards);
             (name, partitioning)
         });
-        let topology = Topology::symmetric(DATACENTERS, shards, DATACENTERS, 0, workers)
+        let topology = Topology::symmetric(DATACENTERS, shards, DATACENTERS, learners, workers)
             .with_tables(tables.chain(E::tables(shards)).collect::<Vec<_>>())
             .map_err(|error| error.to_string())?;
         let streams = stream::Options::default();
@@ -177,7 +192,7 @@ impl<E: Shown, W: Placed> Rig<E, W> {
         let clocks = vec![NodeClock::TRUE; topology.nodes().len()];
         let setup = Setup { topology, procedures, streams, options };
         let delays = delays(DATACENTERS, far);
-        let world = World { clocks, delays, clients: Vec::new(), cpu, rules: None, managers: None };
+        let world = World { clocks, delays, clients: Vec::new(), cpu, rules: None, managers };
         let mut rig = Rig {
             setting,
             simulation: Simulation::new(&setup, world, seed),
@@ -207,26 +222,29 @@ impl<E: Shown, W: Placed> Rig<E, W> {
                 }
             });
         }
-        self.wait()
+        self.wait(PATIENCE)
     }
 
     /// A worker of the leader of `shard`.
-    fn place(&self, shard: ShardId, number: usize) -> Place {
+    pub(super) fn place(&self, shard: ShardId, number: usize) -> Place {
         let worker = WorkerId(number as u32 % self.setting.workers);
-        Place { node: self.simulation.topology().leader(shard), worker }
+        Place { node: self.simulation.leader(shard), worker }
     }
 
-    fn watched(&self, place: Place) -> Watched {
+    pub(super) fn watched(&self, place: Place) -> Watched {
         let (db, time) = (self.simulation.local(place), self.simulation.true_time());
-        Watched::new(db, place.node, self.simulation.topology(), time)
+        let topology = self.simulation.topology();
+        let mut led = Shards::default();
+        let shards = topology.shard_ids();
+        shards.filter(|it| self.simulation.leader(*it) == place.node).for_each(|it| led.add(it));
+        Watched::new(db, led, topology, time)
     }
 
-    fn spawn(&mut self, place: Place, body: impl Future<Output = ()> + 'static) {
-        let book = self.book.clone();
-        book.begin();
+    pub(super) fn spawn(&mut self, place: Place, body: impl Future<Output = ()> + 'static) {
+        let work = self.book.begin();
         let task: Task = Box::pin(async move {
+            let _work = work;
             body.await;
-            book.end();
         });
         self.simulation.spawn(place, task);
     }
@@ -332,7 +350,7 @@ impl<E: Shown, W: Placed> Rig<E, W> {
     /// Everybody finishes what he does, and the data is judged.
     pub(super) fn finish(&mut self) -> Result<()> {
         self.stop.set(true);
-        self.wait()?;
+        self.wait(PATIENCE)?;
         let place = self.place(ShardId(0), 0);
         let (db, workload, book) =
             (self.watched(place), Rc::clone(&self.workload), self.book.clone());
@@ -348,20 +366,22 @@ impl<E: Shown, W: Placed> Rig<E, W> {
                 }
             }
         });
-        self.wait()
+        self.wait(PATIENCE)
     }
 
     /// Waits until everybody is done.
-    fn wait(&mut self) -> Result<()> {
+    pub(super) fn wait(&mut self, patience: Duration) -> Result<()> {
         let book = self.book.clone();
         let is_done = move |simulation: &Simulation<E>| {
             book.complaint().is_some() || book.at_work() == 0 && simulation.pending() == 0
         };
-        let end = self.simulation.now() + PATIENCE;
+        let end = self.simulation.now() + patience;
         while !is_done(&self.simulation) {
             if self.simulation.now() >= end {
-                let left = self.book.at_work();
-                return Err(format!("after {PATIENCE:?}, {left} clients are still at work"));
+                let (left, open) = (self.book.at_work(), self.simulation.pending());
+                return Err(format!(
+                    "after {patience:?}, {left} clients are still at work and {open} things pending"
+                ));
             }
             let until = self.simulation.now() + Duration::from_millis(2);
             self.simulation.run_until(until).map_err(|violation| violation.to_string())?;

@@ -134,7 +134,8 @@ fn measure<E: Shown>(orders: &Orders, promise: Promise, case: Case) -> Result<Ve
     let Measure { cpu, clients, keys, span } = Measure::of(orders.size);
     let open_max = E::OPEN_MAX[0];
     let seed = orders.seed;
-    let setting = Setting { seed, shards: SHARDS, far: FAR, workers: 1, cpu, open_max };
+    let setting =
+        Setting { seed, shards: SHARDS, learners: 0, far: FAR, workers: 1, cpu, open_max };
     let tick = orders.tick(format!("{}, slow: {}", E::NAME, case.name));
     let classify = Rc::new(|touched: Touched| match touched.wrote {
         true => usize::from(touched.shards.has(SLOW)),

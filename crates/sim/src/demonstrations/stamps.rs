@@ -152,7 +152,8 @@ fn line<E: Shown, W: Placed>(
 ) -> Result<Line> {
     let cpu = Cpu { operation: load.operation, ..Cpu::MEASURED };
     let open_max = 2 * load.clients_of_shard;
-    let setting = Setting { seed: orders.seed, shards, far: FAR, workers: 1, cpu, open_max };
+    let setting =
+        Setting { seed: orders.seed, shards, learners: 0, far: FAR, workers: 1, cpu, open_max };
     let options = configure(limits::<E>(&setting));
     let tick = orders.tick(format!("{form} stamps on {shards} shards"));
     let classify = Rc::new(|touched: Touched| usize::from(!touched.wrote));

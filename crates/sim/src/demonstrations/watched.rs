@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Database, NodeId, Result, Rows, Scan, ShardId, TableId, Time, Transaction};
+use types::{Database, Result, Rows, Scan, ShardId, TableId, Time, Transaction};
 
 /// A set of shards, of those with numbers below 64.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -51,7 +51,8 @@ pub struct Touched {
 #[derive(Clone)]
 pub struct Watched {
     db: Local,
-    node: NodeId,
+    /// The shards that its node leads.
+    led: Shards,
     topology: Arc<Topology>,
     touched: Rc<Cell<Touched>>,
     time: Rc<Cell<Time>>,
@@ -60,15 +61,15 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// What `db`, on a worker of `node`, does from now on, in true time.
+    /// What `db`, on a worker of a node that leads these shards, does from now on, in true time.
     pub(super) fn new(
         db: Local,
-        node: NodeId,
+        led: Shards,
         topology: &Arc<Topology>,
         time: Rc<Cell<Time>>,
     ) -> Watched {
         let (touched, began) = (Rc::default(), Rc::default());
-        Watched { db, node, topology: Arc::clone(topology), touched, time, began }
+        Watched { db, led, topology: Arc::clone(topology), touched, time, began }
     }
 
     /// When the last transaction was let in.
@@ -96,7 +97,7 @@ impl Watched {
         touched.shards.add(shard);
         self.touched.set(touched);
         // Others count what they do for this transaction themselves.
-        if self.topology.leader(shard) == self.node {
+        if self.led.has(shard) {
             cpu::charge(operations as u64);
         }
     }

@@ -170,6 +170,11 @@ impl<E: Engine> Simulation<E> {
         self.work.parts += 1;
     }
 
+    /// A node crashes for good.
+    pub fn fail(&mut self, node: NodeId) {
+        self.crash(node, Time::MAX);
+    }
+
     /// A node's life ends; another one begins at `until`.
     pub(super) fn crash(&mut self, node: NodeId, until: Time) {
         if !self.cluster.is_up(node) {

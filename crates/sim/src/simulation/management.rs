@@ -1,6 +1,6 @@
 //! Managers, and what nodes and they say to each other.
 
-use super::{Item, Simulation};
+use super::{Item, Sight, Simulation};
 use crate::managers::{Changes, Managers, Wanted};
 use crate::violation::Violation;
 use consensus::manager::{Configuration, Event, ToManager};
@@ -132,6 +132,9 @@ impl<E: Engine> Simulation<E> {
         use consensus::manager::Applied;
         if !matches!(applied, Applied::Renewed { .. } | Applied::Changed(_)) {
             self.note(|now, trace| trace.note(now, format_args!("managers: {applied:?}")));
+        }
+        if let Some(watcher) = &mut self.watcher {
+            watcher(self.now, Sight::Applied(applied));
         }
         if let Some(checks) = &mut self.checks {
             match applied {

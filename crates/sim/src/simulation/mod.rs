@@ -37,11 +37,11 @@ use crate::recovery::Recoveries;
 use crate::trace::Trace;
 use crate::violation::Violation;
 use crate::weather::Weather;
-use consensus::manager::{ToManager, ToNode};
+use consensus::manager::{Applied, ToManager, ToNode};
 use consensus::topology::Topology;
 use engines::client::{ClientId, Reply, Request};
 use engines::engine::{Setup, Task};
-use engines::{Engine, Local, Place};
+use engines::{Engine, Local, Observation, Place};
 use node::{Effect, Effects, Event, Message};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -146,6 +146,18 @@ enum Item<M> {
     },
 }
 
+/// Something that [`Simulation::watch`] shows.
+#[derive(Debug, Clone, Copy)]
+pub enum Sight<'a> {
+    /// A worker's engine did something.
+    Observed(Place, &'a Observation),
+    /// The managers did something.
+    Applied(&'a Applied),
+}
+
+/// Is shown what happens, and when.
+pub type Watcher = Box<dyn FnMut(Time, Sight<'_>)>;
+
 /// A client outside.
 struct Outsider {
     post: Rc<Post>,
@@ -185,6 +197,7 @@ pub struct Simulation<E: Engine> {
     /// Every word of every message counts for the digest.
     is_thorough: bool,
     trace: Option<Trace>,
+    watcher: Option<Watcher>,
     events_at_once: u64,
 }
 
@@ -227,6 +240,7 @@ impl<E: Engine> Simulation<E> {
             digest: Digest::new(),
             is_thorough: false,
             trace: None,
+            watcher: None,
             events_at_once: 0,
             topology,
         };
@@ -251,6 +265,12 @@ impl<E: Engine> Simulation<E> {
     /// The last events.
     pub fn take_trace(&mut self) -> Vec<String> {
         self.trace.take().map_or_else(Vec::new, Trace::into_lines)
+    }
+
+    /// Shows `watcher` what engines and managers do, from now on.
+    pub fn watch(&mut self, watcher: Watcher) {
+        self.watcher = Some(watcher);
+        self.effects.observations.get_or_insert_default();
     }
 
     /// The true time.
@@ -289,7 +309,6 @@ impl<E: Engine> Simulation<E> {
     pub fn probes(&self) -> Probes {
         let mut probes = self.probes;
         probes.take_metrics(&self.metrics());
-        probes.two_leaders = self.checks.as_ref().map_or(0, Checks::two_leaders);
         probes
     }
 

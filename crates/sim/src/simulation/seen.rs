@@ -1,6 +1,6 @@
 //! What checkers, probes and the digest are shown of a worker's step.
 
-use super::Simulation;
+use super::{Sight, Simulation};
 use crate::checks::Moment;
 use crate::digest::Digest;
 use crate::violation::Violation;
@@ -38,6 +38,9 @@ impl<E: Engine> Simulation<E> {
             self.work.observations += 1;
             if let Some(trace) = &mut self.trace {
                 trace.note(self.now, format_args!("  {place} {observation:?}"));
+            }
+            if let Some(watcher) = &mut self.watcher {
+                watcher(self.now, Sight::Observed(place, &observation));
             }
             self.probes.see(&observation);
             digest_observation(&mut self.digest, &observation);

@@ -3,10 +3,11 @@
 //! do.
 //!
 //! Read in this order: [`page`] puts the page together, [`plot`] draws its plots, `style.css` gives
-//! both their colours, in light and in dark.
+//! both their colours, in light and in dark. [`sheet`] is a page of anything else: tables and plots.
 
 pub mod page;
 pub mod plot;
+pub mod sheet;
 pub mod words;
 
 pub use page::html;

@@ -23,17 +23,22 @@ pub fn html(measurement: &Measurement) -> String {
         facts(measurement),
     ]
     .concat();
+    let foot = "Compare numbers only with others of the same machine, taken at the same time.";
+    whole(&title, &body, foot)
+}
+
+/// The file around what a page shows. All of it is HTML already.
+pub(super) fn whole(title: &str, body: &str, foot: &str) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n{body}\
-         <footer>Compare numbers only with others of the same machine, taken at the same time.\
-         </footer>\n</main>\n</body>\n</html>\n"
+         <footer>{foot}</footer>\n</main>\n</body>\n</html>\n"
     )
 }
 
 /// Text as HTML.
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
@@ -162,13 +167,13 @@ fn tiles(measurement: &Measurement) -> String {
     .concat()
 }
 
-fn card(title: &str, lead: &str, content: &str) -> String {
+pub(super) fn card(title: &str, lead: &str, content: &str) -> String {
     let lead = if lead.is_empty() { String::new() } else { format!("<p>{lead}</p>") };
     format!("<section class=\"card\"><h2>{title}</h2>{lead}{content}</section>\n")
 }
 
 /// A plot under its legend; one series needs none.
-fn figure(names: &[String], svg: &str) -> String {
+pub(super) fn figure(names: &[String], svg: &str) -> String {
     let entry = |(at, name): (usize, &String)| {
         let colour = at % plot::SERIES_COLOURS;
         let name = escape(name);
@@ -218,7 +223,7 @@ fn middle_run(measurement: &Measurement) -> &Run {
 }
 
 /// A table of cells that are HTML already.
-fn table(heads: &[&str], rows: &[Vec<String>]) -> String {
+pub(super) fn table(heads: &[&str], rows: &[Vec<String>]) -> String {
     let heads: String = heads.iter().map(|head| format!("<th>{head}</th>")).collect();
     let row = |cells: &Vec<String>| {
         let cells: String = cells.iter().map(|cell| format!("<td>{cell}</td>")).collect();

@@ -46,10 +46,37 @@ pub fn throughput(runs: &[&[Interval]]) -> String {
     let x = Axis {
         marks: round_steps(end_s, 10),
         range: 0.0..end_s,
-        label: |seconds| format!("{seconds} s"),
+        label: Box::new(|seconds| format!("{seconds} s")),
     };
-    let y = Axis { marks: round_steps(top, 5), range: 0.0..top, label: short_rate };
-    draw(x, y, &series, series.len() == 1)
+    let y = Axis { marks: round_steps(top, 5), range: 0.0..top, label: Box::new(short_rate) };
+    draw(x, y, &series, series.len() == 1, &[])
+}
+
+/// Any lines over one axis, in these units, with a mark wherever something happened.
+pub fn lines(
+    series: &[Vec<(f64, f64)>],
+    marks: &[f64],
+    (x_unit, y_unit): (&'static str, &'static str),
+) -> String {
+    let points = || series.iter().flatten();
+    let left = points().map(|it| it.0).fold(0.0, f64::min);
+    let right = points().map(|it| it.0).fold(left + 0.001, f64::max);
+    let top = 1.12 * points().map(|it| it.1).fold(0.1, f64::max);
+    let mut steps = round_steps(right.max(-left), 10);
+    steps.extend(steps.clone().into_iter().skip(1).map(|mark| -mark));
+    steps.retain(|mark| (left..=right).contains(mark));
+    let in_unit = |label: String, unit: &str| format!("{label} {unit}").trim_end().to_owned();
+    let x = Axis {
+        marks: steps,
+        range: left..right,
+        label: Box::new(move |at| in_unit(at.to_string(), x_unit)),
+    };
+    let y = Axis {
+        marks: round_steps(top, 5),
+        range: 0.0..top,
+        label: Box::new(move |at| in_unit(short_rate(at), y_unit)),
+    };
+    draw(x, y, series, false, marks)
 }
 
 /// Latency under which each part of the transactions stays, one series a transaction type. Both
@@ -68,13 +95,13 @@ pub fn percentiles(curves: &[&[CurvePoint]]) -> String {
     let median = std::f64::consts::LOG10_2;
     let marks: Vec<f64> =
         std::iter::once(median).chain((1..=right as u32).map(f64::from)).collect();
-    let x = Axis { range: 0.0..right, marks, label: words::quantile };
+    let x = Axis { range: 0.0..right, marks, label: Box::new(words::quantile) };
     let y = Axis {
         marks: powers_of_ten(bottom..top),
         range: bottom..top,
-        label: |height| round_latency(10f64.powf(height).round() as u64),
+        label: Box::new(|height| round_latency(10f64.powf(height).round() as u64)),
     };
-    draw(x, y, &series, false)
+    draw(x, y, &series, false, &[])
 }
 
 /// One axis of a plot.
@@ -82,7 +109,7 @@ struct Axis {
     range: Range<f64>,
     /// Where it has a grid line and a label.
     marks: Vec<f64>,
-    label: fn(f64) -> String,
+    label: Box<dyn Fn(f64) -> String>,
 }
 
 impl Ranged for Axis {
@@ -109,10 +136,10 @@ impl ValueFormatter<f64> for Axis {
     }
 }
 
-/// Draws one line a series, and the area below it where asked to.
-fn draw(x: Axis, y: Axis, series: &[Vec<(f64, f64)>], filled: bool) -> String {
+/// Draws one line a series, the area below it where asked to, and a thin line at each mark.
+fn draw(x: Axis, y: Axis, series: &[Vec<(f64, f64)>], filled: bool, marks: &[f64]) -> String {
     let mut svg = String::new();
-    try_draw(&mut svg, x, y, series, filled).expect("drawing into a string cannot fail");
+    try_draw(&mut svg, x, y, series, filled, marks).expect("drawing into a string cannot fail");
     svg
 }
 
@@ -122,9 +149,10 @@ fn try_draw(
     y: Axis,
     series: &[Vec<(f64, f64)>],
     filled: bool,
+    marks: &[f64],
 ) -> Result<(), DrawingAreaErrorKind<io::Error>> {
     let area = SVGBackend::with_string(svg, SIZE).into_drawing_area();
-    let floor = y.range.start;
+    let (floor, top) = (y.range.start, y.range.end);
     let mut chart = ChartBuilder::on(&area)
         .margin_top(10)
         .margin_right(34)
@@ -139,6 +167,10 @@ fn try_draw(
         .set_all_tick_mark_size(TICK)
         .label_style(("sans-serif", FONT_SIZE).into_font().color(&INK))
         .draw()?;
+    for mark in marks {
+        let line = [(*mark, floor), (*mark, top)];
+        chart.draw_series(LineSeries::new(line, INK.stroke_width(1)))?;
+    }
     for (number, points) in series.iter().enumerate() {
         let colour = series_colour(number);
         if filled {
@@ -239,8 +271,17 @@ mod tests {
     }
 
     #[test]
+    fn lines_may_begin_left_of_zero() {
+        let svg = lines(&[vec![(-2.0, 5.0), (3.0, 0.0)]], &[0.0], ("s", "%"));
+        for label in ["-2 s", "0 s", "3 s", "5 %"] {
+            assert!(svg.contains(&format!("\n{label}\n")), "{label} is missing");
+        }
+    }
+
+    #[test]
     fn nothing_to_draw_is_an_empty_plot() {
         assert!(throughput(&[]).starts_with("<svg"));
         assert!(percentiles(&[&[]]).starts_with("<svg"));
+        assert!(lines(&[], &[], ("s", "")).starts_with("<svg"));
     }
 }

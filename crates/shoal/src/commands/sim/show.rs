@@ -1,16 +1,20 @@
-//! `shoal sim show`: what the engines promise of speed, in virtual time.
+//! `shoal sim show`: what the engines promise of speed, and of failures, in virtual time.
 
 use super::{Trouble, Verdict, print};
-use ::sim::demonstrations::{Demonstration, Orders, Progress, Size};
+use crate::commands::{reserve, write};
+use ::sim::demonstrations::{Demonstration, Exhibition, Orders, Progress, Size, report};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// Show how fast the engines are: distances and processors are made up, the code is the real one
+/// Show how fast the engines are, and what a failure looks like: distances and processors are made up, the code is the real one
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   shoal sim show latency
+  shoal sim show failure --report failure.html
+  shoal sim show rollback --small
   shoal sim show all
 
 docs/performance.md tells what is shown, and what it means.
@@ -26,6 +30,10 @@ pub struct Show {
     /// Slow processors and few clients: over in less than a minute
     #[arg(long)]
     small: bool,
+    /// Write tables and plots into this file, one HTML page [default, where there are plots:
+    /// shoal-failure.html, shoal-rollback.html or shoal-all.html]
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
     /// Show no progress bar
     #[arg(long)]
     no_progress: bool,
@@ -41,6 +49,10 @@ enum What {
     SlowShard,
     /// How large stamps are that keep everything, and those that keep what matters
     Stamps,
+    /// What the failure of a shard does to it and to the others
+    Failure,
+    /// How much is rolled back when a shard fails
+    Rollback,
     /// All of them
     All,
 }
@@ -52,7 +64,19 @@ impl What {
             What::Distance => vec![Demonstration::Distance],
             What::SlowShard => vec![Demonstration::SlowShard],
             What::Stamps => vec![Demonstration::Stamps],
+            What::Failure => vec![Demonstration::Failure],
+            What::Rollback => vec![Demonstration::Rollback],
             What::All => Demonstration::ALL.to_vec(),
+        }
+    }
+
+    /// Where its report goes if nobody says where; `None` if it has no plots.
+    fn report(self) -> Option<&'static Path> {
+        match self {
+            What::Latency | What::Distance | What::SlowShard | What::Stamps => None,
+            What::Failure => Some(Path::new("shoal-failure.html")),
+            What::Rollback => Some(Path::new("shoal-rollback.html")),
+            What::All => Some(Path::new("shoal-all.html")),
         }
     }
 }
@@ -69,13 +93,20 @@ impl Show {
                 watched.set_position((done * 1000.0) as u64);
             }),
         };
-        let mut holds = true;
+        let path = self.report.as_deref().or(self.what.report());
+        path.map_or(Ok(()), reserve)?;
+        let mut exhibitions = Vec::new();
         for demonstration in self.what.demonstrations() {
-            let table = demonstration.show(&orders).map_err(Trouble::Database)?;
-            holds &= table.holds();
-            bar.suspend(|| print(&format!("{table}\n")))?;
+            let exhibition = demonstration.show(&orders).map_err(Trouble::Database)?;
+            bar.suspend(|| print(&exhibition.to_string()))?;
+            exhibitions.push(exhibition);
         }
         bar.finish_and_clear();
+        if let Some(path) = path {
+            write(path, &report::html(&exhibitions, self.seed))?;
+            print(&format!("the report is {}\n", path.display()))?;
+        }
+        let holds = exhibitions.iter().all(Exhibition::holds);
         print(if holds { "every target was met\n" } else { "a target was MISSED\n" })?;
         Ok(if holds { Verdict::Holds } else { Verdict::Fails })
     }

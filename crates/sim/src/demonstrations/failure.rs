@@ -1,0 +1,315 @@
+//! What the failure of one shard does to it and to the others (Mako, §7.6 and figure 13).
+//!
+//! The leader of a shard crashes for good while clients go on. Its lease runs out, another replica is
+//! appointed, and the epoch ends. Meanwhile healthy shards certify and tell transactions as before:
+//! those that touch the failed shard wait, and so does what has read from them, which is little where
+//! there are many keys.
+//!
+//! Two other ways to keep stamps are shown beside it, as the paper shows *Mako-epoch*: one timestamp for
+//! all shards, and groups that are committed as one. There nothing can be told that was certified after
+//! the failure, anywhere, and all of it is rolled back.
+
+use super::outage::{self, Case, FAILED, FAR, FAR_HEIR, GROUPS, MAKO, Plan, SHARDS, TIMESTAMP};
+use super::record::{BUCKET, Class, Record, Step};
+use super::table::{Line, Table, Verdict};
+use super::{Exhibition, Orders, Plot, Result, Size};
+use crate::cpu::Cpu;
+use std::time::Duration;
+use types::Time;
+use workloads::report::words;
+
+/// Throughput is judged over so long.
+const WINDOW: Duration = Duration::from_millis(100);
+
+/// Healthy shards keep this part of their throughput on average.
+const KEPT: f64 = 0.95;
+
+/// The same in every window. Few clients do not come as evenly.
+const fn kept_at_worst(size: Size) -> f64 {
+    match size {
+        Size::Full => KEPT,
+        Size::Small => 0.9,
+    }
+}
+
+/// So many failures are shown, each from a seed of its own.
+const fn times(size: Size) -> u64 {
+    match size {
+        Size::Full => 8,
+        Size::Small => 2,
+    }
+}
+
+/// The failed shard serves again within this.
+const SERVES_WITHIN: Duration = Duration::from_secs(1);
+
+fn plan(size: Size) -> Plan {
+    let cpu = |operation_ns| Cpu { operation: Duration::from_nanos(operation_ns), ..Cpu::MEASURED };
+    let (cpu, clients, keys) = match size {
+        Size::Full => (cpu(2_500), 10_000, 400_000),
+        Size::Small => (cpu(10_000), 1_600, 40_000),
+    };
+    let (warm_up, before, after) = match size {
+        Size::Full => (500, 2_000, 3_000),
+        Size::Small => (300, 500, 1_500),
+    };
+    Plan {
+        cpu,
+        clients,
+        keys,
+        cross_percent: 10,
+        pause: Duration::from_millis(100),
+        warm_up: Duration::from_millis(warm_up),
+        before: Duration::from_millis(before),
+        after: Duration::from_millis(after),
+    }
+}
+
+/// Shows it.
+///
+/// # Errors
+/// Where a cluster did not work.
+pub(super) fn show(orders: &Orders) -> Result<Exhibition> {
+    let plan = plan(orders.size);
+    let mut exhibition = Exhibition {
+        tables: vec![throughput_table(&plan), steps_table(), again_table()],
+        plots: Vec::new(),
+    };
+    for case in [MAKO, FAR_HEIR, TIMESTAMP, GROUPS] {
+        let Case { name, .. } = case;
+        let record = outage::run(orders, plan, &format!("failure, {name}"), case)?;
+        let is_mako = case.form == MAKO.form;
+        let course = Course { plan: &plan, record: &record, is_mako, size: orders.size };
+        let [throughput, steps, again] = &mut exhibition.tables[..] else {
+            unreachable!("three tables")
+        };
+        throughput.lines.extend(Class::ALL.map(|class| course.throughput(name, class)));
+        steps.lines.push(course.steps(name));
+        if name == MAKO.name {
+            again.lines.push(course.again(orders.seed));
+        }
+        exhibition.plots.push(course.plot(name));
+    }
+    for seed in orders.seed + 1..orders.seed + times(orders.size) {
+        let orders = Orders { seed, ..orders.clone() };
+        let record = outage::run(&orders, plan, &format!("failure, seed {seed}"), MAKO)?;
+        let course = Course { plan: &plan, record: &record, is_mako: true, size: orders.size };
+        exhibition.tables[2].lines.push(course.again(seed));
+    }
+    Ok(exhibition)
+}
+
+fn throughput_table(plan: &Plan) -> Table {
+    Table {
+        title: "A shard that fails: transactions told a second",
+        notes: vec![format!(
+            "{SHARDS} shards, {} ms between datacenters, {} clients of the micro-benchmark ({} keys \
+             on a shard; {} % of the clients always touch one other shard), which pause up to {} ms after \
+             every transaction. The leader of {FAILED} crashes for good. Managers and engine have their \
+             default options. The outage lasts until {FAILED} tells a transaction that began after the \
+             failure. Worst: the worst {} ms in it, and the part of the rate before that it is.",
+            FAR.as_millis(),
+            words::count(plan.clients as u64),
+            words::count(plan.keys.into()),
+            plan.cross_percent,
+            plan.pause.as_millis(),
+            WINDOW.as_millis(),
+        )],
+        heads: vec!["stamps", "touches", "before", "outage", "kept", "worst", "kept", "after"],
+        words: 2,
+        lines: Vec::new(),
+    }
+}
+
+fn steps_table() -> Table {
+    let heads = std::iter::once("ms after the failure").chain(Step::ALL.map(Step::name));
+    let heads = heads.chain(["left hanging"]);
+    Table {
+        title: "A shard that fails: its recovery",
+        notes: vec![
+            "Lease out: the managers take the leader for dead. Appointed: they have chosen another \
+             replica, and the next epoch begins. Prepared: it has all that the dead leader may have told. \
+             End durable: its last word on the old epoch is reported. FVW: the managers know that of all \
+             shards. Settled: the new leader knows what counts of the old epoch. Serves: it has replayed \
+             that. First commit: of a transaction on the shard that began after the failure. Left hanging: healthy shards on which the dead leader had \
+             drawn a clock for a transaction and not resolved it; the watermark of such a shard stands \
+             still until the epoch is over (rule M3)."
+                .to_owned(),
+            "Far heir: without learners a follower takes over, in another datacenter. From there it \
+             holds the clocks that it draws on other shards for a round trip between datacenters, which \
+             delays those shards from then on."
+                .to_owned(),
+        ],
+        heads: heads.collect(),
+        words: 1,
+        lines: Vec::new(),
+    }
+}
+
+fn again_table() -> Table {
+    Table {
+        title: "A shard that fails, at other moments",
+        notes: vec![
+            "The same failure of mako, each from a seed of its own: what is told on healthy shards. \
+             Whether something is left hanging is chance: it takes a transaction of the dead leader \
+             that was between its clock and its end. A shard on which it is stands still."
+                .to_owned(),
+        ],
+        heads: vec!["seed", "left hanging", "kept", "kept at worst", "first commit"],
+        words: 0,
+        lines: Vec::new(),
+    }
+}
+
+/// Transactions told a second.
+#[derive(Debug, Clone, Copy)]
+struct Phases {
+    usual: f64,
+    outage: f64,
+    worst: f64,
+    later: f64,
+}
+
+impl Phases {
+    /// Of the usual rate.
+    fn part(self, rate: f64) -> f64 {
+        rate / self.usual.max(1.0)
+    }
+}
+
+/// What was written down of one form.
+struct Course<'a> {
+    plan: &'a Plan,
+    record: &'a Record,
+    is_mako: bool,
+    size: Size,
+}
+
+impl Course<'_> {
+    /// When the outage was over; the end, if it never was.
+    fn end(&self) -> Time {
+        self.record.failed_at() + self.record.step(Step::Told).unwrap_or(self.plan.after)
+    }
+
+    /// How many were told a second, on average and in the worst window.
+    fn rates(&self, class: Class, from: Time, until: Time) -> (f64, f64) {
+        let buckets = self.record.buckets(class, from, until);
+        let per_s = |count: u64, buckets: usize| {
+            count as f64 / (buckets.max(1) as f64 * BUCKET.as_secs_f64())
+        };
+        let wide = (WINDOW.as_nanos() / BUCKET.as_nanos()) as usize;
+        let worst = buckets.windows(wide.min(buckets.len()).max(1)).map(|it| it.iter().sum());
+        let worst = worst.min().unwrap_or(0);
+        (per_s(buckets.iter().sum(), buckets.len()), per_s(worst, wide))
+    }
+
+    /// The rate before the failure, in the outage, in its worst window, and after it.
+    fn phases(&self, class: Class) -> Phases {
+        let Plan { before, after, .. } = *self.plan;
+        let (failed, served) = (self.record.failed_at(), self.end());
+        let began = Time(failed.0 - before.as_nanos() as u64);
+        let (usual, _) = self.rates(class, began, failed);
+        let (outage, worst) = self.rates(class, failed, served);
+        let (later, _) = self.rates(class, served, failed + after);
+        Phases { usual, outage, worst, later }
+    }
+
+    /// Do healthy shards keep what was promised?
+    fn keeps(&self, phases: Phases) -> (String, Verdict) {
+        let (on_average, at_worst) = (KEPT, kept_at_worst(self.size));
+        let holds =
+            phases.part(phases.outage) >= on_average && phases.part(phases.worst) >= at_worst;
+        let target = format!("≥ {:.0} and {:.0} %", on_average * 100.0, at_worst * 100.0);
+        (target, Verdict::of(holds))
+    }
+
+    fn throughput(&self, name: &str, class: Class) -> Line {
+        let phases = self.phases(class);
+        let Phases { usual, outage, worst, later } = phases;
+        let touches = match class {
+            Class::Healthy => "healthy shards".to_owned(),
+            Class::Failed => FAILED.to_string(),
+            Class::Across => format!("{FAILED} and another"),
+        };
+        let cells = vec![
+            name.to_owned(),
+            touches,
+            words::rate(usual),
+            words::rate(outage),
+            words::percent(phases.part(outage)),
+            words::rate(worst),
+            words::percent(phases.part(worst)),
+            words::rate(later),
+        ];
+        let (target, verdict) = match (class, self.is_mako) {
+            (Class::Healthy, true) => self.keeps(phases),
+            (Class::Healthy, false) => ("worst 0 %".to_owned(), Verdict::of(worst == 0.0)),
+            (Class::Failed | Class::Across, _) => (String::new(), Verdict::Shown),
+        };
+        Line { cells, target, verdict }
+    }
+
+    fn steps(&self, name: &str) -> Line {
+        let in_ms = |step| {
+            let after = self.record.step(step);
+            after.map_or("never".to_owned(), |it| format!("{:.0}", it.as_secs_f64() * 1e3))
+        };
+        let cells = std::iter::once(name.to_owned()).chain(Step::ALL.map(in_ms));
+        let hung = format!("on {} of {}", self.record.hung(), SHARDS - 1);
+        let cells = cells.chain([hung]).collect();
+        let told = self.record.step(Step::Told);
+        let (target, verdict) = match self.is_mako {
+            true => (
+                format!("≤ {} ms", SERVES_WITHIN.as_millis()),
+                Verdict::of(told.is_some_and(|it| it <= SERVES_WITHIN)),
+            ),
+            false => (String::new(), Verdict::Shown),
+        };
+        Line { cells, target, verdict }
+    }
+
+    fn again(&self, seed: u64) -> Line {
+        let phases = self.phases(Class::Healthy);
+        let told = self.record.step(Step::Told);
+        let cells = vec![
+            seed.to_string(),
+            format!("on {} of {}", self.record.hung(), SHARDS - 1),
+            words::percent(phases.part(phases.outage)),
+            words::percent(phases.part(phases.worst)),
+            told.map_or("never".to_owned(), |it| format!("{} ms", it.as_millis())),
+        ];
+        let (target, verdict) = self.keeps(phases);
+        Line { cells, target, verdict }
+    }
+
+    fn plot(&self, name: &str) -> Plot {
+        let Plan { before, after, .. } = *self.plan;
+        let failed = self.record.failed_at();
+        let began = Time(failed.0 - before.as_nanos() as u64);
+        let series = |class| {
+            let buckets = self.record.buckets(class, began, failed + after);
+            let at = |index: usize| (index as f64 + 0.5) * BUCKET.as_secs_f64();
+            let points = buckets.iter().enumerate().map(|(index, count)| {
+                (at(index) - before.as_secs_f64(), *count as f64 / BUCKET.as_secs_f64())
+            });
+            points.collect()
+        };
+        Plot {
+            title: format!("Throughput over time: {name}"),
+            lead: format!(
+                "Transactions told a second, over {} ms each. The leader of {FAILED} crashes at 0; the \
+                 second line is where {FAILED} tells the first transaction that began after that.",
+                BUCKET.as_millis()
+            ),
+            names: vec![
+                "on healthy shards only".to_owned(),
+                format!("on {FAILED} only"),
+                format!("on {FAILED} and another"),
+            ],
+            series: Class::ALL.map(series).into(),
+            marks: vec![0.0, (self.end() - failed).as_secs_f64()],
+            x: "s",
+            y: "",
+        }
+    }
+}

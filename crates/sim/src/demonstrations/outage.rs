@@ -1,0 +1,264 @@
+//! A cluster in which the leader of a shard crashes for good: what [`failure`](super::failure) and
+//! [`rollback`](super::rollback) look at.
+//!
+//! The managers, the engine and their patience are those of a real cluster, with default options. Each
+//! client of the micro-benchmark keeps to its own shard, or to it and one other: one that waits for the
+//! failed shard is then missing nowhere else, and what healthy shards lose they have lost by the failure
+//! alone. The clients of the failed shard die with its leader; as many come to the next one as soon as it
+//! is appointed.
+
+use super::Orders;
+use super::placed::PlacedMicro;
+use super::record::{BUCKET, Record};
+use super::rig::{Result, Rig, Setting};
+use super::watched::Watched;
+use crate::clock::NodeClock;
+use crate::cpu::Cpu;
+use crate::managers::Managed;
+use consensus::manager::{self, Pace};
+use engines::mako::{self, Mako, StampForm};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+use types::{Random, ShardId, Time};
+use workloads::workload::Workload;
+
+/// Shards.
+pub(super) const SHARDS: u32 = 4;
+
+/// The one that fails.
+pub(super) const FAILED: ShardId = ShardId(0);
+
+/// Between datacenters, there and back.
+pub(super) const FAR: Duration = Duration::from_millis(50);
+
+/// Who was told that nothing happened tries again within this.
+const AGAIN: Duration = Duration::from_millis(10);
+
+/// Everything that was begun ends within this.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What is compared.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Case {
+    /// How stamps are kept, in words
+    pub name: &'static str,
+    /// and for the engine: by that it is known what is lost with a shard.
+    pub form: StampForm,
+    /// Whether each leader has a learner beside it, which takes over. Otherwise a follower does, in
+    /// another datacenter.
+    pub learner: bool,
+}
+
+/// As `mako` is by default.
+pub(super) const MAKO: Case = Case {
+    name: "mako",
+    form: StampForm::Sparse { remote_max: types::REMOTE_CLOCKS_MAX },
+    learner: true,
+};
+
+/// The same, without learners.
+pub(super) const FAR_HEIR: Case = Case { name: "mako, far heir", learner: false, ..MAKO };
+
+/// One clock for all shards.
+pub(super) const TIMESTAMP: Case =
+    Case { name: "one timestamp", form: StampForm::Timestamp, ..MAKO };
+
+/// Groups that are committed as one.
+pub(super) const GROUPS: Case = Case {
+    name: "groups of 20 ms",
+    form: StampForm::Group { every: Duration::from_millis(20) },
+    ..MAKO
+};
+
+/// How large an outage is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Plan {
+    pub cpu: Cpu,
+    pub clients: usize,
+    pub keys: u32,
+    /// Clients, in a hundred, whose transactions touch another shard.
+    pub cross_percent: u32,
+    /// The longest pause between two transactions.
+    pub pause: Duration,
+    /// How long the cluster works before anything counts,
+    pub warm_up: Duration,
+    /// then until the failure,
+    pub before: Duration,
+    /// and then until it is over.
+    pub after: Duration,
+}
+
+/// A cluster in an outage.
+struct Outage {
+    rig: Rig<Mako, PlacedMicro>,
+    record: Rc<RefCell<Record>>,
+    plan: Plan,
+    seed: u64,
+    tick: Box<dyn FnMut(f64)>,
+}
+
+/// Lets a shard fail, and tells what happened.
+///
+/// # Errors
+/// Where the cluster did not work, or the data is not what was told.
+pub(super) fn run(orders: &Orders, plan: Plan, what: &str, case: Case) -> Result<Record> {
+    let mut outage = Outage::new(orders, plan, what, case)?;
+    for shard in (0..SHARDS).map(ShardId) {
+        outage.admit(shard, 0);
+    }
+    outage.pass(plan.warm_up + plan.before, 0.5)?;
+    outage.fail();
+    outage.pass(plan.after, 1.0)?;
+    outage.finish()?;
+    let record = Rc::clone(&outage.record);
+    drop(outage);
+    Rc::into_inner(record).map(RefCell::into_inner).ok_or_else(|| "somebody still writes".into())
+}
+
+fn managed() -> Managed {
+    let datacenters = vec![0, 1, 2];
+    let clocks = vec![NodeClock::TRUE; datacenters.len()];
+    // There and back: until the manager that leads knows that its command is agreed on.
+    let pace = Pace::steady(FAR / 2);
+    Managed { datacenters, clocks, pace, options: manager::Options::default() }
+}
+
+impl Outage {
+    fn new(orders: &Orders, plan: Plan, what: &str, case: Case) -> Result<Outage> {
+        let options = mako::Options { stamps: case.form, ..mako::Options::default() };
+        let setting = Setting {
+            seed: orders.seed,
+            shards: SHARDS,
+            learners: u32::from(case.learner),
+            far: FAR,
+            workers: 1,
+            cpu: plan.cpu,
+            open_max: options.limits.open_max,
+        };
+        let make =
+            |catalog: &_| PlacedMicro::faithful(catalog, SHARDS, plan.keys, plan.cross_percent);
+        let (classify, silent) = (Rc::new(|_| 0), Box::new(|_| {}));
+        let mut rig = Rig::managed(setting, options, Some(managed()), make, classify, silent)?;
+        let record = Rc::new(RefCell::new(Record::new(SHARDS, FAILED)));
+        let writer = Rc::clone(&record);
+        rig.simulation.watch(Box::new(move |now, sight| writer.borrow_mut().see(now, sight)));
+        let tick = orders.tick(what.to_owned());
+        Ok(Outage { rig, record, plan, seed: orders.seed, tick })
+    }
+
+    /// The clients of a shard come to its leader. Others than before, if they come `again`.
+    fn admit(&mut self, shard: ShardId, again: u64) {
+        let first = shard.0 as usize;
+        for number in (first..self.plan.clients).step_by(SHARDS as usize) {
+            let place = self.rig.place(shard, number);
+            let client = Client {
+                db: self.rig.watched(place),
+                number,
+                seed: self.seed + (again << 32),
+                pause: self.plan.pause,
+                stop: Rc::clone(&self.rig.stop),
+                time: self.rig.simulation.true_time(),
+                record: Rc::clone(&self.record),
+            };
+            let workload = Rc::clone(&self.rig.workload);
+            self.rig.spawn(place, client.live(workload));
+        }
+    }
+
+    /// Time passes, until a bucket is full.
+    fn pass(&mut self, span: Duration, done: f64) -> Result<()> {
+        let began = self.rig.simulation.now();
+        let bucket = BUCKET.as_nanos() as u64;
+        let end = Time((began + span).0.next_multiple_of(bucket));
+        let mut waits = self.record.borrow().heir().is_none();
+        while self.rig.simulation.now() < end {
+            let until = (self.rig.simulation.now() + BUCKET / 10).min(end);
+            self.rig.simulation.run_until(until).map_err(|violation| violation.to_string())?;
+            self.rig.book.complaint().map_or(Ok(()), Err)?;
+            if waits && self.record.borrow().heir().is_some() {
+                waits = false;
+                self.admit(FAILED, 1);
+            }
+            let part = (until - began).as_secs_f64() / (end - began).as_secs_f64();
+            (self.tick)(done - 0.5 * (1.0 - part));
+        }
+        Ok(())
+    }
+
+    /// The leader of the shard crashes.
+    fn fail(&mut self) {
+        let leader = self.rig.simulation.leader(FAILED);
+        self.record.borrow_mut().fails(self.rig.simulation.now(), leader);
+        self.rig.simulation.fail(leader);
+    }
+
+    /// Everybody finishes, and the data is judged: nothing that was told is lost, and nothing is there
+    /// but that and what nobody was told of.
+    fn finish(&mut self) -> Result<()> {
+        self.rig.stop.set(true);
+        self.rig.wait(PATIENCE)?;
+        let found = Rc::new(Cell::new((0, 0)));
+        for shard in (0..SHARDS).map(ShardId) {
+            let place = self.rig.place(shard, 0);
+            let (db, workload) = (self.rig.watched(place), Rc::clone(&self.rig.workload));
+            let (sums, book) = (Rc::clone(&found), self.rig.book.clone());
+            self.rig.spawn(place, async move {
+                match workload.sum(&db, shard).await {
+                    Ok((rows, sum)) => sums.set((sums.get().0 + rows, sums.get().1 + sum)),
+                    Err(error) => book.complain(format!("the check failed: {error}")),
+                }
+            });
+        }
+        self.rig.wait(PATIENCE)?;
+        let (rows, sum) = found.get();
+        let (least, open) = (self.rig.workload.told_sum(), self.open_sum());
+        if rows != self.rig.workload.rows() || sum < least || sum > least + open {
+            return Err(format!(
+                "{rows} rows have the sum {sum}, which should be from {least} to {}",
+                least + open
+            ));
+        }
+        Ok(())
+    }
+
+    /// What those may have added at most whose fate is open: the clients who died, each with one.
+    fn open_sum(&self) -> u64 {
+        let died = self.plan.clients.div_ceil(SHARDS as usize) as u64;
+        4 * (died + self.record.borrow().unknown)
+    }
+}
+
+/// A client on a worker, who takes failures as they come.
+struct Client {
+    db: Watched,
+    number: usize,
+    seed: u64,
+    pause: Duration,
+    stop: Rc<Cell<bool>>,
+    time: Rc<Cell<Time>>,
+    record: Rc<RefCell<Record>>,
+}
+
+impl Client {
+    async fn live(self, workload: Rc<PlacedMicro>) {
+        let Client { db, number, seed, pause, stop, time, record } = self;
+        let mut client = workload.client(number, seed);
+        let mut random = Random::new(seed).fork(1 << 32 | number as u64);
+        let mut longest = pause;
+        while !stop.get() {
+            let nanos = random.range_inclusive(1, longest.as_nanos() as u64);
+            db.local().sleep(Duration::from_nanos(nanos)).await;
+            match workload.next(&db, &mut client).await {
+                Ok(_) => {
+                    record.borrow_mut().told(time.get(), db.began(), db.touched());
+                    longest = pause;
+                }
+                Err(error) => {
+                    record.borrow_mut().not_told(&error);
+                    longest = AGAIN;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! What is written down while a shard fails: when which transactions were told, how far the recovery
+//! was when, and what became of transactions that were certified.
+
+use super::watched::{Shards, Touched};
+use crate::simulation::Sight;
+use consensus::manager::Applied;
+use engines::{Observation, Place, TransactionId};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use types::{Clock, Epoch, Error, NodeId, ShardId, Time};
+
+/// Throughput is counted over so long.
+pub(super) const BUCKET: Duration = Duration::from_millis(20);
+
+/// What a transaction touches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Class {
+    /// Healthy shards only.
+    Healthy,
+    /// The failed shard only.
+    Failed,
+    /// The failed shard and healthy ones.
+    Across,
+}
+
+impl Class {
+    pub(super) const ALL: [Class; 3] = [Class::Healthy, Class::Failed, Class::Across];
+
+    fn of(touched: Shards, failed: ShardId) -> Class {
+        match (touched.has(failed), touched.len()) {
+            (false, _) => Class::Healthy,
+            (true, 1) => Class::Failed,
+            (true, _) => Class::Across,
+        }
+    }
+}
+
+/// A step of the recovery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Step {
+    /// The dead leader's lease is out.
+    LeaseOut,
+    /// Another leader is appointed, and the next epoch begins.
+    Appointed,
+    /// It has prepared all its streams.
+    Prepared,
+    /// The end of the last epoch is durable in all of them, and is reported.
+    EndDurable,
+    /// The FVW is agreed on.
+    Final,
+    /// The new leader has settled the epoch.
+    Settled,
+    /// All its workers serve.
+    Serves,
+    /// A transaction on the failed shard is told that began after the failure.
+    Told,
+}
+
+impl Step {
+    pub(super) const ALL: [Step; 8] = [
+        Step::LeaseOut,
+        Step::Appointed,
+        Step::Prepared,
+        Step::EndDurable,
+        Step::Final,
+        Step::Settled,
+        Step::Serves,
+        Step::Told,
+    ];
+
+    /// In words, at the head of a column.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Step::LeaseOut => "lease out",
+            Step::Appointed => "appointed",
+            Step::Prepared => "prepared",
+            Step::EndDurable => "end durable",
+            Step::Final => "FVW",
+            Step::Settled => "settled",
+            Step::Serves => "serves",
+            Step::Told => "first commit",
+        }
+    }
+
+    /// Every worker of the new leader does it for itself: the last counts.
+    fn is_of_workers(self) -> bool {
+        matches!(self, Step::Prepared | Step::Settled | Step::Serves)
+    }
+}
+
+/// A shard has failed.
+#[derive(Debug, Clone, Copy)]
+struct Failed {
+    at: Time,
+    /// Who led it.
+    leader: NodeId,
+    /// Who leads it now.
+    heir: Option<NodeId>,
+    /// The first epoch that began after the failure.
+    epoch: Option<Epoch>,
+}
+
+/// What became of certified transactions, of those whose coordinator lives.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Fates {
+    /// Certified before the failure, and nobody told yet.
+    pub in_flight: u64,
+    /// Rolled back, of those.
+    pub in_flight_rolled: u64,
+    /// Certified between the failure and the moment at which the failed shard served again.
+    pub certified: u64,
+    /// Rolled back, of those.
+    pub certified_rolled: u64,
+    /// Certified before the failure by the coordinator that died: nobody is told.
+    pub orphans: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Record {
+    shard: ShardId,
+    shards: u32,
+    /// By when they were told, and by class.
+    told: Vec<[u64; 3]>,
+    failed: Option<Failed>,
+    steps: BTreeMap<Step, Time>,
+    /// When each transaction was certified that nobody was told of.
+    open: BTreeMap<TransactionId, Time>,
+    fates: Fates,
+    hung: Option<usize>,
+    /// How often clients were told that nothing happened, and how often that nobody knows.
+    pub aborted: u64,
+    pub unknown: u64,
+}
+
+impl Record {
+    /// An empty one, of a cluster of `shards` in which `shard` will fail.
+    pub(super) fn new(shards: u32, shard: ShardId) -> Record {
+        Record {
+            shard,
+            shards,
+            told: Vec::new(),
+            failed: None,
+            steps: BTreeMap::new(),
+            open: BTreeMap::new(),
+            fates: Fates::default(),
+            hung: None,
+            aborted: 0,
+            unknown: 0,
+        }
+    }
+
+    /// The shard's leader fails now.
+    pub(super) fn fails(&mut self, at: Time, leader: NodeId) {
+        let orphans = self.open.keys().filter(|it| it.node == leader).count();
+        self.fates.orphans = orphans as u64;
+        self.fates.in_flight = (self.open.len() - orphans) as u64;
+        self.failed = Some(Failed { at, leader, heir: None, epoch: None });
+    }
+
+    /// A transaction that began then is told as committed.
+    pub(super) fn told(&mut self, now: Time, began: Time, touched: Touched) {
+        let bucket = (now.0 / BUCKET.as_nanos() as u64) as usize;
+        if self.told.len() <= bucket {
+            self.told.resize(bucket + 1, [0; 3]);
+        }
+        let class = Class::of(touched.shards, self.shard);
+        self.told[bucket][class as usize] += 1;
+        if class == Class::Failed && self.failed.is_some_and(|it| began > it.at) {
+            self.reach(Step::Told, now);
+        }
+    }
+
+    /// A transaction has failed.
+    pub(super) fn not_told(&mut self, error: &Error) {
+        match error {
+            Error::Unknown(_) => self.unknown += 1,
+            Error::Aborted(_) | Error::Rejected(_) => self.aborted += 1,
+        }
+    }
+
+    /// Engines or managers have done something.
+    pub(super) fn see(&mut self, now: Time, sight: Sight<'_>) {
+        match sight {
+            Sight::Observed(place, observation) => {
+                self.follow_fate(now, observation);
+                self.follow_heir(now, place, observation);
+            }
+            Sight::Applied(applied) => self.follow_managers(now, applied),
+        }
+    }
+
+    fn follow_fate(&mut self, now: Time, observation: &Observation) {
+        match observation {
+            Observation::Certified { transaction, .. } => {
+                self.open.insert(*transaction, now);
+                self.fates.certified += u64::from(self.is_out());
+            }
+            Observation::Told { transaction, .. } => {
+                self.open.remove(transaction);
+            }
+            Observation::RolledBack { transaction } => {
+                let (Some(certified), Some(failed)) = (self.open.remove(transaction), self.failed)
+                else {
+                    return;
+                };
+                match certified <= failed.at {
+                    true => self.fates.in_flight_rolled += 1,
+                    false => self.fates.certified_rolled += 1,
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn follow_heir(&mut self, now: Time, place: Place, observation: &Observation) {
+        let Some(Failed { heir: Some(heir), epoch, .. }) = self.failed else { return };
+        if place.node != heir {
+            return;
+        }
+        let closed = |it: Epoch| epoch.is_some_and(|begun| it < begun);
+        match observation {
+            Observation::Led { shard, .. } if *shard == self.shard => {
+                self.reach(Step::Prepared, now);
+            }
+            Observation::Reported { shard, epoch, .. }
+                if *shard == self.shard && closed(*epoch) =>
+            {
+                self.reach(Step::EndDurable, now);
+            }
+            Observation::Settled { watermark } if closed(watermark.epoch()) => {
+                self.reach(Step::Settled, now);
+            }
+            Observation::Serves { shard, .. } if *shard == self.shard => {
+                self.reach(Step::Serves, now);
+            }
+            _ => {}
+        }
+    }
+
+    fn follow_managers(&mut self, now: Time, applied: &Applied) {
+        let Some(failed) = &mut self.failed else { return };
+        match applied {
+            Applied::Died(node) if *node == failed.leader => self.reach(Step::LeaseOut, now),
+            Applied::Raised(epoch) => {
+                failed.epoch.get_or_insert(*epoch);
+            }
+            Applied::Appointed { shard, ballot } if *shard == self.shard => {
+                failed.heir = Some(ballot.node);
+                self.reach(Step::Appointed, now);
+            }
+            Applied::Final(watermark)
+                if failed.epoch.is_some_and(|begun| watermark.epoch() < begun) =>
+            {
+                let hangs = |clock: Clock| clock < Clock::MAX;
+                let healthy = (0..self.shards).map(ShardId).filter(|it| *it != self.shard);
+                let hung = healthy.filter(|it| hangs(watermark.of(*it))).count();
+                self.hung.get_or_insert(hung);
+                self.reach(Step::Final, now);
+            }
+            _ => {}
+        }
+    }
+
+    fn reach(&mut self, step: Step, now: Time) {
+        // Later epochs end, too: what belongs to this failure is over when the shard serves.
+        let again = step.is_of_workers() && !self.steps.contains_key(&Step::Told);
+        let at = self.steps.entry(step).or_insert(now);
+        if again {
+            *at = now;
+        }
+    }
+
+    /// Has the shard failed and not served yet?
+    pub(super) fn is_out(&self) -> bool {
+        self.failed.is_some() && !self.steps.contains_key(&Step::Serves)
+    }
+
+    /// The node that leads the failed shard now.
+    pub(super) fn heir(&self) -> Option<NodeId> {
+        self.failed?.heir
+    }
+
+    /// When the shard failed.
+    pub(super) fn failed_at(&self) -> Time {
+        self.failed.map_or(Time::ZERO, |it| it.at)
+    }
+
+    /// How long after the failure this was reached.
+    pub(super) fn step(&self, step: Step) -> Option<Duration> {
+        self.steps.get(&step).map(|at| *at - self.failed_at())
+    }
+
+    /// Healthy shards on which something was left hanging: its coordinator died after it had drawn a
+    /// clock there, and the shard's watermark stood still until the epoch was over.
+    pub(super) fn hung(&self) -> usize {
+        self.hung.unwrap_or(0)
+    }
+
+    /// What became of certified transactions.
+    pub(super) fn fates(&self) -> Fates {
+        self.fates
+    }
+
+    /// How many transactions of a class were told in each bucket from `from` to `until`.
+    pub(super) fn buckets(&self, class: Class, from: Time, until: Time) -> Vec<u64> {
+        let bucket = BUCKET.as_nanos() as u64;
+        let all = from.0.div_ceil(bucket)..until.0 / bucket;
+        all.map(|at| self.told.get(at as usize).map_or(0, |it| it[class as usize])).collect()
+    }
+}
