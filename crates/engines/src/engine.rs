@@ -220,24 +220,27 @@ pub enum Effect<M> {
     },
 }
 
-/// Where an engine leaves its effects, in order, and, if somebody watches, its observations.
+/// What an engine's step leaves.
+pub type Effects<M> = Wanted<Effect<M>>;
+
+/// Where a step leaves its effects, in order, and, if somebody watches, its observations.
 #[derive(Debug, Clone)]
-pub struct Effects<M> {
+pub struct Wanted<E> {
     /// To be done, in order.
-    pub effects: Vec<Effect<M>>,
+    pub effects: Vec<E>,
     /// What a checker may want to know; see [`Observation`]. `None` if nobody watches.
     pub observations: Option<Vec<Observation>>,
 }
 
-impl<M> Effects<M> {
+impl<E> Wanted<E> {
     /// None yet, and nobody watches.
-    pub fn new() -> Effects<M> {
-        Effects { effects: Vec::new(), observations: None }
+    pub fn new() -> Wanted<E> {
+        Wanted { effects: Vec::new(), observations: None }
     }
 
     /// None yet, and somebody watches.
-    pub fn observed() -> Effects<M> {
-        Effects { effects: Vec::new(), observations: Some(Vec::new()) }
+    pub fn observed() -> Wanted<E> {
+        Wanted { effects: Vec::new(), observations: Some(Vec::new()) }
     }
 
     /// Adds an observation, which is only made if somebody watches.
@@ -248,14 +251,14 @@ impl<M> Effects<M> {
         }
     }
 
-    pub(crate) fn push(&mut self, effect: Effect<M>) {
+    pub(crate) fn push(&mut self, effect: E) {
         self.effects.push(effect);
     }
 }
 
-impl<M> Default for Effects<M> {
-    fn default() -> Effects<M> {
-        Effects::new()
+impl<E> Default for Wanted<E> {
+    fn default() -> Wanted<E> {
+        Wanted::new()
     }
 }
 

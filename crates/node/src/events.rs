@@ -2,8 +2,8 @@
 
 use consensus::manager::{Incarnation, ToManager, ToNode};
 use consensus::stream;
-use engines::Observation;
 use engines::client::{ClientId, Reply, Request};
+use engines::engine::Wanted;
 use types::{NodeId, ShardId, Time, WorkerId};
 
 /// What workers of the same number say to each other.
@@ -89,29 +89,5 @@ pub enum Effect<M> {
     },
 }
 
-/// What a step leaves, in order.
-#[derive(Debug)]
-pub struct Effects<M> {
-    /// To be done.
-    pub effects: Vec<Effect<M>>,
-    /// Facts for a checker; `None` if nobody watches.
-    pub observations: Option<Vec<Observation>>,
-}
-
-impl<M> Effects<M> {
-    /// None yet, and nobody watches.
-    pub fn new() -> Effects<M> {
-        Effects { effects: Vec::new(), observations: None }
-    }
-
-    /// None yet, and somebody watches.
-    pub fn observed() -> Effects<M> {
-        Effects { effects: Vec::new(), observations: Some(Vec::new()) }
-    }
-}
-
-impl<M> Default for Effects<M> {
-    fn default() -> Effects<M> {
-        Effects::new()
-    }
-}
+/// What a worker's step leaves.
+pub type Effects<M> = Wanted<Effect<M>>;

@@ -1,6 +1,9 @@
 //! A small cluster on a small network, with any engine: delays, loss and repetition from a seed, nothing
 //! else.
 
+mod common;
+
+use common::{Row, rows};
 use consensus::stream;
 use consensus::topology::{Partitioning, Topology};
 use engines::engine::Setup;
@@ -14,7 +17,6 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use store::Store;
 use types::{Database, Error, NodeId, Random, Scan, ShardId, Time, Transaction, WorkerId};
 
 type Place = (NodeId, WorkerId);
@@ -143,17 +145,8 @@ impl<E: Engine> Cluster<E> {
         self.workers.values().map(|worker| worker.engine().pending()).sum()
     }
 
-    fn rows(&self, node: NodeId, shard: ShardId) -> Vec<(usize, Vec<u8>, Vec<u8>)> {
-        let store: &Arc<Store> = E::store(&self.shared[&node], shard).expect("a replica");
-        let mut session = store.session().expect("a session");
-        let tx = session.begin();
-        let mut all = Vec::new();
-        for (at, name) in TABLES.iter().enumerate() {
-            let table = store.table(name).expect("a table");
-            let rows = tx.scan(table, Scan::all()).expect("within limits");
-            all.extend(rows.into_iter().map(|(key, value)| (at, key.to_vec(), value.to_vec())));
-        }
-        all
+    fn rows(&self, node: NodeId, shard: ShardId) -> Vec<Row> {
+        rows(E::store(&self.shared[&node], shard).expect("a replica"), &TABLES)
     }
 }
 

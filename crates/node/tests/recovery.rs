@@ -1,7 +1,13 @@
 //! Nodes crash, restart, and are cut off, and the shards they led are taken over: a small cluster with a
 //! manager, on a network that loses and delays. Whatever was acknowledged stays, whatever was aborted
 //! never was, and all replicas end equal.
+//!
+//! `RECOVERY_FIRST` and `RECOVERY_SEEDS` choose other bad times, `RECOVERY_TRACE` shows what happened in one
+//! that fails.
 
+mod common;
+
+use common::{Row, rows};
 use consensus::manager::{self, Life, Machine, Mailbox, Manager, Member, Term};
 use consensus::stream::{self, MemoryStorage};
 use consensus::topology::{Partitioning, Topology};
@@ -19,7 +25,6 @@ use types::{Database, Error, NodeId, Random, Scan, ShardId, Time, Transaction, W
 
 type Place = (NodeId, WorkerId);
 type Cause = Event<mako::Message>;
-type Rows = Vec<(usize, Vec<u8>, Vec<u8>)>;
 type Disks = BTreeMap<WorkerId, BTreeMap<ShardId, MemoryStorage>>;
 
 const TABLES: [&str; 2] = ["accounts", "notes"];
@@ -68,7 +73,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    fn new(topology: Topology, seed: u64, trace: bool) -> Cluster {
+    fn new(topology: Topology, seed: u64) -> Cluster {
         let tables = TABLES.map(|name| (name, Partitioning::Hash { prefix_bytes: 0 }));
         let topology = Arc::new(topology.with_tables(tables).expect("a valid topology"));
         let procedures = Arc::new(Procedures::new());
@@ -106,7 +111,7 @@ impl Cluster {
             random: Random::new(seed),
             ledger: Rc::default(),
             stop: Rc::default(),
-            trace: trace.then(Vec::new),
+            trace: std::env::var("RECOVERY_TRACE").ok().map(|_| Vec::new()),
             trap: None,
             topology: Arc::clone(&topology),
             setup,
@@ -327,17 +332,8 @@ impl Cluster {
         self.send(delay, Coming::Worker((to, worker), life, event));
     }
 
-    fn rows(&self, node: NodeId, shard: ShardId) -> Rows {
-        let store = Mako::store(&self.shared[&node], shard).expect("a replica");
-        let mut session = store.session().expect("a session");
-        let tx = session.begin();
-        let mut all = Vec::new();
-        for (at, name) in TABLES.iter().enumerate() {
-            let table = store.table(name).expect("a table");
-            let rows = tx.scan(table, Scan::all()).expect("within limits");
-            all.extend(rows.into_iter().map(|(key, value)| (at, key.to_vec(), value.to_vec())));
-        }
-        all
+    fn rows(&self, node: NodeId, shard: ShardId) -> Vec<Row> {
+        rows(Mako::store(&self.shared[&node], shard).expect("a replica"), &TABLES)
     }
 
     /// Everything is healed: all that was begun ends, all replicas are equal, and nobody was told what is
@@ -394,7 +390,7 @@ impl Cluster {
             let rows = self.rows(first, shard);
             replicas.find(|replica| self.rows(*replica, shard) != rows).map(|replica| {
                 let other = self.rows(replica, shard);
-                let only = |a: &Rows, b: &Rows| -> Vec<String> {
+                let only = |a: &[Row], b: &[Row]| -> Vec<String> {
                     let missing = a.iter().filter(|row| !b.contains(row));
                     missing.take(3).map(|row| format!("{row:?}")).collect()
                 };
@@ -409,7 +405,7 @@ impl Cluster {
 
     fn complain(&mut self, what: &str) -> ! {
         if let Some(trace) = self.trace.take() {
-            std::fs::write("/tmp/recovery.trace", trace.join("\n")).expect("a file");
+            println!("{}", trace.join("\n"));
         }
         panic!("at {}: {what}", self.now);
     }
@@ -439,14 +435,13 @@ async fn client(db: impl Database, mut random: Random, ledger: Rc<Ledger>, stop:
 }
 
 fn cluster(seed: u64) -> Cluster {
-    let trace = std::env::var("RECOVERY_TRACE").is_ok();
     let workers = 1 + (seed % 2) as u32;
     let shape = match seed % 4 {
         0 | 1 => Topology::symmetric(3, 3, 3, 0, workers),
         2 => Topology::symmetric(3, 2, 3, 1, workers),
         _ => Topology::compact(3, 4, 3, 0, workers),
     };
-    let mut cluster = Cluster::new(shape, seed, trace);
+    let mut cluster = Cluster::new(shape, seed);
     cluster.run(Time::ZERO + 300 * MS);
     cluster
 }
@@ -472,8 +467,7 @@ fn a_crashed_leader_is_replaced_and_returns() {
 
 /// Three shards with three voters each, for a while.
 fn nine(seed: u64) -> Cluster {
-    let trace = std::env::var("RECOVERY_TRACE").is_ok();
-    let mut cluster = Cluster::new(Topology::symmetric(3, 3, 3, 0, 2), seed, trace);
+    let mut cluster = Cluster::new(Topology::symmetric(3, 3, 3, 0, 2), seed);
     cluster.run(Time::ZERO + 300 * MS);
     cluster
 }
@@ -497,8 +491,7 @@ impl Cluster {
 
 #[test]
 fn a_learner_at_the_leaders_place_takes_over() {
-    let trace = std::env::var("RECOVERY_TRACE").is_ok();
-    let mut cluster = Cluster::new(Topology::symmetric(3, 2, 3, 1, 1), 1, trace);
+    let mut cluster = Cluster::new(Topology::symmetric(3, 2, 3, 1, 1), 1);
     cluster.run(Time::ZERO + 300 * MS);
     cluster.crash(cluster.leader(ShardId(0)));
     cluster.run(cluster.now + 200 * MS);

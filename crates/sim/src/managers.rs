@@ -58,6 +58,19 @@ struct Server {
     applied: usize,
 }
 
+impl Server {
+    /// One that begins a life, and has applied nothing to `machine`.
+    fn new(machine: Machine, clock: NodeClock) -> Server {
+        Server {
+            manager: Manager::new(Mailbox::default(), machine),
+            is_down: false,
+            clock,
+            timer: (Time::MAX, Time::MAX),
+            applied: 0,
+        }
+    }
+}
+
 /// See the module.
 pub(crate) struct Managers {
     topology: Arc<Topology>,
@@ -82,16 +95,9 @@ impl Managers {
         log.elect(Time::ZERO, 0);
         let machine = Machine::new(Arc::clone(topology), options.clone());
         let truth = Arc::clone(machine.configuration());
-        let server = |clock| Server {
-            manager: Manager::new(Mailbox::default(), machine.clone()),
-            is_down: false,
-            clock,
-            timer: (Time::MAX, Time::MAX),
-            applied: 0,
-        };
         Managers {
             topology: Arc::clone(topology),
-            servers: clocks.into_iter().map(server).collect(),
+            servers: clocks.into_iter().map(|clock| Server::new(machine.clone(), clock)).collect(),
             options,
             pace,
             log,
@@ -254,13 +260,7 @@ impl Managers {
         if !server.is_down {
             return;
         }
-        *server = Server {
-            manager: Manager::new(Mailbox::default(), machine),
-            is_down: false,
-            clock,
-            timer: (Time::MAX, Time::MAX),
-            applied: 0,
-        };
+        *server = Server::new(machine, clock);
         self.log.restart(now, manager);
         if self.log.leader().is_none() {
             self.log.elect(now, manager);

@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Epoch, NodeId, Random, Result, ShardId, Stamp, Time};
+use types::{Aborted, Conflict, Epoch, Error, NodeId, Random, Result, ShardId, Stamp, Time};
 
 /// How execution behaves, the same for all engines. Part of every engine's options.
 #[derive(Debug, Clone)]
@@ -204,6 +204,11 @@ pub(crate) struct Submission {
     /// Its branches on shards that this node serves, by their place in [`Hub::own`].
     pub(crate) branches: Vec<(usize, Branch)>,
     pub(crate) ending: Ending,
+}
+
+/// The error of what needs a shard that its new leader does not serve yet.
+pub(crate) fn recovering(shard: ShardId) -> Error {
+    Aborted::from(Conflict::Recovering { shard }).into()
 }
 
 /// What to do with a transaction whose body is done.

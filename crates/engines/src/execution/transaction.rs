@@ -2,7 +2,7 @@
 
 use super::admission::Permit;
 use super::exchange::{Exchange, Ticket};
-use super::hub::{Ask, Branch, Ending, Hub, Submission};
+use super::hub::{Ask, Branch, Ending, Hub, Submission, recovering};
 use super::slot::Slot;
 use crate::dependencies::{self, Reads};
 use crate::faults::Faults;
@@ -111,9 +111,7 @@ impl Transaction {
     fn target(&self, shard: ShardId) -> Result<Target> {
         match self.hub.own(shard) {
             Some(own) => Ok(Target::Own(own)),
-            None if self.hub.leader(shard) == self.hub.place.node => {
-                Err(Aborted::from(Conflict::Recovering { shard }).into())
-            }
+            None if self.hub.leader(shard) == self.hub.place.node => Err(recovering(shard)),
             None => Ok(Target::Other(shard)),
         }
     }

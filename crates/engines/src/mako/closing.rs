@@ -102,7 +102,6 @@ impl Mako {
         self.replay_settled(epoch, effects);
         self.begin_sweeps(&last);
         effects.observe(|| Observation::Settled { watermark: last });
-        self.recover_all(effects);
     }
 
     /// Its epoch has ended without it.
@@ -124,7 +123,7 @@ impl Mako {
         }
     }
 
-    /// What there is to know for ending epochs.
+    /// The last epoch that has been closed for so long that nobody waits for what is in flight of it.
     pub(super) fn overdue(&self, now: Time) -> Epoch {
         let hang_after = self.options().hang_after;
         let over = |live: &&Live| live.closed_at.is_some_and(|at| at + hang_after <= now);
@@ -141,8 +140,7 @@ impl Mako {
 
     /// Ends branches whose epoch was closed long ago and that have locked nothing: nobody asks more of
     /// them, or is told that they are over.
-    pub(super) fn end_branches(&mut self, now: Time, effects: &mut Effects) {
-        let overdue = self.overdue(now);
+    pub(super) fn end_overdue(&mut self, overdue: Epoch, effects: &mut Effects) {
         if overdue <= self.branches_ended {
             return;
         }
@@ -155,9 +153,14 @@ impl Mako {
     }
 
     /// Ends epochs on the stream of the shard at this place, or closes its batch, if it is time for that.
-    pub(super) fn close_batch(&mut self, now: Time, at: usize, effects: &mut Effects) {
-        let shard = self.led[at].lead.shard;
-        let (open, overdue) = (self.desk.hub.epoch.get(), self.overdue(now));
+    pub(super) fn close_batch(
+        &mut self,
+        now: Time,
+        at: usize,
+        overdue: Epoch,
+        effects: &mut Effects,
+    ) {
+        let (shard, open) = (self.led[at].lead.shard, self.desk.hub.epoch.get());
         let closed = {
             let watermarks = &self.desk.hub.watermarks.borrow();
             let replica = self.shared.replica(shard).expect("held");
@@ -179,15 +182,18 @@ impl Mako {
         if self.options().faults.has(Fault::KeepDeadLocks) {
             return;
         }
-        let shard = self.led[at].lead.shard;
+        self.end_branches(at, last, effects);
+        let lead = &self.led[at].lead;
+        assert!(lead.is_over(last), "M3: {last} is over on {}, and something flies", lead.shard);
+    }
+
+    /// Ends the branches on a shard that belong to `last` or to an epoch before.
+    pub(super) fn end_branches(&mut self, at: usize, last: Epoch, effects: &mut Effects) {
         let ended = Reply::Refused { error: Mako::not_open(last) };
-        for (transaction, context) in self.branches.end_epochs(shard, last, ended) {
+        for (transaction, context) in self.branches.end_epochs(self.led[at].lead.shard, last, ended)
+        {
             self.drop_context(at, transaction, Some(context), effects);
         }
-        assert!(
-            self.led[at].lead.is_over(last),
-            "M3: {last} is over on {shard}, and something flies"
-        );
     }
 
     /// A stream of `shard` that this worker leads has ended an epoch, durably, and has all of it up to

@@ -12,7 +12,7 @@ use super::options::StampForm;
 use super::participant::Context;
 use super::{Effects, Mako, Waiter};
 use crate::execution::exchange::Exchange;
-use crate::execution::hub::{Branch, Ending, Submission};
+use crate::execution::hub::{Branch, Ending, Submission, recovering};
 use crate::execution::outbox::BranchKey;
 use crate::execution::sessions::Pooled;
 use crate::faults::Fault;
@@ -330,7 +330,7 @@ impl Mako {
     fn install_all(&mut self, it: Certification, effects: &mut Effects) {
         if let Some((at, _)) = it.own.iter().find(|(at, _)| !self.led[*at].serves()) {
             let shard = self.led[*at].lead.shard;
-            return self.abort(it, Aborted::from(Conflict::Recovering { shard }).into(), effects);
+            return self.abort(it, recovering(shard), effects);
         }
         if let Some(shard) = self.overtaken(&it) {
             return self.abort(it, Aborted::from(Conflict::Overtaken { shard }).into(), effects);
@@ -505,18 +505,17 @@ impl Mako {
             }
         }
         for sequence in asked {
-            let Some(Progress::Certifying(it)) = self.coordinator.transactions.get(&sequence)
-            else {
-                continue;
-            };
-            let (exchange, delegated) = (Rc::clone(&it.exchange), it.phase == Phase::Delegated);
-            exchange.lose(shard, &error);
-            if let Some(Progress::Certifying(it)) = self.coordinator.transactions.remove(&sequence)
-            {
-                // It may have done all of it before it was gone.
-                let unknown = Unknown::Participant { shard }.into();
-                let error = if delegated { unknown } else { error.clone() };
-                self.abort(it, error, effects);
+            match self.coordinator.transactions.remove(&sequence) {
+                Some(Progress::Certifying(it)) => {
+                    it.exchange.lose(shard, &error);
+                    // It may have done all of it before it was gone.
+                    let error = match it.phase == Phase::Delegated {
+                        true => Unknown::Participant { shard }.into(),
+                        false => error.clone(),
+                    };
+                    self.abort(it, error, effects);
+                }
+                other => self.coordinator.transactions.extend(other.map(|it| (sequence, it))),
             }
         }
     }

@@ -346,7 +346,7 @@ impl Mako {
         let runs = self.holds_lease(now);
         let others = [
             self.desk.next_due().filter(|_| runs),
-            self.gossip.next_due(options),
+            self.gossip.next_due(&self.desk.hub.watermarks.borrow(), options),
             self.next_overdue(now),
             self.group_due(),
             self.next_sweep(),

@@ -14,7 +14,7 @@ use super::led::Office;
 use super::piece::ENDS_MAX;
 use super::{Effects, Mako, Message};
 use crate::execution::branches::Header;
-use crate::mako::message::{Reply, Request};
+use crate::mako::message::Request;
 use crate::observation::Observation;
 use consensus::manager::{Configuration, Incarnation};
 use types::{Ballot, Clock, Epoch, NodeId, ShardId, Time};
@@ -88,7 +88,6 @@ impl Mako {
                 led.office = Some(Office { ballot, since, inherited, closed, recovered, serves });
             }
         }
-        self.recover(at, effects);
     }
 
     /// Another leads the stream.
@@ -105,11 +104,7 @@ impl Mako {
         }
         let shard = self.led[at].lead.shard;
         self.desk.hub.serve(at, false);
-        let last = self.desk.hub.epoch.get();
-        let ended = Reply::Refused { error: Mako::not_open(last) };
-        for (transaction, context) in self.branches.end_epochs(shard, last, ended) {
-            self.drop_context(at, transaction, Some(context), effects);
-        }
+        self.end_branches(at, self.desk.hub.epoch.get(), effects);
         self.led[at].resign();
         self.parked.retain(|parked| parked.header.shard != shard);
     }
@@ -122,8 +117,11 @@ impl Mako {
     }
 
     /// Goes on with recovering the shard at this place, as far as it can be now.
-    pub(super) fn recover(&mut self, at: usize, effects: &mut Effects) {
+    fn recover(&mut self, at: usize, effects: &mut Effects) {
         let Some(office) = &self.led[at].office else { return };
+        if office.recovered && office.serves {
+            return;
+        }
         if !office.closed && self.followed[at].entered >= office.inherited {
             self.close_former(at, effects);
         }
@@ -162,17 +160,12 @@ impl Mako {
             (ended.max(settled).0 + 1..since.0).map(|epoch| (Epoch(epoch), safe)).collect();
         let before: Vec<(Epoch, Clock)> =
             followed.ends.iter().map(|(epoch, clock)| (*epoch, *clock)).collect();
-        for (epoch, clock) in before.iter().chain(&former) {
-            if let Some(live) = self.live(*epoch) {
-                self.live[live].watermark.cap(shard, *clock);
-            }
-        }
         self.led[at].begin(followed.entered, safe, ended.max(settled), finals);
         for end in before {
             self.ended((shard, ballot), end, effects);
         }
+        let now = self.desk.hub.now.get();
         for ends in former.chunks(ENDS_MAX) {
-            let now = self.desk.hub.now.get();
             let replica = self.shared.replica(shard).expect("held");
             let closed = {
                 let watermarks = self.desk.hub.watermarks.borrow();

@@ -12,13 +12,13 @@ use super::{Effects, Mako, Message, fits, led};
 use crate::dependencies::{self, Reads};
 use crate::engine::Effect;
 use crate::execution::branches::Arrival;
-use crate::execution::hub::Branch;
+use crate::execution::hub::{Branch, recovering};
 use crate::execution::sessions::Pooled;
 use crate::faults::Fault;
 use crate::observation::Observation;
 use crate::transaction_id::TransactionId;
 use store::Locked;
-use types::{Aborted, Clock, Conflict, Epoch, NodeId, Result, ShardId, Stamp};
+use types::{Clock, Epoch, NodeId, Result, ShardId, Stamp};
 
 /// What an open branch holds.
 pub(super) enum Context {
@@ -330,8 +330,7 @@ impl Mako {
     /// Does this node serve the shard at this place? It may have been deposed since the transaction began.
     pub(super) fn check_serves(&mut self, at: usize, effects: &mut Effects) -> Result<()> {
         if !self.led[at].serves() {
-            let shard = self.led[at].lead.shard;
-            return Err(Aborted::from(Conflict::Recovering { shard }).into());
+            return Err(recovering(self.led[at].lead.shard));
         }
         self.act_as_leader(at, effects);
         Ok(())
@@ -415,6 +414,8 @@ impl Mako {
         if let StampForm::Group { .. } = self.options().stamps {
             self.gossip.open_group(floor, self.desk.hub.now.get());
         } else if floor > Clock::ZERO {
+            // Its coordinator tells all shards as well, and may be gone.
+            self.gossip.raise_floor(floor);
             self.pass_floor(floor, effects);
         }
     }

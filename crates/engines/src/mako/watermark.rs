@@ -6,14 +6,18 @@
 
 use super::led;
 use super::options::{Options, StampForm};
-use super::piece::Entry;
+use super::piece::{Entry, Piece};
 use super::{Effects, Mako, Message, fits, followed};
 use crate::engine::Effect;
 use crate::execution::hub::Hub;
-use crate::faults::Fault;
+use crate::execution::sessions::Sessions;
+use crate::faults::{Fault, Faults};
 use crate::observation::Observation;
 use crate::replication::replay::replay;
+use crate::replication::replica::Replica;
+use crate::watermarks::Watermarks;
 use bytes::Bytes;
+use std::rc::Rc;
 use types::{Clock, Epoch, NodeId, ShardId, Time, VectorWatermark};
 
 /// Whom this worker tells of the watermark, and when.
@@ -31,8 +35,8 @@ pub(super) struct Gossip {
     floor: Clock,
     /// The end of the open group, and since when this worker has something in it.
     group: Option<(Clock, Time)>,
-    /// The worker that tells it again if nothing happens.
-    repeats: bool,
+    /// This node leads a shard.
+    leads: bool,
 }
 
 impl Gossip {
@@ -45,7 +49,7 @@ impl Gossip {
             told_at: Time::ZERO,
             floor: Clock::ZERO,
             group: None,
-            repeats: true,
+            leads: false,
         };
         gossip.aim(hub);
         gossip
@@ -60,8 +64,8 @@ impl Gossip {
         let mut followers: Vec<NodeId> =
             own.iter().flat_map(|shard| topology.replicas(*shard)).collect();
         let mut peers: Vec<NodeId> = match own.is_empty() {
-            // A node that leads nothing has nothing to tell.
-            true => Vec::new(),
+            // A node that leads nothing has only floors to tell.
+            true => leaders.collect(),
             false => leaders.chain(followers.iter().copied()).collect(),
         };
         for list in [&mut peers, &mut followers] {
@@ -69,17 +73,23 @@ impl Gossip {
             list.sort_unstable();
             list.dedup();
         }
+        self.leads = !own.is_empty();
         (self.peers, self.followers) = (peers, followers);
     }
 
-    /// When there will be something to tell.
-    pub(super) fn next_due(&self, options: &Options) -> Option<Time> {
+    /// When there will be something to tell. A floor is told again until every shard has passed it: whoever
+    /// waits for that has no other voice.
+    pub(super) fn next_due(&self, watermarks: &Watermarks, options: &Options) -> Option<Time> {
         if self.peers.is_empty() {
             return None;
         }
-        let after = match self.own_news || self.news {
+        let passed = || {
+            let open = watermarks.all_live().last();
+            open.is_none_or(|open| open.of(ShardId::EVERY) >= self.floor)
+        };
+        let after = match self.own_news || self.news && !self.followers.is_empty() {
             true => options.gossip_gap,
-            false if self.repeats => options.gossip_again,
+            false if self.leads || !passed() => options.gossip_again,
             false => return None,
         };
         Some(self.told_at + after)
@@ -143,7 +153,11 @@ impl Mako {
         floor: Clock,
         effects: &mut Effects,
     ) {
-        if !self.is_credible(from, watermark, floor) {
+        // Whoever coordinates has floors to tell, whether it leads a shard or not.
+        if floor > Clock::ZERO && fits::clock(floor) {
+            self.pass_floor(floor, effects);
+        }
+        if !fits::clock(floor) || !self.is_credible(from, watermark) {
             self.desk.counters.dropped += 1;
             return;
         }
@@ -152,21 +166,17 @@ impl Mako {
             self.gossip.news = true;
             self.desk.nudge_others(effects);
         }
-        if floor > Clock::ZERO {
-            self.pass_floor(floor, effects);
-        }
     }
 
     /// May `from` know that? Only leaders know how far shards are, their own and, from each other, the
     /// rest; of an epoch that is closed, also who has led before. Nobody knows more than we of a shard that
     /// we lead, but those who knew it from our predecessor.
-    fn is_credible(&self, from: NodeId, watermark: &VectorWatermark, floor: Clock) -> bool {
+    fn is_credible(&self, from: NodeId, watermark: &VectorWatermark) -> bool {
         let hub = &self.desk.hub;
         let Some(at) = self.live(watermark.epoch()) else { return false };
         let known = &self.live[at].watermark;
         let ends = watermark.epoch() < hub.epoch.get();
-        fits::clock(floor)
-            && (ends || hub.is_leader(from))
+        (ends || hub.is_leader(from))
             && hub.topology.shard_ids().all(|shard| {
                 let said = watermark.of(shard);
                 let (leader, since) = hub.reign(shard);
@@ -208,10 +218,11 @@ impl Mako {
     /// Proposes the batches, heartbeats and ends of epochs whose time has come.
     pub(super) fn close_batches(&mut self, now: Time, effects: &mut Effects) {
         self.close_group(now, effects);
+        let overdue = self.overdue(now);
         for at in 0..self.led.len() {
-            self.close_batch(now, at, effects);
+            self.close_batch(now, at, overdue, effects);
         }
-        self.end_branches(now, effects);
+        self.end_overdue(overdue, effects);
     }
 
     /// Proposes an entry.
@@ -242,13 +253,14 @@ impl Mako {
 
     /// Tells others how far the shards are, if that is news and the last time is not too near.
     pub(super) fn tell_watermark(&mut self, now: Time, effects: &mut Effects) {
-        if self.gossip.next_due(&self.shared.setup.options).is_none_or(|at| at > now) {
+        let watermarks = self.desk.hub.watermarks.borrow();
+        let due = self.gossip.next_due(&watermarks, &self.shared.setup.options);
+        if due.is_none_or(|at| at > now) {
             return;
         }
         let gossip = &mut self.gossip;
         let foreign_only = gossip.news && !gossip.own_news;
         let peers = if foreign_only { &gossip.followers } else { &gossip.peers };
-        let watermarks = self.desk.hub.watermarks.borrow();
         for to in peers {
             for watermark in watermarks.all_live() {
                 let message = Message::Gossip { watermark: watermark.clone(), floor: gossip.floor };
@@ -273,46 +285,47 @@ impl Mako {
         {
             let watermarks = self.desk.hub.watermarks.borrow();
             let followed = &mut self.followed[at];
-            followed.enter(entry, &watermarks, options, &mut |sessions, piece| {
-                let (stamp, writes) = (&piece.stamp, &piece.writes);
-                let observe = effects.observations.as_mut();
-                replay(replica, sessions, stamp, writes, options.faults, observe);
-            });
+            let mut apply = replays(replica, options.faults, &mut effects.observations);
+            followed.enter(entry, &watermarks, options, &mut apply);
             followed::publish(followed, replica, self.desk.hub.place.worker);
         }
         for last in finals {
             self.hear_settled(last, effects);
         }
-        self.recover(at, effects);
     }
 
     /// Replays what the watermark covers by now.
     pub(super) fn replay_covered(&mut self, effects: &mut Effects) {
-        let options = &self.shared.setup.options;
+        let faults = self.options().faults;
         let watermarks = self.desk.hub.watermarks.borrow();
         for followed in &mut self.followed {
-            let replica = self.shared.replica(followed.shard).expect("followed");
-            followed.advance(&watermarks, &mut |sessions, piece| {
-                let (stamp, writes) = (&piece.stamp, &piece.writes);
-                let observe = effects.observations.as_mut();
-                replay(replica, sessions, stamp, writes, options.faults, observe);
-            });
+            let replica = self.shared.replica(followed.shard).expect("held");
+            followed.advance(&watermarks, &mut replays(replica, faults, &mut effects.observations));
             followed::publish(followed, replica, self.desk.hub.place.worker);
         }
     }
 
     /// Replays what is left of an epoch that is settled.
     pub(super) fn replay_settled(&mut self, epoch: Epoch, effects: &mut Effects) {
-        let options = &self.shared.setup.options;
+        let faults = self.options().faults;
         let watermarks = self.desk.hub.watermarks.borrow();
         for followed in &mut self.followed {
-            let replica = self.shared.replica(followed.shard).expect("followed");
-            followed.settle(epoch, &watermarks, &mut |sessions, piece| {
-                let (stamp, writes) = (&piece.stamp, &piece.writes);
-                let observe = effects.observations.as_mut();
-                replay(replica, sessions, stamp, writes, options.faults, observe);
-            });
+            let replica = self.shared.replica(followed.shard).expect("held");
+            let mut apply = replays(replica, faults, &mut effects.observations);
+            followed.settle(epoch, &watermarks, &mut apply);
             followed::publish(followed, replica, self.desk.hub.place.worker);
         }
+    }
+}
+
+/// Replays pieces on a node's copy of a shard.
+fn replays<'a>(
+    replica: &'a Replica,
+    faults: Faults,
+    observations: &'a mut Option<Vec<Observation>>,
+) -> impl FnMut(&Rc<Sessions>, Piece) + 'a {
+    move |sessions, piece| {
+        let Piece { stamp, writes } = piece;
+        replay(replica, sessions, &stamp, &writes, faults, observations.as_mut());
     }
 }

@@ -3,7 +3,6 @@
 
 use super::{Item, Simulation};
 use crate::clock::NodeClock;
-use crate::managers::Managers;
 use crate::recovery::Stage;
 use crate::violation::Violation;
 use crate::weather::{Blow, Extent, Others, Way, Weather};
@@ -41,9 +40,7 @@ impl<E: Engine> Simulation<E> {
         let down = managers.down();
         self.end_outage();
         down.into_iter().for_each(|manager| self.start_manager(manager));
-        for clock in
-            0..self.cluster.clocks.len() + self.managers.as_ref().map_or(0, Managers::count)
-        {
+        for clock in 0..self.cluster.clocks.len() + self.manager_count() {
             let drift = self.draw_drift();
             self.change_clock(clock, |now, it| it.turn(now, drift));
         }
@@ -63,7 +60,7 @@ impl<E: Engine> Simulation<E> {
             clients: self.outsiders.len(),
             workers,
             datacenters: self.topology.datacenters().len(),
-            managers: self.managers.as_ref().map_or(0, Managers::count),
+            managers: self.manager_count(),
         };
         let (blow, lasts) = weather.draw(&mut self.random, extent);
         let until = Time(self.now.0 + lasts);
@@ -124,7 +121,7 @@ impl<E: Engine> Simulation<E> {
         let there = there.filter(|node| node.datacenter.0 as usize == datacenter);
         let nodes: Vec<NodeId> = there.map(|node| node.id).collect();
         nodes.into_iter().for_each(|node| self.crash(node, until));
-        let managers = self.managers.as_ref().map_or(0, Managers::count);
+        let managers = self.manager_count();
         for manager in 0..managers {
             if self.network.datacenter(self.end_of_manager(manager)) == datacenter {
                 self.stop_manager(manager, until);
@@ -136,11 +133,11 @@ impl<E: Engine> Simulation<E> {
     fn part(&mut self, node: usize, others: Others, way: Way, until: Time) {
         let ends: Vec<usize> = match (others, self.configuration()) {
             (Others::Managers, _) => {
-                let managers = self.managers.as_ref().map_or(0, Managers::count);
+                let managers = self.manager_count();
                 (0..managers).map(|manager| self.end_of_manager(manager)).collect()
             }
             (Others::All, _) => {
-                let managers = self.managers.as_ref().map_or(0, Managers::count);
+                let managers = self.manager_count();
                 let managers = (0..managers).map(|manager| self.end_of_manager(manager));
                 (0..self.cluster.clocks.len()).chain(managers).collect()
             }

@@ -11,9 +11,14 @@ use std::sync::Arc;
 use types::{NodeId, ShardId, Time, WorkerId};
 
 impl<E: Engine> Simulation<E> {
+    /// How many managers there are.
+    pub(super) fn manager_count(&self) -> usize {
+        self.managers.as_ref().map_or(0, Managers::count)
+    }
+
     /// The end of links where a manager is: after nodes and clients.
     pub(super) fn end_of_manager(&self, manager: usize) -> usize {
-        let managers = self.managers.as_ref().map_or(0, Managers::count);
+        let managers = self.manager_count();
         self.network.ends() - managers + manager
     }
 
@@ -75,7 +80,7 @@ impl<E: Engine> Simulation<E> {
 
     /// A node says something to every manager.
     pub(super) fn tell_managers(&mut self, at: Time, from: NodeId, message: &ToManager) {
-        let managers = self.managers.as_ref().map_or(0, Managers::count);
+        let managers = self.manager_count();
         for manager in 0..managers {
             let end = self.end_of_manager(manager);
             let arrivals = self.network.send(at, from.0 as usize, end, 0);
@@ -172,7 +177,7 @@ impl<E: Engine> Simulation<E> {
             return Ok(());
         }
         self.log_at = Time::MAX;
-        let managers = self.managers.as_ref().map_or(0, Managers::count);
+        let managers = self.manager_count();
         (0..managers).try_for_each(|manager| self.manager_step(manager, None))
     }
 
