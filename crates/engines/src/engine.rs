@@ -200,6 +200,14 @@ pub enum Effect<M> {
         /// The final shard watermark; [`Clock::MAX`] if nothing was left hanging.
         watermark: Clock,
     },
+    /// Ask the manager to close the open epoch: on a shard that this node leads something hangs whose
+    /// coordinator is silent. Said once by each worker; nothing comes of it if it may wait.
+    Close {
+        /// The shard.
+        shard: ShardId,
+        /// Which epoch.
+        epoch: Epoch,
+    },
     /// Answer a client.
     Reply {
         /// Who asked.

@@ -41,6 +41,8 @@ pub enum Fault {
     RollBackByClock,
     /// What a dead coordinator has locked stays locked (liveness).
     KeepDeadLocks,
+    /// What hangs for a silent coordinator is given up while the epoch is open (M3).
+    SilenceResolves,
     /// A call does not look whether it took effect before (exactly once).
     IgnoreRequestRows,
 }

@@ -126,10 +126,19 @@ pub enum Observation {
         /// Its final vector watermark.
         watermark: VectorWatermark,
     },
+    /// The end of the open epoch is asked for, since something hangs that holds up a shard.
+    HeldUp {
+        /// The shard.
+        shard: ShardId,
+        /// The epoch.
+        epoch: Epoch,
+    },
     /// Somebody is told that a certified transaction was rolled back.
     RolledBack {
         /// Which.
         transaction: TransactionId,
+        /// Is its epoch settled? Else a shard has ended the epoch before what it depends on.
+        settled: bool,
     },
     /// Somebody outside is told an outcome, or something that was read.
     Told {

@@ -2,7 +2,7 @@
 //! those that are settled, the final one (design §5, "Failure").
 
 use crate::faults::{Fault, Faults};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use types::{Clock, Epoch, ShardId, Stamp, StampRef, VectorWatermark};
 
 /// See the module.
@@ -16,6 +16,8 @@ pub(crate) struct Watermarks {
     finals: BTreeMap<Epoch, VectorWatermark>,
     /// Of the epochs after that, one after the other.
     live: Vec<VectorWatermark>,
+    /// Shards that have ended such an epoch, and come no further in it.
+    ended: BTreeSet<(Epoch, ShardId)>,
 }
 
 impl Watermarks {
@@ -27,6 +29,7 @@ impl Watermarks {
             settled: Epoch(epoch.0 - 1),
             finals: BTreeMap::new(),
             live: vec![VectorWatermark::new(epoch, shards)],
+            ended: BTreeSet::new(),
         }
     }
 
@@ -37,9 +40,28 @@ impl Watermarks {
         known.unwrap_or_else(|| VectorWatermark::whole(epoch, self.shards))
     }
 
-    /// Has something of a settled epoch, kept by `own`, been rolled back?
+    /// Is this, kept by `own`, lost for good? Either its epoch is settled without it, or a shard has ended
+    /// that before what it depends on.
     pub(crate) fn rejects(&self, own: ShardId, stamp: StampRef<'_>) -> bool {
-        stamp.epoch <= self.settled && !self.covers(own, stamp)
+        let Some(watermark) = self.live(stamp.epoch) else {
+            return stamp.epoch <= self.settled && !self.covers(own, stamp);
+        };
+        let floor = stamp.entry(own, ShardId::EVERY);
+        self.ended_in(stamp.epoch).any(|shard| {
+            let last = watermark.of(shard);
+            stamp.entry(own, shard) > last || floor > last
+        })
+    }
+
+    /// `shard` has ended this epoch where its watermark is now. Says whether that is news.
+    pub(crate) fn end(&mut self, epoch: Epoch, shard: ShardId) -> bool {
+        self.live(epoch).is_some() && self.ended.insert((epoch, shard))
+    }
+
+    /// The shards that have ended this epoch, which is not settled.
+    pub(crate) fn ended_in(&self, epoch: Epoch) -> impl Iterator<Item = ShardId> + '_ {
+        let (first, last) = ((epoch, ShardId(0)), (epoch, ShardId::EVERY));
+        self.ended.range(first..=last).map(|(_, shard)| *shard)
     }
 
     /// The last epoch that is settled.
@@ -64,7 +86,13 @@ impl Watermarks {
             shards().all(|shard| first.of(shard) <= last.of(shard)),
             "M9: {first:?} was durable, and {last:?} is final"
         );
+        assert!(
+            self.ended_in(last.epoch()).all(|shard| first.of(shard) == last.of(shard)),
+            "M9: {first:?} is how {:?} have ended, and {last:?} is final",
+            self.ended
+        );
         self.settled = last.epoch();
+        self.ended = self.ended.split_off(&(Epoch(self.settled.0 + 1), ShardId(0)));
         if !last.is_whole() {
             self.finals.insert(last.epoch(), last);
         }

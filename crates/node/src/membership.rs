@@ -54,6 +54,8 @@ pub(crate) struct Known {
 pub(crate) enum Word {
     /// How a closed epoch ended on a shard that this node leads.
     Report { shard: ShardId, epoch: Epoch, watermark: Clock },
+    /// Something hangs in the open epoch on a shard that this node leads.
+    Close { shard: ShardId, epoch: Epoch },
     /// An empty replica has all that was there when this node's ballot began.
     CaughtUp { shard: ShardId, replica: NodeId },
 }

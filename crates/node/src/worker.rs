@@ -252,6 +252,7 @@ impl<E: Engine> Worker<E> {
                 Word::Report { shard, epoch, watermark } => {
                     MemberEvent::Report { shard, epoch, watermark }
                 }
+                Word::Close { shard, epoch } => MemberEvent::Close { shard, epoch },
                 Word::CaughtUp { shard, replica } => MemberEvent::CaughtUp { shard, replica },
             };
             self.member_step(now, event, effects);
@@ -303,6 +304,12 @@ impl<E: Engine> Worker<E> {
         }
     }
 
+    /// Has the manager told something.
+    fn say(&mut self, word: Word, effects: &mut Effects<E::Message>) {
+        self.membership.say(word);
+        effects.effects.extend(self.nudge_host());
+    }
+
     fn engine_step(
         &mut self,
         now: Time,
@@ -334,8 +341,10 @@ impl<E: Engine> Worker<E> {
                     self.timer.engine = Some(earlier);
                 }
                 engines::Effect::Report { shard, epoch, watermark } => {
-                    self.membership.say(Word::Report { shard, epoch, watermark });
-                    effects.effects.extend(self.nudge_host());
+                    self.say(Word::Report { shard, epoch, watermark }, effects);
+                }
+                engines::Effect::Close { shard, epoch } => {
+                    self.say(Word::Close { shard, epoch }, effects);
                 }
                 engines::Effect::Nudge { worker } => effects.effects.push(Effect::Nudge { worker }),
             }

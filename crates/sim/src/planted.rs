@@ -45,6 +45,7 @@ const BOUNDS: &[Bound] = &[
     ("mako", "act-without-lease", "M7", &["M7"], 150),
     ("mako", "roll-back-by-clock", "M9", &["M5", "M6", "M9", "atomicity", "replicas"], 60),
     ("mako", "keep-dead-locks", "liveness", &["liveness", "assertion"], 60),
+    ("mako", "silence-resolves", "M3", LOST, 300),
     ("mako", "count-learner", "M4", &["M4"], 60),
     ("mako", "forget-promise", "M4", &["M4", "M9", "assertion", "liveness"], 700),
     ("mako", "appoint-early", "M7", &["M7"], 800),

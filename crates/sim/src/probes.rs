@@ -93,6 +93,10 @@ probes! {
     led = "stream prepared by a new leader",
     /// A transaction was rolled back with its epoch.
     rolled_back_with_epoch = "rolled back with its epoch",
+    /// … and was told so before the epoch was settled.
+    lost_early = "lost where a shard ended",
+    /// Somebody silent held up a shard, and the end of the epoch was asked for.
+    held_up = "held up by silence",
     /// A failure while a lease had run out.
     interrupted_lease_out = "second failure: lease out",
     /// While somebody was appointed.
@@ -144,7 +148,11 @@ impl Probes {
             Observation::Settled { .. } => self.settled += 1,
             Observation::Applied { won, .. } => self.thomas += u64::from(!won),
             Observation::Led { length, .. } => self.led += u64::from(*length > 0),
-            Observation::RolledBack { .. } => self.rolled_back_with_epoch += 1,
+            Observation::RolledBack { settled, .. } => {
+                self.rolled_back_with_epoch += 1;
+                self.lost_early += u64::from(!settled);
+            }
+            Observation::HeldUp { .. } => self.held_up += 1,
             Observation::Drawn { .. }
             | Observation::Serves { .. }
             | Observation::Acted { .. }

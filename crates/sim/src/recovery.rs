@@ -143,6 +143,7 @@ impl Recoveries {
             | Observation::Watermark { .. }
             | Observation::Settled { .. }
             | Observation::RolledBack { .. }
+            | Observation::HeldUp { .. }
             | Observation::Told { .. }
             | Observation::Applied { .. } => return None,
         };

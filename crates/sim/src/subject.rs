@@ -33,7 +33,7 @@ pub enum Bug {
 
 impl Bug {
     /// Bugs by the names that the command line knows.
-    pub const NAMED: [(&str, Bug); 22] = [
+    pub const NAMED: [(&str, Bug); 23] = [
         ("skip-remote-validation", Bug::Engine(Fault::SkipRemoteValidation)),
         ("clock-before-lock", Bug::Engine(Fault::ClockBeforeLock)),
         ("safe-clock-past-in-flight", Bug::Engine(Fault::SafeClockPastInFlight)),
@@ -52,6 +52,7 @@ impl Bug {
         ("act-without-lease", Bug::Engine(Fault::ActWithoutLease)),
         ("roll-back-by-clock", Bug::Engine(Fault::RollBackByClock)),
         ("keep-dead-locks", Bug::Engine(Fault::KeepDeadLocks)),
+        ("silence-resolves", Bug::Engine(Fault::SilenceResolves)),
         ("count-learner", Bug::CountLearner),
         ("forget-promise", Bug::ForgetPromise),
         ("appoint-early", Bug::AppointEarly),
@@ -146,6 +147,7 @@ impl Subject for Mako {
         options.batch_gap = Duration::from_micros(one_of(random, &[0, 0, 50, 500]));
         options.gossip_gap = Duration::from_micros(one_of(random, &[1, 100, 1000]));
         options.gossip_again = Duration::from_millis(random.range_inclusive(1, 40));
+        options.silent_after = options.gossip_again * random.range_inclusive(2, 8) as u32;
         options
     }
 

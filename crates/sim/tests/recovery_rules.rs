@@ -242,7 +242,7 @@ fn m9_an_fvw_covers_what_was_told() {
 
 #[test]
 fn m5_who_is_told_of_a_rollback_is_told_the_truth() {
-    let rolled_back = Observation::RolledBack { transaction: id(0) };
+    let rolled_back = Observation::RolledBack { transaction: id(0), settled: true };
     let mut cluster = Cluster::new();
     cluster.sees(&written());
     assert_eq!(cluster.see(0, &rolled_back), Err("M5"), "its epoch has not ended");

@@ -32,6 +32,22 @@ impl Machine {
         true
     }
 
+    /// A leader says that something hangs in the open epoch. One epoch at a time is ended for that: who
+    /// suspects wrongly, and often, costs no more than that.
+    pub(super) fn on_close(
+        &mut self,
+        claim: Claim,
+        epoch: Epoch,
+        effects: &mut Vec<Applied>,
+    ) -> bool {
+        if self.claimed(&claim).is_none() || epoch != self.epoch || !self.closing.is_empty() {
+            return false;
+        }
+        let chosen = self.promote_replicas();
+        self.raise_epoch(&chosen, effects);
+        true
+    }
+
     /// Epochs end in their order; a later one may have all its reports already.
     fn settle(&mut self, effects: &mut Vec<Applied>) {
         while let Some(entry) = self.closing.first_entry()

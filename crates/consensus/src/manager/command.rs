@@ -98,6 +98,14 @@ pub enum Action {
         /// The final shard watermark; [`Clock::MAX`] if nothing was left hanging.
         watermark: Clock,
     },
+    /// Something hangs in the open epoch, and holds up a healthy shard: the epoch is to end before anybody
+    /// is known to be dead. Void while an epoch before it is not settled.
+    Close {
+        /// The leader of the shard says so,
+        claim: Claim,
+        /// of this epoch.
+        epoch: Epoch,
+    },
     /// A replica that was empty has all that its leader began with, under the leader's ballot.
     CaughtUp {
         /// The leader says so,

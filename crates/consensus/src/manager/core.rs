@@ -285,6 +285,9 @@ impl<L: Log> Manager<L> {
             ToManager::Report { claim, epoch, watermark } => {
                 self.on_claim(now, from, claim, Action::Report { claim, epoch, watermark });
             }
+            ToManager::Close { claim, epoch } => {
+                self.on_claim(now, from, claim, Action::Close { claim, epoch });
+            }
             ToManager::CaughtUp { claim, replica, incarnation } => {
                 self.on_claim(now, from, claim, Action::CaughtUp { claim, replica, incarnation });
             }

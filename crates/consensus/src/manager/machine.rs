@@ -325,6 +325,7 @@ impl Machine {
             Action::Report { claim, epoch, watermark } => {
                 self.on_report(*claim, *epoch, *watermark, effects)
             }
+            Action::Close { claim, epoch } => self.on_close(*claim, *epoch, effects),
             Action::CaughtUp { claim, replica, incarnation } => {
                 self.on_caught_up(*claim, *replica, *incarnation, effects)
             }

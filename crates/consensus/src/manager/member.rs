@@ -29,6 +29,14 @@ pub enum MemberEvent {
         /// The final shard watermark; [`Clock::MAX`] if nothing was left hanging.
         watermark: Clock,
     },
+    /// The node's owner says that something hangs in the open epoch, on a shard that it leads. Once for
+    /// each epoch; dropped and counted if that is over.
+    Close {
+        /// The shard.
+        shard: ShardId,
+        /// The epoch.
+        epoch: Epoch,
+    },
     /// The node's owner says that an empty replica of a shard that it leads has all that was there
     /// when its ballot began, accepted under that ballot. Dropped and counted if the configuration
     /// does not call it empty.
@@ -81,6 +89,7 @@ struct Pending {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Topic {
     Report(Epoch, ShardId),
+    Close(Epoch),
     CaughtUp(ShardId, NodeId),
 }
 
@@ -152,6 +161,10 @@ impl Member {
             MemberEvent::Received(message) => self.on_message(now, message, effects),
             MemberEvent::Report { shard, epoch, watermark } => {
                 self.on_report(now, shard, epoch, watermark, effects);
+            }
+            MemberEvent::Close { shard, epoch } => {
+                let message = |claim| ToManager::Close { claim, epoch };
+                self.say(now, Topic::Close(epoch), shard, message, effects);
             }
             MemberEvent::CaughtUp { shard, replica } => {
                 self.on_caught_up(now, shard, replica, effects);
@@ -351,6 +364,8 @@ impl Member {
         let Some(assignment) = configuration.shard(claim.shard) else { return false };
         let asked = match topic {
             Topic::Report(epoch, _) => configuration.settled < epoch && epoch < configuration.epoch,
+            // Its owner may have heard of an epoch, and how it ended, before its manager said so.
+            Topic::Close(epoch) => configuration.epoch <= epoch,
             Topic::CaughtUp(_, replica) => assignment.empty.contains_key(&replica),
         };
         asked && self.claim(claim.shard) == Some(*claim)

@@ -44,6 +44,13 @@ pub enum ToManager {
         /// The final shard watermark.
         watermark: Clock,
     },
+    /// Something hangs in the open epoch. Repeated until the configuration has a later one.
+    Close {
+        /// The sender's office.
+        claim: Claim,
+        /// Which epoch.
+        epoch: Epoch,
+    },
     /// An empty replica has what it needs. Repeated until the configuration says so.
     CaughtUp {
         /// The sender's office.

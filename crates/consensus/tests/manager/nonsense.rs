@@ -64,7 +64,7 @@ fn heard(random: &mut Random) -> Heard {
 
 fn to_manager(random: &mut Random) -> ToManager {
     let life = Life(number(random));
-    match random.below(4) {
+    match random.below(5) {
         0 => {
             let Heard { incarnation, round, granted, known, .. } = heard(random);
             ToManager::Heartbeat { life, incarnation, round, granted, known }
@@ -77,6 +77,7 @@ fn to_manager(random: &mut Random) -> ToManager {
             let (epoch, watermark) = (Epoch(number(random) as u32), Clock(number(random)));
             ToManager::Report { claim: claim(random), epoch, watermark }
         }
+        3 => ToManager::Close { claim: claim(random), epoch: Epoch(number(random) as u32) },
         _ => {
             let (replica, incarnation) = (node(random), Incarnation(number(random) as u32));
             ToManager::CaughtUp { claim: claim(random), replica, incarnation }
@@ -98,6 +99,7 @@ fn action(random: &mut Random) -> Action {
             Action::Join { node: node(random), life, after, lost }
         }
         ToManager::Report { claim, epoch, watermark } => Action::Report { claim, epoch, watermark },
+        ToManager::Close { claim, epoch } => Action::Close { claim, epoch },
         ToManager::CaughtUp { claim, replica, incarnation } => {
             Action::CaughtUp { claim, replica, incarnation }
         }

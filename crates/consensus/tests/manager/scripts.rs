@@ -267,6 +267,10 @@ fn run_command(world: &mut World, line: &str) -> Result<(), String> {
             let watermark = if inf { Clock::MAX } else { Clock(u64::from(words.number(4))) };
             world.member_step(words.node(1), MemberEvent::Report { shard, epoch, watermark })
         }
+        "close" => {
+            let (shard, epoch) = (words.shard(2), Epoch(words.number(3)));
+            world.member_step(words.node(1), MemberEvent::Close { shard, epoch })
+        }
         "caught" => {
             let (shard, replica) = (words.shard(2), words.node(3));
             world.member_step(words.node(1), MemberEvent::CaughtUp { shard, replica })

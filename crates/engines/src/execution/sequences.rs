@@ -7,6 +7,11 @@ use std::collections::VecDeque;
 /// million lives.
 const LIFE_BITS: u32 = 44;
 
+/// The number of the first transaction of a worker in a life of its node.
+pub(crate) fn first(incarnation: Incarnation) -> u64 {
+    u64::from(incarnation.0.saturating_sub(1)) << LIFE_BITS
+}
+
 /// Counts transactions and remembers the oldest that is not over. Participants forget what they know
 /// of older ones: nothing about them is ever said again, but for late repetitions, which they drop.
 #[derive(Debug, Default)]
@@ -19,7 +24,7 @@ pub(crate) struct Sequences {
 impl Sequences {
     /// The node begins a life: its numbers follow those of all lives before.
     pub(crate) fn begin_life(&mut self, incarnation: Incarnation) {
-        let first = u64::from(incarnation.0.saturating_sub(1)) << LIFE_BITS;
+        let first = first(incarnation);
         if first > self.oldest {
             assert!(self.over.is_empty(), "a life has begun with transactions under way");
             self.oldest = first;

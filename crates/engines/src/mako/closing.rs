@@ -89,7 +89,7 @@ impl Mako {
         {
             let mut watermarks = self.desk.hub.watermarks.borrow_mut();
             let view = watermarks.live_mut(epoch).expect("settled in order");
-            live.watermark.refresh(view, live.seen);
+            live.watermark.refresh(view);
             watermarks.settle(last.clone());
         }
         for (own, stamp, waiter) in live.awaiting.take_all() {
@@ -115,7 +115,8 @@ impl Mako {
         match waiter {
             Waiter::Outcome(exchange) => {
                 let transaction = exchange.id;
-                effects.observe(|| Observation::RolledBack { transaction });
+                let settled = self.live(stamp.epoch).is_none();
+                effects.observe(|| Observation::RolledBack { transaction, settled });
                 self.desk.counters.rolled_back += 1;
                 self.desk.finish(exchange, error);
             }
@@ -164,8 +165,10 @@ impl Mako {
         let closed = {
             let watermarks = &self.desk.hub.watermarks.borrow();
             let replica = self.shared.replica(shard).expect("held");
-            let closing = Closing { open, overdue, watermarks };
-            self.led[at].close(now, &closing, replica, &self.shared.setup.options)
+            let hangs = |flight| self.hangs(flight, now);
+            let closing = Closing { open, overdue, hangs: &hangs };
+            let ends = self.led[at].ends(&closing, replica, self.options().faults);
+            self.led[at].close(now, ends, watermarks, replica, &self.shared.setup.options)
         };
         let Some(closed) = closed else { return };
         let hung = closed.ends.iter().filter(|(_, clock)| *clock < Clock::MAX);
@@ -205,16 +208,41 @@ impl Mako {
         effects: &mut Effects,
     ) {
         let Some(watermark) = self.shared.epochs.end((shard, ballot), epoch, clock) else { return };
-        // Nothing was left hanging: all that was certified is durable.
-        if watermark == Clock::MAX
-            && let Some(at) = self.live(epoch)
-            && self.live[at].watermark.raise(shard, Clock::MAX)
-        {
+        self.end_shard(shard, epoch, watermark, effects);
+        effects.observe(|| Observation::Reported { shard, epoch, watermark });
+        effects.push(Effect::Report { shard, epoch, watermark });
+    }
+
+    /// All streams of `shard` have ended an epoch, durably. Whoever may lead it later finds these ends and
+    /// reports the same: so this is final for the shard, whatever the FVW will say of others, and need not
+    /// be waited for.
+    fn end_shard(&mut self, shard: ShardId, epoch: Epoch, last: Clock, effects: &mut Effects) {
+        let Some(at) = self.live(epoch) else { return };
+        let live = &self.live[at].watermark;
+        // What a new leader has not replayed yet may be older than what it has.
+        let serves = self.place_of(shard).is_some_and(|at| self.led[at].serves());
+        let mut news = (serves || last == Clock::MAX) && live.raise(shard, last);
+        if serves {
+            assert_eq!(
+                live.of(shard),
+                last,
+                "M9: {shard} was durable further than it ended {epoch}"
+            );
+            news |= live.end(shard);
+        }
+        if news {
             self.gossip.own_news = true;
             self.desk.nudge_others(effects);
         }
-        effects.observe(|| Observation::Reported { shard, epoch, watermark });
-        effects.push(Effect::Report { shard, epoch, watermark });
+    }
+
+    /// Some shards have ended the epoch at this place, for good: whoever depends on more of them than
+    /// there is has lost, and need not wait for the other shards to be told.
+    pub(super) fn give_up_lost(&mut self, at: usize, effects: &mut Effects) {
+        let waiting: Vec<_> = self.live[at].awaiting.take_all().collect();
+        for (own, stamp, waiter) in waiting {
+            self.await_cover(own, stamp, waiter, effects);
+        }
     }
 
     /// The error of a transaction whose epoch has closed before it was certified, or has not opened.

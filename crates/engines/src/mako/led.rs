@@ -6,7 +6,7 @@ use super::piece::{Batch, ENDS_MAX};
 use crate::execution::sessions::Pooled;
 use crate::faults::{Fault, Faults};
 use crate::observation::Observation;
-use crate::replication::lead::Lead;
+use crate::replication::lead::{Flight, Lead};
 use crate::replication::replica::Replica;
 use crate::transaction_id::TransactionId;
 use crate::watermarks::Watermarks;
@@ -76,8 +76,8 @@ pub(super) struct Closing<'a> {
     pub(super) open: Epoch,
     /// Epochs up to this one have been closed for so long that nobody waits for what is in flight any more.
     pub(super) overdue: Epoch,
-    /// How settled ones have ended.
-    pub(super) watermarks: &'a Watermarks,
+    /// Does what is in flight hang, since its coordinator is gone?
+    pub(super) hangs: &'a dyn Fn(Flight) -> bool,
 }
 
 impl Led {
@@ -146,14 +146,24 @@ impl Led {
 
     /// The epochs before the open one that can end here, and how far the stream has all of each: of those
     /// of which nothing is in flight, and nothing can be any more since they are closed, all; of those whose
-    /// time is over, what is safe. What was in flight then is lost (rule M3).
-    fn ends(&self, closing: &Closing<'_>, safe: Clock, faults: Faults) -> Vec<(Epoch, Clock)> {
+    /// time is over, or whose coordinators are gone, what is safe. What was in flight then is lost (rule M3).
+    pub(super) fn ends(
+        &self,
+        closing: &Closing<'_>,
+        replica: &Replica,
+        faults: Faults,
+    ) -> Vec<(Epoch, Clock)> {
         let mut ends = Vec::new();
+        if !self.lead.is_leading() || self.ended.0 + 1 >= closing.open.0 {
+            return ends;
+        }
+        let safe = self.lead.safe_now(replica, faults);
         for epoch in (self.ended.0 + 1..closing.open.0).map(Epoch).take(ENDS_MAX) {
-            let hangs = !self.lead.is_over(epoch) && !faults.has(Fault::EndEpochInFlight);
-            let clock = match hangs {
+            let flies = !self.lead.is_over(epoch) && !faults.has(Fault::EndEpochInFlight);
+            let waits = || epoch > closing.overdue && !self.lead.hanging(epoch).all(closing.hangs);
+            let clock = match flies {
                 false => Clock::MAX,
-                true if epoch > closing.overdue => break,
+                true if waits() => break,
                 true if faults.has(Fault::EndWholeWhileHanging) => Clock::MAX,
                 true => safe,
             };
@@ -162,28 +172,26 @@ impl Led {
         ends
     }
 
-    /// The next entry, if it is time for one: for a batch that is full, or has nothing before it to wait
-    /// for, or comes long enough after the one before; or for a heartbeat that the shard's watermark
-    /// waits for; or for the end of an epoch. So a batch that opens while nothing much happens waits for
+    /// The next entry, if it is time for one: with these ends of epochs, if there are any; for a batch that is
+    /// full, or has nothing before it to wait for, or comes long enough after the one before; or for a
+    /// heartbeat that the shard's watermark waits for. So a batch that opens while nothing much happens waits for
     /// nothing.
     pub(super) fn close(
         &mut self,
         now: Time,
-        closing: &Closing<'_>,
+        ends: Vec<(Epoch, Clock)>,
+        watermarks: &Watermarks,
         replica: &Replica,
         options: &Options,
     ) -> Option<Closed> {
         if !self.lead.is_leading() {
             return None;
         }
-        let safe = self.lead.safe_now(replica, options.faults);
-        let ends = self.ends(closing, safe, options.faults);
-        let settled = closing.watermarks.settled();
-        let news = self.finals_appended < settled || !ends.is_empty();
+        let news = self.finals_appended < watermarks.settled() || !ends.is_empty();
         if !news && !self.is_due(now, replica, options) {
             return None;
         }
-        Some(self.close_with(now, ends, closing.watermarks, replica, options))
+        Some(self.close_with(now, ends, watermarks, replica, options))
     }
 
     /// The next entry, with these ends of epochs.

@@ -36,6 +36,8 @@ pub enum Message {
     Gossip {
         /// How far each shard is durable, as the sender knows.
         watermark: VectorWatermark,
+        /// The shards that have ended this epoch, and come no further in it.
+        ended: Vec<ShardId>,
         /// Stamps with this floor are about: every shard's clock has to pass it.
         floor: Clock,
     },

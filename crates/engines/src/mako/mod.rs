@@ -47,6 +47,7 @@ mod options;
 mod participant;
 mod piece;
 mod shared;
+mod silence;
 mod sweep;
 mod watermark;
 
@@ -70,6 +71,7 @@ use led::Led;
 use message::Reply;
 use offices::Parked;
 use participant::Context;
+use silence::Silence;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -100,6 +102,8 @@ pub struct Mako {
     reigns: Vec<Option<Epoch>>,
     /// Until when this node may act as a leader.
     lease_end: Time,
+    /// Whom this worker has not heard for a while.
+    silence: Silence,
     /// Requests to shards that are being recovered.
     parked: VecDeque<Parked>,
     /// No branch of this epoch, or of one before, is open.
@@ -150,6 +154,7 @@ impl Engine for Mako {
             epochs_seen: 0,
             reigns: Vec::new(),
             lease_end: Time::ZERO,
+            silence: Silence::new(shared.setup.topology.nodes().len()),
             parked: VecDeque::new(),
             branches_ended: Epoch(FIRST_EPOCH.0 - 1),
             sweeps: Vec::new(),
@@ -159,6 +164,10 @@ impl Engine for Mako {
 
     fn step(&mut self, now: Time, event: Event<Message>, effects: &mut Effects) {
         self.desk.begin_step(now, &event);
+        self.silence.awake(now, self.shared.setup.options.silent_after);
+        if let Event::Received { from, .. } = event {
+            self.silence.hear(from, now);
+        }
         self.follow_epochs(effects);
         let holds_lease = self.holds_lease(now);
         match event {
@@ -184,6 +193,7 @@ impl Engine for Mako {
             self.run(now, effects);
         }
         self.sweep(now);
+        self.ask_to_close(now, effects);
         self.close_batches(now, effects);
         self.tell_watermark(now, effects);
         self.set_timer(now, effects);
@@ -235,7 +245,9 @@ impl Mako {
                 }
             }
             Message::Relay(relay) => self.desk.relayed(from, relay),
-            Message::Gossip { watermark, floor } => self.hear(from, &watermark, floor, effects),
+            Message::Gossip { watermark, ended, floor } => {
+                self.hear(from, (&watermark, &ended), floor, effects);
+            }
         }
     }
 
@@ -273,11 +285,11 @@ impl Mako {
 
     /// Has `waiter` told as soon as the watermark covers `stamp`, kept by `own`.
     fn await_cover(&mut self, own: ShardId, stamp: Stamp, waiter: Waiter, effects: &mut Effects) {
+        if self.rejects(own, stamp.as_ref()) {
+            return self.tell_rolled_back(&stamp, &waiter, effects);
+        }
         let Some(at) = self.live(stamp.epoch) else {
-            return match self.rejects(own, stamp.as_ref()) {
-                true => self.tell_rolled_back(&stamp, &waiter, effects),
-                false => self.tell(own, stamp, &waiter, effects),
-            };
+            return self.tell(own, stamp, &waiter, effects);
         };
         let done = {
             let watermarks = self.desk.hub.watermarks.borrow();
@@ -291,16 +303,24 @@ impl Mako {
 
     /// Tells those whom the watermark covers by now, and replays what it covers.
     fn release(&mut self, effects: &mut Effects) {
-        let mut done = Vec::new();
+        let (mut done, mut lost) = (Vec::new(), Vec::new());
         let mut news = false;
-        for live in &mut self.live {
+        for (at, live) in self.live.iter_mut().enumerate() {
             let mut watermarks = self.desk.hub.watermarks.borrow_mut();
+            // Looked up before the clocks: those are then where these shards have ended.
+            let seen = live.watermark.version();
+            if seen == live.seen {
+                continue;
+            }
+            let ended: Vec<ShardId> = live.watermark.ended().collect();
             let view = watermarks.live_mut(live.epoch()).expect("it is not settled");
-            let seen = live.watermark.refresh(view, live.seen);
-            if seen != live.seen {
-                live.seen = seen;
-                news = true;
-                live.awaiting.advance(view, |own, stamp, waiter| done.push((own, stamp, waiter)));
+            live.watermark.refresh(view);
+            live.seen = seen;
+            news = true;
+            live.awaiting.advance(view, |own, stamp, waiter| done.push((own, stamp, waiter)));
+            let end = |news, shard| watermarks.end(live.epoch(), shard) | news;
+            if ended.into_iter().fold(false, end) {
+                lost.push(at);
             }
         }
         for (own, stamp, waiter) in done {
@@ -308,6 +328,9 @@ impl Mako {
         }
         if news {
             self.replay_covered(effects);
+        }
+        for at in lost {
+            self.give_up_lost(at, effects);
         }
     }
 
@@ -346,6 +369,7 @@ impl Mako {
         let runs = self.holds_lease(now);
         let others = [
             self.desk.next_due().filter(|_| runs),
+            self.next_silence(now),
             self.gossip.next_due(&self.desk.hub.watermarks.borrow(), options),
             self.next_overdue(now),
             self.group_due(),

@@ -26,11 +26,14 @@ pub struct Options {
     /// Between two messages that tell a node of a greater watermark lies at least this. More saves
     /// messages under load and costs as much latency. Default 100 µs.
     pub gossip_gap: Duration,
-    /// The watermark is told again after this, in case it was lost. Default 20 ms.
+    /// The watermark is told again after this, in case it was lost. Default 15 ms.
     pub gossip_again: Duration,
     /// How long after the end of an epoch a worker waits for what is in flight of it: then its coordinator
     /// is taken for dead, and the transaction is lost. Above the round trip between leaders. Default 100 ms.
     pub hang_after: Duration,
+    /// A leader that says nothing for so long is taken for gone by those whom its transactions hold up: they
+    /// ask for the end of the epoch. Some times `gossip_again`. Default 40 ms.
+    pub silent_after: Duration,
     /// Bytes of keys, versions and index that a replica may hold. Default: no limit.
     pub memory_bytes_max: usize,
     /// Planted bugs. Default: none.
@@ -92,7 +95,11 @@ impl Options {
             ("batch_bytes_max", self.batch_bytes_max),
             ("memory_bytes_max", self.memory_bytes_max),
         ]);
-        not_zero([("gossip_again", self.gossip_again), ("hang_after", self.hang_after)]);
+        not_zero([
+            ("gossip_again", self.gossip_again),
+            ("hang_after", self.hang_after),
+            ("silent_after", self.silent_after),
+        ]);
     }
 }
 
@@ -106,8 +113,9 @@ impl Default for Options {
             batch_gap: Duration::from_micros(50),
             batch_delay: Duration::from_millis(1),
             gossip_gap: Duration::from_micros(100),
-            gossip_again: Duration::from_millis(20),
+            gossip_again: Duration::from_millis(15),
             hang_after: Duration::from_millis(100),
+            silent_after: Duration::from_millis(40),
             memory_bytes_max: usize::MAX,
             faults: Faults::NONE,
         }

@@ -16,6 +16,7 @@ use crate::execution::hub::{Branch, recovering};
 use crate::execution::sessions::Pooled;
 use crate::faults::Fault;
 use crate::observation::Observation;
+use crate::replication::lead::Flight;
 use crate::transaction_id::TransactionId;
 use store::Locked;
 use types::{Clock, Epoch, NodeId, Result, ShardId, Stamp};
@@ -173,7 +174,8 @@ impl Mako {
         }
         let shard = self.led[at].lead.shard;
         let clock = self.shared.replica(shard).expect("held").store.draw_clock_too_early();
-        self.fly(at, (transaction, self.desk.hub.epoch.get()), clock, effects);
+        let epoch = self.desk.hub.epoch.get();
+        self.fly(at, Flight { transaction, epoch }, clock, effects);
         Some(clock)
     }
 
@@ -375,19 +377,14 @@ impl Mako {
         effects: &mut Effects,
     ) -> Clock {
         let clock = locked.draw_clock();
-        self.fly(at, transaction, clock, effects);
+        let (transaction, epoch) = transaction;
+        self.fly(at, Flight { transaction, epoch }, clock, effects);
         clock
     }
 
-    fn fly(
-        &mut self,
-        at: usize,
-        (transaction, epoch): (TransactionId, Epoch),
-        clock: Clock,
-        effects: &mut Effects,
-    ) {
-        let shard = self.led[at].lead.shard;
-        self.led[at].lead.fly(clock, epoch);
+    fn fly(&mut self, at: usize, flight: Flight, clock: Clock, effects: &mut Effects) {
+        let (shard, transaction) = (self.led[at].lead.shard, flight.transaction);
+        self.led[at].lead.fly(clock, flight);
         effects.observe(|| Observation::Drawn { transaction, shard, clock });
     }
 

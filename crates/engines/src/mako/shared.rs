@@ -4,7 +4,7 @@ use super::epochs::Epochs;
 use super::options::Options;
 use crate::engine::Setup;
 use crate::replication::replica::Replica;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use types::{Clock, Epoch, NodeId, ShardId, VectorWatermark};
 
 /// See the module.
@@ -42,6 +42,8 @@ pub(super) struct SharedWatermark {
     /// How far a shard may ever come, where a stream of it has ended the epoch with something hanging: what
     /// it says to be safe after that is so for later epochs only.
     caps: Box<[AtomicU64]>,
+    /// Has a shard ended the epoch, so that it comes no further?
+    ended: Box<[AtomicBool]>,
     /// Moves with every change, so that nobody has to look at the clocks for nothing.
     version: AtomicU64,
 }
@@ -51,6 +53,7 @@ impl SharedWatermark {
         SharedWatermark {
             clocks: (0..shards).map(|_| AtomicU64::new(0)).collect(),
             caps: (0..shards).map(|_| AtomicU64::new(u64::MAX)).collect(),
+            ended: (0..shards).map(|_| AtomicBool::new(false)).collect(),
             version: AtomicU64::new(0),
         }
     }
@@ -77,6 +80,27 @@ impl SharedWatermark {
         self.raise(shard, clock.min(cap))
     }
 
+    /// `shard` has ended the epoch, and comes no further than it is. Says whether that is news.
+    pub(super) fn end(&self, shard: ShardId) -> bool {
+        let Some(ended) = self.ended.get(shard.0 as usize) else { return false };
+        let news = !ended.swap(true, Ordering::AcqRel);
+        if news {
+            self.version.fetch_add(1, Ordering::Release);
+        }
+        news
+    }
+
+    /// Has `shard` ended the epoch?
+    pub(super) fn has_ended(&self, shard: ShardId) -> bool {
+        self.ended.get(shard.0 as usize).is_some_and(|ended| ended.load(Ordering::Acquire))
+    }
+
+    /// The shards that have ended the epoch.
+    pub(super) fn ended(&self) -> impl Iterator<Item = ShardId> + '_ {
+        let ended = (0..).map(ShardId).zip(&self.ended);
+        ended.filter(|(_, ended)| ended.load(Ordering::Acquire)).map(|(shard, _)| shard)
+    }
+
     /// How far `shard` is.
     pub(super) fn of(&self, shard: ShardId) -> Clock {
         let own = self.clocks.get(shard.0 as usize);
@@ -90,14 +114,15 @@ impl SharedWatermark {
             .fold(false, |changed, shard| self.raise(shard, other.of(shard)) | changed)
     }
 
-    /// Brings a worker's view up to date, which was so at `seen`. Returns the version it has then.
-    pub(super) fn refresh(&self, view: &mut VectorWatermark, seen: u64) -> u64 {
-        let version = self.version.load(Ordering::Acquire);
-        if version != seen {
-            for (shard, clock) in (0..).zip(&self.clocks) {
-                view.raise(ShardId(shard), Clock(clock.load(Ordering::Acquire)));
-            }
+    /// Moves with every change.
+    pub(super) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Brings a worker's view up to date.
+    pub(super) fn refresh(&self, view: &mut VectorWatermark) {
+        for (shard, clock) in (0..).zip(&self.clocks) {
+            view.raise(ShardId(shard), Clock(clock.load(Ordering::Acquire)));
         }
-        version
     }
 }

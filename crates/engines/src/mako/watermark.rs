@@ -149,7 +149,7 @@ impl Mako {
     pub(super) fn hear(
         &mut self,
         from: NodeId,
-        watermark: &VectorWatermark,
+        (watermark, ended): (&VectorWatermark, &[ShardId]),
         floor: Clock,
         effects: &mut Effects,
     ) {
@@ -157,12 +157,16 @@ impl Mako {
         if floor > Clock::ZERO && fits::clock(floor) {
             self.pass_floor(floor, effects);
         }
-        if !fits::clock(floor) || !self.is_credible(from, watermark) {
+        if !fits::clock(floor) || !self.is_credible(from, watermark, ended) {
             self.desk.counters.dropped += 1;
             return;
         }
         let at = self.live(watermark.epoch()).expect("it is credible");
-        if self.live[at].watermark.merge(watermark) {
+        let live = &self.live[at].watermark;
+        let came_further = live.merge(watermark);
+        // After the clocks: they are where those shards have ended.
+        let have_ended = ended.iter().fold(false, |news, shard| live.end(*shard) | news);
+        if came_further || have_ended {
             self.gossip.news = true;
             self.desk.nudge_others(effects);
         }
@@ -171,7 +175,7 @@ impl Mako {
     /// May `from` know that? Only leaders know how far shards are, their own and, from each other, the
     /// rest; of an epoch that is closed, also who has led before. Nobody knows more than we of a shard that
     /// we lead, but those who knew it from our predecessor.
-    fn is_credible(&self, from: NodeId, watermark: &VectorWatermark) -> bool {
+    fn is_credible(&self, from: NodeId, watermark: &VectorWatermark, ended: &[ShardId]) -> bool {
         let hub = &self.desk.hub;
         let Some(at) = self.live(watermark.epoch()) else { return false };
         let known = &self.live[at].watermark;
@@ -183,7 +187,9 @@ impl Mako {
                 let own = leader == hub.place.node && watermark.epoch() >= since;
                 (fits::clock(said) || (ends && said == Clock::MAX))
                     && (!own || said <= known.of(shard))
+                    && (!known.has_ended(shard) || said <= known.of(shard))
             })
+            && ended.iter().all(|shard| ends && watermark.of(*shard) >= known.of(*shard))
     }
 
     /// Moves the clocks of all own shards past a stamp's floor, since its transaction waits for them.
@@ -263,7 +269,11 @@ impl Mako {
         let peers = if foreign_only { &gossip.followers } else { &gossip.peers };
         for to in peers {
             for watermark in watermarks.all_live() {
-                let message = Message::Gossip { watermark: watermark.clone(), floor: gossip.floor };
+                let message = Message::Gossip {
+                    watermark: watermark.clone(),
+                    ended: watermarks.ended_in(watermark.epoch()).collect(),
+                    floor: gossip.floor,
+                };
                 effects.push(Effect::Send { to: *to, message });
             }
         }

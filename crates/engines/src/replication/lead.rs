@@ -12,6 +12,7 @@
 
 use super::replica::Replica;
 use crate::faults::{Fault, Faults};
+use crate::transaction_id::TransactionId;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use types::{Clock, Epoch, ShardId, Time};
@@ -22,13 +23,21 @@ pub(crate) struct Lead {
     pub(crate) shard: ShardId,
     /// The stream is prepared. Before, what is to be proposed gathers.
     leading: bool,
-    /// The clocks, and the epochs for which they were drawn: a later one's are greater.
-    in_flight: BTreeMap<Clock, Epoch>,
+    /// A later epoch's clocks are greater.
+    in_flight: BTreeMap<Clock, Flight>,
     /// How long the stream is, and how much of it is decided.
     proposed: u64,
     decided: u64,
     safe_appended: Clock,
     appended_at: Time,
+}
+
+/// What a clock in flight was drawn for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Flight {
+    /// Its coordinator is to resolve it.
+    pub(crate) transaction: TransactionId,
+    pub(crate) epoch: Epoch,
 }
 
 impl Lead {
@@ -56,14 +65,14 @@ impl Lead {
         self.leading
     }
 
-    /// A clock was drawn on this worker, for a transaction of `epoch`, and is in flight now.
-    pub(crate) fn fly(&mut self, clock: Clock, epoch: Epoch) {
+    /// A clock was drawn on this worker, and is in flight now.
+    pub(crate) fn fly(&mut self, clock: Clock, flight: Flight) {
         let (shard, safe) = (self.shard, self.safe_appended);
         assert!(
             clock > safe,
             "M3, P5: {clock} of {shard} was drawn, and {safe} was said to be safe"
         );
-        let before = self.in_flight.insert(clock, epoch);
+        let before = self.in_flight.insert(clock, flight);
         assert!(before.is_none(), "M2, P2: {shard} drew {clock} twice");
     }
 
@@ -73,9 +82,14 @@ impl Lead {
         assert!(flew.is_some(), "M3, P5: {clock} of {} was resolved before", self.shard);
     }
 
-    /// The clocks in flight that belong to `epoch` or to one before.
-    pub(crate) fn hanging(&self, epoch: Epoch) -> impl Iterator<Item = Clock> + '_ {
-        self.in_flight.iter().filter(move |(_, its)| **its <= epoch).map(|(clock, _)| *clock)
+    /// What is in flight that belongs to `epoch` or to one before, the first clock first.
+    pub(crate) fn hanging(&self, epoch: Epoch) -> impl Iterator<Item = Flight> + '_ {
+        self.in_flight.values().copied().filter(move |flight| flight.epoch <= epoch)
+    }
+
+    /// What the first clock in flight was drawn for: it holds up the safe clock.
+    pub(crate) fn first_in_flight(&self) -> Option<Flight> {
+        self.in_flight.values().next().copied()
     }
 
     /// Is nothing in flight that belongs to `epoch` or to one before?

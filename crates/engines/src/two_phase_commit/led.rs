@@ -129,6 +129,10 @@ mod tests {
     use types::{NodeId, WorkerId};
 
     const EPOCH: Epoch = Epoch(1);
+    const FLIGHT: Flight = Flight {
+        transaction: TransactionId { node: NodeId(0), worker: WorkerId(0), sequence: 0 },
+        epoch: EPOCH,
+    };
     const LATE: Time = Time(1_000_000_000);
 
     fn replica() -> Replica {
@@ -155,8 +159,8 @@ mod tests {
         let mut led = Led::new(ShardId(0));
         led.lead.begin(0, Clock::ZERO);
         replica.store.raise_clock(Clock(9));
-        led.lead.fly(Clock(7), Epoch(1));
-        led.lead.fly(Clock(9), Epoch(1));
+        led.lead.fly(Clock(7), FLIGHT);
+        led.lead.fly(Clock(9), FLIGHT);
         add(&mut led, 7);
         let closed = led.close(LATE, EPOCH, &replica, &options).expect("nothing before it");
         assert_eq!((closed.index, closed.safe, closed.clocks), (0, Clock(6), vec![Clock(7)]));
@@ -179,7 +183,7 @@ mod tests {
         replica.store.raise_clock(Clock(9));
         add(&mut led, 9);
         led.close(LATE, EPOCH, &replica, &options).expect("nothing before it");
-        led.lead.fly(Clock(9), Epoch(1));
+        led.lead.fly(Clock(9), FLIGHT);
     }
 
     #[test]

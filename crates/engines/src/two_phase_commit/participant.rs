@@ -19,6 +19,7 @@ use crate::execution::sessions::Pooled;
 use crate::faults::Fault;
 use crate::observation::Observation;
 use crate::operation::Operation;
+use crate::replication::lead::Flight;
 use crate::transaction_id::TransactionId;
 use store::Locked;
 use types::{Clock, NodeId, Result, ShardId, Stamp};
@@ -335,7 +336,8 @@ impl TwoPhaseCommit {
         effects: &mut Effects,
     ) -> Clock {
         let (shard, clock) = (self.led[at].lead.shard, locked.draw_clock());
-        self.led[at].lead.fly(clock, self.desk.hub.epoch.get());
+        let epoch = self.desk.hub.epoch.get();
+        self.led[at].lead.fly(clock, Flight { transaction, epoch });
         effects.observe(|| Observation::Drawn { transaction, shard, clock });
         clock
     }

@@ -301,9 +301,20 @@ impl Durable {
             .find(|(shard, clock)| *clock > self.of_epoch(*shard, stamp.epoch))
     }
 
-    /// Is what has this stamp, kept by `own`, discarded for good?
+    /// Where a shard has ended an epoch, once all its streams have, durably.
+    pub fn ended(&self, shard: ShardId, epoch: Epoch) -> Option<Clock> {
+        let ends = self.streams_of(shard).iter();
+        let ends = ends.map(|stream| stream.ends.range(epoch..).next().map(|(_, clock)| *clock));
+        ends.min().flatten()
+    }
+
+    /// Is what has this stamp, kept by `own`, discarded for good? Either the epoch is settled without it, or
+    /// a shard on which it depends has ended the epoch before.
     pub fn is_rolled_back(&self, own: ShardId, stamp: &Stamp) -> bool {
-        self.finals.contains_key(&stamp.epoch) && self.missing(own, stamp).is_some()
+        let (epoch, view) = (stamp.epoch, stamp.seen_by(own));
+        let lost = |shard| self.ended(shard, epoch).is_some_and(|last| view.entry(shard) > last);
+        self.shards().any(lost)
+            || (self.finals.contains_key(&epoch) && self.missing(own, stamp).is_some())
     }
 
     /// A node takes the shard for durable up to `clock`.

@@ -58,6 +58,11 @@ impl Finals {
                      accepted {accepted} only"
                 ));
             }
+            if let Some(ended) = durable.ended(shard, epoch).filter(|ended| *ended != clock) {
+                return Err(format!(
+                    "the FVW of {epoch} has {clock} for {shard}, whose streams have ended it at {ended}"
+                ));
+            }
             let taken = self.taken.get(&(epoch, shard)).copied().unwrap_or_default();
             if clock < taken {
                 return Err(format!(

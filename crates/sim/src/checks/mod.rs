@@ -292,7 +292,7 @@ impl Checks {
                 }
                 blame(safe_clock, safe_clocks.appended(*shard, moment.place, *safe, clocks))?;
             }
-            Observation::Settled { .. } | Observation::Led { .. } => {}
+            Observation::Settled { .. } | Observation::Led { .. } | Observation::HeldUp { .. } => {}
             Observation::Serves { shard, ballot } => leases.serves(*shard, *ballot),
             Observation::Acted { shard, ballot } => match leases.acted(*shard, *ballot) {
                 Err(_) if *wild_clocks => *two_leaders += 1,
@@ -301,7 +301,7 @@ impl Checks {
             Observation::Reported { shard, epoch, watermark } => {
                 blame("M9", Finals::reported(*shard, *epoch, *watermark, durable))?;
             }
-            Observation::RolledBack { transaction } => {
+            Observation::RolledBack { transaction, .. } => {
                 let seen = transactions.rolled_back(*transaction);
                 blame("M5", told::rolled_back(*transaction, seen, durable))?;
             }

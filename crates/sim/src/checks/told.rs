@@ -58,7 +58,7 @@ pub fn rolled_back(id: TransactionId, seen: &Seen, durable: &Durable) -> super::
     }
     let epoch = certified.stamp.epoch;
     let why = match durable.last(epoch) {
-        None => "which has not ended",
+        None => "and no shard has ended that before it",
         Some(_) => "whose FVW covers it",
     };
     Err(format!("somebody was told that {id} was rolled back with {epoch}, {why}"))

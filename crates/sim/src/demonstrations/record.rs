@@ -199,7 +199,7 @@ impl Record {
             Observation::Told { transaction, .. } => {
                 self.open.remove(transaction);
             }
-            Observation::RolledBack { transaction } => {
+            Observation::RolledBack { transaction, .. } => {
                 let (Some(certified), Some(failed)) = (self.open.remove(transaction), self.failed)
                 else {
                     return;

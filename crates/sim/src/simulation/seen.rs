@@ -156,6 +156,9 @@ fn digest_observation(digest: &mut Digest, observation: &Observation) {
         Observation::Reported { shard, epoch, watermark } => {
             words(14, u64::from(shard.0) << 32 | u64::from(epoch.0), watermark.0);
         }
-        Observation::RolledBack { transaction } => words(15, transaction.sequence, 0),
+        Observation::RolledBack { transaction, settled } => {
+            words(15, transaction.sequence, u64::from(*settled));
+        }
+        Observation::HeldUp { shard, epoch } => words(16, u64::from(shard.0), u64::from(epoch.0)),
     }
 }
