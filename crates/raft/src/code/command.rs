@@ -98,6 +98,7 @@ coded_enum!(Action {
     3 => Report { claim, epoch, watermark },
     4 => CaughtUp { claim, replica, incarnation },
     5 => Change { ask, change },
+    6 => Close { claim, epoch },
 });
 
 coded_enum!(Change {

@@ -81,6 +81,8 @@ fn actions() -> impl Strategy<Value = Action> {
             epoch: Epoch(epoch),
             watermark: Clock(watermark)
         }),
+        (claims(), any::<u32>())
+            .prop_map(|(claim, epoch)| Action::Close { claim, epoch: Epoch(epoch) }),
         (claims(), any::<(u32, u32)>()).prop_map(|(claim, (replica, incarnation))| {
             Action::CaughtUp {
                 claim,

@@ -114,6 +114,13 @@ impl Durable {
         self.count(shard, worker);
     }
 
+    /// A node's life is over, and with it what it had appended to streams that were not prepared.
+    pub fn crashed(&mut self, node: NodeId) {
+        for stream in &mut self.streams {
+            stream.waiting.retain(|(other, _), _| *other != node);
+        }
+    }
+
     /// A node has forgotten all it ever accepted. What it had accepted counts as before: without it, a
     /// later majority has another member of those who accepted that. What it accepts from now on does not.
     pub fn forgets(&mut self, node: NodeId) {

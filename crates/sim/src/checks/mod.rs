@@ -174,6 +174,7 @@ impl Checks {
 
     /// A node has crashed.
     pub fn crashed(&mut self, node: NodeId) {
+        self.durable.crashed(node);
         self.safe_clocks.crashed(node);
         self.installed.crashed(node);
         self.replay.crashed(node);
