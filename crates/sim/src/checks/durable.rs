@@ -172,9 +172,12 @@ impl Durable {
             let known = stream.known.get(index).into_iter().flatten();
             let same = known.into_iter().find(|(other, _)| other == entry);
             let waiting = stream.waiting.get(&(ballot.node, *index));
-            if let Some(facts) = same.map(|(_, facts)| facts).or(waiting) {
-                stream.ahead.push_back((*index, facts.clone()));
+            let Some(facts) = same.map(|(_, facts)| facts).or(waiting).cloned() else { continue };
+            if same.is_none() {
+                // Whoever leads next may inherit it.
+                stream.known.entry(*index).or_default().push((entry.clone(), facts.clone()));
             }
+            stream.ahead.push_back((*index, facts));
         }
         stream.waiting.retain(|(node, _), _| *node != ballot.node);
         self.count(shard, worker);
