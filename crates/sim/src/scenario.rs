@@ -129,15 +129,18 @@ impl Scenario {
         let span_ns = failures.span_ns(span_ns);
         let mut weather = weather(random, span_ns, round_trip_ns);
         failures.worsen(&mut weather, random, span_ns);
+        let cpu = cpu(random);
+        // Whoever asks again before an answer can come keeps a busy worker from giving any.
+        let slowest_answer_ns = 64 * cpu.message.as_nanos() as u64;
         Scenario {
-            cpu: cpu(random),
+            cpu,
             changes: changes(random, span_ns),
             failures,
             weather,
             skew_ns_max: one_of(random, &[0, MS, 100 * MS, 5000 * MS]),
             drift_ppm_max,
             pause_ns_max: one_of(random, &[2_000, 100_000, MS, span_ns / 250]),
-            patience_ns: round_trip_ns * random.range_inclusive(2, 20),
+            patience_ns: (round_trip_ns * random.range_inclusive(2, 20)).max(slowest_answer_ns),
             shape,
             delays,
             round_trip_ns,

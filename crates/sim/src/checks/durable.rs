@@ -11,7 +11,7 @@
 
 use bytes::Bytes;
 use consensus::topology::Topology;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use types::{Ballot, Clock, Epoch, NodeId, ShardId, Stamp, VectorWatermark, WorkerId};
 
 /// What is durable; see the module.
@@ -52,7 +52,7 @@ struct StreamState {
     /// in the step that is under way.
     taken: u64,
     /// Entries beyond that, of the newest ballot's sequence.
-    ahead: VecDeque<(u64, Facts)>,
+    ahead: BTreeMap<u64, Facts>,
     /// All that was ever appended beyond that, by what it is: whoever inherits an entry says no more of it.
     known: BTreeMap<u64, Vec<(Bytes, Facts)>>,
     /// What nodes have appended while their streams were not prepared, and so is nowhere to be seen.
@@ -79,7 +79,7 @@ impl Durable {
             ballot: Ballot::default(),
             decided: 0,
             taken: 0,
-            ahead: VecDeque::new(),
+            ahead: BTreeMap::new(),
             known: BTreeMap::new(),
             waiting: BTreeMap::new(),
             shown: None,
@@ -169,19 +169,35 @@ impl Durable {
         }
         stream.ahead.clear();
         for (index, entry) in entries.iter().filter(|(index, _)| *index >= stream.taken) {
-            let known = stream.known.get(index).into_iter().flatten();
-            let same = known.into_iter().find(|(other, _)| other == entry);
-            let waiting = stream.waiting.get(&(ballot.node, *index));
-            let Some(facts) = same.map(|(_, facts)| facts).or(waiting).cloned() else { continue };
-            if same.is_none() {
-                // Whoever leads next may inherit it.
-                stream.known.entry(*index).or_default().push((entry.clone(), facts.clone()));
+            let mut known = stream.known.get(index).into_iter().flatten();
+            if let Some((_, facts)) = known.find(|(other, _)| other == entry) {
+                stream.ahead.insert(*index, facts.clone());
             }
-            stream.ahead.push_back((*index, facts));
         }
-        stream.waiting.retain(|(node, _), _| *node != ballot.node);
         self.count(shard, worker);
         Ok(())
+    }
+
+    /// The first entry that a node has appended while its stream was not prepared, and that is nowhere to be
+    /// seen yet.
+    #[inline]
+    pub fn awaited(&self, shard: ShardId, worker: WorkerId, node: NodeId) -> Option<u64> {
+        let stream = &self.streams[shard.0 as usize * self.workers + worker.0 as usize];
+        let (first, last) = ((node, 0), (node, u64::MAX));
+        stream.waiting.range(first..=last).next().map(|((_, index), _)| *index)
+    }
+
+    /// That entry is in the stream now, which the node leads; or will never be, if something else is there.
+    pub fn entered(
+        &mut self,
+        shard: ShardId,
+        (worker, node): (WorkerId, NodeId),
+        index: u64,
+        entry: Bytes,
+    ) {
+        if let Some(facts) = self.stream(shard, worker).waiting.remove(&(node, index)) {
+            self.enters(shard, (worker, node), (index, entry), facts);
+        }
     }
 
     /// A leader of the stream, on this node, has appended an entry.
@@ -194,16 +210,25 @@ impl Durable {
     ) {
         let stream = self.stream(shard, worker);
         match stream.shown.take().filter(|(shown, _)| *shown == index) {
-            Some((_, entry)) => {
-                stream.known.entry(index).or_default().push((entry, facts.clone()));
-            }
-            None => drop(stream.waiting.insert((node, index), facts.clone())),
+            Some((_, entry)) => self.enters(shard, (worker, node), (index, entry), facts),
+            None => drop(stream.waiting.insert((node, index), facts)),
         }
+    }
+
+    /// A node that leads the stream, or thinks so, has put an entry there.
+    fn enters(
+        &mut self,
+        shard: ShardId,
+        (worker, node): (WorkerId, NodeId),
+        (index, entry): (u64, Bytes),
+        facts: Facts,
+    ) {
+        let stream = self.stream(shard, worker);
+        stream.known.entry(index).or_default().push((entry, facts.clone()));
         // A leader that is deposed and does not know it says what becomes of nothing.
         let leads = stream.ballot == Ballot::default() || stream.ballot.node == node;
-        let next = stream.ahead.back().map_or(stream.taken, |(last, _)| last + 1);
-        if leads && index >= next {
-            stream.ahead.push_back((index, facts));
+        if leads && index >= stream.taken {
+            stream.ahead.insert(index, facts);
         }
         self.advance(shard, worker);
     }
@@ -227,10 +252,10 @@ impl Durable {
     fn advance(&mut self, shard: ShardId, worker: WorkerId) {
         let stream = self.stream(shard, worker);
         let before = stream.safe;
-        while let Some((index, _)) = stream.ahead.front()
-            && *index < stream.decided
+        while let Some(first) = stream.ahead.first_entry()
+            && *first.key() < stream.decided
         {
-            let (index, facts) = stream.ahead.pop_front().expect("there is one");
+            let (index, facts) = first.remove_entry();
             stream.taken = index + 1;
             stream.safe = stream.safe.max(facts.safe);
             for (epoch, clock) in facts.ends {

@@ -142,6 +142,17 @@ impl Checks {
         self.durable.shown(shard, worker, index, entry.clone());
     }
 
+    /// An entry that was appended to a stream before that was prepared, and that nobody has seen there.
+    #[inline]
+    pub fn awaited(&self, shard: ShardId, place: Place) -> Option<u64> {
+        self.durable.awaited(shard, place.worker, place.node)
+    }
+
+    /// It is there now.
+    pub fn entered(&mut self, shard: ShardId, place: Place, index: u64, entry: Bytes) {
+        self.durable.entered(shard, (place.worker, place.node), index, entry);
+    }
+
     /// Would it be news that the stream is led by this ballot? If so, how many entries it
     /// begins with that nobody has to show.
     #[inline]

@@ -86,6 +86,12 @@ impl<E: Engine> Simulation<E> {
                     let moment = Moment { at: self.now, place };
                     checks.leads(moment, shard, (stream.ballot(), length), &entries)?;
                 }
+                while stream.is_leading()
+                    && let Some(index) = checks.awaited(shard, place)
+                    && let Some(entry) = stream.entry(index)
+                {
+                    checks.entered(shard, place, index, entry.clone());
+                }
                 let accepted = (stream.accepted_ballot(), length);
                 checks.accepted(shard, place.worker, place.node, accepted);
             }
