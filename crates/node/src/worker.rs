@@ -99,6 +99,9 @@ impl<E: Engine> Worker<E> {
         let Origin { membership, member, mut storages, seed } = origin;
         assert!(member.is_none() || worker == HOST, "{HOST} hosts the member");
         let topology = &setup.topology;
+        // A node that begins anew reads its streams from the beginning.
+        let trim_entries =
+            if membership.is_fixed() { setup.streams.trim_entries } else { u64::MAX };
         let held = |shard| {
             let storage = storages.remove(&shard).unwrap_or_default();
             (shard, Held::new(topology, shard, node, setup.streams.clone(), storage))
@@ -112,7 +115,7 @@ impl<E: Engine> Worker<E> {
             known: None,
             known_version: 0,
             streams: topology.shards_of(node).map(held).collect(),
-            trim_entries: setup.streams.trim_entries,
+            trim_entries,
             timer: Timer::default(),
             news: VecDeque::new(),
             strays: 0,

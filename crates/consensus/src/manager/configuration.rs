@@ -96,8 +96,10 @@ impl Configuration {
     /// The FVWs of all epochs after `known`, up to that of `settled`.
     pub fn finals_after(&self, known: Epoch) -> impl Iterator<Item = VectorWatermark> + '_ {
         (known.0 + 1..=self.settled.0).map(Epoch).map(|epoch| {
-            let kept = self.finals.iter().find(|last| last.epoch() == epoch);
-            kept.cloned().unwrap_or_else(|| VectorWatermark::whole(epoch, self.shards.len()))
+            match self.finals.binary_search_by_key(&epoch, VectorWatermark::epoch) {
+                Ok(at) => self.finals[at].clone(),
+                Err(_) => VectorWatermark::whole(epoch, self.shards.len()),
+            }
         })
     }
 

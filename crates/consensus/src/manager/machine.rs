@@ -19,10 +19,6 @@ use types::{Ballot, Clock, Epoch, NodeId, ShardId, Time, VectorWatermark};
 /// The epoch in which a cluster begins, and the leaders that its topology names are appointed.
 const FIRST_EPOCH: Epoch = Epoch(1);
 
-/// Most FVWs kept for nodes that do not know them, or begin anew. A node that has missed more finds them
-/// in the streams.
-const FINALS_MAX: usize = 1024;
-
 /// Most closed epochs without an FVW. Beyond, nobody is appointed: some shard is lost, and an operator
 /// has to look after it.
 pub(super) const CLOSING_MAX: usize = 1024;
@@ -445,13 +441,11 @@ impl Machine {
         (anybody || shard.is_led_by(claim)).then_some(shard)
     }
 
-    /// Drops FVWs that every node knows and that cover all of their epoch, and the oldest if there are too
-    /// many. A node that begins anew has to know the others.
+    /// Drops FVWs that every node knows and that cover all of their epoch. A node that begins anew has to
+    /// know the others, however old.
     fn forget_finals(&mut self) {
         let known = self.nodes.iter().map(|node| node.known).min().unwrap_or_default();
         self.finals.retain(|(told, last)| *told > known || !last.is_whole());
-        let too_many = self.finals.len().saturating_sub(FINALS_MAX);
-        self.finals.drain(..too_many);
     }
 
     /// Makes the next configuration, if anything in it has changed.

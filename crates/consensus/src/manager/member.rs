@@ -5,6 +5,7 @@
 
 use super::command::{Claim, Incarnation, Life};
 use super::configuration::{Configuration, Revision};
+use super::machine::CLOSING_MAX;
 use super::message::{ToManager, ToNode};
 use super::options::Options;
 use std::collections::{BTreeMap, VecDeque};
@@ -334,7 +335,9 @@ impl Member {
     /// Can a correct manager have made it, as far as epochs go?
     fn is_possible(&self, configuration: &Configuration) -> bool {
         let settled = configuration.settled;
-        settled < configuration.epoch && settled.0 <= self.settled.0.saturating_add(MISSED_MAX)
+        let closing = configuration.epoch.0.saturating_sub(settled.0);
+        (1..=CLOSING_MAX as u32 + 1).contains(&closing)
+            && settled.0 <= self.settled.0.saturating_add(MISSED_MAX)
     }
 
     /// Takes over a newer configuration, with the lease as it is: what it grants is at most what the

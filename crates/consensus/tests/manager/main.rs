@@ -6,6 +6,7 @@
 //! from a seed, and plants bugs. [`terms`] is about one manager after the other, [`member`] about one node. [`nonsense`] says
 //! what no correct process says.
 
+mod finals;
 mod judge;
 mod member;
 mod nonsense;

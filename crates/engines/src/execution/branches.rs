@@ -111,6 +111,8 @@ impl<C, R: Clone> Branches<C, R> {
         let last = self.open.get(&(id, header.shard));
         let last_step = last.map_or(0, |open| open.step);
         match last {
+            // A transaction has one epoch.
+            Some(open) if header.epoch != open.epoch => Arrival::Stale,
             Some(open) if header.step == open.step => Arrival::Repeated(open.reply.clone()),
             _ if header.step == last_step + 1 || (ends && header.step > last_step) => Arrival::Act,
             _ => Arrival::Stale,

@@ -27,6 +27,8 @@ pub(super) struct Followed {
     shards: usize,
     /// The clocks of what waits.
     clocks: BTreeSet<Clock>,
+    /// Pieces that are covered, and wait for a lock of another worker.
+    blocked: Vec<Piece>,
     /// How many entries the stream has, as far as this worker was told.
     pub(super) entered: u64,
     /// The safe clock of the last of them.
@@ -49,6 +51,7 @@ impl Followed {
             waiting: BTreeMap::new(),
             shards,
             clocks: BTreeSet::new(),
+            blocked: Vec::new(),
             entered: 0,
             safe: Clock::ZERO,
             greatest: Clock::ZERO,
@@ -64,19 +67,19 @@ impl Followed {
         entry: Entry,
         watermarks: &Watermarks,
         options: &Options,
-        apply: &mut impl FnMut(&Rc<Sessions>, Piece),
+        apply: &mut impl FnMut(&Rc<Sessions>, &Piece) -> bool,
     ) {
         let Entry { safe, ends, finals, pieces } = entry;
         for piece in pieces {
             self.greatest = self.greatest.max(piece.stamp.clock);
             if options.faults.has(Fault::ApplyAboveWatermark) {
-                apply(&self.sessions, piece);
+                self.apply(piece, apply);
                 continue;
             }
             let (stamp, epoch) = (piece.stamp.clone(), piece.stamp.epoch);
             assert!(epoch > self.ended, "M9: {stamp:?} of {} comes after the end", self.shard);
             if watermarks.covers(self.shard, stamp.as_ref()) {
-                apply(&self.sessions, piece);
+                self.apply(piece, apply);
                 continue;
             }
             if watermarks.rejects(self.shard, stamp.as_ref()) {
@@ -116,13 +119,34 @@ impl Followed {
         self.greatest
     }
 
+    /// Replays a piece that is covered; later, if a lock is in the way.
+    fn apply(&mut self, piece: Piece, apply: &mut impl FnMut(&Rc<Sessions>, &Piece) -> bool) {
+        if !apply(&self.sessions, &piece) {
+            self.clocks.insert(piece.stamp.clock);
+            self.blocked.push(piece);
+        }
+    }
+
+    /// Tries again what waits for locks.
+    pub(super) fn retry(&mut self, apply: &mut impl FnMut(&Rc<Sessions>, &Piece) -> bool) {
+        for piece in std::mem::take(&mut self.blocked) {
+            self.clocks.remove(&piece.stamp.clock);
+            self.apply(piece, apply);
+        }
+    }
+
+    /// Does nothing wait for locks?
+    pub(super) fn is_through(&self) -> bool {
+        self.blocked.is_empty()
+    }
+
     /// Replays what the watermark covers by now.
     pub(super) fn advance(
         &mut self,
         watermarks: &Watermarks,
-        apply: &mut impl FnMut(&Rc<Sessions>, Piece),
+        apply: &mut impl FnMut(&Rc<Sessions>, &Piece) -> bool,
     ) {
-        let Followed { shard, sessions, waiting, clocks, .. } = self;
+        let Followed { shard, sessions, waiting, clocks, blocked, .. } = self;
         for watermark in watermarks.all_live() {
             let Some(waiting) = waiting.get_mut(&watermark.epoch()) else { continue };
             waiting.advance(watermark, |_, _, piece| {
@@ -130,8 +154,11 @@ impl Followed {
                     watermark.covers(*shard, piece.stamp.as_ref()),
                     "M6: {piece:?} is not covered by {watermark:?}"
                 );
-                clocks.remove(&piece.stamp.clock);
-                apply(sessions, piece);
+                if apply(sessions, &piece) {
+                    clocks.remove(&piece.stamp.clock);
+                } else {
+                    blocked.push(piece);
+                }
             });
         }
     }
@@ -141,14 +168,14 @@ impl Followed {
         &mut self,
         epoch: Epoch,
         watermarks: &Watermarks,
-        apply: &mut impl FnMut(&Rc<Sessions>, Piece),
+        apply: &mut impl FnMut(&Rc<Sessions>, &Piece) -> bool,
     ) {
         self.ends.remove(&epoch);
         let Some(mut waiting) = self.waiting.remove(&epoch) else { return };
         for (_, stamp, piece) in waiting.take_all() {
             self.clocks.remove(&stamp.clock);
             if watermarks.covers(self.shard, stamp.as_ref()) {
-                apply(&self.sessions, piece);
+                self.apply(piece, apply);
             }
         }
     }
@@ -160,7 +187,7 @@ impl Followed {
 
     /// How many pieces wait.
     pub(super) fn pending(&self) -> usize {
-        self.waiting.values().map(Awaiting::len).sum()
+        self.waiting.values().map(Awaiting::len).sum::<usize>() + self.blocked.len()
     }
 }
 

@@ -191,23 +191,23 @@ impl Led {
         if !news && !self.is_due(now, replica, options) {
             return None;
         }
-        Some(self.close_with(now, ends, watermarks, replica, options))
+        let safe = self.lead.safe_now(replica, options.faults);
+        Some(self.close_with((now, safe), ends, watermarks, options))
     }
 
-    /// The next entry, with these ends of epochs.
+    /// The next entry, with these ends of epochs; the stream is safe that far.
     pub(super) fn close_with(
         &mut self,
-        now: Time,
+        (now, safe): (Time, Clock),
         ends: Vec<(Epoch, Clock)>,
         watermarks: &Watermarks,
-        replica: &Replica,
         options: &Options,
     ) -> Closed {
         let finals = (self.finals_appended.0 + 1..=watermarks.settled().0).map(Epoch);
         let finals: Vec<_> = finals.take(ENDS_MAX).map(|epoch| watermarks.last(epoch)).collect();
         self.ended = ends.last().map_or(self.ended, |(epoch, _)| *epoch);
         self.finals_appended = finals.last().map_or(self.finals_appended, VectorWatermark::epoch);
-        let (index, safe) = self.lead.append(now, replica, options.faults);
+        let index = self.lead.append(now, safe, options.faults);
         let said = Said { safe, ends: ends.clone(), finals: self.finals_appended };
         self.undecided.push_back(said);
         let clocks = std::mem::take(&mut self.batched);

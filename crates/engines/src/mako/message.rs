@@ -31,8 +31,9 @@ pub enum Message {
     },
     /// Between the node that a client asked and the one that serves it.
     Relay(Relay),
-    /// A leader to leaders of other shards and to the replicas of its own. Watermarks only grow, so
-    /// neither repetition nor order matters.
+    /// A leader to leaders of other shards and to the replicas of its own; whoever coordinates and leads
+    /// nothing, to leaders, for the floor's sake. Watermarks only grow, so neither repetition nor order
+    /// matters.
     Gossip {
         /// How far each shard is durable, as the sender knows.
         watermark: VectorWatermark,

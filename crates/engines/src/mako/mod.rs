@@ -192,6 +192,7 @@ impl Engine for Mako {
             self.unpark(now, effects);
             self.run(now, effects);
         }
+        self.replay_blocked(effects);
         self.sweep(now);
         self.ask_to_close(now, effects);
         self.close_batches(now, effects);
@@ -370,6 +371,7 @@ impl Mako {
         let others = [
             self.desk.next_due().filter(|_| runs),
             self.next_silence(now),
+            self.next_replay(now),
             self.gossip.next_due(&self.desk.hub.watermarks.borrow(), options),
             self.next_overdue(now),
             self.group_due(),

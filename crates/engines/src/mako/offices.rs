@@ -100,10 +100,9 @@ impl Mako {
     /// Lays down the lead of a shard: what has been certified and is not durable may be lost. What was
     /// not certified is.
     fn step_down(&mut self, at: usize, effects: &mut Effects) {
-        if self.led[at].office.is_none() {
-            return;
-        }
+        let Some(office) = &self.led[at].office else { return };
         let shard = self.led[at].lead.shard;
+        self.shared.replica(shard).expect("held").end_reign(office.since);
         self.desk.hub.serve(at, false);
         self.end_branches(at, self.desk.hub.epoch.get(), effects);
         self.led[at].resign();
@@ -131,7 +130,8 @@ impl Mako {
             return;
         };
         let replica = self.shared.replica(shard).expect("held");
-        if !office.recovered && office.closed && settled.0 + 1 >= office.since.0 {
+        let through = self.followed[at].is_through();
+        if !office.recovered && office.closed && settled.0 + 1 >= office.since.0 && through {
             office.recovered = true;
             replica.recover(office.ballot);
             self.desk.nudge_others(effects);
@@ -167,11 +167,10 @@ impl Mako {
         }
         let now = self.desk.hub.now.get();
         for ends in former.chunks(ENDS_MAX) {
-            let replica = self.shared.replica(shard).expect("held");
             let closed = {
                 let watermarks = self.desk.hub.watermarks.borrow();
                 let options = &self.shared.setup.options;
-                self.led[at].close_with(now, ends.to_vec(), &watermarks, replica, options)
+                self.led[at].close_with((now, safe), ends.to_vec(), &watermarks, options)
             };
             self.propose(at, closed, effects);
         }

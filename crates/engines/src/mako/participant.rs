@@ -175,7 +175,7 @@ impl Mako {
         let shard = self.led[at].lead.shard;
         let clock = self.shared.replica(shard).expect("held").store.draw_clock_too_early();
         let epoch = self.desk.hub.epoch.get();
-        self.fly(at, Flight { transaction, epoch }, clock, effects);
+        self.fly(at, (transaction, epoch), clock, effects);
         Some(clock)
     }
 
@@ -377,14 +377,19 @@ impl Mako {
         effects: &mut Effects,
     ) -> Clock {
         let clock = locked.draw_clock();
-        let (transaction, epoch) = transaction;
-        self.fly(at, Flight { transaction, epoch }, clock, effects);
+        self.fly(at, transaction, clock, effects);
         clock
     }
 
-    fn fly(&mut self, at: usize, flight: Flight, clock: Clock, effects: &mut Effects) {
-        let (shard, transaction) = (self.led[at].lead.shard, flight.transaction);
-        self.led[at].lead.fly(clock, flight);
+    fn fly(
+        &mut self,
+        at: usize,
+        (transaction, epoch): (TransactionId, Epoch),
+        clock: Clock,
+        effects: &mut Effects,
+    ) {
+        let (shard, since) = (self.led[at].lead.shard, self.desk.hub.now.get());
+        self.led[at].lead.fly(clock, Flight { transaction, epoch, since });
         effects.observe(|| Observation::Drawn { transaction, shard, clock });
     }
 

@@ -15,6 +15,10 @@ use consensus::manager::Configuration;
 use std::time::Duration;
 use types::{Epoch, NodeId, Time};
 
+/// What is in flight for so many times as long as it may hang after its epoch is stuck, though its coordinator
+/// is heard: one of the two ways between us is cut.
+const STUCK: u32 = 4;
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Silence {
@@ -86,7 +90,9 @@ impl Mako {
             true => self.options().silent_after,
             false => self.options().hang_after,
         };
-        peer.heard.max(self.silence.awake_since) + patience
+        let silent = peer.heard.max(self.silence.awake_since) + patience;
+        // We may hear one who does not hear us.
+        silent.min(flight.since + STUCK * self.options().hang_after)
     }
 
     /// Does it hang, since its coordinator is gone?

@@ -17,7 +17,7 @@ const RECORDS_MAX: usize = 256;
 const PAUSE: Duration = Duration::from_micros(200);
 
 /// and after this, where locks were in the way.
-const LOCKED_PAUSE: Duration = Duration::from_millis(2);
+pub(super) const LOCKED_PAUSE: Duration = Duration::from_millis(2);
 
 /// A pass over a store.
 pub(super) struct Sweep {

@@ -7,6 +7,7 @@
 use super::led;
 use super::options::{Options, StampForm};
 use super::piece::{Entry, Piece};
+use super::sweep::LOCKED_PAUSE;
 use super::{Effects, Mako, Message, fits, followed};
 use crate::engine::Effect;
 use crate::execution::hub::Hub;
@@ -30,7 +31,9 @@ pub(super) struct Gossip {
     pub(super) own_news: bool,
     /// Anything did since the followers were told.
     news: bool,
+    /// When all were told, and when the followers were.
     told_at: Time,
+    followers_told_at: Time,
     /// The highest floor of a stamp that this worker knows of.
     floor: Clock,
     /// The end of the open group, and since when this worker has something in it.
@@ -47,6 +50,7 @@ impl Gossip {
             own_news: false,
             news: false,
             told_at: Time::ZERO,
+            followers_told_at: Time::ZERO,
             floor: Clock::ZERO,
             group: None,
             leads: false,
@@ -80,14 +84,19 @@ impl Gossip {
     /// When there will be something to tell. A floor is told again until every shard has passed it: whoever
     /// waits for that has no other voice.
     pub(super) fn next_due(&self, watermarks: &Watermarks, options: &Options) -> Option<Time> {
-        if self.peers.is_empty() {
-            return None;
-        }
+        let all = self.next_due_to_all(watermarks, options);
+        let followers = (self.news && !self.followers.is_empty())
+            .then(|| self.followers_told_at.max(self.told_at) + options.gossip_gap);
+        all.into_iter().chain(followers).min()
+    }
+
+    fn next_due_to_all(&self, watermarks: &Watermarks, options: &Options) -> Option<Time> {
         let passed = || {
             let open = watermarks.all_live().last();
             open.is_none_or(|open| open.of(ShardId::EVERY) >= self.floor)
         };
-        let after = match self.own_news || self.news && !self.followers.is_empty() {
+        let after = match self.own_news {
+            _ if self.peers.is_empty() => return None,
             true => options.gossip_gap,
             false if self.leads || !passed() => options.gossip_again,
             false => return None,
@@ -129,8 +138,11 @@ impl Mako {
         );
         // What is durable is so for all epochs, as far as they go: a shard's clocks rise from one to the
         // next. How far those before this reign go, other workers may still have to say.
-        let since = self.led[at].office.as_ref().map_or(Epoch(u32::MAX), |office| office.since);
-        let own = self.live.iter().filter(|live| live.epoch() >= since);
+        // And where another worker follows a successor already, what it has come to is that one's.
+        let reign = self.led[at].office.as_ref().map(|office| office.since);
+        let reign = reign.filter(|since| !replica.is_over(*since));
+        let own = |live: &&super::Live| reign.is_some_and(|since| live.epoch() >= since);
+        let own = self.live.iter().filter(own);
         let raise = |news, live: &super::Live| live.watermark.raise_led(shard, clock) | news;
         if own.fold(false, raise) {
             effects.observe(|| Observation::Watermark { shard, clock });
@@ -260,13 +272,14 @@ impl Mako {
     /// Tells others how far the shards are, if that is news and the last time is not too near.
     pub(super) fn tell_watermark(&mut self, now: Time, effects: &mut Effects) {
         let watermarks = self.desk.hub.watermarks.borrow();
-        let due = self.gossip.next_due(&watermarks, &self.shared.setup.options);
-        if due.is_none_or(|at| at > now) {
+        let (gossip, options) = (&mut self.gossip, &self.shared.setup.options);
+        let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
+        // News of others do not put off what all are told again: the last time may have been lost.
+        let to_all = is_due(gossip.next_due_to_all(&watermarks, options));
+        if !to_all && !is_due(gossip.next_due(&watermarks, options)) {
             return;
         }
-        let gossip = &mut self.gossip;
-        let foreign_only = gossip.news && !gossip.own_news;
-        let peers = if foreign_only { &gossip.followers } else { &gossip.peers };
+        let peers = if to_all { &gossip.peers } else { &gossip.followers };
         for to in peers {
             for watermark in watermarks.all_live() {
                 let message = Message::Gossip {
@@ -277,7 +290,10 @@ impl Mako {
                 effects.push(Effect::Send { to: *to, message });
             }
         }
-        (gossip.own_news, gossip.news, gossip.told_at) = (false, false, now);
+        if to_all {
+            (gossip.own_news, gossip.told_at) = (false, now);
+        }
+        (gossip.news, gossip.followers_told_at) = (false, now);
     }
 
     /// The stream of `shard` has decided an entry that this worker did not propose.
@@ -315,6 +331,22 @@ impl Mako {
         }
     }
 
+    /// Tries again to replay what waits for locks of other workers.
+    pub(super) fn replay_blocked(&mut self, effects: &mut Effects) {
+        let faults = self.options().faults;
+        for followed in self.followed.iter_mut().filter(|followed| !followed.is_through()) {
+            let replica = self.shared.replica(followed.shard).expect("held");
+            followed.retry(&mut replays(replica, faults, &mut effects.observations));
+            followed::publish(followed, replica, self.desk.hub.place.worker);
+        }
+    }
+
+    /// When to try that.
+    pub(super) fn next_replay(&self, now: Time) -> Option<Time> {
+        let blocked = self.followed.iter().any(|followed| !followed.is_through());
+        blocked.then(|| now + LOCKED_PAUSE)
+    }
+
     /// Replays what is left of an epoch that is settled.
     pub(super) fn replay_settled(&mut self, epoch: Epoch, effects: &mut Effects) {
         let faults = self.options().faults;
@@ -333,9 +365,9 @@ fn replays<'a>(
     replica: &'a Replica,
     faults: Faults,
     observations: &'a mut Option<Vec<Observation>>,
-) -> impl FnMut(&Rc<Sessions>, Piece) + 'a {
+) -> impl FnMut(&Rc<Sessions>, &Piece) -> bool + 'a {
     move |sessions, piece| {
         let Piece { stamp, writes } = piece;
-        replay(replica, sessions, &stamp, &writes, faults, observations.as_mut());
+        replay(replica, sessions, stamp, writes, faults, observations.as_mut())
     }
 }

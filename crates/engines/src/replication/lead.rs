@@ -38,6 +38,8 @@ pub(crate) struct Flight {
     /// Its coordinator is to resolve it.
     pub(crate) transaction: TransactionId,
     pub(crate) epoch: Epoch,
+    /// When it was drawn.
+    pub(crate) since: Time,
 }
 
 impl Lead {
@@ -131,9 +133,9 @@ impl Lead {
         self.appended_at
     }
 
-    /// An entry is appended. Returns its index and the safe clock it carries.
-    pub(crate) fn append(&mut self, now: Time, replica: &Replica, faults: Faults) -> (u64, Clock) {
-        let safe = self.safe_now(replica, faults);
+    /// An entry is appended that says that the stream is safe so far. Returns its index.
+    pub(crate) fn append(&mut self, now: Time, safe: Clock, faults: Faults) -> u64 {
+        assert!(safe >= self.safe_appended, "M3, P5: the safe clock of {} goes back", self.shard);
         assert!(
             self.in_flight.keys().next().is_none_or(|first| *first > safe)
                 || faults.has(Fault::SafeClockPastInFlight),
@@ -144,7 +146,7 @@ impl Lead {
         self.safe_appended = safe;
         self.appended_at = now;
         self.proposed += 1;
-        (self.proposed - 1, safe)
+        self.proposed - 1
     }
 
     /// The stream has decided that many entries. Returns how many of them are news.

@@ -12,10 +12,16 @@ use crate::observation::Observation;
 use std::rc::Rc;
 use types::{Aborted, Clock, Conflict, Error, Result, Stamp};
 
-/// Applies the writes under a stamp, as the shard keeps it.
+/// Another worker of this node holds a lock for as long as it takes to replay a transaction; or for much
+/// longer, if it does not know yet that the node leads no more.
+const TRIES: u32 = 1000;
+
+/// Applies the writes under a stamp, as the shard keeps it. False if another worker holds a lock and does
+/// not release it: then nothing was done, and it is to be tried again later.
 ///
 /// # Panics
 /// Where the store takes no more: a follower that cannot follow must not pretend to.
+#[must_use]
 pub(crate) fn replay(
     replica: &Replica,
     sessions: &Rc<Sessions>,
@@ -23,17 +29,21 @@ pub(crate) fn replay(
     writes: &[Write],
     faults: Faults,
     mut observe: Option<&mut Vec<Observation>>,
-) {
-    // Another worker of this node may hold a lock, for as long as it takes to replay a transaction.
-    while let Err(error) =
-        try_replay(replica, sessions, stamp, writes, faults, observe.as_deref_mut())
-    {
+) -> bool {
+    for _ in 0..TRIES {
+        let Err(error) =
+            try_replay(replica, sessions, stamp, writes, faults, observe.as_deref_mut())
+        else {
+            return true;
+        };
         assert!(
             matches!(error, Error::Aborted(Aborted::Conflict(Conflict::Locked { .. }))),
             "{} cannot be followed: {error}",
             replica.shard
         );
+        std::hint::spin_loop();
     }
+    false
 }
 
 fn try_replay(

@@ -1,7 +1,7 @@
 //! A node's copy of a shard, and how far each of its workers has come with it.
 
 use consensus::topology::Topology;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use store::Store;
 use types::{Ballot, Clock, Epoch, NodeId, ShardId, WorkerId};
@@ -19,6 +19,10 @@ pub(crate) struct Replica {
     /// The greatest clock that some worker has appended: the others have to follow, or they would hold
     /// the shard back.
     wanted: AtomicU64,
+    /// Reigns of this node that began in this epoch or before are over, as some worker knows. The others
+    /// may hear of it later, and their own streams' acknowledgements still come: `progress` means what
+    /// was followed by then.
+    over: AtomicU32,
     /// An appointment of this node, and how many of its workers have recovered their part under it.
     recovered: Mutex<(Ballot, u32)>,
 }
@@ -50,6 +54,7 @@ impl Replica {
                 led: topology.leader(shard) == node,
                 progress: (0..workers).map(|_| AtomicU64::new(0)).collect(),
                 wanted: AtomicU64::new(0),
+                over: AtomicU32::new(0),
                 recovered: Mutex::default(),
             }
         });
@@ -70,13 +75,26 @@ impl Replica {
         Clock(progress.min().unwrap_or(0))
     }
 
-    /// One more worker has recovered its part under `ballot`.
+    /// A worker lays down the lead that began in this epoch. To be said before it follows anybody.
+    pub(crate) fn end_reign(&self, since: Epoch) {
+        self.over.fetch_max(since.0, Ordering::AcqRel);
+    }
+
+    /// Has some worker laid down the lead that began in this epoch? To be asked after `progress` was.
+    pub(crate) fn is_over(&self, since: Epoch) -> bool {
+        self.over.load(Ordering::Acquire) >= since.0
+    }
+
+    /// One more worker has recovered its part under `ballot`. One that has not heard of a later
+    /// appointment says it again under that.
     pub(crate) fn recover(&self, ballot: Ballot) {
         let mut recovered = self.recovered();
-        if recovered.0 != ballot {
+        if recovered.0 < ballot {
             *recovered = (ballot, 0);
         }
-        recovered.1 += 1;
+        if recovered.0 == ballot {
+            recovered.1 += 1;
+        }
     }
 
     /// Have all workers recovered their part under `ballot`?

@@ -82,7 +82,8 @@ impl Led {
         if !self.is_due(now, replica, options) {
             return None;
         }
-        let (index, safe) = self.lead.append(now, replica, options.faults);
+        let safe = self.lead.safe_now(replica, options.faults);
+        let index = self.lead.append(now, safe, options.faults);
         self.undecided.push_back(std::mem::take(&mut self.waiting));
         let is_heartbeat = self.batch.len() == 0;
         let clocks = std::mem::take(&mut self.batched);
@@ -132,6 +133,7 @@ mod tests {
     const FLIGHT: Flight = Flight {
         transaction: TransactionId { node: NodeId(0), worker: WorkerId(0), sequence: 0 },
         epoch: EPOCH,
+        since: Time(0),
     };
     const LATE: Time = Time(1_000_000_000);
 

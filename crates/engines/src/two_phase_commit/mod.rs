@@ -232,7 +232,9 @@ impl TwoPhaseCommit {
             }
             *operations += writes.len() as u64;
             let stamp = Stamp::local(epoch, clock);
-            replay(replica, &sessions, &stamp, &writes, faults, effects.observations.as_mut());
+            // Nobody but who replays holds locks here.
+            let observations = &mut effects.observations;
+            while !replay(replica, &sessions, &stamp, &writes, faults, observations.as_mut()) {}
         });
         replica.progress(self.desk.hub.place.worker, followed.applied());
     }

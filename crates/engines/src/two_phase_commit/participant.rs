@@ -337,7 +337,8 @@ impl TwoPhaseCommit {
     ) -> Clock {
         let (shard, clock) = (self.led[at].lead.shard, locked.draw_clock());
         let epoch = self.desk.hub.epoch.get();
-        self.led[at].lead.fly(clock, Flight { transaction, epoch });
+        let since = self.desk.hub.now.get();
+        self.led[at].lead.fly(clock, Flight { transaction, epoch, since });
         effects.observe(|| Observation::Drawn { transaction, shard, clock });
         clock
     }

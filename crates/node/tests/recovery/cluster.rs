@@ -1,13 +1,7 @@
-//! Nodes crash, restart, and are cut off, and the shards they led are taken over: a small cluster with a
-//! manager, on a network that loses and delays. Whatever was acknowledged stays, whatever was aborted
-//! never was, and all replicas end equal.
-//!
-//! `RECOVERY_FIRST` and `RECOVERY_SEEDS` choose other bad times, `RECOVERY_TRACE` shows what happened in one
-//! that fails.
+//! A cluster with a manager, and the network between them. What passes can be watched, changed, held and
+//! lost.
 
-mod common;
-
-use common::{Row, rows};
+use super::common::{Row, rows};
 use consensus::manager::{self, Life, Machine, Mailbox, Manager, Member, Term};
 use consensus::stream::{self, MemoryStorage};
 use consensus::topology::{Partitioning, Topology};
@@ -21,18 +15,18 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Database, Error, NodeId, Random, Scan, ShardId, Time, Transaction, WorkerId};
+use types::{Database, Error, NodeId, Random, ShardId, Stamp, Time, Transaction, WorkerId};
 
-type Place = (NodeId, WorkerId);
-type Cause = Event<mako::Message>;
-type Disks = BTreeMap<WorkerId, BTreeMap<ShardId, MemoryStorage>>;
+pub type Place = (NodeId, WorkerId);
+pub type Cause = Event<mako::Message>;
+pub type Disks = BTreeMap<WorkerId, BTreeMap<ShardId, MemoryStorage>>;
 
-const TABLES: [&str; 2] = ["accounts", "notes"];
-const ACCOUNTS: u64 = 24;
-const MS: Duration = Duration::from_millis(1);
+pub const TABLES: [&str; 2] = ["accounts", "notes"];
+pub const ACCOUNTS: u64 = 24;
+pub const MS: Duration = Duration::from_millis(1);
 
 /// What is on its way.
-enum Coming {
+pub enum Coming {
     Worker(Place, u64, Cause),
     Manager(NodeId, manager::ToManager),
     ManagerTimer,
@@ -40,48 +34,65 @@ enum Coming {
 
 /// What clients were told of their notes.
 #[derive(Default)]
-struct Ledger {
-    next: Cell<u64>,
-    kept: RefCell<BTreeSet<u64>>,
-    refused: RefCell<BTreeSet<u64>>,
-    unknown: Cell<u64>,
+pub struct Ledger {
+    pub next: Cell<u64>,
+    pub kept: RefCell<BTreeSet<u64>>,
+    pub refused: RefCell<BTreeSet<u64>>,
+    pub unknown: Cell<u64>,
 }
 
 /// Nodes with a manager, and what is on its way.
-struct Cluster {
-    topology: Arc<Topology>,
-    setup: Setup<mako::Options>,
-    workers: BTreeMap<Place, Worker<Mako>>,
-    shared: BTreeMap<NodeId, Arc<Shared>>,
-    disks: BTreeMap<NodeId, Option<Disks>>,
+pub struct Cluster {
+    pub topology: Arc<Topology>,
+    pub setup: Setup<mako::Options>,
+    pub workers: BTreeMap<Place, Worker<Mako>>,
+    pub shared: BTreeMap<NodeId, Arc<Shared>>,
+    pub disks: BTreeMap<NodeId, Option<Disks>>,
     /// The life of each node; what is said to a former one gets lost.
-    lives: BTreeMap<NodeId, u64>,
-    manager: Manager<Mailbox>,
-    options: manager::Options,
-    queue: BinaryHeap<Reverse<(Time, u64)>>,
-    coming: BTreeMap<u64, Coming>,
-    timers: BTreeMap<Place, Time>,
+    pub lives: BTreeMap<NodeId, u64>,
+    pub manager: Manager<Mailbox>,
+    pub options: manager::Options,
+    pub queue: BinaryHeap<Reverse<(Time, u64)>>,
+    pub coming: BTreeMap<u64, Coming>,
+    pub timers: BTreeMap<Place, Time>,
     /// From whom to whom nothing comes through; the manager is the node after the last.
-    cut: BTreeSet<(NodeId, NodeId)>,
-    now: Time,
-    random: Random,
-    ledger: Rc<Ledger>,
-    stop: Rc<Cell<bool>>,
-    trace: Option<Vec<String>>,
+    pub cut: BTreeSet<(NodeId, NodeId)>,
+    pub now: Time,
+    pub random: Random,
+    pub ledger: Rc<Ledger>,
+    pub stop: Rc<Cell<bool>>,
+    pub trace: Option<Vec<String>>,
     /// Who lets this be seen first is to crash.
-    trap: Option<fn(&Observation) -> bool>,
+    pub trap: Option<fn(&Observation) -> bool>,
+    /// What becomes of messages between nodes.
+    pub filter: Option<Filter>,
+    /// Messages that a filter holds.
+    pub held: Vec<(Place, NodeId, Message<mako::Message>)>,
+    /// Its reports do not reach the manager.
+    pub mute: Option<NodeId>,
+    /// A worker that stands still, and what happens to it meanwhile.
+    pub stalled: Option<Place>,
+    pub stalled_events: Vec<(u64, Cause)>,
+    /// What clients were told.
+    pub told: Vec<(Place, ShardId, Stamp)>,
 }
 
+/// What becomes of a message.
+pub enum Fate {
+    Pass,
+    Drop,
+    Hold,
+    Replace(Box<Message<mako::Message>>),
+}
+
+pub type Filter = Box<dyn FnMut(Place, NodeId, &Message<mako::Message>) -> Fate>;
+
 impl Cluster {
-    fn new(topology: Topology, seed: u64) -> Cluster {
+    pub fn new(topology: Topology, seed: u64) -> Cluster {
         let tables = TABLES.map(|name| (name, Partitioning::Hash { prefix_bytes: 0 }));
         let topology = Arc::new(topology.with_tables(tables).expect("a valid topology"));
         let procedures = Arc::new(Procedures::new());
-        let streams = stream::Options {
-            retry_after: 20 * MS,
-            trim_entries: u64::MAX,
-            ..stream::Options::default()
-        };
+        let streams = stream::Options { retry_after: 20 * MS, ..stream::Options::default() };
         let mut options = mako::Options::default();
         options.limits.retry_after = 20 * MS;
         options.hang_after = 10 * MS;
@@ -113,6 +124,12 @@ impl Cluster {
             stop: Rc::default(),
             trace: std::env::var("RECOVERY_TRACE").ok().map(|_| Vec::new()),
             trap: None,
+            filter: None,
+            held: Vec::new(),
+            mute: None,
+            stalled: None,
+            stalled_events: Vec::new(),
+            told: Vec::new(),
             topology: Arc::clone(&topology),
             setup,
         };
@@ -123,7 +140,7 @@ impl Cluster {
         cluster
     }
 
-    fn manager_id(&self) -> NodeId {
+    pub fn manager_id(&self) -> NodeId {
         NodeId(self.topology.nodes().len() as u32)
     }
 
@@ -167,7 +184,7 @@ impl Cluster {
         }
     }
 
-    fn crash(&mut self, node: NodeId) {
+    pub fn crash(&mut self, node: NodeId) {
         let mut disks = Disks::new();
         for worker in (0..self.topology.workers()).map(WorkerId) {
             if let Some(dead) = self.workers.remove(&(node, worker)) {
@@ -179,30 +196,47 @@ impl Cluster {
         self.note(format_args!("{node} crashes"));
     }
 
-    fn restart(&mut self, node: NodeId, keeps: bool) {
+    pub fn restart(&mut self, node: NodeId, keeps: bool) {
         let disks = self.disks.remove(&node).flatten();
         self.note(format_args!("{node} restarts, keeps its disk: {keeps}"));
         self.start(node, disks.filter(|_| keeps));
     }
 
-    fn is_up(&self, node: NodeId) -> bool {
+    pub fn is_up(&self, node: NodeId) -> bool {
         self.shared.contains_key(&node)
     }
 
     /// Are all other replicas of its shards up?
-    fn peers_are_well(&self, node: NodeId) -> bool {
+    pub fn peers_are_well(&self, node: NodeId) -> bool {
         let shards = self.topology.shards_of(node);
         shards.flat_map(|shard| self.topology.replicas(shard)).all(|replica| self.is_up(replica))
     }
 
-    fn note(&mut self, what: std::fmt::Arguments<'_>) {
+    pub fn note(&mut self, what: std::fmt::Arguments<'_>) {
         let now = self.now;
         if let Some(trace) = &mut self.trace {
             trace.push(format!("{now} {what}"));
         }
     }
 
-    fn send(&mut self, after: Duration, what: Coming) {
+    /// Has what a filter held arrive.
+    pub fn release(&mut self) {
+        for ((from, worker), to, message) in std::mem::take(&mut self.held) {
+            let life = self.lives[&to];
+            let event = Event::Received { from, message };
+            self.send(MS / 100, Coming::Worker((to, worker), life, event));
+        }
+    }
+
+    /// Has the worker that stands still go on.
+    pub fn wake(&mut self) {
+        let Some(place) = self.stalled.take() else { return };
+        for (life, event) in std::mem::take(&mut self.stalled_events) {
+            self.send(MS / 100, Coming::Worker(place, life, event));
+        }
+    }
+
+    pub fn send(&mut self, after: Duration, what: Coming) {
         let number = self.coming.last_key_value().map_or(0, |(last, _)| last + 1);
         self.coming.insert(number, what);
         self.queue.push(Reverse((self.now + after, number)));
@@ -213,7 +247,7 @@ impl Cluster {
     }
 
     /// Lets time pass until then.
-    fn run(&mut self, until: Time) {
+    pub fn run(&mut self, until: Time) {
         let mut events = 0;
         while let Some(Reverse((at, number))) = self.queue.peek().copied()
             && at <= until
@@ -233,7 +267,10 @@ impl Cluster {
                             }
                             self.timers.remove(&place);
                         }
-                        self.step(place, event);
+                        match self.stalled == Some(place) {
+                            true => self.stalled_events.push((life, event)),
+                            false => self.step(place, event),
+                        }
                     }
                 }
                 Coming::Manager(from, message) => {
@@ -291,6 +328,9 @@ impl Cluster {
         let worker = self.workers.get_mut(&place).expect("up");
         worker.step(self.now, event, &mut effects);
         for observation in effects.observations.into_iter().flatten() {
+            if let Observation::Told { own, stamp, .. } = &observation {
+                self.told.push((place, *own, stamp.clone()));
+            }
             self.note(format_args!("    {}.{} {observation:?}", place.0, place.1));
             if self.trap.take_if(|trap| trap(&observation)).is_some() {
                 return self.crash(place.0); // Whatever it was about to send is lost.
@@ -312,6 +352,10 @@ impl Cluster {
                     self.send(after, Coming::Worker((place.0, worker), life, Event::Nudged));
                 }
                 Effect::Tell { message } => {
+                    let report = matches!(message, manager::ToManager::Report { .. });
+                    if report && self.mute == Some(place.0) {
+                        continue;
+                    }
                     if self.comes_through(place.0, self.manager_id()) {
                         let delay = self.delay();
                         self.send(delay, Coming::Manager(place.0, message));
@@ -324,6 +368,13 @@ impl Cluster {
     }
 
     fn transmit(&mut self, (from, worker): Place, to: NodeId, message: &Message<mako::Message>) {
+        let fate = self.filter.as_mut().map(|filter| filter((from, worker), to, message));
+        let message = match &fate {
+            Some(Fate::Drop) => return,
+            Some(Fate::Hold) => return self.held.push(((from, worker), to, message.clone())),
+            Some(Fate::Replace(other)) => other,
+            Some(Fate::Pass) | None => message,
+        };
         if !self.comes_through(from, to) || !self.is_up(to) {
             return;
         }
@@ -338,7 +389,7 @@ impl Cluster {
 
     /// Everything is healed: all that was begun ends, all replicas are equal, and nobody was told what is
     /// not so.
-    fn finish(&mut self) {
+    pub fn finish(&mut self) {
         self.cut.clear();
         let down: Vec<NodeId> = self.disks.keys().copied().collect();
         for node in down {
@@ -403,7 +454,7 @@ impl Cluster {
         })
     }
 
-    fn complain(&mut self, what: &str) -> ! {
+    pub fn complain(&mut self, what: &str) -> ! {
         if let Some(trace) = self.trace.take() {
             println!("{}", trace.join("\n"));
         }
@@ -412,7 +463,12 @@ impl Cluster {
 }
 
 /// Moves money between accounts of any shard, and leaves a note of its own with each transfer.
-async fn client(db: impl Database, mut random: Random, ledger: Rc<Ledger>, stop: Rc<Cell<bool>>) {
+pub async fn client(
+    db: impl Database,
+    mut random: Random,
+    ledger: Rc<Ledger>,
+    stop: Rc<Cell<bool>>,
+) {
     let (accounts, notes) =
         (db.table("accounts").expect("there"), db.table("notes").expect("there"));
     while !stop.get() {
@@ -431,189 +487,5 @@ async fn client(db: impl Database, mut random: Random, ledger: Rc<Ledger>, stop:
             Err(Error::Unknown(_)) => ledger.unknown.set(ledger.unknown.get() + 1),
             Err(Error::Rejected(error)) => panic!("{error}"),
         }
-    }
-}
-
-fn cluster(seed: u64) -> Cluster {
-    let workers = 1 + (seed % 2) as u32;
-    let shape = match seed % 4 {
-        0 | 1 => Topology::symmetric(3, 3, 3, 0, workers),
-        2 => Topology::symmetric(3, 2, 3, 1, workers),
-        _ => Topology::compact(3, 4, 3, 0, workers),
-    };
-    let mut cluster = Cluster::new(shape, seed);
-    cluster.run(Time::ZERO + 300 * MS);
-    cluster
-}
-
-#[test]
-fn a_cluster_with_a_manager_runs() {
-    let mut cluster = cluster(1);
-    cluster.finish();
-}
-
-#[test]
-fn a_crashed_leader_is_replaced_and_returns() {
-    for seed in 0..8 {
-        let mut cluster = cluster(seed);
-        let leader = cluster.topology.leader(ShardId(0));
-        cluster.crash(leader);
-        cluster.run(cluster.now + 400 * MS);
-        cluster.restart(leader, seed % 3 > 0);
-        cluster.run(cluster.now + 300 * MS);
-        cluster.finish();
-    }
-}
-
-/// Three shards with three voters each, for a while.
-fn nine(seed: u64) -> Cluster {
-    let mut cluster = Cluster::new(Topology::symmetric(3, 3, 3, 0, 2), seed);
-    cluster.run(Time::ZERO + 300 * MS);
-    cluster
-}
-
-impl Cluster {
-    fn leader(&self, shard: ShardId) -> NodeId {
-        self.manager.machine().configuration().shards[shard.0 as usize].leader
-    }
-
-    /// Runs for so long, in which clients must get on.
-    fn gets_on(&mut self, span: Duration) {
-        let before = self.ledger.kept.borrow().len();
-        self.run(self.now + span);
-        assert!(self.ledger.kept.borrow().len() > before, "nothing was committed in {span:?}");
-    }
-}
-
-#[test]
-fn a_learner_at_the_leaders_place_takes_over() {
-    let mut cluster = Cluster::new(Topology::symmetric(3, 2, 3, 1, 1), 1);
-    cluster.run(Time::ZERO + 300 * MS);
-    cluster.crash(cluster.leader(ShardId(0)));
-    cluster.run(cluster.now + 200 * MS);
-    let heir = cluster.leader(ShardId(0));
-    assert!(cluster.topology.learners(ShardId(0)).contains(&heir), "{heir} leads");
-    cluster.gets_on(200 * MS);
-    cluster.finish();
-}
-
-#[test]
-fn a_whole_datacenter_fails_and_returns() {
-    let mut cluster = nine(2);
-    let topology = Arc::clone(&cluster.topology);
-    let first = topology.nodes()[0].datacenter;
-    let lost: Vec<NodeId> =
-        topology.nodes().iter().filter(|node| node.datacenter == first).map(|it| it.id).collect();
-    lost.iter().for_each(|node| cluster.crash(*node));
-    cluster.run(cluster.now + 300 * MS);
-    cluster.gets_on(300 * MS);
-    lost.iter().for_each(|node| cluster.restart(*node, true));
-    cluster.finish();
-}
-
-/// A leader that lives and is cut off, in one direction or both, from the manager: another leads, and it
-/// follows when it hears of that.
-#[test]
-fn a_leader_that_is_suspected_wrongly_follows() {
-    for (seed, cuts) in [(3, [true, false]), (4, [false, true]), (5, [true, true])] {
-        let mut cluster = nine(seed);
-        let (leader, manager) = (cluster.leader(ShardId(1)), cluster.manager_id());
-        let ways = [(leader, manager), (manager, leader)];
-        cluster.cut.extend(ways.into_iter().zip(cuts).filter(|(_, cut)| *cut).map(|(way, _)| way));
-        cluster.run(cluster.now + 250 * MS);
-        assert_ne!(cluster.leader(ShardId(1)), leader);
-        cluster.gets_on(200 * MS);
-        cluster.cut.clear();
-        cluster.gets_on(200 * MS);
-        cluster.finish();
-    }
-}
-
-/// A leader that the manager hears stays, whomever else it does not hear.
-#[test]
-fn a_leader_that_others_do_not_hear_stays() {
-    let mut cluster = nine(6);
-    let leader = cluster.leader(ShardId(2));
-    let topology = Arc::clone(&cluster.topology);
-    let followers: Vec<NodeId> = topology.replicas(ShardId(2)).collect();
-    let leaders: Vec<NodeId> = topology.shard_ids().map(|shard| topology.leader(shard)).collect();
-    for others in [followers, leaders] {
-        for other in others.into_iter().filter(|other| *other != leader) {
-            cluster.cut.extend([(leader, other), (other, leader)]);
-        }
-        // Everybody waits for it sooner or later.
-        cluster.run(cluster.now + 300 * MS);
-        assert_eq!(cluster.leader(ShardId(2)), leader);
-        cluster.cut.clear();
-        cluster.gets_on(600 * MS); // Some waited longer and longer before they asked again.
-    }
-    cluster.finish();
-}
-
-/// The new leader fails as well: at each step of its recovery.
-#[test]
-fn a_second_failure_at_every_step() {
-    let steps: [fn(&Observation) -> bool; 6] = [
-        |it| matches!(it, Observation::Led { ballot, .. } if ballot.epoch.0 > 1),
-        |it| matches!(it, Observation::Appended { ballot, ends, .. } if ballot.epoch.0 > 1 && !ends.is_empty()),
-        |it| matches!(it, Observation::Reported { epoch, shard: ShardId(0), .. } if epoch.0 == 1),
-        |it| matches!(it, Observation::Settled { .. }),
-        |it| matches!(it, Observation::Serves { ballot, .. } if ballot.epoch.0 > 1),
-        |it| matches!(it, Observation::Acted { ballot, .. } if ballot.epoch.0 > 1),
-    ];
-    for (seed, step) in (10..).zip(steps) {
-        let mut cluster = nine(seed);
-        let first = cluster.leader(ShardId(0));
-        cluster.crash(first);
-        cluster.trap = Some(step);
-        cluster.run(cluster.now + 150 * MS);
-        assert!(cluster.trap.is_none(), "step {seed} was never reached");
-        // Two of three replicas remember, then.
-        cluster.restart(first, true);
-        cluster.gets_on(600 * MS);
-        cluster.finish();
-    }
-}
-
-/// Anything that can go wrong, from a seed, for a while; then all is well again.
-fn a_bad_time(seed: u64) {
-    let mut cluster = cluster(seed);
-    let nodes = cluster.topology.nodes().len() as u64;
-    let end = cluster.now + 1500 * MS;
-    let mut lost: Option<NodeId> = None;
-    while cluster.now < end {
-        let node = NodeId(cluster.random.below(nodes) as u32);
-        match cluster.random.below(6) {
-            // One replica of each shard may be down: shards share no nodes here.
-            0 | 1 if cluster.is_up(node) && cluster.peers_are_well(node) => cluster.crash(node),
-            2 | 3 if !cluster.is_up(node) => {
-                let forgets = lost.is_none() && cluster.random.chance(1, 2);
-                lost = if forgets { Some(node) } else { lost };
-                cluster.restart(node, !forgets);
-            }
-            4 => {
-                let other = NodeId(cluster.random.below(nodes + 1) as u32);
-                cluster.note(format_args!("cut {node} to {other}"));
-                cluster.cut.insert((node, other));
-                if cluster.random.chance(1, 2) {
-                    cluster.cut.insert((other, node));
-                }
-            }
-            _ => cluster.cut.clear(),
-        }
-        let pause = Duration::from_nanos(cluster.random.below(60_000_000));
-        cluster.run(cluster.now + pause);
-    }
-    cluster.finish();
-}
-
-#[test]
-fn bad_times_lose_nothing() {
-    let seeds = std::env::var("RECOVERY_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
-    let first = std::env::var("RECOVERY_FIRST").ok().and_then(|first| first.parse().ok());
-    let first = first.unwrap_or(0);
-    for seed in first..first + seeds.unwrap_or(20) {
-        let outcome = std::panic::catch_unwind(|| a_bad_time(seed));
-        assert!(outcome.is_ok(), "seed {seed}");
     }
 }

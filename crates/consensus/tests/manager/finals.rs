@@ -1,0 +1,51 @@
+//! FVWs that are not whole are kept for ever: whoever begins anew has to know what was lost.
+
+use consensus::manager::{Action, Claim, Command, Incarnation, Life, Machine, Options, Term};
+use consensus::topology::Topology;
+use std::sync::Arc;
+use types::{Clock, Epoch, ShardId, Time, VectorWatermark};
+
+#[test]
+fn who_begins_anew_hears_the_same_finals() {
+    let topology = Arc::new(Topology::symmetric(1, 2, 3, 0, 1));
+    let mut machine = Machine::new(Arc::clone(&topology), Options::default());
+    let mut effects = Vec::new();
+    let mut apply = |machine: &mut Machine, action| {
+        let command = Command { term: Term(1), at: Time(1), action };
+        machine.apply(&command, &mut effects);
+    };
+    apply(&mut machine, Action::Take);
+    for node in topology.nodes() {
+        let join =
+            Action::Join { node: node.id, life: Life(7), after: Incarnation(0), lost: false };
+        apply(&mut machine, join);
+    }
+    let claim = |machine: &Machine, shard: u32| {
+        let it = &machine.configuration().shards[shard as usize];
+        Claim {
+            node: it.leader,
+            incarnation: it.incarnation,
+            shard: ShardId(shard),
+            ballot: it.ballot,
+        }
+    };
+    for epoch in (1..1100).map(Epoch) {
+        let of = claim(&machine, 0);
+        apply(&mut machine, Action::Close { claim: of, epoch });
+        for shard in 0..2 {
+            let of = claim(&machine, shard);
+            apply(
+                &mut machine,
+                Action::Report { claim: of, epoch, watermark: Clock(u64::from(epoch.0)) },
+            );
+        }
+        // A tick forgets what need not be kept.
+        apply(&mut machine, Action::Tick { heard: Vec::new() });
+        assert_eq!(machine.configuration().settled, epoch);
+    }
+    let first = machine.configuration().finals_after(Epoch(0)).next().expect("settled");
+    let mut truth = VectorWatermark::new(Epoch(1), 2);
+    truth.raise(ShardId(0), Clock(1));
+    truth.raise(ShardId(1), Clock(1));
+    assert_eq!(first, truth, "what a node that restarts is told of the first epoch");
+}

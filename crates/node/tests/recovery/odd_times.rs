@@ -1,0 +1,291 @@
+//! Workers of one node that hear of things at different times, ways that are cut in one direction, and
+//! peers that say what cannot be.
+
+use super::cluster::{Cluster, Coming, Fate, Filter, MS, Place};
+use super::scenarios::nine;
+use consensus::stream;
+use consensus::topology::{Home, Topology};
+use engines::Engine;
+use engines::mako::{self, message::Request};
+use shoal_node::{Event, Message};
+use std::cell::Cell;
+use std::rc::Rc;
+use types::{Database, Epoch, NodeId, ShardId, Time, Transaction, WorkerId};
+
+const X: ShardId = ShardId(0);
+const A: WorkerId = WorkerId(0);
+const B: WorkerId = WorkerId(1);
+
+fn stream_of(message: &Message<mako::Message>) -> Option<&stream::Message> {
+    match message {
+        Message::Stream { shard, message, .. } if *shard == X => Some(message),
+        _ => None,
+    }
+}
+
+/// Steps until `done`.
+fn run_until(cluster: &mut Cluster, done: impl Fn(&Cluster) -> bool) {
+    let end = cluster.now + 2000 * MS;
+    while !done(cluster) {
+        assert!(cluster.now < end, "it never comes");
+        cluster.run(cluster.now + MS / 4);
+    }
+}
+
+fn leads(cluster: &Cluster, node: NodeId, worker: WorkerId) -> bool {
+    cluster.workers[&(node, worker)].stream(X).expect("held").is_leading()
+}
+
+/// What one worker of a deposed leader follows already is nothing that another may count under the old
+/// ballot, whose acknowledgements come late: it would tell clients of what is lost.
+#[test]
+fn one_worker_follows_before_another_has_heard() {
+    (44..62).for_each(half_depose);
+}
+
+fn half_depose(seed: u64) {
+    let mut cluster = nine(seed);
+    let (old, manager) = (cluster.leader(X), cluster.manager_id());
+    cluster.cut.extend([(old, manager), (manager, old)]);
+    cluster.run(cluster.now + 40 * MS);
+    let (heir, leads_b, leads_a) = (Rc::new(Cell::new(None)), flag(), flag());
+    cluster.filter =
+        Some(half_deposed(old, Rc::clone(&heir), Rc::clone(&leads_b), Rc::clone(&leads_a)));
+    run_until(&mut cluster, |cluster| cluster.leader(X) != old);
+    let new = cluster.leader(X);
+    heir.set(Some(new));
+    // Nothing is final before this one has reported.
+    cluster.mute = Some(cluster.leader(ShardId(2)));
+    run_until(&mut cluster, |cluster| leads(cluster, new, B));
+    cluster.run(cluster.now + 5 * MS);
+    leads_b.set(true);
+    run_until(&mut cluster, |cluster| leads(cluster, new, A));
+    leads_a.set(true);
+    run_until(&mut cluster, |cluster| {
+        let stream = |node| cluster.workers[&(node, A)].stream(X).expect("held");
+        stream(old).ballot().node == new
+            && stream(old).decided() == stream(new).decided()
+            && stream(new).unacknowledged() == 0
+    });
+    cluster.release();
+    cluster.run(cluster.now + MS / 10);
+    cluster.cut.clear();
+    cluster.run(cluster.now + 60 * MS);
+    (cluster.mute, cluster.filter) = (None, None);
+    cluster.finish();
+}
+
+fn flag() -> Rc<Cell<bool>> {
+    Rc::new(Cell::new(false))
+}
+
+/// Nothing of the old leader's stream `A` leaves it, and what is said of its stream `B` comes late. Then the
+/// heir is heard by its worker `A` and not by `B`.
+fn half_deposed(
+    old: NodeId,
+    heir: Rc<Cell<Option<NodeId>>>,
+    leads_b: Rc<Cell<bool>>,
+    leads_a: Rc<Cell<bool>>,
+) -> Filter {
+    Box::new(move |(from, worker), to, message| {
+        let Some(message) = stream_of(message) else { return Fate::Pass };
+        let append = matches!(message, stream::Message::Append { .. });
+        let accepted = matches!(message, stream::Message::Accepted { .. });
+        let (of_old, to_old) = (from == old, to == old);
+        if heir.get().is_none() {
+            return match worker {
+                A if of_old && append => Fate::Drop,
+                B if to_old && accepted => Fate::Hold,
+                B if to_old => Fate::Drop,
+                _ => Fate::Pass,
+            };
+        }
+        match worker {
+            B if to_old || of_old => Fate::Drop,
+            A if of_old && (append || !leads_a.get()) => Fate::Drop,
+            A if Some(to) == heir.get() && !leads_b.get() => Fate::Drop,
+            _ => Fate::Pass,
+        }
+    })
+}
+
+/// A worker that follows meets the lock of one that has not heard that the node leads no more. It goes on
+/// with something else.
+#[test]
+fn a_lock_of_another_worker_is_not_waited_for() {
+    let mut cluster = nine(21);
+    let (old, manager) = (cluster.leader(X), cluster.manager_id());
+    cluster.cut.extend([(old, manager), (manager, old)]);
+    cluster.run(cluster.now + 30 * MS);
+    let heir: Rc<Cell<Option<NodeId>>> = Rc::default();
+    let known = Rc::clone(&heir);
+    cluster.filter = Some(Box::new(move |(from, worker), to, message| {
+        if let Message::Engine(mako::Message::Request { request: Request::Install { .. }, .. }) =
+            message
+            && (to, worker) == (old, B)
+        {
+            return Fate::Drop;
+        }
+        let Some(message) = stream_of(message) else { return Fate::Pass };
+        let accepted = matches!(message, stream::Message::Accepted { .. });
+        match worker {
+            A if known.get().is_none() && to == old && accepted => Fate::Drop,
+            B if known.get().is_some() && (from == old || to == old) => Fate::Drop,
+            _ => Fate::Pass,
+        }
+    }));
+    run_until(&mut cluster, |cluster| cluster.leader(X) != old);
+    heir.set(Some(cluster.leader(X)));
+    cluster.run(cluster.now + 200 * MS);
+    cluster.cut.clear();
+    cluster.filter = None;
+    cluster.finish();
+}
+
+/// A worker that is slow while its node is appointed again says that it has recovered under the old ballot.
+/// That takes nothing back.
+#[test]
+fn a_slow_worker_recovers_under_an_old_ballot() {
+    let mut cluster = nine(22);
+    let old = cluster.leader(X);
+    cluster.crash(old);
+    run_until(&mut cluster, |cluster| cluster.leader(X) != old);
+    let new = cluster.leader(X);
+    cluster.mute = Some(cluster.leader(ShardId(2)));
+    cluster.restart(old, false);
+    cluster.run(cluster.now + 60 * MS);
+    cluster.mute = None;
+    let since = cluster.manager.machine().configuration().shards[0].since;
+    let settled = |cluster: &Cluster| cluster.manager.machine().configuration().settled;
+    run_until(&mut cluster, |cluster| settled(cluster).0 + 1 >= since.0);
+    cluster.stalled = Some((new, B));
+    let end = cluster.now + 100 * MS;
+    let again = |cluster: &Cluster| {
+        let stream = cluster.workers[&(new, A)].stream(X).expect("held");
+        stream.is_leading() && stream.ballot().epoch > since
+    };
+    while cluster.now < end && !again(&cluster) {
+        cluster.run(cluster.now + MS / 4);
+    }
+    cluster.run(cluster.now + MS);
+    cluster.wake();
+    cluster.run(cluster.now + 500 * MS);
+    let before = cluster.told.len();
+    cluster.run(cluster.now + 1000 * MS);
+    let by_new = |(place, own, _): &&(Place, ShardId, _)| place.0 == new && *own == X;
+    assert!(cluster.told[before..].iter().any(|told| by_new(&told)), "{new} does not serve");
+    cluster.finish();
+}
+
+/// What is sent one way between two leaders is lost: the one who is heard and does not hear holds up the
+/// other, again and again, and all others go on in between.
+#[test]
+fn a_way_between_leaders_is_cut_in_one_direction() {
+    for back in [false, true] {
+        let mut cluster = nine(6);
+        let (one, other) = (cluster.leader(X), cluster.leader(ShardId(1)));
+        let way = if back { (other, one) } else { (one, other) };
+        cluster.cut.insert(way);
+        for _ in 0..4 {
+            cluster.gets_on(1000 * MS);
+        }
+        cluster.cut.clear();
+        cluster.gets_on(1000 * MS);
+        cluster.finish();
+    }
+}
+
+/// Whoever waits for a watermark hears of it again, though the one who knows it has news of others all the
+/// time.
+#[test]
+fn a_lost_watermark_is_told_again_among_news() {
+    let mut cluster = Cluster::new(Topology::symmetric(1, 2, 3, 0, 1), 5);
+    cluster.run(Time::ZERO + 300 * MS);
+    cluster.stop.set(true);
+    cluster.run(cluster.now + 200 * MS);
+    let (here, there) = (cluster.leader(ShardId(0)), cluster.leader(ShardId(1)));
+    let lost = Rc::new(Cell::new(true));
+    let is_lost = Rc::clone(&lost);
+    cluster.filter = Some(Box::new(move |(from, _), to, message| {
+        let gossip = matches!(message, Message::Engine(mako::Message::Gossip { .. }));
+        if is_lost.get() && gossip && (from, to) == (there, here) { Fate::Drop } else { Fate::Pass }
+    }));
+    let (busy, done) = (Rc::new(Cell::new(true)), flag());
+    write_here_and_there(&mut cluster, here, &busy, &done);
+    cluster.run(cluster.now + 30 * MS);
+    lost.set(false);
+    cluster.run(cluster.now + 200 * MS);
+    assert!(done.get(), "somebody waits for what was said once and got lost");
+    busy.set(false);
+    cluster.run(cluster.now + 100 * MS);
+    cluster.finish();
+}
+
+/// Tasks of a leader: one writes its own shard all the time while `busy`, one the other shard once.
+fn write_here_and_there(
+    cluster: &mut Cluster,
+    here: NodeId,
+    busy: &Rc<Cell<bool>>,
+    done: &Rc<Cell<bool>>,
+) {
+    let table = cluster.topology.table("notes").expect("there");
+    let key_of = |shard| {
+        let home = |key: &u64| cluster.topology.home(table, &key.to_be_bytes());
+        (1 << 40..).find(|key| home(key) == Some(Home::One(shard))).expect("a key of each shard")
+    };
+    let keys = [key_of(ShardId(0)), key_of(ShardId(1))].map(u64::to_be_bytes);
+    let engine = cluster.workers.get_mut(&(here, A)).expect("up").engine_mut();
+    let (db, busy) = (engine.local(), Rc::clone(busy));
+    engine.spawn(Box::pin(async move {
+        let notes = db.table("notes").expect("there");
+        while busy.get() {
+            db.transact(async |tx| tx.put(notes, &keys[0], b"busy"))
+                .await
+                .expect("nobody is in its way");
+        }
+    }));
+    let (db, done) = (engine.local(), Rc::clone(done));
+    engine.spawn(Box::pin(async move {
+        let notes = db.table("notes").expect("there");
+        db.transact(async |tx| tx.put(notes, &keys[1], b"there"))
+            .await
+            .expect("nobody is in its way");
+        done.set(true);
+    }));
+    let life = cluster.lives[&here];
+    cluster.send(MS, Coming::Worker((here, A), life, Event::Nudged));
+}
+
+/// An installation whose header speaks of another epoch than its branch is nobody's.
+#[test]
+fn a_branch_has_one_epoch() {
+    let mut cluster = nine(6);
+    let lies = Rc::new(Cell::new(0));
+    let told = Rc::clone(&lies);
+    cluster.filter = Some(Box::new(move |_, _, message| {
+        let Message::Engine(mako::Message::Request { header, request }) = message else {
+            return Fate::Pass;
+        };
+        let Request::Install { stamp } = request else { return Fate::Pass };
+        let (mut header, mut stamp) = (*header, stamp.clone());
+        (header.epoch, stamp.epoch) = (Epoch(0), Epoch(0));
+        told.set(told.get() + 1);
+        let request = Request::Install { stamp };
+        Fate::Replace(Box::new(Message::Engine(mako::Message::Request { header, request })))
+    }));
+    cluster.run(cluster.now + 20 * MS);
+    assert!(lies.get() > 0, "nobody installed anything");
+    cluster.filter = None;
+    cluster.finish();
+}
+
+/// With the default options, a node that restarts with its disk finds all of its streams there.
+#[test]
+fn a_stream_that_may_be_read_again_is_not_cut() {
+    let mut cluster = nine(6);
+    cluster.run(cluster.now + 3000 * MS);
+    let leader = cluster.leader(X);
+    cluster.crash(leader);
+    cluster.restart(leader, true);
+    cluster.finish();
+}
