@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Database, Error, NodeId, Random, Scan, ShardId, Time, Transaction, WorkerId};
+use types::{Database, Error, NodeId, Random, ShardId, Time, Transaction, WorkerId};
 
 type Place = (NodeId, WorkerId);
 type Cause = Event<mako::Message>;
