@@ -304,6 +304,10 @@ fn forms_stay_as_they_are() {
     let mut stamp = Stamp::local(Epoch(1), Clock(300));
     stamp.push(ShardId(0), ShardId(2), Clock(4));
     assert_eq!(&encode(&stamp)[..], [1, 0xac, 2, 1, 2, 4]);
+    let mut levelled = Stamp::local(Epoch(1), Clock::ZERO);
+    levelled.level(1);
+    assert_eq!(&encode(&levelled)[..], [1, 0, 1, 0xff, 0xff, 0xff, 0xff, 0x0f, 0]);
+    returns(&levelled);
     let mut watermark = VectorWatermark::new(Epoch(1), 2);
     watermark.raise(ShardId(1), Clock(128));
     assert_eq!(&encode(&watermark)[..], [1, 2, 0, 0x80, 1]);
