@@ -1,7 +1,7 @@
 //! Short forms: for numbers that are mostly small, and counts.
 
 use super::{Coded, Input, Malformed, put_short_count};
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 
 /// What has a second form, which is shorter where its numbers are small. A field that is coded in one is
 /// never coded in the other.
@@ -25,6 +25,9 @@ const BYTES_MAX: usize = 10;
 impl Short for u64 {
     #[inline]
     fn put_short(&self, out: &mut BytesMut) {
+        if *self < 0x80 {
+            return out.put_u8(*self as u8);
+        }
         let (mut bytes, mut count, mut rest) = ([0; BYTES_MAX], 0, *self);
         while rest >= 0x80 {
             bytes[count] = rest as u8 | 0x80;
