@@ -23,6 +23,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use store::Store;
+use types::wire::Coded;
 use types::{Ballot, Clock, Epoch, NodeId, ShardId, Time, VectorWatermark, WorkerId};
 
 /// Where a worker is.
@@ -60,7 +61,7 @@ pub type Task = Pin<Box<dyn Future<Output = ()>>>;
 /// One worker's part of a commit protocol.
 pub trait Engine: Sized {
     /// What it says to the same worker of other nodes. May be lost, repeated, reordered or late.
-    type Message: Clone + fmt::Debug;
+    type Message: Clone + fmt::Debug + Coded;
 
     /// Its configuration; the default does the right thing.
     type Options: Clone + fmt::Debug + Default;

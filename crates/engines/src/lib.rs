@@ -20,6 +20,7 @@ mod replication;
 mod transaction_id;
 pub mod two_phase_commit;
 mod watermarks;
+mod wire;
 
 pub use engine::{Effect, Effects, Engine, Event, Place};
 pub use execution::{Local, Transaction};

@@ -4,6 +4,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `events.rs` | what happens to a worker, and what it wants done |
+//! | `wire.rs` | the form of what workers say to each other |
 //! | `worker.rs` | a worker's step: who is told what, in which order; timers |
 //! | `streams.rs` | the streams of a worker: who leads them, what they say to the engine |
 //! | `membership.rs` | what the workers of a node know alike: the configuration, the lease (rule M7) |
@@ -11,6 +12,7 @@
 mod events;
 mod membership;
 mod streams;
+mod wire;
 mod worker;
 
 pub use events::{Effect, Effects, Event, Message};

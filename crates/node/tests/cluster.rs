@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Row, rows};
+use common::{Row, carried, rows};
 use consensus::stream;
 use consensus::topology::{Partitioning, Topology};
 use engines::engine::Setup;
@@ -136,7 +136,7 @@ impl<E: Engine> Cluster<E> {
             let delay = Duration::from_nanos(
                 50_000 + self.random.below(if self.lossy { 900_000 } else { 10 }),
             );
-            let event = Event::Received { from, message: message.clone() };
+            let event = Event::Received { from, message: carried(message) };
             self.send(delay, (to, worker), event);
         }
     }

@@ -191,7 +191,8 @@ fn gossip(random: &mut Random) -> mako::Message {
     for shard in 0..3 {
         watermark.raise(ShardId(shard), Clock(number(random)));
     }
-    mako::Message::Gossip { watermark, floor: Clock(number(random)) }
+    let ended = (0..random.below(3)).map(|_| ShardId(number(random) as u32)).collect();
+    mako::Message::Gossip { watermark, ended, floor: Clock(number(random)) }
 }
 
 /// A request like a real one, or another to the same branch.

@@ -1,6 +1,6 @@
 //! The replica's side for everybody but the manager's owner: sockets and operators.
 
-use crate::code::{self, Malformed, Request, Response};
+use crate::code::{self, Request, Response};
 use crate::config::{self, Member, Raft};
 use crate::replica::{Counters, Stopped, Tally};
 use bytes::Bytes;
@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use thiserror::Error;
 use types::NodeId;
+use types::wire::Malformed;
 
 /// A learner votes when so few entries are missing.
 const LEARNER_LAG_MAX: u64 = 64;

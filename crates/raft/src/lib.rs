@@ -37,12 +37,12 @@ mod replica;
 mod storage;
 mod store;
 
-pub use code::Malformed;
 pub use config::Options;
 pub use handle::{ChangeError, Handle, Refused, Status};
 pub use network::{Transport, Unreachable};
 pub use replica::{Counters, Replica, Stopped, start};
 pub use storage::{Cell, DiskStorage, MemoryStorage, Storage};
+pub use types::wire::Malformed;
 
 /// Longest command, in bytes; longer ones are not proposed. A table's splits are what is long.
 pub const COMMAND_BYTES_MAX: usize = 4 << 20;

@@ -5,7 +5,7 @@ use crate::handle::Handle;
 use crate::network::{Network, Transport};
 use crate::storage::Storage;
 use crate::store::{self, Count, Store};
-use crate::{COMMAND_BYTES_MAX, PROPOSALS_MAX, TOLD_AT_ONCE_MAX, UNCOMMITTED_MAX, code};
+use crate::{COMMAND_BYTES_MAX, PROPOSALS_MAX, TOLD_AT_ONCE_MAX, UNCOMMITTED_MAX};
 use consensus::manager::{Command, Mailbox, Term};
 use openraft::{LeaderId, RaftMetrics, ServerState};
 use std::fmt::Display;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
-use types::NodeId;
+use types::{NodeId, wire};
 
 /// The replica has stopped: it was asked to, or cannot rely on its storage. To go on, start it again.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -179,7 +179,7 @@ impl<S: Storage> Replica<S> {
 
     fn take_proposals(&mut self, mailbox: &mut Mailbox) {
         for command in mailbox.proposed.drain(..) {
-            let is_short = code::encode(&command).len() <= COMMAND_BYTES_MAX;
+            let is_short = wire::encode(&command).len() <= COMMAND_BYTES_MAX;
             if !is_short || self.proposals.try_send(command).is_err() {
                 self.tally.proposals_dropped.fetch_add(1, Ordering::Relaxed);
             }

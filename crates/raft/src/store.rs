@@ -3,7 +3,7 @@
 //! The commands themselves stay in the log. That one is committed means that the count passes it, and
 //! that the [`Replica`](crate::Replica) reads it from there. So they exist once.
 
-use crate::code::{self, Coded, Malformed};
+use crate::code::{self, Foreign};
 use crate::config::{Entry, LogId, Member, StorageError, Types, Vote};
 use crate::storage::{Cell, Storage};
 use bytes::Bytes;
@@ -17,6 +17,7 @@ use std::io;
 use std::ops::{Bound, Range, RangeBounds};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
+use types::wire::Malformed;
 
 /// Storage that the library's tasks and the replica share.
 #[derive(Debug)]
@@ -41,12 +42,12 @@ impl<S: Storage> Store<S> {
         entries.iter().map(|entry| code::decode(entry).map_err(damaged)).collect()
     }
 
-    fn cell<T: Coded>(&self, cell: Cell) -> io::Result<Option<T>> {
+    fn cell<T: Foreign>(&self, cell: Cell) -> io::Result<Option<T>> {
         let value = self.storage.cell(cell)?;
         value.map(|value| code::decode(&value).map_err(damaged)).transpose()
     }
 
-    fn set_cell(&self, cell: Cell, value: &impl Coded) -> io::Result<()> {
+    fn set_cell(&self, cell: Cell, value: &impl Foreign) -> io::Result<()> {
         self.storage.set_cell(cell, &code::encode(value))
     }
 

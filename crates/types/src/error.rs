@@ -9,6 +9,8 @@
 //! Errors are small and own no memory on the paths that conflicts take: an abort is not rare
 //! enough to allocate for.
 
+pub(crate) mod wire;
+
 use crate::clock::Epoch;
 use crate::id::{NodeId, RequestId, ShardId, TableId, WorkerId};
 use std::fmt;

@@ -2,7 +2,8 @@
 //!
 //! Read in this order: [`id`] names things, [`clock`] and [`stamp`] order them, [`mod@tuple`] makes
 //! keys, [`transaction`] says what a database and a transaction can do, [`error`] says what can go
-//! wrong, [`random`] is the only source of randomness below the sockets.
+//! wrong, [`random`] is the only source of randomness below the sockets, [`wire`] turns all that is said
+//! and kept into bytes.
 //!
 //! This crate is pure: no clock, no socket, no thread, no ambient randomness.
 
@@ -16,6 +17,7 @@ pub mod stamp;
 pub mod time;
 pub mod transaction;
 pub mod tuple;
+pub mod wire;
 
 pub use ballot::Ballot;
 pub use clock::{Clock, Epoch};

@@ -358,4 +358,5 @@ impl PartialOrd for VectorWatermark {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
+mod wire;

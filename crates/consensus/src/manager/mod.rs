@@ -67,7 +67,7 @@
 //! remembers.
 //!
 //! Read in this order: `command.rs`, `configuration.rs`, `machine.rs` with `appoint.rs`,
-//! `closing.rs` and `change.rs`; `message.rs`, `core.rs`, `member.rs`; `log.rs`, `simulated.rs`.
+//! `closing.rs` and `change.rs`; `message.rs`, `core.rs`, `member.rs`; `log.rs`, `simulated.rs`; `wire.rs`.
 //!
 //! Sources: Gray and Cheriton, *Leases* (SOSP'89), for clocks that only drift; Mako §5, appendix A,
 //! for epochs; Lamport, Malkhi and Zhou, *Vertical Paxos* (2009), for leaders made by a manager.
@@ -84,6 +84,7 @@ mod member;
 mod message;
 mod options;
 mod simulated;
+mod wire;
 
 pub use self::core::{Counters, Effect, Event, Manager};
 pub use change::Refusal;

@@ -32,7 +32,7 @@
 //! what their storage had persisted. Whoever lost that must not vote; it may learn.
 //!
 //! Read in this order: `message.rs`, `core.rs`, `replica.rs`, `leader.rs`, `replicate.rs`,
-//! `storage.rs`.
+//! `storage.rs`, `wire.rs`.
 //!
 //! Sources: Lamport, *Paxos Made Simple* (2001); Haridi, Kroll and Carbone, *Lecture Notes on
 //! Leader-based Sequence Paxos* (2020), for the form without holes.
@@ -45,6 +45,7 @@ mod options;
 mod replica;
 mod replicate;
 mod storage;
+mod wire;
 
 pub use self::core::{Counters, Effect, Event, Stream};
 pub use length::Length;

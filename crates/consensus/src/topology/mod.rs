@@ -52,7 +52,7 @@
 //! Read in this order: `cluster.rs` has the topology and what can be asked, `partitioning.rs` the
 //! shard map of one table, `hash.rs` the hash, which never changes. `draft.rs` is what a file says,
 //! `validate.rs` what must hold of it, `error.rs` how a complaint finds its line; `write.rs` is the
-//! way back. `builder.rs` makes topologies without a file.
+//! way back. `builder.rs` makes topologies without a file, `wire.rs` turns them into bytes.
 
 mod builder;
 mod cluster;
@@ -62,6 +62,7 @@ mod hash;
 mod key;
 mod partitioning;
 mod validate;
+mod wire;
 mod write;
 
 pub use builder::Builder;

@@ -9,8 +9,10 @@ use shoal_consensus::manager::{
 };
 use shoal_consensus::topology::Topology;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
+use types::wire::{Coded, decode, encode};
 use types::{Ballot, Clock, Epoch, NodeId, Random, ShardId, Time, VectorWatermark};
 
 /// A clock that runs at some rate, for some time.
@@ -543,7 +545,7 @@ impl World {
     fn send_managers(&mut self, from: NodeId, message: &ToManager) {
         for to in 0..self.servers.len() {
             for at in self.journeys() {
-                let message = message.clone();
+                let message = carried(message);
                 self.happen(at, Happening::ToManager { from, to, message });
             }
         }
@@ -551,7 +553,7 @@ impl World {
 
     fn send_node(&mut self, from: usize, to: NodeId, message: &ToNode) {
         for at in self.journeys() {
-            self.happen(at, Happening::ToNode { from, to, message: message.clone() });
+            self.happen(at, Happening::ToNode { from, to, message: carried(message) });
         }
     }
 
@@ -572,6 +574,13 @@ impl World {
         }
         arrivals
     }
+}
+
+/// A message as it arrives, out of the bytes that it was sent as.
+fn carried<T: Coded + PartialEq + Debug>(message: &T) -> T {
+    let arrived = decode(&encode(message)).expect("what was encoded");
+    assert_eq!(arrived, *message);
+    arrived
 }
 
 /// What is worth a line; not the heartbeats.

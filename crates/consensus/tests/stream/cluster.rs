@@ -9,6 +9,7 @@ use bytes::Bytes;
 use shoal_consensus::stream::{Effect, Event, Length, Members, Message, Options, Storage, Stream};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use types::wire::{decode, encode};
 use types::{Ballot, Epoch, NodeId, Time};
 
 /// A message on its way.
@@ -128,7 +129,11 @@ impl Cluster {
                     if !self.nodes.contains_key(&to) || to == id {
                         return Err(format!("{id} sends to {to}"));
                     }
-                    self.letters.push(Letter { from: id, to, message });
+                    let arriving = decode(&encode(&message)).map_err(|error| error.to_string())?;
+                    if arriving != message {
+                        return Err(format!("{message:?} arrives as {arriving:?}"));
+                    }
+                    self.letters.push(Letter { from: id, to, message: arriving });
                 }
                 Effect::Leading { ballot, length } => self.check_leader(id, ballot, length)?,
                 Effect::Deposed { .. } => {}

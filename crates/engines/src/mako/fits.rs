@@ -11,7 +11,7 @@ use crate::execution::desk::answers_fit;
 use types::{Clock, Epoch, ShardId, Stamp};
 
 /// No shard gets that far. Clocks above are nonsense, and would overflow what is counted on from them.
-const CLOCK_MAX: Clock = Clock(1 << 62);
+pub(super) const CLOCK_MAX: Clock = Clock(1 << 62);
 
 /// A version counts the entries of its stamp in seven bits.
 pub(super) const ENTRIES_MAX: usize = 127;

@@ -18,7 +18,7 @@
 //!
 //! | file | holds | rules |
 //! |---|---|---|
-//! | `options.rs`, `message.rs`, `piece.rs` | configuration, messages, what is in the streams | |
+//! | `options.rs`, `message.rs`, `wire.rs`, `piece.rs` | configuration, messages and their forms, what is in the streams | |
 //! | `shared.rs` | what the workers of a node share | |
 //! | `coordinator.rs` | from execution to certification | M1, M5 |
 //! | `participant.rs` | branches of other nodes' transactions | M2 |
@@ -50,6 +50,7 @@ mod shared;
 mod silence;
 mod sweep;
 mod watermark;
+mod wire;
 
 pub use message::Message;
 pub use options::{FULL_SHARDS_MAX, Options, REMOTE_MAX, StampForm};

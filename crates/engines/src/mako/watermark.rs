@@ -21,6 +21,10 @@ use bytes::Bytes;
 use std::rc::Rc;
 use types::{Clock, Epoch, NodeId, ShardId, Time, VectorWatermark};
 
+/// A floor is not further ahead of what is known than so many clocks: a few groups of transactions, or what a
+/// shard draws in seconds.
+const FLOOR_AHEAD_MAX: u64 = 1 << 26;
+
 /// Whom this worker tells of the watermark, and when.
 pub(super) struct Gossip {
     /// Leaders of other shards, and the replicas of own ones. Nobody twice.
@@ -166,10 +170,11 @@ impl Mako {
         effects: &mut Effects,
     ) {
         // Whoever coordinates has floors to tell, whether it leads a shard or not.
-        if floor > Clock::ZERO && fits::clock(floor) {
+        let plausible = floor <= self.floor_max();
+        if floor > Clock::ZERO && plausible {
             self.pass_floor(floor, effects);
         }
-        if !fits::clock(floor) || !self.is_credible(from, watermark, ended) {
+        if !plausible || !self.is_credible(from, watermark, ended) {
             self.desk.counters.dropped += 1;
             return;
         }
@@ -202,6 +207,19 @@ impl Mako {
                     && (!known.has_ended(shard) || said <= known.of(shard))
             })
             && ended.iter().all(|shard| ends && watermark.of(*shard) >= known.of(*shard))
+    }
+
+    /// No honest floor is above: some shard has drawn it, and what is known of the shards lags behind by what
+    /// is in flight. What comes too early is said again.
+    fn floor_max(&self) -> Clock {
+        let watermarks = self.desk.hub.watermarks.borrow();
+        let live = watermarks.all_live().flat_map(|watermark| {
+            let shards = self.desk.hub.topology.shard_ids();
+            shards.map(|shard| watermark.of(shard)).filter(|clock| *clock < Clock::MAX)
+        });
+        let own = self.shared.replicas.iter().map(|replica| replica.store.clock());
+        let known = live.chain(own).max().unwrap_or_default();
+        Clock((known.0 + FLOOR_AHEAD_MAX).min(fits::CLOCK_MAX.0))
     }
 
     /// Moves the clocks of all own shards past a stamp's floor, since its transaction waits for them.

@@ -126,6 +126,7 @@ impl Led {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::replication::lead::Flight;
     use consensus::topology::{Partitioning, Topology};
     use types::{NodeId, WorkerId};
 

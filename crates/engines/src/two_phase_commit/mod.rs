@@ -36,7 +36,7 @@
 //!
 //! | file | holds | rules |
 //! |---|---|---|
-//! | `options.rs`, `message.rs`, `record.rs` | configuration, messages, what is in the streams | |
+//! | `options.rs`, `message.rs`, `wire.rs`, `record.rs` | configuration, messages and their forms, what is in the streams | |
 //! | `shared.rs` | what the workers of a node share | |
 //! | `coordinator.rs` | from execution to the outcome | P1, P3, P4 |
 //! | `participant.rs` | branches of other nodes' transactions | P2, P4 |
@@ -53,6 +53,7 @@ mod record;
 mod shared;
 #[cfg(test)]
 mod tests;
+mod wire;
 
 pub use message::Message;
 pub use options::Options;

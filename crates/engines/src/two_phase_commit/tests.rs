@@ -59,7 +59,8 @@ impl Hand {
                 Effect::Reply { .. }
                 | Effect::Timer { .. }
                 | Effect::Nudge { .. }
-                | Effect::Report { .. } => {}
+                | Effect::Report { .. }
+                | Effect::Close { .. } => {}
             }
         }
         said

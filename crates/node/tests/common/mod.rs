@@ -2,6 +2,7 @@
 
 use store::Store;
 use types::Scan;
+use types::wire::{Coded, decode, encode};
 
 /// A table by its place in a list of names, a key, and its value.
 pub type Row = (usize, Vec<u8>, Vec<u8>);
@@ -17,4 +18,9 @@ pub fn rows(store: &std::sync::Arc<Store>, tables: &[&str]) -> Vec<Row> {
         all.extend(rows.into_iter().map(|(key, value)| (at, key.to_vec(), value.to_vec())));
     }
     all
+}
+
+/// A message as it arrives, out of the bytes that it was sent as.
+pub fn carried<T: Coded>(message: &T) -> T {
+    decode(&encode(message)).expect("what was encoded")
 }

@@ -1,7 +1,7 @@
 //! A cluster with a manager, and the network between them. What passes can be watched, changed, held and
 //! lost.
 
-use super::common::{Row, rows};
+use super::common::{Row, carried, rows};
 use consensus::manager::{self, Life, Machine, Mailbox, Manager, Member, Term};
 use consensus::stream::{self, MemoryStorage};
 use consensus::topology::{Partitioning, Topology};
@@ -301,7 +301,7 @@ impl Cluster {
                 manager::Effect::Send { to, message } => {
                     if self.comes_through(own, to) {
                         let (delay, life) = (self.delay(), self.lives[&to]);
-                        let event = Event::Told { message };
+                        let event = Event::Told { message: carried(&message) };
                         self.send(delay, Coming::Worker((to, WorkerId(0)), life, event));
                     }
                 }
@@ -358,7 +358,7 @@ impl Cluster {
                     }
                     if self.comes_through(place.0, self.manager_id()) {
                         let delay = self.delay();
-                        self.send(delay, Coming::Manager(place.0, message));
+                        self.send(delay, Coming::Manager(place.0, carried(&message)));
                     }
                 }
                 Effect::Reply { .. } => {}
@@ -379,7 +379,7 @@ impl Cluster {
             return;
         }
         let (delay, life) = (self.delay(), self.lives[&to]);
-        let event = Event::Received { from, message: message.clone() };
+        let event = Event::Received { from, message: carried(message) };
         self.send(delay, Coming::Worker((to, worker), life, event));
     }
 

@@ -3,13 +3,15 @@
 //! A request names whom it is for, since addresses may be given away again: whoever gets one that is
 //! not for it, does not take it. The first byte is the version of the form.
 
-use super::{Coded, Input, Malformed};
+use super::Foreign;
 use crate::config::{self, Entry, LogId, Member, Membership, Vote};
+use bytes::{BufMut, BytesMut};
 use consensus::manager::Command;
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest, VoteResponse};
 use openraft::{CommittedLeaderId, EntryPayload};
 use std::collections::BTreeSet;
 use types::NodeId;
+use types::wire::{Coded, Input, Malformed, put_count};
 
 /// The form of all bytes here.
 const VERSION: u8 = 1;
@@ -32,22 +34,20 @@ pub enum Response {
     Vote(VoteResponse<Member>),
 }
 
-impl Coded for (NodeId, Request) {
-    const BYTES_MIN: usize = 6;
-
-    fn put(&self, out: &mut Vec<u8>) {
+impl Foreign for (NodeId, Request) {
+    fn put(&self, out: &mut BytesMut) {
         VERSION.put(out);
         self.0.put(out);
         match &self.1 {
             Request::Append(append) => {
-                out.push(0);
+                out.put_u8(0);
                 append.vote.put(out);
                 append.prev_log_id.put(out);
                 append.leader_commit.put(out);
                 append.entries.put(out);
             }
             Request::Vote(vote) => {
-                out.push(1);
+                out.put_u8(1);
                 vote.vote.put(out);
                 vote.last_log_id.put(out);
             }
@@ -62,8 +62,8 @@ impl Coded for (NodeId, Request) {
         let request = match u8::take(input)? {
             0 => Request::Append(take_append(input)?),
             1 => Request::Vote(VoteRequest {
-                vote: Coded::take(input)?,
-                last_log_id: Coded::take(input)?,
+                vote: Foreign::take(input)?,
+                last_log_id: Foreign::take(input)?,
             }),
             _ => return Err(input.wrong("no such request")),
         };
@@ -74,8 +74,8 @@ impl Coded for (NodeId, Request) {
 /// Entries without a gap, none from after the leader's own term: the library relies on that.
 fn take_append(input: &mut Input<'_>) -> Result<AppendEntriesRequest<config::Types>, Malformed> {
     let vote = Vote::take(input)?;
-    let prev_log_id: Option<LogId> = Coded::take(input)?;
-    let leader_commit = Coded::take(input)?;
+    let prev_log_id: Option<LogId> = Foreign::take(input)?;
+    let leader_commit = Foreign::take(input)?;
     let entries = Vec::<Entry>::take(input)?;
     let mut last = prev_log_id;
     for entry in &entries {
@@ -91,24 +91,22 @@ fn take_append(input: &mut Input<'_>) -> Result<AppendEntriesRequest<config::Typ
     Ok(AppendEntriesRequest { vote, prev_log_id, entries, leader_commit })
 }
 
-impl Coded for Response {
-    const BYTES_MIN: usize = 2;
-
-    fn put(&self, out: &mut Vec<u8>) {
+impl Foreign for Response {
+    fn put(&self, out: &mut BytesMut) {
         VERSION.put(out);
         match self {
-            Response::Append(AppendEntriesResponse::Success) => out.push(0),
+            Response::Append(AppendEntriesResponse::Success) => out.put_u8(0),
             Response::Append(AppendEntriesResponse::PartialSuccess(matching)) => {
-                out.push(1);
+                out.put_u8(1);
                 matching.put(out);
             }
-            Response::Append(AppendEntriesResponse::Conflict) => out.push(2),
+            Response::Append(AppendEntriesResponse::Conflict) => out.put_u8(2),
             Response::Append(AppendEntriesResponse::HigherVote(vote)) => {
-                out.push(3);
+                out.put_u8(3);
                 vote.put(out);
             }
             Response::Vote(response) => {
-                out.push(4);
+                out.put_u8(4);
                 response.vote.put(out);
                 response.vote_granted.put(out);
                 response.last_log_id.put(out);
@@ -122,13 +120,13 @@ impl Coded for Response {
         }
         Ok(match u8::take(input)? {
             0 => Response::Append(AppendEntriesResponse::Success),
-            1 => Response::Append(AppendEntriesResponse::PartialSuccess(Coded::take(input)?)),
+            1 => Response::Append(AppendEntriesResponse::PartialSuccess(Foreign::take(input)?)),
             2 => Response::Append(AppendEntriesResponse::Conflict),
-            3 => Response::Append(AppendEntriesResponse::HigherVote(Coded::take(input)?)),
+            3 => Response::Append(AppendEntriesResponse::HigherVote(Foreign::take(input)?)),
             4 => Response::Vote(VoteResponse {
-                vote: Coded::take(input)?,
-                vote_granted: Coded::take(input)?,
-                last_log_id: Coded::take(input)?,
+                vote: Foreign::take(input)?,
+                vote_granted: bool::take(input)?,
+                last_log_id: Foreign::take(input)?,
             }),
             _ => return Err(input.wrong("no such response")),
         })
@@ -145,15 +143,13 @@ fn take_leader(input: &mut Input<'_>) -> Result<CommittedLeaderId<Member>, Malfo
     Ok(CommittedLeaderId::new(term, NodeId::take(input)?.0.into()))
 }
 
-fn put_leader(leader: &CommittedLeaderId<Member>, out: &mut Vec<u8>) {
+fn put_leader(leader: &CommittedLeaderId<Member>, out: &mut BytesMut) {
     leader.term.put(out);
     config::node_id(leader.node_id).put(out);
 }
 
-impl Coded for Vote {
-    const BYTES_MIN: usize = 13;
-
-    fn put(&self, out: &mut Vec<u8>) {
+impl Foreign for Vote {
+    fn put(&self, out: &mut BytesMut) {
         put_leader(&self.leader_id, out);
         self.committed.put(out);
     }
@@ -163,10 +159,8 @@ impl Coded for Vote {
     }
 }
 
-impl Coded for LogId {
-    const BYTES_MIN: usize = 20;
-
-    fn put(&self, out: &mut Vec<u8>) {
+impl Foreign for LogId {
+    fn put(&self, out: &mut BytesMut) {
         put_leader(&self.leader_id, out);
         self.index.put(out);
     }
@@ -176,19 +170,32 @@ impl Coded for LogId {
     }
 }
 
-impl Coded for Entry {
-    const BYTES_MIN: usize = LogId::BYTES_MIN + 1;
+/// Bytes of the shortest entry: its place, and which kind it is.
+const ENTRY_BYTES_MIN: usize = 21;
 
-    fn put(&self, out: &mut Vec<u8>) {
+impl Foreign for Vec<Entry> {
+    fn put(&self, out: &mut BytesMut) {
+        put_count(self.len(), out);
+        self.iter().for_each(|entry| entry.put(out));
+    }
+
+    fn take(input: &mut Input<'_>) -> Result<Vec<Entry>, Malformed> {
+        let count = input.count(ENTRY_BYTES_MIN)?;
+        (0..count).map(|_| Entry::take(input)).collect()
+    }
+}
+
+impl Foreign for Entry {
+    fn put(&self, out: &mut BytesMut) {
         self.log_id.put(out);
         match &self.payload {
-            EntryPayload::Blank => out.push(0),
+            EntryPayload::Blank => out.put_u8(0),
             EntryPayload::Normal(command) => {
-                out.push(1);
+                out.put_u8(1);
                 command.put(out);
             }
             EntryPayload::Membership(membership) => {
-                out.push(2);
+                out.put_u8(2);
                 membership.put(out);
             }
         }
@@ -210,10 +217,8 @@ impl Coded for Entry {
 }
 
 /// Those who vote, in one group or, while that changes, in two; then all members.
-impl Coded for Membership {
-    const BYTES_MIN: usize = 8;
-
-    fn put(&self, out: &mut Vec<u8>) {
+impl Foreign for Membership {
+    fn put(&self, out: &mut BytesMut) {
         let group = |group: &BTreeSet<Member>| {
             group.iter().map(|member| config::node_id(*member)).collect::<Vec<_>>()
         };

@@ -6,7 +6,7 @@ use engines::{Effect, Effects, Engine, Event, Local};
 use std::sync::Arc;
 use std::time::Duration;
 use store::Store;
-use types::{NodeId, Random, ShardId, Time, WorkerId};
+use types::{NodeId, Random, ShardId, Time, WorkerId, coded_newtype};
 
 /// Tokens that a worker sends off at first.
 #[derive(Debug, Clone, Default)]
@@ -33,7 +33,9 @@ pub struct Toy {
 }
 
 #[derive(Debug, Clone)]
-pub struct Hop(#[expect(dead_code, reason = "told apart by the digest only")] pub u64);
+pub struct Hop(pub u64);
+
+coded_newtype!(Hop(u64));
 
 impl Toy {
     fn hop(&mut self, effects: &mut Effects<Hop>) {

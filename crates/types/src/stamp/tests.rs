@@ -8,9 +8,9 @@ const SHARDS: u32 = 5;
 
 /// A stamp and the shard that keeps it.
 #[derive(Debug, Clone)]
-struct Kept {
+pub(crate) struct Kept {
     own: ShardId,
-    stamp: Stamp,
+    pub(crate) stamp: Stamp,
 }
 
 impl Kept {
@@ -50,7 +50,7 @@ fn epoch() -> impl Strategy<Value = Epoch> {
     prop_oneof![9 => Just(Epoch(1)), 1 => Just(Epoch(2))]
 }
 
-fn kept() -> impl Strategy<Value = Kept> {
+pub(crate) fn kept() -> impl Strategy<Value = Kept> {
     let named = prop_oneof![8 => shard(), 1 => Just(ShardId::EVERY)];
     let pushes = prop::collection::vec((named, 0_u64..8), 0..8);
     (shard(), epoch(), 0_u64..8, pushes).prop_map(|(own, epoch, clock, pushes)| {
@@ -62,7 +62,7 @@ fn kept() -> impl Strategy<Value = Kept> {
     })
 }
 
-fn watermark() -> impl Strategy<Value = VectorWatermark> {
+pub(crate) fn watermark() -> impl Strategy<Value = VectorWatermark> {
     let clocks = prop::collection::vec(0_u64..8, SHARDS as usize);
     (epoch(), clocks).prop_map(|(epoch, clocks)| VectorWatermark {
         epoch,

@@ -1,0 +1,87 @@
+//! The forms of commands, which logs keep, and of what nodes and managers tell each other. No number is
+//! short: it is little and seldom, and what is on a disk stays as it is.
+
+use super::{
+    Action, Ask, Assignment, Change, Claim, Command, Configuration, Heard, Incarnation, Life, Move,
+    Revision, Standing, Term, ToManager, ToNode,
+};
+use crate::topology::{Partitioning, Topology};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use types::{
+    Ballot, Epoch, NodeId, ShardId, TableId, Time, VectorWatermark, coded_enum, coded_newtype,
+    coded_struct,
+};
+
+coded_newtype!(Term(u64), Life(u64), Incarnation(u32), Ask(u64), Revision(u64));
+
+coded_struct!(Command { term: Term, at: Time, action: Action });
+coded_struct!(Claim { node: NodeId, incarnation: Incarnation, shard: ShardId, ballot: Ballot });
+coded_struct!(Heard {
+    node: NodeId,
+    incarnation: Incarnation,
+    round: u64,
+    granted: u64,
+    known: Revision,
+});
+
+coded_enum!(Action {
+    0 => Take,
+    1 => Tick { heard },
+    2 => Join { node, life, after, lost },
+    3 => Report { claim, epoch, watermark },
+    4 => CaughtUp { claim, replica, incarnation },
+    5 => Change { ask, change },
+    6 => Close { claim, epoch },
+});
+
+coded_enum!(Change {
+    0 => ReplaceReplica { shard, outgoing, incoming },
+    1 => KeepReplicas { shard },
+    2 => CreateTable { name, partitioning },
+    3 => BeginMove { table, partitioning },
+    4 => EndMove { table },
+    5 => CancelMove { table },
+});
+
+coded_enum!(ToManager {
+    0 => Heartbeat { life, incarnation, round, granted, known },
+    1 => Join { life, after, lost },
+    2 => Report { claim, epoch, watermark },
+    3 => Close { claim, epoch },
+    4 => CaughtUp { claim, replica, incarnation },
+});
+
+coded_enum!(ToNode {
+    0 => Stranger { life, incarnation },
+    1 => Welcome { life, incarnation, configuration },
+    2 => Granted { incarnation, round, revision, configuration },
+    3 => Configured { configuration },
+    4 => Reported { claim, epoch },
+});
+
+// Whether its parts fit together is for the member to see.
+coded_struct!(Configuration {
+    revision: Revision,
+    epoch: Epoch,
+    topology: Arc<Topology>,
+    nodes: Vec<Standing>,
+    shards: Vec<Assignment>,
+    settled: Epoch,
+    finals: Vec<VectorWatermark>,
+    moving: Option<Move>,
+});
+coded_struct!(Standing { incarnation: Incarnation, alive: bool });
+coded_struct!(Assignment {
+    leader: NodeId,
+    incarnation: Incarnation,
+    ballot: Ballot,
+    since: Epoch,
+    voters: Vec<NodeId>,
+    learners: Vec<NodeId>,
+    empty: BTreeMap<NodeId, Epoch>,
+});
+coded_struct!(Move { table: TableId, partitioning: Partitioning, begun: Epoch });
+
+#[cfg(test)]
+mod tests;

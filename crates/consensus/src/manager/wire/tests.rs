@@ -1,0 +1,286 @@
+//! Commands and letters return, and their forms stay.
+
+use super::*;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use types::Clock;
+use types::wire::check::{returns, withstands};
+use types::wire::{decode, encode};
+
+fn partitionings() -> impl Strategy<Value = Partitioning> {
+    let splits = vec((vec(any::<u8>(), 0..20), any::<u32>()), 0..5);
+    prop_oneof![
+        any::<usize>().prop_map(|prefix_bytes| Partitioning::Hash { prefix_bytes }),
+        splits.prop_map(|splits| Partitioning::Range {
+            splits: splits.into_iter().map(|(key, shard)| (key.into(), ShardId(shard))).collect()
+        }),
+        Just(Partitioning::Everywhere),
+    ]
+}
+
+fn changes() -> impl Strategy<Value = Change> {
+    let ids = any::<(u32, u32, u32)>();
+    prop_oneof![
+        ids.prop_map(|(shard, outgoing, incoming)| Change::ReplaceReplica {
+            shard: ShardId(shard),
+            outgoing: NodeId(outgoing),
+            incoming: NodeId(incoming)
+        }),
+        any::<u32>().prop_map(|shard| Change::KeepReplicas { shard: ShardId(shard) }),
+        (".{0,20}", partitionings())
+            .prop_map(|(name, partitioning)| Change::CreateTable { name, partitioning }),
+        (any::<u32>(), partitionings()).prop_map(|(table, partitioning)| Change::BeginMove {
+            table: TableId(table),
+            partitioning
+        }),
+        any::<u32>().prop_map(|table| Change::EndMove { table: TableId(table) }),
+        any::<u32>().prop_map(|table| Change::CancelMove { table: TableId(table) }),
+    ]
+}
+
+fn heards() -> impl Strategy<Value = Heard> {
+    any::<(u32, u32, u64, u64, u64)>().prop_map(|(node, incarnation, round, granted, known)| {
+        Heard {
+            node: NodeId(node),
+            incarnation: Incarnation(incarnation),
+            round,
+            granted,
+            known: Revision(known),
+        }
+    })
+}
+
+fn claims() -> impl Strategy<Value = Claim> {
+    any::<(u32, u32, u32, u32, u32)>().prop_map(|(node, incarnation, shard, epoch, leader)| Claim {
+        node: NodeId(node),
+        incarnation: Incarnation(incarnation),
+        shard: ShardId(shard),
+        ballot: Ballot { epoch: Epoch(epoch), node: NodeId(leader) },
+    })
+}
+
+fn actions() -> impl Strategy<Value = Action> {
+    prop_oneof![
+        Just(Action::Take),
+        vec(heards(), 0..5).prop_map(|heard| Action::Tick { heard }),
+        any::<(u32, u64, u32, bool)>().prop_map(|(node, life, after, lost)| Action::Join {
+            node: NodeId(node),
+            life: Life(life),
+            after: Incarnation(after),
+            lost
+        }),
+        (claims(), any::<(u32, u64)>()).prop_map(|(claim, (epoch, watermark))| Action::Report {
+            claim,
+            epoch: Epoch(epoch),
+            watermark: Clock(watermark)
+        }),
+        (claims(), any::<u32>())
+            .prop_map(|(claim, epoch)| Action::Close { claim, epoch: Epoch(epoch) }),
+        (claims(), any::<(u32, u32)>()).prop_map(|(claim, (replica, incarnation))| {
+            Action::CaughtUp {
+                claim,
+                replica: NodeId(replica),
+                incarnation: Incarnation(incarnation),
+            }
+        }),
+        (any::<u64>(), changes())
+            .prop_map(|(ask, change)| Action::Change { ask: Ask(ask), change }),
+    ]
+}
+
+fn commands() -> impl Strategy<Value = Command> {
+    (any::<(u64, u64)>(), actions()).prop_map(|((term, at), action)| Command {
+        term: Term(term),
+        at: Time(at),
+        action,
+    })
+}
+
+fn to_manager() -> impl Strategy<Value = ToManager> {
+    let parts = (0..5, any::<[u64; 4]>(), any::<[u32; 3]>(), claims(), any::<bool>());
+    parts.prop_map(|(variant, [life, round, granted, known], [one, two, three], claim, lost)| {
+        let (life, incarnation, epoch) = (Life(life), Incarnation(one), Epoch(two));
+        match variant {
+            0 => {
+                let known = Revision(known);
+                ToManager::Heartbeat { life, incarnation, round, granted, known }
+            }
+            1 => ToManager::Join { life, after: incarnation, lost },
+            2 => ToManager::Report { claim, epoch, watermark: Clock(known) },
+            3 => ToManager::Close { claim, epoch },
+            _ => ToManager::CaughtUp { claim, replica: NodeId(three), incarnation },
+        }
+    })
+}
+
+fn assignments() -> impl Strategy<Value = Assignment> {
+    let nodes = || vec(any::<u32>().prop_map(NodeId), 0..4);
+    let empty = proptest::collection::btree_map(any::<u32>(), any::<u32>(), 0..4);
+    (any::<[u32; 5]>(), nodes(), nodes(), empty).prop_map(|(numbers, voters, learners, empty)| {
+        let [leader, incarnation, epoch, node, since] = numbers;
+        Assignment {
+            leader: NodeId(leader),
+            incarnation: Incarnation(incarnation),
+            ballot: Ballot { epoch: Epoch(epoch), node: NodeId(node) },
+            since: Epoch(since),
+            voters,
+            learners,
+            empty: empty.into_iter().map(|(node, epoch)| (NodeId(node), Epoch(epoch))).collect(),
+        }
+    })
+}
+
+fn watermarks() -> impl Strategy<Value = VectorWatermark> {
+    (any::<u32>(), vec(any::<u64>(), 0..4)).prop_map(|(epoch, clocks)| {
+        let mut watermark = VectorWatermark::new(Epoch(epoch), clocks.len());
+        for (shard, clock) in (0..).map(ShardId).zip(clocks) {
+            watermark.raise(shard, Clock(clock));
+        }
+        watermark
+    })
+}
+
+fn configurations() -> impl Strategy<Value = Arc<Configuration>> {
+    let standing = any::<(u32, bool)>()
+        .prop_map(|(incarnation, alive)| Standing { incarnation: Incarnation(incarnation), alive });
+    let moving =
+        (any::<(u32, u32)>(), partitionings()).prop_map(|((table, begun), partitioning)| Move {
+            table: TableId(table),
+            partitioning,
+            begun: Epoch(begun),
+        });
+    let shape = (1..3_u32, 0..3_u32)
+        .prop_map(|(shards, learners)| Arc::new(Topology::compact(2, shards, 3, learners, 1)));
+    let lists = (vec(standing, 0..4), vec(assignments(), 0..4), vec(watermarks(), 0..3));
+    let parts = (any::<(u64, u32, u32)>(), shape, lists, proptest::option::of(moving));
+    parts.prop_map(|((revision, epoch, settled), topology, (nodes, shards, finals), moving)| {
+        Arc::new(Configuration {
+            revision: Revision(revision),
+            epoch: Epoch(epoch),
+            topology,
+            nodes,
+            shards,
+            settled: Epoch(settled),
+            finals,
+            moving,
+        })
+    })
+}
+
+fn to_node() -> impl Strategy<Value = ToNode> {
+    let parts = (0..6, any::<[u64; 3]>(), any::<[u32; 2]>(), claims(), configurations());
+    parts.prop_map(|(variant, [life, round, revision], [incarnation, epoch], claim, given)| {
+        let (life, incarnation) = (Life(life), Incarnation(incarnation));
+        let granted = |configuration| {
+            let revision = Revision(revision);
+            ToNode::Granted { incarnation, round, revision, configuration }
+        };
+        match variant {
+            0 => ToNode::Stranger { life, incarnation },
+            1 => ToNode::Welcome { life, incarnation, configuration: given },
+            2 => granted(None),
+            3 => granted(Some(given)),
+            4 => ToNode::Configured { configuration: given },
+            _ => ToNode::Reported { claim, epoch: Epoch(epoch) },
+        }
+    })
+}
+
+proptest! {
+    #[test]
+    fn commands_return(command in commands()) {
+        returns(&command);
+    }
+
+    #[test]
+    fn what_nodes_say_returns(message in to_manager()) {
+        returns(&message);
+    }
+
+    #[test]
+    fn any_bytes_are_withstood(bytes in vec(any::<u8>(), 0..200)) {
+        let bytes = bytes.into();
+        withstands::<Command>(&bytes);
+        withstands::<ToManager>(&bytes);
+        withstands::<ToNode>(&bytes);
+    }
+}
+
+proptest! {
+    // Each is cut and twisted at hundreds of places.
+    #![proptest_config(ProptestConfig::with_cases(50))]
+
+    #[test]
+    fn what_managers_say_returns(message in to_node()) {
+        returns(&message);
+    }
+}
+
+/// Logs on disks have these, and other releases say them.
+#[test]
+fn forms_stay_as_they_are() {
+    let ballot = Ballot { epoch: Epoch(4), node: NodeId(1) };
+    let claim = Claim { node: NodeId(1), incarnation: Incarnation(2), shard: ShardId(3), ballot };
+    let report = ToManager::Report { claim, epoch: Epoch(5), watermark: Clock(6) };
+    let claim_form = [1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0];
+    let tail = [5, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0];
+    assert_eq!(encode(&report), [&[2][..], &claim_form, &tail].concat());
+    assert_eq!(
+        encode(&ToNode::Reported { claim, epoch: Epoch(5) }),
+        [&[4][..], &claim_form, &tail[..4]].concat()
+    );
+
+    let splits = vec![(Box::default(), ShardId(0)), (Box::from(&b"m"[..]), ShardId(1))];
+    let change =
+        Change::CreateTable { name: "t".to_owned(), partitioning: Partitioning::Range { splits } };
+    let command =
+        Command { term: Term(1), at: Time(2), action: Action::Change { ask: Ask(3), change } };
+    #[rustfmt::skip]
+    let form = [
+        1, 0, 0, 0, 0, 0, 0, 0, // term
+        2, 0, 0, 0, 0, 0, 0, 0, // at
+        5, 3, 0, 0, 0, 0, 0, 0, 0, // change, ask
+        2, 1, 0, 0, 0, b't', // create, name
+        1, 2, 0, 0, 0, // ranges, two
+        0, 0, 0, 0, 0, 0, 0, 0, // no key, shard
+        1, 0, 0, 0, b'm', 1, 0, 0, 0, // key, shard
+    ];
+    assert_eq!(encode(&command)[..], form);
+    let heard = Heard {
+        node: NodeId(1),
+        incarnation: Incarnation(2),
+        round: 3,
+        granted: 4,
+        known: Revision(5),
+    };
+    let tick = Action::Tick { heard: vec![heard] };
+    #[rustfmt::skip]
+    let form = [
+        1, 1, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0,
+        5, 0, 0, 0, 0, 0, 0, 0,
+    ];
+    assert_eq!(encode(&tick)[..], form);
+    assert_eq!(encode(&Action::Close { claim, epoch: Epoch(5) })[0], 6);
+    assert_eq!(encode(&Change::CancelMove { table: TableId(1) })[..], [5, 1, 0, 0, 0]);
+    assert_eq!(encode(&Partitioning::Hash { prefix_bytes: 2 })[..], [0, 2, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(encode(&Partitioning::Everywhere)[..], [2]);
+}
+
+#[test]
+fn a_configuration_says_where_it_makes_no_sense() {
+    let topology = Arc::new(Topology::compact(1, 1, 1, 0, 1));
+    let configuration = Configuration {
+        revision: Revision(1),
+        epoch: Epoch(1),
+        topology,
+        nodes: Vec::new(),
+        shards: Vec::new(),
+        settled: Epoch(0),
+        finals: Vec::new(),
+        moving: None,
+    };
+    let mut bytes = encode(&configuration).to_vec();
+    bytes[12] = 0; // A topology of no workers.
+    let error = decode::<Configuration>(&bytes.into()).expect_err("no workers");
+    assert_eq!(error.what, "no topology");
+}

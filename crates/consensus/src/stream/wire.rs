@@ -1,0 +1,138 @@
+//! The forms of what leaders and replicas tell each other. All numbers are short: most messages are
+//! `Append` and `Accepted`, and beside its entries an `Append` has some twenty bytes.
+
+use super::{Length, Message};
+use types::{coded_enum, coded_newtype};
+
+coded_newtype!(Length(u64));
+
+coded_enum!(Message {
+    0 => Prepare { ballot as short, accepted_ballot as short, accepted as short, decided as short },
+    1 => Promise {
+        ballot as short, accepted_ballot as short, accepted as short, decided as short,
+        from as short, entries as short, votes
+    },
+    2 => Fetch { ballot as short, accepted_ballot as short, from as short },
+    3 => Append {
+        ballot as short, adopted as short, base as short, prev as short, decided as short,
+        everywhere as short, round as short, entries as short
+    },
+    4 => Accepted {
+        ballot as short, length as short, next as short, until as short, decided as short,
+        round as short, votes
+    },
+    5 => Decide { ballot as short, decided as short, everywhere as short },
+    6 => Snapshot { ballot as short, length as short, state },
+    7 => Rejected { ballot as short, promised as short },
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use proptest::prelude::*;
+    use types::wire::check::{returns, withstands};
+    use types::wire::{decode, encode};
+    use types::{Ballot, Epoch, NodeId};
+
+    fn message() -> impl Strategy<Value = Message> {
+        let length = (any::<u64>(), 0..64).prop_map(|(number, less)| Length(number >> less));
+        let lengths = [length.clone(), length.clone(), length.clone(), length.clone(), length];
+        let entry = prop::collection::vec(any::<u8>(), 0..200).prop_map(Bytes::from);
+        let entries = prop::collection::vec(entry, 0..5);
+        let parts = (0..8, any::<[u32; 4]>(), lengths, entries, any::<bool>());
+        parts.prop_map(|(variant, [epoch, node, other_epoch, other], lengths, entries, votes)| {
+            let ballot = Ballot { epoch: Epoch(epoch), node: NodeId(node) };
+            let accepted_ballot = Ballot { epoch: Epoch(other_epoch), node: NodeId(other) };
+            let [accepted, decided, from, until, Length(round)] = lengths;
+            match variant {
+                0 => Message::Prepare { ballot, accepted_ballot, accepted, decided },
+                1 => Message::Promise {
+                    ballot,
+                    accepted_ballot,
+                    accepted,
+                    decided,
+                    from,
+                    entries,
+                    votes,
+                },
+                2 => Message::Fetch { ballot, accepted_ballot, from },
+                3 => Message::Append {
+                    ballot,
+                    adopted: accepted_ballot,
+                    base: accepted,
+                    prev: from,
+                    entries,
+                    decided,
+                    everywhere: until,
+                    round,
+                },
+                4 => Message::Accepted {
+                    ballot,
+                    length: accepted,
+                    next: from,
+                    until,
+                    decided,
+                    round,
+                    votes,
+                },
+                5 => Message::Decide { ballot, decided, everywhere: until },
+                6 => {
+                    let state = entries.concat().into();
+                    Message::Snapshot { ballot, length: accepted, state }
+                }
+                _ => Message::Rejected { ballot, promised: accepted_ballot },
+            }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn messages_return(message in message()) {
+            returns(&message);
+        }
+
+        #[test]
+        fn any_bytes_are_withstood(
+            variant in 0..9_u8,
+            mut bytes in prop::collection::vec(any::<u8>(), 1..60),
+        ) {
+            bytes[0] = variant;
+            withstands::<Message>(&bytes.into());
+        }
+    }
+
+    fn append(entries: Vec<Bytes>) -> Message {
+        let ballot = Ballot { epoch: Epoch(2), node: NodeId(1) };
+        Message::Append {
+            ballot,
+            adopted: Ballot { epoch: Epoch(1), node: NodeId(0) },
+            base: Length(3),
+            prev: Length(300),
+            entries,
+            decided: Length(299),
+            everywhere: Length(5),
+            round: 0,
+        }
+    }
+
+    #[test]
+    fn forms_stay_as_they_are() {
+        let form = [3, 2, 1, 1, 0, 3, 0xac, 2, 0xab, 2, 5, 0, 1, 2, b'a', b'b'];
+        assert_eq!(&encode(&append(vec!["ab".into()]))[..], form);
+        let ballot = Ballot { epoch: Epoch(2), node: NodeId(1) };
+        let [length, next, until, decided] = [4, 5, 6, 3].map(Length);
+        let accepted =
+            Message::Accepted { ballot, length, next, until, decided, round: 7, votes: true };
+        assert_eq!(&encode(&accepted)[..], [4, 2, 1, 4, 5, 6, 3, 7, 1]);
+        let rejected = Message::Rejected { ballot, promised: ballot };
+        assert_eq!(&encode(&rejected)[..], [7, 2, 1, 2, 1]);
+    }
+
+    #[test]
+    fn entries_stay_in_their_frame() {
+        let frame = encode(&append(vec!["alice".into(), "bob".into()]));
+        let Ok(Message::Append { entries, .. }) = decode(&frame) else { panic!("no append") };
+        assert_eq!(entries[1].as_ptr(), frame[frame.len() - 3..].as_ptr());
+    }
+}

@@ -1,0 +1,166 @@
+//! The forms of partitionings and topologies. A topology is its parts in their order, which its ids count;
+//! who reads one, validates it as if it came from a text.
+
+use super::cluster::{Shard, Table, Topology};
+use super::draft::{DatacenterDraft, Draft, NodeDraft, ShardDraft, unplaced};
+use super::{DATACENTERS_MAX, NAME_BYTES_MAX, NODES_MAX, Partitioning, REPLICAS_MAX, SHARDS_MAX};
+use super::{DatacenterId, Node, validate};
+use bytes::BytesMut;
+use types::wire::{Coded, Input, Malformed, put_count};
+use types::{NodeId, coded_enum, coded_newtype, coded_struct};
+
+coded_newtype!(DatacenterId(u32));
+
+coded_enum!(Partitioning {
+    0 => Hash { prefix_bytes },
+    1 => Range { splits },
+    2 => Everywhere,
+});
+
+coded_struct!(Shard { leader: NodeId, voters: Vec<NodeId>, learners: Vec<NodeId> });
+
+/// A node's name, datacenter and address.
+type NodeForm = (String, (DatacenterId, Option<String>));
+
+impl Coded for Topology {
+    /// The workers and four counts.
+    const BYTES_MIN: usize = 20;
+
+    fn put(&self, out: &mut BytesMut) {
+        self.workers().put(out);
+        put_count(self.datacenters().len(), out);
+        self.datacenters().iter().for_each(|datacenter| datacenter.name.put(out));
+        put_count(self.nodes().len(), out);
+        for Node { name, datacenter, address, .. } in self.nodes() {
+            name.put(out);
+            datacenter.put(out);
+            address.put(out);
+        }
+        put_count(self.shard_ids().len(), out);
+        for shard in self.shard_ids() {
+            self.leader(shard).put(out);
+            self.voters(shard).to_vec().put(out);
+            self.learners(shard).to_vec().put(out);
+        }
+        put_count(self.tables().len(), out);
+        for table in self.tables() {
+            table.put(out);
+        }
+    }
+
+    fn take(input: &mut Input<'_>) -> Result<Topology, Malformed> {
+        let workers = Coded::take(input)?;
+        let datacenters = Vec::<String>::take(input)?;
+        let nodes = Vec::<NodeForm>::take(input)?;
+        let shards = Vec::<Shard>::take(input)?;
+        let tables = Vec::<(String, Partitioning)>::take(input)?;
+        // Validation goes by names, which are repeated for that: so none may be long, nor needed often.
+        let mut names = datacenters.iter().chain(nodes.iter().map(|(name, _)| name));
+        let short = names.all(|name| name.len() <= NAME_BYTES_MAX);
+        let few = datacenters.len() <= DATACENTERS_MAX
+            && nodes.len() <= NODES_MAX
+            && shards.len() <= SHARDS_MAX
+            && shards.iter().all(|it| it.voters.len().max(it.learners.len()) <= REPLICAS_MAX);
+        let draft = if short && few { draft(workers, datacenters, nodes, &shards) } else { None };
+        draft
+            .and_then(|draft| validate::cluster(draft).ok())
+            .and_then(|topology| topology.with_tables(tables).ok())
+            .ok_or_else(|| input.wrong("no topology"))
+    }
+}
+
+impl Table {
+    fn put(&self, out: &mut BytesMut) {
+        put_count(self.name().len(), out);
+        out.extend_from_slice(self.name().as_bytes());
+        self.partitioning().put(out);
+    }
+}
+
+/// What a text would say; `None` where a number names nothing.
+fn draft(
+    workers: u32,
+    datacenters: Vec<String>,
+    nodes: Vec<NodeForm>,
+    shards: &[Shard],
+) -> Option<Draft> {
+    let mut draft = Draft { workers: Some(unplaced(workers)), ..Draft::default() };
+    let node_name = |node: &NodeId| nodes.get(node.0 as usize).map(|it| unplaced(it.0.clone()));
+    for Shard { leader, voters, learners } in shards {
+        draft.shards.push(ShardDraft {
+            leader: node_name(leader)?,
+            voters: unplaced(voters.iter().map(node_name).collect::<Option<_>>()?),
+            learners: learners.iter().map(node_name).collect::<Option<_>>()?,
+        });
+    }
+    for (name, (datacenter, address)) in nodes {
+        draft.nodes.push(NodeDraft {
+            name: unplaced(name),
+            datacenter: unplaced(datacenters.get(datacenter.0 as usize)?.clone()),
+            address: address.map(unplaced),
+        });
+    }
+    let named = |name| DatacenterDraft { name: unplaced(name) };
+    draft.datacenters = datacenters.into_iter().map(named).collect();
+    Some(draft)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::wire::check::returns;
+    use types::wire::{decode, encode};
+    use types::{ShardId, TableId};
+
+    /// Every kind of thing that a topology may have.
+    fn rich() -> Topology {
+        let splits = vec![(Box::default(), ShardId(1)), (Box::from(&b"m"[..]), ShardId(0))];
+        Topology::builder()
+            .workers(2)
+            .datacenter("a")
+            .datacenter("b")
+            .node_at("n", "b", "10.0.0.1:7000")
+            .node("m", "a")
+            .shard("n", ["m"], ["n"])
+            .shard("n", ["n"], [])
+            .table("hash", Partitioning::Hash { prefix_bytes: 2 })
+            .table("range", Partitioning::Range { splits })
+            .table("all", Partitioning::Everywhere)
+            .build()
+            .expect("a valid topology")
+    }
+
+    #[test]
+    fn topologies_return() {
+        returns(&rich());
+        returns(&Topology::symmetric(3, 3, 3, 1, 4));
+        let back: Topology = decode(&encode(&rich())).expect("as it was");
+        assert_eq!(back.table("range"), Some(TableId(1)));
+        assert_eq!(back.to_toml(), rich().to_toml());
+    }
+
+    #[test]
+    fn what_no_text_may_say_no_bytes_may_either() {
+        type Parts =
+            ((u32, Vec<String>), ((Vec<NodeForm>, Vec<Shard>), Vec<(String, Partitioning)>));
+        let bytes = encode(&rich());
+        let refused = |spoil: fn(&mut Parts)| {
+            let mut parts: Parts = decode(&bytes).expect("the same form");
+            spoil(&mut parts);
+            let error = decode::<Topology>(&encode(&parts)).expect_err("spoiled");
+            assert_eq!(error.what, "no topology");
+        };
+        refused(|it| it.0.0 = 0);
+        refused(|it| it.0.1.clear());
+        refused(|it| it.0.1[1] = "a".to_owned());
+        refused(|it| it.0.1[1] = "x".repeat(NAME_BYTES_MAX + 1));
+        refused(|it| it.1.0.0[0].1.0 = DatacenterId(2));
+        refused(|it| it.1.0.1[0].leader = NodeId(2));
+        refused(|it| it.1.0.1[0].voters.push(NodeId(0)));
+        refused(|it| it.1.0.1[0].learners.push(NodeId(u32::MAX)));
+        refused(|it| it.1.0.1[0].learners = vec![NodeId(0); REPLICAS_MAX + 1]);
+        refused(|it| it.1.1[1].1 = Partitioning::Range { splits: Vec::new() });
+        refused(|it| it.1.1[2].0 = "hash".to_owned());
+        refused(|it| it.1.1[0].1 = Partitioning::Hash { prefix_bytes: usize::MAX });
+    }
+}

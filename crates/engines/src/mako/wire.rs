@@ -1,0 +1,156 @@
+//! The forms of what workers say to each other: a request that carries little has some fifteen bytes.
+
+use super::message::{Message, Reply, Request};
+use types::coded_enum;
+
+coded_enum!(Message {
+    0 => Request { header, request },
+    1 => Reply { transaction, shard as short, step as short, reply },
+    2 => Relay(relay),
+    3 => Gossip { watermark, ended as short, floor as short },
+});
+
+coded_enum!(Request {
+    0 => Execute { operations as short },
+    1 => Lock { operations as short, validate },
+    2 => Validate { last },
+    3 => Commit { operations as short, install },
+    4 => Install { stamp },
+    5 => Abort,
+});
+
+coded_enum!(Reply {
+    0 => Executed { answers as short, dependencies },
+    1 => Locked { clock as short, dependencies },
+    2 => Validated,
+    3 => Certified { stamp },
+    4 => Resolved,
+    5 => Refused { error },
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::execution::branches::Header;
+    use crate::operation::{Answer, Operation};
+    use crate::transaction_id::TransactionId;
+    use crate::wire::tests::{answered, error, header, number, operation, relay, stamp};
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use types::wire::check::{returns, withstands};
+    use types::wire::encode;
+    use types::{Clock, Epoch, Error, NodeId, ShardId, Stamp, TableId, VectorWatermark, WorkerId};
+
+    fn request() -> impl Strategy<Value = Request> {
+        let parts = (0..6, vec(operation(), 0..4), any::<bool>(), stamp());
+        parts.prop_map(|(variant, operations, flag, stamp)| match variant {
+            0 => Request::Execute { operations },
+            1 => Request::Lock { operations, validate: flag },
+            2 => Request::Validate { last: flag },
+            3 => Request::Commit { operations, install: flag },
+            4 => Request::Install { stamp },
+            _ => Request::Abort,
+        })
+    }
+
+    fn reply() -> impl Strategy<Value = Reply> {
+        let parts = (0..6, vec(answered(), 0..4), number(), stamp(), error());
+        parts.prop_map(|(variant, answers, clock, stamp, error)| match variant {
+            0 => Reply::Executed { answers, dependencies: stamp },
+            1 => Reply::Locked { clock: Clock(clock), dependencies: stamp },
+            2 => Reply::Validated,
+            3 => Reply::Certified { stamp },
+            4 => Reply::Resolved,
+            _ => Reply::Refused { error },
+        })
+    }
+
+    fn gossip() -> impl Strategy<Value = Message> {
+        let clocks = vec(number(), 0..5);
+        let parts = (any::<u32>(), clocks, vec(any::<u32>(), 0..3), number());
+        parts.prop_map(|(epoch, clocks, ended, floor)| {
+            let mut watermark = VectorWatermark::new(Epoch(epoch), clocks.len());
+            for (shard, clock) in (0..).map(ShardId).zip(clocks) {
+                watermark.raise(shard, Clock(clock));
+            }
+            let ended = ended.into_iter().map(ShardId).collect();
+            Message::Gossip { watermark, ended, floor: Clock(floor) }
+        })
+    }
+
+    fn message() -> impl Strategy<Value = Message> {
+        prop_oneof![
+            (header(), request())
+                .prop_map(|(header, request)| Message::Request { header, request }),
+            (header(), reply()).prop_map(|(Header { transaction, shard, step, .. }, reply)| {
+                Message::Reply { transaction, shard, step, reply }
+            }),
+            relay().prop_map(Message::Relay),
+            gossip(),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn messages_return(message in message()) {
+            returns(&message);
+        }
+
+        #[test]
+        fn any_bytes_are_withstood(
+            variant in 0..5_u8,
+            mut bytes in vec(any::<u8>(), 1..80),
+        ) {
+            bytes[0] = variant;
+            withstands::<Message>(&bytes.into());
+        }
+    }
+
+    /// Workers of other releases say and understand these.
+    #[test]
+    fn forms_stay_as_they_are() {
+        let transaction = TransactionId { node: NodeId(1), worker: WorkerId(2), sequence: 300 };
+        let shard = ShardId(3);
+        let (epoch, reign) = (Epoch(4), Epoch(1));
+        let header = Header { transaction, shard, step: 2, oldest: 299, epoch, reign };
+        let form = [0, 1, 2, 0xac, 2, 3, 2, 0xab, 2, 4, 1];
+        let mut stamp = Stamp::local(epoch, Clock(9));
+        stamp.push(shard, ShardId(0), Clock(7));
+        let operations = vec![Operation::Get { table: TableId(1), key: "k".into() }];
+        for (request, rest) in [
+            (Request::Execute { operations: operations.clone() }, &[0, 1, 0, 1, 1, b'k'][..]),
+            (Request::Lock { operations: Vec::new(), validate: true }, &[1, 0, 1]),
+            (Request::Validate { last: false }, &[2, 0]),
+            (Request::Commit { operations: Vec::new(), install: true }, &[3, 0, 1]),
+            (Request::Install { stamp: stamp.clone() }, &[4, 4, 9, 1, 0, 7]),
+            (Request::Abort, &[5]),
+        ] {
+            let message = Message::Request { header, request };
+            assert_eq!(encode(&message)[..], [&form[..], rest].concat());
+        }
+        let form = [1, 1, 2, 0xac, 2, 3, 2];
+        let answers = vec![Ok(Answer::Value(Some("v".into()))), Ok(Answer::Done)];
+        for (reply, rest) in [
+            (
+                Reply::Executed { answers, dependencies: stamp.clone() },
+                &[0, 2, 0, 0, 1, 1, b'v', 0, 2, 4, 9, 1, 0, 7][..],
+            ),
+            (
+                Reply::Locked { clock: Clock(10), dependencies: stamp.clone() },
+                &[1, 10, 4, 9, 1, 0, 7],
+            ),
+            (Reply::Validated, &[2]),
+            (Reply::Certified { stamp }, &[3, 4, 9, 1, 0, 7]),
+            (Reply::Resolved, &[4]),
+            (Reply::Refused { error: Error::reject("") }, &[5, 1, 16, 0]),
+        ] {
+            let message = Message::Reply { transaction, shard, step: 2, reply };
+            assert_eq!(encode(&message)[..], [&form[..], rest].concat());
+        }
+        let watermark = VectorWatermark::whole(epoch, 1);
+        let gossip = Message::Gossip { watermark, ended: vec![shard], floor: Clock(5) };
+        let whole = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
+        let form = [&[3, 4, 1][..], &whole, &[1, 3, 0, 0, 0, 5]].concat();
+        assert_eq!(encode(&gossip)[..], form);
+    }
+}

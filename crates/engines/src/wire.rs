@@ -1,0 +1,79 @@
+//! The forms of what engines have in common: operations and their answers, what clients ask and are told,
+//! and how requests to branches begin.
+
+use crate::client::{ClientId, Ending, Relay, Reply, Request};
+use crate::execution::branches::Header;
+use crate::operation::{Answer, Operation, Range, RangeEnd};
+use crate::transaction_id::TransactionId;
+use bytes::Bytes;
+use std::ops::Bound;
+use types::{Epoch, NodeId, ShardId, WorkerId, coded_enum, coded_newtype, coded_struct};
+
+coded_newtype!(ClientId(u64));
+
+coded_struct!(TransactionId {
+    node: NodeId as short,
+    worker: WorkerId as short,
+    sequence: u64 as short,
+});
+
+coded_struct!(Header {
+    transaction: TransactionId,
+    shard: ShardId as short,
+    step: u32 as short,
+    oldest: u64 as short,
+    epoch: Epoch as short,
+    reign: Epoch as short,
+});
+
+coded_enum!(Operation of 3 bytes or more {
+    0 => Get { table as short, key },
+    1 => Scan { table as short, range },
+    2 => Put { table as short, key, value },
+    3 => Insert { table as short, key, value },
+});
+
+coded_enum!(Answer {
+    0 => Value(value),
+    1 => Rows(rows as short),
+    2 => Done,
+});
+
+coded_struct!(Range {
+    start: Bound<Bytes>,
+    end: RangeEnd,
+    reverse: bool,
+    limit: u64 as short,
+});
+
+coded_enum!(RangeEnd {
+    0 => Bound(bound),
+    1 => Prefix(prefix),
+});
+
+coded_enum!(Request {
+    0 => Call { id, home as short, procedure as short, arguments, epoch as short },
+    1 => Begin { session as short },
+    2 => Operation { session as short, number as short, operation },
+    3 => End { session as short, number as short, ending },
+});
+
+coded_enum!(Ending {
+    0 => Commit,
+    1 => Confirm,
+    2 => Rollback,
+});
+
+coded_enum!(Reply {
+    0 => Called { id, result },
+    1 => Began { session as short, result },
+    2 => Done { session as short, number as short, result },
+});
+
+coded_enum!(Relay {
+    0 => Request { from as short, request },
+    1 => Reply { to as short, reply },
+});
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,211 @@
+//! What clients say returns. The strategies are for the engines' messages, too.
+
+use super::*;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use types::wire::check::{returns, withstands};
+use types::wire::{decode, encode};
+use types::{
+    Aborted, Clock, Conflict, Error, KeyExcerpt, RequestId, Result, Stamp, TableId, Unknown,
+};
+
+fn short_bytes() -> impl Strategy<Value = Bytes> {
+    vec(any::<u8>(), 0..12).prop_map(Bytes::from)
+}
+
+/// Numbers of all lengths.
+pub(crate) fn number() -> impl Strategy<Value = u64> {
+    (any::<u64>(), 0..64_u32).prop_map(|(number, less)| number >> less)
+}
+
+fn bound() -> impl Strategy<Value = Bound<Bytes>> {
+    (0..3, short_bytes()).prop_map(|(variant, key)| match variant {
+        0 => Bound::Included(key),
+        1 => Bound::Excluded(key),
+        _ => Bound::Unbounded,
+    })
+}
+
+fn range() -> impl Strategy<Value = Range> {
+    let end =
+        prop_oneof![bound().prop_map(RangeEnd::Bound), short_bytes().prop_map(RangeEnd::Prefix),];
+    (bound(), end, any::<bool>(), number()).prop_map(|(start, end, reverse, limit)| Range {
+        start,
+        end,
+        reverse,
+        limit,
+    })
+}
+
+pub(crate) fn operation() -> impl Strategy<Value = Operation> {
+    let value = proptest::option::of(short_bytes());
+    let parts = (0..5, any::<u32>(), short_bytes(), value, range());
+    parts.prop_map(|(variant, table, key, value, range)| {
+        let table = TableId(table);
+        match (variant, value) {
+            (0, _) => Operation::Get { table, key },
+            (1, _) => Operation::Scan { table, range },
+            (2, Some(value)) => Operation::Insert { table, key, value },
+            (_, value) => Operation::Put { table, key, value },
+        }
+    })
+}
+
+fn answer() -> impl Strategy<Value = Answer> {
+    prop_oneof![
+        proptest::option::of(short_bytes()).prop_map(Answer::Value),
+        vec((short_bytes(), short_bytes()), 0..5).prop_map(Answer::Rows),
+        Just(Answer::Done),
+    ]
+}
+
+/// A few of each kind; `types` tests all of them.
+pub(crate) fn error() -> impl Strategy<Value = Error> {
+    (0..4, any::<u32>(), number(), short_bytes()).prop_map(|(variant, small, great, key)| {
+        match variant {
+            0 => {
+                let (table, key) = (TableId(small), KeyExcerpt::new(&key));
+                Aborted::from(Conflict::ReadChanged { table, key }).into()
+            }
+            1 => Aborted::UnknownSession { session: great }.into(),
+            2 => Error::reject(format!("{small} is too little")),
+            _ => Unknown::NoAnswer { request: RequestId(u128::from(great)) }.into(),
+        }
+    })
+}
+
+pub(crate) fn answered() -> impl Strategy<Value = Result<Answer>> {
+    prop_oneof![3 => answer().prop_map(Ok), 1 => error().prop_map(Err)]
+}
+
+pub(crate) fn stamp() -> impl Strategy<Value = Stamp> {
+    let entries = vec((any::<u32>(), number()), 0..4);
+    (any::<u32>(), number(), entries).prop_map(|(epoch, clock, entries)| {
+        let mut stamp = Stamp::local(Epoch(epoch), Clock(clock));
+        for (shard, clock) in entries {
+            stamp.push(ShardId(0), ShardId(shard), Clock(clock));
+        }
+        stamp
+    })
+}
+
+pub(crate) fn header() -> impl Strategy<Value = Header> {
+    let parts = (any::<[u32; 6]>(), number(), number());
+    parts.prop_map(|([node, worker, shard, step, epoch, reign], sequence, oldest)| Header {
+        transaction: TransactionId { node: NodeId(node), worker: WorkerId(worker), sequence },
+        shard: ShardId(shard),
+        step,
+        oldest,
+        epoch: Epoch(epoch),
+        reign: Epoch(reign),
+    })
+}
+
+fn request() -> impl Strategy<Value = Request> {
+    let ending = prop::sample::select(vec![Ending::Commit, Ending::Confirm, Ending::Rollback]);
+    let call = (any::<u128>(), any::<u32>(), ".{0,9}", short_bytes());
+    let parts = (0..4, number(), any::<u32>(), call, operation(), ending);
+    parts.prop_map(|(variant, session, number, call, operation, ending)| match variant {
+        0 => {
+            let (id, home, procedure, arguments) = call;
+            let (id, home, epoch) = (RequestId(id), ShardId(home), Epoch(number));
+            Request::Call { id, home, procedure: procedure.into(), arguments, epoch }
+        }
+        1 => Request::Begin { session },
+        2 => Request::Operation { session, number, operation },
+        _ => Request::End { session, number, ending },
+    })
+}
+
+fn reply() -> impl Strategy<Value = Reply> {
+    let parts = (0..3, any::<u128>(), number(), any::<u32>(), short_bytes(), answered());
+    parts.prop_map(|(variant, id, session, number, bytes, answered)| match variant {
+        0 => Reply::Called { id: RequestId(id), result: answered.map(|_| bytes) },
+        1 => Reply::Began { session, result: answered.map(|_| ()) },
+        _ => Reply::Done { session, number, result: answered },
+    })
+}
+
+pub(crate) fn relay() -> impl Strategy<Value = Relay> {
+    prop_oneof![
+        (number(), request())
+            .prop_map(|(from, request)| Relay::Request { from: ClientId(from), request }),
+        (number(), reply()).prop_map(|(to, reply)| Relay::Reply { to: ClientId(to), reply }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn what_clients_hear_and_say_returns(relay in relay(), header in header()) {
+        returns(&relay);
+        match &relay {
+            Relay::Request { request, .. } => returns(request),
+            Relay::Reply { reply, .. } => returns(reply),
+        }
+        returns(&header);
+    }
+
+    #[test]
+    fn any_bytes_are_withstood(bytes in vec(any::<u8>(), 0..60)) {
+        let bytes = bytes.into();
+        withstands::<Relay>(&bytes);
+        withstands::<Request>(&bytes);
+        withstands::<Reply>(&bytes);
+        withstands::<Vec<Operation>>(&bytes);
+    }
+}
+
+/// Clients of other releases say and understand these.
+#[test]
+fn forms_stay_as_they_are() {
+    let call = Request::Call {
+        id: RequestId(1 << 64 | 2),
+        home: ShardId(3),
+        procedure: "pay".into(),
+        arguments: "x".into(),
+        epoch: Epoch(4),
+    };
+    #[rustfmt::skip]
+    let form = [
+        0, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 3, 3, b'p', b'a', b'y', 1, b'x', 4,
+    ];
+    assert_eq!(encode(&call)[..], form);
+    let (table, key) = (TableId(5), Bytes::from("k"));
+    let range = Range {
+        start: Bound::Included(key.clone()),
+        end: RangeEnd::Prefix(key.clone()),
+        reverse: true,
+        limit: 300,
+    };
+    for (operation, form) in [
+        (Operation::Get { table, key: key.clone() }, &[0, 5, 1, b'k'][..]),
+        (Operation::Scan { table, range }, &[1, 5, 0, 1, b'k', 1, 1, b'k', 1, 0xac, 2]),
+        (Operation::Put { table, key: key.clone(), value: None }, &[2, 5, 1, b'k', 0]),
+        (Operation::Insert { table, key, value: "v".into() }, &[3, 5, 1, b'k', 1, b'v']),
+    ] {
+        let request = Request::Operation { session: 1, number: 2, operation };
+        assert_eq!(encode(&request)[..], [&[2, 1, 2][..], form].concat());
+    }
+    let end = Request::End { session: 1, number: 2, ending: Ending::Confirm };
+    assert_eq!(encode(&end)[..], [3, 1, 2, 1]);
+    let rows = Answer::Rows(vec![("a".into(), Bytes::new())]);
+    let done = Reply::Done { session: 1, number: 2, result: Ok(rows) };
+    assert_eq!(encode(&done)[..], [2, 1, 2, 0, 1, 1, 1, b'a', 0]);
+    let began = Reply::Began { session: 1, result: Err(Error::reject("no")) };
+    assert_eq!(encode(&began)[..], [1, 1, 1, 1, 16, 2, b'n', b'o']);
+}
+
+#[test]
+fn the_limits_that_refuse_here_have_names_there() {
+    for limit in ["open_max", "queue_max", "sessions_max"] {
+        returns(&Error::from(Aborted::Overloaded { open: 1, limit, max: 1 }));
+    }
+}
+
+#[test]
+fn values_stay_in_their_frame() {
+    let operation = Operation::Insert { table: TableId(1), key: "k".into(), value: "vw".into() };
+    let frame = encode(&operation);
+    let Ok(Operation::Insert { value, .. }) = decode(&frame) else { panic!("no insert") };
+    assert_eq!(value.as_ptr(), frame[frame.len() - 2..].as_ptr());
+}

@@ -1,0 +1,49 @@
+//! The form of what workers say to each other.
+
+use crate::events::Message;
+use types::coded_enum;
+
+coded_enum!(Message<M> {
+    0 => Engine(message),
+    1 => Stream { shard as short, incarnation as short, message },
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use consensus::manager::Incarnation;
+    use consensus::stream;
+    use engines::mako;
+    use engines::two_phase_commit;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use types::wire::check::withstands;
+    use types::wire::{decode, encode};
+    use types::{Ballot, Epoch, NodeId, ShardId};
+
+    fn rejected() -> Message<mako::Message> {
+        let ballot = Ballot { epoch: Epoch(2), node: NodeId(1) };
+        let message = stream::Message::Rejected { ballot, promised: ballot };
+        Message::Stream { shard: ShardId(3), incarnation: Incarnation(4), message }
+    }
+
+    #[test]
+    fn forms_stay_as_they_are() {
+        let bytes = encode(&rejected());
+        assert_eq!(bytes[..], [1, 3, 4, 7, 2, 1, 2, 1]);
+        let back: Message<mako::Message> = decode(&bytes).expect("as it was");
+        assert_eq!(format!("{back:?}"), format!("{:?}", rejected()));
+        assert!(decode::<Message<mako::Message>>(&bytes.slice(1..)).is_err());
+        assert_eq!(encode(&Message::Engine(5_u8))[..], [0, 5]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_withstood(variant in 0..3_u8, mut bytes in vec(any::<u8>(), 1..80)) {
+            bytes[0] = variant;
+            let bytes = bytes.into();
+            withstands::<Message<mako::Message>>(&bytes);
+            withstands::<Message<two_phase_commit::Message>>(&bytes);
+        }
+    }
+}
