@@ -146,7 +146,12 @@ fn start() -> (Network<Run>, Network<Run>) {
 }
 
 /// Runs until that many messages have come and their answers have, and says how long it took.
-fn measure(node: &Network<Run>, mode: Mode, window: u64, messages: u64) -> (Duration, Vec<Duration>) {
+fn measure(
+    node: &Network<Run>,
+    mode: Mode,
+    window: u64,
+    messages: u64,
+) -> (Duration, Vec<Duration>) {
     let (done, wait) = mpsc::channel();
     let began = Instant::now();
     let run = Run { mode, window, messages, done };
@@ -181,7 +186,8 @@ fn under_load(nodes: &(Network<Run>, Network<Run>), mode: Mode, window: u64, spa
 }
 
 fn main() {
-    let seconds = std::env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(2.0);
+    let seconds =
+        std::env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(2.0);
     let span = Duration::from_secs_f64(seconds);
     let nodes = start();
     println!("two workers on loopback, messages of {MESSAGE_BYTES} bytes");

@@ -201,7 +201,7 @@ async fn read(
     incoming: mpsc::Sender<Result<Bytes, Closed>>,
 ) {
     let closed = loop {
-        match reader.next() {
+        match reader.next_frame() {
             Ok(Some(frame)) => match frame.kind {
                 Kind::Data => {
                     if incoming.send(Ok(frame.payload)).await.is_err() {
@@ -225,7 +225,7 @@ async fn read(
         };
         match read {
             Ok(0) => break Closed::Ended(ended(&reader)),
-            Ok(count) => reader.read(count, room),
+            Ok(count) => reader.note_read(count, room),
             Err(error) => break Closed::Ended(broken(&error)),
         }
     };

@@ -210,7 +210,7 @@ impl Pump {
     fn read(&mut self, cx: &mut Context<'_>, hub: &Hub) -> Poll<CloseReason> {
         loop {
             while self.channel.may_read(&hub.config.limits) {
-                match self.reader.next() {
+                match self.reader.next_frame() {
                     Ok(Some(frame)) => {
                         if let Err(reason) = self.deliver(frame, hub) {
                             return Poll::Ready(reason);
@@ -231,7 +231,7 @@ impl Pump {
             match read {
                 Ok(0) => return Poll::Ready(ended(&self.reader)),
                 Ok(count) => {
-                    self.reader.read(count, room);
+                    self.reader.note_read(count, room);
                     hub.counters.bytes_in.add(count as u64);
                 }
                 Err(error) => return Poll::Ready(broken(&error)),

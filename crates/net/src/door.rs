@@ -41,7 +41,8 @@ pub(crate) async fn listen(hub: Rc<Hub>, listener: TcpListener, workers: Arc<[Ar
         match listener.accept().await {
             Ok((socket, address)) => {
                 hub.counters.accepted.add(1);
-                let (near, workers, turn) = (Rc::clone(&hub), Arc::clone(&workers), Rc::clone(&turn));
+                let (near, workers, turn) =
+                    (Rc::clone(&hub), Arc::clone(&workers), Rc::clone(&turn));
                 hub.meet(|number| knock(near, number, (socket, address), workers, turn));
             }
             Err(error) => {
@@ -163,7 +164,6 @@ async fn prove(
         if preamble.is_peer() { &hub.config.secret } else { &hub.config.client_secret };
     let terms = Terms { cluster: &hub.config.cluster, secret, preamble, binding };
     let mut reader = FrameReader::new(MESSAGE_BYTES_MAX);
-    let caller =
-        handshake::accept(&mut stream, &mut reader, &terms, &hub.host, hub).await?;
+    let caller = handshake::accept(&mut stream, &mut reader, &terms, &hub.host, hub).await?;
     Ok((stream, reader, caller))
 }

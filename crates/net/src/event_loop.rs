@@ -52,6 +52,10 @@ pub trait Core: 'static {
     }
 }
 
+/// While there is always something to do, sockets are looked at after so many tasks have run: a few turns.
+/// Fewer would cost a system call each time, more would make quiet connections wait for busy ones.
+const TASKS_BETWEEN_POLLS: u32 = 8;
+
 /// Why a node does not start.
 #[derive(Debug, Error)]
 pub enum StartError {
@@ -194,11 +198,13 @@ fn run<C: Core>(
     build: impl FnOnce(&Handle<C::Command>) -> C,
     started: &mpsc::Sender<io::Result<()>>,
 ) -> io::Result<()> {
-    let runtime =
-        Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .event_interval(TASKS_BETWEEN_POLLS)
+        .build_local(LocalOptions::default())?;
     let counters = &handle.0.counters[worker.0 as usize];
     let hub = Hub::new(config, worker, handle.0.clock, counters);
-    runtime.block_on(async {
+    let ended = runtime.block_on(async {
         if let Some(listener) = listener {
             let listener = tokio::net::TcpListener::from_std(listener)?;
             let guests = handle.0.mailboxes.iter().map(|mailbox| Arc::clone(&mailbox.guests));
@@ -221,7 +227,10 @@ fn run<C: Core>(
             }
         });
         poll_fn(|cx| turner.poll(cx)).await
-    })
+    });
+    // Not waiting for the name of a peer to be looked up.
+    runtime.shutdown_background();
+    ended
 }
 
 /// A worker's loop.
@@ -293,7 +302,8 @@ impl<C: Core> Loop<'_, C> {
         for guest in mailbox.guests.take() {
             let Ok(socket) = tokio::net::TcpStream::from_std(guest.socket) else { continue };
             let hub = Rc::clone(&self.hub);
-            let receive = |number| door::receive(hub, number, socket, guest.preamble, guest.address);
+            let receive =
+                |number| door::receive(hub, number, socket, guest.preamble, guest.address);
             self.hub.meet(receive);
         }
         let (commands, has_more) = mailbox.take_commands(self.hub.config.limits.turn_frames_max);

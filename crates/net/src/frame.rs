@@ -144,7 +144,7 @@ impl FrameReader {
     }
 
     /// Takes note of a read of `count` bytes into a room of `room`: a busy connection reads more at once.
-    pub fn read(&mut self, count: usize, room: usize) {
+    pub fn note_read(&mut self, count: usize, room: usize) {
         if count >= room {
             self.chunk = (self.chunk * 2).min(CHUNK_MAX);
         } else if count < self.chunk / 16 {
@@ -158,7 +158,7 @@ impl FrameReader {
     }
 
     /// The next frame, if all of it is here. After an error there is nothing more to be had.
-    pub fn next(&mut self) -> Result<Option<Frame>, FrameError> {
+    pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
         let Ok((header, rest)) = Header::ref_from_prefix(&self.buffer) else { return Ok(None) };
         let kind = Kind::from_byte(header.kind).filter(|_| header.zero == [0; 3]);
         let Some(kind) = kind else { return Err(FrameError::Malformed { kind: header.kind }) };
@@ -186,7 +186,9 @@ mod tests {
     }
 
     fn drain(reader: &mut FrameReader) -> Vec<Bytes> {
-        std::iter::from_fn(|| reader.next().expect("frames")).map(|frame| frame.payload).collect()
+        std::iter::from_fn(|| reader.next_frame().expect("frames"))
+            .map(|frame| frame.payload)
+            .collect()
     }
 
     #[test]
@@ -206,7 +208,7 @@ mod tests {
         for (bytes, error) in cases {
             let mut reader = FrameReader::new(100);
             reader.extend(bytes);
-            assert_eq!(reader.next(), Err(error));
+            assert_eq!(reader.next_frame(), Err(error));
         }
     }
 
@@ -214,15 +216,15 @@ mod tests {
     fn an_announcement_allocates_nothing() {
         let mut reader = FrameReader::new(1 << 30);
         reader.extend(Header::new(Kind::Data, 1 << 30).as_bytes());
-        assert_eq!(reader.next(), Ok(None));
+        assert_eq!(reader.next_frame(), Ok(None));
         assert!(reader.room().capacity() <= 4 * CHUNK_MIN, "{}", reader.buffer.capacity());
         let mut arrived = HEADER_BYTES;
         while arrived < 1 << 20 {
             let room = reader.room().capacity() - reader.buffer.len();
             reader.extend(&vec![0; room]);
-            reader.read(room, room);
+            reader.note_read(room, room);
             arrived += room;
-            assert_eq!(reader.next(), Ok(None));
+            assert_eq!(reader.next_frame(), Ok(None));
             let allocated = reader.room().capacity();
             assert!(allocated <= 2 * arrived + 2 * CHUNK_MAX, "{allocated} for {arrived}");
         }
@@ -265,7 +267,7 @@ mod tests {
             'stream: for piece in garbage {
                 reader.extend(&piece);
                 loop {
-                    match reader.next() {
+                    match reader.next_frame() {
                         Ok(Some(frame)) => prop_assert!(frame.payload.len() <= 64),
                         Ok(None) => break,
                         Err(_) => break 'stream,
@@ -285,7 +287,7 @@ mod tests {
             stream[at] = byte;
             let mut reader = FrameReader::new(64);
             reader.extend(&stream);
-            while let Ok(Some(frame)) = reader.next() {
+            while let Ok(Some(frame)) = reader.next_frame() {
                 prop_assert!(frame.payload.len() <= 64);
             }
         }

@@ -366,7 +366,7 @@ async fn expect<S: AsyncRead + Unpin>(
     kind: Kind,
 ) -> Result<Bytes, Failure> {
     let Frame { kind: found, payload } = loop {
-        if let Some(frame) = reader.next().map_err(CloseReason::from)? {
+        if let Some(frame) = reader.next_frame().map_err(CloseReason::from)? {
             break frame;
         }
         let read = stream.read_buf(reader.room()).await;

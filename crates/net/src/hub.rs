@@ -134,7 +134,10 @@ impl Hub {
         self.counters.close(reason);
         let is_usual = matches!(
             reason,
-            CloseReason::Left | CloseReason::Asked | CloseReason::Unreachable | CloseReason::Removed
+            CloseReason::Left
+                | CloseReason::Asked
+                | CloseReason::Unreachable
+                | CloseReason::Removed
         );
         if is_usual {
             tracing::debug!(node = %self.host.node, worker = %self.host.worker, %reason, whom, address, "closed");

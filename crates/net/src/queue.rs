@@ -179,7 +179,7 @@ mod tests {
                     let take = all.len().min(*takes.next().expect("a cycle"));
                     reader.extend(&all[..take]);
                     queue.advance(take);
-                    while let Some(frame) = reader.next().expect("frames") {
+                    while let Some(frame) = reader.next_frame().expect("frames") {
                         found.push((frame.payload.first().copied(), frame.payload.len()));
                     }
                 }

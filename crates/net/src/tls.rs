@@ -109,10 +109,7 @@ impl Identity {
 
 impl ClientTls {
     /// Trusts nodes for which one of `authorities` vouches, by the name of the cluster.
-    pub fn new(
-        authorities: &[CertificateDer<'static>],
-        name: &str,
-    ) -> Result<ClientTls, TlsError> {
+    pub fn new(authorities: &[CertificateDer<'static>], name: &str) -> Result<ClientTls, TlsError> {
         let config = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(VERSIONS)?
             .with_root_certificates(roots(authorities)?)
@@ -140,14 +137,14 @@ impl NodeTls {
             .with_protocol_versions(VERSIONS)?
             .with_root_certificates(roots)
             .with_client_auth_cert(certificates.clone(), key.clone_key())?;
-        let server = || {
-            ServerConfig::builder_with_provider(provider()).with_protocol_versions(VERSIONS)
-        };
+        let server =
+            || ServerConfig::builder_with_provider(provider()).with_protocol_versions(VERSIONS);
         let to_peers = server()?
             .with_client_cert_verifier(verifier)
             .with_single_cert(certificates.clone(), key.clone_key())?;
-        let to_clients =
-            server()?.with_no_client_auth().with_single_cert(certificates.clone(), key.clone_key())?;
+        let to_clients = server()?
+            .with_no_client_auth()
+            .with_single_cert(certificates.clone(), key.clone_key())?;
         Ok(NodeTls {
             dialing: ClientTls { config: Arc::new(dialing), name: server_name(name)? },
             to_peers: Arc::new(to_peers),

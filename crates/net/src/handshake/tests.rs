@@ -79,18 +79,14 @@ fn shake(dialer: &Side, acceptor: &Side) -> (Result<Host, Failure>, Result<Calle
 #[test]
 fn both_learn_who_the_other_is() {
     assert_eq!(shake(&side(), &side()), (Ok(HOST), Ok(PEER_ONE)));
-    let client =
-        Side { caller: Caller::Client, wanted: None, secret: Secret::none(), ..side() };
+    let client = Side { caller: Caller::Client, wanted: None, secret: Secret::none(), ..side() };
     assert_eq!(shake(&client, &client), (Ok(HOST), Ok(Caller::Client)));
 }
 
 #[test]
 fn each_refusal_is_told() {
-    let peer = |node, worker, life| Caller::Peer {
-        node: NodeId(node),
-        worker: WorkerId(worker),
-        life,
-    };
+    let peer =
+        |node, worker, life| Caller::Peer { node: NodeId(node), worker: WorkerId(worker), life };
     let cases = [
         (Side { secret: Secret::new([2; 32]), ..side() }, CloseReason::WrongSecret),
         (Side { cluster: "atoll", ..side() }, CloseReason::WrongCluster),
@@ -190,9 +186,8 @@ fn accepted_of(bytes: &[u8]) -> Result<Caller, Failure> {
 
 #[test]
 fn messages_out_of_place_are_refused() {
-    let frame = |kind, payload: &[u8]| {
-        [Header::new(kind, payload.len()).as_bytes(), payload].concat()
-    };
+    let frame =
+        |kind, payload: &[u8]| [Header::new(kind, payload.len()).as_bytes(), payload].concat();
     let cases = [
         (vec![], CloseReason::Left),
         (frame(Kind::Hello, b"")[..5].to_vec(), CloseReason::Truncated),

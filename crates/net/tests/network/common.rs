@@ -151,11 +151,7 @@ pub fn config(node: u32) -> Config {
 }
 
 pub fn peer(node: u32, address: SocketAddr) -> Peer {
-    Peer {
-        node: NodeId(node),
-        address: address.to_string(),
-        datacenter: Datacenter::default(),
-    }
+    Peer { node: NodeId(node), address: address.to_string(), datacenter: Datacenter::default() }
 }
 
 /// Nodes 0, 1 and so on, connected each to each.

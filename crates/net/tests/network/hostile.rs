@@ -72,7 +72,11 @@ fn whoever_knocks_wrongly_is_closed_for_a_reason() {
         ("half a preamble", b"SHO".to_vec(), CloseReason::Truncated),
         ("nothing", vec![], CloseReason::Left),
         ("no hello", preamble(CLIENT, 0), CloseReason::Left),
-        ("half a hello", [preamble(CLIENT, 0), hello[..9].to_vec()].concat(), CloseReason::Truncated),
+        (
+            "half a hello",
+            [preamble(CLIENT, 0), hello[..9].to_vec()].concat(),
+            CloseReason::Truncated,
+        ),
         (
             "a short hello",
             [preamble(CLIENT, 0), frame(Kind::Hello, b"me")].concat(),
@@ -124,11 +128,8 @@ fn random_bytes_cost_nothing_else() {
 
 #[test]
 fn whoever_dawdles_is_closed_and_the_crowd_makes_room() {
-    let limits = Limits {
-        handshake_max: Duration::from_millis(200),
-        strangers_max: 8,
-        ..Limits::default()
-    };
+    let limits =
+        Limits { handshake_max: Duration::from_millis(200), strangers_max: 8, ..Limits::default() };
     let node = Node::alone(Config { limits, ..config(0) });
     // One that says nothing, and one that says a byte of its hello now and then.
     let mut silent = dial(&node);
@@ -153,8 +154,8 @@ fn whoever_dawdles_is_closed_and_the_crowd_makes_room() {
     is_well(&node);
 }
 
-/// A peer that proved itself and then goes mad: it is the network of a node, spoken by hand.
-fn mad_client(node: &Node, bytes: &[u8]) {
+/// A client that proves itself, spoken by hand.
+fn enter(node: &Node) -> TcpStream {
     use ring::hmac;
     let mut socket = dial(node);
     let start = preamble(CLIENT, 0);
@@ -167,12 +168,20 @@ fn mad_client(node: &Node, bytes: &[u8]) {
     // As the documentation of the handshake says it, with an empty secret.
     let parts: [&[u8]; 6] =
         [b"shoal handshake", b"dialer", &start, &hello, &challenge[8..], &[0; 32]];
-    let said: Vec<u8> =
-        parts.iter().flat_map(|part| [&(part.len() as u64).to_le_bytes(), *part].concat()).collect();
+    let said: Vec<u8> = parts
+        .iter()
+        .flat_map(|part| [&(part.len() as u64).to_le_bytes(), *part].concat())
+        .collect();
     let proof = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &[]), &said);
     socket.write_all(&frame(Kind::Proof, proof.as_ref())).expect("written");
     let mut welcome = [0; 8 + 32];
     socket.read_exact(&mut welcome).expect("a welcome");
+    socket
+}
+
+/// One that then goes mad.
+fn mad_client(node: &Node, bytes: &[u8]) {
+    let mut socket = enter(node);
     let _ = socket.write_all(bytes);
     let _ = socket.shutdown(Shutdown::Write);
     answer(&mut socket);
@@ -199,17 +208,57 @@ fn whoever_goes_mad_after_the_proof_is_closed_and_forgotten() {
         node.wait_count(|totals| totals.closes(reason) == before + 1);
         assert_eq!(node.counters().clients_gone, number as u64 + 1);
     }
-    let heard = node.happened.try_iter().filter(|happened| {
-        matches!(&happened.input, Input::FromClient { frame, .. } if frame != "abc")
-    });
-    assert_eq!(heard.count(), 0, "only what was whole");
-    is_well_with(&node, 1000);
+    for _ in 0..7 {
+        node.wait(|happened| match &happened.input {
+            Input::FromClient { frame, .. } => {
+                assert_eq!(frame, "abc", "only what was whole");
+                None
+            }
+            input => matches!(input, Input::ClientGone { .. }).then_some(()),
+        });
+    }
+    is_well(&node);
 }
 
-/// As [`is_well`], with room for the frames of this node.
-fn is_well_with(node: &Node, frame_bytes_max: usize) {
-    assert!(frame_bytes_max > 5);
-    is_well(node);
+#[test]
+fn a_client_that_never_reads_again_is_given_up() {
+    let limits = Limits { silence_max: Duration::from_millis(500), ..Limits::default() };
+    let node = Node::alone(Config { limits, ..config(0) });
+    let mut socket = enter(&node);
+    socket.write_all(&frame(Kind::Data, b"all of it")).expect("written");
+    let client = node.wait(|happened| match happened.input {
+        Input::FromClient { client, .. } => Some(client),
+        _ => None,
+    });
+    // More than buffers take, less than it may be behind.
+    node.order(move |_, out| {
+        (0..30).for_each(|_| out.to_client(client, Bytes::from(vec![0; 1 << 20])));
+    });
+    node.wait_count(|totals| totals.closes(CloseReason::Vanished) == 1);
+    is_well(&node);
+}
+
+#[test]
+fn who_floods_does_not_keep_others_waiting() {
+    let limits = Limits { turn_frames_max: 8, unread_frames_max: 16, ..Limits::default() };
+    let node = Node::alone(Config { limits, ..config(0) });
+    let mut socket = enter(&node);
+    let flood = frame(Kind::Data, b"me").repeat(10_000);
+    socket.write_all(&flood).expect("written");
+    is_well_amid(&node, 10_000);
+    assert!(node.counters().turns >= 10_000 / 8, "{:?}", node.counters());
+}
+
+/// All of a flood is heard, and another client as well.
+fn is_well_amid(node: &Node, flood: usize) {
+    block_on(async {
+        let address = node.address().to_string();
+        let connection = connect(&address, &Access::open("reef"), None).await.expect("let in");
+        connection.sender.send(Bytes::from_static(b"well?")).await.expect("sent");
+        let mut heard: Vec<_> = (0..=flood).map(|_| node.wait_frame().1).collect();
+        heard.retain(|frame| frame == "well?");
+        assert_eq!(heard.len(), 1);
+    });
 }
 
 #[test]
@@ -259,8 +308,9 @@ fn a_peer_that_is_not_who_was_dialed_is_left_alone() {
     let other = Node::alone(config(7));
     // Dials node 1 where node 7 is.
     let peers = vec![peer(1, other.address())];
-    let node = Network::start(Config { peers, ..config(0) }, crate::common::port(), |_, _: &_| Deaf)
-        .expect("a node");
+    let node =
+        Network::start(Config { peers, ..config(0) }, crate::common::port(), |_, _: &_| Deaf)
+            .expect("a node");
     other.handle().set_peer(&peer(0, node.address()));
     other.wait_count(|totals| totals.closes(CloseReason::WrongNode) > 0);
     wait_until(|| (node.handle().counters().closes(CloseReason::Refused) > 0).then_some(()));

@@ -7,6 +7,8 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use shoal_net::client::{Access, ConnectError, connect};
 use shoal_net::tls::{ClientTls, Identity, NodeTls, TlsError, read_certificates};
 use shoal_net::{CloseReason, Config, Input};
+use std::io::Write;
+use std::net::TcpStream;
 use std::path::Path;
 use types::NodeId;
 
@@ -91,7 +93,13 @@ fn those_without_the_right_certificate_stay_out() {
         assert_eq!(plain.err(), Some(ConnectError::Refused(CloseReason::WrongTls)));
     });
     node.wait_count(|totals| totals.closes(CloseReason::TlsFailed) >= 1);
-    assert_eq!(node.counters().closes(CloseReason::WrongTls), 1);
+    node.wait_count(|totals| totals.closes(CloseReason::WrongTls) == 1);
+
+    // A preamble that promises TLS, and then something else.
+    let before = node.counters().closes(CloseReason::TlsFailed);
+    let mut socket = TcpStream::connect(node.address()).expect("connected");
+    socket.write_all(b"SHOL\x01\x82\0\0 and no TLS at all").expect("written");
+    node.wait_count(|totals| totals.closes(CloseReason::TlsFailed) == before + 1);
 
     // A node that knows the secret, but for which nobody vouches here.
     let stranger = Node::alone(Config {
@@ -100,7 +108,7 @@ fn those_without_the_right_certificate_stay_out() {
         ..config(1)
     });
     node.handle().set_peer(&peer(1, stranger.address()));
-    node.wait_count(|totals| totals.closes(CloseReason::TlsFailed) >= 2);
+    node.wait_count(|totals| totals.closes(CloseReason::TlsFailed) >= 3);
     assert_eq!((node.counters().admitted, stranger.counters().admitted), (0, 0));
     assert_eq!(node.handle().counters_of(WORKER).connects, 0);
 }
