@@ -4,12 +4,15 @@
 //!
 //! *One way*: one end sends as fast as a window of messages allows, the other says now and then how far it
 //! is. *Answered*: each message is answered by one, with a window of them on their way. *Idle*: one message
-//! at a time, there and back.
+//! at a time, there and back; and the same between datacenters 50 ms apart.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
 use bytes::{BufMut, Bytes};
-use shoal_net::{Config, Core, Datacenter, Input, Network, Outbox, Peer, Secret, Totals, listen};
+use shoal_net::{
+    Config, Core, Datacenter, Distance, Distances, Input, Network, Outbox, Peer, Secret, Totals,
+    listen,
+};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use types::{NodeId, Time};
@@ -110,7 +113,7 @@ impl Core for End {
     }
 }
 
-fn start() -> (Network<Run>, Network<Run>) {
+fn start(round_trip: Duration) -> (Network<Run>, Network<Run>) {
     let listeners = [1, 2].map(|_| listen("127.0.0.1:0").expect("a port"));
     let addresses = listeners.each_ref().map(|one| one.local_addr().expect("an address"));
     let (up, ups) = mpsc::channel();
@@ -119,10 +122,12 @@ fn start() -> (Network<Run>, Network<Run>) {
         let peer = Peer {
             node: NodeId(other as u32),
             address: addresses[other].to_string(),
-            datacenter: Datacenter(0),
+            datacenter: Datacenter(other as u32),
         };
         let config = Config {
             peers: vec![peer],
+            datacenter: Datacenter(own as u32),
+            distances: Distances::uniform(Distance::of_round_trip(round_trip)),
             ..Config::new("bench", NodeId(own as u32), Secret::new([7; 32]))
         };
         let up = up.clone();
@@ -189,7 +194,7 @@ fn main() {
     let seconds =
         std::env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(2.0);
     let span = Duration::from_secs_f64(seconds);
-    let nodes = start();
+    let nodes = start(Duration::ZERO);
     println!("two workers on loopback, messages of {MESSAGE_BYTES} bytes");
     for _ in 0..3 {
         under_load(&nodes, Mode::OneWay, 64 * CREDIT, span);
@@ -197,14 +202,20 @@ fn main() {
     for window in [64, 1024, 16_384] {
         under_load(&nodes, Mode::Answered, window, span);
     }
-    let before = calls(&nodes);
-    let (_, mut trips) = measure(&nodes.0, Mode::Answered, 1, 20_000);
-    let after = calls(&nodes);
+    alone("Idle", &nodes, 20_000);
+    alone("50 ms", &start(Duration::from_millis(50)), 40);
+}
+
+/// One message at a time.
+fn alone(name: &str, nodes: &(Network<Run>, Network<Run>), messages: u64) {
+    let before = calls(nodes);
+    let (_, mut trips) = measure(&nodes.0, Mode::Answered, 1, messages);
+    let after = calls(nodes);
     trips.sort_unstable();
     let at = |share: f64| trips[(trips.len() as f64 * share) as usize].as_nanos() as f64 / 1e3;
     let calls = (after.reads + after.writes) - (before.reads + before.writes);
     println!(
-        "Idle: round trip {:.1} µs median, {:.1} µs at 99 %, {:.2} system calls a message",
+        "{name}: round trip {:.1} µs median, {:.1} µs at 99 %, {:.2} system calls a message",
         at(0.5),
         at(0.99),
         calls as f64 / (after.frames_in - before.frames_in) as f64,

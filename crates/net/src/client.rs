@@ -18,8 +18,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
 use types::{NodeId, WorkerId};
 
-/// Frames that may wait on this side, each way.
-const WAITING_MAX: usize = 1024;
+/// Frames that may wait on this side to be sent: as many leave in one system call.
+const SENDING_MAX: usize = 1024;
+
+/// Frames that may wait on this side to be received; for others the node has to wait.
+const RECEIVED_MAX: usize = 256;
 
 /// What a client has to know to be let in.
 #[derive(Debug, Clone)]
@@ -133,8 +136,8 @@ pub async fn connect(
     let (stream, mut reader, host) = dialing.dial(address).await?;
     reader.allow(access.limits.frame_bytes_max);
     let (near, far) = tokio::io::split(stream);
-    let (sender, outgoing) = mpsc::channel(WAITING_MAX);
-    let (incoming, receiver) = mpsc::channel(WAITING_MAX);
+    let (sender, outgoing) = mpsc::channel(SENDING_MAX);
+    let (incoming, receiver) = mpsc::channel(RECEIVED_MAX);
     tokio::spawn(write(far, outgoing));
     tokio::spawn(read(near, reader, incoming));
     Ok(Connection {
@@ -169,7 +172,7 @@ impl Receiver {
 async fn write(mut stream: WriteHalf<Stream>, mut outgoing: mpsc::Receiver<Bytes>) {
     let mut frames = Vec::new();
     let mut queue = OutQueue::new();
-    while outgoing.recv_many(&mut frames, WAITING_MAX).await > 0 {
+    while outgoing.recv_many(&mut frames, SENDING_MAX).await > 0 {
         frames.drain(..).for_each(|frame| queue.push(Kind::Data, frame));
         if write_all(&mut stream, &mut queue).await.is_err() {
             return;

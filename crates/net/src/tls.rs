@@ -3,7 +3,7 @@
 //! Only version 1.3, only `ring`. Nodes prove to each other, both ways, that an authority of the cluster
 //! vouches for them; clients only ask that of the node. All certificates of nodes say one name, that of
 //! the cluster, so it is of no matter by which address a node is reached. The handshake above
-//! ([`crate::handshake`]) still asks for the shared secret, and its proofs hold on this one TLS session
+//! (`handshake.rs`) still asks for the shared secret, and its proofs hold on this one TLS session
 //! only.
 
 use rustls::pki_types::pem::PemObject;

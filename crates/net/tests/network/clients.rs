@@ -1,12 +1,16 @@
 //! Clients: what they send and get, and what happens when they do not read.
 
-use crate::common::{Node, PATIENCE, config};
+use crate::common::{Node, PATIENCE, config, port, wait_until};
 use bytes::Bytes;
 use shoal_net::client::{Access, Closed, ConnectError, Connection, SendError, connect};
-use shoal_net::{ClientId, CloseReason, Config, DropReason, Input, Limits, Secret};
+use shoal_net::{
+    ClientId, CloseReason, Config, Core, DropReason, Input, Limits, Network, Outbox, Secret,
+};
 use std::future::Future;
+use std::sync::mpsc;
+use std::time::Duration;
 use tokio::time::timeout;
-use types::{NodeId, WorkerId};
+use types::{NodeId, Time, WorkerId};
 
 /// The connection's tasks go on while the test waits for the node.
 pub fn block_on<F: Future>(future: F) -> F::Output {
@@ -84,56 +88,61 @@ fn a_client_that_is_closed_gets_what_was_sent_before_and_why() {
     assert_eq!(node.counters().drops(DropReason::UnknownClient), 1);
 }
 
-/// Sends as long as the node takes it, answers of 64 KiB for each, and reads none.
+/// Answers whatever a client says with much.
+struct Talkative(Bytes);
+
+impl Core for Talkative {
+    type Command = ();
+
+    fn step(&mut self, _: Time, input: Input<()>, out: &mut Outbox) {
+        if let Input::FromClient { client, .. } = input {
+            out.to_client(client, self.0.clone());
+        }
+    }
+}
+
+/// It asks for many times of what it may be behind, and more than fits on the way; were it heard while it
+/// does not read, it would be closed for that.
 #[test]
 fn a_client_that_does_not_read_is_not_heard() {
-    let limits = Limits { client_queue_bytes: 256 << 10, ..Limits::default() };
-    let node = Node::alone(Config { limits: limits.clone(), ..config(0) });
-    let answer = Bytes::from(vec![9; 64 << 10]);
     const REQUESTS: usize = 2000;
+    let limits = Limits {
+        client_queue_bytes: 256 << 10,
+        client_queue_bytes_max: 4 << 20,
+        unread_frames_max: 16,
+        ..Limits::default()
+    };
+    let answer = Bytes::from(vec![9; 64 << 10]);
+    let said = answer.clone();
+    let core = move |_, _: &_| Talkative(said.clone());
+    let node = Network::start(Config { limits, ..config(0) }, port(), core).expect("a node");
     block_on(async {
-        let Connection { sender, mut receiver, .. } =
-            enter(&node, &Access::open("reef")).await.expect("let in");
-        let request = Bytes::from(vec![1; 16 << 10]);
+        let address = node.address().to_string();
+        let connected = connect(&address, &Access::open("reef"), None).await;
+        let Connection { sender, mut receiver, .. } = connected.expect("let in");
+        let request = Bytes::from(vec![1; 64 << 10]);
         let sending = tokio::spawn(async move {
             for _ in 0..REQUESTS {
                 sender.send(request.clone()).await.expect("sent");
             }
             sender
         });
-        let (mut answered, mut stuck) = (0, 0);
-        // The client's tasks run while this one waits a little for the node.
-        while stuck < 100 {
-            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-            stuck += 1;
-            while let Ok(happened) = node.happened.try_recv() {
-                let Input::FromClient { client, .. } = happened.input else { continue };
-                let answer = answer.clone();
-                node.order(move |_, out| out.to_client(client, answer));
-                (answered, stuck) = (answered + 1, 0);
-            }
-        }
-        assert!(answered < REQUESTS, "all was heard though nothing was read");
-        assert_eq!(node.counters().closes(CloseReason::FellBehind), 0);
-
+        // Soon nothing moves any more.
+        let (_never, pause) = mpsc::channel::<()>();
+        let stuck = wait_until(|| {
+            let before = node.handle().counters();
+            let _ = pause.recv_timeout(Duration::from_millis(100));
+            let after = node.handle().counters();
+            (before.frames_in > 0 && before == after).then_some(after)
+        });
+        assert!(stuck.frames_in < REQUESTS as u64, "all was heard though nothing was read");
         // Now it reads, and all goes on.
-        let mut received = 0;
-        while received < REQUESTS {
-            while let Ok(happened) = node.happened.try_recv() {
-                let Input::FromClient { client, .. } = happened.input else { continue };
-                let answer = answer.clone();
-                node.order(move |_, out| out.to_client(client, answer));
-                answered += 1;
-            }
-            let next = timeout(std::time::Duration::from_millis(1), receiver.receive()).await;
-            if let Ok(frame) = next {
-                assert_eq!(frame.map(|frame| frame.len()), Ok(answer.len()));
-                received += 1;
-            }
+        for _ in 0..REQUESTS {
+            assert_eq!(receiver.receive().await, Ok(answer.clone()));
         }
-        assert_eq!(answered, REQUESTS);
         drop(sending.await.expect("sent"));
     });
+    assert_eq!(node.handle().counters().closes(CloseReason::FellBehind), 0);
 }
 
 #[test]
