@@ -1,0 +1,237 @@
+//! A client's end of a connection to one worker of a node: frames out, frames in.
+//!
+//! Two tasks on the runtime of whoever connects move the frames. Both ways are bounded: who sends faster
+//! than the node reads has to wait, and who does not receive is not sent more.
+
+use crate::config::{Limits, Secret};
+use crate::dial::Dialing;
+use crate::frame::{FrameReader, Kind};
+use crate::handshake::{Caller, Failure, broken, ended};
+use crate::queue::{OutQueue, SLICES_MAX};
+use crate::reason::CloseReason;
+use crate::stream::Stream;
+use crate::tls::ClientTls;
+use bytes::Bytes;
+use std::io::{self, IoSlice};
+use thiserror::Error;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::sync::mpsc;
+use types::{NodeId, WorkerId};
+
+/// Frames that may wait on this side to be sent: as many leave in one system call.
+const SENDING_MAX: usize = 1024;
+
+/// Frames that may wait on this side to be received; for others the node has to wait.
+const RECEIVED_MAX: usize = 256;
+
+/// What a client has to know to be let in.
+#[derive(Debug, Clone)]
+pub struct Access {
+    /// The cluster's name.
+    pub cluster: String,
+    /// The secret of clients; [`Secret::none`] where there is none.
+    pub secret: Secret,
+    /// TLS, if the cluster has it on.
+    pub tls: Option<ClientTls>,
+    /// Those of frames, time and silence count.
+    pub limits: Limits,
+}
+
+impl Access {
+    /// To a cluster without TLS that asks clients for no secret.
+    pub fn open(cluster: impl Into<String>) -> Access {
+        Access {
+            cluster: cluster.into(),
+            secret: Secret::none(),
+            tls: None,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// Why a node did not let us in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum ConnectError {
+    /// It did not come so far, or we did not trust it.
+    #[error("cannot connect: {0}")]
+    Failed(CloseReason),
+    /// The node refused.
+    #[error("the node refuses: {0}")]
+    Refused(CloseReason),
+}
+
+impl From<Failure> for ConnectError {
+    fn from(failure: Failure) -> ConnectError {
+        match failure {
+            Failure::Here(reason) => ConnectError::Failed(reason),
+            Failure::There(reason) => ConnectError::Refused(reason),
+        }
+    }
+}
+
+/// Why nothing more comes.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Closed {
+    /// The node said so, and why.
+    #[error("closed by the node: {0}")]
+    Bye(String),
+    /// The connection ended.
+    #[error("the connection ended: {0}")]
+    Ended(CloseReason),
+}
+
+/// Sends frames. Cheap to clone; when the last is dropped, the connection ends.
+#[derive(Debug, Clone)]
+pub struct Sender {
+    frames: mpsc::Sender<Bytes>,
+    frame_bytes_max: usize,
+}
+
+/// Receives frames.
+#[derive(Debug)]
+pub struct Receiver(mpsc::Receiver<Result<Bytes, Closed>>);
+
+/// A connection that stands.
+#[derive(Debug)]
+pub struct Connection {
+    /// The node at the other end.
+    pub node: NodeId,
+    /// Its worker.
+    pub worker: WorkerId,
+    /// In which of its lives it is.
+    pub life: u64,
+    /// The way there.
+    pub sender: Sender,
+    /// The way back.
+    pub receiver: Receiver,
+}
+
+/// Why a frame is not on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum SendError {
+    /// It is longer than the limit.
+    #[error("a frame of {0} bytes is too long")]
+    TooLong(usize),
+    /// The connection has ended; the receiver knows why.
+    #[error("the connection has ended")]
+    Ended,
+}
+
+/// Connects to `worker` of the node at `address`, or to any. To be called on a tokio runtime that goes
+/// on as long as the connection.
+pub async fn connect(
+    address: &str,
+    access: &Access,
+    worker: Option<WorkerId>,
+) -> Result<Connection, ConnectError> {
+    let dialing = Dialing {
+        cluster: &access.cluster,
+        secret: &access.secret,
+        tls: access.tls.as_ref(),
+        limits: &access.limits,
+        caller: Caller::Client,
+        worker,
+        wanted: None,
+    };
+    let (stream, mut reader, host) = dialing.dial(address).await?;
+    reader.allow(access.limits.frame_bytes_max);
+    let (near, far) = tokio::io::split(stream);
+    let (sender, outgoing) = mpsc::channel(SENDING_MAX);
+    let (incoming, receiver) = mpsc::channel(RECEIVED_MAX);
+    tokio::spawn(write(far, outgoing));
+    tokio::spawn(read(near, reader, incoming));
+    Ok(Connection {
+        node: host.node,
+        worker: host.worker,
+        life: host.life,
+        sender: Sender { frames: sender, frame_bytes_max: access.limits.frame_bytes_max },
+        receiver: Receiver(receiver),
+    })
+}
+
+impl Sender {
+    /// Sends a frame, when there is room for it.
+    pub async fn send(&self, frame: Bytes) -> Result<(), SendError> {
+        if frame.len() > self.frame_bytes_max {
+            return Err(SendError::TooLong(frame.len()));
+        }
+        self.frames.send(frame).await.map_err(|_| SendError::Ended)
+    }
+}
+
+impl Receiver {
+    /// The next frame. After the connection has ended it goes on saying so.
+    pub async fn receive(&mut self) -> Result<Bytes, Closed> {
+        let over = Closed::Ended(CloseReason::Left);
+        self.0.recv().await.unwrap_or(Err(over))
+    }
+}
+
+/// Writes frames, as many as there are in one system call, until nobody has any more to send or the other
+/// end is gone: that is for the reader to tell.
+async fn write(mut stream: WriteHalf<Stream>, mut outgoing: mpsc::Receiver<Bytes>) {
+    let mut frames = Vec::new();
+    let mut queue = OutQueue::new();
+    while outgoing.recv_many(&mut frames, SENDING_MAX).await > 0 {
+        frames.drain(..).for_each(|frame| queue.push(Kind::Data, frame));
+        if write_all(&mut stream, &mut queue).await.is_err() {
+            return;
+        }
+    }
+    // The other end sees that nothing more comes, and ends it.
+    let _ = stream.shutdown().await;
+}
+
+async fn write_all(stream: &mut WriteHalf<Stream>, queue: &mut OutQueue) -> io::Result<()> {
+    while !queue.is_empty() {
+        let written = {
+            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+            let count = queue.slices(&mut slices);
+            stream.write_vectored(&slices[..count]).await?
+        };
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        queue.advance(written);
+    }
+    stream.flush().await
+}
+
+/// Reads frames until the connection ends, or nobody receives them any more.
+async fn read(
+    mut stream: ReadHalf<Stream>,
+    mut reader: FrameReader,
+    incoming: mpsc::Sender<Result<Bytes, Closed>>,
+) {
+    let closed = loop {
+        match reader.next_frame() {
+            Ok(Some(frame)) => match frame.kind {
+                Kind::Data => {
+                    if incoming.send(Ok(frame.payload)).await.is_err() {
+                        return;
+                    }
+                    continue;
+                }
+                Kind::Bye => break Closed::Bye(String::from_utf8_lossy(&frame.payload).into()),
+                Kind::Hello | Kind::Challenge | Kind::Proof | Kind::Welcome | Kind::Refused => {
+                    break Closed::Ended(CloseReason::Unexpected);
+                }
+            },
+            Ok(None) => {}
+            Err(error) => break Closed::Ended(error.into()),
+        }
+        let buffer = reader.room();
+        let room = buffer.capacity() - buffer.len();
+        let read = tokio::select! {
+            read = stream.read_buf(buffer) => read,
+            () = incoming.closed() => return,
+        };
+        match read {
+            Ok(0) => break Closed::Ended(ended(&reader)),
+            Ok(count) => reader.note_read(count, room),
+            Err(error) => break Closed::Ended(broken(&error)),
+        }
+    };
+    // If nobody receives any more, nobody minds.
+    let _ = incoming.send(Err(closed)).await;
+}

@@ -1,0 +1,265 @@
+//! What a node is told of itself, its peers and its limits.
+
+use crate::distance::{Datacenter, Distances};
+use crate::handshake::CLUSTER_BYTES_MAX;
+use crate::tls::NodeTls;
+use std::fmt;
+use std::time::Duration;
+use thiserror::Error;
+use types::{NodeId, WorkerId};
+
+/// Shortest secret of a cluster, in bytes. Whoever has listened to one handshake can try secrets at
+/// leisure, so it must not be a word.
+pub const SECRET_BYTES_MIN: usize = 16;
+
+/// Something that must not be shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Vec<u8>);
+
+impl Secret {
+    /// Those bytes, kept.
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Secret {
+        Secret(bytes.into())
+    }
+
+    /// No secret: everybody knows it.
+    pub fn none() -> Secret {
+        Secret(Vec::new())
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// Another node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    /// Which.
+    pub node: NodeId,
+    /// Where it listens, as `host:port`.
+    pub address: String,
+    /// Where it stands.
+    pub datacenter: Datacenter,
+}
+
+/// What there is a limit to. All of them are enforced; none is a guess of what there will be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Longest frame, in bytes. More room for large values, more memory that a peer can make us keep.
+    /// Default 32 MiB.
+    pub frame_bytes_max: usize,
+    /// Most bytes on their way to one peer, held ones included; beyond, frames are dropped. Default 64 MiB.
+    pub peer_queue_bytes_max: usize,
+    /// Most frames of the same. Default 1 Mi.
+    pub peer_queue_frames_max: usize,
+    /// When so many bytes wait for a client, nothing more is read from it. Default 1 MiB.
+    pub client_queue_bytes: usize,
+    /// When so many do, it is closed: it goes on asking for what it does not read. Default 64 MiB.
+    pub client_queue_bytes_max: usize,
+    /// Most clients of one worker. Default 10 000.
+    pub clients_max: usize,
+    /// Most connections of one worker that have not proved anything yet; beyond, the one that took
+    /// longest is closed. Default 256.
+    pub strangers_max: usize,
+    /// How long one of them may take. Default 3 s.
+    pub handshake_max: Duration,
+    /// An end that says nothing, not even that it got what we said, is gone after this. Longer survives
+    /// longer outages, shorter notices earlier. Default 10 s.
+    pub silence_max: Duration,
+    /// Most frames that the core is given in one turn of the loop, after which what it said is sent.
+    /// More saves system calls, less is fairer. Default 512.
+    pub turn_frames_max: usize,
+    /// When a turn has taken so long, it ends. Default 100 µs.
+    pub turn_max: Duration,
+    /// Most frames of one connection that wait for the core; beyond, nothing more is read from it.
+    /// Default 512.
+    pub unread_frames_max: usize,
+    /// Most bytes of the same. Default 4 MiB.
+    pub unread_bytes_max: usize,
+    /// How long to leave alone a peer that was not reached, at first. Default 10 ms.
+    pub redial_min: Duration,
+    /// And after a few times: it doubles up to here. Default 500 ms.
+    pub redial_max: Duration,
+    /// Most commands that wait for one worker. Default 64 Ki.
+    pub commands_max: usize,
+    /// Lines logged in a second for one worker; more are counted and left out. Default 10.
+    pub log_lines_max: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            frame_bytes_max: 32 << 20,
+            peer_queue_bytes_max: 64 << 20,
+            peer_queue_frames_max: 1 << 20,
+            client_queue_bytes: 1 << 20,
+            client_queue_bytes_max: 64 << 20,
+            clients_max: 10_000,
+            strangers_max: 256,
+            handshake_max: Duration::from_secs(3),
+            silence_max: Duration::from_secs(10),
+            turn_frames_max: 512,
+            turn_max: Duration::from_micros(100),
+            unread_frames_max: 512,
+            unread_bytes_max: 4 << 20,
+            redial_min: Duration::from_millis(10),
+            redial_max: Duration::from_millis(500),
+            commands_max: 64 << 10,
+            log_lines_max: 10,
+        }
+    }
+}
+
+/// A node, as its network is told of it.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The cluster's name. Nodes and clients of another are refused.
+    pub cluster: String,
+    /// This node.
+    pub node: NodeId,
+    /// Which of its lives this is: greater than any before.
+    pub life: u64,
+    /// How many workers it has, as every node of the cluster.
+    pub workers: u16,
+    /// Whether each is pinned to a core of its own. Default no.
+    pub pin: bool,
+    /// Where it stands.
+    pub datacenter: Datacenter,
+    /// The others.
+    pub peers: Vec<Peer>,
+    /// What only nodes of the cluster know.
+    pub secret: Secret,
+    /// What only clients and nodes know; [`Secret::none`] lets every client in.
+    pub client_secret: Secret,
+    /// TLS, if it is on: then there are no plain connections at all.
+    pub tls: Option<NodeTls>,
+    /// How far datacenters are from each other.
+    pub distances: Distances,
+    /// What jitter, and pauses between dials, are drawn from.
+    pub seed: u64,
+    /// The limits.
+    pub limits: Limits,
+}
+
+/// What is wrong with a configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ConfigError {
+    /// Nobody could prove anything with it.
+    #[error("the cluster's secret has {0} bytes; at least {SECRET_BYTES_MIN} are needed")]
+    ShortSecret(usize),
+    /// Too long for the handshake, or empty.
+    #[error("the cluster's name has {0} bytes; 1 to {CLUSTER_BYTES_MAX} are allowed")]
+    Name(usize),
+    /// A number of workers that cannot be.
+    #[error("a node has 1 to 1024 workers, not {0}")]
+    Workers(u16),
+    /// A peer twice, or this node.
+    #[error("{0} stands twice among the nodes")]
+    Twice(NodeId),
+    /// A limit that leaves no room.
+    #[error("the limit {0} leaves no room")]
+    Limit(&'static str),
+}
+
+impl Config {
+    /// One worker, no peers, no TLS, no distance, the default limits.
+    pub fn new(cluster: impl Into<String>, node: NodeId, secret: Secret) -> Config {
+        Config {
+            cluster: cluster.into(),
+            node,
+            life: 0,
+            workers: 1,
+            pin: false,
+            datacenter: Datacenter::default(),
+            peers: Vec::new(),
+            secret,
+            client_secret: Secret::none(),
+            tls: None,
+            distances: Distances::none(),
+            seed: u64::from(node.0),
+            limits: Limits::default(),
+        }
+    }
+
+    /// Whether a node can run with it.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        if self.secret.bytes().len() < SECRET_BYTES_MIN {
+            return Err(ConfigError::ShortSecret(self.secret.bytes().len()));
+        }
+        if self.cluster.is_empty() || self.cluster.len() > CLUSTER_BYTES_MAX {
+            return Err(ConfigError::Name(self.cluster.len()));
+        }
+        if self.workers == 0 || self.workers > 1024 {
+            return Err(ConfigError::Workers(self.workers));
+        }
+        let mut nodes: Vec<NodeId> = self.peers.iter().map(|peer| peer.node).collect();
+        nodes.push(self.node);
+        nodes.sort_unstable();
+        if let Some(twice) = nodes.windows(2).find(|two| two[0] == two[1]) {
+            return Err(ConfigError::Twice(twice[0]));
+        }
+        self.limits.validate()
+    }
+
+    /// Every worker of the node.
+    pub fn worker_ids(&self) -> impl Iterator<Item = WorkerId> + use<> {
+        (0..u32::from(self.workers)).map(WorkerId)
+    }
+}
+
+impl Limits {
+    fn validate(&self) -> Result<(), ConfigError> {
+        let rooms = [
+            ("frame_bytes_max", self.frame_bytes_max),
+            ("peer_queue_bytes_max", self.peer_queue_bytes_max),
+            ("peer_queue_frames_max", self.peer_queue_frames_max),
+            ("client_queue_bytes", self.client_queue_bytes),
+            ("client_queue_bytes_max", self.client_queue_bytes_max),
+            ("strangers_max", self.strangers_max),
+            ("turn_frames_max", self.turn_frames_max),
+            ("unread_frames_max", self.unread_frames_max),
+            ("unread_bytes_max", self.unread_bytes_max),
+        ];
+        if let Some((name, _)) = rooms.iter().find(|(_, room)| *room == 0) {
+            return Err(ConfigError::Limit(name));
+        }
+        let lengths = u64::try_from(self.frame_bytes_max).is_ok_and(|max| max < 1 << 32);
+        if lengths { Ok(()) } else { Err(ConfigError::Limit("frame_bytes_max")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_says_what_is_wrong_with_it() {
+        let good = Config::new("c", NodeId(1), Secret::new([7; 16]));
+        assert_eq!(good.validate(), Ok(()));
+        let peer = Peer {
+            node: NodeId(1),
+            address: "127.0.0.1:1".to_owned(),
+            datacenter: Datacenter::default(),
+        };
+        let limits = Limits { turn_frames_max: 0, ..Limits::default() };
+        let cases = [
+            (Config { secret: Secret::new([7; 15]), ..good.clone() }, ConfigError::ShortSecret(15)),
+            (Config { cluster: String::new(), ..good.clone() }, ConfigError::Name(0)),
+            (Config { cluster: "x".repeat(65), ..good.clone() }, ConfigError::Name(65)),
+            (Config { workers: 0, ..good.clone() }, ConfigError::Workers(0)),
+            (Config { peers: vec![peer], ..good.clone() }, ConfigError::Twice(NodeId(1))),
+            (Config { limits, ..good.clone() }, ConfigError::Limit("turn_frames_max")),
+        ];
+        for (config, error) in cases {
+            assert_eq!(config.validate(), Err(error));
+        }
+        assert_eq!(format!("{:?}", good.secret), "Secret", "never shown");
+    }
+}

@@ -1,0 +1,163 @@
+//! What a worker's loop has done, counted: by itself alone, read by whoever scrapes.
+//!
+//! Only the worker's thread writes its counters, so an addition is a load and a store. Totals are summed
+//! when somebody asks.
+
+use crate::reason::{CloseReason, DropReason};
+use std::ops::AddAssign;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A number that one thread adds to and all may read.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    /// REQUIRES: only ever called on one thread.
+    #[inline]
+    pub fn add(&self, more: u64) {
+        self.0.store(self.get().wrapping_add(more), Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// The counters of one worker.
+        #[derive(Debug)]
+        pub(crate) struct Counters {
+            $(pub $name: Counter,)*
+            closes: Vec<Counter>,
+            drops: Vec<Counter>,
+        }
+
+        /// What was counted up to some moment.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub struct Totals {
+            $($(#[$doc])* pub $name: u64,)*
+            closes: Vec<u64>,
+            drops: Vec<u64>,
+        }
+
+        impl Counters {
+            pub fn new() -> Counters {
+                Counters {
+                    $($name: Counter::default(),)*
+                    closes: CloseReason::ALL.iter().map(|_| Counter::default()).collect(),
+                    drops: DropReason::ALL.iter().map(|_| Counter::default()).collect(),
+                }
+            }
+
+            pub fn totals(&self) -> Totals {
+                Totals {
+                    $($name: self.$name.get(),)*
+                    closes: self.closes.iter().map(Counter::get).collect(),
+                    drops: self.drops.iter().map(Counter::get).collect(),
+                }
+            }
+        }
+
+        impl Totals {
+            /// Each counter that has no reason, with its name, as metrics say it.
+            pub fn named(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name),)*]
+            }
+        }
+
+        impl AddAssign<&Totals> for Totals {
+            fn add_assign(&mut self, other: &Totals) {
+                $(self.$name += other.$name;)*
+                self.closes.iter_mut().zip(&other.closes).for_each(|(sum, more)| *sum += more);
+                self.drops.iter_mut().zip(&other.drops).for_each(|(sum, more)| *sum += more);
+            }
+        }
+    };
+}
+
+counters! {
+    /// Frames that came, from peers and clients.
+    frames_in,
+    /// Frames given to sockets, or queued for them.
+    frames_out,
+    /// Bytes that came.
+    bytes_in,
+    /// Bytes that sockets took.
+    bytes_out,
+    /// Reads that got something or met an end.
+    reads,
+    /// Writes that gave something.
+    writes,
+    /// Turns of the loop that had something to do.
+    turns,
+    /// Times the alarm went off.
+    alarms,
+    /// Connections accepted at the door, before they prove anything.
+    accepted,
+    /// Peers and clients that proved themselves here.
+    admitted,
+    /// Connections to peers that came to stand.
+    connects,
+    /// Those of them that were not the first to that peer.
+    reconnects,
+    /// Clients that left or were closed.
+    clients_gone,
+}
+
+impl Counters {
+    pub fn close(&self, reason: CloseReason) {
+        self.closes[usize::from(reason.code())].add(1);
+    }
+
+    pub fn drop_frames(&self, reason: DropReason, frames: usize) {
+        self.drops[usize::from(reason.code())].add(frames as u64);
+    }
+}
+
+impl Totals {
+    /// Nothing yet.
+    pub fn zero() -> Totals {
+        Counters::new().totals()
+    }
+
+    /// How many connections ended, or were refused, for this reason.
+    pub fn closes(&self, reason: CloseReason) -> u64 {
+        self.closes[usize::from(reason.code())]
+    }
+
+    /// How many frames were dropped for this reason.
+    pub fn drops(&self, reason: DropReason) -> u64 {
+        self.drops[usize::from(reason.code())]
+    }
+
+    /// Reads and writes of sockets for each frame that came or went; none where none did.
+    pub fn system_calls_per_frame(&self) -> f64 {
+        let frames = self.frames_in + self.frames_out;
+        if frames == 0 { 0.0 } else { (self.reads + self.writes) as f64 / frames as f64 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_are_summed_by_reason() {
+        let (one, two) = (Counters::new(), Counters::new());
+        one.frames_in.add(3);
+        two.frames_in.add(4);
+        one.reads.add(7);
+        one.close(CloseReason::TooLong);
+        two.close(CloseReason::TooLong);
+        two.drop_frames(DropReason::Cut, 5);
+        let mut sum = Totals::zero();
+        sum += &one.totals();
+        sum += &two.totals();
+        assert_eq!((sum.frames_in, sum.closes(CloseReason::TooLong)), (7, 2));
+        assert_eq!((sum.drops(DropReason::Cut), sum.closes(CloseReason::Left)), (5, 0));
+        assert_eq!(sum.named()[0], ("frames_in", 7));
+        assert_eq!(sum.system_calls_per_frame(), 1.0);
+    }
+}

@@ -1,0 +1,454 @@
+//! A worker's loop: one thread, one core, all connections of that worker.
+//!
+//! ```text
+//! sockets ─► tasks of connections ─► inbox ─► turn: step, step, step … ─► tasks of connections ─► sockets
+//!            read all there is                bounded in frames and time    write once each
+//! ```
+//! All of it runs on one thread, so nothing is handed from thread to thread between a socket and the core.
+//! A turn gives the core what has arrived, a bounded number of frames; what the core wants sent is
+//! queued, and when the turn is over each connection writes what was queued for it in one system call.
+//! When nothing happens, nothing runs.
+//!
+//! The core is built on its thread and never leaves it.
+
+use crate::alarm::Alarm;
+use crate::clock::Clock;
+use crate::config::{Config, ConfigError};
+use crate::connection::Origin;
+use crate::counters::Counters;
+use crate::door;
+use crate::frame::Kind;
+use crate::hub::{Arrival, Hub};
+use crate::link::Link;
+use crate::mailbox::{Control, Guests, Handle, Mailbox, Shared};
+use crate::outbox::{ClientId, Input, Outbox, Output};
+use crate::reason::{CloseReason, DropReason};
+use bytes::Bytes;
+use crossbeam_utils::CachePadded;
+use std::future::poll_fn;
+use std::io;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::task::{Context, Poll};
+use std::thread;
+use thiserror::Error;
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::task::spawn_local;
+use types::{NodeId, Time, WorkerId};
+
+/// What a loop drives: a state machine that does no I/O itself.
+pub trait Core: 'static {
+    /// What others of this process may ask of it.
+    type Command: Send + 'static;
+
+    /// Something happens.
+    fn step(&mut self, now: Time, input: Input<Self::Command>, out: &mut Outbox);
+
+    /// A turn ends in which something happened: the last moment to say what is to be sent with the rest.
+    fn end_turn(&mut self, now: Time, out: &mut Outbox) {
+        let _ = (now, out);
+    }
+}
+
+/// While there is always something to do, sockets are looked at after so many tasks have run: a few turns.
+/// Fewer would cost a system call each time, more would make quiet connections wait for busy ones.
+const TASKS_BETWEEN_POLLS: u32 = 8;
+
+/// Why a node does not start.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// What it was told makes no sense.
+    #[error("configuration: {0}")]
+    Config(#[from] ConfigError),
+    /// The system refuses something.
+    #[error("cannot start: {0}")]
+    System(#[from] io::Error),
+}
+
+/// A worker's core panicked: the node is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("worker {0} panicked")]
+pub struct Panicked(pub WorkerId);
+
+/// A node's loops, each on its thread. They end when this is dropped.
+#[derive(Debug)]
+pub struct Network<M> {
+    handle: Handle<M>,
+    address: SocketAddr,
+    threads: Vec<thread::JoinHandle<()>>,
+}
+
+/// Listens, so that the address is known before the node is there.
+pub fn listen(address: impl ToSocketAddrs) -> io::Result<TcpListener> {
+    // The standard library lets a restarted process have its address again at once.
+    TcpListener::bind(address)
+}
+
+impl<M: Send + 'static> Network<M> {
+    /// Starts the loops of a node. `build` makes each worker's core, on that worker's thread.
+    pub fn start<C: Core<Command = M>>(
+        config: Config,
+        listener: TcpListener,
+        build: impl Fn(WorkerId, &Handle<M>) -> C + Send + Sync + 'static,
+    ) -> Result<Network<M>, StartError> {
+        config.validate()?;
+        let address = listener.local_addr()?;
+        listener.set_nonblocking(true)?;
+        let (config, build) = (Arc::new(config), Arc::new(build));
+        let workers = config.worker_ids();
+        let mailbox = |_| CachePadded::new(Mailbox::new(config.limits.commands_max));
+        let handle = Handle(Arc::new(Shared {
+            mailboxes: workers.map(mailbox).collect(),
+            counters: config.worker_ids().map(|_| Arc::new(Counters::new())).collect(),
+            clock: Clock::new(),
+        }));
+        let mut network = Network { handle: handle.clone(), address, threads: Vec::new() };
+        let (started, starts) = mpsc::channel();
+        let mut listener = Some(listener);
+        for worker in config.worker_ids() {
+            let (config, build) = (Arc::clone(&config), Arc::clone(&build));
+            let (handle, started, listener) = (handle.clone(), started.clone(), listener.take());
+            let name = format!("{}-{worker}", config.node);
+            let run = move || {
+                let guard = StopsAll(handle.clone());
+                pin(&config, worker);
+                let build = |handle: &Handle<M>| build(worker, handle);
+                let ended = run(&config, worker, &handle, listener, build, &started);
+                if let Err(error) = ended {
+                    // Nobody waits for it any more once all have started.
+                    let _ = started.send(Err(error));
+                }
+                drop(guard);
+            };
+            network.threads.push(thread::Builder::new().name(name).spawn(run)?);
+        }
+        drop(started);
+        for _ in config.worker_ids() {
+            let lost = || io::Error::other("a worker panicked as it started");
+            starts.recv().unwrap_or_else(|_| Err(lost()))?;
+        }
+        Ok(network)
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Steers it.
+    pub fn handle(&self) -> &Handle<M> {
+        &self.handle
+    }
+
+    /// Waits until the loops have ended: somebody stopped them, or one panicked, which ends the others.
+    pub fn join(mut self) -> Result<(), Panicked> {
+        self.wait()
+    }
+}
+
+impl<M> Network<M> {
+    fn wait(&mut self) -> Result<(), Panicked> {
+        let mut panicked = None;
+        for (worker, thread) in self.threads.drain(..).enumerate() {
+            if thread.join().is_err() {
+                panicked = panicked.or(Some(WorkerId(worker as u32)));
+            }
+        }
+        panicked.map_or(Ok(()), |worker| Err(Panicked(worker)))
+    }
+}
+
+impl<M> Drop for Network<M> {
+    fn drop(&mut self) {
+        self.handle.stop();
+        // A panic has been shown by its own thread.
+        let _ = self.wait();
+    }
+}
+
+/// A node without one of its workers is no node.
+struct StopsAll<M>(Handle<M>);
+
+impl<M> Drop for StopsAll<M> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+/// Gives a worker a core of its own, if that is wanted and there is one.
+fn pin(config: &Config, worker: WorkerId) {
+    if !config.pin {
+        return;
+    }
+    let cores = core_affinity::get_core_ids().unwrap_or_default();
+    let core = cores.get(worker.0 as usize);
+    if !core.is_some_and(|core| core_affinity::set_for_current(*core)) {
+        tracing::warn!(node = %config.node, %worker, "not pinned to a core");
+    }
+}
+
+/// Runs a worker's loop until it is stopped.
+fn run<C: Core>(
+    config: &Arc<Config>,
+    worker: WorkerId,
+    handle: &Handle<C::Command>,
+    listener: Option<TcpListener>,
+    build: impl FnOnce(&Handle<C::Command>) -> C,
+    started: &mpsc::Sender<io::Result<()>>,
+) -> io::Result<()> {
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .event_interval(TASKS_BETWEEN_POLLS)
+        .build_local(LocalOptions::default())?;
+    let counters = &handle.0.counters[worker.0 as usize];
+    let hub = Hub::new(config, worker, handle.0.clock, counters);
+    let ended = runtime.block_on(async {
+        if let Some(listener) = listener {
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            let guests = handle.0.mailboxes.iter().map(|mailbox| Arc::clone(&mailbox.guests));
+            let guests: Vec<Arc<Guests>> = guests.collect();
+            spawn_local(door::listen(Rc::clone(&hub), listener, guests.into()));
+        }
+        let alarm = Alarm::new(hub.clock)?;
+        let mut turner =
+            Loop { core: build(handle), hub, handle, out: Outbox::new(), timer: None, alarm };
+        turner.start();
+        // Nobody waits for it if another worker has failed to start.
+        let _ = started.send(Ok(()));
+        let bell = Arc::clone(&handle.mailbox(worker).bell);
+        let mail = Rc::clone(&turner.hub);
+        spawn_local(async move {
+            loop {
+                bell.notified().await;
+                mail.has_mail.set(true);
+                mail.wake();
+            }
+        });
+        poll_fn(|cx| turner.poll(cx)).await
+    });
+    // Not waiting for the name of a peer to be looked up.
+    runtime.shutdown_background();
+    ended
+}
+
+/// A worker's loop.
+struct Loop<'a, C: Core> {
+    core: C,
+    hub: Rc<Hub>,
+    handle: &'a Handle<C::Command>,
+    out: Outbox,
+    /// When the core wants to be woken.
+    timer: Option<Time>,
+    alarm: Alarm,
+}
+
+impl<C: Core> Loop<'_, C> {
+    fn start(&mut self) {
+        for peer in &self.hub.config.peers {
+            let link = Link::start(&self.hub, peer.clone());
+            self.hub.links.borrow_mut().insert(peer.node, link);
+        }
+        self.step(Input::Started);
+        self.end_turn();
+        // What was left before the bell was listened to.
+        self.hub.has_mail.set(true);
+    }
+
+    /// One turn, and the next if there is more to do.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.hub.remember(cx.waker());
+        while let Poll::Ready(gone) = self.alarm.poll(cx) {
+            gone?;
+            self.hub.counters.alarms.add(1);
+        }
+        let began = self.hub.clock.now();
+        let mut is_busy = self.take_mail();
+        if self.handle.mailbox(self.hub.host.worker).is_over() {
+            return Poll::Ready(Ok(()));
+        }
+        is_busy |= self.take_due(began);
+        is_busy |= self.take_inbox(began);
+        if is_busy {
+            self.hub.counters.turns.add(1);
+            self.end_turn();
+        }
+        self.hub.dirty.borrow_mut().drain(..).for_each(|channel| channel.flush());
+        if self.hub.has_mail.get() || !self.hub.inbox.borrow().is_empty() {
+            cx.waker().wake_by_ref();
+        }
+        let due = self.hub.links.borrow().values().filter_map(|link| link.due()).min();
+        if let Some(next) = self.timer.into_iter().chain(due).min() {
+            self.alarm.set(next)?;
+        }
+        Poll::Pending
+    }
+
+    fn step(&mut self, input: Input<C::Command>) {
+        self.core.step(self.hub.clock.now(), input, &mut self.out);
+    }
+
+    /// What came from other threads.
+    fn take_mail(&mut self) -> bool {
+        if !self.hub.has_mail.replace(false) {
+            return false;
+        }
+        let handle = self.handle;
+        let mailbox = handle.mailbox(self.hub.host.worker);
+        for control in mailbox.take_controls() {
+            self.control(control);
+        }
+        for guest in mailbox.guests.take() {
+            let Ok(socket) = tokio::net::TcpStream::from_std(guest.socket) else { continue };
+            let hub = Rc::clone(&self.hub);
+            let receive =
+                |number| door::receive(hub, number, socket, guest.preamble, guest.address);
+            self.hub.meet(receive);
+        }
+        let (commands, has_more) = mailbox.take_commands(self.hub.config.limits.turn_frames_max);
+        let mut is_busy = !commands.is_empty();
+        commands.into_iter().for_each(|command| self.step(Input::Command(command)));
+        if has_more {
+            self.hub.has_mail.set(true);
+        }
+        if mailbox.take_nudge() {
+            is_busy = true;
+            self.step(Input::Nudged);
+        }
+        is_busy
+    }
+
+    fn control(&mut self, control: Control) {
+        let hub = &self.hub;
+        match control {
+            Control::SetPeer(peer) => {
+                let known = hub.links.borrow().get(&peer.node).map(|link| link.peer.clone());
+                if peer.node == hub.host.node || known.as_ref() == Some(&peer) {
+                    return;
+                }
+                hub.forget_peer(peer.node);
+                let link = Link::start(hub, peer.clone());
+                hub.links.borrow_mut().insert(peer.node, link);
+            }
+            Control::RemovePeer(node) => hub.forget_peer(node),
+            Control::SetWeather(node, weather) => {
+                let links = hub.links.borrow();
+                let meant = |link: &&Rc<Link>| node.is_none_or(|node| link.peer.node == node);
+                links.values().filter(meant).for_each(|link| link.set_weather(hub, weather));
+            }
+        }
+    }
+
+    /// What was waited for: held frames that have come far enough, and the core's timer.
+    fn take_due(&mut self, now: Time) -> bool {
+        self.hub.links.borrow().values().for_each(|link| link.release(&self.hub, now));
+        if self.timer.is_none_or(|timer| timer > now) {
+            return false;
+        }
+        self.timer = None;
+        self.step(Input::Timer);
+        true
+    }
+
+    /// What has arrived, as much as one turn may take.
+    fn take_inbox(&mut self, began: Time) -> bool {
+        let limits = &Arc::clone(&self.hub.config).limits;
+        for taken in 0..limits.turn_frames_max {
+            let arrival = self.hub.inbox.borrow_mut().pop_front();
+            let Some(arrival) = arrival else { return taken > 0 };
+            let now = self.hub.clock.now();
+            if let Some(input) = self.input(arrival) {
+                self.core.step(now, input, &mut self.out);
+            }
+            if now - began > limits.turn_max {
+                return true;
+            }
+        }
+        true
+    }
+
+    /// What the core is told of an arrival.
+    fn input(&self, arrival: Arrival) -> Option<Input<C::Command>> {
+        match arrival {
+            Arrival::PeerUp(node, life) => Some(Input::PeerUp { node, life }),
+            Arrival::PeerDown(node) => Some(Input::PeerDown { node }),
+            Arrival::ClientGone(client) => Some(Input::ClientGone { client }),
+            Arrival::Frame(channel, frame) => {
+                channel.taken(frame.len());
+                match channel.origin {
+                    Origin::PeerIn(node) => {
+                        if self.hub.links.borrow().get(&node).is_some_and(|link| link.is_cut_from())
+                        {
+                            self.hub.note_drop(DropReason::Cut, 1);
+                            return None;
+                        }
+                        Some(Input::FromPeer { node, frame })
+                    }
+                    // Who was closed has nothing to say any more.
+                    Origin::Client(client) => {
+                        (!channel.is_ending()).then_some(Input::FromClient { client, frame })
+                    }
+                    Origin::PeerOut(node) => unreachable!("{node} was dialed, and is not read"),
+                }
+            }
+        }
+    }
+
+    /// Does what the core wanted in this turn.
+    fn end_turn(&mut self) {
+        let now = self.hub.clock.now();
+        self.core.end_turn(now, &mut self.out);
+        let hub = &self.hub;
+        for output in self.out.drain() {
+            match output {
+                Output::ToPeer(node, frame) => to_peer(hub, now, node, frame),
+                Output::ToClient(client, frame) => to_client(hub, client, frame),
+                Output::Nudge(worker) => self.handle.nudge(worker),
+                Output::CloseClient(client, reason) => {
+                    let channel = hub.clients.borrow().get(&client).map(Rc::clone);
+                    if let Some(channel) = channel.filter(|channel| !channel.is_ending()) {
+                        channel.push(hub, Kind::Bye, reason.into());
+                        channel.close_drained(CloseReason::Asked);
+                    }
+                }
+                Output::Stop => self.handle.stop(),
+            }
+        }
+        let asked = self.out.take_timer();
+        self.timer = self.timer.into_iter().chain(asked).min();
+    }
+}
+
+/// Whether a frame may be that long. The other end would close the connection.
+fn fits(hub: &Hub, frame: &Bytes) -> bool {
+    let fits = frame.len() <= hub.config.limits.frame_bytes_max;
+    if !fits {
+        hub.note_drop(DropReason::TooLong, 1);
+        tracing::error!(node = %hub.host.node, bytes = frame.len(), "a frame is too long to be sent");
+    }
+    fits
+}
+
+fn to_peer(hub: &Hub, now: Time, node: NodeId, frame: Bytes) {
+    let links = hub.links.borrow();
+    let Some(link) = links.get(&node) else { return hub.note_drop(DropReason::UnknownPeer, 1) };
+    if fits(hub, &frame) {
+        link.send(hub, now, frame);
+    }
+}
+
+fn to_client(hub: &Hub, client: ClientId, frame: Bytes) {
+    let clients = hub.clients.borrow();
+    let Some(channel) = clients.get(&client).filter(|channel| !channel.is_ending()) else {
+        return hub.note_drop(DropReason::UnknownClient, 1);
+    };
+    if !fits(hub, &frame) {
+        // It waits for this one: a client is never left without an answer and a connection.
+        return channel.close(CloseReason::TooLong);
+    }
+    channel.push(hub, Kind::Data, frame);
+    if channel.queued_bytes() > hub.config.limits.client_queue_bytes_max {
+        channel.close(CloseReason::FellBehind);
+    }
+}

@@ -1,0 +1,295 @@
+//! Frames: what a stream of bytes is cut into.
+//!
+//! ```text
+//! frame: | length u32, little-endian | kind u8 | 0 0 0 | payload, `length` bytes |
+//! ```
+//! The reader yields each payload as a part of the buffer it was read into, without copying: whoever
+//! keeps a small payload for long keeps that buffer, and had better copy it.
+//!
+//! Invariant: what the reader allocates is bounded by what has arrived, twice over and a chunk, whatever
+//! length was announced. Nothing that arrives makes it panic.
+
+use bytes::{Buf, Bytes, BytesMut};
+use std::fmt;
+use thiserror::Error;
+use zerocopy::byteorder::little_endian::U32;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// What stands before each payload.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct Header {
+    length: U32,
+    kind: u8,
+    zero: [u8; 3],
+}
+
+/// Bytes of a header.
+pub const HEADER_BYTES: usize = size_of::<Header>();
+
+/// The least and the most that is read at once, in bytes. What a connection reads says where between.
+const CHUNK_MIN: usize = 4 << 10;
+const CHUNK_MAX: usize = 256 << 10;
+
+impl Header {
+    /// # Panics
+    /// If the payload's length does not fit into 32 bits: no limit allows that.
+    pub fn new(kind: Kind, length: usize) -> Header {
+        let length = u32::try_from(length).expect("limits on frames are below 4 GiB");
+        Header { length: U32::new(length), kind: kind as u8, zero: [0; 3] }
+    }
+}
+
+/// What a frame is. Only [`Kind::Data`] and [`Kind::Bye`] pass once a connection stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// Dialer: who I am, and whom I want.
+    Hello = 1,
+    /// Acceptor: who I am, and what you have to prove.
+    Challenge = 2,
+    /// Dialer: the proof.
+    Proof = 3,
+    /// Acceptor: the proof of this side. The connection stands.
+    Welcome = 4,
+    /// Acceptor: why not.
+    Refused = 5,
+    /// Something for the core.
+    Data = 6,
+    /// The last frame to a client: why it is closed, in words.
+    Bye = 7,
+}
+
+impl Kind {
+    fn from_byte(byte: u8) -> Option<Kind> {
+        [
+            Kind::Hello,
+            Kind::Challenge,
+            Kind::Proof,
+            Kind::Welcome,
+            Kind::Refused,
+            Kind::Data,
+            Kind::Bye,
+        ]
+        .into_iter()
+        .find(|kind| *kind as u8 == byte)
+    }
+}
+
+/// One frame that arrived.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Frame {
+    /// What it is.
+    pub kind: Kind,
+    /// What it carries.
+    pub payload: Bytes,
+}
+
+/// Why bytes are not a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum FrameError {
+    /// Longer than allowed.
+    #[error("a frame of {length} bytes, where {max} are allowed")]
+    TooLong {
+        /// What was announced.
+        length: u32,
+        /// What is allowed.
+        max: usize,
+    },
+    /// No header.
+    #[error("no header of a frame: kind {kind}")]
+    Malformed {
+        /// What stands where the kind should.
+        kind: u8,
+    },
+}
+
+/// Cuts what arrives into frames.
+pub struct FrameReader {
+    buffer: BytesMut,
+    payload_bytes_max: usize,
+    chunk: usize,
+}
+
+impl fmt::Debug for FrameReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FrameReader({} bytes, at most {})", self.buffer.len(), self.payload_bytes_max)
+    }
+}
+
+impl FrameReader {
+    /// A reader that has nothing yet, and minds payloads longer than that.
+    pub fn new(payload_bytes_max: usize) -> FrameReader {
+        FrameReader { buffer: BytesMut::new(), payload_bytes_max, chunk: CHUNK_MIN }
+    }
+
+    /// From now on minds payloads longer than that instead.
+    pub fn allow(&mut self, payload_bytes_max: usize) {
+        self.payload_bytes_max = payload_bytes_max;
+    }
+
+    /// Whether it ends between frames.
+    pub fn is_empty(&self) -> bool {
+        self.buffer.is_empty()
+    }
+
+    /// The buffer, with room behind what it holds; append what arrives. Grows with what has arrived, not
+    /// with what was announced.
+    pub fn room(&mut self) -> &mut BytesMut {
+        let spare = self.buffer.capacity() - self.buffer.len();
+        if spare < self.chunk / 4 {
+            self.buffer.reserve(self.chunk.max(self.buffer.len()));
+        }
+        &mut self.buffer
+    }
+
+    /// Takes note of a read of `count` bytes into a room of `room`: a busy connection reads more at once.
+    pub fn note_read(&mut self, count: usize, room: usize) {
+        if count >= room {
+            self.chunk = (self.chunk * 2).min(CHUNK_MAX);
+        } else if count < self.chunk / 16 {
+            self.chunk = (self.chunk / 2).max(CHUNK_MIN);
+        }
+    }
+
+    /// Appends bytes.
+    pub fn extend(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The next frame, if all of it is here. After an error there is nothing more to be had.
+    pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
+        let Ok((header, rest)) = Header::ref_from_prefix(&self.buffer) else { return Ok(None) };
+        let kind = Kind::from_byte(header.kind).filter(|_| header.zero == [0; 3]);
+        let Some(kind) = kind else { return Err(FrameError::Malformed { kind: header.kind }) };
+        let length = header.length.get() as usize;
+        if length > self.payload_bytes_max {
+            let length = header.length.get();
+            return Err(FrameError::TooLong { length, max: self.payload_bytes_max });
+        }
+        if rest.len() < length {
+            return Ok(None);
+        }
+        self.buffer.advance(HEADER_BYTES);
+        Ok(Some(Frame { kind, payload: self.buffer.split_to(length).freeze() }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    fn encoded(payload: &[u8]) -> Vec<u8> {
+        [Header::new(Kind::Data, payload.len()).as_bytes(), payload].concat()
+    }
+
+    fn drain(reader: &mut FrameReader) -> Vec<Bytes> {
+        std::iter::from_fn(|| reader.next_frame().expect("frames"))
+            .map(|frame| frame.payload)
+            .collect()
+    }
+
+    #[test]
+    fn a_header_is_as_documented() {
+        let bytes = encoded(b"abc");
+        assert_eq!(bytes, [3, 0, 0, 0, 6, 0, 0, 0, b'a', b'b', b'c']);
+    }
+
+    #[test]
+    fn what_is_no_header_is_refused_before_its_payload_comes() {
+        let cases: [(&[u8], FrameError); 4] = [
+            (&[0, 0, 0, 0, 9, 0, 0, 0], FrameError::Malformed { kind: 9 }),
+            (&[0, 0, 0, 0, 0, 0, 0, 0], FrameError::Malformed { kind: 0 }),
+            (&[1, 0, 0, 0, 6, 0, 1, 0], FrameError::Malformed { kind: 6 }),
+            (&[101, 0, 0, 0, 6, 0, 0, 0], FrameError::TooLong { length: 101, max: 100 }),
+        ];
+        for (bytes, error) in cases {
+            let mut reader = FrameReader::new(100);
+            reader.extend(bytes);
+            assert_eq!(reader.next_frame(), Err(error));
+        }
+    }
+
+    #[test]
+    fn an_announcement_allocates_nothing() {
+        let mut reader = FrameReader::new(1 << 30);
+        reader.extend(Header::new(Kind::Data, 1 << 30).as_bytes());
+        assert_eq!(reader.next_frame(), Ok(None));
+        assert!(reader.room().capacity() <= 4 * CHUNK_MIN, "{}", reader.buffer.capacity());
+        let mut arrived = HEADER_BYTES;
+        while arrived < 1 << 20 {
+            let room = reader.room().capacity() - reader.buffer.len();
+            reader.extend(&vec![0; room]);
+            reader.note_read(room, room);
+            arrived += room;
+            assert_eq!(reader.next_frame(), Ok(None));
+            let allocated = reader.room().capacity();
+            assert!(allocated <= 2 * arrived + 2 * CHUNK_MAX, "{allocated} for {arrived}");
+        }
+    }
+
+    #[test]
+    fn payloads_are_parts_of_the_buffer() {
+        let mut reader = FrameReader::new(100);
+        reader.extend(&[encoded(b"one"), encoded(b"two")].concat());
+        let start = reader.buffer.as_ptr() as usize;
+        let payloads = drain(&mut reader);
+        assert_eq!(payloads[0].as_ptr() as usize, start + HEADER_BYTES);
+        assert_eq!(payloads[1].as_ptr() as usize, start + 2 * HEADER_BYTES + 3);
+    }
+
+    proptest! {
+        #[test]
+        fn any_split_gives_the_same_frames(
+            payloads in vec(vec(any::<u8>(), 0..200), 0..20),
+            cuts in vec(1_usize..64, 1..40),
+        ) {
+            let stream: Vec<u8> = payloads.iter().flat_map(|payload| encoded(payload)).collect();
+            let mut reader = FrameReader::new(200);
+            let mut found = Vec::new();
+            let (mut rest, mut cuts) = (&stream[..], cuts.iter().cycle());
+            while !rest.is_empty() {
+                let (now, later) = rest.split_at(rest.len().min(*cuts.next().expect("a cycle")));
+                reader.room();
+                reader.extend(now);
+                found.extend(drain(&mut reader));
+                rest = later;
+            }
+            prop_assert!(reader.is_empty());
+            prop_assert_eq!(found, payloads);
+        }
+
+        #[test]
+        fn garbage_never_panics(garbage in vec(vec(any::<u8>(), 0..100), 0..20)) {
+            let mut reader = FrameReader::new(64);
+            'stream: for piece in garbage {
+                reader.extend(&piece);
+                loop {
+                    match reader.next_frame() {
+                        Ok(Some(frame)) => prop_assert!(frame.payload.len() <= 64),
+                        Ok(None) => break,
+                        Err(_) => break 'stream,
+                    }
+                }
+            }
+        }
+
+        #[test]
+        fn frames_with_damage_never_panic(
+            payloads in vec(vec(any::<u8>(), 0..50), 1..10),
+            at in any::<prop::sample::Index>(),
+            byte in any::<u8>(),
+        ) {
+            let mut stream: Vec<u8> = payloads.iter().flat_map(|payload| encoded(payload)).collect();
+            let at = at.index(stream.len());
+            stream[at] = byte;
+            let mut reader = FrameReader::new(64);
+            reader.extend(&stream);
+            while let Ok(Some(frame)) = reader.next_frame() {
+                prop_assert!(frame.payload.len() <= 64);
+            }
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! Who is there, and the proof of it, before any frame counts.
+//!
+//! ```text
+//! dialer                                            acceptor
+//!   preamble: magic, version, role, worker   ──►      8 bytes, plain; leads to the worker
+//!   (TLS, if it is on)                       ◄─►
+//!   Hello: cluster, ids, life, nonce         ──►
+//!                                            ◄──      Challenge: ids, life, nonce      or Refused
+//!   Proof:   HMAC(secret, "dialer",   all)   ──►
+//!                                            ◄──      Welcome: HMAC(secret, "acceptor", all)
+//! ```
+//! *All* is everything said so far, byte for byte, and what TLS has agreed on. Both nonces are in it, so a
+//! proof is worth nothing another time; the side is, so it cannot be reflected; the role is, and peers and
+//! clients have different secrets, so a client cannot pass for a peer. The dialer proves first: a stranger
+//! that knocks learns nothing to try secrets on.
+//!
+//! Without TLS this proves who has connected, not who writes the bytes that follow: where somebody could
+//! sit on the wire, switch it on.
+//!
+//! Bounded: no message is longer than [`MESSAGE_BYTES_MAX`], and whoever calls this bounds its time.
+
+use crate::config::Secret;
+use crate::frame::{Frame, FrameError, FrameReader, Header, Kind};
+use crate::reason::CloseReason;
+use crate::stream::Binding;
+use bytes::Bytes;
+use ring::hmac;
+use ring::rand::{SecureRandom, SystemRandom};
+use std::io;
+use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use types::{NodeId, WorkerId};
+use zerocopy::byteorder::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// The version of all that passes between ends: the frames, and this.
+pub const VERSION: u8 = 1;
+
+/// Longest name of a cluster, in bytes.
+pub const CLUSTER_BYTES_MAX: usize = 64;
+
+/// Longest message of the handshake, in bytes.
+pub(crate) const MESSAGE_BYTES_MAX: usize = 256;
+
+const MAGIC: [u8; 4] = *b"SHOL";
+const PEER: u8 = 1;
+const CLIENT: u8 = 2;
+const TLS: u8 = 0x80;
+/// Of a client, that any worker will do; of a dialer, that any node will.
+const ANY_WORKER: u16 = u16::MAX;
+const ANY_NODE: u32 = u32::MAX;
+
+// The longest message of all fits.
+const _: () = assert!(size_of::<HelloLayout>() + CLUSTER_BYTES_MAX <= MESSAGE_BYTES_MAX);
+
+/// The first bytes of a connection. Plain even where TLS follows.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub(crate) struct Preamble {
+    magic: [u8; 4],
+    version: u8,
+    role: u8,
+    worker: U16,
+}
+
+impl Preamble {
+    pub const BYTES: usize = size_of::<Preamble>();
+
+    pub fn new(caller: &Caller, worker: Option<WorkerId>, tls: bool) -> Preamble {
+        let role = if matches!(caller, Caller::Peer { .. }) { PEER } else { CLIENT };
+        let worker = worker.and_then(|worker| u16::try_from(worker.0).ok()).unwrap_or(ANY_WORKER);
+        let role = role | if tls { TLS } else { 0 };
+        Preamble { magic: MAGIC, version: VERSION, role, worker: U16::new(worker) }
+    }
+
+    /// What is wrong with it, where TLS is on or not.
+    pub fn check(&self, tls: bool) -> Result<(), CloseReason> {
+        if self.magic != MAGIC {
+            Err(CloseReason::WrongMagic)
+        } else if self.version != VERSION {
+            Err(CloseReason::WrongVersion)
+        } else if ![PEER, CLIENT].contains(&(self.role & !TLS)) {
+            Err(CloseReason::Malformed)
+        } else if self.wants_tls() != tls {
+            Err(CloseReason::WrongTls)
+        } else {
+            Ok(())
+        }
+    }
+
+    pub fn is_peer(&self) -> bool {
+        self.role & !TLS == PEER
+    }
+
+    pub fn wants_tls(&self) -> bool {
+        self.role & TLS != 0
+    }
+
+    /// The worker it asks for; `None` if any will do.
+    pub fn worker(&self) -> Option<WorkerId> {
+        let worker = self.worker.get();
+        (worker != ANY_WORKER).then_some(WorkerId(u32::from(worker)))
+    }
+}
+
+/// Who dials.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Caller {
+    /// The same worker of another node.
+    Peer { node: NodeId, worker: WorkerId, life: u64 },
+    /// A client.
+    Client,
+}
+
+/// Who accepts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Host {
+    pub node: NodeId,
+    pub worker: WorkerId,
+    pub life: u64,
+}
+
+/// What both ends take for granted before they talk.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terms<'a> {
+    pub cluster: &'a str,
+    /// That of peers or of clients, as the role is.
+    pub secret: &'a Secret,
+    pub preamble: Preamble,
+    pub binding: Binding,
+}
+
+/// Why it came to nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub(crate) enum Failure {
+    /// This end closed it.
+    #[error("{0}")]
+    Here(CloseReason),
+    /// The other end refused, and said why; not proved.
+    #[error("refused by the other end: {0}")]
+    There(CloseReason),
+}
+
+impl Failure {
+    pub fn reason(self) -> CloseReason {
+        match self {
+            Failure::Here(reason) => reason,
+            Failure::There(_) => CloseReason::Refused,
+        }
+    }
+}
+
+impl From<CloseReason> for Failure {
+    fn from(reason: CloseReason) -> Failure {
+        Failure::Here(reason)
+    }
+}
+
+impl From<FrameError> for CloseReason {
+    fn from(error: FrameError) -> CloseReason {
+        match error {
+            FrameError::TooLong { .. } => CloseReason::TooLong,
+            FrameError::Malformed { .. } => CloseReason::Malformed,
+        }
+    }
+}
+
+/// Who may come in: first by what they say, then, when they have proved it, by who they are.
+pub(crate) trait Door {
+    fn knows(&self, caller: &Caller) -> Result<(), CloseReason>;
+    fn admits(&self, caller: &Caller) -> Result<(), CloseReason>;
+}
+
+#[derive(Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct HelloLayout {
+    node: U32,
+    worker: U16,
+    zero: U16,
+    life: U64,
+    /// Which node it has dialed.
+    wanted: U32,
+    nonce: [u8; 32],
+    // The cluster's name follows.
+}
+
+#[derive(Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct ChallengeLayout {
+    node: U32,
+    worker: U16,
+    zero: U16,
+    life: U64,
+    nonce: [u8; 32],
+}
+
+fn nonce() -> Result<[u8; 32], CloseReason> {
+    let mut nonce = [0; 32];
+    // Without randomness nobody can prove anything.
+    SystemRandom::new().fill(&mut nonce).map_err(|_| CloseReason::WrongSecret)?;
+    Ok(nonce)
+}
+
+/// What one side has to prove that it knows the secret of.
+struct Transcript<'a> {
+    terms: &'a Terms<'a>,
+    hello: &'a [u8],
+    challenge: &'a [u8],
+}
+
+impl Transcript<'_> {
+    /// Each part with its length before it, so that no two transcripts are the same bytes.
+    fn said_by(&self, side: &str) -> Vec<u8> {
+        let preamble = self.terms.preamble.as_bytes();
+        let parts: [&[u8]; 6] = [
+            b"shoal handshake",
+            side.as_bytes(),
+            preamble,
+            self.hello,
+            self.challenge,
+            &self.terms.binding,
+        ];
+        let with_length = |part: &&[u8]| [&(part.len() as u64).to_le_bytes(), *part].concat();
+        parts.iter().flat_map(with_length).collect()
+    }
+
+    fn prove(&self, side: &str) -> hmac::Tag {
+        hmac::sign(&self.key(), &self.said_by(side))
+    }
+
+    fn verify(&self, side: &str, proof: &[u8]) -> Result<(), CloseReason> {
+        // In a time that does not tell how much of it is right.
+        hmac::verify(&self.key(), &self.said_by(side), proof).map_err(|_| CloseReason::WrongSecret)
+    }
+
+    fn key(&self) -> hmac::Key {
+        hmac::Key::new(hmac::HMAC_SHA256, self.terms.secret.bytes())
+    }
+}
+
+const DIALER: &str = "dialer";
+const ACCEPTOR: &str = "acceptor";
+
+/// Dials: says who this is, wants `wanted`, and learns who the other end is.
+pub(crate) async fn dial<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
+    reader: &mut FrameReader,
+    terms: &Terms<'_>,
+    caller: &Caller,
+    wanted: Option<NodeId>,
+) -> Result<Host, Failure> {
+    let (node, worker, life) = match *caller {
+        Caller::Peer { node, worker, life } => (node.0, worker.0, life),
+        Caller::Client => (0, 0, 0),
+    };
+    let layout = HelloLayout {
+        node: U32::new(node),
+        worker: U16::new(u16::try_from(worker).map_err(|_| CloseReason::WrongWorker)?),
+        zero: U16::ZERO,
+        life: U64::new(life),
+        wanted: U32::new(wanted.map_or(ANY_NODE, |node| node.0)),
+        nonce: nonce()?,
+    };
+    let hello = [layout.as_bytes(), terms.cluster.as_bytes()].concat();
+    write(stream, Kind::Hello, &hello).await?;
+    let challenge = expect(stream, reader, Kind::Challenge).await?;
+    let Ok(told) = ChallengeLayout::ref_from_bytes(&challenge) else {
+        return Err(CloseReason::Malformed.into());
+    };
+    let host = Host {
+        node: NodeId(told.node.get()),
+        worker: WorkerId(u32::from(told.worker.get())),
+        life: told.life.get(),
+    };
+    if wanted.is_some_and(|wanted| wanted != host.node) {
+        return Err(CloseReason::WrongNode.into());
+    }
+    let transcript = Transcript { terms, hello: &hello, challenge: &challenge };
+    write(stream, Kind::Proof, transcript.prove(DIALER).as_ref()).await?;
+    let proof = expect(stream, reader, Kind::Welcome).await?;
+    transcript.verify(ACCEPTOR, &proof)?;
+    Ok(host)
+}
+
+/// Accepts: lets in who proves to be somebody that `door` admits. Tells others why not, as far as they
+/// listen.
+pub(crate) async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
+    reader: &mut FrameReader,
+    terms: &Terms<'_>,
+    host: &Host,
+    door: &impl Door,
+) -> Result<Caller, Failure> {
+    let met = meet(stream, reader, terms, host, door).await;
+    if let Err(failure) = &met {
+        // Nothing depends on it.
+        let _ = write(stream, Kind::Refused, &[failure.reason().code()]).await;
+    }
+    met
+}
+
+async fn meet<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
+    reader: &mut FrameReader,
+    terms: &Terms<'_>,
+    host: &Host,
+    door: &impl Door,
+) -> Result<Caller, Failure> {
+    let hello = expect(stream, reader, Kind::Hello).await?;
+    let caller = read_hello(&hello, terms, host)?;
+    door.knows(&caller)?;
+    let layout = ChallengeLayout {
+        node: U32::new(host.node.0),
+        worker: U16::new(u16::try_from(host.worker.0).map_err(|_| CloseReason::WrongWorker)?),
+        zero: U16::ZERO,
+        life: U64::new(host.life),
+        nonce: nonce()?,
+    };
+    write(stream, Kind::Challenge, layout.as_bytes()).await?;
+    let proof = expect(stream, reader, Kind::Proof).await?;
+    let transcript = Transcript { terms, hello: &hello, challenge: layout.as_bytes() };
+    transcript.verify(DIALER, &proof)?;
+    door.admits(&caller)?;
+    write(stream, Kind::Welcome, transcript.prove(ACCEPTOR).as_ref()).await?;
+    Ok(caller)
+}
+
+/// Who says hello, if it is to us.
+fn read_hello(hello: &[u8], terms: &Terms<'_>, host: &Host) -> Result<Caller, CloseReason> {
+    let Ok((layout, cluster)) = HelloLayout::ref_from_prefix(hello) else {
+        return Err(CloseReason::Malformed);
+    };
+    if cluster != terms.cluster.as_bytes() {
+        return Err(CloseReason::WrongCluster);
+    }
+    if ![ANY_NODE, host.node.0].contains(&layout.wanted.get()) {
+        return Err(CloseReason::WrongNode);
+    }
+    if !terms.preamble.is_peer() {
+        return Ok(Caller::Client);
+    }
+    let worker = WorkerId(u32::from(layout.worker.get()));
+    if worker != host.worker {
+        return Err(CloseReason::WrongWorker);
+    }
+    Ok(Caller::Peer { node: NodeId(layout.node.get()), worker, life: layout.life.get() })
+}
+
+async fn write<S: AsyncWrite + Unpin>(
+    stream: &mut S,
+    kind: Kind,
+    payload: &[u8],
+) -> Result<(), CloseReason> {
+    let frame = [Header::new(kind, payload.len()).as_bytes(), payload].concat();
+    let written = async {
+        stream.write_all(&frame).await?;
+        stream.flush().await
+    };
+    written.await.map_err(|_| CloseReason::Vanished)
+}
+
+/// The next frame, if it is of that kind.
+async fn expect<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    reader: &mut FrameReader,
+    kind: Kind,
+) -> Result<Bytes, Failure> {
+    let Frame { kind: found, payload } = loop {
+        if let Some(frame) = reader.next_frame().map_err(CloseReason::from)? {
+            break frame;
+        }
+        let read = stream.read_buf(reader.room()).await;
+        if read.map_err(|error| broken(&error))? == 0 {
+            return Err(ended(reader).into());
+        }
+    };
+    if found == Kind::Refused {
+        let told = payload.first().and_then(|code| CloseReason::from_code(*code));
+        return Err(Failure::There(told.unwrap_or(CloseReason::Malformed)));
+    }
+    if found == kind { Ok(payload) } else { Err(CloseReason::Unexpected.into()) }
+}
+
+/// Why a stream is over that just ended.
+pub(crate) fn ended(reader: &FrameReader) -> CloseReason {
+    if reader.is_empty() { CloseReason::Left } else { CloseReason::Truncated }
+}
+
+/// Why a stream is over that failed.
+pub(crate) fn broken(error: &io::Error) -> CloseReason {
+    match error.kind() {
+        // TLS that ends without saying so, or says what makes no sense.
+        io::ErrorKind::UnexpectedEof => CloseReason::Truncated,
+        io::ErrorKind::InvalidData => CloseReason::TlsFailed,
+        _ => CloseReason::Vanished,
+    }
+}
+
+#[cfg(test)]
+#[path = "handshake/tests.rs"]
+mod tests;

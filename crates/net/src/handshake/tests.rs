@@ -1,0 +1,240 @@
+//! Handshakes over a pipe: those that succeed, and each way in which one must not.
+
+use super::*;
+use crate::frame::HEADER_BYTES;
+use proptest::prelude::*;
+use std::future::Future;
+use tokio::io::{DuplexStream, duplex};
+
+const HOST: Host = Host { node: NodeId(2), worker: WorkerId(1), life: 9 };
+const PEER_ONE: Caller = Caller::Peer { node: NodeId(1), worker: WorkerId(1), life: 5 };
+
+/// Knows node 1, and nobody in its first four lives.
+struct Porter;
+
+impl Door for Porter {
+    fn knows(&self, caller: &Caller) -> Result<(), CloseReason> {
+        match caller {
+            Caller::Peer { node: NodeId(1), .. } | Caller::Client => Ok(()),
+            Caller::Peer { .. } => Err(CloseReason::UnknownNode),
+        }
+    }
+
+    fn admits(&self, caller: &Caller) -> Result<(), CloseReason> {
+        match caller {
+            Caller::Peer { life: ..5, .. } => Err(CloseReason::StaleLife),
+            Caller::Peer { .. } | Caller::Client => Ok(()),
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Side {
+    cluster: &'static str,
+    secret: Secret,
+    binding: Binding,
+    caller: Caller,
+    wanted: Option<NodeId>,
+}
+
+fn side() -> Side {
+    Side {
+        cluster: "reef",
+        secret: Secret::new([1; 32]),
+        binding: [0; 32],
+        caller: PEER_ONE,
+        wanted: Some(NodeId(2)),
+    }
+}
+
+impl Side {
+    /// Both sides look at the preamble that the dialer sent.
+    fn terms(&self, preamble: Preamble) -> Terms<'_> {
+        Terms { cluster: self.cluster, secret: &self.secret, preamble, binding: self.binding }
+    }
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    runtime.block_on(future)
+}
+
+async fn dial_on(stream: &mut DuplexStream, side: &Side) -> Result<Host, Failure> {
+    let preamble = Preamble::new(&side.caller, Some(WorkerId(1)), false);
+    let mut reader = FrameReader::new(MESSAGE_BYTES_MAX);
+    dial(stream, &mut reader, &side.terms(preamble), &side.caller, side.wanted).await
+}
+
+async fn accept_on(stream: &mut DuplexStream, side: &Side) -> Result<Caller, Failure> {
+    let preamble = Preamble::new(&side.caller, Some(WorkerId(1)), false);
+    let mut reader = FrameReader::new(MESSAGE_BYTES_MAX);
+    accept(stream, &mut reader, &side.terms(preamble), &HOST, &Porter).await
+}
+
+fn shake(dialer: &Side, acceptor: &Side) -> (Result<Host, Failure>, Result<Caller, Failure>) {
+    let (mut near, mut far) = duplex(4096);
+    block_on(async { tokio::join!(dial_on(&mut near, dialer), accept_on(&mut far, acceptor)) })
+}
+
+#[test]
+fn both_learn_who_the_other_is() {
+    assert_eq!(shake(&side(), &side()), (Ok(HOST), Ok(PEER_ONE)));
+    let client = Side { caller: Caller::Client, wanted: None, secret: Secret::none(), ..side() };
+    assert_eq!(shake(&client, &client), (Ok(HOST), Ok(Caller::Client)));
+}
+
+#[test]
+fn each_refusal_is_told() {
+    let peer =
+        |node, worker, life| Caller::Peer { node: NodeId(node), worker: WorkerId(worker), life };
+    let cases = [
+        (Side { secret: Secret::new([2; 32]), ..side() }, CloseReason::WrongSecret),
+        (Side { cluster: "atoll", ..side() }, CloseReason::WrongCluster),
+        (Side { cluster: "", ..side() }, CloseReason::WrongCluster),
+        (Side { wanted: Some(NodeId(3)), ..side() }, CloseReason::WrongNode),
+        (Side { caller: peer(7, 1, 5), ..side() }, CloseReason::UnknownNode),
+        (Side { caller: peer(1, 0, 5), ..side() }, CloseReason::WrongWorker),
+        (Side { caller: peer(1, 1, 4), ..side() }, CloseReason::StaleLife),
+        // Somebody between the two, with a TLS session to each.
+        (Side { binding: [3; 32], ..side() }, CloseReason::WrongSecret),
+    ];
+    for (dialer, reason) in cases {
+        let (dialed, accepted) = shake(&dialer, &side());
+        assert_eq!(accepted, Err(Failure::Here(reason)));
+        assert_eq!(dialed, Err(Failure::There(reason)));
+    }
+}
+
+#[test]
+fn a_client_cannot_pass_for_a_peer() {
+    // It knows its own secret, and says in the hello whatever it likes.
+    let client = Side { secret: Secret::none(), ..side() };
+    assert_eq!(shake(&client, &side()).1, Err(Failure::Here(CloseReason::WrongSecret)));
+}
+
+/// Records what one side says, or plays it to the other.
+async fn take(stream: &mut DuplexStream, payload: usize) -> Vec<u8> {
+    let mut bytes = vec![0; HEADER_BYTES + payload];
+    stream.read_exact(&mut bytes).await.expect("a message");
+    bytes
+}
+
+const HELLO: usize = size_of::<HelloLayout>() + 4;
+const CHALLENGE: usize = size_of::<ChallengeLayout>();
+
+#[test]
+fn a_proof_is_worth_nothing_the_next_time() {
+    block_on(async {
+        // A whole handshake, overheard.
+        let ((mut near, mut wire), (mut tap, mut far)) = (duplex(4096), duplex(4096));
+        let overheard = async {
+            let hello = take(&mut wire, HELLO).await;
+            tap.write_all(&hello).await.expect("passed on");
+            let challenge = take(&mut tap, CHALLENGE).await;
+            wire.write_all(&challenge).await.expect("passed on");
+            let proof = take(&mut wire, 32).await;
+            tap.write_all(&proof).await.expect("passed on");
+            let welcome = take(&mut tap, 32).await;
+            wire.write_all(&welcome).await.expect("passed on");
+            [hello, proof]
+        };
+        let (us, we) = (side(), side());
+        let (dialed, accepted, said) =
+            tokio::join!(dial_on(&mut near, &us), accept_on(&mut far, &we), overheard);
+        assert!(dialed.is_ok() && accepted.is_ok());
+
+        let (mut replayed, mut far) = duplex(4096);
+        replayed.write_all(&said.concat()).await.expect("room");
+        let accepted = accept_on(&mut far, &we).await;
+        assert_eq!(accepted, Err(Failure::Here(CloseReason::WrongSecret)));
+    });
+}
+
+#[test]
+fn a_proof_is_not_taken_back_as_an_answer() {
+    block_on(async {
+        let (mut near, mut mirror) = duplex(4096);
+        let us = side();
+        let reflect = async {
+            // Says hello back as a challenge, and the proof as a welcome.
+            take(&mut mirror, HELLO).await;
+            let layout = ChallengeLayout {
+                node: U32::new(2),
+                worker: U16::new(1),
+                zero: U16::ZERO,
+                life: U64::new(9),
+                nonce: [0; 32],
+            };
+            write(&mut mirror, Kind::Challenge, layout.as_bytes()).await.expect("room");
+            let proof = take(&mut mirror, 32).await;
+            write(&mut mirror, Kind::Welcome, &proof[HEADER_BYTES..]).await.expect("room");
+        };
+        let (dialed, ()) = tokio::join!(dial_on(&mut near, &us), reflect);
+        assert_eq!(dialed, Err(Failure::Here(CloseReason::WrongSecret)));
+    });
+}
+
+/// What an acceptor makes of these bytes and then the end.
+fn accepted_of(bytes: &[u8]) -> Result<Caller, Failure> {
+    block_on(async {
+        let (mut near, mut far) = duplex(1 << 20);
+        near.write_all(bytes).await.expect("room");
+        near.shutdown().await.expect("ended");
+        accept_on(&mut far, &side()).await
+    })
+}
+
+#[test]
+fn messages_out_of_place_are_refused() {
+    let frame =
+        |kind, payload: &[u8]| [Header::new(kind, payload.len()).as_bytes(), payload].concat();
+    let cases = [
+        (vec![], CloseReason::Left),
+        (frame(Kind::Hello, b"")[..5].to_vec(), CloseReason::Truncated),
+        (frame(Kind::Hello, b"short"), CloseReason::Malformed),
+        (frame(Kind::Data, b"too early"), CloseReason::Unexpected),
+        (frame(Kind::Proof, &[0; 32]), CloseReason::Unexpected),
+        (frame(Kind::Hello, &[0; MESSAGE_BYTES_MAX + 1]), CloseReason::TooLong),
+        (vec![0xff; 100], CloseReason::Malformed),
+    ];
+    for (bytes, reason) in cases {
+        assert_eq!(accepted_of(&bytes), Err(Failure::Here(reason)));
+    }
+}
+
+#[test]
+fn a_preamble_says_what_is_wrong_with_it() {
+    let good = Preamble::new(&PEER_ONE, Some(WorkerId(3)), false);
+    assert_eq!(good.check(false), Ok(()));
+    assert_eq!((good.worker(), good.is_peer()), (Some(WorkerId(3)), true));
+    assert_eq!(good.check(true), Err(CloseReason::WrongTls));
+    assert_eq!(Preamble::new(&Caller::Client, None, true).check(true), Ok(()));
+    assert_eq!(Preamble::new(&Caller::Client, None, true).worker(), None);
+    let http = Preamble::read_from_bytes(b"GET / HT").expect("8 bytes");
+    assert_eq!(http.check(false), Err(CloseReason::WrongMagic));
+    assert_eq!(Preamble { version: 2, ..good }.check(false), Err(CloseReason::WrongVersion));
+    assert_eq!(Preamble { role: 3, ..good }.check(false), Err(CloseReason::Malformed));
+}
+
+proptest! {
+    #[test]
+    fn garbage_is_refused_and_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+        prop_assert!(accepted_of(&bytes).is_err());
+    }
+
+    #[test]
+    fn a_hello_with_damage_gets_no_further(at in 0..HELLO, byte in any::<u8>()) {
+        let layout = HelloLayout {
+            node: U32::new(1),
+            worker: U16::new(1),
+            zero: U16::ZERO,
+            life: U64::new(5),
+            wanted: U32::new(2),
+            nonce: [4; 32],
+        };
+        let mut hello = [layout.as_bytes(), b"reef"].concat();
+        hello[at] = byte;
+        let bytes = [Header::new(Kind::Hello, hello.len()).as_bytes(), &hello].concat();
+        prop_assert!(accepted_of(&bytes).is_err());
+    }
+}

@@ -1,0 +1,243 @@
+//! What the tasks of one loop share: all on one thread, so nothing here is locked.
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::connection::{Channel, Origin};
+use crate::counters::Counters;
+use crate::handshake::{Caller, Door, Host};
+use crate::link::Link;
+use crate::log::LogLimit;
+use crate::outbox::ClientId;
+use crate::reason::{CloseReason, DropReason};
+use bytes::Bytes;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Waker;
+use tokio::task::{AbortHandle, spawn_local};
+use types::{NodeId, Random, WorkerId};
+
+/// What waits for the core.
+#[derive(Debug)]
+pub(crate) enum Arrival {
+    /// A frame, and from where.
+    Frame(Rc<Channel>, Bytes),
+    PeerUp(NodeId, u64),
+    PeerDown(NodeId),
+    ClientGone(ClientId),
+}
+
+/// The connection that a peer has dialed, and in which of its lives.
+#[derive(Debug)]
+struct Incoming {
+    life: u64,
+    channel: Rc<Channel>,
+}
+
+/// One loop's connections, its inbox and its counters.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    pub host: Host,
+    pub config: Arc<Config>,
+    pub clock: Clock,
+    pub counters: Arc<Counters>,
+    /// What jitter and pauses are drawn from; forked, never moved.
+    pub random: Random,
+    pub inbox: RefCell<VecDeque<Arrival>>,
+    /// Something came from another thread.
+    pub has_mail: Cell<bool>,
+    /// What has something to write when the turn ends.
+    pub dirty: RefCell<Vec<Rc<Channel>>>,
+    pub links: RefCell<BTreeMap<NodeId, Rc<Link>>>,
+    pub clients: RefCell<BTreeMap<ClientId, Rc<Channel>>>,
+    incoming: RefCell<BTreeMap<NodeId, Incoming>>,
+    strangers: RefCell<VecDeque<(u64, AbortHandle)>>,
+    strangers_seen: Cell<u64>,
+    clients_seen: Cell<u64>,
+    log: RefCell<LogLimit>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Hub {
+    pub fn new(
+        config: &Arc<Config>,
+        worker: WorkerId,
+        clock: Clock,
+        counters: &Arc<Counters>,
+    ) -> Rc<Hub> {
+        Rc::new(Hub {
+            host: Host { node: config.node, worker, life: config.life },
+            config: Arc::clone(config),
+            clock,
+            counters: Arc::clone(counters),
+            random: Random::new(config.seed).fork(u64::from(worker.0)),
+            inbox: RefCell::default(),
+            has_mail: Cell::new(false),
+            dirty: RefCell::default(),
+            links: RefCell::default(),
+            clients: RefCell::default(),
+            incoming: RefCell::default(),
+            strangers: RefCell::default(),
+            strangers_seen: Cell::new(0),
+            clients_seen: Cell::new(0),
+            log: RefCell::new(LogLimit::new(config.limits.log_lines_max)),
+            waker: RefCell::new(None),
+        })
+    }
+
+    /// Puts something before the core.
+    pub fn arrive(&self, arrival: Arrival) {
+        self.inbox.borrow_mut().push_back(arrival);
+        self.wake();
+    }
+
+    /// Makes the loop take a turn.
+    pub fn wake(&self) {
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Whom to wake for a turn.
+    pub fn remember(&self, waker: &Waker) {
+        let mut known = self.waker.borrow_mut();
+        if !known.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            *known = Some(waker.clone());
+        }
+    }
+
+    /// Looks after a connection that has not proved anything yet. If there are too many, the one that
+    /// took longest goes: those who know the secret are quick.
+    pub fn meet<F: Future<Output = ()> + 'static>(&self, task: impl FnOnce(u64) -> F) {
+        let number = self.strangers_seen.get();
+        self.strangers_seen.set(number + 1);
+        let handle = spawn_local(task(number)).abort_handle();
+        let mut strangers = self.strangers.borrow_mut();
+        strangers.push_back((number, handle));
+        if strangers.len() > self.config.limits.strangers_max
+            && let Some((_, oldest)) = strangers.pop_front()
+        {
+            oldest.abort();
+            self.note_close(CloseReason::Crowded, "a stranger", "");
+        }
+    }
+
+    /// That one is a stranger no more.
+    pub fn met(&self, number: u64) {
+        self.strangers.borrow_mut().retain(|(other, _)| *other != number);
+    }
+
+    /// Counts the end of a connection, and logs it if it is worth a line.
+    pub fn note_close(&self, reason: CloseReason, whom: &str, address: &str) {
+        self.counters.close(reason);
+        let is_usual = matches!(
+            reason,
+            CloseReason::Left
+                | CloseReason::Asked
+                | CloseReason::Unreachable
+                | CloseReason::Removed
+        );
+        if is_usual {
+            tracing::debug!(node = %self.host.node, worker = %self.host.worker, %reason, whom, address, "closed");
+        } else if let Some(left_out) = self.log.borrow_mut().allow(self.clock.now()) {
+            tracing::warn!(node = %self.host.node, worker = %self.host.worker, %reason, whom, address, left_out, "closed");
+        }
+    }
+
+    /// Counts frames that go nowhere.
+    pub fn note_drop(&self, reason: DropReason, frames: usize) {
+        self.counters.drop_frames(reason, frames);
+    }
+
+    /// A peer came in: its former connection goes, and we dial it if we have not reached it.
+    /// `None` if a later life of it was quicker.
+    pub fn enter_peer(&self, node: NodeId, life: u64) -> Option<Rc<Channel>> {
+        let mut incoming = self.incoming.borrow_mut();
+        if let Some(known) = incoming.get(&node) {
+            if known.life > life {
+                return None;
+            }
+            known.channel.close(CloseReason::Superseded);
+        }
+        let channel = Channel::new(Origin::PeerIn(node));
+        incoming.insert(node, Incoming { life, channel: Rc::clone(&channel) });
+        self.counters.admitted.add(1);
+        if let Some(link) = self.links.borrow().get(&node) {
+            link.redial();
+        }
+        Some(channel)
+    }
+
+    /// A client came in.
+    pub fn enter_client(&self) -> Rc<Channel> {
+        let number = self.clients_seen.get();
+        self.clients_seen.set(number + 1);
+        let client = ClientId(u64::from(self.host.worker.0) << 48 | number);
+        let channel = Channel::new(Origin::Client(client));
+        self.clients.borrow_mut().insert(client, Rc::clone(&channel));
+        self.counters.admitted.add(1);
+        channel
+    }
+
+    /// A connection of somebody who came in is over.
+    pub fn leave(&self, channel: &Rc<Channel>) {
+        match channel.origin {
+            Origin::PeerIn(node) => {
+                let mut incoming = self.incoming.borrow_mut();
+                if incoming.get(&node).is_some_and(|known| Rc::ptr_eq(&known.channel, channel)) {
+                    incoming.remove(&node);
+                }
+            }
+            Origin::Client(client) => {
+                self.clients.borrow_mut().remove(&client);
+                self.counters.clients_gone.add(1);
+                self.arrive(Arrival::ClientGone(client));
+            }
+            Origin::PeerOut(node) => unreachable!("{node} was dialed, and did not come in"),
+        }
+        self.note_drop(DropReason::Lost, channel.queued_frames());
+    }
+
+    /// A node is a peer no more.
+    pub fn forget_peer(&self, node: NodeId) {
+        if let Some(known) = self.incoming.borrow().get(&node) {
+            known.channel.close(CloseReason::Removed);
+        }
+        let link = self.links.borrow_mut().remove(&node);
+        if let Some(link) = link {
+            link.end(self);
+        }
+    }
+}
+
+impl Door for Hub {
+    fn knows(&self, caller: &Caller) -> Result<(), CloseReason> {
+        match caller {
+            Caller::Peer { node, .. } if !self.links.borrow().contains_key(node) => {
+                Err(CloseReason::UnknownNode)
+            }
+            Caller::Peer { .. } | Caller::Client => Ok(()),
+        }
+    }
+
+    /// A former life is refused only while a later one is connected: should lives be counted wrongly,
+    /// nobody is locked out for good.
+    fn admits(&self, caller: &Caller) -> Result<(), CloseReason> {
+        match caller {
+            Caller::Peer { node, life, .. } => {
+                let known = self.incoming.borrow().get(node).map(|known| known.life);
+                if known.is_some_and(|known| known > *life) {
+                    return Err(CloseReason::StaleLife);
+                }
+            }
+            Caller::Client => {
+                if self.clients.borrow().len() >= self.config.limits.clients_max {
+                    return Err(CloseReason::TooManyClients);
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,68 @@
+//! Sockets, event loops, real clocks and emulated distance. Knows no protocol: it moves opaque frames
+//! between workers of nodes, and between clients and workers.
+//!
+//! ```text
+//!  other nodes, clients            one thread for each worker
+//!  ────────────────────     ┌──────────────────────────────────────────┐
+//!   TCP or TLS ──► door ──► │ connections ─► inbox ─► Core::step       │
+//!                           │ connections ◄─ queues ◄─ Outbox          │ ◄── Handle: nudges, commands,
+//!   TCP or TLS ◄── links ◄──│ links ◄─ distance (held frames)          │     peers, weather, counters
+//!                           └──────────────────────────────────────────┘
+//! ```
+//! | file | holds |
+//! |---|---|
+//! | `event_loop.rs` | [`Core`], and the thread that drives one; [`Network`], a node's threads |
+//! | `outbox.rs` | what happens to a core, and what it wants done |
+//! | `mailbox.rs` | [`Handle`]: how other threads reach a loop |
+//! | `config.rs` | what a node is told of itself, its peers and its limits |
+//! | `frame.rs`, `queue.rs` | frames: cutting what arrives, laying out what leaves |
+//! | `handshake.rs`, `tls.rs` | who is there, and the proof of it |
+//! | `door.rs`, `dial.rs`, `stream.rs` | accepting connections and making them |
+//! | `connection.rs`, `link.rs`, `hub.rs` | connections that stand; ways to peers; what a loop's tasks share |
+//! | `distance.rs` | the emulated wide area; cutting and slowing ways while all runs |
+//! | `clock.rs`, `alarm.rs` | the time, and being woken on time |
+//! | `reason.rs`, `counters.rs`, `log.rs` | why things ended, how much was done |
+//! | `client.rs` | a client's end |
+//!
+//! What always holds:
+//!
+//! - No frame reaches a core whose sender has not proved that it knows the secret of its role.
+//! - Frames of one connection arrive in order, each once, or the connection ends. Frames to peers may get
+//!   lost with it; then the core is told that the peer is down.
+//! - Nothing from outside panics, or makes us keep more than a limit allows. Whatever ends a connection or
+//!   drops a frame has a reason that is counted.
+//! - When nothing happens, nothing runs; what is queued in a turn of the loop leaves in one system call,
+//!   and nothing is held back to wait for more.
+
+mod alarm;
+pub mod client;
+mod clock;
+mod config;
+mod connection;
+mod counters;
+mod dial;
+mod distance;
+mod door;
+mod event_loop;
+mod frame;
+mod handshake;
+mod hub;
+mod link;
+mod log;
+mod mailbox;
+mod outbox;
+mod queue;
+mod reason;
+mod stream;
+pub mod tls;
+
+pub use clock::Clock;
+pub use config::{Config, ConfigError, Limits, Peer, SECRET_BYTES_MIN, Secret};
+pub use counters::Totals;
+pub use distance::{Datacenter, Distance, Distances, Weather};
+pub use event_loop::{Core, Network, Panicked, StartError, listen};
+pub use frame::{Frame, FrameError, FrameReader, HEADER_BYTES, Header, Kind};
+pub use handshake::{CLUSTER_BYTES_MAX, VERSION};
+pub use mailbox::{Handle, Unheard};
+pub use outbox::{ClientId, Input, Outbox, Output};
+pub use reason::{CloseReason, DropReason};

@@ -1,0 +1,270 @@
+//! How other threads reach a worker's loop, and how a node is steered from outside.
+//!
+//! Whoever leaves something rings a bell; the loop looks at all there is when it hears it. Rings that
+//! come before it has heard the first are one.
+
+use crate::clock::Clock;
+use crate::config::Peer;
+use crate::counters::{Counters, Totals};
+use crate::distance::Weather;
+use crate::door::Guest;
+use crossbeam_utils::CachePadded;
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use thiserror::Error;
+use tokio::sync::Notify;
+use types::{NodeId, WorkerId};
+
+/// Wakes one loop.
+pub(crate) type Bell = Arc<Notify>;
+
+/// A queue that others may fill. What it holds is whole whenever it is not locked, panics or not.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Connections handed over to a worker.
+#[derive(Debug)]
+pub(crate) struct Guests {
+    queue: Mutex<VecDeque<Guest>>,
+    bell: Bell,
+}
+
+impl Guests {
+    /// Gives it back if too many wait.
+    pub fn hand_over(&self, guest: Guest, guests_max: usize) -> Result<(), Guest> {
+        let mut queue = lock(&self.queue);
+        if queue.len() >= guests_max {
+            return Err(guest);
+        }
+        queue.push_back(guest);
+        drop(queue);
+        self.bell.notify_one();
+        Ok(())
+    }
+
+    pub fn take(&self) -> VecDeque<Guest> {
+        std::mem::take(&mut *lock(&self.queue))
+    }
+}
+
+/// What is changed while all runs.
+#[derive(Debug, Clone)]
+pub(crate) enum Control {
+    SetPeer(Peer),
+    RemovePeer(NodeId),
+    /// Of one peer, or of all.
+    SetWeather(Option<NodeId>, Weather),
+}
+
+/// What other threads leave for one loop.
+pub(crate) struct Mailbox<M> {
+    nudged: AtomicBool,
+    is_over: AtomicBool,
+    commands: Mutex<VecDeque<M>>,
+    commands_max: usize,
+    controls: Mutex<VecDeque<Control>>,
+    pub guests: Arc<Guests>,
+    pub bell: Bell,
+}
+
+impl<M> Mailbox<M> {
+    pub fn new(commands_max: usize) -> Mailbox<M> {
+        let bell = Bell::default();
+        Mailbox {
+            nudged: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+            commands: Mutex::default(),
+            commands_max,
+            controls: Mutex::default(),
+            guests: Arc::new(Guests { queue: Mutex::default(), bell: Arc::clone(&bell) }),
+            bell,
+        }
+    }
+
+    /// What the nudging thread has written before, the nudged core sees.
+    pub fn nudge(&self) {
+        if !self.nudged.swap(true, Ordering::AcqRel) {
+            self.bell.notify_one();
+        }
+    }
+
+    pub fn take_nudge(&self) -> bool {
+        self.nudged.load(Ordering::Relaxed) && self.nudged.swap(false, Ordering::AcqRel)
+    }
+
+    /// Up to so many commands, and whether there are more.
+    pub fn take_commands(&self, most: usize) -> (VecDeque<M>, bool) {
+        let mut commands = lock(&self.commands);
+        let taken = most.min(commands.len());
+        let rest = commands.split_off(taken);
+        let has_more = !rest.is_empty();
+        (std::mem::replace(&mut *commands, rest), has_more)
+    }
+
+    pub fn take_controls(&self) -> VecDeque<Control> {
+        std::mem::take(&mut *lock(&self.controls))
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    pub fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
+        self.bell.notify_one();
+    }
+}
+
+/// Why a command is not heard, and the command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum Unheard<M> {
+    /// Too many wait already: try again.
+    #[error("too many commands wait")]
+    Full(M),
+    /// The loop has ended.
+    #[error("the worker has ended")]
+    Ended(M),
+}
+
+/// What all handles of a node share.
+pub(crate) struct Shared<M> {
+    pub mailboxes: Vec<CachePadded<Mailbox<M>>>,
+    pub counters: Vec<Arc<Counters>>,
+    pub clock: Clock,
+}
+
+/// Steers a node's loops from any thread.
+pub struct Handle<M>(pub(crate) Arc<Shared<M>>);
+
+impl<M> Clone for Handle<M> {
+    fn clone(&self) -> Handle<M> {
+        Handle(Arc::clone(&self.0))
+    }
+}
+
+impl<M> fmt::Debug for Handle<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Handle({} workers)", self.0.mailboxes.len())
+    }
+}
+
+impl<M> Handle<M> {
+    /// # Panics
+    /// If there is no such worker.
+    pub(crate) fn mailbox(&self, worker: WorkerId) -> &Mailbox<M> {
+        &self.0.mailboxes[worker.0 as usize]
+    }
+
+    /// Gives a worker [`Input::Nudged`](crate::Input::Nudged). Cheap when one is on its way already.
+    ///
+    /// # Panics
+    /// If there is no such worker.
+    pub fn nudge(&self, worker: WorkerId) {
+        self.mailbox(worker).nudge();
+    }
+
+    /// Gives a worker's core a command.
+    ///
+    /// # Panics
+    /// If there is no such worker.
+    pub fn command(&self, worker: WorkerId, command: M) -> Result<(), Unheard<M>> {
+        let mailbox = self.mailbox(worker);
+        if mailbox.is_over() {
+            return Err(Unheard::Ended(command));
+        }
+        let mut commands = lock(&mailbox.commands);
+        if commands.len() >= mailbox.commands_max {
+            return Err(Unheard::Full(command));
+        }
+        commands.push_back(command);
+        drop(commands);
+        mailbox.bell.notify_one();
+        Ok(())
+    }
+
+    /// Ends all loops, soon. What is queued is lost, as in a crash.
+    pub fn stop(&self) {
+        self.0.mailboxes.iter().for_each(|mailbox| mailbox.end());
+    }
+
+    /// Whether somebody has ended them.
+    pub fn is_stopped(&self) -> bool {
+        self.0.mailboxes.iter().any(|mailbox| mailbox.is_over())
+    }
+
+    /// From now on there is this peer, or the peer is there.
+    pub fn set_peer(&self, peer: &Peer) {
+        self.control(&Control::SetPeer(peer.clone()));
+    }
+
+    /// From now on that node is no peer.
+    pub fn remove_peer(&self, node: NodeId) {
+        self.control(&Control::RemovePeer(node));
+    }
+
+    /// Cuts or slows the ways to and from a peer, or makes them as they were. Frames only: connections
+    /// stay, as they would in a network that loses all for a while.
+    pub fn set_weather(&self, node: NodeId, weather: Weather) {
+        self.control(&Control::SetWeather(Some(node), weather));
+    }
+
+    /// Makes all ways as they were.
+    pub fn heal(&self) {
+        self.control(&Control::SetWeather(None, Weather::default()));
+    }
+
+    fn control(&self, control: &Control) {
+        for mailbox in &self.0.mailboxes {
+            lock(&mailbox.controls).push_back(control.clone());
+            mailbox.bell.notify_one();
+        }
+    }
+
+    /// What was counted on all workers.
+    pub fn counters(&self) -> Totals {
+        let mut sum = Totals::zero();
+        self.0.counters.iter().for_each(|counters| sum += &counters.totals());
+        sum
+    }
+
+    /// What was counted on one.
+    ///
+    /// # Panics
+    /// If there is no such worker.
+    pub fn counters_of(&self, worker: WorkerId) -> Totals {
+        self.0.counters[worker.0 as usize].totals()
+    }
+
+    /// The clock that all cores of the node are given the time of.
+    pub fn clock(&self) -> Clock {
+        self.0.clock
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nudges_are_made_one_and_commands_keep_their_order_and_limit() {
+        let mailbox = Mailbox::new(2);
+        let counters = vec![Arc::new(Counters::new())];
+        let mailboxes = vec![CachePadded::new(mailbox)];
+        let handle = Handle(Arc::new(Shared { mailboxes, counters, clock: Clock::new() }));
+        let worker = WorkerId(0);
+        handle.nudge(worker);
+        handle.nudge(worker);
+        let mailbox = handle.mailbox(worker);
+        assert_eq!([mailbox.take_nudge(), mailbox.take_nudge()], [true, false]);
+        assert_eq!(handle.command(worker, 1), Ok(()));
+        assert_eq!(handle.command(worker, 2), Ok(()));
+        assert_eq!(handle.command(worker, 3), Err(Unheard::Full(3)));
+        assert_eq!(mailbox.take_commands(1), (VecDeque::from([1]), true));
+        assert_eq!(mailbox.take_commands(9), (VecDeque::from([2]), false));
+        handle.stop();
+        assert_eq!(handle.command(worker, 4), Err(Unheard::Ended(4)));
+    }
+}

@@ -1,0 +1,173 @@
+//! What happens to a core, and what it wants done.
+
+use bytes::{Bytes, BytesMut};
+use std::fmt;
+use types::{NodeId, Time, WorkerId};
+
+/// A client of one node: one connection of it. Never used again for another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientId(pub u64);
+
+impl fmt::Display for ClientId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "c{}", self.0)
+    }
+}
+
+/// What happens to a core.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input<C> {
+    /// The loop begins: the first input, once.
+    Started,
+    /// From the same worker of another node, in the order of one connection. Of two connections of a
+    /// peer, all of the earlier comes first.
+    FromPeer {
+        /// Its sender.
+        node: NodeId,
+        /// A part of the buffer it was read into: who keeps it for long keeps that, or copies it.
+        frame: Bytes,
+    },
+    /// From a client that was let in.
+    FromClient {
+        /// Its sender.
+        client: ClientId,
+        /// What it says.
+        frame: Bytes,
+    },
+    /// What is sent to that peer from now on can arrive. Comes before `PeerDown`, by turns.
+    PeerUp {
+        /// Which.
+        node: NodeId,
+        /// In which of its lives it is.
+        life: u64,
+    },
+    /// What was on its way to that peer may be lost, and what is sent to it from now on is dropped.
+    PeerDown {
+        /// Which.
+        node: NodeId,
+    },
+    /// That client is no more: once for each, also for those that never said anything.
+    ClientGone {
+        /// Which.
+        client: ClientId,
+    },
+    /// The time has come that was asked for.
+    Timer,
+    /// Another worker asks to look at what they share. Several nudges may be made one.
+    Nudged,
+    /// Somebody of this process wants something; in the order of each sender.
+    Command(C),
+}
+
+/// What a core wants done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// To the same worker of that node.
+    ToPeer(NodeId, Bytes),
+    /// To that client.
+    ToClient(ClientId, Bytes),
+    /// Give that worker [`Input::Nudged`].
+    Nudge(WorkerId),
+    /// Send that client what is queued for it, and why it is closed; then close it.
+    CloseClient(ClientId, String),
+    /// End all loops of this node.
+    Stop,
+}
+
+/// Collects what a core wants done in one turn. It is done when the turn ends.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    outputs: Vec<Output>,
+    timer: Option<Time>,
+    scratch: BytesMut,
+}
+
+/// How much is allocated at once for frames that are encoded here.
+const SCRATCH_BYTES: usize = 64 << 10;
+
+/// Longest farewell to a client, in bytes.
+const FAREWELL_BYTES_MAX: usize = 256;
+
+impl Outbox {
+    /// Nothing is wanted.
+    pub fn new() -> Outbox {
+        Outbox::default()
+    }
+
+    /// Sends `frame` to the same worker of `node`. It may get lost: when there is no connection, or too
+    /// much is on its way. Not to the node itself.
+    pub fn to_peer(&mut self, node: NodeId, frame: Bytes) {
+        self.outputs.push(Output::ToPeer(node, frame));
+    }
+
+    /// Sends `frame` to `client`. It arrives, or the connection ends.
+    pub fn to_client(&mut self, client: ClientId, frame: Bytes) {
+        self.outputs.push(Output::ToClient(client, frame));
+    }
+
+    /// A frame of what `write` appends; many of them share an allocation.
+    pub fn encode(&mut self, write: impl FnOnce(&mut BytesMut)) -> Bytes {
+        if self.scratch.capacity() < SCRATCH_BYTES / 16 {
+            self.scratch.reserve(SCRATCH_BYTES);
+        }
+        write(&mut self.scratch);
+        self.scratch.split().freeze()
+    }
+
+    /// Comes back with [`Input::Timer`] at this time. There is one timer, the earliest asked for; when it
+    /// has gone off, it has to be asked for again.
+    pub fn timer(&mut self, at: Time) {
+        self.timer = Some(self.timer.map_or(at, |timer| timer.min(at)));
+    }
+
+    /// Gives `worker` of this node [`Input::Nudged`]. It may be this one.
+    pub fn nudge(&mut self, worker: WorkerId) {
+        self.outputs.push(Output::Nudge(worker));
+    }
+
+    /// Closes `client`, when it has what was sent to it before. It is told why, in words, of which the
+    /// first 256 bytes count.
+    pub fn close_client(&mut self, client: ClientId, reason: impl Into<String>) {
+        let mut reason = reason.into();
+        reason.truncate(reason.floor_char_boundary(FAREWELL_BYTES_MAX));
+        self.outputs.push(Output::CloseClient(client, reason));
+    }
+
+    /// Ends all loops of this node after this turn: its life is over.
+    pub fn stop(&mut self) {
+        self.outputs.push(Output::Stop);
+    }
+
+    /// Takes what is wanted, in the order in which it was said.
+    pub fn drain(&mut self) -> impl Iterator<Item = Output> + '_ {
+        self.outputs.drain(..)
+    }
+
+    /// Takes the time asked for.
+    pub fn take_timer(&mut self) -> Option<Time> {
+        self.timer.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::BufMut;
+
+    #[test]
+    fn an_outbox_keeps_the_order_and_the_earliest_time() {
+        let mut out = Outbox::new();
+        let (one, two) = (out.encode(|to| to.put_u8(1)), out.encode(|to| to.put_u8(2)));
+        assert_eq!((&one[..], &two[..]), (&[1][..], &[2][..]));
+        out.to_peer(NodeId(1), one.clone());
+        out.to_client(ClientId(2), two.clone());
+        out.timer(Time(7));
+        out.timer(Time(5));
+        out.close_client(ClientId(2), "ü".repeat(200));
+        let outputs: Vec<_> = out.drain().collect();
+        assert_eq!(outputs[0], Output::ToPeer(NodeId(1), one));
+        assert_eq!(outputs[1], Output::ToClient(ClientId(2), two));
+        assert_eq!(outputs[2], Output::CloseClient(ClientId(2), "ü".repeat(128)));
+        assert_eq!((out.take_timer(), out.take_timer()), (Some(Time(5)), None));
+    }
+}

@@ -1,0 +1,107 @@
+//! A connection's bytes, plain or in TLS, and the options of its socket.
+
+use crate::config::Limits;
+use socket2::{SockRef, TcpKeepalive};
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsStream;
+
+/// What a proof is bound to, so that it holds on one TLS session only: nothing on a plain one.
+pub(crate) type Binding = [u8; 32];
+
+/// Both ways of one connection.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    /// As it is.
+    Plain(TcpStream),
+    /// In TLS.
+    Secured(Box<TlsStream<TcpStream>>),
+}
+
+impl Stream {
+    pub fn binding(&self) -> io::Result<Binding> {
+        let Stream::Secured(stream) = self else { return Ok([0; 32]) };
+        let label = b"EXPORTER-shoal-handshake";
+        let exported = match &**stream {
+            TlsStream::Client(stream) => {
+                stream.get_ref().1.export_keying_material([0; 32], label, None)
+            }
+            TlsStream::Server(stream) => {
+                stream.get_ref().1.export_keying_material([0; 32], label, None)
+            }
+        };
+        exported.map_err(io::Error::other)
+    }
+}
+
+/// Nothing waits to be sent with more, and an end that fell silent counts as gone after a while: the
+/// kernel asks it, so no timer here has to.
+pub(crate) fn set_options(socket: &TcpStream, limits: &Limits) -> io::Result<()> {
+    socket.set_nodelay(true)?;
+    let socket = SockRef::from(socket);
+    let every = (limits.silence_max / 4).max(Duration::from_secs(1));
+    let keepalive = TcpKeepalive::new().with_time(every).with_interval(every).with_retries(3);
+    socket.set_tcp_keepalive(&keepalive)?;
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(limits.silence_max))?;
+    Ok(())
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Stream::Secured(stream) => Pin::new(stream).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Stream::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Stream::Secured(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Stream::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+            Stream::Secured(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Stream::Secured(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Stream::Secured(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The emulated wide area, against the real clock: a lower bound only.
+
+use crate::common::{Node, cluster};
+use bytes::{BufMut, Bytes};
+use shoal_net::{Datacenter, Distance, Distances, DropReason, Peer, Weather};
+use std::sync::mpsc;
+use std::time::Duration;
+use types::{NodeId, Time};
+
+const DELAY: Duration = Duration::from_millis(20);
+
+fn far_apart() -> Vec<Node> {
+    let jitter = Duration::from_millis(5);
+    let elsewhere = |peer: Peer| Peer { datacenter: Datacenter(peer.node.0 / 2), ..peer };
+    cluster(3, move |config| {
+        config.datacenter = Datacenter(config.node.0 / 2);
+        config.peers = std::mem::take(&mut config.peers).into_iter().map(elsewhere).collect();
+        config.distances = Distances::uniform(Distance { delay: DELAY, jitter });
+    })
+}
+
+/// Has a node send numbered frames, one with each order, and says when each went off.
+fn send(node: &Node, to: NodeId, count: u64) -> Vec<Time> {
+    let (tell, sent) = mpsc::channel();
+    for number in 0..count {
+        let tell = tell.clone();
+        node.order(move |now, out| {
+            let frame = out.encode(|to| to.put_u64(number));
+            out.to_peer(to, frame);
+            tell.send(now).expect("somebody waits");
+        });
+    }
+    sent.into_iter().take(count as usize).collect()
+}
+
+/// Clocks of nodes in one process differ by as much as the wall's was set meanwhile: compares spans on
+/// both, from a first frame there and back.
+#[test]
+fn both_sides_see_at_least_the_delay_and_the_order() {
+    let nodes = far_apart();
+    for (from, to) in [(0, 2), (2, 1)] {
+        let sent = send(&nodes[from], NodeId(to as u32), 200);
+        for number in 0..200_u64 {
+            let (_, frame) = nodes[to].wait_frame();
+            assert_eq!(frame, Bytes::copy_from_slice(&number.to_be_bytes()), "overtaken");
+        }
+        // There and back, on the clock of the one that began.
+        nodes[to].send(NodeId(from as u32), "back");
+        let (back, _) = nodes[from].wait_frame();
+        assert!(back - sent[199] >= 2 * DELAY, "{:?}", back - sent[199]);
+        assert_eq!(nodes[from].counters().drops(DropReason::QueueFull), 0);
+    }
+}
+
+#[test]
+fn held_frames_are_lost_when_the_way_is_cut_and_slow_ways_are_slower() {
+    let nodes = far_apart();
+    // The connection that is dialed from here, far away as well, is up; nothing is held before this.
+    nodes[0].order(|_, out| out.to_peer(NodeId(2), Bytes::from_static(b"held")));
+    nodes[0].handle().set_weather(NodeId(2), Weather::CUT);
+    nodes[0].wait_count(|totals| totals.drops(DropReason::Cut) == 1);
+    nodes[0].handle().heal();
+
+    let slow = Duration::from_millis(30);
+    // Within the datacenter there is no distance but this.
+    nodes[0].handle().set_weather(NodeId(1), Weather { slow, ..Weather::default() });
+    let sent = send(&nodes[0], NodeId(1), 1);
+    nodes[1].wait_frame();
+    nodes[1].send(NodeId(0), "back");
+    let (back, _) = nodes[0].wait_frame();
+    assert!(back - sent[0] >= slow, "{:?}", back - sent[0]);
+}

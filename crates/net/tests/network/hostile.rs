@@ -1,0 +1,318 @@
+//! Those who mean harm, or something else: each is closed for a reason that is counted, and the node goes
+//! on as if nothing had been.
+
+use crate::clients::block_on;
+use crate::common::{Node, PATIENCE, SECRET, WORKER, config, peer, wait_until};
+use bytes::Bytes;
+use shoal_net::client::{Access, connect};
+use shoal_net::{
+    CloseReason, Config, Header, Input, Kind, Limits, Network, Outbox, Secret, VERSION,
+};
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
+use types::{NodeId, Random, Time};
+use zerocopy::IntoBytes;
+
+const PEER: u8 = 1;
+const CLIENT: u8 = 2;
+
+fn preamble(role: u8, worker: u16) -> Vec<u8> {
+    [b"SHOL", &[VERSION, role][..], &worker.to_le_bytes()].concat()
+}
+
+fn frame(kind: Kind, payload: &[u8]) -> Vec<u8> {
+    [Header::new(kind, payload.len()).as_bytes(), payload].concat()
+}
+
+fn dial(node: &Node) -> TcpStream {
+    let socket = TcpStream::connect(node.address()).expect("connected");
+    socket.set_read_timeout(Some(PATIENCE)).expect("set");
+    socket.set_nodelay(true).expect("set");
+    socket
+}
+
+/// What the node says until it closes the connection.
+fn answer(socket: &mut TcpStream) -> Vec<u8> {
+    let mut told = Vec::new();
+    let mut buffer = [0; 1024];
+    loop {
+        match socket.read(&mut buffer) {
+            Ok(0) => return told,
+            Ok(count) => told.extend_from_slice(&buffer[..count]),
+            // A reset says the same as an end.
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return told,
+            Err(error) => panic!("not closed: {error}"),
+        }
+    }
+}
+
+/// The node still lets clients in and hears them.
+fn is_well(node: &Node) {
+    block_on(async {
+        let address = node.address().to_string();
+        let connection = connect(&address, &Access::open("reef"), None).await.expect("let in");
+        connection.sender.send(Bytes::from_static(b"well?")).await.expect("sent");
+        assert_eq!(node.wait_frame().1, "well?");
+    });
+}
+
+#[test]
+fn whoever_knocks_wrongly_is_closed_for_a_reason() {
+    let node = Node::alone(Config { peers: vec![], ..config(0) });
+    let hello = frame(Kind::Hello, &[0; 52]);
+    let mut long = frame(Kind::Hello, &[]);
+    long[..4].copy_from_slice(&u32::MAX.to_le_bytes());
+    let cases = [
+        ("another protocol", b"GET / HTTP/1.1\r\n\r\n".to_vec(), CloseReason::WrongMagic),
+        ("another version", [&b"SHOL"[..], &[99, 1, 0, 0]].concat(), CloseReason::WrongVersion),
+        ("no role", preamble(7, 0), CloseReason::Malformed),
+        ("TLS where it is off", preamble(PEER | 0x80, 0), CloseReason::WrongTls),
+        ("a worker that is not", preamble(PEER, 9), CloseReason::WrongWorker),
+        ("half a preamble", b"SHO".to_vec(), CloseReason::Truncated),
+        ("nothing", vec![], CloseReason::Left),
+        ("no hello", preamble(CLIENT, 0), CloseReason::Left),
+        (
+            "half a hello",
+            [preamble(CLIENT, 0), hello[..9].to_vec()].concat(),
+            CloseReason::Truncated,
+        ),
+        (
+            "a short hello",
+            [preamble(CLIENT, 0), frame(Kind::Hello, b"me")].concat(),
+            CloseReason::Malformed,
+        ),
+        ("a hello of 4 GiB", [preamble(CLIENT, 0), long].concat(), CloseReason::TooLong),
+        ("no cluster", [preamble(CLIENT, 0), hello.clone()].concat(), CloseReason::WrongCluster),
+        (
+            "data before the proof",
+            [preamble(CLIENT, 0), frame(Kind::Data, b"put x 1")].concat(),
+            CloseReason::Unexpected,
+        ),
+        ("garbage", [preamble(PEER, 0), vec![0xa5; 500]].concat(), CloseReason::Malformed),
+    ];
+    for (case, bytes, reason) in cases {
+        let before = node.counters().closes(reason);
+        let mut socket = dial(&node);
+        socket.write_all(&bytes).expect("written");
+        // The node may have closed it by now.
+        let _ = socket.shutdown(Shutdown::Write);
+        answer(&mut socket);
+        node.wait_count(|totals| totals.closes(reason) == before + 1);
+        assert_eq!(node.counters().admitted, 0, "{case}");
+    }
+    assert!(node.happened.try_iter().all(|happened| happened.input == Input::Started));
+    is_well(&node);
+}
+
+#[test]
+fn random_bytes_cost_nothing_else() {
+    let node = Node::alone(config(0));
+    let mut random = Random::new(11);
+    let refused = |totals: &shoal_net::Totals| -> u64 {
+        CloseReason::ALL.iter().map(|reason| totals.closes(*reason)).sum()
+    };
+    for round in 1..=200 {
+        let role = if random.chance(1, 2) { PEER } else { CLIENT };
+        let mut bytes = if random.chance(3, 4) { preamble(role, 0) } else { Vec::new() };
+        bytes.extend((0..random.below(300)).map(|_| random.next_u64() as u8));
+        let mut socket = dial(&node);
+        let _ = socket.write_all(&bytes);
+        let _ = socket.shutdown(Shutdown::Write);
+        answer(&mut socket);
+        node.wait_count(|totals| refused(totals) == round);
+    }
+    assert_eq!(node.counters().admitted, 0);
+    is_well(&node);
+}
+
+#[test]
+fn whoever_dawdles_is_closed_and_the_crowd_makes_room() {
+    let limits =
+        Limits { handshake_max: Duration::from_millis(200), strangers_max: 8, ..Limits::default() };
+    let node = Node::alone(Config { limits, ..config(0) });
+    // One that says nothing, and one that says a byte of its hello now and then.
+    let mut silent = dial(&node);
+    let mut slow = dial(&node);
+    slow.write_all(&preamble(CLIENT, 0)).expect("written");
+    let hello = frame(Kind::Hello, &[0; 52]);
+    for byte in &hello[..hello.len() - 1] {
+        if node.counters().closes(CloseReason::SlowHandshake) == 2 {
+            break;
+        }
+        let _ = slow.write_all(&[*byte]);
+    }
+    answer(&mut silent);
+    node.wait_count(|totals| totals.closes(CloseReason::SlowHandshake) == 2);
+
+    // More strangers than there is room for: those that stood there longest go, and others come in.
+    let _crowd: Vec<_> = (0..50).map(|_| dial(&node)).collect();
+    node.wait_count(|totals| {
+        totals.accepted >= 52
+            && totals.closes(CloseReason::Crowded) + totals.closes(CloseReason::SlowHandshake) >= 44
+    });
+    is_well(&node);
+}
+
+/// A client that proves itself, spoken by hand.
+fn enter(node: &Node) -> TcpStream {
+    use ring::hmac;
+    let mut socket = dial(node);
+    let start = preamble(CLIENT, 0);
+    let mut hello = [0; 52].to_vec();
+    hello[16..20].copy_from_slice(&u32::MAX.to_le_bytes());
+    hello.extend_from_slice(b"reef");
+    socket.write_all(&[start.clone(), frame(Kind::Hello, &hello)].concat()).expect("written");
+    let mut challenge = [0; 8 + 48];
+    socket.read_exact(&mut challenge).expect("a challenge");
+    // As the documentation of the handshake says it, with an empty secret.
+    let parts: [&[u8]; 6] =
+        [b"shoal handshake", b"dialer", &start, &hello, &challenge[8..], &[0; 32]];
+    let said: Vec<u8> = parts
+        .iter()
+        .flat_map(|part| [&(part.len() as u64).to_le_bytes(), *part].concat())
+        .collect();
+    let proof = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &[]), &said);
+    socket.write_all(&frame(Kind::Proof, proof.as_ref())).expect("written");
+    let mut welcome = [0; 8 + 32];
+    socket.read_exact(&mut welcome).expect("a welcome");
+    socket
+}
+
+/// One that then goes mad.
+fn mad_client(node: &Node, bytes: &[u8]) {
+    let mut socket = enter(node);
+    let _ = socket.write_all(bytes);
+    let _ = socket.shutdown(Shutdown::Write);
+    answer(&mut socket);
+}
+
+#[test]
+fn whoever_goes_mad_after_the_proof_is_closed_and_forgotten() {
+    let limits = Limits { frame_bytes_max: 1000, ..Limits::default() };
+    let node = Node::alone(Config { limits, ..config(0) });
+    let mut broken = frame(Kind::Data, b"abc");
+    broken[5] = 1;
+    let cases = [
+        (frame(Kind::Data, &[0; 1001]), CloseReason::TooLong),
+        (broken, CloseReason::Malformed),
+        (frame(Kind::Hello, b"again"), CloseReason::Unexpected),
+        (frame(Kind::Data, b"abc")[..9].to_vec(), CloseReason::Truncated),
+        (vec![0xff; 64], CloseReason::Malformed),
+        (frame(Kind::Bye, b""), CloseReason::Left),
+        (frame(Kind::Data, b"abc"), CloseReason::Left),
+    ];
+    for (number, (bytes, reason)) in cases.into_iter().enumerate() {
+        let before = node.counters().closes(reason);
+        mad_client(&node, &bytes);
+        node.wait_count(|totals| totals.closes(reason) == before + 1);
+        assert_eq!(node.counters().clients_gone, number as u64 + 1);
+    }
+    for _ in 0..7 {
+        node.wait(|happened| match &happened.input {
+            Input::FromClient { frame, .. } => {
+                assert_eq!(frame, "abc", "only what was whole");
+                None
+            }
+            input => matches!(input, Input::ClientGone { .. }).then_some(()),
+        });
+    }
+    is_well(&node);
+}
+
+#[test]
+fn a_client_that_never_reads_again_is_given_up() {
+    let limits = Limits { silence_max: Duration::from_millis(500), ..Limits::default() };
+    let node = Node::alone(Config { limits, ..config(0) });
+    let mut socket = enter(&node);
+    socket.write_all(&frame(Kind::Data, b"all of it")).expect("written");
+    let client = node.wait(|happened| match happened.input {
+        Input::FromClient { client, .. } => Some(client),
+        _ => None,
+    });
+    // More than buffers take, less than it may be behind.
+    node.order(move |_, out| {
+        (0..30).for_each(|_| out.to_client(client, Bytes::from(vec![0; 1 << 20])));
+    });
+    node.wait_count(|totals| totals.closes(CloseReason::Vanished) == 1);
+    is_well(&node);
+}
+
+#[test]
+fn who_floods_does_not_keep_others_waiting() {
+    let limits = Limits { turn_frames_max: 8, unread_frames_max: 16, ..Limits::default() };
+    let node = Node::alone(Config { limits, ..config(0) });
+    let mut socket = enter(&node);
+    let flood = frame(Kind::Data, b"me").repeat(10_000);
+    socket.write_all(&flood).expect("written");
+    is_well_amid(&node, 10_000);
+    assert!(node.counters().turns >= 10_000 / 8, "{:?}", node.counters());
+}
+
+/// All of a flood is heard, and another client as well.
+fn is_well_amid(node: &Node, flood: usize) {
+    block_on(async {
+        let address = node.address().to_string();
+        let connection = connect(&address, &Access::open("reef"), None).await.expect("let in");
+        connection.sender.send(Bytes::from_static(b"well?")).await.expect("sent");
+        let mut heard: Vec<_> = (0..=flood).map(|_| node.wait_frame().1).collect();
+        heard.retain(|frame| frame == "well?");
+        assert_eq!(heard.len(), 1);
+    });
+}
+
+#[test]
+fn a_peer_with_another_secret_or_in_a_former_life_stays_out() {
+    let node = Node::alone(Config { peers: vec![], ..config(0) });
+    let at_node = vec![peer(0, node.address())];
+    let stranger = Node::alone(Config {
+        peers: at_node.clone(),
+        ..Config::new("reef", NodeId(1), Secret::new([8; 32]))
+    });
+    node.handle().set_peer(&peer(1, stranger.address()));
+    node.wait_count(|totals| totals.closes(CloseReason::WrongSecret) > 0);
+    stranger.wait_count(|totals| totals.closes(CloseReason::Refused) > 0);
+    assert_eq!((node.counters().admitted, stranger.counters().admitted), (0, 0));
+    drop(stranger);
+
+    // The same node twice: the later life stays.
+    let config_of = |life| Config {
+        life,
+        peers: at_node.clone(),
+        ..Config::new("reef", NodeId(1), Secret::new(SECRET))
+    };
+    let first = Node::alone(config_of(1));
+    first.wait_up(NodeId(0));
+    let second = Node::alone(config_of(2));
+    second.wait_up(NodeId(0));
+    node.wait_count(|totals| totals.closes(CloseReason::Superseded) == 1);
+    node.wait_count(|totals| totals.closes(CloseReason::StaleLife) > 0);
+    second.send(NodeId(0), "I am the one");
+    assert_eq!(node.wait_frame().1, "I am the one");
+    // When the later one is gone, the former may come back: nobody is locked out for good.
+    drop(second);
+    first.wait_up(NodeId(0));
+}
+
+/// Tells nothing.
+struct Deaf;
+
+impl shoal_net::Core for Deaf {
+    type Command = ();
+
+    fn step(&mut self, _: Time, _: Input<()>, _: &mut Outbox) {}
+}
+
+#[test]
+fn a_peer_that_is_not_who_was_dialed_is_left_alone() {
+    let other = Node::alone(config(7));
+    // Dials node 1 where node 7 is.
+    let peers = vec![peer(1, other.address())];
+    let node =
+        Network::start(Config { peers, ..config(0) }, crate::common::port(), |_, _: &_| Deaf)
+            .expect("a node");
+    other.handle().set_peer(&peer(0, node.address()));
+    other.wait_count(|totals| totals.closes(CloseReason::WrongNode) > 0);
+    wait_until(|| (node.handle().counters().closes(CloseReason::Refused) > 0).then_some(()));
+    assert_eq!(node.handle().counters_of(WORKER).connects, 0);
+}
