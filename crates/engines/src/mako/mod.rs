@@ -26,6 +26,7 @@
 //! | `led.rs` | a shard that is led: clocks in flight, batches, safe clocks | M2, M3 |
 //! | `watermark.rs` | durability: shard watermarks, gossip | M4 |
 //! | `epochs.rs`, `closing.rs` | epochs open, close and are settled | M3, M8, M9 |
+//! | `silence.rs` | who holds up a shard and is gone | M3 |
 //! | `offices.rs` | who leads a shard: taking over, recovering, leaving | M7, M9 |
 //! | `sweep.rs` | what was rolled back leaves the stores | M9 |
 //! | `awaiting.rs` | what waits for the watermark | M5 |
