@@ -182,6 +182,45 @@ mod tests {
         assert_eq!(watermarks.settled(), Epoch(2));
     }
 
+    /// Before the epoch is settled: what depends on more of a shard than there is of it at its end is lost, and
+    /// nothing else.
+    #[test]
+    fn what_a_shard_has_ended_without_is_lost() {
+        let other = ShardId(1);
+        let mut watermarks = Watermarks::new(Epoch(1), 2, Faults::NONE);
+        watermarks.begin(Epoch(2));
+        watermarks.live_mut(Epoch(1)).expect("live").raise(S, Clock(7));
+        let stamp = |clock, shard, remote| {
+            let mut stamp = Stamp::local(Epoch(1), Clock(clock));
+            stamp.push(S, shard, Clock(remote));
+            stamp
+        };
+        let all = [stamp(7, other, 9), stamp(8, other, 1), stamp(1, ShardId::EVERY, 8)];
+        let rejected = |watermarks: &Watermarks| {
+            all.clone().map(|stamp| watermarks.rejects(S, stamp.as_ref()))
+        };
+        assert_eq!(rejected(&watermarks), [false; 3], "it may come further");
+        assert!(watermarks.end(Epoch(1), S) && !watermarks.end(Epoch(1), S));
+        assert_eq!(rejected(&watermarks), [false, true, true]);
+        assert!(!watermarks.end(Epoch(9), S), "nobody has heard of it");
+        let mut last = VectorWatermark::new(Epoch(1), 2);
+        last.raise(S, Clock(7));
+        last.raise(other, Clock(9));
+        watermarks.settle(last);
+        assert_eq!(rejected(&watermarks), [false, true, true], "as was said");
+        assert_eq!(watermarks.ended_in(Epoch(1)).count(), 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "M9")]
+    fn what_a_shard_has_ended_with_is_final() {
+        let mut watermarks = Watermarks::new(Epoch(1), 1, Faults::NONE);
+        watermarks.begin(Epoch(2));
+        watermarks.live_mut(Epoch(1)).expect("live").raise(S, Clock(7));
+        watermarks.end(Epoch(1), S);
+        watermarks.settle(last(1, Clock(8)));
+    }
+
     #[test]
     #[should_panic(expected = "M9")]
     fn what_was_durable_stays() {

@@ -127,11 +127,10 @@ impl Followed {
         }
     }
 
-    /// Tries again what waits for locks.
+    /// Tries again what waits for locks, up to the first that still does.
     pub(super) fn retry(&mut self, apply: &mut impl FnMut(&Rc<Sessions>, &Piece) -> bool) {
-        for piece in std::mem::take(&mut self.blocked) {
+        while let Some(piece) = self.blocked.pop_if(|piece| apply(&self.sessions, piece)) {
             self.clocks.remove(&piece.stamp.clock);
-            self.apply(piece, apply);
         }
     }
 

@@ -168,7 +168,7 @@ impl Engine for Mako {
         self.desk.begin_step(now, &event);
         self.silence.awake(now, self.shared.setup.options.silent_after);
         if let Event::Received { from, .. } = event {
-            self.silence.hear(from, now);
+            self.silence.hear(from, now, self.shared.setup.options.silent_after);
         }
         self.follow_epochs(effects);
         let holds_lease = self.holds_lease(now);

@@ -3,7 +3,8 @@
 //! What a coordinator has in flight on a shard holds up that shard's watermark, and silence resolves nothing
 //! (rule M3): only the end of the epoch does. A leader that is held up by a coordinator who is gone does not
 //! wait until the manager has buried that one: it asks for the end of the epoch at once. To be wrong costs
-//! an epoch, and the transactions that hang; nobody loses an office for it.
+//! an epoch, and the transactions that hang; nobody loses an office for it. Whoever was suspected and is heard
+//! again is slow, or far, and given more time from then on.
 
 use super::{Effects, Mako};
 use crate::engine::Effect;
@@ -11,6 +12,7 @@ use crate::execution::sequences;
 use crate::faults::Fault;
 use crate::observation::Observation;
 use crate::replication::lead::Flight;
+use crate::transaction_id::TransactionId;
 use consensus::manager::Configuration;
 use std::time::Duration;
 use types::{Epoch, NodeId, Time};
@@ -30,17 +32,28 @@ pub(super) struct Silence {
     asked: Epoch,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct Peer {
     heard: Time,
     /// Its transactions with a lower number are of a former life, or it is dead.
     first: u64,
+    /// It may be silent for so many times as long as others.
+    patience: u32,
+    /// When that was last found to be too little.
+    wronged_at: Time,
 }
+
+/// Most that a slow peer is given, and how long it is remembered to be slow.
+const PATIENCE_MAX: u32 = 16;
+const WRONG_FOR: Duration = Duration::from_secs(60);
 
 impl Silence {
     pub(super) fn new(nodes: usize) -> Silence {
         Silence {
-            peers: vec![Peer::default(); nodes],
+            peers: vec![
+                Peer { heard: Time::ZERO, first: 0, patience: 1, wronged_at: Time::ZERO };
+                nodes
+            ],
             awake_since: Time::ZERO,
             stepped_at: Time::ZERO,
             asked: Epoch(0),
@@ -55,9 +68,25 @@ impl Silence {
         self.stepped_at = now;
     }
 
-    pub(super) fn hear(&mut self, from: NodeId, now: Time) {
-        if let Some(peer) = self.peers.get_mut(from.0 as usize) {
-            peer.heard = now;
+    /// Something comes from a node, of which so long a silence would have been suspicious.
+    pub(super) fn hear(&mut self, from: NodeId, now: Time, patience: Duration) {
+        let Some(peer) = self.peers.get_mut(from.0 as usize) else { return };
+        let was_heard = peer.heard > Time::ZERO && peer.heard >= self.awake_since;
+        if was_heard && peer.heard + patience * peer.patience < now {
+            peer.patience = PATIENCE_MAX.min(peer.patience * 2);
+            peer.wronged_at = now;
+        } else if peer.patience > 1 && peer.wronged_at + WRONG_FOR < now {
+            peer.patience = 1;
+        }
+        peer.heard = now;
+    }
+
+    /// From when on the coordinator of a transaction counts as gone, if nothing comes from it.
+    fn gone_at(&self, transaction: TransactionId, patience: Duration) -> Time {
+        match self.peers.get(transaction.node.0 as usize) {
+            Some(peer) if transaction.sequence < peer.first => Time::ZERO,
+            Some(peer) => peer.heard.max(self.awake_since) + patience * peer.patience,
+            None => Time::MAX,
         }
     }
 
@@ -79,18 +108,12 @@ impl Mako {
         if transaction.node == hub.place.node {
             return Time::MAX;
         }
-        let Some(peer) = self.silence.peers.get(transaction.node.0 as usize) else {
-            return Time::MAX;
-        };
-        if transaction.sequence < peer.first {
-            return Time::ZERO;
-        }
         // Whoever leads nothing says nothing where there is nothing to say.
         let patience = match hub.is_leader(transaction.node) {
             true => self.options().silent_after,
             false => self.options().hang_after,
         };
-        let silent = peer.heard.max(self.silence.awake_since) + patience;
+        let silent = self.silence.gone_at(transaction, patience);
         // We may hear one who does not hear us.
         silent.min(flight.since + STUCK * self.options().hang_after)
     }
@@ -127,5 +150,89 @@ impl Mako {
         let first = led.filter_map(|led| Some(self.gone_at(led.lead.first_in_flight()?)));
         let at = first.filter(|at| *at > now && *at < Time::MAX).min()?;
         Some(at.min(now + self.options().silent_after / 2))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use consensus::manager::{Incarnation, Machine, Options};
+    use consensus::topology::Topology;
+    use std::sync::Arc;
+    use types::WorkerId;
+
+    const MS: Duration = Duration::from_millis(1);
+    const PATIENCE: Duration = Duration::from_millis(40);
+    const PEER: NodeId = NodeId(1);
+
+    fn at(ms: u64) -> Time {
+        Time(ms * 1_000_000)
+    }
+
+    /// In the peer's first life.
+    fn transaction() -> TransactionId {
+        TransactionId { node: PEER, worker: WorkerId(0), sequence: 7 }
+    }
+
+    /// This worker steps every 10 ms, until then.
+    fn awake(silence: &mut Silence, from: u64, until: u64) {
+        (from..=until).step_by(10).for_each(|ms| silence.awake(at(ms), PATIENCE));
+    }
+
+    #[test]
+    fn who_is_heard_is_there() {
+        let mut silence = Silence::new(2);
+        awake(&mut silence, 0, 200);
+        silence.hear(PEER, at(200), PATIENCE);
+        assert_eq!(silence.gone_at(transaction(), PATIENCE), at(200) + PATIENCE);
+        silence.hear(PEER, at(230), PATIENCE);
+        assert_eq!(silence.gone_at(transaction(), PATIENCE), at(230) + PATIENCE);
+    }
+
+    #[test]
+    fn who_stood_still_blames_nobody() {
+        let mut silence = Silence::new(2);
+        awake(&mut silence, 0, 100);
+        silence.hear(PEER, at(100), PATIENCE);
+        silence.awake(at(500), PATIENCE);
+        assert_eq!(silence.gone_at(transaction(), PATIENCE), at(500) + PATIENCE);
+        silence.hear(PEER, at(501), PATIENCE);
+        assert_eq!(silence.gone_at(transaction(), PATIENCE), at(501) + PATIENCE, "nor later");
+    }
+
+    #[test]
+    fn who_was_suspected_wrongly_is_given_more_time_for_a_while() {
+        let mut silence = Silence::new(2);
+        awake(&mut silence, 0, 100);
+        silence.hear(PEER, at(100), PATIENCE);
+        awake(&mut silence, 110, 200);
+        silence.hear(PEER, at(200), PATIENCE);
+        assert_eq!(silence.gone_at(transaction(), PATIENCE), at(200) + 2 * PATIENCE);
+        let later = at(201) + WRONG_FOR;
+        awake(&mut silence, 210, later.0 / 1_000_000);
+        silence.peers[PEER.0 as usize].heard = Time(later.0 - 1);
+        silence.hear(PEER, later, PATIENCE);
+        assert_eq!(silence.gone_at(transaction(), PATIENCE), later + PATIENCE);
+    }
+
+    #[test]
+    fn what_a_former_life_has_left_hangs_at_once() {
+        let topology = Arc::new(Topology::symmetric(1, 2, 1, 0, 1));
+        let machine = Machine::new(topology, Options::default());
+        let mut configuration = Configuration::clone(machine.configuration());
+        let mut silence = Silence::new(2);
+        awake(&mut silence, 0, 100);
+        silence.hear(PEER, at(100), PATIENCE);
+        configuration.nodes[1].incarnation = Incarnation(1);
+        silence.configured(&configuration);
+        assert_eq!(silence.gone_at(transaction(), PATIENCE), at(100) + PATIENCE);
+        configuration.nodes[1].incarnation = Incarnation(2);
+        silence.configured(&configuration);
+        assert_eq!(silence.gone_at(transaction(), PATIENCE), Time::ZERO);
+        let new = TransactionId { sequence: sequences::first(Incarnation(2)), ..transaction() };
+        assert_eq!(silence.gone_at(new, PATIENCE), at(100) + PATIENCE);
+        configuration.nodes[1].alive = false;
+        silence.configured(&configuration);
+        assert_eq!(silence.gone_at(new, 5 * MS), Time::ZERO, "buried");
     }
 }
