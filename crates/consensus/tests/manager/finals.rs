@@ -1,7 +1,7 @@
 //! FVWs that are not whole are kept for ever: whoever begins anew has to know what was lost.
 
-use consensus::manager::{Action, Claim, Command, Incarnation, Life, Machine, Options, Term};
-use consensus::topology::Topology;
+use shoal_consensus::manager::{Action, Claim, Command, Incarnation, Life, Machine, Options, Term};
+use shoal_consensus::topology::Topology;
 use std::sync::Arc;
 use types::{Clock, Epoch, ShardId, Time, VectorWatermark};
 
