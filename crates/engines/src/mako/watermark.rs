@@ -89,8 +89,9 @@ impl Gossip {
     /// waits for that has no other voice.
     pub(super) fn next_due(&self, watermarks: &Watermarks, options: &Options) -> Option<Time> {
         let all = self.next_due_to_all(watermarks, options);
-        let followers = (self.news && !self.followers.is_empty())
-            .then(|| self.followers_told_at.max(self.told_at) + options.gossip_gap);
+        let followers = (self.news && !self.followers.is_empty()).then(|| {
+            self.followers_told_at.max(self.told_at) + weight(watermarks) * options.gossip_gap
+        });
         all.into_iter().chain(followers).min()
     }
 
@@ -105,7 +106,7 @@ impl Gossip {
             false if self.leads || !passed() => options.gossip_again,
             false => return None,
         };
-        Some(self.told_at + after)
+        Some(self.told_at + weight(watermarks) * after)
     }
 
     /// Something of the group that ends there is about.
@@ -122,6 +123,12 @@ impl Gossip {
             self.own_news = true;
         }
     }
+}
+
+/// As many epochs as are told of at a time: where many are not settled, there is no more talk than usual, or
+/// talk would keep them from being settled.
+fn weight(watermarks: &Watermarks) -> u32 {
+    watermarks.all_live().count() as u32
 }
 
 impl Mako {
