@@ -65,6 +65,11 @@ impl TwoPhaseCommit {
         let (Some(at), true) = (led, self.desk.is_ours(from, header, led.is_some())) else {
             return;
         };
+        // There is one epoch.
+        if header.epoch != self.desk.hub.epoch.get() {
+            self.desk.counters.dropped += 1;
+            return;
+        }
         let ends = matches!(request, Request::Abort);
         let reply = match self.branches.arrive(header, ends) {
             Arrival::Act => {
