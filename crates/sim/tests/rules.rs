@@ -78,6 +78,9 @@ fn verdict(accepted: [u64; 3], observations: &[Observation]) -> Result<(), &'sta
     all.try_for_each(|observation| {
         let follows = matches!(observation, Observation::Applied { .. });
         let place = Place { node: NodeId(u32::from(follows)), worker: WorkerId(0) };
+        if let Observation::Appended { index, .. } = observation {
+            checks.entry(S0, WorkerId(0), *index, &Bytes::from(index.to_le_bytes().to_vec()));
+        }
         checks.observe(Moment { at: Time(1), place }, observation)
     })
     .map_err(|violation| violation.rule)

@@ -21,9 +21,9 @@ use bytes::Bytes;
 use std::rc::Rc;
 use types::{Clock, Epoch, NodeId, ShardId, Time, VectorWatermark};
 
-/// A floor is not further ahead of what is known than so many clocks: a few groups of transactions, or what a
-/// shard draws in seconds.
-const FLOOR_AHEAD_MAX: u64 = 1 << 26;
+/// A floor is not further ahead of what is known than so many clocks: more than a shard draws in days, or than
+/// groups of transactions take in many minutes; and so little that whoever lies cannot use them up.
+const FLOOR_AHEAD_MAX: u64 = 1 << 40;
 
 /// Whom this worker tells of the watermark, and when.
 pub(super) struct Gossip {
