@@ -6,6 +6,7 @@ use engines::client::{ClientId, Ending, Reply, Request, requests_table};
 use engines::operation::{Answer, Operation};
 use engines::{Observation, Place, TransactionId};
 use shoal_sim::checks::{Checks, Moment, Rules};
+use shoal_sim::violation::Violation;
 use types::{Ballot, Clock, Epoch, NodeId, RequestId, ShardId, Stamp, TableId, Time, WorkerId};
 
 const S0: ShardId = ShardId(0);
@@ -67,6 +68,18 @@ fn applied(clock: u64, won: bool) -> Observation {
     Observation::Applied { shard: S0, stamp, table: TableId(0), key, won }
 }
 
+/// Shows the checkers an observation, and the entry that it speaks of.
+fn observe(
+    checks: &mut Checks,
+    moment: Moment,
+    observation: &Observation,
+) -> Result<(), Violation> {
+    if let Observation::Appended { index, .. } = observation {
+        checks.entry(S0, WorkerId(0), *index, &Bytes::from(index.to_le_bytes().to_vec()));
+    }
+    checks.observe(moment, observation)
+}
+
 /// What the checkers say, with `accepted` entries of shard 0's stream on each of its three voters.
 fn verdict(accepted: [u64; 3], observations: &[Observation]) -> Result<(), &'static str> {
     let topology = Topology::compact(3, 2, 3, 0, 1);
@@ -78,10 +91,7 @@ fn verdict(accepted: [u64; 3], observations: &[Observation]) -> Result<(), &'sta
     all.try_for_each(|observation| {
         let follows = matches!(observation, Observation::Applied { .. });
         let place = Place { node: NodeId(u32::from(follows)), worker: WorkerId(0) };
-        if let Observation::Appended { index, .. } = observation {
-            checks.entry(S0, WorkerId(0), *index, &Bytes::from(index.to_le_bytes().to_vec()));
-        }
-        checks.observe(Moment { at: Time(1), place }, observation)
+        observe(&mut checks, Moment { at: Time(1), place }, observation)
     })
     .map_err(|violation| violation.rule)
 }
@@ -221,7 +231,7 @@ fn checks(observations: &[Observation], accepted: usize) -> Checks {
         checks.accepted(S0, WorkerId(0), *voter, (Ballot::default(), 1));
     }
     for observation in observations {
-        checks.observe(MOMENT, observation).unwrap();
+        observe(&mut checks, MOMENT, observation).unwrap();
     }
     checks
 }
