@@ -5,8 +5,8 @@ use consensus::topology::Topology;
 use engines::client::{ClientId, Ending, Reply, Request, requests_table};
 use engines::operation::{Answer, Operation};
 use engines::{Observation, Place, TransactionId};
+use shoal_sim::Violation;
 use shoal_sim::checks::{Checks, Moment, Rules};
-use shoal_sim::violation::Violation;
 use types::{Ballot, Clock, Epoch, NodeId, RequestId, ShardId, Stamp, TableId, Time, WorkerId};
 
 const S0: ShardId = ShardId(0);
