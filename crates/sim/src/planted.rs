@@ -42,7 +42,7 @@ const BOUNDS: &[Bound] = &[
     ("mako", "end-epoch-in-flight", "M9", &["M9", "assertion"], 100),
     ("mako", "end-whole-while-hanging", "M9", LOST, 60),
     ("mako", "report-before-durable", "M9", &["M9", "assertion"], 30),
-    ("mako", "act-without-lease", "M7", &["M7"], 150),
+    ("mako", "act-without-lease", "M7", &["M7"], 700),
     ("mako", "roll-back-by-clock", "M9", &["M5", "M6", "M9", "atomicity", "replicas"], 60),
     ("mako", "keep-dead-locks", "liveness", &["liveness", "assertion"], 60),
     ("mako", "silence-resolves", "M3", LOST, 300),
