@@ -88,6 +88,9 @@ pub enum Reply {
     Called {
         /// Which.
         id: RequestId,
+        /// The epoch that the copy of the call named which is answered. An error counts only if the client
+        /// has not named a later one: another leader may have run the call since.
+        epoch: Epoch,
         /// What the procedure returned.
         result: Result<Bytes, Error>,
     },

@@ -65,7 +65,7 @@ coded_enum!(Ending {
 });
 
 coded_enum!(Reply {
-    0 => Called { id, result },
+    0 => Called { id, epoch as short, result },
     1 => Began { session as short, result },
     2 => Done { session as short, number as short, result },
 });

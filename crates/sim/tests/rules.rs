@@ -289,7 +289,7 @@ fn a_call_is_answered_when_its_row_is_durable_and_has_one() {
     let performed = [drawn(0, 4), row(0, 4), resolved(0, 4), entry];
     let (procedure, arguments) = ("any".into(), Bytes::new());
     let call = Request::Call { id, home: S0, procedure, arguments, epoch: Epoch::default() };
-    let reply = Reply::Called { id, result: Ok(Bytes::from_static(b"result")) };
+    let reply = Reply::Called { id, epoch: Epoch(1), result: Ok(Bytes::from_static(b"result")) };
     for (accepted, verdict) in [(1, Err("M5")), (2, Ok(()))] {
         let mut checks = checks(&performed, accepted);
         assert_eq!(shown(&mut checks, &[(call.clone(), reply.clone())]), verdict);

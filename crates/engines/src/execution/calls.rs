@@ -93,15 +93,19 @@ impl Calls {
         let Request::Call { id, home, epoch, .. } = request else {
             return self.serve(from, request);
         };
+        if epoch > self.hub.configured.get() {
+            // Whoever led then is not known here yet; it asks again.
+            return None;
+        }
         let worker = worker_of(id, self.hub.topology.workers());
         if worker != self.hub.place.worker {
             let result = Err(Rejected::OtherWorker { worker }.into());
-            self.hub.errand(from.told(Reply::Called { id, result }));
+            self.hub.errand(from.told(Reply::Called { id, epoch, result }));
             return None;
         }
         if home.0 >= self.hub.topology.shards() {
             let result = Err(Error::reject(format!("there is no {home} to call a procedure on")));
-            self.hub.errand(from.told(Reply::Called { id, result }));
+            self.hub.errand(from.told(Reply::Called { id, epoch, result }));
             return None;
         }
         let (leader, fence) = self.hub.reign(home);
@@ -115,7 +119,7 @@ impl Calls {
         }
         if epoch < fence {
             let result = Err(Unknown::Fenced { request: id, epoch: fence }.into());
-            self.hub.errand(from.told(Reply::Called { id, result }));
+            self.hub.errand(from.told(Reply::Called { id, epoch, result }));
             return None;
         }
         self.serve(from, request)
@@ -123,41 +127,8 @@ impl Calls {
 
     fn serve(&mut self, from: Asker, request: Request) -> Option<Task> {
         match request {
-            Request::Call { id, home, procedure, arguments, epoch: _ } => {
-                if let Some(result) = self.book.borrow().answer(id) {
-                    self.hub.errand(from.told(Reply::Called { id, result }));
-                    return None;
-                }
-                let reign = self.hub.reign(home).1;
-                let begun = self.book.borrow_mut().begin(id, reign);
-                let fresh = match begun {
-                    Ok(Begun::Runs) => return None,
-                    Ok(Begun::Fresh) => true,
-                    Ok(Begun::Perhaps) => false,
-                    Err(unknown) => {
-                        let result = Err(unknown.into());
-                        self.hub.errand(from.told(Reply::Called { id, result }));
-                        return None;
-                    }
-                };
-                let hub = Rc::clone(&self.hub);
-                let procedures = Arc::clone(&self.procedures);
-                let book = Rc::clone(&self.book);
-                Some(Box::pin(async move {
-                    let result = call(&hub, &procedures, id, home, &procedure, &arguments).await;
-                    let settled = match result {
-                        // It may have done so before, and only its row would tell.
-                        Err(Error::Aborted(_)) if !fresh => {
-                            Err(Unknown::Unsettled { request: id }.into())
-                        }
-                        Err(Error::Unknown(Unknown::Participant { .. })) => {
-                            Err(Unknown::Unsettled { request: id }.into())
-                        }
-                        settled => settled,
-                    };
-                    book.borrow_mut().end(id, &settled, hub.epoch.get(), &hub.limits);
-                    hub.errand(from.told(Reply::Called { id, result: settled }));
-                }))
+            Request::Call { id, home, procedure, arguments, epoch } => {
+                self.call(from, (id, epoch), home, procedure, arguments)
             }
             Request::Begin { session } => self.sessions.begin(from.client, session),
             Request::Operation { session, number, operation } => {
@@ -169,6 +140,52 @@ impl Calls {
                 None
             }
         }
+    }
+
+    /// Answers a call, or has it run. What it was answered while somebody else may have run it, only its
+    /// row can tell.
+    fn call(
+        &mut self,
+        from: Asker,
+        (id, epoch): (RequestId, Epoch),
+        home: ShardId,
+        procedure: Box<str>,
+        arguments: Bytes,
+    ) -> Option<Task> {
+        let (reign, known) = (self.hub.reign(home), self.hub.configured.get());
+        let answer = self.book.borrow().answer(id, reign.1);
+        let begin = || {
+            let begun = self.book.borrow_mut().begin(id, reign.1);
+            begun.map_err(|unknown| Err(unknown.into()))
+        };
+        let fresh = match answer.map_or_else(begin, Err) {
+            Ok(Begun::Runs) => return None,
+            Ok(Begun::Fresh) => true,
+            Ok(Begun::Perhaps) => false,
+            Err(result) => {
+                self.hub.errand(from.told(Reply::Called { id, epoch, result }));
+                return None;
+            }
+        };
+        let hub = Rc::clone(&self.hub);
+        let procedures = Arc::clone(&self.procedures);
+        let book = Rc::clone(&self.book);
+        Some(Box::pin(async move {
+            let result = call(&hub, &procedures, id, home, &procedure, &arguments).await;
+            let unsettled = match &result {
+                Ok(_) => false,
+                Err(Error::Unknown(Unknown::Participant { .. })) => true,
+                Err(Error::Aborted(_)) if !fresh => true,
+                // Somebody else leads the shard since, or did meanwhile, and may have run a copy.
+                Err(_) => hub.reign(home) != reign,
+            };
+            let settled = match unsettled {
+                true => Err(Unknown::Unsettled { request: id }.into()),
+                false => result,
+            };
+            book.borrow_mut().end(id, &settled, known, &hub.limits);
+            hub.errand(from.told(Reply::Called { id, epoch, result: settled }));
+        }))
     }
 }
 
@@ -222,7 +239,7 @@ struct Answers {
 struct Last {
     count: u64,
     result: Result<Bytes>,
-    /// The epoch that was open then.
+    /// The epoch of the newest configuration that was known when it began to run.
     epoch: Epoch,
 }
 
@@ -257,10 +274,13 @@ impl Book {
         self.succeeded.get(client).or_else(|| self.failed.get(client))
     }
 
-    /// What this request was answered.
-    fn answer(&self, id: RequestId) -> Option<Result<Bytes>> {
+    /// What this request was answered. What was refused before this node leads its home, since `reign`, may
+    /// have been run by others.
+    fn answer(&self, id: RequestId, reign: Epoch) -> Option<Result<Bytes>> {
         let (client, count) = parts(id);
-        self.last(client).filter(|last| last.count == count).map(|last| last.result.clone())
+        let holds = |last: &&Last| last.result.is_ok() || last.epoch >= reign;
+        let last = self.last(client).filter(|last| last.count == count);
+        last.filter(holds).map(|last| last.result.clone())
     }
 
     /// Is it to be run, and has it perhaps been run before? This node leads its home since `reign`.
@@ -374,22 +394,34 @@ mod tests {
         assert_eq!(book.begin(id(1, 5), E), Ok(Begun::Perhaps), "of that client nothing is known");
         assert_eq!(book.begin(id(1, 5), E), Ok(Begun::Runs));
         book.end(id(1, 5), &refused, E, &limits());
-        assert_eq!(book.answer(id(1, 5)), Some(refused.clone()));
+        assert_eq!(book.answer(id(1, 5), E), Some(refused.clone()));
         // Successes of others do not push it out.
         (2..9).for_each(|client| book.end(id(client, 1), &Ok(Bytes::new()), E, &limits()));
-        assert_eq!(book.answer(id(1, 5)), Some(refused.clone()));
+        assert_eq!(book.answer(id(1, 5), E), Some(refused.clone()));
         assert_eq!(book.begin(id(1, 6), E), Ok(Begun::Fresh), "the next one");
         book.end(id(1, 6), &Ok(Bytes::new()), E, &limits());
+        assert_eq!(book.answer(id(1, 6), Epoch(4)), Some(Ok(Bytes::new())), "it is true for ever");
         // Whoever leads since then cannot know what came between.
         assert_eq!(book.begin(id(1, 7), Epoch(4)), Ok(Begun::Perhaps));
         let (request, last) = (id(1, 5), id(1, 6));
         assert_eq!(book.begin(id(1, 5), E), Err(Unknown::Forgotten { request, last }));
         // It has been refused once: others that succeed do not push it out, and others that fail do.
         (2..9).for_each(|client| book.end(id(client, 2), &Ok(Bytes::new()), E, &limits()));
-        assert_eq!(book.answer(id(1, 6)), Some(Ok(Bytes::new())));
+        assert_eq!(book.answer(id(1, 6), E), Some(Ok(Bytes::new())));
         (2..4).for_each(|client| book.end(id(client, 3), &refused, E, &limits()));
-        assert_eq!(book.answer(id(1, 6)), None);
+        assert_eq!(book.answer(id(1, 6), E), None);
         assert_eq!(book.begin(id(1, 6), E), Ok(Begun::Perhaps), "only its row can tell");
+    }
+
+    #[test]
+    fn what_was_refused_in_a_former_reign_may_have_been_run_since() {
+        let mut book = Book::default();
+        assert_eq!(book.begin(id(1, 5), E), Ok(Begun::Perhaps));
+        let refused = Err(Aborted::Overloaded { open: 1, limit: "open_max", max: 1 }.into());
+        book.end(id(1, 5), &refused, E, &limits());
+        assert_eq!(book.answer(id(1, 5), E), Some(refused));
+        assert_eq!(book.answer(id(1, 5), Epoch(4)), None);
+        assert_eq!(book.begin(id(1, 5), Epoch(4)), Ok(Begun::Perhaps));
     }
 
     #[test]
@@ -398,7 +430,7 @@ mod tests {
         let unsettled = Err(Unknown::Unsettled { request: id(1, 5) }.into());
         assert_eq!(book.begin(id(1, 5), E), Ok(Begun::Perhaps));
         book.end(id(1, 5), &unsettled, E, &limits());
-        assert_eq!(book.answer(id(1, 5)), None);
+        assert_eq!(book.answer(id(1, 5), E), None);
         assert_eq!(book.begin(id(1, 5), E), Ok(Begun::Perhaps));
     }
 }

@@ -127,6 +127,8 @@ pub(crate) struct Hub {
     pub(crate) own: Vec<Own>,
     /// Who leads each shard, and in which epoch its reign began.
     leaders: RefCell<Vec<(NodeId, Epoch)>>,
+    /// The epoch of the configuration that says so.
+    pub(crate) configured: Cell<Epoch>,
     pub(crate) limits: Limits,
     /// Bugs planted in what all engines share.
     pub(crate) faults: Faults,
@@ -242,6 +244,7 @@ impl Hub {
             place,
             own: own.collect(),
             leaders: RefCell::new(leaders),
+            configured: Cell::new(epoch),
             admission: Admission::new(&limits, place.node),
             sequences: RefCell::default(),
             random: RefCell::new(Random::new(seed)),
@@ -305,6 +308,7 @@ impl Hub {
 
     /// Takes over who leads. Returns the shards in which another reign has begun.
     pub(crate) fn follow(&self, configuration: &Configuration) -> Vec<ShardId> {
+        self.configured.set(configuration.epoch);
         let mut leaders = self.leaders.borrow_mut();
         let shards = (0..).map(ShardId).zip(leaders.iter_mut()).zip(&configuration.shards);
         let moved = shards.filter_map(|((shard, leader), assignment)| {

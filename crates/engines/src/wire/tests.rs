@@ -120,7 +120,10 @@ fn request() -> impl Strategy<Value = Request> {
 fn reply() -> impl Strategy<Value = Reply> {
     let parts = (0..3, any::<u128>(), number(), any::<u32>(), short_bytes(), answered());
     parts.prop_map(|(variant, id, session, number, bytes, answered)| match variant {
-        0 => Reply::Called { id: RequestId(id), result: answered.map(|_| bytes) },
+        0 => {
+            let (id, epoch) = (RequestId(id), Epoch(number));
+            Reply::Called { id, epoch, result: answered.map(|_| bytes) }
+        }
         1 => Reply::Began { session, result: answered.map(|_| ()) },
         _ => Reply::Done { session, number, result: answered },
     })

@@ -142,7 +142,7 @@ impl Replies {
     ) -> super::Verdict {
         match reply {
             // An engine that judges by records answers when those are durable, and installs afterwards.
-            Reply::Called { id, result: Ok(result) } if by_watermark => {
+            Reply::Called { id, result: Ok(result), .. } if by_watermark => {
                 self.called(*id, result, durable)
             }
             Reply::Done { session: number, number: step, result: Ok(answer) } => {

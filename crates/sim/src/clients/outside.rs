@@ -223,7 +223,10 @@ impl Outside {
             let (epoch, arguments) = (self.inner.epoch.get(), arguments.clone());
             let request = Request::Call { id, home, procedure: procedure.into(), arguments, epoch };
             let answer = |reply: &mut Reply| match reply {
-                Reply::Called { id: called, result } if *called == id => {
+                // An error that answers an earlier copy says nothing of what came of this one.
+                Reply::Called { id: called, epoch: named, result }
+                    if *called == id && (result.is_ok() || *named >= epoch) =>
+                {
                     Some(std::mem::replace(result, Ok(Bytes::new())))
                 }
                 Reply::Called { .. } | Reply::Began { .. } | Reply::Done { .. } => None,
