@@ -13,6 +13,9 @@
 pub use crate::execution::calls::{REQUESTS_TABLE, requests_table};
 use crate::operation::{Answer, Operation};
 use bytes::Bytes;
+use consensus::manager::Configuration;
+use consensus::topology::Topology;
+use std::sync::Arc;
 use types::{Epoch, Error, RequestId, ShardId, WorkerId};
 
 /// A client, as the node that it is connected to names it.
@@ -131,4 +134,35 @@ pub enum Relay {
         /// What it is told.
         reply: Reply,
     },
+}
+
+/// What a client's frame to a worker says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FromClient {
+    /// It asks the engine for something.
+    Request(Request),
+    /// It asks where everything is. Answered by [`ToClient::Directory`].
+    Directory,
+    /// It asks how the node is. Answered by [`ToClient::Status`].
+    Status,
+}
+
+/// What a worker's frame to a client says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToClient {
+    /// The engine's answer.
+    Reply(Reply),
+    /// Where everything is.
+    Directory(Directory),
+    /// How the node is, as JSON.
+    Status(Bytes),
+}
+
+/// Where everything is, as far as one node knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Directory {
+    /// Nodes and their addresses, shards, tables, and which keys are where.
+    pub topology: Arc<Topology>,
+    /// Who leads what. `None` while the node has not heard from the manager yet.
+    pub configuration: Option<Arc<Configuration>>,
 }

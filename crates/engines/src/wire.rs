@@ -1,12 +1,15 @@
 //! The forms of what engines have in common: operations and their answers, what clients ask and are told,
 //! and how requests to branches begin.
 
-use crate::client::{ClientId, Ending, Relay, Reply, Request};
+use crate::client::{ClientId, Directory, Ending, FromClient, Relay, Reply, Request, ToClient};
 use crate::execution::branches::Header;
 use crate::operation::{Answer, Operation, Range, RangeEnd};
 use crate::transaction_id::TransactionId;
 use bytes::Bytes;
+use consensus::manager::Configuration;
+use consensus::topology::Topology;
 use std::ops::Bound;
+use std::sync::Arc;
 use types::{Epoch, NodeId, ShardId, WorkerId, coded_enum, coded_newtype, coded_struct};
 
 coded_newtype!(ClientId(u64));
@@ -74,6 +77,20 @@ coded_enum!(Relay {
     0 => Request { from as short, request },
     1 => Reply { to as short, reply },
 });
+
+coded_enum!(FromClient {
+    0 => Request(request),
+    1 => Directory,
+    2 => Status,
+});
+
+coded_enum!(ToClient {
+    0 => Reply(reply),
+    1 => Directory(directory),
+    2 => Status(json),
+});
+
+coded_struct!(Directory { topology: Arc<Topology>, configuration: Option<Arc<Configuration>> });
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -1,6 +1,7 @@
 //! What clients say returns. The strategies are for the engines' messages, too.
 
 use super::*;
+use consensus::manager::{Machine, Options};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use types::wire::check::{returns, withstands};
@@ -142,8 +143,8 @@ proptest! {
     fn what_clients_hear_and_say_returns(relay in relay(), header in header()) {
         returns(&relay);
         match &relay {
-            Relay::Request { request, .. } => returns(request),
-            Relay::Reply { reply, .. } => returns(reply),
+            Relay::Request { request, .. } => returns(&FromClient::Request(request.clone())),
+            Relay::Reply { reply, .. } => returns(&ToClient::Reply(reply.clone())),
         }
         returns(&header);
     }
@@ -155,7 +156,22 @@ proptest! {
         withstands::<Request>(&bytes);
         withstands::<Reply>(&bytes);
         withstands::<Vec<Operation>>(&bytes);
+        withstands::<FromClient>(&bytes);
+        withstands::<ToClient>(&bytes);
     }
+}
+
+#[test]
+fn where_everything_is_returns() {
+    let topology = Arc::new(Topology::symmetric(2, 3, 3, 1, 2));
+    let machine = Machine::new(Arc::clone(&topology), Options::default());
+    for configuration in [None, Some(Arc::clone(machine.configuration()))] {
+        let topology = Arc::clone(&topology);
+        returns(&ToClient::Directory(Directory { topology, configuration }));
+    }
+    assert_eq!(encode(&FromClient::Directory)[..], [1]);
+    assert_eq!(encode(&FromClient::Status)[..], [2]);
+    assert_eq!(encode(&ToClient::Status("{}".into()))[..], [2, 2, b'{', b'}']);
 }
 
 /// Clients of other releases say and understand these.
