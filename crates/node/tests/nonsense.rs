@@ -375,7 +375,10 @@ fn stream_nonsense(random: &mut Random, leader: NodeId, lies: bool) -> stream::M
                 votes,
             }
         }
-        1 => stream::Message::Fetch { ballot, accepted_ballot, from },
+        1 => {
+            let messages = random.next_u64() >> random.below(64);
+            stream::Message::Fetch { ballot, accepted_ballot, from, messages }
+        }
         2 => {
             let (next, until) = (length(random), length(random));
             let round = random.below(3);

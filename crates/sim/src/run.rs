@@ -235,13 +235,10 @@ impl<E: Subject> Stand<E> {
         self.stage.stop.set(true);
         self.simulation.heal();
         self.simulation.set_changes(Changes::default());
-        let led = self.simulation.run_while_not(PATIENCE, Simulation::is_led)?;
-        if !led {
-            let what =
-                format!("after {PATIENCE:?} without faults a shard has no leader that serves");
-            return Err(Violation::new("liveness", self.simulation.now(), what));
-        }
-        self.wait("liveness", PATIENCE)?;
+        self.finish()?;
+        // Whoever was not heard while things went wrong may be replaced after that, and epochs end with it.
+        self.simulation.run_until(self.simulation.now() + 2 * self.simulation.lease())?;
+        self.finish()?;
         self.settle()?;
         self.become_quiet(scenario)?;
         self.judge()
@@ -355,6 +352,17 @@ impl<E: Subject> Stand<E> {
              transactions under way"
         );
         Err(Violation::new(rule, self.simulation.now(), what))
+    }
+
+    /// Every shard is served, and everything that was begun has ended.
+    fn finish(&mut self) -> Result<(), Violation> {
+        let led = self.simulation.run_while_not(PATIENCE, Simulation::is_led)?;
+        if !led {
+            let what =
+                format!("after {PATIENCE:?} without faults a shard has no leader that serves");
+            return Err(Violation::new("liveness", self.simulation.now(), what));
+        }
+        self.wait("liveness", PATIENCE)
     }
 
     /// Every epoch that has closed is settled.

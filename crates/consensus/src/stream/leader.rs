@@ -100,8 +100,8 @@ pub(super) enum Phase {
         asked: bool,
         /// When it asked last.
         asked_at: Time,
-        /// From whom it fetches, and from which entry on.
-        fetching: Option<(NodeId, Length)>,
+        /// What it fetches.
+        fetching: Option<Fetching>,
     },
     /// It leads.
     Leading {
@@ -110,6 +110,21 @@ pub(super) enum Phase {
         /// and its length.
         base: Length,
     },
+}
+
+/// What a new leader lacks is asked for in rounds, each of twice as many messages as the one before, up to
+/// so many: what lacks much would otherwise take a round trip for each message.
+pub(super) const FETCH_MESSAGES_MAX: u64 = 16;
+
+/// A round of entries that are asked for.
+#[derive(Debug)]
+pub(super) struct Fetching {
+    /// Whom.
+    at: NodeId,
+    /// In how many messages.
+    messages: u64,
+    /// How many of those have not come.
+    missing: u64,
 }
 
 #[derive(Debug)]
@@ -202,7 +217,7 @@ impl Leader {
             return; // It is asked with the others.
         }
         if let Phase::Preparing { fetching, .. } = &mut self.phase {
-            fetching.take_if(|(from, _)| *from == reborn);
+            fetching.take_if(|fetching| fetching.at == reborn);
         }
         effects.push(self.prepare(replica, reborn));
     }
@@ -309,11 +324,16 @@ impl Leader {
             Phase::Preparing { stage, asked, asked_at, fetching } => {
                 peer.promise = Some(position);
                 *asked_at = now;
-                let asked_for = fetching.is_some_and(|(from, _)| from == peer.id);
+                let asked_for = fetching.as_mut().filter(|fetching| fetching.at == peer.id);
                 // Of two sequences the one of the higher ballot is worth keeping; but what is
                 // fetched was chosen by all that is known by now.
-                if peer.voter && (position.ballot >= stage.ballot || asked_for) {
+                if peer.voter && (position.ballot >= stage.ballot || asked_for.is_some()) {
+                    let before = (stage.ballot, stage.end());
                     stage_entries(replica, stage, position.ballot, from, entries);
+                    let is_new = (stage.ballot, stage.end()) > before;
+                    if let Some(fetching) = asked_for.filter(|_| is_new) {
+                        fetching.missing = fetching.missing.saturating_sub(1);
+                    }
                 }
                 if *asked {
                     self.try_adopt(replica, now, effects);
@@ -337,7 +357,7 @@ impl Leader {
         effects: &mut Vec<Effect>,
     ) {
         match &mut self.phase {
-            Phase::Preparing { stage, asked_at, .. } => {
+            Phase::Preparing { stage, asked_at, fetching, .. } => {
                 if !self.peers.iter().any(|peer| peer.id == from) {
                     replica.counters.bad_messages += 1;
                     return;
@@ -345,6 +365,7 @@ impl Leader {
                 *asked_at = now;
                 // Begins before the snapshot, and so ended where entries were missing.
                 *stage = Stage::default();
+                *fetching = None;
                 replica.restore(length, state, effects);
                 self.try_adopt(replica, now, effects);
             }
@@ -388,12 +409,14 @@ impl Leader {
             entries.truncate(best.accepted.beyond(sure) as usize);
             return self.adopt(replica, now, best, sure, entries, effects);
         }
-        if *fetching == Some((at, covered)) {
+        let before = fetching.as_ref().filter(|fetching| fetching.at == at);
+        if before.is_some_and(|fetching| fetching.missing > 0) {
             return; // On its way, or lost; then the timer sees to it.
         }
-        *fetching = Some((at, covered));
+        let messages = before.map_or(1, |it| (it.messages * 2).min(FETCH_MESSAGES_MAX));
+        *fetching = Some(Fetching { at, messages, missing: messages });
         let (ballot, accepted_ballot) = (self.ballot, best.ballot);
-        let message = Message::Fetch { ballot, accepted_ballot, from: covered };
+        let message = Message::Fetch { ballot, accepted_ballot, from: covered, messages };
         effects.push(Effect::Send { to: at, message });
     }
 
@@ -441,8 +464,8 @@ impl Leader {
                     return;
                 }
                 // The best replica fell silent: perhaps there is a majority without it.
-                if let Some((silent, _)) = fetching.take() {
-                    self.peers.iter_mut().filter(|peer| peer.id == silent).for_each(|peer| {
+                if let Some(silent) = fetching.take() {
+                    self.peers.iter_mut().filter(|peer| peer.id == silent.at).for_each(|peer| {
                         peer.promise = None;
                     });
                 }

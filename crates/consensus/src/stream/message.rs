@@ -53,6 +53,8 @@ pub enum Message {
         accepted_ballot: Ballot,
         /// The first entry that is missing.
         from: Length,
+        /// In at most so many messages: more hide the distance where much is missing.
+        messages: u64,
     },
     /// The leader to a replica that promised: append `entries` after `prev`. With none, it asks for an
     /// answer. Idempotent, since the leader's sequence only grows; sent again from where the replica

@@ -10,6 +10,7 @@
 //! decided, or all, if the leader adopted the same ballot.
 
 use super::core::Counters;
+use super::leader::FETCH_MESSAGES_MAX;
 use super::{Effect, Length, Members, Message, Options, Storage};
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -165,8 +166,8 @@ impl<S: Storage> Replica<S> {
                 self.owed = Some((from, ballot, position));
                 self.pay(effects);
             }
-            Message::Fetch { accepted_ballot, from: first, .. } => {
-                self.on_fetch(from, ballot, accepted_ballot, first, effects);
+            Message::Fetch { accepted_ballot, from: first, messages, .. } => {
+                self.on_fetch(from, (ballot, accepted_ballot), first, messages, effects);
             }
             Message::Append {
                 adopted, base, prev, entries, decided, everywhere, round, ..
@@ -237,9 +238,9 @@ impl<S: Storage> Replica<S> {
     fn on_fetch(
         &mut self,
         to: NodeId,
-        ballot: Ballot,
-        accepted_ballot: Ballot,
-        first: Length,
+        (ballot, accepted_ballot): (Ballot, Ballot),
+        mut first: Length,
+        messages: u64,
         effects: &mut Vec<Effect>,
     ) {
         if self.has_joined() {
@@ -247,15 +248,26 @@ impl<S: Storage> Replica<S> {
         } else if accepted_ballot != self.storage.accepted_ballot() || first > self.accepted() {
             self.counters.bad_messages += 1;
         } else if first >= self.storage.log().start() {
-            self.send_promise(to, ballot, first, effects);
+            for _ in 0..messages.clamp(1, FETCH_MESSAGES_MAX) {
+                first = self.send_promise(to, ballot, first, effects);
+                if first == self.accepted() {
+                    break;
+                }
+            }
         } else if self.wanted_by != Some(to) {
             self.wanted_by = Some(to);
             effects.push(Effect::SnapshotWanted { to });
         }
     }
 
-    /// A promise with what is held from `from` on, as much as fits.
-    fn send_promise(&self, to: NodeId, ballot: Ballot, from: Length, effects: &mut Vec<Effect>) {
+    /// A promise with what is held from `from` on, as much as fits. Says how far that goes.
+    fn send_promise(
+        &self,
+        to: NodeId,
+        ballot: Ballot,
+        from: Length,
+        effects: &mut Vec<Effect>,
+    ) -> Length {
         let Position { ballot: accepted_ballot, accepted, decided } = self.position();
         let log = self.storage.log();
         let from = if from < log.start() { accepted } else { from };
@@ -264,6 +276,7 @@ impl<S: Storage> Replica<S> {
         let message =
             Message::Promise { ballot, accepted_ballot, accepted, decided, from, entries, votes };
         effects.push(Effect::Send { to, message });
+        end
     }
 
     fn on_append(&mut self, append: Append) {

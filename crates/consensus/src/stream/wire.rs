@@ -12,7 +12,7 @@ coded_enum!(Message {
         ballot as short, accepted_ballot as short, accepted as short, decided as short,
         from as short, entries as short, votes
     },
-    2 => Fetch { ballot as short, accepted_ballot as short, from as short },
+    2 => Fetch { ballot as short, accepted_ballot as short, from as short, messages as short },
     3 => Append {
         ballot as short, adopted as short, base as short, prev as short, decided as short,
         everywhere as short, round as short, entries as short
@@ -56,7 +56,7 @@ mod tests {
                     entries,
                     votes,
                 },
-                2 => Message::Fetch { ballot, accepted_ballot, from },
+                2 => Message::Fetch { ballot, accepted_ballot, from, messages: round },
                 3 => Message::Append {
                     ballot,
                     adopted: accepted_ballot,

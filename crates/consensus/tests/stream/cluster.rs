@@ -314,8 +314,9 @@ pub fn show(message: &Message) -> String {
                 show_votes(*votes)
             )
         }
-        Message::Fetch { ballot, accepted_ballot, from } => {
-            format!("Fetch {ballot} of={accepted_ballot} from={from}")
+        Message::Fetch { ballot, accepted_ballot, from, messages } => {
+            let many = if *messages > 1 { format!(" messages={messages}") } else { String::new() };
+            format!("Fetch {ballot} of={accepted_ballot} from={from}{many}")
         }
         Message::Append { ballot, adopted, base, prev, entries, decided, everywhere, round } => {
             format!(

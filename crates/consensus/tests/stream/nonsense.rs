@@ -32,7 +32,10 @@ fn nonsense(random: &mut Random, ballot: Ballot) -> Message {
             let entries = entries(random);
             Message::Promise { ballot, accepted_ballot, accepted, decided, from, entries, votes }
         }
-        2 => Message::Fetch { ballot, accepted_ballot, from },
+        2 => {
+            let messages = random.next_u64() >> random.below(64);
+            Message::Fetch { ballot, accepted_ballot, from, messages }
+        }
         3 => {
             let (adopted, base, entries) = (accepted_ballot, accepted, entries(random));
             Message::Append {

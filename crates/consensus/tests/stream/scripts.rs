@@ -129,7 +129,10 @@ fn forged(words: &Words<'_>) -> Letter {
             let (from, votes) = (first, true);
             Message::Promise { ballot, accepted_ballot, accepted, decided, from, entries, votes }
         }
-        "Fetch" => Message::Fetch { ballot, accepted_ballot, from: first },
+        "Fetch" => {
+            let messages = words.named("messages").unwrap_or(1);
+            Message::Fetch { ballot, accepted_ballot, from: first, messages }
+        }
         "Append" => {
             let (adopted, base, prev) =
                 (words.ballot("adopted"), words.length("base"), words.length("prev"));

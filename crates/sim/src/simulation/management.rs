@@ -8,6 +8,7 @@ use engines::{Engine, Place};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use types::{NodeId, ShardId, Time, WorkerId};
 
 impl<E: Engine> Simulation<E> {
@@ -46,6 +47,11 @@ impl<E: Engine> Simulation<E> {
     /// In which of its lives a node is.
     pub fn life(&self, node: NodeId) -> u32 {
         self.cluster.lives[node.0 as usize]
+    }
+
+    /// How long a node that nobody hears may go on. Nothing where there are no managers.
+    pub fn lease(&self) -> Duration {
+        self.managers.as_ref().map_or(Duration::ZERO, |it| it.options().lease_at_manager())
     }
 
     /// Does every shard serve?
