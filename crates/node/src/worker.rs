@@ -18,7 +18,7 @@
 use super::events::{Effect, Effects, Event, Message};
 use super::membership::{Known, Membership, Word};
 use super::streams::Held;
-use consensus::manager::{Member, MemberEffect, MemberEvent};
+use consensus::manager::{Configuration, Member, MemberEffect, MemberEvent};
 use consensus::stream::{self, MemoryStorage, Stream};
 use consensus::topology::Topology;
 use engines::Engine;
@@ -136,6 +136,16 @@ impl<E: Engine> Worker<E> {
     /// This worker's stream of `shard`, if the node has a replica of it.
     pub fn stream(&self, shard: ShardId) -> Option<&Stream> {
         Some(&self.streams.get(&shard)?.stream)
+    }
+
+    /// The configuration that this worker follows, if it has heard of one.
+    pub fn configuration(&self) -> Option<&Arc<Configuration>> {
+        Some(&self.known.as_ref()?.configuration)
+    }
+
+    /// Until when the node may act on its configuration.
+    pub fn lease_end(&self) -> Time {
+        self.membership.lease_end()
     }
 
     /// The node's member of the cluster, if this worker hosts it.

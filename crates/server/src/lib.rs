@@ -1,0 +1,39 @@
+//! One node of a cluster: the cores of `node` on the event loops of `net`, with clients on one side and the
+//! configuration manager on the other.
+//!
+//! ```text
+//!   clients ──► ┌──────────────────── a node ────────────────────┐
+//!               │ seat of worker 0 ◄──► manager (some nodes) ─► disk
+//!   other  ◄──► │ seat of worker 1                                │
+//!   nodes       │ …                                               │
+//!               └─────────────────────────────────────────────────┘
+//! ```
+//! | file | holds |
+//! |---|---|
+//! | `config.rs` | what a node is told, and the file it stands in |
+//! | `server.rs` | starting a node, and its end |
+//! | `seat.rs` | a worker on its event loop |
+//! | `envelope.rs` | what a frame between nodes says |
+//! | `manager.rs` | a replica of the configuration manager, on a thread of its own |
+//! | `status.rs` | how a node is |
+//!
+//! A crate of its own below the command, so that tests of clients have clusters to talk to.
+//!
+//! What always holds:
+//!
+//! - A worker is touched by one thread, that of its event loop.
+//! - What comes from outside is decoded as a whole before anything of it is believed; what makes no sense is
+//!   counted, and closes a client.
+//! - What streams have stored is in memory: a node that restarts has lost it, and says so.
+
+mod config;
+mod envelope;
+mod manager;
+mod seat;
+mod server;
+mod status;
+
+pub use config::{ConfigError, NodeConfig, Protocol};
+pub use seat::{Command, MakeTask};
+pub use server::{Ended, Server, StartError};
+pub use status::{NodeStatus, StreamStatus};

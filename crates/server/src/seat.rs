@@ -1,0 +1,217 @@
+//! A worker on its event loop: frames become events, effects become frames.
+//!
+//! Invariant: nothing waits here. What the worker wants when it has taken an event is in the loop's outbox
+//! when the step ends, or with the manager of this process.
+
+use crate::envelope::Envelope;
+use crate::manager::{Letter, Mail};
+use crate::status;
+use bytes::Bytes;
+use consensus::manager::{ToManager, ToNode};
+use engines::client::{ClientId, Directory, FromClient, ToClient};
+use engines::engine::Task;
+use engines::{Engine, Local};
+use net::{Input, Outbox};
+use node::{Effect, Effects, Event, Worker};
+use std::fmt;
+use std::sync::Arc;
+use store::Store;
+use types::wire::{self, Coded};
+use types::{NodeId, Time, WorkerId};
+
+/// The worker that talks with managers, of each node.
+pub(crate) const HOST: WorkerId = WorkerId(0);
+
+/// Makes a task on the thread where it is to run.
+pub type MakeTask = Box<dyn FnOnce(&Local) -> Task + Send>;
+
+/// What others of the process ask of a worker.
+pub enum Command {
+    /// A manager of this process says something to this node.
+    Told(ToNode),
+    /// Send this to the same worker of another node.
+    Send {
+        /// Which node.
+        to: NodeId,
+        /// A whole frame.
+        frame: Bytes,
+    },
+    /// Run this beside the transactions of clients.
+    Spawn(MakeTask),
+}
+
+impl fmt::Debug for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Command::Told(message) => f.debug_tuple("Told").field(message).finish(),
+            Command::Send { to, frame } => write!(f, "Send {{ to: {to}, {} bytes }}", frame.len()),
+            Command::Spawn(_) => f.write_str("Spawn"),
+        }
+    }
+}
+
+/// See the module.
+pub(crate) struct Seat<E: Engine> {
+    pub(crate) node: NodeId,
+    pub(crate) worker_id: WorkerId,
+    pub(crate) worker: Worker<E>,
+    /// The nodes that have managers.
+    pub(crate) managers: Arc<[NodeId]>,
+    /// The way to the manager of this process, if there is one.
+    pub(crate) mail: Option<Mail>,
+    pub(crate) directory: Directory,
+    /// The node's copies of shards.
+    stores: Vec<Arc<Store>>,
+    pub(crate) malformed: u64,
+    effects: Effects<E::Message>,
+}
+
+impl<E: Engine> Seat<E> {
+    pub(crate) fn new(
+        (node, worker_id): (NodeId, WorkerId),
+        worker: Worker<E>,
+        managers: Arc<[NodeId]>,
+        mail: Option<Mail>,
+        (directory, stores): (Directory, Vec<Arc<Store>>),
+    ) -> Seat<E> {
+        let (malformed, effects) = (0, Effects::new());
+        Seat { node, worker_id, worker, managers, mail, directory, stores, malformed, effects }
+    }
+
+    /// Bytes that the node's copies of shards take.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.stores.iter().map(|store| store.memory_bytes()).sum()
+    }
+
+    /// Has the worker take an event, and does what it wants.
+    fn take(&mut self, now: Time, event: Event<E::Message>, out: &mut Outbox) {
+        self.worker.step(now, event, &mut self.effects);
+        let mut effects = std::mem::take(&mut self.effects.effects);
+        for effect in effects.drain(..) {
+            self.perform(effect, out);
+        }
+        self.effects.effects = effects;
+    }
+
+    fn perform(&mut self, effect: Effect<E::Message>, out: &mut Outbox) {
+        match effect {
+            Effect::Send { to, message } => send(out, to, &Envelope::Worker(message)),
+            Effect::Reply { to, reply } => answer(out, to, &ToClient::Reply(reply)),
+            Effect::Tell { message } => self.tell_managers(&message, out),
+            Effect::Superseded => {
+                tracing::error!(node = %self.node, "another life of this node is admitted: it ends");
+                out.stop();
+            }
+            Effect::Timer { at } => out.timer(at),
+            Effect::Nudge { worker } => out.nudge(worker),
+        }
+    }
+
+    fn tell_managers(&mut self, message: &ToManager, out: &mut Outbox) {
+        for manager in Arc::clone(&self.managers).iter() {
+            if *manager == self.node {
+                self.post(Letter::FromNode { from: self.node, message: message.clone() });
+            } else {
+                send(out, *manager, &Envelope::<E::Message>::ToManager(message.clone()));
+            }
+        }
+    }
+
+    /// Brings a letter to the manager of this process. Those for whom there is none, or for whom there is
+    /// no room, get lost, as they may.
+    fn post(&mut self, letter: Letter) {
+        match &self.mail {
+            Some(mail) => mail.post(letter),
+            None => self.malformed += 1,
+        }
+    }
+
+    fn hear_peer(&mut self, now: Time, from: NodeId, frame: &Bytes, out: &mut Outbox) {
+        let Ok(envelope) = wire::decode::<Envelope<E::Message>>(frame) else {
+            self.malformed += 1;
+            tracing::warn!(node = %self.node, %from, "a frame of a peer makes no sense");
+            return;
+        };
+        match envelope {
+            Envelope::Worker(message) => self.take(now, Event::Received { from, message }, out),
+            Envelope::ToNode(message) => {
+                if self.worker_id == HOST && self.managers.contains(&from) {
+                    self.take(now, Event::Told { message }, out);
+                } else {
+                    self.malformed += 1;
+                }
+            }
+            Envelope::ToManager(message) => self.post(Letter::FromNode { from, message }),
+            Envelope::Ask { number, request } => self.post(Letter::Ask { from, number, request }),
+            Envelope::Answer { number, response } => {
+                self.post(Letter::Answer { from, number, response });
+            }
+        }
+    }
+
+    fn hear_client(&mut self, now: Time, client: net::ClientId, frame: &Bytes, out: &mut Outbox) {
+        let from = ClientId(client.0);
+        match wire::decode::<FromClient>(frame) {
+            Ok(FromClient::Request(request)) => {
+                self.take(now, Event::Client { from, request }, out);
+            }
+            Ok(FromClient::Directory) => {
+                let configuration = self.worker.configuration().cloned();
+                let directory = Directory { configuration, ..self.directory.clone() };
+                answer(out, from, &ToClient::Directory(directory));
+            }
+            Ok(FromClient::Status) => {
+                answer(out, from, &ToClient::Status(status::of(self, now)));
+            }
+            Err(_) => {
+                self.malformed += 1;
+                out.close_client(client, "a frame that makes no sense");
+            }
+        }
+    }
+
+    fn command(&mut self, now: Time, command: Command, out: &mut Outbox) {
+        match command {
+            Command::Told(message) => self.take(now, Event::Told { message }, out),
+            Command::Send { to, frame } => out.to_peer(to, frame),
+            Command::Spawn(make) => {
+                let task = make(&self.worker.engine().local());
+                self.worker.engine_mut().spawn(task);
+                self.take(now, Event::Nudged, out);
+            }
+        }
+    }
+}
+
+fn send<M: Coded>(out: &mut Outbox, to: NodeId, envelope: &Envelope<M>) {
+    let frame = out.encode(|bytes| envelope.put(bytes));
+    out.to_peer(to, frame);
+}
+
+fn answer(out: &mut Outbox, to: ClientId, told: &ToClient) {
+    let frame = out.encode(|bytes| told.put(bytes));
+    out.to_client(net::ClientId(to.0), frame);
+}
+
+impl<E: Engine + 'static> net::Core for Seat<E> {
+    type Command = Command;
+
+    fn step(&mut self, now: Time, input: Input<Command>, out: &mut Outbox) {
+        match input {
+            Input::Started => self.take(now, Event::Start, out),
+            Input::FromPeer { node, frame } => self.hear_peer(now, node, &frame, out),
+            Input::FromClient { client, frame } => self.hear_client(now, client, &frame, out),
+            Input::Timer => self.take(now, Event::Timer, out),
+            Input::Nudged => self.take(now, Event::Nudged, out),
+            Input::Command(command) => self.command(now, command, out),
+            Input::PeerUp { node, life } => {
+                tracing::info!(here = %self.node, worker = %self.worker_id, %node, life, "peer up");
+            }
+            Input::PeerDown { node } => {
+                tracing::info!(here = %self.node, worker = %self.worker_id, %node, "peer down");
+            }
+            // Its sessions end when they have been silent for long enough.
+            Input::ClientGone { .. } => {}
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! A node, from its start to its end.
+
+use crate::config::{NodeConfig, Protocol};
+use crate::manager::{self, Mail};
+use crate::seat::{Command, HOST, Seat};
+use consensus::manager::{Life, Member, Options};
+use consensus::stream;
+use consensus::topology::Topology;
+use engines::client::Directory;
+use engines::engine::Setup;
+use engines::{Engine, Procedures, mako, two_phase_commit};
+use net::{Datacenter, Distances, Handle, Network, Panicked, Peer};
+use node::{Membership, Origin, Worker};
+use ring::rand::{SecureRandom, SystemRandom};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use thiserror::Error;
+use types::{NodeId, Random, WorkerId};
+
+/// Why a node does not start.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// Its network does not.
+    #[error("{0}")]
+    Network(#[from] net::StartError),
+    /// The system refuses something.
+    #[error("cannot {what}: {error}")]
+    System {
+        /// What.
+        what: String,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+/// Why a node has ended, where it was not asked to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum Ended {
+    /// A worker panicked: an invariant is broken.
+    #[error("{0}")]
+    Panicked(#[from] Panicked),
+    /// Its manager panicked.
+    #[error("the manager panicked")]
+    Manager,
+}
+
+/// A node that runs. It ends, as in a crash, when this is dropped.
+#[derive(Debug)]
+pub struct Server {
+    network: Network<Command>,
+    manager: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Starts the node of this configuration, which clients can ask for these procedures. It listens where
+    /// the topology says; or at `listener`, for those who let the system choose a port.
+    ///
+    /// # Errors
+    /// If an address, a thread or a file is not to be had, or the configuration makes no sense.
+    pub fn start(
+        config: &NodeConfig,
+        procedures: Arc<Procedures>,
+        listener: Option<TcpListener>,
+    ) -> Result<Server, StartError> {
+        match config.protocol {
+            Protocol::Mako => {
+                start::<mako::Mako>(config, mako::Options::default(), procedures, listener)
+            }
+            Protocol::TwoPhaseCommit => {
+                let options = two_phase_commit::Options::default();
+                start::<two_phase_commit::TwoPhaseCommit>(config, options, procedures, listener)
+            }
+        }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.network.address()
+    }
+
+    /// Steers its workers.
+    pub fn handle(&self) -> &Handle<Command> {
+        self.network.handle()
+    }
+
+    /// Has it end, as in a crash.
+    pub fn stop(&self) {
+        self.network.handle().stop();
+    }
+
+    /// Waits until it has ended.
+    ///
+    /// # Errors
+    /// If it ended by itself, since something is broken.
+    pub fn join(self) -> Result<(), Ended> {
+        let workers = self.network.join();
+        let manager = self.manager.map_or(Ok(()), JoinHandle::join);
+        workers?;
+        manager.map_err(|_| Ended::Manager)
+    }
+}
+
+fn start<E>(
+    config: &NodeConfig,
+    options: E::Options,
+    procedures: Arc<Procedures>,
+    listener: Option<TcpListener>,
+) -> Result<Server, StartError>
+where
+    E: Engine + 'static,
+    E::Options: Send + Sync,
+{
+    let NodeConfig { node, topology, .. } = config;
+    let round_trip = 2 * (config.distance.delay + config.distance.jitter);
+    let setup =
+        Setup { topology: Arc::clone(topology), procedures, streams: streams(round_trip), options };
+    let listener = listener.map_or_else(|| listen(topology, *node), Ok)?;
+    let mut random = Random::new(chance()?);
+    let managed = manager_options(round_trip);
+    let has_manager = config.managers.contains(node);
+    let (mail, letters) = Mail::new();
+    let mail = has_manager.then_some(mail);
+    let member = (!config.managers.is_empty())
+        // What streams had stored in a former life was in memory.
+        .then(|| Member::new(*node, Life(random.next_u64()), true, managed.clone()));
+    let member = Mutex::new(member);
+    let membership = match config.managers.is_empty() {
+        true => Membership::fixed(topology),
+        false => Membership::new(topology.workers()),
+    };
+    let shared = E::share(&setup, *node);
+    let managers: Arc<[NodeId]> = config.managers.clone().into();
+    let seeds = random.fork(1);
+    let (here, seats_managers, seats_mail) = (*node, Arc::clone(&managers), mail);
+    let build = move |worker: WorkerId, _: &Handle<Command>| {
+        let mut member = member.lock().unwrap_or_else(PoisonError::into_inner);
+        let origin = Origin {
+            membership: Arc::clone(&membership),
+            member: (worker == HOST).then(|| member.take()).flatten(),
+            storages: BTreeMap::new(),
+            seed: seeds.fork(worker.0.into()).next_u64(),
+        };
+        let core = Worker::<E>::new(worker, here, &setup, Arc::clone(&shared), origin);
+        let mail = seats_mail.clone().filter(|_| worker == HOST);
+        let directory = Directory { topology: Arc::clone(&setup.topology), configuration: None };
+        let stores = setup.topology.shards_of(here);
+        let stores = stores.filter_map(|shard| E::store(&shared, shard).cloned()).collect();
+        Seat::new((here, worker), core, Arc::clone(&seats_managers), mail, (directory, stores))
+    };
+    let network = Network::start(network_config(config), listener, build)?;
+    let manager = has_manager.then(|| {
+        let file = config.data.as_ref().map(|data| data.join("manager.redb"));
+        let plan = manager::Plan {
+            node: *node,
+            managers,
+            topology: Arc::clone(topology),
+            options: managed,
+            log: log_options(round_trip),
+            file,
+        };
+        let system = |error| StartError::System { what: "start the manager".into(), error };
+        manager::start(plan, letters, network.handle().clone()).map_err(system)
+    });
+    Ok(Server { network, manager: manager.transpose()? })
+}
+
+fn listen(topology: &Topology, node: NodeId) -> Result<TcpListener, StartError> {
+    let address = topology.node(node).and_then(|node| node.address.as_deref());
+    let address = address.expect("configurations are checked");
+    net::listen(address)
+        .map_err(|error| StartError::System { what: format!("listen at {address}"), error })
+}
+
+/// Something that nobody can guess.
+fn chance() -> Result<u64, StartError> {
+    let mut bytes = [0; 8];
+    let none = |_| {
+        let error = io::Error::other("the system has no chance to give");
+        StartError::System { what: "draw a life".into(), error }
+    };
+    SystemRandom::new().fill(&mut bytes).map_err(none)?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+fn network_config(config: &NodeConfig) -> net::Config {
+    let NodeConfig { node, topology, .. } = config;
+    let datacenter = |node: &consensus::topology::Node| Datacenter(node.datacenter.0);
+    let others = topology.nodes().iter().filter(|other| other.id != *node);
+    let peers = others.map(|other| Peer {
+        node: other.id,
+        address: other.address.clone().expect("configurations are checked"),
+        datacenter: datacenter(other),
+    });
+    let mut network = net::Config::new(&config.cluster, *node, config.secret.clone());
+    network.peers = peers.collect();
+    // A clock on the wall that is set back would keep a node out until it has caught up.
+    network.life = net::Clock::new().now().0;
+    network.workers = u16::try_from(topology.workers()).expect("topologies are checked");
+    network.pin = config.pin;
+    network.datacenter = topology.node(*node).map(datacenter).unwrap_or_default();
+    network.client_secret = config.client_secret.clone();
+    network.tls = config.tls.clone();
+    network.distances = Distances::uniform(config.distance);
+    network
+}
+
+/// How streams pace themselves over such a distance.
+fn streams(round_trip: Duration) -> stream::Options {
+    let options = stream::Options::default();
+    stream::Options { retry_after: options.retry_after.max(3 * round_trip), ..options }
+}
+
+fn manager_options(round_trip: Duration) -> Options {
+    let options = Options::default();
+    Options { retry_after: options.retry_after.max(3 * round_trip), ..options }
+}
+
+/// A leader of the managers' log has to be heard before anybody else wants to lead.
+fn log_options(round_trip: Duration) -> raft::Options {
+    let options = raft::Options::default();
+    let heartbeat = options.heartbeat.max(2 * round_trip);
+    let election_min = options.election_min.max(2 * heartbeat);
+    raft::Options {
+        heartbeat,
+        election_min,
+        election_max: options.election_max.max(2 * election_min),
+    }
+}

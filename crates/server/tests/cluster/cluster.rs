@@ -1,0 +1,204 @@
+//! A cluster in this process, and a client that speaks to it in frames.
+
+use bytes::Bytes;
+use consensus::topology::{Partitioning, Topology};
+use engines::Procedures;
+use engines::client::{FromClient, Reply, Request, ToClient, worker_of};
+use net::client::{Access, Connection, connect};
+use net::{Secret, listen};
+use shoal_server::{NodeConfig, NodeStatus, Protocol, Server};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use types::wire::{decode, encode};
+use types::{Epoch, Error, NodeId, RequestId, Result, ShardId, Transaction, Unknown, WorkerId};
+
+/// After so long something is wrong, not slow.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// So long a call waits for its answer before it is sent again.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
+
+pub struct Cluster {
+    pub configs: Vec<NodeConfig>,
+    pub servers: Vec<Option<Server>>,
+}
+
+/// Adds one to a counter, and says what it is now.
+async fn count(tx: &engines::Transaction, arguments: &[u8]) -> Result<Bytes> {
+    let table = types::TableId(0);
+    let sum = tx.add(table, arguments, 1).await?;
+    Ok(Bytes::copy_from_slice(&sum.to_le_bytes()))
+}
+
+/// Adds one to each of ten counters, which are on all shards.
+async fn count_ten(tx: &engines::Transaction, _arguments: &[u8]) -> Result<Bytes> {
+    for key in 0..10_u8 {
+        tx.add(types::TableId(0), &[key], 1).await?;
+    }
+    Ok(Bytes::new())
+}
+
+fn procedures() -> Arc<Procedures> {
+    Arc::new(Procedures::new().with("count", count).with("count_ten", count_ten))
+}
+
+impl Cluster {
+    /// Shards of three replicas each, on nodes of their own; the first three nodes have managers.
+    pub fn start(shards: u32, workers: u32, protocol: Protocol) -> Cluster {
+        let mut builder = Topology::builder().workers(workers).datacenter("here");
+        let mut listeners = Vec::new();
+        for node in 0..3 * shards {
+            let listener = listen("127.0.0.1:0").expect("a port");
+            let address = listener.local_addr().expect("an address").to_string();
+            builder = builder.node_at(format!("n{node}"), "here", address);
+            listeners.push(listener);
+        }
+        let table = Partitioning::Hash { prefix_bytes: 0 };
+        let mut builder = builder.table("counters", table);
+        for shard in 0..shards {
+            let voters: Vec<String> = (0..3).map(|at| format!("n{}", 3 * shard + at)).collect();
+            builder = builder.shard(voters[0].clone(), voters.clone(), []);
+        }
+        let topology = builder.build().expect("a topology");
+        let managers = match protocol {
+            Protocol::Mako => vec![NodeId(0), NodeId(1), NodeId(2)],
+            Protocol::TwoPhaseCommit => Vec::new(),
+        };
+        let secret = Secret::new([7; 32]);
+        let config = |node: u32| {
+            let (managers, secret) = (managers.clone(), secret.clone());
+            let config = NodeConfig::new(&topology, NodeId(node), managers, secret);
+            NodeConfig { protocol, ..config.expect("a configuration") }
+        };
+        let configs: Vec<NodeConfig> = (0..3 * shards).map(config).collect();
+        let mut cluster = Cluster { configs, servers: Vec::new() };
+        for (node, listener) in listeners.into_iter().enumerate() {
+            let server = cluster.begin(node, Some(listener));
+            cluster.servers.push(Some(server));
+        }
+        cluster
+    }
+
+    fn begin(&self, node: usize, listener: Option<TcpListener>) -> Server {
+        Server::start(&self.configs[node], procedures(), listener).expect("a node")
+    }
+
+    /// A node ends, as in a crash.
+    pub fn kill(&mut self, node: NodeId) {
+        let server = self.servers[node.0 as usize].take().expect("it runs");
+        server.stop();
+        server.join().expect("it ends since it was asked to");
+    }
+
+    /// It begins another life.
+    pub fn restart(&mut self, node: NodeId) {
+        let at = node.0 as usize;
+        assert!(self.servers[at].is_none(), "{node} runs");
+        self.servers[at] = Some(self.begin(at, None));
+    }
+
+    pub fn client(&self, number: u64) -> Client<'_> {
+        Client { cluster: self, number, count: 0, epoch: Epoch(0) }
+    }
+
+    fn address(&self, node: NodeId) -> String {
+        let node = self.configs[0].topology.node(node).expect("a node");
+        node.address.clone().expect("an address")
+    }
+
+    fn is_up(&self, node: NodeId) -> bool {
+        self.servers[node.0 as usize].is_some()
+    }
+
+    /// How a node is, if it says so.
+    pub async fn status(&self, node: NodeId) -> Option<NodeStatus> {
+        let mut connection = self.connect(node, None).await?;
+        connection.sender.send(encode(&FromClient::Status)).await.ok()?;
+        let answer = tokio::time::timeout(PATIENCE, connection.receiver.receive()).await.ok()?;
+        match decode(&answer.ok()?).expect("a frame") {
+            ToClient::Status(json) => Some(serde_json::from_slice(&json).expect("a status")),
+            other => panic!("asked for the status, was told {other:?}"),
+        }
+    }
+
+    async fn connect(&self, node: NodeId, worker: Option<WorkerId>) -> Option<Connection> {
+        let access = Access::open("shoal");
+        connect(&self.address(node), &access, worker).await.ok()
+    }
+
+    /// Waits until it holds of a node's status.
+    pub async fn until(&self, what: &str, node: NodeId, holds: impl Fn(&NodeStatus) -> bool) {
+        let began = Instant::now();
+        loop {
+            let status = self.status(node).await;
+            if status.as_ref().is_some_and(&holds) {
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "{what}: {node} is {status:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+/// A client that has one call under way at a time.
+pub struct Client<'c> {
+    cluster: &'c Cluster,
+    number: u64,
+    count: u64,
+    epoch: Epoch,
+}
+
+impl Client<'_> {
+    /// Calls a procedure, by way of this node or any other, until its outcome is known.
+    pub async fn call(
+        &mut self,
+        first: NodeId,
+        home: ShardId,
+        procedure: &str,
+        arguments: &[u8],
+    ) -> Result<Bytes> {
+        self.count += 1;
+        let id = RequestId(u128::from(self.number) << 64 | u128::from(self.count));
+        let workers = self.cluster.configs[0].topology.workers();
+        let nodes = self.cluster.servers.len() as u32;
+        let began = Instant::now();
+        let mut node = first;
+        loop {
+            assert!(began.elapsed() < PATIENCE, "{procedure} on {home} is not answered");
+            let arguments = Bytes::copy_from_slice(arguments);
+            let (procedure, epoch) = (procedure.into(), self.epoch);
+            let request = Request::Call { id, home, procedure, arguments, epoch };
+            match self.ask(node, worker_of(id, workers), id, request).await {
+                Some(Err(Error::Unknown(Unknown::Fenced { epoch, .. }))) => self.epoch = epoch,
+                Some(Err(Error::Unknown(Unknown::Unsettled { .. }))) | None => {
+                    node = NodeId((node.0 + 1) % nodes);
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                Some(result) => return result,
+            }
+        }
+    }
+
+    async fn ask(
+        &self,
+        node: NodeId,
+        worker: WorkerId,
+        id: RequestId,
+        request: Request,
+    ) -> Option<Result<Bytes>> {
+        if !self.cluster.is_up(node) {
+            return None;
+        }
+        let mut connection = self.cluster.connect(node, Some(worker)).await?;
+        connection.sender.send(encode(&FromClient::Request(request))).await.ok()?;
+        let answer = tokio::time::timeout(ASK_AGAIN, connection.receiver.receive()).await.ok()?;
+        match decode(&answer.ok()?).expect("a frame") {
+            ToClient::Reply(Reply::Called { id: called, epoch, result }) => {
+                assert_eq!(called, id, "nothing else was asked on this connection");
+                (result.is_ok() || epoch >= self.epoch).then_some(result)
+            }
+            other => panic!("called, was told {other:?}"),
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Clusters of real nodes, threads and sockets, on loopback.
+
+mod cluster;
+mod failures;
+mod serving;
