@@ -237,8 +237,10 @@ impl<E: Subject> Stand<E> {
         self.simulation.set_changes(Changes::default());
         self.finish()?;
         // Whoever was not heard while things went wrong may be replaced after that, and epochs end with it.
-        self.simulation.run_until(self.simulation.now() + 2 * self.simulation.lease())?;
-        self.finish()?;
+        if scenario.failures.fails {
+            self.simulation.run_until(self.simulation.now() + 2 * self.simulation.lease())?;
+            self.finish()?;
+        }
         self.settle()?;
         self.become_quiet(scenario)?;
         self.judge()
