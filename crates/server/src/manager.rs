@@ -10,7 +10,9 @@
 use crate::envelope::Envelope;
 use crate::seat::{Command, HOST};
 use bytes::Bytes;
-use consensus::manager::{Effect, Event, Machine, Mailbox, Manager, Options, ToManager, ToNode};
+use consensus::manager::{
+    Applied, Effect, Event, Machine, Mailbox, Manager, Options, ToManager, ToNode,
+};
 use consensus::topology::Topology;
 use net::{Clock, Unheard};
 use raft::{DiskStorage, MemoryStorage, Replica, Storage, Transport, Unreachable};
@@ -204,6 +206,9 @@ impl<S: Storage> Site<S> {
                 Effect::Send { to, message } => self.tell(to, message),
                 Effect::Answer { ask, result } => {
                     tracing::info!(node = %self.node, ?ask, ?result, "a change was asked for");
+                }
+                Effect::Applied(applied @ Applied::Renewed { .. }) => {
+                    tracing::trace!(node = %self.node, ?applied, "the manager");
                 }
                 Effect::Applied(applied) => {
                     tracing::info!(node = %self.node, ?applied, "the manager");

@@ -1,7 +1,10 @@
 //! The command `shoal`. What it can do stands in [`commands`], one file each.
 
+mod ask;
 mod commands;
 mod duration;
+mod local;
+mod procedures;
 mod progress;
 mod size;
 mod terminal;

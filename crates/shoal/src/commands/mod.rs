@@ -8,7 +8,10 @@
 
 mod bench;
 mod check;
+mod local;
+mod serve;
 mod sim;
+mod status;
 
 use clap::{Parser, Subcommand};
 use std::fmt::Display;
@@ -29,7 +32,10 @@ pub struct Shoal {
 enum Command {
     Bench(bench::Bench),
     Check(check::Check),
+    Local(local::Local),
+    Serve(serve::Serve),
     Sim(sim::Sim),
+    Status(status::Status),
 }
 
 /// How a command ended that could do what it was asked.
@@ -60,7 +66,10 @@ pub fn run(shoal: &Shoal) -> ExitCode {
     let ended = match &shoal.command {
         Command::Bench(bench) => bench.run(),
         Command::Check(check) => check.run(),
+        Command::Local(local) => local.run(),
+        Command::Serve(serve) => serve.run(),
         Command::Sim(sim) => sim.run(),
+        Command::Status(status) => status.run(),
     };
     match ended {
         Ok(Verdict::Holds) => ExitCode::SUCCESS,

@@ -1,0 +1,66 @@
+//! Asking nodes where everything is, and how they are.
+
+use consensus::topology::Topology;
+use engines::client::{Directory, FromClient, ToClient};
+use net::client::{Access, Connection, connect};
+use server::NodeStatus;
+use std::time::Duration;
+use types::WorkerId;
+use types::wire::{decode, encode};
+
+/// After so long a node that has not answered is not there.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A runtime for a command that talks to nodes.
+///
+/// # Errors
+/// If the system has no room for one.
+pub fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+/// How the node at `address` is, as one of its workers sees it.
+///
+/// # Errors
+/// A sentence that says why it is not known.
+pub async fn status(address: &str, access: &Access, worker: u32) -> Result<NodeStatus, String> {
+    match ask(address, access, worker, &FromClient::Status).await? {
+        ToClient::Status(json) => serde_json::from_slice(&json)
+            .map_err(|error| format!("{address} says nonsense: {error}")),
+        _ => Err(format!("{address} was asked for its status, and says something else")),
+    }
+}
+
+/// Where everything is, as the first of these addresses says that answers.
+///
+/// # Errors
+/// What the last one said, if none does.
+pub async fn topology(addresses: &[String], access: &Access) -> Result<Topology, String> {
+    let mut last = "no address was given".to_owned();
+    for address in addresses {
+        match ask(address, access, 0, &FromClient::Directory).await {
+            Ok(ToClient::Directory(Directory { topology, .. })) => return Ok((*topology).clone()),
+            Ok(_) => last = format!("{address} was asked who is where, and says something else"),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+async fn ask(
+    address: &str,
+    access: &Access,
+    worker: u32,
+    question: &FromClient,
+) -> Result<ToClient, String> {
+    let asked = async {
+        let connection = connect(address, access, Some(WorkerId(worker))).await;
+        let Connection { sender, mut receiver, .. } =
+            connection.map_err(|error| format!("{address}: {error}"))?;
+        sender.send(encode(question)).await.map_err(|error| format!("{address}: {error}"))?;
+        let answer = receiver.receive().await.map_err(|error| format!("{address}: {error}"))?;
+        decode(&answer).map_err(|error| format!("{address} says nonsense: {error}"))
+    };
+    let late = |_| format!("{address} does not answer");
+    tokio::time::timeout(PATIENCE, asked).await.map_err(late)?
+}

@@ -1,0 +1,356 @@
+//! `shoal local`: a whole cluster on this machine.
+
+use super::status::Report;
+use super::{Trouble, Verdict, print};
+use crate::local::{Folder, LocalCluster, LocalNode, Plan};
+use crate::{ask, duration, procedures, terminal};
+use clap::{Args, ValueEnum, value_parser};
+use net::client::Access;
+use ring::rand::{SecureRandom, SystemRandom};
+use server::{NodeConfig, Server};
+use std::fs::{self, File};
+use std::io;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Until every shard is served.
+const READY_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often it is looked whether all is well.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// A node that has died is started again after this.
+const RESTART_AFTER: Duration = Duration::from_secs(3);
+
+/// Start a whole cluster on this machine, and stop it with Ctrl-C
+///
+/// Each node is a process of its own, so that it can be killed. A node that dies is started again after a
+/// while. It has lost its memory then, as after a crash, and catches up from the others.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  shoal local
+  shoal local --shards 3 --replicas 3 --wan 50ms
+  shoal local --in-process --shards 1 --replicas 1
+
+Exit codes: 0 stopped, 1 it did not come up, 2 the command line is wrong")]
+pub struct Local {
+    /// Parts of the data, each with a leader of its own
+    #[arg(long, default_value_t = 3, value_parser = value_parser!(u32).range(1..=64))]
+    shards: u32,
+    /// Copies of each shard, in datacenters of their own: 1, 3, 5 or 7
+    #[arg(long, default_value_t = 3, value_parser = replicas)]
+    replicas: u32,
+    /// Workers of each node
+    #[arg(long, default_value_t = 1, value_parser = value_parser!(u32).range(1..=64))]
+    workers: u32,
+    /// Emulated round trip between datacenters: 0ms, 50ms
+    #[arg(long, default_value = "0ms", value_name = "ROUND_TRIP", value_parser = duration::parse)]
+    wan: Duration,
+    /// Emulated jitter, one way
+    #[arg(long, default_value = "0ms", value_parser = duration::parse)]
+    jitter: Duration,
+    /// The commit protocol
+    #[arg(long, value_enum, default_value_t)]
+    engine: EngineName,
+    /// All nodes in this process: quicker to start, and none can be killed
+    #[arg(long)]
+    in_process: bool,
+    /// Where configurations and logs go
+    #[arg(long, value_name = "FOLDER", default_value = "shoal-local")]
+    folder: PathBuf,
+    /// Do not start nodes again that die
+    #[arg(long)]
+    no_restart: bool,
+}
+
+/// A commit protocol, by its name on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum EngineName {
+    /// Certify first, replicate in the background
+    #[default]
+    Mako,
+    /// The classic one, to compare with; its leaders never change
+    TwoPhaseCommit,
+}
+
+impl EngineName {
+    pub fn name(self) -> &'static str {
+        match self {
+            EngineName::Mako => "mako",
+            EngineName::TwoPhaseCommit => "two-phase-commit",
+        }
+    }
+}
+
+fn replicas(text: &str) -> Result<u32, String> {
+    let known = [1, 3, 5, 7];
+    text.parse().ok().filter(|count| known.contains(count)).ok_or_else(|| "1, 3, 5 or 7".to_owned())
+}
+
+/// The nodes that run.
+enum Running {
+    Processes(Vec<Process>),
+    /// They end when they are dropped.
+    Here {
+        _servers: Vec<Server>,
+    },
+}
+
+/// A node in a process of its own.
+struct Process {
+    name: String,
+    child: Child,
+    died: Option<Instant>,
+}
+
+impl Local {
+    pub(super) fn run(&self) -> Result<Verdict, Trouble> {
+        let began = now();
+        let folder = Folder(self.folder.clone());
+        let made = self.make(&folder);
+        let (mut cluster, listeners) =
+            made.map_err(|error| Trouble::file("make a cluster in", &self.folder, error))?;
+        let running = self.start(&folder, &mut cluster, listeners)?;
+        let runtime = ask::runtime().map_err(|error| Trouble::Usage(error.to_string()))?;
+        let ended = runtime.block_on(self.watch(&folder, cluster, running, began));
+        // Who reads it now finds nobody.
+        let _ = folder.clear();
+        ended
+    }
+
+    fn plan(&self) -> Plan {
+        Plan {
+            shards: self.shards,
+            replicas: self.replicas,
+            workers: self.workers,
+            round_trip: self.wan,
+            jitter: self.jitter,
+            engine: self.engine.name().to_owned(),
+            managed: self.engine == EngineName::Mako,
+        }
+    }
+
+    /// Writes down what it is to be.
+    fn make(&self, folder: &Folder) -> io::Result<(LocalCluster, Vec<TcpListener>)> {
+        if let Ok(other) = folder.read()
+            && ask::runtime()?
+                .block_on(ask::topology(&other.addresses(), &Access::open("shoal")))
+                .is_ok()
+        {
+            return Err(io::Error::other("one runs there already"));
+        }
+        let plan = self.plan();
+        let listeners = plan.listeners()?;
+        let addresses: Vec<String> = listeners
+            .iter()
+            .map(|listener| Ok(listener.local_addr()?.to_string()))
+            .collect::<io::Result<_>>()?;
+        let topology = plan.topology(&addresses).map_err(io::Error::other)?;
+        fs::create_dir_all(&folder.0)?;
+        fs::write(folder.file("topology.toml"), topology.to_toml())?;
+        let mut secret = [0; 32];
+        SystemRandom::new()
+            .fill(&mut secret)
+            .map_err(|_| io::Error::other("no chance to be had"))?;
+        let secret: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+        fs::write(folder.file("secret"), secret)?;
+        let mut nodes = Vec::new();
+        for (node, address) in topology.nodes().iter().zip(addresses) {
+            let place = folder.node(&node.name);
+            // What a former cluster's managers knew is not true of this one.
+            let _ = fs::remove_dir_all(&place);
+            fs::create_dir_all(&place)?;
+            fs::write(place.join("node.toml"), plan.node_file(&node.name))?;
+            nodes.push(LocalNode { name: node.name.clone(), address, process: std::process::id() });
+        }
+        let engine = plan.engine;
+        Ok((LocalCluster { process: std::process::id(), engine, nodes }, listeners))
+    }
+
+    fn start(
+        &self,
+        folder: &Folder,
+        cluster: &mut LocalCluster,
+        listeners: Vec<TcpListener>,
+    ) -> Result<Running, Trouble> {
+        let wrong = |error: &dyn std::fmt::Display| Trouble::Database(error.to_string());
+        if self.in_process {
+            let known = Arc::new(procedures::known());
+            let mut servers = Vec::new();
+            for (node, listener) in cluster.nodes.iter().zip(listeners) {
+                let config = NodeConfig::read(&folder.node(&node.name).join("node.toml"));
+                let config = config.map_err(|error| wrong(&error))?;
+                let server = Server::start(&config, Arc::clone(&known), Some(listener));
+                servers.push(server.map_err(|error| wrong(&error))?);
+            }
+            return Ok(Running::Here { _servers: servers });
+        }
+        drop(listeners);
+        let mut processes = Vec::new();
+        for node in &mut cluster.nodes {
+            let child = spawn(folder, &node.name).map_err(|error| wrong(&error))?;
+            node.process = child.id();
+            processes.push(Process { name: node.name.clone(), child, died: None });
+        }
+        Ok(Running::Processes(processes))
+    }
+
+    /// Until somebody ends it.
+    async fn watch(
+        &self,
+        folder: &Folder,
+        mut cluster: LocalCluster,
+        mut running: Running,
+        began: Instant,
+    ) -> Result<Verdict, Trouble> {
+        let written = folder.write(&cluster);
+        written.map_err(|error| Trouble::file("write to", &self.folder, error))?;
+        let addresses = cluster.addresses();
+        let ready = tokio::select! {
+            ready = ready(&addresses) => ready,
+            () = interrupted() => Err("interrupted".to_owned()),
+        };
+        let ended = match ready {
+            Ok(report) => {
+                print(&self.welcome(&cluster, &report, began.elapsed()))?;
+                loop {
+                    tokio::select! {
+                        () = interrupted() => break,
+                        () = tokio::time::sleep(LOOK_EVERY) => {}
+                    }
+                    self.look_after(folder, &mut cluster, &mut running)?;
+                }
+                Ok(Verdict::Holds)
+            }
+            Err(error) => {
+                let logs = folder.0.display();
+                Err(Trouble::Database(format!("it did not come up: {error}; see {logs}/*/log")))
+            }
+        };
+        if let Running::Processes(processes) = &mut running {
+            for process in processes {
+                // It may be gone already.
+                let _ = process.child.kill();
+                let _ = process.child.wait();
+            }
+        }
+        ended
+    }
+
+    /// Starts nodes again that have died.
+    fn look_after(
+        &self,
+        folder: &Folder,
+        cluster: &mut LocalCluster,
+        running: &mut Running,
+    ) -> Result<(), Trouble> {
+        let Running::Processes(processes) = running else { return Ok(()) };
+        for process in processes {
+            let name = &process.name;
+            if process.died.is_none()
+                && let Ok(Some(status)) = process.child.try_wait()
+            {
+                process.died = Some(now());
+                print(&format!("{name} has ended: {status}\n"))?;
+            }
+            if self.no_restart || process.died.is_none_or(|at| at.elapsed() < RESTART_AFTER) {
+                continue;
+            }
+            let wrong = |error| Trouble::Database(format!("{name} does not start again: {error}"));
+            process.child = spawn(folder, name).map_err(wrong)?;
+            process.died = None;
+            let node = cluster.nodes.iter_mut().find(|node| node.name == *name);
+            node.expect("it is one of them").process = process.child.id();
+            folder.write(cluster).map_err(wrong)?;
+            print(&format!("{name} is started again\n"))?;
+        }
+        Ok(())
+    }
+
+    fn welcome(&self, cluster: &LocalCluster, report: &Report, took: Duration) -> String {
+        let leaders = report.leaders();
+        let rows = cluster.nodes.iter().zip(report.topology.nodes()).map(|(node, known)| {
+            let leads = leaders.iter().filter(|(_, leader)| **leader == known.id.0);
+            let leads: Vec<String> = leads.map(|(shard, _)| format!("S{shard}")).collect();
+            let place = report.topology.datacenters()[known.datacenter.0 as usize].name.clone();
+            [
+                node.name.clone(),
+                place,
+                node.address.clone(),
+                leads.join(" "),
+                node.process.to_string(),
+            ]
+        });
+        let table = terminal::table(["node", "datacenter", "address", "leads", "process"], rows);
+        let at = match self.folder.to_str() {
+            Some("shoal-local") | None => String::new(),
+            Some(folder) => format!(" --local {folder}"),
+        };
+        format!(
+            "{table}\n\nready after {:.2} s. In another terminal:\n\n  shoal status{at}\n  \
+             shoal bench ycsb-a --keys 10000{}\n  shoal chaos kill-leader 0{at}\n\nCtrl-C stops all of it.\n",
+            took.as_secs_f64(),
+            if at.is_empty() { " --local shoal-local" } else { &at },
+        )
+    }
+}
+
+/// Starts a node, which ends with this process.
+fn spawn(folder: &Folder, name: &str) -> io::Result<Child> {
+    let place = folder.node(name);
+    let log = File::options().create(true).append(true).open(place.join("log"))?;
+    Command::new(std::env::current_exe()?)
+        .arg("serve")
+        .arg("--with-input")
+        .arg("--config")
+        .arg(place.join("node.toml"))
+        // Held open by us: it sees when we are gone.
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn()
+}
+
+/// Waits until every node answers and every shard is served.
+async fn ready(addresses: &[String]) -> Result<Report, String> {
+    let access = Access::open("shoal");
+    let began = now();
+    loop {
+        let report = Report::gather(addresses, &access).await;
+        if report.as_ref().is_ok_and(Report::is_well) {
+            return report;
+        }
+        if began.elapsed() > READY_PATIENCE {
+            return Err(
+                report.map_or_else(|error| error, |_| "not every shard is served".to_owned())
+            );
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Waits for Ctrl-C, or to be told to end.
+async fn interrupted() {
+    use tokio::signal::unix::{SignalKind, signal};
+    match signal(SignalKind::terminate()) {
+        Ok(mut terminated) => {
+            tokio::select! {
+                _ = terminated.recv() => {}
+                _ = tokio::signal::ctrl_c() => {}
+            }
+        }
+        Err(_) => {
+            // Without it, only Ctrl-C.
+            let _ = tokio::signal::ctrl_c().await;
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "people wait for it")]
+fn now() -> Instant {
+    Instant::now()
+}

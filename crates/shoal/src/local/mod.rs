@@ -1,0 +1,14 @@
+//! A whole cluster on this machine, and the folder that describes it.
+//!
+//! | in the folder | is |
+//! |---|---|
+//! | `cluster.json` | who runs where, as which process: for other commands |
+//! | `topology.toml` | nodes, shards, tables |
+//! | `secret` | what only the nodes know |
+//! | `NODE/node.toml`, `NODE/log` | a node's configuration; what it has logged |
+
+mod folder;
+mod plan;
+
+pub use folder::{Folder, LocalCluster, LocalNode};
+pub use plan::Plan;

@@ -1,0 +1,113 @@
+//! What a local cluster is to be: its topology and the configuration of its nodes.
+
+use consensus::topology::{Partitioning, Topology, TopologyError};
+use std::net::TcpListener;
+use std::time::Duration;
+
+/// Tables that workloads know, and how they are spread. The first two bytes of a key of TPC-C are its
+/// warehouse.
+const TABLES: [(&str, Partitioning); 17] = [
+    ("kv", Partitioning::Hash { prefix_bytes: 0 }),
+    ("shoal.chaos", Partitioning::Hash { prefix_bytes: 0 }),
+    ("micro", Partitioning::Hash { prefix_bytes: 0 }),
+    ("ycsb", Partitioning::Hash { prefix_bytes: 0 }),
+    ("history-lists", Partitioning::Hash { prefix_bytes: 0 }),
+    ("history-registers", Partitioning::Hash { prefix_bytes: 0 }),
+    ("tpcc.warehouse", Partitioning::Hash { prefix_bytes: 2 }),
+    ("tpcc.district", Partitioning::Hash { prefix_bytes: 2 }),
+    ("tpcc.customer", Partitioning::Hash { prefix_bytes: 2 }),
+    ("tpcc.history", Partitioning::Hash { prefix_bytes: 2 }),
+    ("tpcc.new_order", Partitioning::Hash { prefix_bytes: 2 }),
+    ("tpcc.order", Partitioning::Hash { prefix_bytes: 2 }),
+    ("tpcc.order_line", Partitioning::Hash { prefix_bytes: 2 }),
+    ("tpcc.item", Partitioning::Everywhere),
+    ("tpcc.stock", Partitioning::Hash { prefix_bytes: 2 }),
+    ("tpcc.customer_by_name", Partitioning::Hash { prefix_bytes: 2 }),
+    ("tpcc.order_by_customer", Partitioning::Hash { prefix_bytes: 2 }),
+];
+
+/// A cluster that is about to be made.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// How many shards.
+    pub shards: u32,
+    /// Voters of each shard, each in a datacenter of its own; the leaders are in the first.
+    pub replicas: u32,
+    /// Workers of each node.
+    pub workers: u32,
+    /// Emulated, between datacenters.
+    pub round_trip: Duration,
+    /// Emulated, one way, on top of it.
+    pub jitter: Duration,
+    /// `mako` or `two-phase-commit`.
+    pub engine: String,
+    /// Whether it has managers, so that leaders can fail.
+    pub managed: bool,
+}
+
+impl Plan {
+    /// The name of a replica's node.
+    fn node(shard: u32, replica: u32) -> String {
+        format!("s{shard}v{replica}")
+    }
+
+    /// The topology, with a node for each replica, which listen at these addresses.
+    ///
+    /// # Errors
+    /// Where there cannot be such a cluster.
+    ///
+    /// # Panics
+    /// If there are too few addresses.
+    pub fn topology(&self, addresses: &[String]) -> Result<Topology, TopologyError> {
+        let mut builder = Topology::builder().workers(self.workers);
+        for replica in 0..self.replicas {
+            builder = builder.datacenter(format!("dc{replica}"));
+        }
+        let mut addresses = addresses.iter();
+        for shard in 0..self.shards {
+            for replica in 0..self.replicas {
+                let (name, datacenter) = (Plan::node(shard, replica), format!("dc{replica}"));
+                let address = addresses.next().expect("an address for each node");
+                builder = builder.node_at(name, datacenter, address);
+            }
+            let voters: Vec<String> = (0..self.replicas).map(|it| Plan::node(shard, it)).collect();
+            builder = builder.shard(voters[0].clone(), voters, []);
+        }
+        let tables = TABLES.into_iter();
+        tables
+            .fold(builder, |builder, (name, partitioning)| builder.table(name, partitioning))
+            .build()
+    }
+
+    /// The nodes that have managers: those of the first shard, up to five, an odd number of them.
+    pub fn managers(&self) -> Vec<String> {
+        let count = match self.replicas {
+            _ if !self.managed => 0,
+            1 | 2 => 1,
+            3 | 4 => 3,
+            _ => 5,
+        };
+        (0..count).map(|replica| Plan::node(0, replica)).collect()
+    }
+
+    /// What stands in a node's file.
+    pub fn node_file(&self, node: &str) -> String {
+        let managers = self.managers();
+        let Plan { engine, round_trip, jitter, .. } = self;
+        let ms = |time: &Duration| time.as_secs_f64() * 1000.0;
+        let (round_trip, jitter) = (ms(round_trip), ms(jitter));
+        format!(
+            "cluster = \"shoal\"\nnode = \"{node}\"\ntopology = \"../topology.toml\"\n\
+             managers = {managers:?}\ndata = \".\"\nsecret = \"../secret\"\nengine = \"{engine}\"\n\n\
+             [distance]\nround_trip_ms = {round_trip:?}\njitter_ms = {jitter:?}\n"
+        )
+    }
+
+    /// So many sockets on loopback, for each node one: while they are held nobody else has their ports.
+    ///
+    /// # Errors
+    /// If the system has none.
+    pub fn listeners(&self) -> std::io::Result<Vec<TcpListener>> {
+        (0..self.shards * self.replicas).map(|_| TcpListener::bind("127.0.0.1:0")).collect()
+    }
+}
