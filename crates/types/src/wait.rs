@@ -129,9 +129,6 @@ mod tests {
             "aborted: waited 10.0s for what an operation brings: n2 says nothing; run it again"
         );
         let nobody = Wait { node: None, awaited: Awaited::Connection, ..wait };
-        assert_eq!(
-            nobody.to_string(),
-            "waited 10.0s for a connection: every node says nothing"
-        );
+        assert_eq!(nobody.to_string(), "waited 10.0s for a connection: every node says nothing");
     }
 }
