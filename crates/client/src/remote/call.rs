@@ -51,7 +51,8 @@ struct Asking<'a> {
     until: Instant,
     /// Some copy was sent.
     sent: bool,
-    asks: u32,
+    /// So many asks brought nothing.
+    in_vain: u32,
     patience: Duration,
     /// What stood in the way last, and where.
     last: (Option<NodeId>, Cause),
@@ -105,7 +106,8 @@ impl Inner {
         }
         let (patience, last) = (self.options.patience, (None, Cause::Unreachable));
         let inner = self;
-        let asking = Asking { inner, id, call, began, until, sent: false, asks: 0, patience, last };
+        let asking =
+            Asking { inner, id, call, began, until, sent: false, in_vain: 0, patience, last };
         asking.run().await
     }
 }
@@ -122,10 +124,10 @@ impl Asking<'_> {
             return Err(Error::reject(format!("{} is being asked for already", self.id)));
         };
         let mut unsettled = UNSETTLED_MIN;
-        while self.asks == 0 || Instant::now() < self.until {
+        let mut is_first = true;
+        while std::mem::take(&mut is_first) || Instant::now() < self.until {
             let named = self.inner.desk.epoch();
             let node = self.node();
-            self.asks += 1;
             let end = self.until.min(Instant::now() + self.patience);
             let came = tokio::select! {
                 biased;
@@ -172,7 +174,8 @@ impl Asking<'_> {
     fn node(&self) -> NodeId {
         let view = &self.inner.desk.view;
         let leader = view.leader(self.call.home);
-        let direct = leader.filter(|leader| self.asks % 2 == 0 && !view.is_suspect(*leader));
+        let direct =
+            leader.filter(|leader| self.in_vain.is_multiple_of(2) && !view.is_suspect(*leader));
         direct.unwrap_or_else(|| {
             let nodes = view.nodes();
             let others: Vec<NodeId> = nodes
@@ -214,6 +217,7 @@ impl Asking<'_> {
     /// Nothing came from there in time.
     async fn in_vain(&mut self, node: NodeId, cause: Cause) {
         self.last = (Some(node), cause);
+        self.in_vain += 1;
         self.patience = self.inner.options.patience_max().min(self.patience * 2);
         self.inner.refresh_aside();
         if cause != Cause::Silent {

@@ -21,10 +21,14 @@ use engines::client::{FromClient, Reply, Request, ToClient};
 use net::client::{Connection, Receiver, SendError, Sender};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use types::wire::{decode, encode};
 use types::{Cause, NodeId};
+
+/// A node that was silent for so long is asked whether it is there.
+const PROBE_AFTER: Duration = Duration::from_millis(50);
 
 /// A session that its transaction and its connection share.
 pub(super) type Shared = Arc<Mutex<Session>>;
@@ -38,6 +42,8 @@ pub(super) struct Link {
     ended: watch::Sender<Option<Cause>>,
     /// When something came last.
     heard_at: Mutex<Instant>,
+    /// When it was asked last whether anybody is there.
+    probed_at: Mutex<Instant>,
 }
 
 #[derive(Debug)]
@@ -57,6 +63,7 @@ impl Link {
             book: Mutex::new(Book { frames: Some(frames), sessions: BTreeMap::new() }),
             ended: watch::Sender::new(None),
             heard_at: Mutex::new(Instant::now()),
+            probed_at: Mutex::new(Instant::now()),
         });
         tokio::spawn(write(sender, outgoing, Arc::clone(&link)));
         tokio::spawn(read(receiver, Arc::clone(&link), Arc::clone(desk)));
@@ -103,7 +110,17 @@ impl Link {
     /// Asks once more for what may not have been heard, and whether anybody is there.
     pub(super) fn ask_again(&self, session: &Shared, desk: &Desk) {
         self.act(session, desk, Session::send_again);
-        self.send(&FromClient::Directory);
+        self.probe();
+    }
+
+    /// Asks for what any node answers at once, if nothing has come for a while.
+    fn probe(&self) {
+        let now = Instant::now();
+        let mut probed_at = lock(&self.probed_at);
+        if now - self.heard_at().max(*probed_at) >= PROBE_AFTER {
+            *probed_at = now;
+            self.send(&FromClient::Directory);
+        }
     }
 
     fn act<T>(

@@ -30,6 +30,9 @@ const WINDOW_MAX: usize = 64;
 /// Steps that are sent again at once.
 const AGAIN_MAX: usize = 8;
 
+/// So often it begins anew where it has not begun.
+const RESTARTS_MAX: u32 = 16;
+
 /// What a step brought, to whoever waits for it.
 pub(super) type Told = std::result::Result<Answer, Fault>;
 
@@ -86,6 +89,7 @@ pub(super) struct Session {
     doubtful: u32,
     /// A step for which nobody waits has failed.
     failed: Option<Error>,
+    restarts: u32,
     over: bool,
 }
 
@@ -172,6 +176,11 @@ impl Session {
         self.steps.back().is_some_and(|step| matches!(step.what, What::End(_)))
     }
 
+    fn is_given_up(&self) -> bool {
+        let last = self.steps.back().map(|step| &step.what);
+        matches!(last, Some(What::End(Ending::Rollback)))
+    }
+
     /// What can be sent now.
     pub(super) fn send(&mut self, out: &mut Vec<Request>) {
         let Some(session) = self.number.filter(|_| !self.over) else { return };
@@ -237,7 +246,8 @@ impl Session {
         }
         if let Err(error @ Error::Aborted(Aborted::UnknownSession { .. })) = &result {
             // Whichever step asked: what is not known there has done none of them.
-            if !self.began && self.next == 0 {
+            let has_begun = self.began || self.next > 0;
+            if !has_begun && !self.is_given_up() && self.restarts < RESTARTS_MAX {
                 return Next::Anew;
             }
             let fault = Fault::Error(error.clone());
@@ -292,6 +302,7 @@ impl Session {
     pub(super) fn restart(&mut self) {
         assert!(!self.began && self.next == 0, "{self:?} had begun");
         self.number = None;
+        self.restarts += 1;
         self.sent = 0;
         self.doubtful = 0;
     }

@@ -220,12 +220,13 @@ impl ClusterTransaction {
         if idle && lock(&self.writes).waiting.is_empty() {
             return Ok(());
         }
-        let link = self.link().await?;
+        let until = self.until();
+        let link = self.link(until).await?;
         let told = link.with(&self.session, &self.inner.desk, |session| {
             self.take_writes().for_each(|write| session.write(write));
             session.end(ending)
         });
-        self.wait(&link, told).await.map(drop)
+        self.wait(&link, told, until).await.map(drop)
     }
 
     /// The body has given up with `error`: whether that may be told, or what is true instead.
@@ -285,12 +286,13 @@ impl ClusterTransaction {
 
     async fn perform(&self, operation: Operation) -> Result<Answer> {
         self.check()?;
-        let link = self.link().await?;
+        let until = self.until();
+        let link = self.link(until).await?;
         let told = link.with(&self.session, &self.inner.desk, |session| {
             self.take_writes().for_each(|write| session.write(write));
             session.perform(operation)
         });
-        self.wait(&link, told).await
+        self.wait(&link, told, until).await
     }
 
     /// When what begins now has to be done.
@@ -302,13 +304,13 @@ impl ClusterTransaction {
     }
 
     /// The connection to where it runs.
-    async fn link(&self) -> Result<Arc<Link>> {
-        self.link.get_or_try_init(|| self.settle_down()).await.cloned()
+    async fn link(&self, until: Instant) -> Result<Arc<Link>> {
+        self.link.get_or_try_init(|| self.settle_down(until)).await.cloned()
     }
 
     /// Chooses where to run: whoever can be reached and leads the first shard it named, if there is one.
-    async fn settle_down(&self) -> Result<Arc<Link>> {
-        let (began, until, inner) = (Instant::now(), self.until(), &self.inner);
+    async fn settle_down(&self, until: Instant) -> Result<Arc<Link>> {
+        let (began, inner) = (Instant::now(), &self.inner);
         loop {
             let node = self.coordinator();
             let worker = WorkerId(inner.below(inner.desk.view.workers()) as u32);
@@ -341,8 +343,13 @@ impl ClusterTransaction {
     }
 
     /// Waits for what a step brings, and asks again where nothing comes.
-    async fn wait(&self, link: &Arc<Link>, mut told: oneshot::Receiver<Told>) -> Result<Answer> {
-        let (began, until, options) = (Instant::now(), self.until(), &self.inner.options);
+    async fn wait(
+        &self,
+        link: &Arc<Link>,
+        mut told: oneshot::Receiver<Told>,
+        until: Instant,
+    ) -> Result<Answer> {
+        let (began, options) = (Instant::now(), &self.inner.options);
         let mut patience = options.patience;
         let mut ask_at = began + patience;
         loop {

@@ -20,6 +20,8 @@ pub enum Do {
     Naturally,
     /// It answers.
     Reply(Reply),
+    /// It answers what was asked before as well, in this order.
+    Replies(Vec<Reply>),
     /// It says whatever this is.
     Say(Bytes),
     /// It closes the connection.
@@ -91,6 +93,10 @@ impl Core for Actor {
                 out.to_client(client, encode(&ToClient::Reply(reply)));
             }
             Do::Reply(reply) => out.to_client(client, encode(&ToClient::Reply(reply))),
+            Do::Replies(replies) => {
+                let replies = replies.into_iter().map(|reply| encode(&ToClient::Reply(reply)));
+                replies.for_each(|frame| out.to_client(client, frame));
+            }
             Do::Say(bytes) => out.to_client(client, bytes),
             Do::Close => out.close_client(client, "so it is written"),
             Do::Nothing => {}

@@ -4,9 +4,10 @@ use crate::block_on;
 use crate::scripted::{Asked, Do, Scripted};
 use crate::served::options;
 use engines::client::{Ending, Reply, Request};
-use engines::operation::Operation;
-use shoal_client::{Aborted, ClusterOptions, Error, NodeId, Rejected};
+use engines::operation::{Answer, Operation};
+use shoal_client::{Aborted, ClusterOptions, Error, NodeId, Rejected, ShardId};
 use std::time::Duration;
+use types::Random;
 
 fn quick() -> ClusterOptions {
     ClusterOptions { patience: Duration::from_millis(5), ..options() }
@@ -212,4 +213,59 @@ fn it_runs_where_its_first_key_is_led() {
         let nodes: std::collections::BTreeSet<NodeId> = nodes.collect();
         assert_eq!(nodes.len(), 3);
     });
+}
+
+/// What it is asked, told back.
+fn echo(what: Request) -> Option<Reply> {
+    match what {
+        Request::Operation { session, number, operation: Operation::Get { key, .. } } => {
+            Some(Reply::Done { session, number, result: Ok(Answer::Value(Some(key))) })
+        }
+        Request::Call { id, epoch, arguments, .. } => {
+            Some(Reply::Called { id, epoch, result: Ok(arguments) })
+        }
+        Request::Operation { .. } | Request::Begin { .. } | Request::End { .. } => None,
+    }
+}
+
+/// Over one connection, late, repeated, and in any order.
+#[test]
+fn every_answer_reaches_whoever_asked() {
+    const EACH: u32 = 60;
+    for seed in 0..4 {
+        let (mut random, mut held) = (Random::new(seed), Vec::new());
+        let cluster = Scripted::start(1, move |asked| {
+            let Some(reply) = echo(asked.what.clone()) else { return Do::Naturally };
+            held.push(reply);
+            random.shuffle(&mut held);
+            let least = held.len().saturating_sub(20);
+            let count = random.range_inclusive(least as u64, held.len() as u64) as usize;
+            let mut replies = held.split_off(held.len() - count);
+            if random.chance(1, 3) {
+                replies.extend(replies.clone());
+            }
+            Do::Replies(replies)
+        });
+        block_on(async {
+            let db = cluster.connect_with(quick()).await;
+            let people = db.table("people").expect("a table");
+            let tasks = (0..EACH).map(|number| {
+                let db = db.clone();
+                tokio::spawn(async move {
+                    let key = number.to_be_bytes();
+                    if number % 2 == 0 {
+                        let told = db.call(ShardId(0), "echo", key.to_vec()).await;
+                        assert_eq!(told.as_deref(), Ok(&key[..]));
+                        return;
+                    }
+                    let tx = db.begin().expect("room");
+                    assert_eq!(tx.get(people, &key).await, Ok(Some(&key[..])));
+                    assert_eq!(tx.get(people, &key[3..]).await, Ok(Some(&key[3..])));
+                })
+            });
+            for task in tasks.collect::<Vec<_>>() {
+                task.await.expect("told");
+            }
+        });
+    }
 }

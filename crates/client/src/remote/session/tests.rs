@@ -239,6 +239,8 @@ fn answer(operation: &Operation) -> Result<Answer> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
     /// Whatever is passed over, every step is done once, in order, and whoever waits is told of his own.
     #[test]
     fn steps_are_done_once_and_in_order(seed: u64, sessions in 1..4_usize, moves in 10..300_u32) {
@@ -317,6 +319,24 @@ fn what_ends_it_there_ends_it_for_all_who_wait() {
 }
 
 #[test]
+fn a_commit_that_waits_does_not_keep_it_from_beginning_anew() {
+    let mut session = Session::default();
+    drop(session.perform(get(1)));
+    let mut end = session.end(Ending::Commit);
+    session.name(1);
+    session.send(&mut Vec::new());
+    let refused = Err(Aborted::UnknownSession { session: 1 }.into());
+    assert_eq!(session.done(0, refused), Next::Anew);
+    session.restart();
+    session.name(2);
+    session.send(&mut Vec::new());
+    assert_eq!(session.done(0, Ok(Answer::Value(None))), Next::Open);
+    session.send(&mut Vec::new());
+    assert_eq!(session.done(1, Ok(Answer::Done)), Next::Over);
+    assert_eq!(end.try_recv(), Ok(Ok(Answer::Done)));
+}
+
+#[test]
 fn giving_up_leaves_out_what_was_not_sent() {
     let mut world = World::new(1, 1);
     world.here[0].write(put(1));
@@ -366,4 +386,94 @@ fn replies_that_nobody_would_give_are_nonsense() {
     assert_eq!(session.done(0, Ok(Answer::Value(None))), Next::Open, "a repetition");
     let refused = Err(Aborted::UnknownSession { session: 1 }.into());
     assert_eq!(session.began(refused), Next::Nonsense, "it had begun");
+}
+
+/// Whatever a node that errs or lies may reply.
+fn any_result() -> impl Strategy<Value = Result<Answer>> {
+    let error = |error: Error| Just(Err(error));
+    prop_oneof![
+        Just(Ok(Answer::Done)),
+        Just(Ok(Answer::Value(None))),
+        Just(Ok(Answer::Rows(Vec::new()))),
+        error(Aborted::UnknownSession { session: 1 }.into()),
+        error(Aborted::NotServing { node: types::NodeId(0) }.into()),
+        error(Rejected::MemoryFull { bytes: 1, max: 1 }.into()),
+        error(types::Unknown::Session { session: 1 }.into()),
+    ]
+}
+
+proptest! {
+    /// No reply, however mad, makes a session panic, and in the end nobody waits.
+    #[test]
+    fn mad_replies_are_withstood(
+        moves in prop::collection::vec((0..9_u8, 0..6_u32, any_result()), 1..120)
+    ) {
+        let (mut session, mut numbers, mut out) = (Session::default(), 0, Vec::new());
+        let mut waiting = Vec::new();
+        for (number, (what, step, result)) in (0..).zip(moves) {
+            let next = match what {
+                0 => {
+                    waiting.push(session.perform(get(number)));
+                    Next::Open
+                }
+                1 => {
+                    session.write(put(number));
+                    Next::Open
+                }
+                2 if step == 0 && !session.is_ending() => {
+                    waiting.push(session.end(Ending::Commit));
+                    Next::Open
+                }
+                3 if step == 0 && !session.is_committing() => {
+                    session.give_up();
+                    Next::Open
+                }
+                4 => session.began(result.map(drop)),
+                _ => session.done(session.next.saturating_add(step).saturating_sub(1), result),
+            };
+            match next {
+                Next::Open => {}
+                Next::Anew => session.restart(),
+                // Its connection ends.
+                Next::Nonsense => session.lose(Cause::Malformed),
+                Next::Over => prop_assert!(session.is_over()),
+            }
+            if session.wants_number() {
+                numbers += 1;
+                session.name(numbers);
+            }
+            session.send(&mut out);
+            session.send_doubtful(&mut out);
+            session.send_again(&mut out);
+        }
+        session.lose(Cause::Disconnected);
+        for mut told in waiting {
+            let pending = oneshot::error::TryRecvError::Empty;
+            prop_assert_ne!(told.try_recv().err(), Some(pending));
+        }
+    }
+}
+
+#[test]
+fn who_never_knows_a_session_is_not_asked_for_ever() {
+    let mut session = Session::default();
+    let mut read = session.perform(get(1));
+    let refused = || Err(Aborted::UnknownSession { session: 9 }.into());
+    for number in 1..=u64::from(RESTARTS_MAX) {
+        session.name(number);
+        session.send(&mut Vec::new());
+        assert_eq!(session.done(0, refused()), Next::Anew);
+        session.restart();
+    }
+    session.name(100);
+    session.send(&mut Vec::new());
+    assert_eq!(session.done(0, refused()), Next::Over);
+    assert!(matches!(read.try_recv(), Ok(Err(Fault::Error(_)))));
+
+    let mut session = Session::default();
+    drop(session.perform(get(1)));
+    session.name(1);
+    session.send(&mut Vec::new());
+    session.give_up();
+    assert_eq!(session.done(0, refused()), Next::Over, "what is given up need not begin");
 }
