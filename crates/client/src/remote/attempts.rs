@@ -3,6 +3,7 @@
 //! Whatever aborted it, nothing has happened: so it is run again not only after a conflict, but also where
 //! its node failed, or does not lead any more, and then elsewhere. What is unknown is never run again.
 
+use super::after;
 use super::shared::{Inner, Permit};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +27,7 @@ impl Attempts {
     /// # Errors
     /// [`TooManyTransactions`](types::Rejected::TooManyTransactions).
     pub(super) fn new(inner: &Arc<Inner>, deadline: Duration) -> Result<Attempts> {
-        let until = Instant::now() + deadline;
+        let until = after(deadline);
         Ok(Attempts { permit: inner.enter()?, attempts: 0, until })
     }
 

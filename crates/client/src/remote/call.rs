@@ -9,6 +9,7 @@
 //! Whatever is lost, the answer is definite in the end. Only the deadline ends it without one, and then the
 //! id can still be asked for.
 
+use super::after;
 use super::shared::Inner;
 use bytes::Bytes;
 use engines::Place;
@@ -114,8 +115,7 @@ impl Inner {
 
 /// From now on for so long.
 fn span(deadline: Duration) -> (Instant, Instant) {
-    let now = Instant::now();
-    (now, now + deadline)
+    (Instant::now(), after(deadline))
 }
 
 impl Asking<'_> {
@@ -128,7 +128,7 @@ impl Asking<'_> {
         while std::mem::take(&mut is_first) || Instant::now() < self.until {
             let named = self.inner.desk.epoch();
             let node = self.node();
-            let end = self.until.min(Instant::now() + self.patience);
+            let end = self.until.min(after(self.patience));
             let came = tokio::select! {
                 biased;
                 result = inbox.next(named) => Came::Answer(result),
@@ -207,7 +207,7 @@ impl Asking<'_> {
             arguments,
             epoch,
         }));
-        let silent_at = Instant::now() + self.inner.options.silence_max;
+        let silent_at = after(self.inner.options.silence_max);
         tokio::select! {
             cause = link.ended() => cause,
             () = sleep_until(silent_at) => Cause::Silent,
@@ -218,7 +218,7 @@ impl Asking<'_> {
     async fn in_vain(&mut self, node: NodeId, cause: Cause) {
         self.last = (Some(node), cause);
         self.in_vain += 1;
-        self.patience = self.inner.options.patience_max().min(self.patience * 2);
+        self.patience = self.inner.options.patience_max().min(self.patience.saturating_mul(2));
         self.inner.refresh_aside();
         if cause != Cause::Silent {
             self.inner.desk.view.suspect(node);

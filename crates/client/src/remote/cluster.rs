@@ -68,6 +68,7 @@ impl Db {
         addresses: &[A],
         options: ClusterOptions,
     ) -> Result<Cluster, ConnectError> {
+        let options = options.checked();
         let addresses: Vec<Arc<str>> =
             addresses.iter().map(|address| address.as_ref().into()).collect();
         let (address, connection, directory) = refresh::first(&options, &addresses).await?;

@@ -55,6 +55,16 @@ pub use options::ClusterOptions;
 pub use transaction::ClusterTransaction;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Whoever waits longer than this, a year, need not be told.
+const WAIT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// When so long will have passed from now.
+fn after(span: Duration) -> Instant {
+    Instant::now() + span.min(WAIT_MAX)
+}
 
 /// What a mutex holds here is whole whenever it is not locked, panics or not.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

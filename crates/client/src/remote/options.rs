@@ -54,6 +54,12 @@ impl Default for ClusterOptions {
 }
 
 impl ClusterOptions {
+    /// Whoever has no patience would do nothing but ask.
+    pub(super) fn checked(self) -> ClusterOptions {
+        let patience = self.patience.max(Duration::from_millis(1));
+        ClusterOptions { patience, ..self }
+    }
+
     /// Longest time between two asks.
     pub(super) fn patience_max(&self) -> Duration {
         self.patience.saturating_mul(16)

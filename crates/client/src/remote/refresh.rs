@@ -3,6 +3,7 @@
 //! Any node will do, so they are asked one after the other, each a moment after the one before, until one
 //! has told. The answers come like any frame, and are seen by all.
 
+use super::after;
 use super::error::ConnectError;
 use super::link::Link;
 use super::options::ClusterOptions;
@@ -107,7 +108,7 @@ pub(super) async fn first(
     options: &ClusterOptions,
     addresses: &[Arc<str>],
 ) -> Result<(Arc<str>, Connection, Directory), ConnectError> {
-    let until = Instant::now() + options.deadline;
+    let until = after(options.deadline);
     let (tell, mut told) = mpsc::channel(addresses.len().max(1));
     for (address, place) in addresses.iter().zip(0_u32..) {
         let (address, options, tell) = (Arc::clone(address), options.clone(), tell.clone());

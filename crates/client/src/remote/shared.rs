@@ -1,5 +1,6 @@
 //! What the clones of a cluster, its transactions and its connections share.
 
+use super::after;
 use super::answers::Answers;
 use super::directory::View;
 use super::lines::Lines;
@@ -126,7 +127,7 @@ impl Inner {
     pub(super) async fn pause(&self, longest: Duration, until: Instant) {
         let nanos = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX).max(1);
         let pause = Duration::from_nanos(lock(&self.random).below(nanos));
-        tokio::time::sleep_until(until.min(Instant::now() + pause)).await;
+        tokio::time::sleep_until(until.min(after(pause))).await;
     }
 }
 

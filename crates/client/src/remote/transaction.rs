@@ -5,6 +5,7 @@
 //! to be, and what there is to send says where to: the transaction runs at the leader of the first key
 //! that it names.
 
+use super::after;
 use super::arena::Arena;
 use super::link::{Link, Shared};
 use super::lock;
@@ -299,7 +300,7 @@ impl ClusterTransaction {
     fn until(&self) -> Instant {
         match self.patience {
             Patience::Until(until) => until,
-            Patience::Each(span) => Instant::now() + span,
+            Patience::Each(span) => after(span),
         }
     }
 
@@ -351,7 +352,7 @@ impl ClusterTransaction {
     ) -> Result<Answer> {
         let (began, options) = (Instant::now(), &self.inner.options);
         let mut patience = options.patience;
-        let mut ask_at = began + patience;
+        let mut ask_at = after(patience);
         loop {
             match timeout_at(ask_at.min(until), &mut told).await {
                 Ok(Ok(Ok(answer))) => return Ok(answer),
@@ -368,8 +369,8 @@ impl ClusterTransaction {
                 return Err(error);
             }
             link.ask_again(&self.session, &self.inner.desk);
-            patience = options.patience_max().min(patience * 2);
-            ask_at = now + patience;
+            patience = options.patience_max().min(patience.saturating_mul(2));
+            ask_at = after(patience);
         }
     }
 

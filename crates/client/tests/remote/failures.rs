@@ -229,3 +229,22 @@ fn an_address_where_nobody_speaks_holds_nobody_up() {
         assert!(what.contains("no answer within") && what.contains(&address), "{what}");
     });
 }
+
+#[test]
+fn any_patience_will_do() {
+    let cluster = Scripted::start(1, |_| Do::Naturally);
+    block_on(async {
+        for span in [Duration::ZERO, Duration::MAX] {
+            let odd = ClusterOptions {
+                deadline: Duration::MAX,
+                patience: span,
+                silence_max: Duration::MAX,
+                ..options()
+            };
+            let db = cluster.connect_with(odd).await;
+            let people = db.table("people").expect("a table");
+            db.transact(async |tx| tx.get(people, b"a").await.map(drop)).await.expect("read");
+            db.call(ShardId(0), "p", "x").await.expect("called");
+        }
+    });
+}
