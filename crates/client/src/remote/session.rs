@@ -91,6 +91,8 @@ pub(super) struct Session {
     failed: Option<Error>,
     restarts: u32,
     over: bool,
+    /// What ended it, if it did not come to its own end.
+    ended_by: Option<Fault>,
 }
 
 impl Session {
@@ -147,11 +149,13 @@ impl Session {
 
     fn push(&mut self, what: What, waiter: Option<oneshot::Sender<Told>>) {
         if self.over || self.failed.is_some() {
-            let error = self.failed.clone().unwrap_or_else(|| {
-                Aborted::UnknownSession { session: self.number.unwrap_or(0) }.into()
-            });
-            waiter.into_iter().for_each(|waiter| tell(waiter, Err(Fault::Error(error.clone()))));
-            return;
+            let failed = self.failed.clone().map(Fault::Error);
+            let unknown = || {
+                let session = self.number.unwrap_or(0);
+                Fault::Error(Aborted::UnknownSession { session }.into())
+            };
+            let fault = failed.or_else(|| self.ended_by.clone()).unwrap_or_else(unknown);
+            return waiter.into_iter().for_each(|waiter| tell(waiter, Err(fault.clone())));
         }
         self.steps.push_back(Step { what, waiter });
     }
@@ -317,6 +321,9 @@ impl Session {
     }
 
     fn finish(&mut self, fault: &Fault) {
+        if !self.over {
+            self.ended_by = Some(fault.clone());
+        }
         self.over = true;
         self.sent = 0;
         let waiters = self.steps.drain(..).filter_map(|step| step.waiter);

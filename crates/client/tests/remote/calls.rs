@@ -12,6 +12,8 @@ use types::{Epoch, Result};
 
 const HOME: ShardId = ShardId(0);
 
+const HASTE: Duration = Duration::from_millis(600);
+
 fn call(asked: &Asked) -> (RequestId, Epoch) {
     match &asked.what {
         Request::Call { id, epoch, .. } => (*id, *epoch),
@@ -139,14 +141,14 @@ fn a_deadline_names_the_node_and_the_id_can_be_asked_for_again() {
     });
     block_on(async {
         let db = cluster.connect_with(quick()).await;
-        let hasty = db.with_deadline(Duration::from_millis(100));
+        let hasty = db.with_deadline(HASTE);
         let unknown = hasty.call(HOME, "p", "x").await;
         let Err(Error::Unknown(Unknown::Call { request, wait })) = unknown else {
             panic!("{unknown:?}");
         };
         let named = (wait.node, wait.awaited, wait.cause);
         assert_eq!(named, (Some(NodeId(0)), Awaited::Call, Cause::Silent));
-        assert!(wait.waited >= Duration::from_millis(100));
+        assert!(wait.waited >= HASTE);
         db.call(HOME, "p", "y").await.expect("called");
         let last = call(cluster.asked().last().expect("asked")).0;
         assert_ne!(client(last), client(request), "its number is never used again");
@@ -186,7 +188,7 @@ fn who_does_not_serve_refuses_an_id_for_good_so_another_is_asked_for() {
     });
     cluster.appoint(HOME, NodeId(0));
     block_on(async {
-        let db = cluster.connect().await;
+        let db = cluster.connect_with(quick()).await;
         cluster.appoint(HOME, NodeId(1));
         assert_eq!(db.call(HOME, "p", "x").await, Ok("done".into()));
         assert_eq!(db.leader(HOME), Some(NodeId(1)), "and the directory was asked for");
@@ -220,11 +222,7 @@ fn where_nobody_can_be_asked_nothing_has_happened() {
         db.call(HOME, "p", "x").await.expect("called");
         cluster.kill(NodeId(0));
         // A first call may still be lost with the connection.
-        let gone = async || match db
-            .with_deadline(Duration::from_millis(200))
-            .call(HOME, "p", "x")
-            .await
-        {
+        let gone = async || match db.with_deadline(HASTE).call(HOME, "p", "x").await {
             Err(Error::Aborted(Aborted::Unanswered(wait))) => Some(wait),
             Err(Error::Unknown(Unknown::Call { .. })) => None,
             other => panic!("{other:?}"),

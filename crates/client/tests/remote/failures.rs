@@ -10,7 +10,7 @@ use shoal_client::{
 };
 use std::time::Duration;
 
-const HASTE: Duration = Duration::from_millis(150);
+const HASTE: Duration = Duration::from_millis(600);
 
 fn quick() -> ClusterOptions {
     ClusterOptions { patience: Duration::from_millis(5), ..options() }
@@ -82,7 +82,7 @@ fn a_connection_that_is_cut_before_the_commit_costs_another_attempt() {
         if steps == 2 && is_step(asked) { Do::Close } else { Do::Naturally }
     });
     block_on(async {
-        let db = cluster.connect_with(quick()).await;
+        let db = cluster.connect().await;
         let people = db.table("people").expect("a table");
         let tx = db.begin().expect("room");
         tx.get(people, b"a").await.expect("read");
@@ -97,7 +97,7 @@ fn a_connection_that_is_cut_before_the_commit_costs_another_attempt() {
         if steps == 1 && is_step(asked) { Do::Close } else { Do::Naturally }
     });
     block_on(async {
-        let db = cluster.connect_with(quick()).await;
+        let db = cluster.connect().await;
         let people = db.table("people").expect("a table");
         let mut runs = 0;
         let outcome = db
@@ -116,7 +116,7 @@ fn a_connection_that_is_cut_in_the_middle_of_a_commit_leaves_it_unknown_and_once
     let script = move |asked: &Asked| if commits(asked) { Do::Close } else { Do::Naturally };
     let cluster = Scripted::start(1, script);
     block_on(async {
-        let db = cluster.connect_with(quick()).await;
+        let db = cluster.connect().await;
         let people = db.table("people").expect("a table");
         let mut runs = 0;
         let outcome = db
@@ -198,7 +198,7 @@ fn what_makes_no_sense_ends_the_connection_and_is_counted() {
             }
         });
         block_on(async {
-            let db = cluster.connect_with(quick()).await;
+            let db = cluster.connect().await;
             let people = db.table("people").expect("a table");
             let mut causes = Vec::new();
             db.transact(async |tx| match tx.get(people, b"a").await {

@@ -144,8 +144,9 @@ impl Scripted {
         self.nodes.iter().map(|node| node.address().to_string()).collect()
     }
 
+    /// A client that never asks again for lack of patience.
     pub async fn connect(&self) -> Cluster {
-        self.connect_with(options()).await
+        self.connect_with(ClusterOptions { patience: crate::PATIENCE, ..options() }).await
     }
 
     pub async fn connect_with(&self, options: ClusterOptions) -> Cluster {

@@ -361,6 +361,8 @@ fn a_connection_that_is_lost_leaves_only_commits_unknown() {
     let mut read = world.act(0, |session| session.perform(get(1)));
     world.here[0].lose(Cause::Disconnected);
     assert_eq!(read.try_recv(), Ok(Err(Fault::Lost(Cause::Disconnected))));
+    let mut late = world.act(0, |session| session.perform(get(2)));
+    assert_eq!(late.try_recv(), Ok(Err(Fault::Lost(Cause::Disconnected))), "and why it stays so");
 
     let mut world = World::new(1, 1);
     let read = world.act(0, |session| session.perform(get(1)));
