@@ -1,5 +1,5 @@
-//! Shoal's client interface. A [`Db`] is a database in this process; later also one opened from a
-//! directory or reached over a network, behind the same interface.
+//! Shoal's client interface. A [`Db`] is a database in this process; a [`Cluster`], which
+//! [`Db::connect`] reaches over a network, has the same interface.
 //!
 //! ```
 //! # use shoal_client as shoal;
@@ -19,13 +19,21 @@
 //! ```
 //!
 //! Read in this order: `db.rs` (the database and how a transaction is retried), `transaction.rs` (its
-//! operations), `retry.rs` and `pool.rs` (what stands behind).
+//! operations), `retry.rs` and `pool.rs` (what stands behind); `remote/` has the client of a cluster.
 
 mod db;
 mod pool;
+mod remote;
 mod retry;
 mod transaction;
 
 pub use db::{Db, Options};
+pub use net::Secret;
+pub use net::client::Access;
+pub use net::tls::ClientTls;
+pub use remote::{Cluster, ClusterOptions, ClusterTransaction, ConnectError};
 pub use transaction::{BlockingTransaction, Transaction};
-pub use types::{Aborted, Conflict, Error, Rejected, Result, Rows, Scan, TableId, Unknown, limits};
+pub use types::{
+    Aborted, Awaited, Cause, Conflict, Error, NodeId, Rejected, RequestId, Result, Rows, Scan,
+    ShardId, TableId, Unknown, Wait, limits,
+};

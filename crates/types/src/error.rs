@@ -13,6 +13,7 @@ pub(crate) mod wire;
 
 use crate::clock::Epoch;
 use crate::id::{NodeId, RequestId, ShardId, TableId, WorkerId};
+use crate::wait::Wait;
 use std::fmt;
 use std::time::Duration;
 
@@ -105,6 +106,9 @@ pub enum Aborted {
         /// The client's name for it.
         session: u64,
     },
+    /// A client got no answer before the transaction was asked to commit.
+    #[error("{0}; run it again")]
+    Unanswered(Wait),
 }
 
 /// What got in a transaction's way, and where.
@@ -295,6 +299,14 @@ pub enum Rejected {
         /// The length the operation needs.
         expected: usize,
     },
+    /// What a procedure is called with has to fit a frame.
+    #[error("the call has {bytes} bytes, frames have {max} at most; pass less, or raise the limit")]
+    CallTooLong {
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
     /// The procedure itself gave up; see [`Error::reject`].
     #[error("the procedure gave up: {reason}")]
     Procedure {
@@ -347,6 +359,22 @@ pub enum Unknown {
     Session {
         /// The client's name for it.
         session: u64,
+    },
+    /// A client asked for the commit of an interactive transaction, and was not told in time.
+    #[error("{wait}; session {session} may have committed: read what it wrote")]
+    Commit {
+        /// The client's name for it.
+        session: u64,
+        /// For how long it waited, and why in vain.
+        wait: Wait,
+    },
+    /// A client called a procedure, and was not told in time.
+    #[error("{wait}; ask for {request} again")]
+    Call {
+        /// The request whose fate is open.
+        request: RequestId,
+        /// For how long it waited, and why in vain.
+        wait: Wait,
     },
 }
 

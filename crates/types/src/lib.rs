@@ -2,7 +2,7 @@
 //!
 //! Read in this order: [`id`] names things, [`clock`] and [`stamp`] order them, [`mod@tuple`] makes
 //! keys, [`transaction`] says what a database and a transaction can do, [`error`] says what can go
-//! wrong, [`random`] is the only source of randomness below the sockets, [`wire`] turns all that is said
+//! wrong, [`wait`] what was waited for in vain, [`random`] is the only source of randomness below the sockets, [`wire`] turns all that is said
 //! and kept into bytes.
 //!
 //! This crate is pure: no clock, no socket, no thread, no ambient randomness.
@@ -17,6 +17,7 @@ pub mod stamp;
 pub mod time;
 pub mod transaction;
 pub mod tuple;
+pub mod wait;
 pub mod wire;
 
 pub use ballot::Ballot;
@@ -27,3 +28,4 @@ pub use random::Random;
 pub use stamp::{REMOTE_CLOCKS_MAX, RemoteClock, Stamp, StampRef, VectorWatermark, View};
 pub use time::Time;
 pub use transaction::{Database, Rows, Scan, Transaction};
+pub use wait::{Awaited, Cause, Wait};

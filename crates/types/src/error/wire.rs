@@ -20,6 +20,7 @@ coded_enum!(Aborted {
     5 => NotServing { node as short },
     6 => RolledBack { epoch as short },
     7 => UnknownSession { session as short },
+    8 => Unanswered(wait),
 });
 
 coded_enum!(Conflict {
@@ -52,6 +53,7 @@ coded_enum!(Rejected {
         table as short, key, operation as operation_name, bytes as short, expected as short
     },
     16 => Procedure { reason as short },
+    17 => CallTooLong { bytes as short, max as short },
 });
 
 coded_enum!(Unknown {
@@ -61,6 +63,8 @@ coded_enum!(Unknown {
     3 => Participant { shard as short },
     4 => Fenced { request, epoch as short },
     5 => Session { session as short },
+    6 => Commit { session as short, wait },
+    7 => Call { request, wait },
 });
 
 /// The length of the whole key, and as much of it as is kept.

@@ -4,6 +4,7 @@ use super::check::{returns, withstands};
 use super::*;
 use crate::error::{Aborted, Conflict, Error, KeyExcerpt, Rejected, Unknown};
 use crate::stamp::tests::{kept, watermark};
+use crate::wait::{Awaited, Cause, Wait};
 use crate::{
     Ballot, Clock, Epoch, NodeId, RemoteClock, RequestId, ShardId, Stamp, TableId, Time,
     VectorWatermark, WorkerId,
@@ -39,10 +40,30 @@ fn conflict() -> impl Strategy<Value = Conflict> {
     })
 }
 
+fn wait() -> impl Strategy<Value = Wait> {
+    let awaited = [Awaited::Connection, Awaited::Operation, Awaited::Commit, Awaited::Call];
+    let causes = [
+        Cause::Silent,
+        Cause::Unreachable,
+        Cause::Refused,
+        Cause::Disconnected,
+        Cause::Malformed,
+        Cause::NotServing,
+        Cause::Unsettled,
+    ];
+    let parts = (any::<Option<u32>>(), 0..awaited.len(), 0..causes.len(), number());
+    parts.prop_map(move |(node, what, why, waited)| Wait {
+        node: node.map(NodeId),
+        awaited: awaited[what],
+        cause: causes[why],
+        waited: Duration::from_nanos(waited),
+    })
+}
+
 fn aborted() -> impl Strategy<Value = Aborted> {
     let names = prop::sample::select(crate::error::wire::limit_name::NAMES.to_vec());
-    let parts = (0..8, number(), any::<u32>(), names, conflict());
-    parts.prop_map(|(variant, number, small, limit, last)| {
+    let parts = (0..9, number(), any::<u32>(), names, conflict(), wait());
+    parts.prop_map(|(variant, number, small, limit, last, wait)| {
         let size = usize::try_from(number).expect("sizes have 64 bits");
         match variant {
             0 => Aborted::Conflict(last),
@@ -52,7 +73,8 @@ fn aborted() -> impl Strategy<Value = Aborted> {
             4 => Aborted::OpenTooLong { open: Duration::new(number, small % 1_000_000_000) },
             5 => Aborted::NotServing { node: NodeId(small) },
             6 => Aborted::RolledBack { epoch: Epoch(small) },
-            _ => Aborted::UnknownSession { session: number },
+            7 => Aborted::UnknownSession { session: number },
+            _ => Aborted::Unanswered(wait),
         }
     })
 }
@@ -61,7 +83,7 @@ fn rejected() -> impl Strategy<Value = Rejected> {
     let text = ".{0,20}".prop_map(Box::<str>::from);
     let names = prop::sample::select(crate::error::wire::operation_name::NAMES.to_vec());
     let sizes = (0..1_usize << 40, 0..1_usize << 20);
-    let parts = (0..17, any::<u32>(), key(), sizes, text, names);
+    let parts = (0..18, any::<u32>(), key(), sizes, text, names);
     parts.prop_map(|(variant, number, key, (bytes, max), text, operation)| {
         let table = TableId(number);
         match variant {
@@ -81,14 +103,15 @@ fn rejected() -> impl Strategy<Value = Rejected> {
             13 => Rejected::OtherWorker { worker: WorkerId(number) },
             14 => Rejected::KeyExists { table, key },
             15 => Rejected::WrongValue { table, key, operation, bytes, expected: max },
-            _ => Rejected::Procedure { reason: text },
+            16 => Rejected::Procedure { reason: text },
+            _ => Rejected::CallTooLong { bytes, max },
         }
     })
 }
 
 fn unknown() -> impl Strategy<Value = Unknown> {
-    (0..6, any::<[u128; 2]>(), any::<u32>(), number()).prop_map(
-        |(variant, ids, number, session)| {
+    (0..8, any::<[u128; 2]>(), any::<u32>(), number(), wait()).prop_map(
+        |(variant, ids, number, session, wait)| {
             let [request, last] = ids.map(RequestId);
             match variant {
                 0 => Unknown::NoAnswer { request },
@@ -96,7 +119,9 @@ fn unknown() -> impl Strategy<Value = Unknown> {
                 2 => Unknown::Forgotten { request, last },
                 3 => Unknown::Participant { shard: ShardId(number) },
                 4 => Unknown::Fenced { request, epoch: Epoch(number) },
-                _ => Unknown::Session { session },
+                5 => Unknown::Session { session },
+                6 => Unknown::Commit { session, wait },
+                _ => Unknown::Call { request, wait },
             }
         },
     )
@@ -301,6 +326,13 @@ fn forms_stay_as_they_are() {
     assert_eq!(&encode(&Error::reject("no"))[..], [1, 16, 2, b'n', b'o']);
     let forgotten = Unknown::Session { session: 9 };
     assert_eq!(&encode(&Error::from(forgotten))[..], [2, 5, 9]);
+    let (awaited, cause) = (Awaited::Call, Cause::Unreachable);
+    let wait = Wait { node: Some(NodeId(2)), awaited, cause, waited: Duration::from_nanos(5) };
+    let form = [1, 2, 0, 0, 0, 3, 1];
+    let unanswered = encode(&Error::from(Aborted::Unanswered(wait)));
+    assert_eq!(unanswered[..9], [&[0, 8][..], &form].concat());
+    let commit = encode(&Error::from(Unknown::Commit { session: 9, wait }));
+    assert_eq!(commit[..10], [&[2, 6, 9][..], &form].concat());
     let mut stamp = Stamp::local(Epoch(1), Clock(300));
     stamp.push(ShardId(0), ShardId(2), Clock(4));
     assert_eq!(&encode(&stamp)[..], [1, 0xac, 2, 1, 2, 4]);

@@ -222,7 +222,8 @@ impl WorkerTally {
                     | Aborted::OpenTooLong { .. }
                     | Aborted::UnknownSession { .. }
                     | Aborted::NotServing { .. }
-                    | Aborted::RolledBack { .. } => 0,
+                    | Aborted::RolledBack { .. }
+                    | Aborted::Unanswered(_) => 0,
                 };
             }
             // Ends the worker.

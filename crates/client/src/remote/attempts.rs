@@ -1,0 +1,84 @@
+//! How a transaction that was aborted is run again: after a while, not for ever.
+//!
+//! Whatever aborted it, nothing has happened: so it is run again not only after a conflict, but also where
+//! its node failed, or does not lead any more, and then elsewhere. What is unknown is never run again.
+
+use super::after;
+use super::shared::{Inner, Permit};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use types::{Aborted, Error, Result};
+
+/// The longest pause is `PAUSE << DOUBLINGS_MAX`, about 50 ms.
+const PAUSE: Duration = Duration::from_micros(50);
+const DOUBLINGS_MAX: u32 = 10;
+
+/// The attempts of one transaction.
+pub(super) struct Attempts {
+    permit: Permit,
+    attempts: u32,
+    until: Instant,
+}
+
+impl Attempts {
+    /// None yet.
+    ///
+    /// # Errors
+    /// [`TooManyTransactions`](types::Rejected::TooManyTransactions).
+    pub(super) fn new(inner: &Arc<Inner>, deadline: Duration) -> Result<Attempts> {
+        let until = after(deadline);
+        Ok(Attempts { permit: inner.enter()?, attempts: 0, until })
+    }
+
+    /// When there will be no more.
+    pub(super) fn until(&self) -> Instant {
+        self.until
+    }
+
+    /// Pauses after an attempt that `error` ended.
+    ///
+    /// # Errors
+    /// `error` itself where a retry is no use or not allowed; [`Aborted::RetriesExhausted`] where conflicts
+    /// have taken all attempts, or all the time.
+    pub(super) async fn pause(&mut self, error: Error) -> Result<()> {
+        let inner = Arc::clone(self.permit.inner());
+        let elsewhere = match &error {
+            Error::Aborted(
+                Aborted::Conflict(_) | Aborted::RolledBack { .. } | Aborted::UnknownSession { .. },
+            ) => false,
+            Error::Aborted(Aborted::NotServing { node }) => {
+                inner.desk.view.suspect(*node);
+                true
+            }
+            Error::Aborted(Aborted::Unanswered(_)) => true,
+            Error::Aborted(
+                Aborted::RetriesExhausted { .. }
+                | Aborted::Overloaded { .. }
+                | Aborted::Idle { .. }
+                | Aborted::OpenTooLong { .. },
+            )
+            | Error::Rejected(_)
+            | Error::Unknown(_) => return Err(error),
+        };
+        self.attempts += 1;
+        if self.attempts >= inner.options.attempts_max || Instant::now() >= self.until {
+            return Err(self.last(error));
+        }
+        if elsewhere {
+            inner.refresh(self.until).await;
+        }
+        inner.pause(PAUSE * (1 << self.attempts.min(DOUBLINGS_MAX)), self.until).await;
+        Ok(())
+    }
+
+    fn last(&self, error: Error) -> Error {
+        let attempts = self.attempts;
+        match error {
+            Error::Aborted(Aborted::Conflict(last)) => {
+                Aborted::RetriesExhausted { attempts, last }.into()
+            }
+            error @ (Error::Aborted(_) | Error::Rejected(_) | Error::Unknown(_)) => error,
+        }
+    }
+}

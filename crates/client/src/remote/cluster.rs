@@ -1,0 +1,256 @@
+//! What users hold of a cluster.
+
+use super::attempts::Attempts;
+use super::call::Call;
+use super::error::ConnectError;
+use super::options::ClusterOptions;
+use super::refresh;
+use super::shared::{Desk, Inner};
+use super::transaction::{ClusterTransaction, Patience};
+use crate::db::Db;
+use bytes::Bytes;
+use consensus::topology::Topology;
+use engines::client::Ending;
+use ring::rand::{SecureRandom, SystemRandom};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use types::{Database, NodeId, Random, Rejected, RequestId, Result, ShardId, TableId};
+
+/// A database on other machines, with the interface of the embedded [`Db`]. Cheap to clone; all clones
+/// share their connections, and any number of tasks may use it at once.
+///
+/// ```no_run
+/// use shoal_client::{Db, Error};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let db = Db::connect(&["10.0.0.1:7000", "10.0.0.2:7000"]).await?;
+/// let accounts = db.table("accounts")?;
+/// let left = db
+///     .transact(async |tx| {
+///         let left = tx.add(accounts, b"alice", -10).await?;
+///         if left < 0 {
+///             return Err(Error::reject("insufficient funds"));
+///         }
+///         tx.add(accounts, b"bob", 10).await
+///     })
+///     .await?;
+/// # let _ = left;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Cluster {
+    inner: Arc<Inner>,
+    deadline: Duration,
+}
+
+impl Db {
+    /// Connects to the cluster `shoal`, which asks clients for no secret, by way of any of these
+    /// addresses, `host:port`. What else there is to know the nodes tell.
+    ///
+    /// To be called on a tokio runtime: the connections live on it.
+    ///
+    /// # Errors
+    /// What happened at each address, if none of them led anywhere.
+    pub async fn connect<A: AsRef<str>>(addresses: &[A]) -> Result<Cluster, ConnectError> {
+        Db::connect_with(addresses, ClusterOptions::default()).await
+    }
+
+    /// The same for a cluster with a name, a secret or TLS, and with deadlines and limits of your own.
+    ///
+    /// # Errors
+    /// As for [`connect`](Db::connect).
+    ///
+    /// # Panics
+    /// If the system gives no random numbers.
+    pub async fn connect_with<A: AsRef<str>>(
+        addresses: &[A],
+        options: ClusterOptions,
+    ) -> Result<Cluster, ConnectError> {
+        let options = options.checked();
+        let addresses: Vec<Arc<str>> =
+            addresses.iter().map(|address| address.as_ref().into()).collect();
+        let (address, connection, directory) = refresh::first(&options, &addresses).await?;
+        let desk = Arc::new(Desk::new(directory));
+        let deadline = options.deadline;
+        let inner = Arc::new(Inner::new(options, addresses, Arc::clone(&desk), chance()));
+        refresh::settle(&inner, &desk, &address, connection);
+        Ok(Cluster { inner, deadline })
+    }
+}
+
+/// What no other client draws: numbers of clients are drawn from it.
+fn chance() -> Random {
+    let mut seed = [0; 8];
+    SystemRandom::new().fill(&mut seed).expect("the system gives random numbers");
+    Random::new(u64::from_le_bytes(seed))
+}
+
+impl Cluster {
+    /// The same, with another deadline than that of the [options](ClusterOptions::deadline): for a single
+    /// call, or for as many as are made with what is returned.
+    ///
+    /// ```no_run
+    /// # use shoal_client::{Cluster, Error, ShardId};
+    /// # use std::time::Duration;
+    /// # async fn example(db: Cluster) -> Result<(), Error> {
+    /// let quick = db.with_deadline(Duration::from_millis(200));
+    /// quick.call(ShardId(0), "restock", "screws").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_deadline(&self, deadline: Duration) -> Cluster {
+        Cluster { inner: Arc::clone(&self.inner), deadline }
+    }
+
+    /// The table of this name. A cluster's tables are those of its topology.
+    ///
+    /// # Errors
+    /// [`Rejected::UnknownTableName`].
+    pub fn table(&self, name: &str) -> Result<TableId> {
+        let table = self.topology().table(name);
+        Ok(table.ok_or_else(|| Rejected::UnknownTableName { name: name.into() })?)
+    }
+
+    /// Nodes, shards and tables, as far as the nodes have told.
+    pub fn topology(&self) -> Arc<Topology> {
+        self.inner.desk.view.topology()
+    }
+
+    /// The shard on which `key` lives: the best home for a call that works with it. Of a table that every
+    /// shard has a copy of, the first.
+    ///
+    /// # Errors
+    /// [`Rejected::UnknownTable`].
+    pub fn home(&self, table: TableId, key: &[u8]) -> Result<ShardId> {
+        let home = self.inner.desk.view.home(table, key);
+        Ok(home.ok_or(Rejected::UnknownTable { table })?.unwrap_or_default())
+    }
+
+    /// Who leads a shard, as far as the nodes have told.
+    pub fn leader(&self, shard: ShardId) -> Option<NodeId> {
+        self.inner.desk.view.leader(shard)
+    }
+
+    /// How many connections were ended since what came over them made no sense.
+    pub fn malformed(&self) -> u64 {
+        self.inner.desk.malformed()
+    }
+
+    /// Runs `body` as one strictly serializable transaction and commits it.
+    ///
+    /// Where nothing has happened, after a conflict or since a node failed, `body` runs again, after a
+    /// short random pause, up to [`ClusterOptions::attempts_max`] times and until the deadline: it should do
+    /// nothing that must not be done twice. An error that it returns rolls the transaction back and is
+    /// returned here, but only once what it read has proved to be consistent; otherwise it runs again. If
+    /// the future is dropped, or `body` panics, nothing happened, unless it was about to commit.
+    ///
+    /// It is never run again when nobody knows whether it has committed. A
+    /// [call](Cluster::call) has no such outcome but at its deadline, and there it can be asked for again.
+    ///
+    /// # Errors
+    /// What `body` returns; [`Aborted`](types::Error::Aborted) where all attempts or all the time are used up;
+    /// [`Unknown::Session`](types::Unknown::Session) and [`Unknown::Commit`](types::Unknown::Commit) where
+    /// the answer to the commit was lost; [`Rejected::TooManyTransactions`].
+    pub async fn transact<T>(
+        &self,
+        mut body: impl AsyncFnMut(&mut ClusterTransaction) -> Result<T>,
+    ) -> Result<T> {
+        let mut attempts = Attempts::new(&self.inner, self.deadline)?;
+        loop {
+            let patience = Patience::Until(attempts.until());
+            let mut tx = ClusterTransaction::new(&self.inner, None, patience);
+            let error = match body(&mut tx).await {
+                Ok(value) => match tx.end(Ending::Commit).await {
+                    Ok(()) => return Ok(value),
+                    Err(error) => error,
+                },
+                Err(error) => tx.doubt(error).await,
+            };
+            drop(tx);
+            attempts.pause(error).await?;
+        }
+    }
+
+    /// Begins an interactive transaction. The caller ends it, and retries it where it likes. Each of its
+    /// operations may take as long as the deadline says. Nothing is sent before its first operation that has
+    /// an answer.
+    ///
+    /// # Errors
+    /// [`Rejected::TooManyTransactions`].
+    pub fn begin(&self) -> Result<ClusterTransaction> {
+        let permit = self.inner.enter()?;
+        let patience = Patience::Each(self.deadline);
+        Ok(ClusterTransaction::new(&self.inner, Some(permit), patience))
+    }
+
+    /// Calls a procedure that the nodes know by name, in one message. It runs at the leader of `home`, as
+    /// one transaction, and takes effect once, whatever is lost on the way and whoever fails.
+    ///
+    /// ```no_run
+    /// # use shoal_client::{Cluster, Error};
+    /// # async fn example(db: Cluster) -> Result<(), Error> {
+    /// let orders = db.table("orders")?;
+    /// let home = db.home(orders, b"alice")?;
+    /// let receipt = db.call(home, "order", "alice: 3 screws").await?;
+    /// # let _ = receipt;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of the procedure. [`Unknown::Call`](types::Unknown::Call) where the deadline passed: then
+    /// [`call_again`](Cluster::call_again) tells. [`Aborted::Unanswered`](types::Aborted::Unanswered) where
+    /// nobody could be asked.
+    pub async fn call(
+        &self,
+        home: ShardId,
+        procedure: &str,
+        arguments: impl Into<Bytes>,
+    ) -> Result<Bytes> {
+        let call = Call { home, procedure: procedure.into(), arguments: arguments.into() };
+        self.inner.call(&call, self.deadline).await
+    }
+
+    /// Asks for a call whose fate is open, by the id that its error named and with all that it was made
+    /// with. It takes effect now, if it has not yet.
+    ///
+    /// # Errors
+    /// As for [`call`](Cluster::call).
+    pub async fn call_again(
+        &self,
+        request: RequestId,
+        home: ShardId,
+        procedure: &str,
+        arguments: impl Into<Bytes>,
+    ) -> Result<Bytes> {
+        let call = Call { home, procedure: procedure.into(), arguments: arguments.into() };
+        self.inner.call_again(request, &call, self.deadline).await
+    }
+}
+
+impl Database for Cluster {
+    type Transaction<'db> = ClusterTransaction;
+
+    fn table(&self, name: &str) -> Result<TableId> {
+        Cluster::table(self, name)
+    }
+
+    async fn transact<T>(
+        &self,
+        mut body: impl AsyncFnMut(&ClusterTransaction) -> Result<T>,
+    ) -> Result<T> {
+        Cluster::transact(self, async |tx: &mut ClusterTransaction| body(tx).await).await
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster")
+            .field("addresses", &self.inner.addresses)
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,198 @@
+//! Who leads what, and where they are, as far as the nodes have told.
+//!
+//! What one node tells may be older than what another told before: only the newest configuration counts.
+//! It may be wrong as well, or not even make sense; so it is looked at with care, and a wrong leader is
+//! found out when it is asked.
+
+use super::lock;
+use consensus::topology::{Home, Topology};
+use engines::client::Directory;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use types::{NodeId, ShardId, TableId};
+
+/// A node that did not answer is asked last for so long.
+const SUSPECT_FOR: Duration = Duration::from_secs(1);
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct View {
+    known: Mutex<Arc<Directory>>,
+    /// Where nodes were reached that have no address in the topology.
+    met_at: Mutex<BTreeMap<NodeId, Arc<str>>>,
+    suspects: Mutex<BTreeMap<NodeId, Instant>>,
+    /// Moves whenever a node has told.
+    told: watch::Sender<u64>,
+}
+
+impl View {
+    pub(super) fn new(first: Directory) -> View {
+        View {
+            known: Mutex::new(Arc::new(first)),
+            met_at: Mutex::default(),
+            suspects: Mutex::default(),
+            told: watch::Sender::new(0),
+        }
+    }
+
+    /// A node has told.
+    pub(super) fn update(&self, told: Directory) {
+        let mut known = lock(&self.known);
+        if is_newer(&told, &known) {
+            *known = Arc::new(told);
+        }
+        drop(known);
+        self.told.send_modify(|times| *times += 1);
+    }
+
+    /// Moves whenever a node has told.
+    pub(super) fn told(&self) -> watch::Receiver<u64> {
+        self.told.subscribe()
+    }
+
+    fn known(&self) -> Arc<Directory> {
+        Arc::clone(&lock(&self.known))
+    }
+
+    /// Nodes, tables and the shard map.
+    pub(super) fn topology(&self) -> Arc<Topology> {
+        let known = self.known();
+        let configured = known.configuration.as_ref().map(|configured| &configured.topology);
+        Arc::clone(configured.unwrap_or(&known.topology))
+    }
+
+    /// How many workers each node has.
+    pub(super) fn workers(&self) -> usize {
+        self.topology().workers().max(1) as usize
+    }
+
+    /// The shard on which a key lives; any, where all have it. `None` where there is no such table.
+    pub(super) fn home(&self, table: TableId, key: &[u8]) -> Option<Option<ShardId>> {
+        match self.topology().home(table, key)? {
+            Home::One(shard) => Some(Some(shard)),
+            Home::Everywhere => Some(None),
+        }
+    }
+
+    /// Who leads a shard, if there is such a one.
+    pub(super) fn leader(&self, shard: ShardId) -> Option<NodeId> {
+        let (known, topology) = (self.known(), self.topology());
+        if shard.0 >= topology.shards() {
+            return None;
+        }
+        let assigned = known.configuration.as_ref().and_then(|all| all.shard(shard));
+        let leader = assigned.map_or_else(|| topology.leader(shard), |assigned| assigned.leader);
+        topology.node(leader).map(|node| node.id)
+    }
+
+    /// Those who lead something and are not suspected; all who lead, if there is none.
+    pub(super) fn leaders(&self) -> Vec<NodeId> {
+        let mut all: Vec<NodeId> =
+            self.topology().shard_ids().filter_map(|shard| self.leader(shard)).collect();
+        all.sort_unstable();
+        all.dedup();
+        self.trusted_of(all)
+    }
+
+    /// All nodes: first those that are alive and not suspected.
+    pub(super) fn nodes(&self) -> Vec<NodeId> {
+        let (known, topology) = (self.known(), self.topology());
+        let standing = |node: NodeId| {
+            let nodes = known.configuration.as_ref().map(|configured| &configured.nodes);
+            nodes.and_then(|nodes| nodes.get(node.0 as usize)).is_none_or(|node| node.alive)
+        };
+        let mut nodes: Vec<NodeId> = topology.nodes().iter().map(|node| node.id).collect();
+        nodes.sort_by_key(|node| (self.is_suspect(*node), !standing(*node)));
+        nodes
+    }
+
+    fn trusted_of(&self, nodes: Vec<NodeId>) -> Vec<NodeId> {
+        let trusted: Vec<NodeId> =
+            nodes.iter().copied().filter(|node| !self.is_suspect(*node)).collect();
+        if trusted.is_empty() { nodes } else { trusted }
+    }
+
+    /// Where a node listens.
+    pub(super) fn address(&self, node: NodeId) -> Option<Arc<str>> {
+        let topology = self.topology();
+        let written = topology.node(node)?.address.as_deref().map(Arc::from);
+        written.or_else(|| lock(&self.met_at).get(&node).cloned())
+    }
+
+    /// A node was reached there.
+    pub(super) fn met(&self, node: NodeId, address: &str) {
+        lock(&self.met_at).insert(node, address.into());
+    }
+
+    /// It did not answer, or does not serve: others first, for a while.
+    pub(super) fn suspect(&self, node: NodeId) {
+        lock(&self.suspects).insert(node, Instant::now() + SUSPECT_FOR);
+    }
+
+    /// It has answered.
+    pub(super) fn trust(&self, node: NodeId) {
+        lock(&self.suspects).remove(&node);
+    }
+
+    pub(super) fn is_suspect(&self, node: NodeId) -> bool {
+        lock(&self.suspects).get(&node).is_some_and(|until| Instant::now() < *until)
+    }
+}
+
+fn is_newer(told: &Directory, known: &Directory) -> bool {
+    match (&told.configuration, &known.configuration) {
+        (Some(told), Some(known)) => told.revision > known.revision,
+        (Some(_), None) => true,
+        (None, Some(_) | None) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use consensus::manager::{Configuration, Machine, Options, Revision};
+
+    fn configured(topology: &Arc<Topology>, revision: u64, leader: u32) -> Directory {
+        let machine = Machine::new(Arc::clone(topology), Options::default());
+        let mut configuration = Configuration::clone(machine.configuration());
+        configuration.revision = Revision(revision);
+        configuration.shards[0].leader = NodeId(leader);
+        let configuration = Some(Arc::new(configuration));
+        Directory { topology: Arc::clone(topology), configuration }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_news_count_and_leaders_that_cannot_be_do_not() {
+        let topology = Arc::new(Topology::compact(1, 2, 3, 0, 1));
+        let view = View::new(Directory { topology: Arc::clone(&topology), configuration: None });
+        assert_eq!(view.leader(ShardId(0)), Some(NodeId(0)));
+        view.update(configured(&topology, 7, 2));
+        assert_eq!(view.leader(ShardId(0)), Some(NodeId(2)));
+        view.update(configured(&topology, 6, 1));
+        view.update(Directory { topology: Arc::clone(&topology), configuration: None });
+        assert_eq!(view.leader(ShardId(0)), Some(NodeId(2)), "told of older times");
+        view.update(configured(&topology, 8, 99));
+        assert_eq!(view.leader(ShardId(0)), None);
+        assert_eq!(view.leader(ShardId(2)), None);
+        assert_eq!(*view.told().borrow(), 4);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn suspects_are_asked_last_for_a_while() {
+        let topology = Arc::new(Topology::compact(1, 3, 3, 0, 1));
+        let view = View::new(Directory { topology, configuration: None });
+        let nodes = |ids: &[u32]| ids.iter().copied().map(NodeId).collect::<Vec<_>>();
+        assert_eq!(view.nodes(), nodes(&[0, 1, 2]));
+        view.suspect(NodeId(0));
+        assert_eq!(view.nodes(), nodes(&[1, 2, 0]));
+        assert_eq!(view.leaders(), nodes(&[1, 2]));
+        tokio::time::advance(SUSPECT_FOR).await;
+        assert_eq!(view.nodes(), nodes(&[0, 1, 2]));
+        view.suspect(NodeId(1));
+        view.trust(NodeId(1));
+        assert!(!view.is_suspect(NodeId(1)));
+    }
+}

@@ -1,0 +1,72 @@
+//! A cluster, as its clients see it: the same interface as the embedded database, over sockets.
+//!
+//! ```text
+//!   transactions ──► sessions ─┐                       ┌─ link to worker 0 of n0
+//!                              ├──► one link for each ─┼─ link to worker 1 of n0
+//!   calls ──► numbers ─────────┘    (node, worker)     └─ link to worker 0 of n3
+//!                 ▲                                         │
+//!                 └──────── directory ◄──── what they say ──┘
+//! ```
+//! An interactive transaction runs at one worker of the leader of the first key it names, and ends with the
+//! connection to there. A call is asked for, by way of any node, until it is answered: it takes effect
+//! once. Who leads what is learned from the nodes themselves, and anew whenever one of them does not
+//! answer, is gone, or says that another leads.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `cluster.rs` | [`Cluster`]: what users hold |
+//! | `options.rs`, `error.rs` | what it allows; why it could not connect |
+//! | `transaction.rs` | [`ClusterTransaction`]: operations, buffered writes, the end |
+//! | `attempts.rs` | how a transaction is run again |
+//! | `session.rs` | the steps of a transaction that are not answered: no socket in it |
+//! | `call.rs`, `answers.rs`, `numbers.rs` | calls, to whom answers go, under which numbers |
+//! | `link.rs`, `lines.rs` | a connection and who waits for its frames; all of them, made on demand |
+//! | `directory.rs`, `refresh.rs` | who leads what and where; asking for it |
+//! | `shared.rs` | what all of these share |
+//! | `arena.rs` | what reads returned, for as long as it is borrowed |
+//!
+//! What always holds:
+//!
+//! - Nothing waits without a deadline. Whoever gives up says for what it waited, for whom and why it was in
+//!   vain.
+//! - What is aborted has not happened, and is run again; what is unknown is never run again.
+//! - An error of a call counts only if it answers a copy that named the latest epoch that any copy named.
+//! - Frames of nodes that make no sense end the connection, and are counted.
+
+mod answers;
+mod arena;
+mod attempts;
+mod call;
+mod cluster;
+mod directory;
+mod error;
+mod lines;
+mod link;
+mod numbers;
+mod options;
+mod refresh;
+mod session;
+mod shared;
+mod transaction;
+
+pub use cluster::Cluster;
+pub use error::ConnectError;
+pub use options::ClusterOptions;
+pub use transaction::ClusterTransaction;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Whoever waits longer than this, a year, need not be told.
+const WAIT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// When so long will have passed from now.
+fn after(span: Duration) -> Instant {
+    Instant::now() + span.min(WAIT_MAX)
+}
+
+/// What a mutex holds here is whole whenever it is not locked, panics or not.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,67 @@
+//! What the client of a cluster is told.
+
+use net::client::Access;
+use std::time::Duration;
+
+/// What a client of a cluster allows, and how long it waits. Start from the default:
+///
+/// ```
+/// # use shoal_client::{Access, ClusterOptions};
+/// # use std::time::Duration;
+/// let options = ClusterOptions {
+///     access: Access::open("reef"),
+///     deadline: Duration::from_secs(2),
+///     ..ClusterOptions::default()
+/// };
+/// # assert_eq!(options.attempts_max, 1000);
+/// ```
+#[derive(Debug, Clone)]
+pub struct ClusterOptions {
+    /// The cluster's name, the secret of its clients, TLS, and the limits of frames. Default: the cluster
+    /// `shoal`, no secret, no TLS.
+    pub access: Access,
+    /// How long a transaction with all its attempts, a call, or an operation of a transaction that the
+    /// caller began may take. Then it is given up, with an error that says for what it waited. Longer
+    /// outlasts longer outages. See [`Cluster::with_deadline`](crate::Cluster::with_deadline) for that of a
+    /// single call. Default 10 s.
+    pub deadline: Duration,
+    /// After this it is asked again where no answer came; after twice as long the next time, up to 16
+    /// times. Shorter finds out earlier that a message was lost or a leader is gone, longer asks less in
+    /// vain. Default 100 ms.
+    pub patience: Duration,
+    /// A node that was asked and has said nothing at all for so long is given up: what has not been asked
+    /// to commit there is aborted, and run elsewhere. Default 2 s.
+    pub silence_max: Duration,
+    /// Transactions and calls that may be under way at once. More make the next one fail, with an
+    /// error that says so. Default 1024.
+    pub transactions_max: usize,
+    /// How often [`Cluster::transact`](crate::Cluster::transact) runs a transaction that keeps meeting
+    /// conflicts before it gives up. Default 1000.
+    pub attempts_max: u32,
+}
+
+impl Default for ClusterOptions {
+    fn default() -> ClusterOptions {
+        ClusterOptions {
+            access: Access::open("shoal"),
+            deadline: Duration::from_secs(10),
+            patience: Duration::from_millis(100),
+            silence_max: Duration::from_secs(2),
+            transactions_max: 1024,
+            attempts_max: 1000,
+        }
+    }
+}
+
+impl ClusterOptions {
+    /// Whoever has no patience would do nothing but ask.
+    pub(super) fn checked(self) -> ClusterOptions {
+        let patience = self.patience.max(Duration::from_millis(1));
+        ClusterOptions { patience, ..self }
+    }
+
+    /// Longest time between two asks.
+    pub(super) fn patience_max(&self) -> Duration {
+        self.patience.saturating_mul(16)
+    }
+}

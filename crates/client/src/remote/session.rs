@@ -1,0 +1,372 @@
+//! One interactive transaction, as its client keeps it: the steps that were not answered yet.
+//!
+//! The other side does steps in the order of their numbers, one at a time. It passes over a step that comes
+//! while the one before it is being done, and says nothing: nothing has happened then. So steps are sent
+//! ahead, in the hope that each is done by the time the next comes, and what was passed over is sent
+//! again.
+//!
+//! ```text
+//!   number   0     1     2     3     4     5     6
+//!           done  done │ sent  sent  sent │ waits waits
+//!                      └─ next            └─ next + sent
+//! ```
+//! What always holds:
+//!
+//! - No commit is sent while a step before it is not answered: a put that failed has nobody who waits for
+//!   it, and must not be left out of what commits.
+//! - A step is answered by the reply with its number, once; other replies are late ones.
+//! - The first frame of a session is its beginning. A session that the other side does not know, though
+//!   nothing of it was answered, has not begun there, and begins anew under another number.
+
+use engines::client::{Ending, Request};
+use engines::operation::{Answer, Operation};
+use std::collections::VecDeque;
+use tokio::sync::oneshot;
+use types::{Aborted, Cause, Error, Result};
+
+/// Steps that may be under way at once.
+const WINDOW_MAX: usize = 64;
+
+/// Steps that are sent again at once.
+const AGAIN_MAX: usize = 8;
+
+/// So often it begins anew where it has not begun.
+const RESTARTS_MAX: u32 = 16;
+
+/// What a step brought, to whoever waits for it.
+pub(super) type Told = std::result::Result<Answer, Fault>;
+
+/// Why it brought nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// The other side says so.
+    Error(Error),
+    /// Its connection is gone.
+    Lost(Cause),
+    /// The same, and it was asked to commit.
+    CommitLost(u64),
+}
+
+/// What a reply makes of the session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// It goes on.
+    Open,
+    /// It is over: nothing more comes.
+    Over,
+    /// It has not begun: [`Session::restart`] it.
+    Anew,
+    /// The reply makes no sense.
+    Nonsense,
+}
+
+#[derive(Debug)]
+struct Step {
+    what: What,
+    waiter: Option<oneshot::Sender<Told>>,
+}
+
+#[derive(Debug, Clone)]
+enum What {
+    Operation(Operation),
+    End(Ending),
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Session {
+    /// Its name; `None` until something of it is sent.
+    number: Option<u64>,
+    /// The other side has said that it began.
+    began: bool,
+    /// The number of the first step that is not answered.
+    next: u32,
+    /// Those that are not answered, in order.
+    steps: VecDeque<Step>,
+    /// So many of them, from the front, were sent.
+    sent: usize,
+    /// Those below were sent when the last answer came, and may have been passed over.
+    doubtful: u32,
+    /// A step for which nobody waits has failed.
+    failed: Option<Error>,
+    restarts: u32,
+    over: bool,
+    /// What ended it, if it did not come to its own end.
+    ended_by: Option<Fault>,
+}
+
+impl Session {
+    /// Its name, if something of it was sent.
+    pub(super) fn number(&self) -> Option<u64> {
+        self.number
+    }
+
+    /// Nothing more will come of it.
+    pub(super) fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// Has it been asked to commit?
+    pub(super) fn is_committing(&self) -> bool {
+        let sent = self.steps.iter().take(self.sent);
+        sent.into_iter().any(|step| matches!(step.what, What::End(Ending::Commit)))
+    }
+
+    /// A step for which nobody waits has failed.
+    pub(super) fn failed(&self) -> Option<&Error> {
+        self.failed.as_ref()
+    }
+
+    /// Is there anything to send, and no name to send it under?
+    pub(super) fn wants_number(&self) -> bool {
+        self.number.is_none() && !self.steps.is_empty() && !self.over
+    }
+
+    /// Gives it a name, greater than any before on its connection.
+    pub(super) fn name(&mut self, number: u64) {
+        assert!(self.number.is_none(), "session {number} has a name already");
+        self.number = Some(number);
+    }
+
+    /// Takes a write for which nobody waits.
+    pub(super) fn write(&mut self, operation: Operation) {
+        self.push(What::Operation(operation), None);
+    }
+
+    /// Takes an operation; what it brings comes there.
+    pub(super) fn perform(&mut self, operation: Operation) -> oneshot::Receiver<Told> {
+        let (waiter, told) = oneshot::channel();
+        self.push(What::Operation(operation), Some(waiter));
+        told
+    }
+
+    /// Takes its end; how it went comes there.
+    pub(super) fn end(&mut self, ending: Ending) -> oneshot::Receiver<Told> {
+        let (waiter, told) = oneshot::channel();
+        self.push(What::End(ending), Some(waiter));
+        told
+    }
+
+    fn push(&mut self, what: What, waiter: Option<oneshot::Sender<Told>>) {
+        if self.over || self.failed.is_some() {
+            let failed = self.failed.clone().map(Fault::Error);
+            let unknown = || {
+                let session = self.number.unwrap_or(0);
+                Fault::Error(Aborted::UnknownSession { session }.into())
+            };
+            let fault = failed.or_else(|| self.ended_by.clone()).unwrap_or_else(unknown);
+            return waiter.into_iter().for_each(|waiter| tell(waiter, Err(fault.clone())));
+        }
+        self.steps.push_back(Step { what, waiter });
+    }
+
+    /// Rolls back, whoever waits for whatever: what was not sent never will be. Not to be called when it
+    /// is committing.
+    pub(super) fn give_up(&mut self) {
+        assert!(!self.is_committing(), "{self:?} is given up while it commits");
+        if self.over {
+            return;
+        }
+        self.steps.truncate(self.sent);
+        self.failed = None;
+        if self.number.is_none() {
+            self.over = true;
+        } else if !self.is_ending() {
+            self.push(What::End(Ending::Rollback), None);
+        }
+    }
+
+    fn is_ending(&self) -> bool {
+        self.steps.back().is_some_and(|step| matches!(step.what, What::End(_)))
+    }
+
+    fn is_given_up(&self) -> bool {
+        let last = self.steps.back().map(|step| &step.what);
+        matches!(last, Some(What::End(Ending::Rollback)))
+    }
+
+    /// What can be sent now.
+    pub(super) fn send(&mut self, out: &mut Vec<Request>) {
+        let Some(session) = self.number.filter(|_| !self.over) else { return };
+        if !self.began && self.sent == 0 && self.next == 0 && !self.steps.is_empty() {
+            out.push(Request::Begin { session });
+        }
+        while self.sent < WINDOW_MAX
+            && let Some(step) = self.steps.get(self.sent)
+            && (self.sent == 0 || step.what.goes_ahead())
+        {
+            out.push(step.request(session, self.number_of(self.sent)));
+            self.sent += 1;
+        }
+    }
+
+    /// All that may not have been heard, once more.
+    pub(super) fn send_again(&mut self, out: &mut Vec<Request>) {
+        let Some(session) = self.number.filter(|_| !self.over) else { return };
+        if !self.began {
+            out.push(Request::Begin { session });
+        }
+        self.resend(session, self.sent.min(AGAIN_MAX), out);
+    }
+
+    /// Where no further answer follows one that came: what was sent before that was passed over.
+    pub(super) fn send_doubtful(&mut self, out: &mut Vec<Request>) {
+        let Some(session) = self.number.filter(|_| !self.over) else { return };
+        let doubtful = self.doubtful.saturating_sub(self.next) as usize;
+        self.resend(session, doubtful.min(self.sent).min(AGAIN_MAX), out);
+    }
+
+    fn resend(&self, session: u64, count: usize, out: &mut Vec<Request>) {
+        let steps = self.steps.iter().take(count).enumerate();
+        out.extend(steps.map(|(at, step)| step.request(session, self.number_of(at))));
+    }
+
+    fn number_of(&self, at: usize) -> u32 {
+        let ahead = u32::try_from(at).ok();
+        let number = ahead.and_then(|ahead| self.next.checked_add(ahead));
+        number.expect("a transaction has fewer steps")
+    }
+
+    /// A reply to its beginning.
+    pub(super) fn began(&mut self, result: Result<()>) -> Next {
+        if let Err(error) = result {
+            if self.began || self.next > 0 {
+                return Next::Nonsense;
+            }
+            self.finish(&Fault::Error(error));
+            return Next::Over;
+        }
+        self.began = true;
+        Next::Open
+    }
+
+    /// A reply to step `number`.
+    pub(super) fn done(&mut self, number: u32, result: Result<Answer>) -> Next {
+        if number < self.next {
+            return Next::Open;
+        }
+        if (number - self.next) as usize >= self.sent {
+            return Next::Nonsense;
+        }
+        if let Err(error @ Error::Aborted(Aborted::UnknownSession { .. })) = &result {
+            // Whichever step asked: what is not known there has done none of them.
+            let has_begun = self.began || self.next > 0;
+            if !has_begun && !self.is_given_up() && self.restarts < RESTARTS_MAX {
+                return Next::Anew;
+            }
+            let fault = Fault::Error(error.clone());
+            self.finish(&fault);
+            return Next::Over;
+        }
+        if number != self.next {
+            return Next::Nonsense;
+        }
+        if result.as_ref().is_ok_and(|answer| !self.steps[0].what.fits(answer)) {
+            return Next::Nonsense;
+        }
+        self.began = true;
+        self.doubtful = self.number_of(self.sent);
+        self.next += 1;
+        self.sent -= 1;
+        let step = self.steps.pop_front().expect("it was sent");
+        let is_end = matches!(step.what, What::End(_));
+        let is_over = is_end || matches!(result, Err(Error::Aborted(_) | Error::Unknown(_)));
+        match (step.waiter, result) {
+            (Some(waiter), result) => {
+                let fault = result.clone().err().map(Fault::Error);
+                tell(waiter, result.map_err(Fault::Error));
+                if let Some(fault) = fault.filter(|_| is_over) {
+                    self.finish(&fault);
+                }
+            }
+            (None, Err(error)) => {
+                self.fail(error, is_over);
+            }
+            (None, Ok(_)) => {}
+        }
+        self.over |= is_over;
+        if self.over { Next::Over } else { Next::Open }
+    }
+
+    /// A step has failed for which nobody waits: those after it must not count.
+    fn fail(&mut self, error: Error, is_over: bool) {
+        let fault = Fault::Error(error.clone());
+        self.failed = Some(error);
+        if is_over {
+            return self.finish(&fault);
+        }
+        let unsent = self.steps.split_off(self.sent);
+        let under_way = self.steps.iter_mut().filter_map(|step| step.waiter.take());
+        let waiters: Vec<_> = under_way.collect();
+        let waiters = waiters.into_iter().chain(unsent.into_iter().filter_map(|step| step.waiter));
+        waiters.for_each(|waiter| tell(waiter, Err(fault.clone())));
+    }
+
+    /// It has not begun: from the first step, under a name that is yet to be given.
+    pub(super) fn restart(&mut self) {
+        assert!(!self.began && self.next == 0, "{self:?} had begun");
+        self.number = None;
+        self.restarts += 1;
+        self.sent = 0;
+        self.doubtful = 0;
+    }
+
+    /// Its connection is gone.
+    pub(super) fn lose(&mut self, cause: Cause) {
+        let fault = match self.number.filter(|_| self.is_committing()) {
+            Some(session) => Fault::CommitLost(session),
+            None => Fault::Lost(cause),
+        };
+        self.finish(&fault);
+    }
+
+    fn finish(&mut self, fault: &Fault) {
+        if !self.over {
+            self.ended_by = Some(fault.clone());
+        }
+        self.over = true;
+        self.sent = 0;
+        let waiters = self.steps.drain(..).filter_map(|step| step.waiter);
+        waiters.for_each(|waiter| tell(waiter, Err(fault.clone())));
+    }
+}
+
+/// Whoever waited may have gone.
+fn tell(waiter: oneshot::Sender<Told>, told: Told) {
+    let _ = waiter.send(told);
+}
+
+impl Step {
+    fn request(&self, session: u64, number: u32) -> Request {
+        match &self.what {
+            What::Operation(operation) => {
+                Request::Operation { session, number, operation: operation.clone() }
+            }
+            What::End(ending) => Request::End { session, number, ending: *ending },
+        }
+    }
+}
+
+impl What {
+    /// May it be sent while steps before it are not answered?
+    fn goes_ahead(&self) -> bool {
+        match self {
+            What::Operation(_) | What::End(Ending::Rollback) => true,
+            What::End(Ending::Commit | Ending::Confirm) => false,
+        }
+    }
+
+    /// Can this be what it brought?
+    fn fits(&self, answer: &Answer) -> bool {
+        match self {
+            What::Operation(Operation::Get { .. }) => matches!(answer, Answer::Value(_)),
+            What::Operation(Operation::Scan { .. }) => matches!(answer, Answer::Rows(_)),
+            What::Operation(Operation::Put { .. } | Operation::Insert { .. }) | What::End(_) => {
+                matches!(answer, Answer::Done)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

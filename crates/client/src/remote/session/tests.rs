@@ -1,0 +1,481 @@
+//! Sessions against a model of the other side, on one connection: frames keep their order, and some are
+//! passed over.
+
+use super::*;
+use bytes::Bytes;
+use engines::client::Reply;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, VecDeque};
+use types::{Random, Rejected, TableId};
+
+const TABLE: TableId = TableId(0);
+
+/// What the other side knows of a session: it does one step at a time, and says nothing to others.
+#[derive(Debug, Default)]
+struct There {
+    next: u32,
+    busy: Option<What>,
+    admitted: bool,
+    over: bool,
+    last: Option<Reply>,
+    /// What was done, in order.
+    done: Vec<Operation>,
+    ended: Option<Ending>,
+}
+
+#[derive(Debug)]
+struct World {
+    random: Random,
+    there: BTreeMap<u64, There>,
+    here: Vec<Session>,
+    /// The names that each has had.
+    names: Vec<Vec<u64>>,
+    asks: VecDeque<Request>,
+    replies: VecDeque<Reply>,
+    last_number: u64,
+    lossy: bool,
+}
+
+impl World {
+    fn new(seed: u64, sessions: usize) -> World {
+        World {
+            random: Random::new(seed),
+            there: BTreeMap::new(),
+            here: (0..sessions).map(|_| Session::default()).collect(),
+            names: vec![Vec::new(); sessions],
+            asks: VecDeque::new(),
+            replies: VecDeque::new(),
+            last_number: 0,
+            lossy: true,
+        }
+    }
+
+    /// As a link does after it has done something with a session.
+    fn flush(&mut self, at: usize, mut out: Vec<Request>) {
+        let session = &mut self.here[at];
+        if session.wants_number() {
+            self.last_number += 1;
+            session.name(self.last_number);
+            self.names[at].push(self.last_number);
+        }
+        session.send(&mut out);
+        self.asks.extend(out);
+    }
+
+    fn act<T>(&mut self, at: usize, act: impl FnOnce(&mut Session) -> T) -> T {
+        let result = act(&mut self.here[at]);
+        self.flush(at, Vec::new());
+        result
+    }
+
+    fn ask_again(&mut self, at: usize) {
+        let mut out = Vec::new();
+        self.here[at].send_again(&mut out);
+        self.flush(at, out);
+    }
+
+    /// The other side hears something.
+    fn hear(&mut self) {
+        let Some(ask) = self.asks.pop_front() else { return };
+        if self.lossy && self.random.chance(1, 6) {
+            return;
+        }
+        let (number, step, what) = match ask {
+            Request::Begin { session } => return self.begin(session),
+            Request::Operation { session, number, operation } => {
+                (session, number, What::Operation(operation))
+            }
+            Request::End { session, number, ending } => (session, number, What::End(ending)),
+            Request::Call { .. } => unreachable!("a session calls nothing"),
+        };
+        let unknown = |error| {
+            let reply = Reply::Done { session: number, number: step, result: Err(error) };
+            Some(reply)
+        };
+        let not_here = match what {
+            What::End(Ending::Commit) => {
+                Error::Unknown(types::Unknown::Session { session: number })
+            }
+            _ => Aborted::UnknownSession { session: number }.into(),
+        };
+        let reply = match self.there.get_mut(&number) {
+            None => unknown(not_here),
+            Some(there) if step.checked_add(1) == Some(there.next) => there.last.clone(),
+            Some(there) if step != there.next || (there.busy.is_some() && !there.over) => None,
+            Some(there) if there.over => unknown(not_here),
+            Some(there) => {
+                there.busy = Some(what);
+                None
+            }
+        };
+        self.replies.extend(reply);
+    }
+
+    fn begin(&mut self, number: u64) {
+        if let Some(there) = self.there.get(&number) {
+            if there.next == 0 && there.admitted {
+                self.replies.push_back(Reply::Began { session: number, result: Ok(()) });
+            }
+        } else if self.there.range(number..).next().is_none() {
+            self.there.insert(number, There::default());
+        }
+    }
+
+    /// The other side does something it has been asked for.
+    fn work(&mut self) -> bool {
+        let busy: Vec<u64> = self
+            .there
+            .iter()
+            .filter(|(_, there)| there.wants_work())
+            .map(|(number, _)| *number)
+            .collect();
+        let Some(number) = self.random.pick(&busy).copied() else { return false };
+        let there = self.there.get_mut(&number).expect("listed");
+        if !there.admitted {
+            there.admitted = true;
+            self.replies.push_back(Reply::Began { session: number, result: Ok(()) });
+            return true;
+        }
+        let result = match there.busy.take().expect("busy") {
+            What::Operation(operation) => {
+                there.done.push(operation.clone());
+                answer(&operation)
+            }
+            What::End(ending) => {
+                (there.over, there.ended) = (true, Some(ending));
+                Ok(Answer::Done)
+            }
+        };
+        there.over |= matches!(result, Err(Error::Aborted(_)));
+        let reply = Reply::Done { session: number, number: there.next, result };
+        there.next += 1;
+        there.last = Some(reply.clone());
+        self.replies.push_back(reply);
+        true
+    }
+
+    /// A reply comes back.
+    fn take(&mut self) -> bool {
+        let Some(reply) = self.replies.pop_front() else { return false };
+        let (Reply::Began { session, .. } | Reply::Done { session, .. }) = reply else {
+            unreachable!("nobody calls");
+        };
+        let named = |here: &Session| here.number() == Some(session) && !here.is_over();
+        let Some(at) = self.here.iter().position(named) else { return true };
+        let next = match reply {
+            Reply::Began { result, .. } => self.here[at].began(result),
+            Reply::Done { number, result, .. } => self.here[at].done(number, result),
+            Reply::Called { .. } => unreachable!("nobody calls"),
+        };
+        assert_ne!(next, Next::Nonsense, "{:?}", self.here[at]);
+        if next == Next::Anew {
+            self.here[at].restart();
+        }
+        self.flush(at, Vec::new());
+        if self.replies.is_empty() && self.random.chance(1, 2) {
+            let mut out = Vec::new();
+            self.here[at].send_doubtful(&mut out);
+            self.asks.extend(out);
+        }
+        true
+    }
+
+    /// Until nobody has anything more to say.
+    fn settle(&mut self) {
+        self.lossy = false;
+        for _ in 0..100_000 {
+            if !self.asks.is_empty() {
+                self.hear();
+            } else if !self.take() && !self.work() {
+                let waiting = (0..self.here.len())
+                    .find(|at| !self.here[*at].is_over() && self.here[*at].sent > 0);
+                match waiting {
+                    Some(at) => self.ask_again(at),
+                    None => return,
+                }
+            }
+        }
+        panic!("it never settles: {self:?}");
+    }
+
+    /// What was done of a session under its last name.
+    fn done(&self, at: usize) -> &There {
+        let number = self.names[at].last().expect("it was named");
+        &self.there[number]
+    }
+}
+
+impl There {
+    fn wants_work(&self) -> bool {
+        !self.over && (!self.admitted || self.busy.is_some())
+    }
+}
+
+fn key(number: u64) -> Bytes {
+    Bytes::from(number.to_string())
+}
+
+fn get(number: u64) -> Operation {
+    Operation::Get { table: TABLE, key: key(number) }
+}
+
+fn put(number: u64) -> Operation {
+    Operation::Put { table: TABLE, key: key(number), value: Some(key(number)) }
+}
+
+/// A get brings its key; a put of "full" is refused, and an insert of "clash" aborted.
+fn answer(operation: &Operation) -> Result<Answer> {
+    match operation {
+        Operation::Get { key, .. } => Ok(Answer::Value(Some(key.clone()))),
+        Operation::Put { key, .. } if **key == *b"full" => {
+            Err(Rejected::MemoryFull { bytes: 1, max: 1 }.into())
+        }
+        Operation::Insert { key, .. } if **key == *b"clash" => {
+            Err(Aborted::RolledBack { epoch: types::Epoch(1) }.into())
+        }
+        Operation::Put { .. } | Operation::Insert { .. } => Ok(Answer::Done),
+        Operation::Scan { .. } => Ok(Answer::Rows(Vec::new())),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// Whatever is passed over, every step is done once, in order, and whoever waits is told of his own.
+    #[test]
+    fn steps_are_done_once_and_in_order(seed: u64, sessions in 1..4_usize, moves in 10..300_u32) {
+        let mut world = World::new(seed, sessions);
+        let mut pushed = vec![Vec::new(); sessions];
+        let mut waiting = Vec::new();
+        for number in 0..u64::from(moves) {
+            let at = world.random.below(sessions as u64) as usize;
+            match world.random.below(8) {
+                0 => {
+                    pushed[at].push(get(number));
+                    waiting.push((number, world.act(at, |session| session.perform(get(number)))));
+                }
+                1 => {
+                    // It travels with what comes next.
+                    pushed[at].push(put(number));
+                    world.here[at].write(put(number));
+                }
+                2 | 3 => world.hear(),
+                4 | 5 => drop(world.take()),
+                6 => drop(world.work()),
+                _ => world.ask_again(at),
+            }
+        }
+        let mut ends = Vec::new();
+        for at in (0..sessions).filter(|at| !pushed[*at].is_empty()) {
+            ends.push(world.act(at, |session| session.end(Ending::Commit)));
+        }
+        world.settle();
+        for (number, mut told) in waiting {
+            prop_assert_eq!(told.try_recv(), Ok(Ok(Answer::Value(Some(key(number))))));
+        }
+        for mut end in ends {
+            prop_assert_eq!(end.try_recv(), Ok(Ok(Answer::Done)));
+        }
+        for at in (0..sessions).filter(|at| !pushed[*at].is_empty()) {
+            prop_assert_eq!(&world.done(at).done, &pushed[at]);
+            prop_assert_eq!(world.done(at).ended, Some(Ending::Commit));
+            prop_assert!(world.here[at].is_over());
+        }
+    }
+}
+
+#[test]
+fn nothing_commits_behind_a_write_that_failed() {
+    let mut world = World::new(1, 1);
+    let full = Operation::Put { table: TABLE, key: "full".into(), value: Some("".into()) };
+    world.here[0].write(put(1));
+    world.here[0].write(full);
+    let mut read = world.here[0].perform(get(2));
+    let mut end = world.act(0, |session| session.end(Ending::Commit));
+    assert_eq!(world.asks.len(), 4, "all but the commit is sent ahead: {:?}", world.asks);
+    world.settle();
+    let refused = Err(Fault::Error(Rejected::MemoryFull { bytes: 1, max: 1 }.into()));
+    assert_eq!(read.try_recv(), Ok(refused.clone()));
+    assert_eq!(end.try_recv(), Ok(refused.clone()));
+    assert!(world.here[0].failed().is_some() && !world.here[0].is_over());
+    let mut late = world.act(0, |session| session.perform(get(3)));
+    assert_eq!(late.try_recv(), Ok(refused), "and all that comes after");
+    world.act(0, Session::give_up);
+    world.settle();
+    assert_eq!(world.done(0).ended, Some(Ending::Rollback));
+}
+
+#[test]
+fn what_ends_it_there_ends_it_for_all_who_wait() {
+    let mut world = World::new(1, 1);
+    let clash = Operation::Insert { table: TABLE, key: "clash".into(), value: "".into() };
+    let mut first = world.act(0, |session| session.perform(clash));
+    let mut second = world.act(0, |session| session.perform(get(2)));
+    world.settle();
+    let ended = Err(Fault::Error(Aborted::RolledBack { epoch: types::Epoch(1) }.into()));
+    assert_eq!(first.try_recv(), Ok(ended.clone()));
+    assert_eq!(second.try_recv(), Ok(ended));
+    assert!(world.here[0].is_over());
+}
+
+#[test]
+fn a_commit_that_waits_does_not_keep_it_from_beginning_anew() {
+    let mut session = Session::default();
+    drop(session.perform(get(1)));
+    let mut end = session.end(Ending::Commit);
+    session.name(1);
+    session.send(&mut Vec::new());
+    let refused = Err(Aborted::UnknownSession { session: 1 }.into());
+    assert_eq!(session.done(0, refused), Next::Anew);
+    session.restart();
+    session.name(2);
+    session.send(&mut Vec::new());
+    assert_eq!(session.done(0, Ok(Answer::Value(None))), Next::Open);
+    session.send(&mut Vec::new());
+    assert_eq!(session.done(1, Ok(Answer::Done)), Next::Over);
+    assert_eq!(end.try_recv(), Ok(Ok(Answer::Done)));
+}
+
+#[test]
+fn giving_up_leaves_out_what_was_not_sent() {
+    let mut world = World::new(1, 1);
+    world.here[0].write(put(1));
+    world.act(0, Session::give_up);
+    assert!(world.here[0].is_over() && world.asks.is_empty(), "nobody there knows of it");
+
+    let mut world = World::new(1, 1);
+    let mut end = {
+        let _read = world.act(0, |session| session.perform(get(1)));
+        world.act(0, |session| session.end(Ending::Commit))
+    };
+    assert!(!world.here[0].is_committing(), "not before the read is answered");
+    world.act(0, Session::give_up);
+    assert!(end.try_recv().is_err(), "nobody will tell");
+    world.settle();
+    assert_eq!(world.done(0).ended, Some(Ending::Rollback));
+}
+
+#[test]
+fn a_connection_that_is_lost_leaves_only_commits_unknown() {
+    let mut world = World::new(1, 1);
+    let mut read = world.act(0, |session| session.perform(get(1)));
+    world.here[0].lose(Cause::Disconnected);
+    assert_eq!(read.try_recv(), Ok(Err(Fault::Lost(Cause::Disconnected))));
+    let mut late = world.act(0, |session| session.perform(get(2)));
+    assert_eq!(late.try_recv(), Ok(Err(Fault::Lost(Cause::Disconnected))), "and why it stays so");
+
+    let mut world = World::new(1, 1);
+    let read = world.act(0, |session| session.perform(get(1)));
+    world.settle();
+    drop(read);
+    let mut end = world.act(0, |session| session.end(Ending::Commit));
+    assert!(world.here[0].is_committing());
+    world.here[0].lose(Cause::Disconnected);
+    assert_eq!(end.try_recv(), Ok(Err(Fault::CommitLost(1))));
+    assert!(world.here[0].is_over());
+}
+
+#[test]
+fn replies_that_nobody_would_give_are_nonsense() {
+    let mut session = Session::default();
+    assert_eq!(session.done(0, Ok(Answer::Done)), Next::Nonsense, "nothing was asked");
+    let _read = session.perform(get(1));
+    session.name(1);
+    session.send(&mut Vec::new());
+    assert_eq!(session.done(1, Ok(Answer::Value(None))), Next::Nonsense, "not asked yet");
+    assert_eq!(session.done(0, Ok(Answer::Rows(Vec::new()))), Next::Nonsense, "of a get");
+    assert_eq!(session.done(0, Ok(Answer::Value(None))), Next::Open);
+    assert_eq!(session.done(0, Ok(Answer::Value(None))), Next::Open, "a repetition");
+    let refused = Err(Aborted::UnknownSession { session: 1 }.into());
+    assert_eq!(session.began(refused), Next::Nonsense, "it had begun");
+}
+
+/// Whatever a node that errs or lies may reply.
+fn any_result() -> impl Strategy<Value = Result<Answer>> {
+    let error = |error: Error| Just(Err(error));
+    prop_oneof![
+        Just(Ok(Answer::Done)),
+        Just(Ok(Answer::Value(None))),
+        Just(Ok(Answer::Rows(Vec::new()))),
+        error(Aborted::UnknownSession { session: 1 }.into()),
+        error(Aborted::NotServing { node: types::NodeId(0) }.into()),
+        error(Rejected::MemoryFull { bytes: 1, max: 1 }.into()),
+        error(types::Unknown::Session { session: 1 }.into()),
+    ]
+}
+
+proptest! {
+    /// No reply, however mad, makes a session panic, and in the end nobody waits.
+    #[test]
+    fn mad_replies_are_withstood(
+        moves in prop::collection::vec((0..9_u8, 0..6_u32, any_result()), 1..120)
+    ) {
+        let (mut session, mut numbers, mut out) = (Session::default(), 0, Vec::new());
+        let mut waiting = Vec::new();
+        for (number, (what, step, result)) in (0..).zip(moves) {
+            let next = match what {
+                0 => {
+                    waiting.push(session.perform(get(number)));
+                    Next::Open
+                }
+                1 => {
+                    session.write(put(number));
+                    Next::Open
+                }
+                2 if step == 0 && !session.is_ending() => {
+                    waiting.push(session.end(Ending::Commit));
+                    Next::Open
+                }
+                3 if step == 0 && !session.is_committing() => {
+                    session.give_up();
+                    Next::Open
+                }
+                4 => session.began(result.map(drop)),
+                _ => session.done(session.next.saturating_add(step).saturating_sub(1), result),
+            };
+            match next {
+                Next::Open => {}
+                Next::Anew => session.restart(),
+                // Its connection ends.
+                Next::Nonsense => session.lose(Cause::Malformed),
+                Next::Over => prop_assert!(session.is_over()),
+            }
+            if session.wants_number() {
+                numbers += 1;
+                session.name(numbers);
+            }
+            session.send(&mut out);
+            session.send_doubtful(&mut out);
+            session.send_again(&mut out);
+        }
+        session.lose(Cause::Disconnected);
+        for mut told in waiting {
+            let pending = oneshot::error::TryRecvError::Empty;
+            prop_assert_ne!(told.try_recv().err(), Some(pending));
+        }
+    }
+}
+
+#[test]
+fn who_never_knows_a_session_is_not_asked_for_ever() {
+    let mut session = Session::default();
+    let mut read = session.perform(get(1));
+    let refused = || Err(Aborted::UnknownSession { session: 9 }.into());
+    for number in 1..=u64::from(RESTARTS_MAX) {
+        session.name(number);
+        session.send(&mut Vec::new());
+        assert_eq!(session.done(0, refused()), Next::Anew);
+        session.restart();
+    }
+    session.name(100);
+    session.send(&mut Vec::new());
+    assert_eq!(session.done(0, refused()), Next::Over);
+    assert!(matches!(read.try_recv(), Ok(Err(Fault::Error(_)))));
+
+    let mut session = Session::default();
+    drop(session.perform(get(1)));
+    session.name(1);
+    session.send(&mut Vec::new());
+    session.give_up();
+    assert_eq!(session.done(0, refused()), Next::Over, "what is given up need not begin");
+}

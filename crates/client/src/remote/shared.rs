@@ -1,0 +1,150 @@
+//! What the clones of a cluster, its transactions and its connections share.
+
+use super::after;
+use super::answers::Answers;
+use super::directory::View;
+use super::lines::Lines;
+use super::lock;
+use super::numbers::Numbers;
+use super::options::ClusterOptions;
+use engines::client::Directory;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+use types::{Cause, Epoch, Random, Rejected, Result};
+
+/// What connections need of the client; it does not keep them.
+#[derive(Debug)]
+pub(super) struct Desk {
+    pub(super) view: View,
+    pub(super) answers: Answers,
+    /// Numbers of sessions: none is used twice in this process.
+    sessions: AtomicU64,
+    /// The latest epoch that a leader has named as one of which a call must know.
+    epoch: AtomicU32,
+    /// Frames that made no sense.
+    malformed: AtomicU64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) options: ClusterOptions,
+    /// Connections live on it.
+    pub(super) runtime: Handle,
+    pub(super) desk: Arc<Desk>,
+    pub(super) lines: Lines,
+    pub(super) numbers: Numbers,
+    /// Where we first asked.
+    pub(super) addresses: Vec<Arc<str>>,
+    /// Held by whoever asks for the directory.
+    pub(super) refreshing: tokio::sync::Mutex<()>,
+    random: Mutex<Random>,
+    under_way: AtomicUsize,
+}
+
+/// Room for one transaction or call.
+#[derive(Debug)]
+pub(super) struct Permit(Arc<Inner>);
+
+impl Desk {
+    pub(super) fn new(first: Directory) -> Desk {
+        Desk {
+            view: View::new(first),
+            answers: Answers::default(),
+            sessions: AtomicU64::new(0),
+            epoch: AtomicU32::new(0),
+            malformed: AtomicU64::new(0),
+        }
+    }
+
+    /// A number for a session, greater than any before.
+    pub(super) fn next_session(&self) -> u64 {
+        self.sessions.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// See the field.
+    pub(super) fn epoch(&self) -> Epoch {
+        Epoch(self.epoch.load(Ordering::Relaxed))
+    }
+
+    /// A leader has named an epoch.
+    pub(super) fn hear_epoch(&self, epoch: Epoch) {
+        self.epoch.fetch_max(epoch.0, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_malformed(&self) {
+        self.malformed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many connections were ended since a frame made no sense.
+    pub(super) fn malformed(&self) -> u64 {
+        self.malformed.load(Ordering::Relaxed)
+    }
+}
+
+impl Inner {
+    pub(super) fn new(
+        options: ClusterOptions,
+        addresses: Vec<Arc<str>>,
+        desk: Arc<Desk>,
+        mut random: Random,
+    ) -> Inner {
+        let numbers = Numbers::new(Random::new(random.next_u64()));
+        Inner {
+            options,
+            runtime: Handle::current(),
+            desk,
+            lines: Lines::default(),
+            numbers,
+            addresses,
+            refreshing: tokio::sync::Mutex::default(),
+            random: Mutex::new(random),
+            under_way: AtomicUsize::new(0),
+        }
+    }
+
+    /// Room for one more.
+    ///
+    /// # Errors
+    /// [`Rejected::TooManyTransactions`].
+    pub(super) fn enter(self: &Arc<Self>) -> Result<Permit> {
+        let max = self.options.transactions_max;
+        let room = |under_way| (under_way < max).then_some(under_way + 1);
+        let entered = self.under_way.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room);
+        entered.map_err(|_| Rejected::TooManyTransactions { max })?;
+        Ok(Permit(Arc::clone(self)))
+    }
+
+    /// A number below `bound`.
+    pub(super) fn below(&self, bound: usize) -> usize {
+        lock(&self.random).below(bound as u64) as usize
+    }
+
+    /// Pauses for as long as `longest` at most, by chance; not beyond `until`.
+    pub(super) async fn pause(&self, longest: Duration, until: Instant) {
+        let nanos = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX).max(1);
+        let pause = Duration::from_nanos(lock(&self.random).below(nanos));
+        tokio::time::sleep_until(until.min(after(pause))).await;
+    }
+}
+
+impl Permit {
+    pub(super) fn inner(&self) -> &Arc<Inner> {
+        &self.0
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.lines.end(Cause::Disconnected);
+    }
+}

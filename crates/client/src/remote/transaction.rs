@@ -1,0 +1,507 @@
+//! A transaction on a cluster: its operations, and its end.
+//!
+//! Writes need no answer: they wait here until the next operation that has one, or the commit, and travel
+//! with it. Reads that are awaited together travel together as well. Nothing is sent before it has
+//! to be, and what there is to send says where to: the transaction runs at the leader of the first key
+//! that it names.
+
+use super::after;
+use super::arena::Arena;
+use super::link::{Link, Shared};
+use super::lock;
+use super::session::{Fault, Told};
+use super::shared::{Inner, Permit};
+use bytes::Bytes;
+use consensus::topology::Homes;
+use engines::Place;
+use engines::client::Ending;
+use engines::operation::{Answer, Operation, Range};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+use tokio::sync::{OnceCell, oneshot};
+use tokio::time::{Instant, timeout_at};
+use types::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_WRITES_MAX, check_key, check_value};
+use types::transaction::ScanEnd;
+use types::{
+    Aborted, Awaited, Cause, Error, KeyExcerpt, NodeId, Rejected, Result, Rows, Scan, ShardId,
+    TableId, Unknown, Wait, WorkerId,
+};
+
+/// Of a frame, what is neither key nor value.
+const FRAME_REST: usize = 64;
+
+/// A transaction on a cluster, with the operations of the embedded
+/// [`Transaction`](crate::Transaction). Reads see its own writes; writes are buffered and take effect
+/// together, at commit. What is read borrows the transaction. Dropping it rolls it back, without
+/// waiting.
+///
+/// ```no_run
+/// # use shoal_client::{Cluster, Error};
+/// # async fn example(db: Cluster) -> Result<(), Error> {
+/// let people = db.table("people")?;
+/// let tx = db.begin()?;
+/// tx.put(people, b"ada", b"1815")?;
+/// let (ada, eve) = tokio::join!(tx.get(people, b"ada"), tx.get(people, b"eve"));
+/// assert_eq!((ada?, eve?), (Some(&b"1815"[..]), None));
+/// tx.commit().await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// An operation that fails with [`Aborted`](Error::Aborted) or [`Unknown`](Error::Unknown) ends it: all
+/// that follow fail with the same error.
+pub struct ClusterTransaction {
+    inner: Arc<Inner>,
+    _permit: Option<Permit>,
+    patience: Patience,
+    session: Shared,
+    /// Where it runs, once something was sent.
+    link: OnceCell<Arc<Link>>,
+    /// The shard of the first key it named that has one.
+    first: OnceLock<ShardId>,
+    writes: Mutex<Writes>,
+    /// What ended it, before it was to end.
+    over: OnceLock<Error>,
+    /// What was read.
+    values: Arena<Bytes>,
+    rows: Arena<Vec<(Bytes, Bytes)>>,
+}
+
+/// How long its operations may take.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Patience {
+    /// All of them, until then.
+    Until(Instant),
+    /// Each of them.
+    Each(Duration),
+}
+
+/// Writes that were not sent yet: of each key the last.
+#[derive(Debug, Default)]
+struct Writes {
+    waiting: BTreeMap<(TableId, Bytes), Option<Bytes>>,
+    bytes: usize,
+}
+
+impl ClusterTransaction {
+    pub(super) fn new(
+        inner: &Arc<Inner>,
+        permit: Option<Permit>,
+        patience: Patience,
+    ) -> ClusterTransaction {
+        ClusterTransaction {
+            inner: Arc::clone(inner),
+            _permit: permit,
+            patience,
+            session: Shared::default(),
+            link: OnceCell::new(),
+            first: OnceLock::new(),
+            writes: Mutex::default(),
+            over: OnceLock::new(),
+            values: Arena::default(),
+            rows: Arena::default(),
+        }
+    }
+
+    /// The value of `key`, or `None` where there is none.
+    ///
+    /// # Errors
+    /// [`Rejected`] for an unknown table, an empty or an oversized key; [`Aborted`] where the transaction
+    /// is over.
+    pub async fn get(&self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>> {
+        check_key(table, key)?;
+        self.name(table, key)?;
+        match self.perform(Operation::Get { table, key: Bytes::copy_from_slice(key) }).await? {
+            Answer::Value(value) => Ok(value.map(|value| &self.values.keep(value)[..])),
+            Answer::Rows(_) | Answer::Done => unreachable!("the session knows what fits a get"),
+        }
+    }
+
+    /// Like [`get`](ClusterTransaction::get), and says that a write of the key will follow.
+    ///
+    /// # Errors
+    /// As for [`get`](ClusterTransaction::get).
+    pub async fn get_for_update(&self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>> {
+        self.get(table, key).await
+    }
+
+    /// Says which keys will be read soon. A hint that changes nothing.
+    pub fn prefetch(&self, keys: &[(TableId, &[u8])]) {
+        let _ = keys;
+    }
+
+    /// The rows that `scan` asks for, in its order. Until this transaction commits, no other can add,
+    /// change or remove a row of the range, or this one is retried.
+    ///
+    /// # Errors
+    /// As for [`get`](ClusterTransaction::get), of its bounds.
+    pub async fn scan(&self, table: TableId, scan: Scan<'_>) -> Result<Rows<'_>> {
+        check_bounds(table, &scan)?;
+        let topology = self.inner.desk.view.topology();
+        let first = match topology.homes(table, &scan) {
+            None => return Err(Rejected::UnknownTable { table }.into()),
+            Some(Homes::One(shard)) => Some(shard),
+            Some(Homes::Mixed(shards) | Homes::Ordered(shards)) => shards.first().copied(),
+            Some(Homes::Everywhere) => None,
+        };
+        self.settle(first);
+        match self.perform(Operation::Scan { table, range: Range::of(&scan) }).await? {
+            Answer::Rows(rows) => {
+                let kept = self.rows.keep(rows);
+                Ok(kept.iter().map(|(key, value)| (&key[..], &value[..])).collect())
+            }
+            Answer::Value(_) | Answer::Done => unreachable!("the session knows what fits a scan"),
+        }
+    }
+
+    /// Writes `value` under `key`, whether or not the key exists. It waits here for the next operation that
+    /// has an answer, which fails where the cluster refuses it.
+    ///
+    /// # Errors
+    /// [`Rejected`] for an unknown table, and where a limit would be passed.
+    pub fn put(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
+        self.check_write(table, key, value)?;
+        self.write(table, key, Some(Bytes::copy_from_slice(value)))
+    }
+
+    /// Writes `value` under a key that does not exist.
+    ///
+    /// # Errors
+    /// [`Rejected::KeyExists`] where it does: the transaction can go on. And as for
+    /// [`put`](ClusterTransaction::put) and [`get`](ClusterTransaction::get).
+    pub async fn insert(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
+        self.check_write(table, key, value)?;
+        let (key, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
+        self.perform(Operation::Insert { table, key, value }).await.map(drop)
+    }
+
+    /// Removes `key`, whether or not it exists.
+    ///
+    /// # Errors
+    /// As for [`put`](ClusterTransaction::put).
+    pub fn delete(&self, table: TableId, key: &[u8]) -> Result<()> {
+        self.check_write(table, key, &[])?;
+        self.write(table, key, None)
+    }
+
+    /// Adds `delta`, wrapping, to the little-endian `i64` under `key` (an absent key counts as 0) and
+    /// returns the sum.
+    ///
+    /// # Errors
+    /// [`Rejected::WrongValue`] where the value is not 8 bytes long. And as for
+    /// [`get`](ClusterTransaction::get).
+    pub async fn add(&self, table: TableId, key: &[u8], delta: i64) -> Result<i64> {
+        let before = self.get_for_update(table, key).await?;
+        let sum = types::transaction::sum(table, key, before, delta)?;
+        self.put(table, key, &sum.to_le_bytes())?;
+        Ok(sum)
+    }
+
+    /// Commits: all writes take effect at one instant, or the error says what is true. If this future is
+    /// dropped before it is done, nobody knows.
+    ///
+    /// # Errors
+    /// [`Aborted`]: nothing happened, the same transaction may succeed if it is run again from its
+    /// beginning. [`Unknown::Session`] where the connection was lost before the outcome was known, and
+    /// [`Unknown::Commit`] where the deadline passed: the transaction may have committed, and only what
+    /// it wrote can tell. A procedure that is [called](crate::Cluster::call) has no such gap.
+    pub async fn commit(self) -> Result<()> {
+        self.end(Ending::Commit).await
+    }
+
+    /// Rolls back: nothing happened. Dropping does the same.
+    pub fn rollback(self) {}
+
+    pub(super) async fn end(&self, ending: Ending) -> Result<()> {
+        self.check()?;
+        let idle = self.link.get().is_none();
+        if idle && lock(&self.writes).waiting.is_empty() {
+            return Ok(());
+        }
+        let until = self.until();
+        let link = self.link(until).await?;
+        let told = link.with(&self.session, &self.inner.desk, |session| {
+            self.take_writes().for_each(|write| session.write(write));
+            session.end(ending)
+        });
+        self.wait(&link, told, until).await.map(drop)
+    }
+
+    /// The body has given up with `error`: whether that may be told, or what is true instead.
+    pub(super) async fn doubt(&self, error: Error) -> Error {
+        let gives_up = matches!(error, Error::Rejected(_) | Error::Unknown(_));
+        match self.over.get() {
+            Some(over @ (Error::Aborted(_) | Error::Unknown(_))) if gives_up => over.clone(),
+            Some(_) => error,
+            None if gives_up && self.link.get().is_some() => {
+                // What it gives up for, it may have read in a state that never was.
+                lock(&self.writes).clear();
+                self.end(Ending::Confirm).await.err().unwrap_or(error)
+            }
+            None => error,
+        }
+    }
+
+    fn check_write(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
+        check_key(table, key)?;
+        check_value(table, key, value)?;
+        let frame = self.inner.options.access.limits.frame_bytes_max;
+        if key.len() + value.len() + FRAME_REST > frame {
+            let (key, bytes) = (KeyExcerpt::new(key), value.len());
+            Err(Rejected::ValueTooLong { table, key, bytes, max: frame })?;
+        }
+        self.name(table, key)
+    }
+
+    /// The transaction names a key.
+    fn name(&self, table: TableId, key: &[u8]) -> Result<()> {
+        let home = self.inner.desk.view.home(table, key);
+        self.settle(home.ok_or(Rejected::UnknownTable { table })?);
+        Ok(())
+    }
+
+    /// It names something on a shard.
+    fn settle(&self, shard: Option<ShardId>) {
+        if let Some(shard) = shard {
+            // The first counts.
+            let _ = self.first.set(shard);
+        }
+    }
+
+    fn write(&self, table: TableId, key: &[u8], value: Option<Bytes>) -> Result<()> {
+        self.check()?;
+        lock(&self.writes).add((table, Bytes::copy_from_slice(key)), value)
+    }
+
+    fn take_writes(&self) -> impl Iterator<Item = Operation> + use<> {
+        let writes = std::mem::take(&mut *lock(&self.writes)).waiting;
+        writes.into_iter().map(|((table, key), value)| Operation::Put { table, key, value })
+    }
+
+    fn check(&self) -> Result<()> {
+        self.over.get().map_or(Ok(()), |over| Err(over.clone()))
+    }
+
+    async fn perform(&self, operation: Operation) -> Result<Answer> {
+        self.check()?;
+        let until = self.until();
+        let link = self.link(until).await?;
+        let told = link.with(&self.session, &self.inner.desk, |session| {
+            self.take_writes().for_each(|write| session.write(write));
+            session.perform(operation)
+        });
+        self.wait(&link, told, until).await
+    }
+
+    /// When what begins now has to be done.
+    fn until(&self) -> Instant {
+        match self.patience {
+            Patience::Until(until) => until,
+            Patience::Each(span) => after(span),
+        }
+    }
+
+    /// The connection to where it runs.
+    async fn link(&self, until: Instant) -> Result<Arc<Link>> {
+        self.link.get_or_try_init(|| self.settle_down(until)).await.cloned()
+    }
+
+    /// Chooses where to run: whoever can be reached and leads the first shard it named, if there is one.
+    async fn settle_down(&self, until: Instant) -> Result<Arc<Link>> {
+        let (began, inner) = (Instant::now(), &self.inner);
+        loop {
+            let node = self.coordinator();
+            let worker = WorkerId(inner.below(inner.desk.view.workers()) as u32);
+            let cause = match timeout_at(until, inner.link(Place { node, worker })).await {
+                Ok(Ok(link)) => return Ok(link),
+                Ok(Err(cause)) => cause,
+                Err(_) => Cause::Silent,
+            };
+            inner.desk.view.suspect(node);
+            if Instant::now() >= until {
+                let (node, awaited) = (Some(node), Awaited::Connection);
+                let wait = Wait { node, awaited, cause, waited: began.elapsed() };
+                return Err(self.over(Aborted::Unanswered(wait).into()));
+            }
+            inner.refresh(until).await;
+            inner.pause(inner.options.patience / 2, until).await;
+        }
+    }
+
+    fn coordinator(&self) -> NodeId {
+        let view = &self.inner.desk.view;
+        let leader = self.first.get().and_then(|shard| view.leader(*shard));
+        leader.filter(|leader| !view.is_suspect(*leader)).unwrap_or_else(|| {
+            let leaders = view.leaders();
+            match leaders.len() {
+                0 => view.nodes().first().copied().unwrap_or(NodeId(0)),
+                count => leaders[self.inner.below(count)],
+            }
+        })
+    }
+
+    /// Waits for what a step brings, and asks again where nothing comes.
+    async fn wait(
+        &self,
+        link: &Arc<Link>,
+        mut told: oneshot::Receiver<Told>,
+        until: Instant,
+    ) -> Result<Answer> {
+        let (began, options) = (Instant::now(), &self.inner.options);
+        let mut patience = options.patience;
+        let mut ask_at = after(patience);
+        loop {
+            match timeout_at(ask_at.min(until), &mut told).await {
+                Ok(Ok(Ok(answer))) => return Ok(answer),
+                Ok(Ok(Err(fault))) => return Err(self.fault(fault, link, began)),
+                // Whoever gave the transaction up has said why.
+                Ok(Err(_)) => return Err(self.check().err().unwrap_or_else(given_up)),
+                Err(_) => {}
+            }
+            let now = Instant::now();
+            let silent = now - link.heard_at().max(began) >= options.silence_max;
+            if (now >= until || silent)
+                && let Some(error) = self.give_up(link, began, now >= until)
+            {
+                return Err(error);
+            }
+            link.ask_again(&self.session, &self.inner.desk);
+            patience = options.patience_max().min(patience.saturating_mul(2));
+            ask_at = after(patience);
+        }
+    }
+
+    /// Nothing came in time. `None` where it commits there: only the deadline ends that.
+    fn give_up(&self, link: &Link, began: Instant, is_late: bool) -> Option<Error> {
+        let wait = |awaited| {
+            let (node, waited) = (Some(link.node()), began.elapsed());
+            Wait { node, awaited, cause: Cause::Silent, waited }
+        };
+        let committing = link.with(&self.session, &self.inner.desk, |session| {
+            if !session.is_committing() {
+                session.give_up();
+                return None;
+            }
+            session.number()
+        });
+        let error = match committing {
+            Some(_) if !is_late => return None,
+            Some(session) => Unknown::Commit { session, wait: wait(Awaited::Commit) }.into(),
+            None => Aborted::Unanswered(wait(Awaited::Operation)).into(),
+        };
+        self.inner.desk.view.suspect(link.node());
+        Some(self.over(error))
+    }
+
+    fn fault(&self, fault: Fault, link: &Link, began: Instant) -> Error {
+        let lost = |cause| {
+            self.inner.desk.view.suspect(link.node());
+            let (node, awaited) = (Some(link.node()), Awaited::Operation);
+            Wait { node, awaited, cause, waited: began.elapsed() }
+        };
+        let error = match fault {
+            Fault::Error(error @ Error::Rejected(_)) => {
+                // One that nobody waited for spoils all that follow.
+                let spoiled = lock(&self.session).failed().is_some();
+                return if spoiled { self.over(error) } else { error };
+            }
+            Fault::Error(error @ (Error::Aborted(_) | Error::Unknown(_))) => error,
+            Fault::Lost(cause) => Aborted::Unanswered(lost(cause)).into(),
+            Fault::CommitLost(session) => {
+                lost(Cause::Disconnected);
+                Unknown::Session { session }.into()
+            }
+        };
+        self.over(error)
+    }
+
+    /// The transaction is over, with the first error that ended it.
+    fn over(&self, error: Error) -> Error {
+        self.over.get_or_init(|| error).clone()
+    }
+}
+
+/// Of a step of a transaction that nobody holds any more.
+fn given_up() -> Error {
+    Aborted::UnknownSession { session: 0 }.into()
+}
+
+impl Writes {
+    fn add(&mut self, key: (TableId, Bytes), value: Option<Bytes>) -> Result<()> {
+        let size =
+            |key: &Bytes, value: &Option<Bytes>| key.len() + value.as_ref().map_or(0, Bytes::len);
+        let before = self.waiting.get(&key).map_or(0, |before| size(&key.1, before));
+        let bytes = self.bytes - before + size(&key.1, &value);
+        if bytes > TRANSACTION_BYTES_MAX {
+            Err(Rejected::TransactionBytes { bytes, max: TRANSACTION_BYTES_MAX })?;
+        }
+        if before == 0 && self.waiting.len() >= TRANSACTION_WRITES_MAX {
+            Err(Rejected::TransactionWrites { max: TRANSACTION_WRITES_MAX })?;
+        }
+        self.bytes = bytes;
+        self.waiting.insert(key, value);
+        Ok(())
+    }
+
+    fn clear(&mut self) {
+        *self = Writes::default();
+    }
+}
+
+/// Bounds are keys, or empty.
+fn check_bounds(table: TableId, scan: &Scan<'_>) -> Result<()> {
+    let end = match scan.end {
+        ScanEnd::Bound(bound) => bound,
+        ScanEnd::Prefix(prefix) => Bound::Included(prefix),
+    };
+    for bound in [scan.start, end] {
+        if let Bound::Included(key) | Bound::Excluded(key) = bound
+            && !key.is_empty()
+        {
+            check_key(table, key)?;
+        }
+    }
+    Ok(())
+}
+
+impl types::Transaction for ClusterTransaction {
+    async fn get(&self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>> {
+        ClusterTransaction::get(self, table, key).await
+    }
+    async fn scan(&self, table: TableId, scan: Scan<'_>) -> Result<Rows<'_>> {
+        ClusterTransaction::scan(self, table, scan).await
+    }
+    fn put(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
+        ClusterTransaction::put(self, table, key, value)
+    }
+    async fn insert(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
+        ClusterTransaction::insert(self, table, key, value).await
+    }
+    fn delete(&self, table: TableId, key: &[u8]) -> Result<()> {
+        ClusterTransaction::delete(self, table, key)
+    }
+    async fn add(&self, table: TableId, key: &[u8], delta: i64) -> Result<i64> {
+        ClusterTransaction::add(self, table, key, delta).await
+    }
+}
+
+impl Drop for ClusterTransaction {
+    fn drop(&mut self) {
+        let Some(link) = self.link.get() else { return };
+        link.with(&self.session, &self.inner.desk, |session| {
+            if !session.is_committing() {
+                session.give_up();
+            }
+        });
+    }
+}
+
+impl fmt::Debug for ClusterTransaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let session = lock(&self.session).number();
+        f.debug_struct("ClusterTransaction").field("session", &session).finish_non_exhaustive()
+    }
+}

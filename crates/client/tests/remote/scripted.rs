@@ -1,0 +1,189 @@
+//! Nodes that do what a script says, and what comes naturally where it says nothing.
+
+use crate::served::{config, options, topology};
+use bytes::Bytes;
+use consensus::manager::{Configuration, Machine, Options, Revision};
+use consensus::topology::Topology;
+use engines::client::{Directory, FromClient, Reply, Request, ToClient};
+use engines::operation::{Answer, Operation};
+use net::{Core, Input, Network, Outbox, listen};
+use shoal_client::{Cluster, ClusterOptions, Db, NodeId, ShardId};
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use types::wire::{decode, encode};
+use types::{Time, WorkerId};
+
+/// What a node does about a frame.
+#[derive(Debug, Clone)]
+pub enum Do {
+    /// What comes naturally: sessions begin, reads find nothing, all else succeeds.
+    Naturally,
+    /// It answers.
+    Reply(Reply),
+    /// It answers what was asked before as well, in this order.
+    Replies(Vec<Reply>),
+    /// It says whatever this is.
+    Say(Bytes),
+    /// It closes the connection.
+    Close,
+    /// It has not heard it.
+    Nothing,
+}
+
+/// A frame that a node was sent.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    pub node: NodeId,
+    pub worker: WorkerId,
+    pub what: Request,
+}
+
+/// What a node does about a request.
+type Script = Box<dyn FnMut(&Asked) -> Do + Send>;
+
+/// What the nodes share.
+struct Plot {
+    script: Script,
+    asked: Vec<Asked>,
+    directory: Directory,
+    /// Nodes that say nothing at all, not even where everything is.
+    hung: Vec<NodeId>,
+}
+
+/// A cluster of such nodes.
+pub struct Scripted {
+    nodes: Vec<Network<()>>,
+    plot: Arc<Mutex<Plot>>,
+    pub topology: Arc<Topology>,
+}
+
+fn lock(plot: &Mutex<Plot>) -> MutexGuard<'_, Plot> {
+    plot.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One worker of a node.
+struct Actor {
+    node: NodeId,
+    worker: WorkerId,
+    plot: Arc<Mutex<Plot>>,
+}
+
+impl Core for Actor {
+    type Command = ();
+
+    fn step(&mut self, _: Time, input: Input<()>, out: &mut Outbox) {
+        let Input::FromClient { client, frame } = input else { return };
+        let mut plot = lock(&self.plot);
+        if plot.hung.contains(&self.node) {
+            return;
+        }
+        let what = match decode(&frame).expect("the client makes sense") {
+            FromClient::Request(request) => request,
+            FromClient::Directory => {
+                let told = ToClient::Directory(plot.directory.clone());
+                return out.to_client(client, encode(&told));
+            }
+            FromClient::Status => return,
+        };
+        let asked = Asked { node: self.node, worker: self.worker, what };
+        plot.asked.push(asked.clone());
+        match (plot.script)(&asked) {
+            Do::Naturally => {
+                let reply = naturally(asked.what);
+                out.to_client(client, encode(&ToClient::Reply(reply)));
+            }
+            Do::Reply(reply) => out.to_client(client, encode(&ToClient::Reply(reply))),
+            Do::Replies(replies) => {
+                let replies = replies.into_iter().map(|reply| encode(&ToClient::Reply(reply)));
+                replies.for_each(|frame| out.to_client(client, frame));
+            }
+            Do::Say(bytes) => out.to_client(client, bytes),
+            Do::Close => out.close_client(client, "so it is written"),
+            Do::Nothing => {}
+        }
+    }
+}
+
+fn naturally(what: Request) -> Reply {
+    match what {
+        Request::Begin { session } => Reply::Began { session, result: Ok(()) },
+        Request::Operation { session, number, operation } => {
+            let answer = match operation {
+                Operation::Get { .. } => Answer::Value(None),
+                Operation::Scan { .. } => Answer::Rows(Vec::new()),
+                Operation::Put { .. } | Operation::Insert { .. } => Answer::Done,
+            };
+            Reply::Done { session, number, result: Ok(answer) }
+        }
+        Request::End { session, number, .. } => {
+            Reply::Done { session, number, result: Ok(Answer::Done) }
+        }
+        Request::Call { id, epoch, .. } => Reply::Called { id, epoch, result: Ok("done".into()) },
+    }
+}
+
+impl Scripted {
+    /// So many nodes of one worker; node k leads shard k, until they say otherwise.
+    pub fn start(nodes: u32, script: impl FnMut(&Asked) -> Do + Send + 'static) -> Scripted {
+        let listeners: Vec<TcpListener> =
+            (0..nodes).map(|_| listen("127.0.0.1:0").expect("a port")).collect();
+        let topology = Arc::new(topology(&listeners, 1, &["people"]));
+        let directory = Directory { topology: Arc::clone(&topology), configuration: None };
+        let plot =
+            Plot { script: Box::new(script), asked: Vec::new(), directory, hung: Vec::new() };
+        let plot = Arc::new(Mutex::new(plot));
+        let started = listeners.into_iter().zip((0..).map(NodeId)).map(|(listener, node)| {
+            let plot = Arc::clone(&plot);
+            let core = move |worker, _: &_| Actor { node, worker, plot: Arc::clone(&plot) };
+            Network::start(config(&topology, node), listener, core).expect("a node")
+        });
+        Scripted { nodes: started.collect(), plot, topology }
+    }
+
+    pub fn addresses(&self) -> Vec<String> {
+        self.nodes.iter().map(|node| node.address().to_string()).collect()
+    }
+
+    /// A client that never asks again for lack of patience.
+    pub async fn connect(&self) -> Cluster {
+        self.connect_with(ClusterOptions { patience: crate::PATIENCE, ..options() }).await
+    }
+
+    pub async fn connect_with(&self, options: ClusterOptions) -> Cluster {
+        Db::connect_with(&self.addresses(), options).await.expect("a cluster")
+    }
+
+    /// All that was asked so far.
+    pub fn asked(&self) -> Vec<Asked> {
+        lock(&self.plot).asked.clone()
+    }
+
+    /// Waits until something was asked.
+    pub async fn until(&self, wanted: impl Fn(&Asked) -> bool) {
+        while !lock(&self.plot).asked.iter().any(&wanted) {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// From now on the nodes tell that `leader` leads `shard`.
+    pub fn appoint(&self, shard: ShardId, leader: NodeId) {
+        let mut plot = lock(&self.plot);
+        let machine = Machine::new(Arc::clone(&self.topology), Options::default());
+        let before = plot.directory.configuration.as_deref();
+        let mut configuration = before.unwrap_or(machine.configuration()).clone();
+        configuration.revision = Revision(configuration.revision.0 + 1);
+        configuration.nodes.iter_mut().for_each(|node| node.alive = true);
+        configuration.shards[shard.0 as usize].leader = leader;
+        plot.directory.configuration = Some(Arc::<Configuration>::new(configuration));
+    }
+
+    /// From now on that node says nothing.
+    pub fn hang(&self, node: NodeId) {
+        lock(&self.plot).hung.push(node);
+    }
+
+    /// The node is no more.
+    pub fn kill(&mut self, node: NodeId) {
+        self.nodes[node.0 as usize].handle().stop();
+    }
+}

@@ -1,0 +1,159 @@
+//! Nodes with an engine, on loopback: each worker's core translates between frames and events.
+
+use crate::SECRET;
+use bytes::Bytes;
+use consensus::stream;
+use consensus::topology::{Partitioning, Topology};
+use engines::client::{ClientId, Directory, FromClient, ToClient, requests_table};
+use engines::engine::Setup;
+use engines::mako::{self, Mako};
+use engines::{Engine, Procedures};
+use net::{Config, Core, Datacenter, Input, Network, Outbox, Peer, Secret, listen};
+use node::{Effect, Effects, Event, Message, Origin, Worker};
+use shoal_client::{Access, Cluster, ClusterOptions, Db};
+use std::net::TcpListener;
+use std::sync::Arc;
+use types::wire::{decode, encode};
+use types::{NodeId, Time, WorkerId};
+
+pub const CLUSTER: &str = "reef";
+
+/// One worker of a node.
+struct Served {
+    worker: Worker<Mako>,
+    topology: Arc<Topology>,
+}
+
+impl Served {
+    fn event(&mut self, now: Time, event: Event<mako::Message>, out: &mut Outbox) {
+        let mut effects = Effects::new();
+        self.worker.step(now, event, &mut effects);
+        for effect in effects.effects {
+            match effect {
+                Effect::Send { to, message } => out.to_peer(to, encode(&message)),
+                Effect::Reply { to, reply } => {
+                    out.to_client(net::ClientId(to.0), encode(&ToClient::Reply(reply)));
+                }
+                Effect::Timer { at } => out.timer(at),
+                Effect::Nudge { worker } => out.nudge(worker),
+                Effect::Tell { .. } | Effect::Superseded => unreachable!("there is no manager"),
+            }
+        }
+    }
+
+    fn client(&mut self, now: Time, from: net::ClientId, frame: &Bytes, out: &mut Outbox) {
+        match decode(frame).expect("the client makes sense") {
+            FromClient::Request(request) => {
+                self.event(now, Event::Client { from: ClientId(from.0), request }, out);
+            }
+            FromClient::Directory => {
+                let topology = Arc::clone(&self.topology);
+                let told = ToClient::Directory(Directory { topology, configuration: None });
+                out.to_client(from, encode(&told));
+            }
+            FromClient::Status => out.to_client(from, encode(&ToClient::Status("{}".into()))),
+        }
+    }
+}
+
+impl Core for Served {
+    type Command = ();
+
+    fn step(&mut self, now: Time, input: Input<()>, out: &mut Outbox) {
+        match input {
+            Input::Started => self.event(now, Event::Start, out),
+            Input::FromPeer { node, frame } => {
+                let message: Message<mako::Message> = decode(&frame).expect("peers make sense");
+                self.event(now, Event::Received { from: node, message }, out);
+            }
+            Input::FromClient { client, frame } => self.client(now, client, &frame, out),
+            Input::Timer => self.event(now, Event::Timer, out),
+            Input::Nudged => self.event(now, Event::Nudged, out),
+            Input::PeerUp { .. }
+            | Input::PeerDown { .. }
+            | Input::ClientGone { .. }
+            | Input::Command(()) => {}
+        }
+    }
+}
+
+/// A cluster in this process: node k leads shard k, all hold all.
+pub struct Reef {
+    nodes: Vec<Network<()>>,
+}
+
+impl Reef {
+    /// So many nodes with so many workers, and these tables.
+    pub fn start(nodes: u32, workers: u16, tables: &[&str], procedures: Procedures) -> Reef {
+        let listeners: Vec<TcpListener> =
+            (0..nodes).map(|_| listen("127.0.0.1:0").expect("a port")).collect();
+        let topology = Arc::new(topology(&listeners, workers, tables));
+        let procedures = Arc::new(procedures);
+        let (streams, options) = (stream::Options::default(), mako::Options::default());
+        let setup = Setup { topology: Arc::clone(&topology), procedures, streams, options };
+        let started = listeners.into_iter().zip((0..).map(NodeId));
+        let started = started.map(|(listener, own)| {
+            let (shared, setup) = (Mako::share(&setup, own), setup.clone());
+            let config = config(&topology, own);
+            let core = move |worker: WorkerId, _: &_| {
+                let topology = Arc::clone(&setup.topology);
+                let origin = Origin::fixed(&topology, u64::from(own.0 << 8 | worker.0));
+                let worker = Worker::new(worker, own, &setup, Arc::clone(&shared), origin);
+                Served { worker, topology }
+            };
+            Network::start(config, listener, core).expect("a node")
+        });
+        Reef { nodes: started.collect() }
+    }
+
+    pub fn addresses(&self) -> Vec<String> {
+        self.nodes.iter().map(|node| node.address().to_string()).collect()
+    }
+
+    pub async fn connect(&self) -> Cluster {
+        Db::connect_with(&self.addresses(), options()).await.expect("a cluster")
+    }
+}
+
+/// Nobody waits for long in a test, unless he is to.
+pub fn options() -> ClusterOptions {
+    ClusterOptions {
+        access: Access::open(CLUSTER),
+        deadline: crate::PATIENCE,
+        ..ClusterOptions::default()
+    }
+}
+
+/// What a node's network is told.
+pub fn config(topology: &Topology, own: NodeId) -> Config {
+    let peers = topology.nodes().iter().filter(|node| node.id != own).map(|node| Peer {
+        node: node.id,
+        address: node.address.clone().expect("written"),
+        datacenter: Datacenter::default(),
+    });
+    Config {
+        peers: peers.collect(),
+        workers: topology.workers() as u16,
+        ..Config::new(CLUSTER, own, Secret::new(SECRET))
+    }
+}
+
+/// Node k listens there and leads shard k; all hold all.
+pub fn topology(listeners: &[TcpListener], workers: u16, tables: &[&str]) -> Topology {
+    let name = |node: usize| format!("n{node}");
+    let mut builder = Topology::builder().workers(workers.into()).datacenter("here");
+    for (node, listener) in listeners.iter().enumerate() {
+        let address = listener.local_addr().expect("an address").to_string();
+        builder = builder.node_at(name(node), "here", address);
+    }
+    for leader in 0..listeners.len() {
+        let voters = (0..listeners.len()).map(name);
+        builder = builder.shard(name(leader), voters, Vec::new());
+    }
+    let (requests, partitioning) = requests_table(listeners.len() as u32);
+    builder = builder.table(requests, partitioning);
+    for table in tables {
+        builder = builder.table(*table, Partitioning::Hash { prefix_bytes: 0 });
+    }
+    builder.build().expect("a valid topology")
+}

@@ -1,0 +1,134 @@
+//! What a client waited for in vain: for errors that name the cause and the node.
+
+use crate::id::NodeId;
+use crate::{coded_enum, coded_struct};
+use std::fmt;
+use std::time::Duration;
+
+/// A wait that somebody gave up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wait {
+    /// Who was asked last, if anybody could be.
+    pub node: Option<NodeId>,
+    /// What was to come.
+    pub awaited: Awaited,
+    /// What stood in the way last.
+    pub cause: Cause,
+    /// For how long.
+    pub waited: Duration,
+}
+
+/// What a client waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Awaited {
+    /// To be let in.
+    Connection,
+    /// What an operation of an interactive transaction brings.
+    Operation,
+    /// Whether an interactive transaction has committed.
+    Commit,
+    /// What a procedure returns.
+    Call,
+}
+
+/// Why an answer did not come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// The node was asked and says nothing.
+    Silent,
+    /// Nobody could connect to it, or its address is not known.
+    Unreachable,
+    /// It lets nobody in who does not know a secret, or is of another cluster.
+    Refused,
+    /// The connection ended.
+    Disconnected,
+    /// What it says makes no sense.
+    Malformed,
+    /// It leads no shard at the moment, or another leads this one.
+    NotServing,
+    /// Nobody could look yet whether the request took effect before.
+    Unsettled,
+}
+
+coded_struct!(Wait {
+    node: Option<NodeId>,
+    awaited: Awaited,
+    cause: Cause,
+    waited: Duration,
+});
+
+coded_enum!(Awaited {
+    0 => Connection,
+    1 => Operation,
+    2 => Commit,
+    3 => Call,
+});
+
+coded_enum!(Cause {
+    0 => Silent,
+    1 => Unreachable,
+    2 => Refused,
+    3 => Disconnected,
+    4 => Malformed,
+    5 => NotServing,
+    6 => Unsettled,
+});
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Wait { node, awaited, cause, waited } = self;
+        write!(f, "waited {waited:.1?} for {awaited}: ")?;
+        match node {
+            Some(node) => write!(f, "{node} {cause}"),
+            None => write!(f, "every node {cause}"),
+        }
+    }
+}
+
+impl fmt::Display for Awaited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Awaited::Connection => "a connection",
+            Awaited::Operation => "what an operation brings",
+            Awaited::Commit => "the outcome of a commit",
+            Awaited::Call => "the outcome of a call",
+        })
+    }
+}
+
+/// To be read after the name of a node.
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Cause::Silent => "says nothing",
+            Cause::Unreachable => "cannot be reached",
+            Cause::Refused => "refuses us",
+            Cause::Disconnected => "ended the connection",
+            Cause::Malformed => "says what makes no sense",
+            Cause::NotServing => "does not lead what was asked for",
+            Cause::Unsettled => "could not look what became of it yet",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Aborted, Error};
+
+    #[test]
+    fn an_error_says_who_was_waited_for_how_long_and_why() {
+        let wait = Wait {
+            node: Some(NodeId(2)),
+            awaited: Awaited::Operation,
+            cause: Cause::Silent,
+            waited: Duration::from_secs(10),
+        };
+        assert_eq!(
+            Error::from(Aborted::Unanswered(wait)).to_string(),
+            "aborted: waited 10.0s for what an operation brings: n2 says nothing; run it again"
+        );
+        let nobody = Wait { node: None, awaited: Awaited::Connection, ..wait };
+        assert_eq!(nobody.to_string(), "waited 10.0s for a connection: every node says nothing");
+    }
+}
