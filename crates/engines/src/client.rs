@@ -145,6 +145,9 @@ pub enum FromClient {
     Directory,
     /// It asks how the node is. Answered by [`ToClient::Status`].
     Status,
+    /// The node is to be cut off from all others, or not any more. Only where its configuration allows it.
+    /// Answered by [`ToClient::Isolated`].
+    Isolate(bool),
 }
 
 /// What a worker's frame to a client says.
@@ -156,6 +159,8 @@ pub enum ToClient {
     Directory(Directory),
     /// How the node is, as JSON.
     Status(Bytes),
+    /// Whether the node is cut off from all others now, since it was told to be.
+    Isolated(bool),
 }
 
 /// Where everything is, as far as one node knows.

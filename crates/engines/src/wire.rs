@@ -82,12 +82,14 @@ coded_enum!(FromClient {
     0 => Request(request),
     1 => Directory,
     2 => Status,
+    3 => Isolate(isolated),
 });
 
 coded_enum!(ToClient {
     0 => Reply(reply),
     1 => Directory(directory),
     2 => Status(json),
+    3 => Isolated(isolated),
 });
 
 coded_struct!(Directory { topology: Arc<Topology>, configuration: Option<Arc<Configuration>> });

@@ -11,6 +11,7 @@
 //! client_secret = "client-secret"     # may be left out: then every client is let in
 //! engine = "mako"                     # or "two-phase-commit", which has no managers
 //! pin = true                          # workers to cores; otherwise false
+//! chaos = true                        # clients may cut the node off; otherwise false
 //!
 //! [distance]                          # emulated, between datacenters; may be left out
 //! round_trip_ms = 50
@@ -72,6 +73,8 @@ pub struct NodeConfig {
     pub pin: bool,
     /// The commit protocol.
     pub protocol: Protocol,
+    /// Whether clients may cut the node off from others: for tests.
+    pub chaos: bool,
 }
 
 /// What is wrong with a node's configuration.
@@ -135,6 +138,8 @@ struct File {
     #[serde(default)]
     pin: bool,
     #[serde(default)]
+    chaos: bool,
+    #[serde(default)]
     distance: DistanceTable,
     tls: Option<TlsTable>,
 }
@@ -179,6 +184,7 @@ impl NodeConfig {
             distance: Distance::default(),
             pin: false,
             protocol: Protocol::default(),
+            chaos: false,
         };
         config.check()?;
         Ok(config)
@@ -214,6 +220,7 @@ impl NodeConfig {
         config.cluster = file.cluster;
         config.data = file.data.map(|data| folder.join(data));
         config.pin = file.pin;
+        config.chaos = file.chaos;
         config.protocol = file.engine;
         let ms = |ms: f64| Duration::try_from_secs_f64(ms / 1000.0).unwrap_or_default();
         let DistanceTable { round_trip_ms, jitter_ms } = file.distance;

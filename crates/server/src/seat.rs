@@ -50,6 +50,24 @@ impl fmt::Debug for Command {
     }
 }
 
+/// Cuts a node off from all others, for tests of what happens then.
+pub(crate) struct Isolation {
+    pub(crate) seats: net::Handle<Command>,
+    pub(crate) others: Vec<NodeId>,
+}
+
+impl Isolation {
+    /// Says what is so now.
+    fn set(&self, isolated: bool) -> bool {
+        if isolated {
+            self.others.iter().for_each(|node| self.seats.set_weather(*node, net::Weather::CUT));
+        } else {
+            self.seats.heal();
+        }
+        isolated
+    }
+}
+
 /// See the module.
 pub(crate) struct Seat<E: Engine> {
     pub(crate) node: NodeId,
@@ -62,6 +80,8 @@ pub(crate) struct Seat<E: Engine> {
     pub(crate) directory: Directory,
     /// The node's copies of shards.
     stores: Vec<Arc<Store>>,
+    /// Where clients may cut the node off.
+    pub(crate) isolation: Option<Isolation>,
     pub(crate) malformed: u64,
     effects: Effects<E::Message>,
 }
@@ -74,8 +94,18 @@ impl<E: Engine> Seat<E> {
         mail: Option<Mail>,
         (directory, stores): (Directory, Vec<Arc<Store>>),
     ) -> Seat<E> {
-        let (malformed, effects) = (0, Effects::new());
-        Seat { node, worker_id, worker, managers, mail, directory, stores, malformed, effects }
+        Seat {
+            node,
+            worker_id,
+            worker,
+            managers,
+            mail,
+            directory,
+            stores,
+            isolation: None,
+            malformed: 0,
+            effects: Effects::new(),
+        }
     }
 
     /// Bytes that the node's copies of shards take.
@@ -162,6 +192,10 @@ impl<E: Engine> Seat<E> {
             }
             Ok(FromClient::Status) => {
                 answer(out, from, &ToClient::Status(status::of(self, now)));
+            }
+            Ok(FromClient::Isolate(isolated)) => {
+                let isolated = self.isolation.as_ref().is_some_and(|it| it.set(isolated));
+                answer(out, from, &ToClient::Isolated(isolated));
             }
             Err(_) => {
                 self.malformed += 1;

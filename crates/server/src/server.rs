@@ -2,7 +2,7 @@
 
 use crate::config::{NodeConfig, Protocol};
 use crate::manager::{self, Mail};
-use crate::seat::{Command, HOST, Seat};
+use crate::seat::{Command, HOST, Isolation, Seat};
 use consensus::manager::{Life, Member, Options};
 use consensus::stream;
 use consensus::topology::Topology;
@@ -136,7 +136,8 @@ where
     let managers: Arc<[NodeId]> = config.managers.clone().into();
     let seeds = random.fork(1);
     let (here, seats_managers, seats_mail) = (*node, Arc::clone(&managers), mail);
-    let build = move |worker: WorkerId, _: &Handle<Command>| {
+    let may_isolate = config.chaos;
+    let build = move |worker: WorkerId, seats: &Handle<Command>| {
         let mut member = member.lock().unwrap_or_else(PoisonError::into_inner);
         let origin = Origin {
             membership: Arc::clone(&membership),
@@ -149,7 +150,12 @@ where
         let directory = Directory { topology: Arc::clone(&setup.topology), configuration: None };
         let stores = setup.topology.shards_of(here);
         let stores = stores.filter_map(|shard| E::store(&shared, shard).cloned()).collect();
-        Seat::new((here, worker), core, Arc::clone(&seats_managers), mail, (directory, stores))
+        let mut seat =
+            Seat::new((here, worker), core, Arc::clone(&seats_managers), mail, (directory, stores));
+        let others = setup.topology.nodes().iter().map(|node| node.id);
+        let others = others.filter(|node| *node != here).collect();
+        seat.isolation = may_isolate.then(|| Isolation { seats: seats.clone(), others });
+        seat
     };
     let network = Network::start(network_config(config), listener, build)?;
     let manager = has_manager.then(|| {

@@ -47,7 +47,11 @@ pub async fn topology(addresses: &[String], access: &Access) -> Result<Topology,
     Err(last)
 }
 
-async fn ask(
+/// Asks a worker of the node at `address`.
+///
+/// # Errors
+/// A sentence that says why there is no answer.
+pub async fn ask(
     address: &str,
     access: &Access,
     worker: u32,

@@ -1,11 +1,14 @@
 //! The command `shoal`. What it can do stands in [`commands`], one file each.
 
 mod ask;
+mod chaos;
 mod commands;
 mod duration;
 mod local;
 mod procedures;
 mod progress;
+mod remote;
+mod report;
 mod size;
 mod terminal;
 

@@ -349,9 +349,12 @@ impl<E: Subject> Stand<E> {
             return Ok(());
         }
         let (tasks, pending) = (self.stage.ledger.at_work(), self.simulation.pending());
+        let places = self.simulation.pending_places();
+        let places: Vec<_> = places.iter().map(|(at, count)| format!("{count} at {at}")).collect();
+        let places = places.join(", ");
         let what = format!(
             "after {patience:?} without faults {tasks} clients are still at work and {pending} \
-             transactions under way"
+             transactions under way: {places}"
         );
         Err(Violation::new(rule, self.simulation.now(), what))
     }

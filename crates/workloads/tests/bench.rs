@@ -4,10 +4,12 @@ use shoal_workloads::bench::measurement::LatencyFrom;
 use shoal_workloads::bench::{self, Build, Measurement, Settings, Stage};
 use shoal_workloads::micro::Micro;
 use shoal_workloads::model::Model;
+use std::borrow::Cow;
 use std::time::Duration;
 use types::{Database, Transaction};
 
-const BUILD: Build = Build { version: "0", profile: "debug", allocator: "system", target: "model" };
+const BUILD: Build =
+    Build { version: "0", profile: "debug", allocator: "system", target: Cow::Borrowed("model") };
 
 fn settings() -> Settings {
     Settings {

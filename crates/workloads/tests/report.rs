@@ -4,6 +4,7 @@ use shoal_workloads::bench::{self, Build, Measurement, Settings};
 use shoal_workloads::model::Model;
 use shoal_workloads::report;
 use shoal_workloads::ycsb::{Distribution, Letter, Ycsb};
+use std::borrow::Cow;
 use std::time::Duration;
 
 fn measured(runs: usize) -> Measurement {
@@ -17,7 +18,12 @@ fn measured(runs: usize) -> Measurement {
         check: true,
         reserved_bytes: 0,
     };
-    let build = Build { version: "0", profile: "debug", allocator: "<system>", target: "model" };
+    let build = Build {
+        version: "0",
+        profile: "debug",
+        allocator: "<system>",
+        target: Cow::Borrowed("model"),
+    };
     let make = || {
         let db = Model::new();
         let ycsb = Ycsb::new(&db, Letter::F, 100, 100, Distribution::Zipfian(0.99))?;

@@ -165,7 +165,7 @@ impl Link {
         match said {
             ToClient::Directory(directory) => desk.view.update(directory),
             // Nobody has asked here.
-            ToClient::Status(_) => {}
+            ToClient::Status(_) | ToClient::Isolated(_) => {}
             ToClient::Reply(Reply::Called { id, epoch, result }) => {
                 desk.answers.deliver(id, epoch, result);
             }

@@ -98,7 +98,7 @@ async fn visit(options: &ClusterOptions, address: &str) -> Result<(Connection, D
         let said = decode::<ToClient>(&frame);
         match said.map_err(|malformed| malformed.to_string())? {
             ToClient::Directory(directory) => return Ok((connection, directory)),
-            ToClient::Reply(_) | ToClient::Status(_) => {}
+            ToClient::Reply(_) | ToClient::Status(_) | ToClient::Isolated(_) => {}
         }
     }
 }

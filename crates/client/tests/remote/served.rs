@@ -52,6 +52,7 @@ impl Served {
                 out.to_client(from, encode(&told));
             }
             FromClient::Status => out.to_client(from, encode(&ToClient::Status("{}".into()))),
+            FromClient::Isolate(_) => out.to_client(from, encode(&ToClient::Isolated(false))),
         }
     }
 }

@@ -152,12 +152,21 @@ impl<C, R: Clone> Branches<C, R> {
         &mut self,
         shard: ShardId,
         last: Epoch,
-        ended: R,
+        ended: &R,
     ) -> Vec<(TransactionId, C)> {
-        let is_over = |(_, its): &(TransactionId, ShardId), open: &mut Open<C, R>| {
-            *its == shard && open.epoch <= last
-        };
-        let over = self.open.extract_if(.., is_over);
+        self.end(shard, ended, |_, epoch, _| epoch <= last)
+    }
+
+    /// The same for branches of which that holds: whose they are, in which epoch, and what they hold.
+    pub(crate) fn end(
+        &mut self,
+        shard: ShardId,
+        ended: &R,
+        ends: impl Fn(TransactionId, Epoch, &C) -> bool,
+    ) -> Vec<(TransactionId, C)> {
+        let over = self.open.extract_if(.., |(id, its), open| {
+            *its == shard && ends(*id, open.epoch, &open.context)
+        });
         let mut contexts = Vec::new();
         for ((id, shard), open) in over {
             let coordinator = self.coordinators.entry((id.node, id.worker)).or_default();

@@ -3,6 +3,7 @@
 use super::awaiting::Awaiting;
 use super::led::Closing;
 use super::message::Reply;
+use super::participant::Context;
 use super::shared::SharedWatermark;
 use super::{Effects, Mako, Waiter};
 use crate::engine::Effect;
@@ -193,9 +194,24 @@ impl Mako {
     /// Ends the branches on a shard that belong to `last` or to an epoch before.
     pub(super) fn end_branches(&mut self, at: usize, last: Epoch, effects: &mut Effects) {
         let ended = Reply::Refused { error: Mako::not_open(last) };
-        for (transaction, context) in self.branches.end_epochs(self.led[at].lead.shard, last, ended)
-        {
+        let over = self.branches.end_epochs(self.led[at].lead.shard, last, &ended);
+        for (transaction, context) in over {
             self.drop_context(at, transaction, Some(context), effects);
+        }
+    }
+
+    /// Ends branches that hold no lock and whose coordinators are dead, or live anew: nobody else would, if
+    /// those lead nothing, so that no epoch ends with them.
+    pub(super) fn end_orphans(&mut self, effects: &mut Effects) {
+        let ended = Reply::Refused { error: Mako::not_open(self.desk.hub.epoch.get()) };
+        for at in 0..self.led.len() {
+            let silence = &self.silence;
+            let over = self.branches.end(self.led[at].lead.shard, &ended, |id, _, context| {
+                matches!(context, Context::Open { .. }) && silence.is_gone(id)
+            });
+            for (transaction, context) in over {
+                self.drop_context(at, transaction, Some(context), effects);
+            }
         }
     }
 

@@ -52,6 +52,7 @@ impl Mako {
             }
         }
         self.open_epoch(configuration.epoch, effects);
+        self.end_orphans(effects);
         for shard in moved {
             self.lose_participant(shard, effects);
         }

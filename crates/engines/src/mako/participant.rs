@@ -69,7 +69,9 @@ impl Mako {
                     return;
                 }
                 let locked = matches!(context, Some(Context::Locked { .. }));
-                match header.epoch == self.desk.hub.epoch.get() || locked || ends {
+                let is_open = header.epoch == self.desk.hub.epoch.get()
+                    && !self.silence.is_gone(header.transaction);
+                match is_open || locked || ends {
                     true => self.act(at, header, request, effects),
                     false => self.refuse_epoch(at, header, effects),
                 }

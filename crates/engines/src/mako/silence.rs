@@ -90,6 +90,12 @@ impl Silence {
         }
     }
 
+    /// Is the coordinator of a transaction dead, or does it live anew, as far as the configuration says?
+    pub(super) fn is_gone(&self, transaction: TransactionId) -> bool {
+        let peer = self.peers.get(transaction.node.0 as usize);
+        peer.is_some_and(|peer| transaction.sequence < peer.first)
+    }
+
     pub(super) fn configured(&mut self, configuration: &Configuration) {
         for (peer, standing) in self.peers.iter_mut().zip(&configuration.nodes) {
             peer.first = match standing.alive {

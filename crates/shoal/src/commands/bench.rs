@@ -1,10 +1,13 @@
 //! `shoal bench`: runs a workload and measures it.
 
+use super::shape::{EngineName, Shape};
 use super::{Trouble, Verdict, print, reserve, write};
+use crate::local::InProcess;
 use crate::progress::Bar;
+use crate::remote::Remote;
 use crate::{duration, size, terminal};
 use clap::{Args, Subcommand, value_parser};
-use client::{Db, Options};
+use client::{ClusterOptions, Db, Options};
 use std::path::PathBuf;
 use std::time::Duration;
 use types::Database;
@@ -21,13 +24,21 @@ const WAREHOUSE_BYTES: usize = 130 << 20;
 /// What a worker's new orders and payments add, at a generous rate.
 const GROWTH_BYTES_PER_S: f64 = 70e6;
 
-/// Run a workload on an embedded database and measure it
+/// Clients of a cluster: while one waits for an answer others work.
+const CLIENTS: u16 = 16;
+
+/// What a transaction may take on a cluster. A bench gives up on none that will end.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Run a workload and measure it: on an embedded database, or on a cluster
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   shoal bench tpcc
   shoal bench ycsb-c --workers 1 --duration 10s --runs 5
   shoal bench micro --rate 100000 --html micro.html
+  shoal bench ycsb-a --local --wan 50ms --engines mako,two-phase-commit --keys 10000
+  shoal bench micro --connect 127.0.0.1:7000 --workers 16
 
 Exit codes: 0 measured and all checks hold, 1 a check failed, 2 the command line is wrong")]
 pub struct Bench {
@@ -99,7 +110,7 @@ struct YcsbArgs {
 /// What every workload takes.
 #[derive(Debug, Args)]
 struct Common {
-    /// Threads, each running one transaction at a time [default: one a core]
+    /// Threads, each running one transaction at a time [default: one a core, 16 for a cluster]
     #[arg(long, value_parser = value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
     /// Time of the measurement: 500ms, 10s, 2m
@@ -127,6 +138,20 @@ struct Common {
     /// Write a page with plots to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Run on a cluster in this process, a fresh one for each run
+    #[arg(long, conflicts_with = "connect")]
+    local: bool,
+    /// Run on the cluster at these addresses, which has none of the workload's data yet
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
+    connect: Vec<String>,
+    #[command(flatten)]
+    shape: Shape,
+    /// Workers of each node of the cluster
+    #[arg(long, default_value_t = 1, value_parser = value_parser!(u32).range(1..=64))]
+    node_workers: u32,
+    /// The commit protocols of clusters, one after another
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "mako")]
+    engines: Vec<EngineName>,
     /// Do not check the data after the run
     #[arg(long)]
     no_check: bool,
@@ -163,75 +188,169 @@ fn rate(text: &str) -> Result<f64, String> {
     })
 }
 
-impl Bench {
-    pub(super) fn run(&self) -> Result<Verdict, Trouble> {
-        match &self.workload {
-            Named::Tpcc(args) => args.run(),
-            Named::Micro(args) => args.common.run(0, |db| Micro::new(db, args.keys)),
-            Named::YcsbA(args) => args.run(Letter::A),
-            Named::YcsbB(args) => args.run(Letter::B),
-            Named::YcsbC(args) => args.run(Letter::C),
-            Named::YcsbD(args) => args.run(Letter::D),
-            Named::YcsbE(args) => args.run(Letter::E),
-            Named::YcsbF(args) => args.run(Letter::F),
-        }
+/// A workload that the command line asks for, to be set up on any database.
+trait Asked {
+    type Workload: Workload;
+
+    fn make<D: Database>(&self, db: &D) -> types::Result<Self::Workload>;
+
+    /// What of memory is a good start on an embedded database.
+    fn reserve(&self) -> usize {
+        0
+    }
+}
+
+struct AskedYcsb<'a>(&'a YcsbArgs, Letter);
+
+impl Asked for TpccArgs {
+    type Workload = TpcC;
+
+    fn make<D: Database>(&self, db: &D) -> types::Result<TpcC> {
+        TpcC::new(db, Scale::specification(self.warehouses()))
+    }
+
+    fn reserve(&self) -> usize {
+        let growth = f64::from(self.common.workers()) * GROWTH_BYTES_PER_S;
+        let seconds = (self.common.warm_up + self.common.duration).as_secs_f64();
+        let bytes = usize::from(self.warehouses()) * WAREHOUSE_BYTES + (growth * seconds) as usize;
+        let free = machine::available_bytes().map_or(0, |bytes| bytes as usize);
+        bytes.min(free / 4)
     }
 }
 
 impl TpccArgs {
-    fn run(&self) -> Result<Verdict, Trouble> {
-        let warehouses = self.warehouses.unwrap_or(self.common.workers());
-        let growth = f64::from(self.common.workers()) * GROWTH_BYTES_PER_S;
-        let seconds = (self.common.warm_up + self.common.duration).as_secs_f64();
-        let bytes = usize::from(warehouses) * WAREHOUSE_BYTES + (growth * seconds) as usize;
-        let free = machine::available_bytes().map_or(0, |bytes| bytes as usize);
-        self.common.run(bytes.min(free / 4), |db| TpcC::new(db, Scale::specification(warehouses)))
+    /// On a cluster there are more clients than cores, and what a client does not have for itself is for all.
+    fn warehouses(&self) -> u16 {
+        let default = if self.common.is_embedded() { self.common.workers() } else { 2 };
+        self.warehouses.unwrap_or(default)
     }
 }
 
-impl YcsbArgs {
-    fn run(&self, letter: Letter) -> Result<Verdict, Trouble> {
-        let YcsbArgs { keys, value_bytes, distribution, ref common } = *self;
-        common.run(0, |db| Ycsb::new(db, letter, keys, value_bytes, distribution))
+impl Asked for MicroArgs {
+    type Workload = Micro;
+
+    fn make<D: Database>(&self, db: &D) -> types::Result<Micro> {
+        Micro::new(db, self.keys)
+    }
+}
+
+impl Asked for AskedYcsb<'_> {
+    type Workload = Ycsb;
+
+    fn make<D: Database>(&self, db: &D) -> types::Result<Ycsb> {
+        let YcsbArgs { keys, value_bytes, distribution, .. } = *self.0;
+        Ycsb::new(db, self.1, keys, value_bytes, distribution)
+    }
+}
+
+impl Bench {
+    pub(super) fn run(&self) -> Result<Verdict, Trouble> {
+        let ycsb = |args: &YcsbArgs, letter| args.common.run(&AskedYcsb(args, letter));
+        match &self.workload {
+            Named::Tpcc(args) => args.common.run(args),
+            Named::Micro(args) => args.common.run(args),
+            Named::YcsbA(args) => ycsb(args, Letter::A),
+            Named::YcsbB(args) => ycsb(args, Letter::B),
+            Named::YcsbC(args) => ycsb(args, Letter::C),
+            Named::YcsbD(args) => ycsb(args, Letter::D),
+            Named::YcsbE(args) => ycsb(args, Letter::E),
+            Named::YcsbF(args) => ycsb(args, Letter::F),
+        }
     }
 }
 
 impl Common {
-    /// Measures the workload that `make` sets up on an embedded database, for which `reserve` bytes
-    /// are a good start.
-    fn run<W: Workload>(
-        &self,
-        reserve: usize,
-        mut make: impl FnMut(&Db) -> types::Result<W>,
-    ) -> Result<Verdict, Trouble> {
-        let memory_bytes_reserved = self.reserve.unwrap_or(reserve);
-        self.measure("embedded", memory_bytes_reserved, || {
-            let db = Db::with_options(Options { memory_bytes_reserved, ..Options::default() });
-            let workload = make(&db)?;
-            Ok((db, workload))
-        })
-    }
-
-    /// Measures what `make` sets up, and reports it in every way asked for.
-    fn measure<D: Database + Send + Sync, W: Workload>(
-        &self,
-        target: &'static str,
-        reserved: usize,
-        make: impl FnMut() -> types::Result<(D, W)>,
-    ) -> Result<Verdict, Trouble> {
+    /// Measures a workload on what the command line says.
+    fn run<A: Asked>(&self, asked: &A) -> Result<Verdict, Trouble> {
         for path in self.json.iter().chain(&self.html) {
             reserve(path)?;
         }
+        if self.local {
+            return self.run_local(asked);
+        }
+        if !self.connect.is_empty() {
+            return self.run_connected(asked);
+        }
+        let memory_bytes_reserved = self.reserve.unwrap_or_else(|| asked.reserve());
+        let measured = self.measure("embedded", memory_bytes_reserved, || {
+            let db = Db::with_options(Options { memory_bytes_reserved, ..Options::default() });
+            let workload = asked.make(&db).map_err(|error| error.to_string())?;
+            Ok((db, workload))
+        })?;
+        self.report(&measured)
+    }
+
+    fn is_embedded(&self) -> bool {
+        !self.local && self.connect.is_empty()
+    }
+
+    /// On clusters of this process, each of another protocol.
+    fn run_local<A: Asked>(&self, asked: &A) -> Result<Verdict, Trouble> {
+        if self.engines.len() > 1 && (self.json.is_some() || self.html.is_some()) {
+            return Err(Trouble::Usage("--json and --html take one engine at a time".into()));
+        }
+        let mut verdict = Verdict::Holds;
+        let mut measured = Vec::new();
+        for engine in &self.engines {
+            let plan = self.shape.plan(self.node_workers, *engine);
+            let words = plan.words();
+            let measurement = self.measure(&words, 0, || {
+                let own = InProcess::start(&plan)?;
+                let addresses = own.addresses().to_vec();
+                let db = Remote::connect(&addresses, self.client_options(), Some(own))?;
+                let workload = asked.make(&db).map_err(|error| error.to_string())?;
+                Ok((db, workload))
+            })?;
+            if self.report(&measurement)? == Verdict::Fails {
+                verdict = Verdict::Fails;
+            }
+            measured.push((words, measurement));
+        }
+        if measured.len() > 1 {
+            print(&terminal::side_by_side(&measured))?;
+        }
+        Ok(verdict)
+    }
+
+    /// On a cluster that somebody else has started.
+    fn run_connected<A: Asked>(&self, asked: &A) -> Result<Verdict, Trouble> {
+        if self.runs > 1 {
+            return Err(Trouble::Usage("each run wants a fresh database: --runs 1".into()));
+        }
+        let measured = self.measure("cluster", 0, || {
+            let db = Remote::connect(&self.connect, self.client_options(), None)?;
+            let workload = asked.make(&db).map_err(|error| error.to_string())?;
+            Ok((db, workload))
+        })?;
+        self.report(&measured)
+    }
+
+    fn client_options(&self) -> ClusterOptions {
+        ClusterOptions { deadline: DEADLINE, ..ClusterOptions::default() }
+    }
+
+    /// Measures what `make` sets up.
+    fn measure<D: Database + Send + Sync, W: Workload>(
+        &self,
+        target: &str,
+        reserved: usize,
+        mut make: impl FnMut() -> Result<(D, W), String>,
+    ) -> Result<Measurement, Trouble> {
         let settings = self.settings(reserved);
         let mut bar = Bar::new(settings.runs, !self.no_progress);
+        let make = || make().map_err(types::Error::reject);
         let measured = bench::run(&settings, build(target), make, &mut |at| bar.show(at));
         bar.finish();
-        self.report(&measured.map_err(|failure| Trouble::Database(failure.to_string()))?)
+        measured.map_err(|failure| Trouble::Database(failure.to_string()))
     }
 
     fn workers(&self) -> u16 {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        self.workers.unwrap_or_else(|| u16::try_from(cores()).unwrap_or(u16::MAX))
+        let default = || match self.is_embedded() {
+            true => u16::try_from(cores()).unwrap_or(u16::MAX),
+            false => CLIENTS,
+        };
+        self.workers.unwrap_or_else(default)
     }
 
     fn settings(&self, reserved: usize) -> Settings {
@@ -261,11 +380,11 @@ impl Common {
 }
 
 /// How this program was built.
-fn build(target: &'static str) -> Build {
+fn build(target: &str) -> Build {
     Build {
         version: env!("CARGO_PKG_VERSION"),
         profile: if cfg!(debug_assertions) { "debug" } else { "optimized" },
         allocator: if cfg!(feature = "mimalloc") { "mimalloc" } else { "the system's" },
-        target,
+        target: target.to_owned().into(),
     }
 }

@@ -1,10 +1,11 @@
 //! `shoal local`: a whole cluster on this machine.
 
-use super::status::Report;
+use super::shape::{EngineName, Shape};
 use super::{Trouble, Verdict, print};
-use crate::local::{Folder, LocalCluster, LocalNode, Plan};
-use crate::{ask, duration, procedures, terminal};
-use clap::{Args, ValueEnum, value_parser};
+use crate::local::{Folder, LocalCluster, LocalNode, wait_ready};
+use crate::report::Report;
+use crate::{ask, procedures, terminal};
+use clap::{Args, value_parser};
 use net::client::Access;
 use ring::rand::{SecureRandom, SystemRandom};
 use server::{NodeConfig, Server};
@@ -15,9 +16,6 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// Until every shard is served.
-const READY_PATIENCE: Duration = Duration::from_secs(30);
 
 /// How often it is looked whether all is well.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -38,21 +36,11 @@ Examples:
 
 Exit codes: 0 stopped, 1 it did not come up, 2 the command line is wrong")]
 pub struct Local {
-    /// Parts of the data, each with a leader of its own
-    #[arg(long, default_value_t = 3, value_parser = value_parser!(u32).range(1..=64))]
-    shards: u32,
-    /// Copies of each shard, in datacenters of their own: 1, 3, 5 or 7
-    #[arg(long, default_value_t = 3, value_parser = replicas)]
-    replicas: u32,
+    #[command(flatten)]
+    shape: Shape,
     /// Workers of each node
     #[arg(long, default_value_t = 1, value_parser = value_parser!(u32).range(1..=64))]
     workers: u32,
-    /// Emulated round trip between datacenters: 0ms, 50ms
-    #[arg(long, default_value = "0ms", value_name = "ROUND_TRIP", value_parser = duration::parse)]
-    wan: Duration,
-    /// Emulated jitter, one way
-    #[arg(long, default_value = "0ms", value_parser = duration::parse)]
-    jitter: Duration,
     /// The commit protocol
     #[arg(long, value_enum, default_value_t)]
     engine: EngineName,
@@ -65,30 +53,6 @@ pub struct Local {
     /// Do not start nodes again that die
     #[arg(long)]
     no_restart: bool,
-}
-
-/// A commit protocol, by its name on the command line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
-pub enum EngineName {
-    /// Certify first, replicate in the background
-    #[default]
-    Mako,
-    /// The classic one, to compare with; its leaders never change
-    TwoPhaseCommit,
-}
-
-impl EngineName {
-    pub fn name(self) -> &'static str {
-        match self {
-            EngineName::Mako => "mako",
-            EngineName::TwoPhaseCommit => "two-phase-commit",
-        }
-    }
-}
-
-fn replicas(text: &str) -> Result<u32, String> {
-    let known = [1, 3, 5, 7];
-    text.parse().ok().filter(|count| known.contains(count)).ok_or_else(|| "1, 3, 5 or 7".to_owned())
 }
 
 /// The nodes that run.
@@ -122,18 +86,6 @@ impl Local {
         ended
     }
 
-    fn plan(&self) -> Plan {
-        Plan {
-            shards: self.shards,
-            replicas: self.replicas,
-            workers: self.workers,
-            round_trip: self.wan,
-            jitter: self.jitter,
-            engine: self.engine.name().to_owned(),
-            managed: self.engine == EngineName::Mako,
-        }
-    }
-
     /// Writes down what it is to be.
     fn make(&self, folder: &Folder) -> io::Result<(LocalCluster, Vec<TcpListener>)> {
         if let Ok(other) = folder.read()
@@ -143,7 +95,7 @@ impl Local {
         {
             return Err(io::Error::other("one runs there already"));
         }
-        let plan = self.plan();
+        let plan = self.shape.plan(self.workers, self.engine);
         let listeners = plan.listeners()?;
         let addresses: Vec<String> = listeners
             .iter()
@@ -167,8 +119,7 @@ impl Local {
             fs::write(place.join("node.toml"), plan.node_file(&node.name))?;
             nodes.push(LocalNode { name: node.name.clone(), address, process: std::process::id() });
         }
-        let engine = plan.engine;
-        Ok((LocalCluster { process: std::process::id(), engine, nodes }, listeners))
+        Ok((LocalCluster { process: std::process::id(), nodes }, listeners))
     }
 
     fn start(
@@ -211,7 +162,7 @@ impl Local {
         written.map_err(|error| Trouble::file("write to", &self.folder, error))?;
         let addresses = cluster.addresses();
         let ready = tokio::select! {
-            ready = ready(&addresses) => ready,
+            ready = wait_ready(&addresses) => ready,
             () = interrupted() => Err("interrupted".to_owned()),
         };
         let ended = match ready {
@@ -313,24 +264,6 @@ fn spawn(folder: &Folder, name: &str) -> io::Result<Child> {
         .stdout(Stdio::null())
         .stderr(log)
         .spawn()
-}
-
-/// Waits until every node answers and every shard is served.
-async fn ready(addresses: &[String]) -> Result<Report, String> {
-    let access = Access::open("shoal");
-    let began = now();
-    loop {
-        let report = Report::gather(addresses, &access).await;
-        if report.as_ref().is_ok_and(Report::is_well) {
-            return report;
-        }
-        if began.elapsed() > READY_PATIENCE {
-            return Err(
-                report.map_or_else(|error| error, |_| "not every shard is served".to_owned())
-            );
-        }
-        tokio::time::sleep(LOOK_EVERY).await;
-    }
 }
 
 /// Waits for Ctrl-C, or to be told to end.

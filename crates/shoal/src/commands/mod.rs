@@ -7,11 +7,14 @@
 //! | 2 | the command line, or a file it names, is wrong |
 
 mod bench;
+mod chaos;
 mod check;
 mod local;
 mod serve;
+mod shape;
 mod sim;
 mod status;
+mod target;
 
 use clap::{Parser, Subcommand};
 use std::fmt::Display;
@@ -31,6 +34,7 @@ pub struct Shoal {
 #[derive(Debug, Subcommand)]
 enum Command {
     Bench(bench::Bench),
+    Chaos(chaos::Chaos),
     Check(check::Check),
     Local(local::Local),
     Serve(serve::Serve),
@@ -65,6 +69,7 @@ impl Trouble {
 pub fn run(shoal: &Shoal) -> ExitCode {
     let ended = match &shoal.command {
         Command::Bench(bench) => bench.run(),
+        Command::Chaos(chaos) => chaos.run(),
         Command::Check(check) => check.run(),
         Command::Local(local) => local.run(),
         Command::Serve(serve) => serve.run(),

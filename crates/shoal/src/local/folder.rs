@@ -10,8 +10,6 @@ use std::path::{Path, PathBuf};
 pub struct LocalCluster {
     /// The process that started it, and ends it.
     pub process: u32,
-    /// `mako` or `two-phase-commit`.
-    pub engine: String,
     /// Its nodes, in the order of their numbers.
     pub nodes: Vec<LocalNode>,
 }

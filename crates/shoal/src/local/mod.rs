@@ -8,7 +8,11 @@
 //! | `NODE/node.toml`, `NODE/log` | a node's configuration; what it has logged |
 
 mod folder;
+mod in_process;
 mod plan;
+mod ready;
 
 pub use folder::{Folder, LocalCluster, LocalNode};
+pub use in_process::InProcess;
 pub use plan::Plan;
+pub use ready::wait_ready;

@@ -1,6 +1,7 @@
 //! What a local cluster is to be: its topology and the configuration of its nodes.
 
 use consensus::topology::{Partitioning, Topology, TopologyError};
+use server::Protocol;
 use std::net::TcpListener;
 use std::time::Duration;
 
@@ -39,13 +40,29 @@ pub struct Plan {
     pub round_trip: Duration,
     /// Emulated, one way, on top of it.
     pub jitter: Duration,
-    /// `mako` or `two-phase-commit`.
-    pub engine: String,
-    /// Whether it has managers, so that leaders can fail.
-    pub managed: bool,
+    /// The commit protocol. Only `mako` has managers, so that leaders can fail.
+    pub protocol: Protocol,
 }
 
 impl Plan {
+    /// The protocol's name.
+    pub fn engine(&self) -> &'static str {
+        match self.protocol {
+            Protocol::Mako => "mako",
+            Protocol::TwoPhaseCommit => "two-phase-commit",
+        }
+    }
+
+    /// In words: `mako, 3 shards of 3 replicas, 50 ms`.
+    pub fn words(&self) -> String {
+        let Plan { shards, replicas, round_trip, .. } = self;
+        let far = match *round_trip {
+            Duration::ZERO => String::new(),
+            far => format!(", {} ms", far.as_secs_f64() * 1000.0),
+        };
+        format!("{}, {shards} shards of {replicas} replicas{far}", self.engine())
+    }
+
     /// The name of a replica's node.
     fn node(shard: u32, replica: u32) -> String {
         format!("s{shard}v{replica}")
@@ -82,7 +99,7 @@ impl Plan {
     /// The nodes that have managers: those of the first shard, up to five, an odd number of them.
     pub fn managers(&self) -> Vec<String> {
         let count = match self.replicas {
-            _ if !self.managed => 0,
+            _ if self.protocol != Protocol::Mako => 0,
             1 | 2 => 1,
             3 | 4 => 3,
             _ => 5,
@@ -93,12 +110,13 @@ impl Plan {
     /// What stands in a node's file.
     pub fn node_file(&self, node: &str) -> String {
         let managers = self.managers();
-        let Plan { engine, round_trip, jitter, .. } = self;
+        let Plan { round_trip, jitter, .. } = self;
+        let engine = self.engine();
         let ms = |time: &Duration| time.as_secs_f64() * 1000.0;
         let (round_trip, jitter) = (ms(round_trip), ms(jitter));
         format!(
             "cluster = \"shoal\"\nnode = \"{node}\"\ntopology = \"../topology.toml\"\n\
-             managers = {managers:?}\ndata = \".\"\nsecret = \"../secret\"\nengine = \"{engine}\"\n\n\
+             managers = {managers:?}\ndata = \".\"\nsecret = \"../secret\"\nengine = \"{engine}\"\nchaos = true\n\n\
              [distance]\nround_trip_ms = {round_trip:?}\njitter_ms = {jitter:?}\n"
         )
     }

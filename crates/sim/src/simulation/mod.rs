@@ -25,7 +25,7 @@ mod seen;
 use crate::checks::{Checks, Rules};
 use crate::clients::outside::Post;
 use crate::clock::NodeClock;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Seat};
 use crate::cpu::Cpu;
 use crate::digest::Digest;
 use crate::managers::{Managed, Managers};
@@ -367,6 +367,12 @@ impl<E: Engine> Simulation<E> {
     pub fn pending(&self) -> usize {
         let workers = self.cluster.seats.iter().filter_map(|seat| seat.worker.as_ref());
         workers.map(|worker| worker.engine().pending()).sum()
+    }
+
+    /// Where they are.
+    pub fn pending_places(&self) -> Vec<(Place, usize)> {
+        let alive = |seat: &Seat<E>| Some((seat.place, seat.worker.as_ref()?.engine().pending()));
+        self.cluster.seats.iter().filter_map(alive).filter(|(_, pending)| *pending > 0).collect()
     }
 
     /// Makes a node slower than it could be: 100 is its full speed, 1000 a tenth of it.

@@ -7,6 +7,7 @@ use super::machine::Machine;
 use crate::workload::Check;
 use hdrhistogram::Histogram;
 use serde::Serialize;
+use std::borrow::Cow;
 
 /// Everything about one call of the bench: one run or several alike.
 #[derive(Debug, Clone, Serialize)]
@@ -43,8 +44,8 @@ pub struct Build {
     pub profile: &'static str,
     /// The memory allocator.
     pub allocator: &'static str,
-    /// What transactions ran on: `embedded`.
-    pub target: &'static str,
+    /// What transactions ran on: `embedded`, or a cluster in words.
+    pub target: Cow<'static, str>,
 }
 
 /// One parameter of the workload.

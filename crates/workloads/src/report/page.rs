@@ -71,7 +71,7 @@ fn header(measurement: &Measurement) -> String {
          </header>\n",
         escape(measurement.workload),
         escape(build.version),
-        escape(build.target),
+        escape(&build.target),
         load.workers,
         escape(&measurement.started_at),
     )

@@ -1,0 +1,135 @@
+//! Writers that count what is acknowledged: each adds to a key of its own, over and over, and knows what has
+//! to be there in the end.
+//!
+//! Every addition is a call, which takes effect once however often it is sent. What it returns says how many
+//! have been done; so a lost one is seen even before the end.
+
+use super::tally::{ShardTally, Tally};
+use crate::procedures::{ADD, add_arguments};
+use client::{Cluster, Error};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+use types::{ShardId, TableId};
+
+/// Writers of each shard.
+const WRITERS: usize = 4;
+
+/// After so long a call's outcome is told to be unknown.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Writers at work.
+pub struct Writers {
+    cluster: Cluster,
+    table: TableId,
+    shards: u32,
+    began: Instant,
+    stop: Arc<AtomicBool>,
+    lanes: JoinSet<Lane>,
+}
+
+/// What one of them has done.
+struct Lane {
+    shard: ShardId,
+    key: Vec<u8>,
+    acknowledged: Vec<Duration>,
+    unknown: u64,
+    wrong: Vec<String>,
+}
+
+impl Writers {
+    /// Starts them, on every shard of the cluster.
+    ///
+    /// # Errors
+    /// If it has no table for them.
+    pub fn start(cluster: &Cluster) -> Result<Writers, Error> {
+        let cluster = cluster.with_deadline(PATIENCE);
+        let table = cluster.table("shoal.chaos")?;
+        let began = now();
+        let shards = cluster.topology().shards();
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut lanes = JoinSet::new();
+        let mut missing = vec![WRITERS; shards as usize];
+        // Another run wrote other keys.
+        let run = std::process::id();
+        for number in 0_u64.. {
+            if missing.iter().all(|missing| *missing == 0) {
+                break;
+            }
+            let key = format!("{run}-{number}").into_bytes();
+            let shard = cluster.home(table, &key)?;
+            let Some(left) = missing[shard.0 as usize].checked_sub(1) else { continue };
+            missing[shard.0 as usize] = left;
+            lanes.spawn(write(cluster.clone(), table, (shard, key), began, Arc::clone(&stop)));
+        }
+        Ok(Writers { cluster, table, shards, began, stop, lanes })
+    }
+
+    /// How long they are at work.
+    pub fn elapsed(&self) -> Duration {
+        now() - self.began
+    }
+
+    /// Ends them, and looks what is there.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub async fn finish(mut self, struck: Duration) -> Result<Tally, Error> {
+        self.stop.store(true, Ordering::Relaxed);
+        let ended = self.elapsed();
+        let mut shards: Vec<ShardTally> = (0..self.shards).map(ShardTally::new).collect();
+        let mut wrong = Vec::new();
+        while let Some(lane) = self.lanes.join_next().await {
+            let lane = lane.expect("writers do not panic");
+            let key = &lane.key;
+            let found = self.cluster.transact(async |tx| tx.add(self.table, key, 0).await).await?;
+            let count = lane.acknowledged.len() as u64;
+            let found = found.unsigned_abs();
+            let tally = &mut shards[lane.shard.0 as usize];
+            tally.lost += count.saturating_sub(found);
+            tally.extra += found.saturating_sub(count + lane.unknown);
+            tally.unknown += lane.unknown;
+            tally.acknowledged.extend(lane.acknowledged);
+            wrong.extend(lane.wrong);
+        }
+        shards.iter_mut().for_each(|tally| tally.acknowledged.sort_unstable());
+        Ok(Tally { shards, struck, ended, wrong })
+    }
+}
+
+async fn write(
+    cluster: Cluster,
+    table: TableId,
+    (shard, key): (ShardId, Vec<u8>),
+    began: Instant,
+    stop: Arc<AtomicBool>,
+) -> Lane {
+    let arguments = add_arguments(table, 1, &key);
+    let mut lane = Lane { shard, key, acknowledged: Vec::new(), unknown: 0, wrong: Vec::new() };
+    while !stop.load(Ordering::Relaxed) {
+        match cluster.call(shard, ADD, arguments.clone()).await {
+            Ok(sum) => {
+                lane.acknowledged.push(now() - began);
+                let least = lane.acknowledged.len() as i64;
+                let sum = <[u8; 8]>::try_from(&sum[..]).map_or(-1, i64::from_le_bytes);
+                if !(least..=least + lane.unknown as i64).contains(&sum) {
+                    lane.wrong.push(format!("{shard}: the sum is {sum} after {least} additions"));
+                }
+            }
+            Err(Error::Unknown(_)) => lane.unknown += 1,
+            // It has not happened; again, then.
+            Err(Error::Aborted(_)) => tokio::time::sleep(Duration::from_millis(1)).await,
+            Err(error @ Error::Rejected(_)) => {
+                lane.wrong.push(format!("{shard}: {error}"));
+                break;
+            }
+        }
+    }
+    lane
+}
+
+#[expect(clippy::disallowed_methods, reason = "it measures how long an outage lasts")]
+fn now() -> Instant {
+    Instant::now()
+}

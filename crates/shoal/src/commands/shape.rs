@@ -1,0 +1,63 @@
+//! The shape of a cluster on the command line.
+
+use crate::duration;
+use crate::local::Plan;
+use clap::{Args, ValueEnum, value_parser};
+use server::Protocol;
+use std::time::Duration;
+
+/// Shards, copies and distances.
+#[derive(Debug, Args)]
+pub struct Shape {
+    /// Parts of the data, each with a leader of its own
+    #[arg(long, default_value_t = 3, value_parser = value_parser!(u32).range(1..=64))]
+    shards: u32,
+    /// Copies of each shard, in datacenters of their own: 1, 3, 5 or 7
+    #[arg(long, default_value_t = 3, value_parser = replicas)]
+    replicas: u32,
+    /// Emulated round trip between datacenters: 0ms, 50ms
+    #[arg(long, default_value = "0ms", value_name = "ROUND_TRIP", value_parser = duration::parse)]
+    wan: Duration,
+    /// Emulated jitter, one way
+    #[arg(long, default_value = "0ms", value_parser = duration::parse)]
+    jitter: Duration,
+}
+
+fn replicas(text: &str) -> Result<u32, String> {
+    let known = [1, 3, 5, 7];
+    let count = text.parse().ok().filter(|count| known.contains(count));
+    count.ok_or_else(|| "1, 3, 5 or 7".to_owned())
+}
+
+/// A commit protocol, by its name on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum EngineName {
+    /// Certify first, replicate in the background
+    #[default]
+    Mako,
+    /// The classic one, to compare with; its leaders never change
+    TwoPhaseCommit,
+}
+
+impl From<EngineName> for Protocol {
+    fn from(name: EngineName) -> Protocol {
+        match name {
+            EngineName::Mako => Protocol::Mako,
+            EngineName::TwoPhaseCommit => Protocol::TwoPhaseCommit,
+        }
+    }
+}
+
+impl Shape {
+    /// A cluster of this shape, with so many workers on each node.
+    pub fn plan(&self, workers: u32, engine: EngineName) -> Plan {
+        Plan {
+            shards: self.shards,
+            replicas: self.replicas,
+            workers,
+            round_trip: self.wan,
+            jitter: self.jitter,
+            protocol: engine.into(),
+        }
+    }
+}

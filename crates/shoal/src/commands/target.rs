@@ -1,0 +1,47 @@
+//! Which cluster a command is about.
+
+use super::Trouble;
+use crate::local::Folder;
+use clap::Args;
+use net::Secret;
+use net::client::Access;
+use std::fs;
+use std::path::PathBuf;
+
+/// Which cluster is meant.
+#[derive(Debug, Args)]
+pub struct Target {
+    /// The folder of a cluster that `shoal local` has started
+    #[arg(long, value_name = "FOLDER", default_value = "shoal-local")]
+    local: PathBuf,
+    /// Addresses of a cluster that runs elsewhere, instead
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
+    connect: Vec<String>,
+    /// The cluster's name
+    #[arg(long, default_value = "shoal")]
+    cluster: String,
+    /// A file with the secret of its clients, if it has one
+    #[arg(long, value_name = "FILE")]
+    client_secret: Option<PathBuf>,
+}
+
+impl Target {
+    /// Where it is.
+    pub fn addresses(&self) -> Result<Vec<String>, Trouble> {
+        if !self.connect.is_empty() {
+            return Ok(self.connect.clone());
+        }
+        let cluster = Folder(self.local.clone()).read().map_err(Trouble::Usage)?;
+        Ok(cluster.addresses())
+    }
+
+    /// What lets clients in.
+    pub fn access(&self) -> Result<Access, Trouble> {
+        let mut access = Access::open(&*self.cluster);
+        if let Some(path) = &self.client_secret {
+            let secret = fs::read(path).map_err(|error| Trouble::file("read", path, error))?;
+            access.secret = Secret::new(secret.trim_ascii_end());
+        }
+        Ok(access)
+    }
+}

@@ -1,0 +1,61 @@
+//! A cluster as a database for threads that are not those of a runtime.
+
+use crate::local::InProcess;
+use client::{Cluster, ClusterOptions, ClusterTransaction, Db};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use tokio::runtime::Runtime;
+use types::{Database, Result, TableId};
+
+/// A client, the runtime of its connections, and, if it has one to itself, the cluster.
+#[derive(Clone)]
+pub struct Remote {
+    cluster: Cluster,
+    runtime: Arc<Runtime>,
+    _own: Option<Arc<InProcess>>,
+}
+
+impl Remote {
+    /// A client of the cluster at these addresses, with a thread for its connections. `own` lives as long
+    /// as the client.
+    ///
+    /// # Errors
+    /// A sentence, if there is none.
+    pub fn connect(
+        addresses: &[String],
+        options: ClusterOptions,
+        own: Option<InProcess>,
+    ) -> std::result::Result<Remote, String> {
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(1).enable_all().build();
+        let runtime = runtime.map_err(|error| error.to_string())?;
+        let cluster = runtime.block_on(Db::connect_with(addresses, options));
+        let cluster = cluster.map_err(|error| error.to_string())?;
+        Ok(Remote { cluster, runtime: Arc::new(runtime), _own: own.map(Arc::new) })
+    }
+}
+
+impl Database for Remote {
+    type Transaction<'db> = ClusterTransaction;
+
+    fn table(&self, name: &str) -> Result<TableId> {
+        self.cluster.table(name)
+    }
+
+    async fn transact<T>(
+        &self,
+        mut body: impl AsyncFnMut(&ClusterTransaction) -> Result<T>,
+    ) -> Result<T> {
+        let mut transaction =
+            pin!(Database::transact(&self.cluster, async |tx: &ClusterTransaction| {
+                body(tx).await
+            }));
+        poll_fn(|context| {
+            // What waits with a deadline has to know of which runtime.
+            let _here = self.runtime.enter();
+            transaction.as_mut().poll(context)
+        })
+        .await
+    }
+}

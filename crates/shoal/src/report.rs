@@ -1,0 +1,114 @@
+//! How a cluster is, by what its nodes say.
+
+use crate::ask;
+use crate::terminal::table;
+use consensus::topology::Topology;
+use net::client::Access;
+use server::NodeStatus;
+use std::collections::BTreeMap;
+use workloads::report::words;
+
+/// What each node of a cluster says of itself, or why it says nothing.
+#[derive(Debug)]
+pub struct Report {
+    pub topology: Topology,
+    pub nodes: Vec<Result<NodeStatus, String>>,
+}
+
+impl Report {
+    /// Asks everybody, as clients of this access that know these addresses.
+    ///
+    /// # Errors
+    /// A sentence, if nobody says where the nodes are.
+    pub async fn gather(addresses: &[String], access: &Access) -> Result<Report, String> {
+        let topology = ask::topology(addresses, access).await?;
+        let mut nodes = Vec::new();
+        for node in topology.nodes() {
+            let unknown = || format!("{} has no address", node.name);
+            nodes.push(match &node.address {
+                Some(address) => ask::status(address, access, 0).await,
+                None => Err(unknown()),
+            });
+        }
+        Ok(Report { topology, nodes })
+    }
+
+    /// The node that leads each shard, by its own word and under a lease.
+    pub fn leaders(&self) -> BTreeMap<u32, u32> {
+        let told = self.nodes.iter().flatten().filter(|node| node.lease_ms != Some(0));
+        told.flat_map(|node| {
+            let leading = node.streams.iter().filter(|stream| stream.leading);
+            leading.map(|stream| (stream.shard, node.node))
+        })
+        .collect()
+    }
+
+    /// Does every node answer, and is every shard led?
+    pub fn is_well(&self) -> bool {
+        let led = self.leaders().len() == self.topology.shards() as usize;
+        led && self.nodes.iter().all(Result::is_ok)
+    }
+
+    /// A table of the nodes.
+    pub fn text(&self) -> String {
+        let leaders = self.leaders();
+        let farthest = |shard: u32| {
+            let streams = self.nodes.iter().flatten().flat_map(|node| &node.streams);
+            streams.filter(|stream| stream.shard == shard).map(|stream| stream.decided).max()
+        };
+        let rows = self.topology.nodes().iter().zip(&self.nodes).map(|(node, status)| {
+            let place = &self.topology.datacenters()[node.datacenter.0 as usize].name;
+            let Ok(status) = status else {
+                let none = || "–".to_owned();
+                return [
+                    node.name.clone(),
+                    place.clone(),
+                    "does not answer".to_owned(),
+                    none(),
+                    none(),
+                    none(),
+                    none(),
+                    none(),
+                    none(),
+                ];
+            };
+            let leads = leaders.iter().filter(|(_, leader)| **leader == node.id.0);
+            let leads: Vec<String> = leads.map(|(shard, _)| format!("S{shard}")).collect();
+            let lag = status
+                .streams
+                .iter()
+                .map(|stream| farthest(stream.shard).unwrap_or_default() - stream.decided);
+            let count = |name: &str| {
+                let found = status.counters.iter().find(|(counter, _)| counter == name);
+                words::count(found.map_or(0, |(_, count)| *count))
+            };
+            [
+                node.name.clone(),
+                place.clone(),
+                if leads.is_empty() {
+                    "follows".to_owned()
+                } else {
+                    format!("leads {}", leads.join(" "))
+                },
+                format!("e{}", status.epoch),
+                status.lease_ms.map_or_else(|| "for ever".to_owned(), |ms| format!("{ms} ms")),
+                words::count(lag.sum()),
+                words::count(status.pending as u64),
+                count("committed"),
+                format!("{} MiB", status.memory_bytes >> 20),
+            ]
+        });
+        let heads = [
+            "node",
+            "datacenter",
+            "role",
+            "epoch",
+            "lease",
+            "entries behind",
+            "open",
+            "committed",
+            "memory",
+        ];
+        table(heads, rows)
+    }
+}
