@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// The crates in the order of the plan, each with those it may use; these may use their own, too.
 /// Crates that do not exist yet are here as well, so that the first line of one is already bound.
-const PLAN: [(&str, &[&str]); 11] = [
+const PLAN: [(&str, &[&str]); 12] = [
     ("types", &[]),
     ("store", &["types"]),
     ("consensus", &["types"]),
@@ -20,7 +20,8 @@ const PLAN: [(&str, &[&str]); 11] = [
     ("client", &["engines", "net"]),
     ("workloads", &["types"]),
     ("sim", &["node", "workloads"]),
-    ("shoal", &["client", "sim"]),
+    ("server", &["node", "raft", "net"]),
+    ("shoal", &["client", "sim", "server"]),
 ];
 
 /// No runtime, socket, thread, ambient clock or ambient randomness.

@@ -83,7 +83,7 @@ impl Core for Actor {
                 let told = ToClient::Directory(plot.directory.clone());
                 return out.to_client(client, encode(&told));
             }
-            FromClient::Status => return,
+            FromClient::Status | FromClient::Isolate(_) => return,
         };
         let asked = Asked { node: self.node, worker: self.worker, what };
         plot.asked.push(asked.clone());

@@ -50,6 +50,7 @@ use records::Records;
 use replay::Replay;
 use replies::Replies;
 use safe_clock::SafeClocks;
+use std::collections::BTreeSet;
 use transactions::Transactions;
 use types::{Ballot, NodeId, ShardId, Time, VectorWatermark, WorkerId};
 
@@ -84,6 +85,8 @@ pub struct Checks {
     transactions: Transactions,
     installed: Installed,
     safe_clocks: SafeClocks,
+    /// Who was to lead what.
+    appointed: BTreeSet<(ShardId, Ballot)>,
     replay: Replay,
     replies: Replies,
     leases: Leases,
@@ -105,6 +108,7 @@ impl Checks {
             transactions: Transactions::default(),
             installed: Installed::new(shards),
             safe_clocks: SafeClocks::default(),
+            appointed: BTreeSet::new(),
             replay: Replay::new(topology.nodes().len(), shards),
             replies: Replies::new(topology),
             leases: Leases::default(),
@@ -175,12 +179,20 @@ impl Checks {
     ) -> Result<(), Violation> {
         let (place, worker) = (moment.place, moment.place.worker);
         let before = self.durable.ballot(shard, worker);
-        if before != Ballot::default() && before.node != place.node {
+        // Who was appointed in between may not have come so far as to lead this stream.
+        let between = self.appointed.range((shard, before)..(shard, ballot));
+        let mut others = between.map(|(_, other)| other).chain([&before]);
+        if before != Ballot::default() && others.any(|other| other.node != place.node) {
             self.safe_clocks.leads(shard, place);
         }
         let verdict = self.durable.leads(shard, worker, (ballot, length), entries);
         let place = Some(place);
         verdict.map_err(|what| Violation { rule: "M4", what, at: moment.at, place })
+    }
+
+    /// Somebody is to lead a shard under this ballot.
+    pub fn appointed(&mut self, shard: ShardId, ballot: Ballot) {
+        self.appointed.insert((shard, ballot));
     }
 
     /// A node has crashed.
@@ -239,6 +251,7 @@ impl Checks {
             leases,
             finals,
             wild_clocks,
+            appointed: _,
             two_leaders,
             rules,
             records,

@@ -151,6 +151,7 @@ impl<E: Engine> Simulation<E> {
             match applied {
                 Applied::Final(watermark) => checks.is_final(self.now, watermark)?,
                 Applied::CaughtUp { shard, replica } => checks.remembers(*shard, *replica),
+                Applied::Appointed { shard, ballot } => checks.appointed(*shard, *ballot),
                 _ => {}
             }
         }
