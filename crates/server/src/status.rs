@@ -28,6 +28,8 @@ pub struct NodeStatus {
     pub lease_ms: Option<u64>,
     /// The leader of each shard.
     pub leaders: Vec<u32>,
+    /// Replicas that have lost their memory and do not vote yet, of all shards.
+    pub empty: usize,
     /// The streams of this worker's number.
     pub streams: Vec<StreamStatus>,
     /// Transactions under way on this worker.
@@ -84,6 +86,7 @@ fn status<E: Engine>(seat: &Seat<E>, now: Time) -> NodeStatus {
         settled: configuration.map_or(0, |it| it.settled.0),
         lease_ms: (lease_end < Time::MAX).then(|| (lease_end - now).as_millis() as u64),
         leaders: leaders.collect(),
+        empty: configuration.iter().flat_map(|it| &it.shards).map(|it| it.empty.len()).sum(),
         streams: topology.shards_of(seat.node).filter_map(stream).collect(),
         pending: worker.engine().pending(),
         memory_bytes: seat.memory_bytes(),

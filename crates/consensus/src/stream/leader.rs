@@ -42,8 +42,8 @@ pub(super) struct Peer {
     pub round: u64,
     /// Whether an `Append` went there at all: the first one may be empty, to move it to our ballot.
     pub greeted: bool,
-    /// The hole that was last filled, and when.
-    pub hole: Option<(Length, Time)>,
+    /// The hole that was last filled.
+    pub hole: Option<Hole>,
     /// The owner was asked for a snapshot for it.
     pub snapshot_wanted: bool,
 }
@@ -110,6 +110,17 @@ pub(super) enum Phase {
         /// and its length.
         base: Length,
     },
+}
+
+/// A hole in what a peer has received.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Hole {
+    /// The first entry that is missing.
+    pub next: Length,
+    /// When it was last filled,
+    pub filled_at: Time,
+    /// and how often before.
+    pub again: u32,
 }
 
 /// What a new leader lacks is asked for in rounds, each of twice as many messages as the one before, up to

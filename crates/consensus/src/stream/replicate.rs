@@ -10,7 +10,7 @@
 //! reports a hole gets just that filled; one that stays silent is asked from where it was, one
 //! message at a time, until it answers.
 
-use super::leader::{Leader, Peer, Phase};
+use super::leader::{Hole, Leader, Peer, Phase};
 use super::replica::Replica;
 use super::{Effect, Length, Message, Storage};
 use bytes::Bytes;
@@ -186,7 +186,7 @@ impl Leader {
         let ballot = self.ballot;
         effects.push(Effect::Send { to, message: Message::Snapshot { ballot, length, state } });
         peer.snapshot_wanted = false;
-        peer.hole = peer.hole.map(|(next, _)| (next, now));
+        peer.hole = peer.hole.map(|hole| Hole { filled_at: now, ..hole });
         peer.waiting_since = Some(now);
         peer.received = peer.received.max(length);
         peer.sent = peer.sent.max(length);
@@ -299,8 +299,12 @@ fn append<S: Storage>(
     Effect::Send { to: to.id, message }
 }
 
+/// A hole that is reported for so often is filled no more rarely than so.
+const DOUBLINGS_MAX: u32 = 6;
+
 /// Sends what a peer reports to be missing, once in a while for the same hole: all that overtook it
-/// reports it too.
+/// reports it too. And each time it waits for longer: a peer that cannot keep up would be kept busy with what
+/// it was sent before, for ever.
 fn fill<S: Storage>(
     peer: &mut Peer,
     head: Head,
@@ -309,16 +313,16 @@ fn fill<S: Storage>(
     (next, until): (Length, Length),
     effects: &mut Vec<Effect>,
 ) {
-    let filled =
-        |(hole, at): (Length, Time)| hole == next && now < at + replica.options.retry_after;
-    if peer.snapshot_wanted || peer.hole.is_some_and(filled) {
+    let same = peer.hole.filter(|hole| hole.next == next);
+    let pause = |hole: &Hole| replica.options.retry_after * (1 << hole.again.min(DOUBLINGS_MAX));
+    if peer.snapshot_wanted || same.is_some_and(|hole| now < hole.filled_at + pause(&hole)) {
         return;
     }
     let log = replica.storage.log();
     if next < log.start() {
         return want_snapshot(peer, next, now, effects);
     }
-    peer.hole = Some((next, now));
+    peer.hole = Some(Hole { next, filled_at: now, again: same.map_or(0, |hole| hole.again + 1) });
     let end = log.fit(next, until, replica.options.message_bytes_max);
     effects.push(append(peer, head, replica, next, log.entries(next, end)));
     if end < until {
@@ -329,7 +333,7 @@ fn fill<S: Storage>(
 }
 
 fn want_snapshot(peer: &mut Peer, next: Length, now: Time, effects: &mut Vec<Effect>) {
-    peer.hole = Some((next, now));
+    peer.hole = Some(Hole { next, filled_at: now, again: 0 });
     peer.snapshot_wanted = true;
     effects.push(Effect::SnapshotWanted { to: peer.id });
 }
