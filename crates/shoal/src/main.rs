@@ -2,6 +2,7 @@
 
 mod ask;
 mod chaos;
+mod clock;
 mod commands;
 mod duration;
 mod local;

@@ -2,10 +2,11 @@
 
 use crate::ask;
 use crate::terminal::table;
-use consensus::topology::Topology;
+use consensus::topology::{Node, Topology};
 use net::client::Access;
 use server::NodeStatus;
 use std::collections::BTreeMap;
+use types::NodeId;
 use workloads::report::words;
 
 /// What each node of a cluster says of itself, or why it says nothing.
@@ -49,6 +50,11 @@ impl Report {
         led && self.nodes.iter().all(Result::is_ok)
     }
 
+    /// The name of a node's datacenter.
+    pub fn place(&self, node: &Node) -> String {
+        self.topology.datacenters()[node.datacenter.0 as usize].name.clone()
+    }
+
     /// A table of the nodes.
     pub fn text(&self) -> String {
         let leaders = self.leaders();
@@ -57,12 +63,12 @@ impl Report {
             streams.filter(|stream| stream.shard == shard).map(|stream| stream.decided).max()
         };
         let rows = self.topology.nodes().iter().zip(&self.nodes).map(|(node, status)| {
-            let place = &self.topology.datacenters()[node.datacenter.0 as usize].name;
+            let place = self.place(node);
             let Ok(status) = status else {
                 let none = || "–".to_owned();
                 return [
                     node.name.clone(),
-                    place.clone(),
+                    place,
                     "does not answer".to_owned(),
                     none(),
                     none(),
@@ -72,8 +78,7 @@ impl Report {
                     none(),
                 ];
             };
-            let leads = leaders.iter().filter(|(_, leader)| **leader == node.id.0);
-            let leads: Vec<String> = leads.map(|(shard, _)| format!("S{shard}")).collect();
+            let leads = led_by(&leaders, node.id);
             let lag = status
                 .streams
                 .iter()
@@ -84,12 +89,8 @@ impl Report {
             };
             [
                 node.name.clone(),
-                place.clone(),
-                if leads.is_empty() {
-                    "follows".to_owned()
-                } else {
-                    format!("leads {}", leads.join(" "))
-                },
+                place,
+                if leads.is_empty() { "follows".to_owned() } else { format!("leads {leads}") },
                 format!("e{}", status.epoch),
                 status.lease_ms.map_or_else(|| "for ever".to_owned(), |ms| format!("{ms} ms")),
                 words::count(lag.sum()),
@@ -111,4 +112,11 @@ impl Report {
         ];
         table(heads, rows)
     }
+}
+
+/// The shards that a node leads, in words: `S0 S2`.
+pub fn led_by(leaders: &BTreeMap<u32, u32>, node: NodeId) -> String {
+    let led = leaders.iter().filter(|(_, leader)| **leader == node.0);
+    let led: Vec<String> = led.map(|(shard, _)| format!("S{shard}")).collect();
+    led.join(" ")
 }

@@ -2,11 +2,12 @@
 //!
 //! Read in this order: [`id`] names things, [`clock`] and [`stamp`] order them, [`mod@tuple`] makes
 //! keys, [`transaction`] says what a database and a transaction can do, [`error`] says what can go
-//! wrong, [`wait`] what was waited for in vain, [`random`] is the only source of randomness below the sockets, [`wire`] turns all that is said
-//! and kept into bytes.
+//! wrong, [`wait`] what was waited for in vain, [`arena`] keeps what bodies borrow, [`random`] is the only
+//! source of randomness below the sockets, [`wire`] turns all that is said and kept into bytes.
 //!
 //! This crate is pure: no clock, no socket, no thread, no ambient randomness.
 
+pub mod arena;
 pub mod ballot;
 pub mod clock;
 pub mod error;
@@ -20,6 +21,7 @@ pub mod tuple;
 pub mod wait;
 pub mod wire;
 
+pub use arena::Arena;
 pub use ballot::Ballot;
 pub use clock::{Clock, Epoch};
 pub use error::{Aborted, Conflict, Error, KeyExcerpt, Rejected, Result, Unknown};

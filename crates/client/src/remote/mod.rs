@@ -23,7 +23,6 @@
 //! | `link.rs`, `lines.rs` | a connection and who waits for its frames; all of them, made on demand |
 //! | `directory.rs`, `refresh.rs` | who leads what and where; asking for it |
 //! | `shared.rs` | what all of these share |
-//! | `arena.rs` | what reads returned, for as long as it is borrowed |
 //!
 //! What always holds:
 //!
@@ -34,7 +33,6 @@
 //! - Frames of nodes that make no sense end the connection, and are counted.
 
 mod answers;
-mod arena;
 mod attempts;
 mod call;
 mod cluster;

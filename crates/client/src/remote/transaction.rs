@@ -6,7 +6,6 @@
 //! that it names.
 
 use super::after;
-use super::arena::Arena;
 use super::link::{Link, Shared};
 use super::lock;
 use super::session::{Fault, Told};
@@ -26,8 +25,8 @@ use tokio::time::{Instant, timeout_at};
 use types::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_WRITES_MAX, check_key, check_value};
 use types::transaction::ScanEnd;
 use types::{
-    Aborted, Awaited, Cause, Error, KeyExcerpt, NodeId, Rejected, Result, Rows, Scan, ShardId,
-    TableId, Unknown, Wait, WorkerId,
+    Aborted, Arena, Awaited, Cause, Error, KeyExcerpt, NodeId, Rejected, Result, Rows, Scan,
+    ShardId, TableId, Unknown, Wait, WorkerId,
 };
 
 /// Of a frame, what is neither key nor value.

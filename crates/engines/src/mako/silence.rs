@@ -84,7 +84,7 @@ impl Silence {
     /// From when on the coordinator of a transaction counts as gone, if nothing comes from it.
     fn gone_at(&self, transaction: TransactionId, patience: Duration) -> Time {
         match self.peers.get(transaction.node.0 as usize) {
-            Some(peer) if transaction.sequence < peer.first => Time::ZERO,
+            Some(_) if self.is_gone(transaction) => Time::ZERO,
             Some(peer) => peer.heard.max(self.awake_since) + patience * peer.patience,
             None => Time::MAX,
         }

@@ -5,6 +5,7 @@
 //! have been done; so a lost one is seen even before the end.
 
 use super::tally::{ShardTally, Tally};
+use crate::clock::now;
 use crate::procedures::{ADD, add_arguments};
 use client::{Cluster, Error};
 use std::sync::Arc;
@@ -127,9 +128,4 @@ async fn write(
         }
     }
     lane
-}
-
-#[expect(clippy::disallowed_methods, reason = "it measures how long an outage lasts")]
-fn now() -> Instant {
-    Instant::now()
 }

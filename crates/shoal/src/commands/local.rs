@@ -2,19 +2,18 @@
 
 use super::shape::{EngineName, Shape};
 use super::{Trouble, Verdict, print};
-use crate::local::{Folder, LocalCluster, LocalNode, wait_ready};
-use crate::report::Report;
-use crate::{ask, procedures, terminal};
+use crate::clock::now;
+use crate::local::{Folder, LocalCluster, LocalNode, secret, start_all, wait_ready};
+use crate::report::{Report, led_by};
+use crate::{ask, terminal};
 use clap::{Args, value_parser};
 use net::client::Access;
-use ring::rand::{SecureRandom, SystemRandom};
 use server::{NodeConfig, Server};
 use std::fs::{self, File};
 use std::io;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How often it is looked whether all is well.
@@ -96,19 +95,11 @@ impl Local {
             return Err(io::Error::other("one runs there already"));
         }
         let plan = self.shape.plan(self.workers, self.engine);
-        let listeners = plan.listeners()?;
-        let addresses: Vec<String> = listeners
-            .iter()
-            .map(|listener| Ok(listener.local_addr()?.to_string()))
-            .collect::<io::Result<_>>()?;
+        let (listeners, addresses) = plan.listen()?;
         let topology = plan.topology(&addresses).map_err(io::Error::other)?;
         fs::create_dir_all(&folder.0)?;
         fs::write(folder.file("topology.toml"), topology.to_toml())?;
-        let mut secret = [0; 32];
-        SystemRandom::new()
-            .fill(&mut secret)
-            .map_err(|_| io::Error::other("no chance to be had"))?;
-        let secret: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+        let secret: String = secret()?.iter().map(|byte| format!("{byte:02x}")).collect();
         fs::write(folder.file("secret"), secret)?;
         let mut nodes = Vec::new();
         for (node, address) in topology.nodes().iter().zip(addresses) {
@@ -128,22 +119,18 @@ impl Local {
         cluster: &mut LocalCluster,
         listeners: Vec<TcpListener>,
     ) -> Result<Running, Trouble> {
-        let wrong = |error: &dyn std::fmt::Display| Trouble::Database(error.to_string());
         if self.in_process {
-            let known = Arc::new(procedures::known());
-            let mut servers = Vec::new();
-            for (node, listener) in cluster.nodes.iter().zip(listeners) {
-                let config = NodeConfig::read(&folder.node(&node.name).join("node.toml"));
-                let config = config.map_err(|error| wrong(&error))?;
-                let server = Server::start(&config, Arc::clone(&known), Some(listener));
-                servers.push(server.map_err(|error| wrong(&error))?);
-            }
+            let configs =
+                cluster.nodes.iter().map(|node| folder.node(&node.name).join("node.toml"));
+            let configs = configs.map(|path| NodeConfig::read(&path));
+            let servers = start_all(configs, listeners).map_err(Trouble::Database)?;
             return Ok(Running::Here { _servers: servers });
         }
         drop(listeners);
         let mut processes = Vec::new();
         for node in &mut cluster.nodes {
-            let child = spawn(folder, &node.name).map_err(|error| wrong(&error))?;
+            let wrong = |error: io::Error| Trouble::Database(error.to_string());
+            let child = spawn(folder, &node.name).map_err(wrong)?;
             node.process = child.id();
             processes.push(Process { name: node.name.clone(), child, died: None });
         }
@@ -225,16 +212,9 @@ impl Local {
     fn welcome(&self, cluster: &LocalCluster, report: &Report, took: Duration) -> String {
         let leaders = report.leaders();
         let rows = cluster.nodes.iter().zip(report.topology.nodes()).map(|(node, known)| {
-            let leads = leaders.iter().filter(|(_, leader)| **leader == known.id.0);
-            let leads: Vec<String> = leads.map(|(shard, _)| format!("S{shard}")).collect();
-            let place = report.topology.datacenters()[known.datacenter.0 as usize].name.clone();
-            [
-                node.name.clone(),
-                place,
-                node.address.clone(),
-                leads.join(" "),
-                node.process.to_string(),
-            ]
+            let (name, address) = (node.name.clone(), node.address.clone());
+            let leads = led_by(&leaders, known.id);
+            [name, report.place(known), address, leads, node.process.to_string()]
         });
         let table = terminal::table(["node", "datacenter", "address", "leads", "process"], rows);
         let at = match self.folder.to_str() {
@@ -243,9 +223,10 @@ impl Local {
         };
         format!(
             "{table}\n\nready after {:.2} s. In another terminal:\n\n  shoal status{at}\n  \
-             shoal bench ycsb-a --keys 10000{}\n  shoal chaos kill-leader 0{at}\n\nCtrl-C stops all of it.\n",
+             shoal bench ycsb-a --keys 10000 --connect {}\n  shoal chaos kill-leader 0{at}\n\n\
+             Ctrl-C stops all of it.\n",
             took.as_secs_f64(),
-            if at.is_empty() { " --local shoal-local" } else { &at },
+            cluster.nodes[0].address,
         )
     }
 }
@@ -281,9 +262,4 @@ async fn interrupted() {
             let _ = tokio::signal::ctrl_c().await;
         }
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "people wait for it")]
-fn now() -> Instant {
-    Instant::now()
 }

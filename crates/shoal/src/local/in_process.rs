@@ -1,11 +1,11 @@
 //! A cluster within this process.
 
-use super::Plan;
+use super::plan::{Plan, secret};
 use super::ready::wait_ready;
 use crate::{ask, procedures};
 use net::{Distance, Secret};
-use ring::rand::{SecureRandom, SystemRandom};
-use server::{NodeConfig, Server};
+use server::{ConfigError, NodeConfig, Server};
+use std::net::TcpListener;
 use std::sync::Arc;
 use types::NodeId;
 
@@ -22,30 +22,18 @@ impl InProcess {
     /// # Errors
     /// A sentence that says what went wrong.
     pub fn start(plan: &Plan) -> Result<InProcess, String> {
-        let listeners = plan.listeners().map_err(|error| error.to_string())?;
-        let addresses = listeners.iter().map(|it| Ok(it.local_addr()?.to_string()));
-        let addresses: Vec<String> = addresses
-            .collect::<std::io::Result<_>>()
-            .map_err(|error| format!("no addresses to be had: {error}"))?;
+        let (listeners, addresses) = plan.listen().map_err(|error| error.to_string())?;
         let topology = plan.topology(&addresses).map_err(|error| error.to_string())?;
         let names = plan.managers();
         let managers = topology.nodes().iter().filter(|node| names.contains(&node.name));
         let managers: Vec<NodeId> = managers.map(|node| node.id).collect();
-        let mut secret = [0; 32];
-        SystemRandom::new().fill(&mut secret).map_err(|_| "no chance to be had".to_owned())?;
-        let known = Arc::new(procedures::known());
-        let mut servers = Vec::new();
-        for (node, listener) in topology.nodes().iter().zip(listeners) {
-            let secret = Secret::new(secret);
-            let config = NodeConfig::new(&topology, node.id, managers.clone(), secret);
-            let config = NodeConfig {
-                distance: Distance { delay: plan.round_trip / 2, jitter: plan.jitter },
-                protocol: plan.protocol,
-                ..config.map_err(|error| error.to_string())?
-            };
-            let server = Server::start(&config, Arc::clone(&known), Some(listener));
-            servers.push(server.map_err(|error| error.to_string())?);
-        }
+        let secret = Secret::new(secret().map_err(|error| error.to_string())?);
+        let config = |node: &consensus::topology::Node| {
+            let config = NodeConfig::new(&topology, node.id, managers.clone(), secret.clone())?;
+            let distance = Distance { delay: plan.round_trip / 2, jitter: plan.jitter };
+            Ok(NodeConfig { distance, protocol: plan.protocol, ..config })
+        };
+        let servers = start_all(topology.nodes().iter().map(config), listeners)?;
         let runtime = ask::runtime().map_err(|error| error.to_string())?;
         runtime.block_on(wait_ready(&addresses))?;
         Ok(InProcess { addresses, _servers: servers })
@@ -55,4 +43,21 @@ impl InProcess {
     pub fn addresses(&self) -> &[String] {
         &self.addresses
     }
+}
+
+/// Starts nodes within this process, each of which listens at one of these sockets.
+///
+/// # Errors
+/// A sentence that says which of them cannot.
+pub fn start_all(
+    configs: impl Iterator<Item = Result<NodeConfig, ConfigError>>,
+    listeners: Vec<TcpListener>,
+) -> Result<Vec<Server>, String> {
+    let known = Arc::new(procedures::known());
+    let start = |(config, listener): (Result<NodeConfig, ConfigError>, TcpListener)| {
+        let config = config.map_err(|error| error.to_string())?;
+        let server = Server::start(&config, Arc::clone(&known), Some(listener));
+        server.map_err(|error| error.to_string())
+    };
+    configs.zip(listeners).map(start).collect()
 }

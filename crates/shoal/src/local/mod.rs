@@ -13,6 +13,6 @@ mod plan;
 mod ready;
 
 pub use folder::{Folder, LocalCluster, LocalNode};
-pub use in_process::InProcess;
-pub use plan::Plan;
+pub use in_process::{InProcess, start_all};
+pub use plan::{Plan, secret};
 pub use ready::wait_ready;

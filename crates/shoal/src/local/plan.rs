@@ -1,31 +1,46 @@
 //! What a local cluster is to be: its topology and the configuration of its nodes.
 
 use consensus::topology::{Partitioning, Topology, TopologyError};
+use ring::rand::{SecureRandom, SystemRandom};
 use server::Protocol;
+use std::io;
 use std::net::TcpListener;
 use std::time::Duration;
 
-/// Tables that workloads know, and how they are spread. The first two bytes of a key of TPC-C are its
-/// warehouse.
-const TABLES: [(&str, Partitioning); 17] = [
-    ("kv", Partitioning::Hash { prefix_bytes: 0 }),
-    ("shoal.chaos", Partitioning::Hash { prefix_bytes: 0 }),
-    ("micro", Partitioning::Hash { prefix_bytes: 0 }),
-    ("ycsb", Partitioning::Hash { prefix_bytes: 0 }),
-    ("history-lists", Partitioning::Hash { prefix_bytes: 0 }),
-    ("history-registers", Partitioning::Hash { prefix_bytes: 0 }),
-    ("tpcc.warehouse", Partitioning::Hash { prefix_bytes: 2 }),
-    ("tpcc.district", Partitioning::Hash { prefix_bytes: 2 }),
-    ("tpcc.customer", Partitioning::Hash { prefix_bytes: 2 }),
-    ("tpcc.history", Partitioning::Hash { prefix_bytes: 2 }),
-    ("tpcc.new_order", Partitioning::Hash { prefix_bytes: 2 }),
-    ("tpcc.order", Partitioning::Hash { prefix_bytes: 2 }),
-    ("tpcc.order_line", Partitioning::Hash { prefix_bytes: 2 }),
-    ("tpcc.item", Partitioning::Everywhere),
-    ("tpcc.stock", Partitioning::Hash { prefix_bytes: 2 }),
-    ("tpcc.customer_by_name", Partitioning::Hash { prefix_bytes: 2 }),
-    ("tpcc.order_by_customer", Partitioning::Hash { prefix_bytes: 2 }),
+/// Tables that workloads know, whose keys are spread one by one.
+const BY_KEY: [&str; 6] =
+    ["kv", "shoal.chaos", "micro", "ycsb", "history-lists", "history-registers"];
+
+/// And those whose keys begin with a warehouse, which stays together.
+const BY_WAREHOUSE: [&str; 10] = [
+    "tpcc.warehouse",
+    "tpcc.district",
+    "tpcc.customer",
+    "tpcc.history",
+    "tpcc.new_order",
+    "tpcc.order",
+    "tpcc.order_line",
+    "tpcc.stock",
+    "tpcc.customer_by_name",
+    "tpcc.order_by_customer",
 ];
+
+/// The bytes of a warehouse in a key.
+const WAREHOUSE_BYTES: usize = 2;
+
+/// And the one of which each shard has a copy.
+const EVERYWHERE: &str = "tpcc.item";
+
+/// What only the nodes of a cluster know: drawn anew.
+///
+/// # Errors
+/// If the system has no chance to give.
+pub fn secret() -> io::Result<[u8; 32]> {
+    let mut secret = [0; 32];
+    let none = |_| io::Error::other("the system has no chance to give");
+    SystemRandom::new().fill(&mut secret).map_err(none)?;
+    Ok(secret)
+}
 
 /// A cluster that is about to be made.
 #[derive(Debug, Clone)]
@@ -90,8 +105,12 @@ impl Plan {
             let voters: Vec<String> = (0..self.replicas).map(|it| Plan::node(shard, it)).collect();
             builder = builder.shard(voters[0].clone(), voters, []);
         }
-        let tables = TABLES.into_iter();
-        tables
+        let hash = |names: &'static [&str], prefix_bytes| {
+            names.iter().map(move |name| (*name, Partitioning::Hash { prefix_bytes }))
+        };
+        hash(&BY_KEY, 0)
+            .chain(hash(&BY_WAREHOUSE, WAREHOUSE_BYTES))
+            .chain([(EVERYWHERE, Partitioning::Everywhere)])
             .fold(builder, |builder, (name, partitioning)| builder.table(name, partitioning))
             .build()
     }
@@ -121,11 +140,18 @@ impl Plan {
         )
     }
 
-    /// So many sockets on loopback, for each node one: while they are held nobody else has their ports.
+    /// A socket on loopback for each node, and its address: while they are held nobody else has their ports.
     ///
     /// # Errors
     /// If the system has none.
-    pub fn listeners(&self) -> std::io::Result<Vec<TcpListener>> {
-        (0..self.shards * self.replicas).map(|_| TcpListener::bind("127.0.0.1:0")).collect()
+    pub fn listen(&self) -> io::Result<(Vec<TcpListener>, Vec<String>)> {
+        let mut listeners = Vec::new();
+        let mut addresses = Vec::new();
+        for _ in 0..self.shards * self.replicas {
+            let listener = TcpListener::bind("127.0.0.1:0")?;
+            addresses.push(listener.local_addr()?.to_string());
+            listeners.push(listener);
+        }
+        Ok((listeners, addresses))
     }
 }

@@ -1,8 +1,9 @@
 //! Waiting until a cluster serves.
 
+use crate::clock::now;
 use crate::report::Report;
 use net::client::Access;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Until every shard is served.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -28,9 +29,4 @@ pub async fn wait_ready(addresses: &[String]) -> Result<Report, String> {
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "people wait for it")]
-fn now() -> Instant {
-    Instant::now()
 }

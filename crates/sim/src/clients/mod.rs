@@ -5,7 +5,6 @@
 //! run), `outside.rs` (the database as seen over the network), then the plays that are made for the
 //! simulator: `histories.rs`, `tokens.rs`, `calls.rs`, `skew.rs`.
 
-mod arena;
 pub mod calls;
 pub mod histories;
 pub mod ledger;

@@ -9,7 +9,6 @@
 //!                              └────── replies ──────┘
 //! ```
 
-use super::arena::Arena;
 use bytes::Bytes;
 use engines::Place;
 use engines::client::{ClientId, Ending, Reply, Request, worker_of};
@@ -21,8 +20,8 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 use types::{
-    Aborted, Conflict, Database, Epoch, Error, NodeId, Random, Rejected, RequestId, Result, Rows,
-    Scan, ShardId, TableId, Time, Transaction, Unknown, WorkerId,
+    Aborted, Arena, Conflict, Database, Epoch, Error, NodeId, Random, Rejected, RequestId, Result,
+    Rows, Scan, ShardId, TableId, Time, Transaction, Unknown, WorkerId,
 };
 
 /// How a client behaves.
@@ -355,7 +354,7 @@ pub struct OutsideTransaction<'db> {
     over: Cell<bool>,
     waiting: RefCell<VecDeque<Operation>>,
     /// What reads returned, which bodies borrow.
-    seen: Arena,
+    seen: Arena<Bytes>,
 }
 
 /// Does an operation that failed like this leave the transaction open?
@@ -435,7 +434,7 @@ impl Transaction for OutsideTransaction<'_> {
     async fn get(&self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>> {
         let key = Bytes::copy_from_slice(key);
         match self.perform(Operation::Get { table, key }).await? {
-            Answer::Value(value) => Ok(value.map(|value| self.seen.keep(value))),
+            Answer::Value(value) => Ok(value.map(|value| &self.seen.keep(value)[..])),
             Answer::Rows(_) | Answer::Done => panic!("a get was answered with something else"),
         }
     }
@@ -443,7 +442,7 @@ impl Transaction for OutsideTransaction<'_> {
     async fn scan(&self, table: TableId, scan: Scan<'_>) -> Result<Rows<'_>> {
         match self.perform(Operation::Scan { table, range: Range::of(&scan) }).await? {
             Answer::Rows(rows) => {
-                let kept = |(key, value)| (self.seen.keep(key), self.seen.keep(value));
+                let kept = |(key, value)| (&self.seen.keep(key)[..], &self.seen.keep(value)[..]);
                 Ok(rows.into_iter().map(kept).collect())
             }
             Answer::Value(_) | Answer::Done => panic!("a scan was answered with something else"),

@@ -4,6 +4,7 @@
 //! seed. After a failure no later seed is begun, but those before it are ended: the first seed that
 //! fails is the same with any number of threads.
 
+use crate::clock::now;
 use ::sim::metrics::Metrics;
 use ::sim::probes::Probes;
 use ::sim::{Orders, Report, Runner};
@@ -64,11 +65,6 @@ struct Ran {
     twice: bool,
     took: Duration,
     report: Report,
-}
-
-#[expect(clippy::disallowed_methods, reason = "how long a simulation takes is asked out here")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 /// A first seed that nobody has run yet, most likely.

@@ -1,4 +1,5 @@
-//! A place for things that stay where they are while more are added, so that they can be borrowed.
+//! A place for things that stay where they are while more are added, so that they can be borrowed: what a
+//! transaction has read, which its body borrows.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,9 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// More than a transaction may read, and than memory holds.
 const LEVELS: usize = 40;
 
+/// See the module. Any number of threads may add to it.
+///
 /// Levels of 1, 2, 4 … places, each made when it is first needed and never moved.
 #[derive(Debug)]
-pub(super) struct Arena<T> {
+pub struct Arena<T> {
     levels: [OnceLock<Box<[OnceLock<T>]>>; LEVELS],
     kept: AtomicUsize,
 }
@@ -21,7 +24,7 @@ impl<T> Default for Arena<T> {
 
 impl<T> Arena<T> {
     /// Keeps `thing` for as long as the arena lives.
-    pub(super) fn keep(&self, thing: T) -> &T {
+    pub fn keep(&self, thing: T) -> &T {
         let number = self.kept.fetch_add(1, Ordering::Relaxed) + 1;
         let level = number.ilog2() as usize;
         let places =
