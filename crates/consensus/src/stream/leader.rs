@@ -132,10 +132,26 @@ pub(super) const FETCH_MESSAGES_MAX: u64 = 16;
 pub(super) struct Fetching {
     /// Whom.
     at: NodeId,
+    /// The first of them.
+    from: Length,
     /// In how many messages.
     messages: u64,
-    /// How many of those have not come.
-    missing: u64,
+    /// Where those begin that have come.
+    came: Vec<Length>,
+}
+
+impl Fetching {
+    /// A message of this replica, with entries from `from` on. What brings nothing new, since another
+    /// replica was faster, counts all the same: nothing else will come for it.
+    fn note(&mut self, at: NodeId, from: Length) {
+        if at == self.at && from >= self.from && !self.is_over() && !self.came.contains(&from) {
+            self.came.push(from);
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.came.len() as u64 >= self.messages
+    }
 }
 
 #[derive(Debug)]
@@ -335,16 +351,14 @@ impl Leader {
             Phase::Preparing { stage, asked, asked_at, fetching } => {
                 peer.promise = Some(position);
                 *asked_at = now;
-                let asked_for = fetching.as_mut().filter(|fetching| fetching.at == peer.id);
+                let asked_for = fetching.as_ref().is_some_and(|fetching| fetching.at == peer.id);
                 // Of two sequences the one of the higher ballot is worth keeping; but what is
                 // fetched was chosen by all that is known by now.
-                if peer.voter && (position.ballot >= stage.ballot || asked_for.is_some()) {
-                    let before = (stage.ballot, stage.end());
+                if peer.voter && (position.ballot >= stage.ballot || asked_for) {
                     stage_entries(replica, stage, position.ballot, from, entries);
-                    let is_new = (stage.ballot, stage.end()) > before;
-                    if let Some(fetching) = asked_for.filter(|_| is_new) {
-                        fetching.missing = fetching.missing.saturating_sub(1);
-                    }
+                }
+                if let Some(fetching) = fetching {
+                    fetching.note(peer.id, from);
                 }
                 if *asked {
                     self.try_adopt(replica, now, effects);
@@ -398,7 +412,8 @@ impl Leader {
             return;
         }
         let own = replica.position();
-        let (best, at) = best_of(&self.peers, own, replica.options.faults.adopt_shortest);
+        let asked = fetching.as_ref().map(|fetching| fetching.at);
+        let (best, at) = best_of(&self.peers, own, asked, replica.options.faults.adopt_shortest);
         if best.accepted < own.decided {
             // A majority does not know what was decided: voters have lost their storage. Leading
             // on would undo decisions; not leading keeps them.
@@ -421,11 +436,11 @@ impl Leader {
             return self.adopt(replica, now, best, sure, entries, effects);
         }
         let before = fetching.as_ref().filter(|fetching| fetching.at == at);
-        if before.is_some_and(|fetching| fetching.missing > 0) {
+        if before.is_some_and(|fetching| !fetching.is_over()) {
             return; // On its way, or lost; then the timer sees to it.
         }
         let messages = before.map_or(1, |it| (it.messages * 2).min(FETCH_MESSAGES_MAX));
-        *fetching = Some(Fetching { at, messages, missing: messages });
+        *fetching = Some(Fetching { at, from: covered, messages, came: Vec::new() });
         let (ballot, accepted_ballot) = (self.ballot, best.ballot);
         let message = Message::Fetch { ballot, accepted_ballot, from: covered, messages };
         effects.push(Effect::Send { to: at, message });
@@ -521,8 +536,14 @@ impl Leader {
     }
 }
 
-/// The position to adopt: of the highest ballot, the longest. And whose it is, if not the own.
-fn best_of(peers: &[Peer], own: Position, shortest: bool) -> (Position, Option<NodeId>) {
+/// The position to adopt: of the highest ballot, the longest. And whose it is, if not the own: of several,
+/// the one that was `asked`, so that two who have the same are not asked in turns.
+fn best_of(
+    peers: &[Peer],
+    own: Position,
+    asked: Option<NodeId>,
+    shortest: bool,
+) -> (Position, Option<NodeId>) {
     let rank = |position: &Position| (position.ballot, position.accepted);
     let mut best = (own, None);
     for peer in peers.iter().filter(|peer| peer.counts()) {
@@ -532,7 +553,8 @@ fn best_of(peers: &[Peer], own: Position, shortest: bool) -> (Position, Option<N
         } else {
             rank(&promise) > rank(&best.0)
         };
-        if wins {
+        let goes_on = asked == Some(peer.id) && best.1.is_some() && rank(&promise) == rank(&best.0);
+        if wins || goes_on {
             best = (promise, Some(peer.id));
         }
     }
