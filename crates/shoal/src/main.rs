@@ -5,6 +5,7 @@ mod chaos;
 mod clock;
 mod commands;
 mod duration;
+mod inside;
 mod local;
 mod procedures;
 mod progress;
@@ -12,6 +13,7 @@ mod remote;
 mod report;
 mod size;
 mod terminal;
+mod trial;
 
 use clap::Parser;
 use std::process::ExitCode;

@@ -25,14 +25,14 @@ impl Remote {
     pub fn connect(
         addresses: &[String],
         options: ClusterOptions,
-        own: Option<InProcess>,
+        own: Option<Arc<InProcess>>,
     ) -> std::result::Result<Remote, String> {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(1).enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
         let cluster = runtime.block_on(Db::connect_with(addresses, options));
         let cluster = cluster.map_err(|error| error.to_string())?;
-        Ok(Remote { cluster, runtime: Arc::new(runtime), _own: own.map(Arc::new) })
+        Ok(Remote { cluster, runtime: Arc::new(runtime), _own: own })
     }
 }
 

@@ -4,6 +4,7 @@ pub mod bench;
 pub mod history;
 pub mod micro;
 pub mod model;
+pub mod placed;
 pub mod report;
 pub mod rows;
 pub mod tally;

@@ -1,10 +1,11 @@
 //! The bench runs a workload on the model and counts what it did.
 
 use shoal_workloads::bench::measurement::LatencyFrom;
-use shoal_workloads::bench::{self, Build, Measurement, Settings, Stage};
+use shoal_workloads::bench::{self, Build, Measurement, Settings, Stage, Threads};
 use shoal_workloads::micro::Micro;
 use shoal_workloads::model::Model;
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 use types::{Database, Transaction};
 
@@ -24,10 +25,10 @@ fn settings() -> Settings {
     }
 }
 
-fn small() -> types::Result<(Model, Micro)> {
+fn small() -> types::Result<(Threads<Model>, Arc<Micro>)> {
     let db = Model::new();
     let micro = Micro::new(&db, 100)?;
-    Ok((db, micro))
+    Ok((Threads(db), Arc::new(micro)))
 }
 
 fn run(settings: &Settings) -> Measurement {
@@ -90,9 +91,9 @@ fn an_open_loop_that_cannot_keep_up_says_so() {
 fn a_broken_database_is_a_failure_and_ends_at_once() {
     let broken = || {
         let (db, micro) = small()?;
-        let table = db.table("micro")?;
+        let table = db.0.table("micro")?;
         // Loading meets a row that it has not written.
-        bench::block_on(db.transact(async |tx| tx.put(table, &7u32.to_be_bytes(), b"")))?;
+        bench::block_on(db.0.transact(async |tx| tx.put(table, &7u32.to_be_bytes(), b"")))?;
         Ok((db, micro))
     };
     let settings = Settings { duration: Duration::from_secs(3600), ..settings() };

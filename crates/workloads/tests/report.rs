@@ -1,10 +1,11 @@
 //! Reports hold what was measured, and the page stands alone.
 
-use shoal_workloads::bench::{self, Build, Measurement, Settings};
+use shoal_workloads::bench::{self, Build, Measurement, Settings, Threads};
 use shoal_workloads::model::Model;
 use shoal_workloads::report;
 use shoal_workloads::ycsb::{Distribution, Letter, Ycsb};
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 fn measured(runs: usize) -> Measurement {
@@ -27,7 +28,7 @@ fn measured(runs: usize) -> Measurement {
     let make = || {
         let db = Model::new();
         let ycsb = Ycsb::new(&db, Letter::F, 100, 100, Distribution::Zipfian(0.99))?;
-        Ok((db, ycsb))
+        Ok((Threads(db), Arc::new(ycsb)))
     };
     bench::run(&settings, build, make, &mut |_| ()).unwrap()
 }

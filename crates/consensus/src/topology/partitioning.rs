@@ -30,6 +30,16 @@ pub enum Partitioning {
     Everywhere,
 }
 
+impl Partitioning {
+    /// A range for each shard, in their order, from these keys on; the first is empty.
+    pub fn ranges(first: impl IntoIterator<Item = Vec<u8>>) -> Partitioning {
+        let shards = (0..).map(ShardId);
+        Partitioning::Range {
+            splits: first.into_iter().map(Vec::into_boxed_slice).zip(shards).collect(),
+        }
+    }
+}
+
 /// Where a key lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Home {

@@ -2,17 +2,19 @@
 
 use super::shape::{EngineName, Shape};
 use super::{Trouble, Verdict, print, reserve, write};
-use crate::local::InProcess;
 use crate::progress::Bar;
 use crate::remote::Remote;
+use crate::trial::{self, Placeable, Trial, client_options};
 use crate::{duration, size, terminal};
 use clap::{Args, Subcommand, value_parser};
-use client::{ClusterOptions, Db, Options};
+use client::{Db, Options};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use types::Database;
-use workloads::bench::{self, Build, Measurement, Settings, machine};
+use workloads::bench::{Measurement, Place, Settings, Threads, machine};
 use workloads::micro::Micro;
+use workloads::placed::PlacedMicro;
 use workloads::report;
 use workloads::tpcc::{Scale, TpcC};
 use workloads::workload::Workload;
@@ -27,8 +29,8 @@ const GROWTH_BYTES_PER_S: f64 = 70e6;
 /// Clients of a cluster: while one waits for an answer others work.
 const CLIENTS: u16 = 16;
 
-/// What a transaction may take on a cluster. A bench gives up on none that will end.
-const DEADLINE: Duration = Duration::from_secs(60);
+/// Clients within each leader, where nothing else has them wait but its distance to the others.
+const CLIENTS_INSIDE: u32 = 64;
 
 /// Run a workload and measure it: on an embedded database, or on a cluster
 #[derive(Debug, Args)]
@@ -38,6 +40,7 @@ Examples:
   shoal bench ycsb-c --workers 1 --duration 10s --runs 5
   shoal bench micro --rate 100000 --html micro.html
   shoal bench ycsb-a --local --wan 50ms --engines mako,two-phase-commit --keys 10000
+  shoal bench tpcc --local --inside --shards 1 --replicas 3
   shoal bench micro --connect 127.0.0.1:7000 --workers 16
 
 Exit codes: 0 measured and all checks hold, 1 a check failed, 2 the command line is wrong")]
@@ -88,6 +91,9 @@ struct MicroArgs {
     /// Keys to draw from
     #[arg(long, default_value_t = Micro::KEYS, value_parser = value_parser!(u32).range(1..))]
     keys: u32,
+    /// Of a hundred transactions on a cluster that `--local` starts, how many touch two shards
+    #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = value_parser!(u32).range(0..=100))]
+    cross_shard: u32,
     #[command(flatten)]
     common: Common,
 }
@@ -110,8 +116,9 @@ struct YcsbArgs {
 /// What every workload takes.
 #[derive(Debug, Args)]
 struct Common {
-    /// Threads, each running one transaction at a time [default: one a core, 16 for a cluster]
-    #[arg(long, value_parser = value_parser!(u16).range(1..=1024))]
+    /// Clients, each running one transaction at a time: threads, or tasks of leaders with --inside
+    /// [default: one a core, 16 for a cluster, 64 for each leader]
+    #[arg(long, value_parser = value_parser!(u16).range(1..=16384))]
     workers: Option<u16>,
     /// Time of the measurement: 500ms, 10s, 2m
     #[arg(long, default_value = "20s", value_parser = duration::parse_positive)]
@@ -141,6 +148,9 @@ struct Common {
     /// Run on a cluster in this process, a fresh one for each run
     #[arg(long, conflicts_with = "connect")]
     local: bool,
+    /// Have the clients live in the leaders, each with its data, instead of across sockets
+    #[arg(long, requires = "local", conflicts_with = "rate")]
+    inside: bool,
     /// Run on the cluster at these addresses, which has none of the workload's data yet
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',')]
     connect: Vec<String>,
@@ -189,8 +199,8 @@ fn rate(text: &str) -> Result<f64, String> {
 }
 
 /// A workload that the command line asks for, to be set up on any database.
-trait Asked {
-    type Workload: Workload;
+trait Asked: Placeable {
+    type Workload: Workload + 'static;
 
     fn make<D: Database>(&self, db: &D) -> types::Result<Self::Workload>;
 
@@ -218,10 +228,42 @@ impl Asked for TpccArgs {
     }
 }
 
+impl Placeable for TpccArgs {
+    type Placed = TpcC;
+
+    fn place<D: Database>(&self, db: &D, shards: u32) -> types::Result<TpcC> {
+        if u32::from(self.warehouses()) < shards {
+            return Err(types::Error::reject(format!(
+                "--warehouses: {shards} at least, one a shard"
+            )));
+        }
+        self.make(db)
+    }
+}
+
+impl Placeable for MicroArgs {
+    type Placed = PlacedMicro;
+
+    fn place<D: Database>(&self, db: &D, shards: u32) -> types::Result<PlacedMicro> {
+        PlacedMicro::new(db, shards, self.keys.div_ceil(shards), self.cross_shard)
+    }
+}
+
+impl Placeable for AskedYcsb<'_> {
+    type Placed = Ycsb;
+
+    fn place<D: Database>(&self, db: &D, _shards: u32) -> types::Result<Ycsb> {
+        self.make(db)
+    }
+}
+
 impl TpccArgs {
     /// On a cluster there are more clients than cores, and what a client does not have for itself is for all.
     fn warehouses(&self) -> u16 {
-        let default = if self.common.is_embedded() { self.common.workers() } else { 2 };
+        let default = match self.common.is_embedded() {
+            true => self.common.workers(),
+            false => u16::try_from(self.common.shape.shards()).unwrap_or(u16::MAX),
+        };
         self.warehouses.unwrap_or(default)
     }
 }
@@ -275,7 +317,7 @@ impl Common {
         let measured = self.measure("embedded", memory_bytes_reserved, || {
             let db = Db::with_options(Options { memory_bytes_reserved, ..Options::default() });
             let workload = asked.make(&db).map_err(|error| error.to_string())?;
-            Ok((db, workload))
+            Ok((Threads(db), Arc::new(workload)))
         })?;
         self.report(&measured)
     }
@@ -293,14 +335,11 @@ impl Common {
         let mut measured = Vec::new();
         for engine in &self.engines {
             let plan = self.shape.plan(self.node_workers, *engine);
-            let words = plan.words();
-            let measurement = self.measure(&words, 0, || {
-                let own = InProcess::start(&plan)?;
-                let addresses = own.addresses().to_vec();
-                let db = Remote::connect(&addresses, self.client_options(), Some(own))?;
-                let workload = asked.make(&db).map_err(|error| error.to_string())?;
-                Ok((db, workload))
-            })?;
+            let trial = Trial { plan, inside: self.inside, settings: self.settings(0) };
+            let mut bar = self.bar();
+            let measurement = trial.measure(asked, &mut |at| bar.show(at));
+            bar.finish();
+            let (words, measurement) = (trial.words(), measurement.map_err(Trouble::Database)?);
             if self.report(&measurement)? == Verdict::Fails {
                 verdict = Verdict::Fails;
             }
@@ -318,36 +357,38 @@ impl Common {
             return Err(Trouble::Usage("each run wants a fresh database: --runs 1".into()));
         }
         let measured = self.measure("cluster", 0, || {
-            let db = Remote::connect(&self.connect, self.client_options(), None)?;
+            let db = Remote::connect(&self.connect, client_options(), None)?;
             let workload = asked.make(&db).map_err(|error| error.to_string())?;
-            Ok((db, workload))
+            Ok((Threads(db), Arc::new(workload)))
         })?;
         self.report(&measured)
     }
 
-    fn client_options(&self) -> ClusterOptions {
-        ClusterOptions { deadline: DEADLINE, ..ClusterOptions::default() }
-    }
-
-    /// Measures what `make` sets up.
-    fn measure<D: Database + Send + Sync, W: Workload>(
+    /// Measures what `make` sets up on a cluster that is there, or on none.
+    fn measure<P: Place, W: Workload + 'static>(
         &self,
         target: &str,
         reserved: usize,
-        mut make: impl FnMut() -> Result<(D, W), String>,
+        make: impl FnMut() -> Result<(P, Arc<W>), String>,
     ) -> Result<Measurement, Trouble> {
+        let mut bar = self.bar();
         let settings = self.settings(reserved);
-        let mut bar = Bar::new(settings.runs, !self.no_progress);
-        let make = || make().map_err(types::Error::reject);
-        let measured = bench::run(&settings, build(target), make, &mut |at| bar.show(at));
+        let measured = trial::measure(&settings, target, make, &mut |at| bar.show(at));
         bar.finish();
-        measured.map_err(|failure| Trouble::Database(failure.to_string()))
+        measured.map_err(Trouble::Database)
+    }
+
+    fn bar(&self) -> Bar {
+        Bar::new(usize::from(self.runs), !self.no_progress)
     }
 
     fn workers(&self) -> u16 {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let default = || match self.is_embedded() {
             true => u16::try_from(cores()).unwrap_or(u16::MAX),
+            false if self.inside => {
+                u16::try_from(CLIENTS_INSIDE * self.shape.shards()).unwrap_or(u16::MAX)
+            }
             false => CLIENTS,
         };
         self.workers.unwrap_or_else(default)
@@ -376,15 +417,5 @@ impl Common {
         }
         print(&terminal::text(measurement))?;
         Ok(if measurement.passed() { Verdict::Holds } else { Verdict::Fails })
-    }
-}
-
-/// How this program was built.
-fn build(target: &str) -> Build {
-    Build {
-        version: env!("CARGO_PKG_VERSION"),
-        profile: if cfg!(debug_assertions) { "debug" } else { "optimized" },
-        allocator: if cfg!(feature = "mimalloc") { "mimalloc" } else { "the system's" },
-        target: target.to_owned().into(),
     }
 }

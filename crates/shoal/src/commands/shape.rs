@@ -1,7 +1,7 @@
 //! The shape of a cluster on the command line.
 
 use crate::duration;
-use crate::local::Plan;
+use crate::local::{Plan, tables};
 use clap::{Args, ValueEnum, value_parser};
 use server::Protocol;
 use std::time::Duration;
@@ -49,6 +49,10 @@ impl From<EngineName> for Protocol {
 }
 
 impl Shape {
+    pub fn shards(&self) -> u32 {
+        self.shards
+    }
+
     /// A cluster of this shape, with so many workers on each node.
     pub fn plan(&self, workers: u32, engine: EngineName) -> Plan {
         Plan {
@@ -58,6 +62,7 @@ impl Shape {
             round_trip: self.wan,
             jitter: self.jitter,
             protocol: engine.into(),
+            tables: tables(),
         }
     }
 }

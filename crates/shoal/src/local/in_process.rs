@@ -3,17 +3,19 @@
 use super::plan::{Plan, secret};
 use super::ready::wait_ready;
 use crate::{ask, procedures};
-use net::{Distance, Secret};
-use server::{ConfigError, NodeConfig, Server};
+use net::{Distance, Handle, Secret};
+use server::{Command, ConfigError, NodeConfig, Server};
 use std::net::TcpListener;
 use std::sync::Arc;
-use types::NodeId;
+use types::{NodeId, ShardId};
 
 /// See the module. It ends when this is dropped.
 #[derive(Debug)]
 pub struct InProcess {
     addresses: Vec<String>,
-    _servers: Vec<Server>,
+    servers: Vec<Server>,
+    /// The place of each shard's leader among the servers, at the beginning.
+    leaders: Vec<usize>,
 }
 
 impl InProcess {
@@ -35,8 +37,19 @@ impl InProcess {
         };
         let servers = start_all(topology.nodes().iter().map(config), listeners)?;
         let runtime = ask::runtime().map_err(|error| error.to_string())?;
-        runtime.block_on(wait_ready(&addresses))?;
-        Ok(InProcess { addresses, _servers: servers })
+        let report = runtime.block_on(wait_ready(&addresses))?;
+        let leaders = report.leaders().into_values().map(|node| node as usize).collect();
+        Ok(InProcess { addresses, servers, leaders })
+    }
+
+    /// How many shards it has.
+    pub fn shards(&self) -> u32 {
+        self.leaders.len() as u32
+    }
+
+    /// Steers the workers of the node that led a shard when the cluster was ready.
+    pub fn leader(&self, shard: ShardId) -> &Handle<Command> {
+        self.servers[self.leaders[shard.0 as usize]].handle()
     }
 
     /// Where clients find it.

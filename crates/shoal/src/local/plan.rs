@@ -57,6 +57,17 @@ pub struct Plan {
     pub jitter: Duration,
     /// The commit protocol. Only `mako` has managers, so that leaders can fail.
     pub protocol: Protocol,
+    /// The tables, and how each is divided.
+    pub tables: Vec<(&'static str, Partitioning)>,
+}
+
+/// The tables of all that can be run on a local cluster, divided key by key, or by warehouses.
+pub fn tables() -> Vec<(&'static str, Partitioning)> {
+    let hash = |names: &'static [&str], prefix_bytes| {
+        names.iter().map(move |name| (*name, Partitioning::Hash { prefix_bytes }))
+    };
+    let divided = hash(&BY_KEY, 0).chain(hash(&BY_WAREHOUSE, WAREHOUSE_BYTES));
+    divided.chain([(EVERYWHERE, Partitioning::Everywhere)]).collect()
 }
 
 impl Plan {
@@ -105,12 +116,8 @@ impl Plan {
             let voters: Vec<String> = (0..self.replicas).map(|it| Plan::node(shard, it)).collect();
             builder = builder.shard(voters[0].clone(), voters, []);
         }
-        let hash = |names: &'static [&str], prefix_bytes| {
-            names.iter().map(move |name| (*name, Partitioning::Hash { prefix_bytes }))
-        };
-        hash(&BY_KEY, 0)
-            .chain(hash(&BY_WAREHOUSE, WAREHOUSE_BYTES))
-            .chain([(EVERYWHERE, Partitioning::Everywhere)])
+        let tables = self.tables.iter().cloned();
+        tables
             .fold(builder, |builder, (name, partitioning)| builder.table(name, partitioning))
             .build()
     }

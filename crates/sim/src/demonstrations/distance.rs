@@ -6,7 +6,6 @@
 
 use super::book::Times;
 use super::latency::in_ms;
-use super::placed::Placed;
 use super::rig::{Counted, Pace, Result, Rig, SHARDS, Setting, Shown};
 use super::table::{Line, Table, Verdict};
 use super::{Orders, Promise, Size};
@@ -14,6 +13,7 @@ use crate::catalog::Catalog;
 use crate::cpu::Cpu;
 use std::rc::Rc;
 use std::time::Duration;
+use workloads::placed::Placed;
 use workloads::report::words;
 
 /// Of 100 transactions of the micro-benchmark, how many touch another shard.

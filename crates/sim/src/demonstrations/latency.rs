@@ -4,7 +4,6 @@
 //! on top is waiting for a batch, messages between leaders, and the watermark.
 
 use super::book::Times;
-use super::placed::Placed;
 use super::rig::{Pace, Result, Rig, SHARDS, Setting, Shown};
 use super::table::{Line, Table, Verdict};
 use super::watched::Touched;
@@ -13,6 +12,7 @@ use crate::catalog::Catalog;
 use crate::cpu::Cpu;
 use std::rc::Rc;
 use std::time::Duration;
+use workloads::placed::Placed;
 use workloads::report::words;
 
 /// Between datacenters, there and back.

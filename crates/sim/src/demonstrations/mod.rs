@@ -11,7 +11,7 @@
 //! | `rollback.rs` | how much is rolled back then |
 //!
 //! They share `rig.rs`, a cluster with clients. Its clients live on the leaders, as in the paper, so
-//! that a latency is from the first operation to the moment at which the client may be told. `placed.rs`
+//! that a latency is from the first operation to the moment at which the client may be told. `workloads::placed`
 //! are the workloads, `watched.rs` sees which shards a transaction touches, `book.rs` is
 //! where the clients write down what they met, `table.rs` and `exhibition.rs` are what comes out, and
 //! `report.rs` makes a page of it. `outage.rs` is a cluster in which a shard fails, `record.rs` what is
@@ -23,7 +23,6 @@ mod exhibition;
 mod failure;
 pub mod latency;
 mod outage;
-pub mod placed;
 mod record;
 pub mod report;
 mod rig;
@@ -40,10 +39,10 @@ pub use table::{Line, Table, Verdict};
 use engines::execution::Limits;
 use engines::mako::{self, Mako, StampForm};
 use engines::two_phase_commit::{self, TwoPhaseCommit};
-use placed::{PlacedMicro, PlacedTpcC};
 use std::rc::Rc;
 use std::time::Duration;
 use types::Database;
+use workloads::placed::PlacedMicro;
 use workloads::tpcc::{Scale, TpcC};
 
 /// How large a demonstration is.
@@ -227,12 +226,12 @@ fn tpcc<D: Database>(
     warehouses: u16,
     items: u32,
     customers: u16,
-) -> types::Result<PlacedTpcC> {
+) -> types::Result<TpcC> {
     let scale = Scale {
         items,
         customers,
         undelivered: customers / 3,
         warehouses: warehouses * shards as u16,
     };
-    Ok(PlacedTpcC::new(TpcC::new(db, scale)?, warehouses))
+    TpcC::new(db, scale)
 }

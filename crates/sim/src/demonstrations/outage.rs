@@ -8,7 +8,6 @@
 //! is appointed.
 
 use super::Orders;
-use super::placed::PlacedMicro;
 use super::record::{BUCKET, Record};
 use super::rig::{Result, Rig, Setting};
 use super::watched::Watched;
@@ -21,6 +20,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 use types::{Random, ShardId, Time};
+use workloads::placed::PlacedMicro;
 use workloads::workload::Workload;
 
 /// Shards.

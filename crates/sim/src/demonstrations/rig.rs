@@ -2,7 +2,6 @@
 //! first datacenter, a workload whose clients live on the leaders.
 
 use super::book::{Book, Classify, Times};
-use super::placed::Placed;
 use super::watched::{Shards, Watched};
 use crate::catalog::Catalog;
 use crate::clock::NodeClock;
@@ -13,7 +12,7 @@ use crate::network::Delay;
 use crate::simulation::{Simulation, World};
 use crate::subject::Subject;
 use consensus::stream;
-use consensus::topology::Topology;
+use consensus::topology::{Partitioning, Topology};
 use engines::engine::{Engine, Setup, Task};
 use engines::execution::Limits;
 use engines::{Place, Procedures};
@@ -23,6 +22,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use types::{Random, ShardId, Time, WorkerId};
+use workloads::placed::{Division, Placed};
 use workloads::workload::Workload;
 
 /// Datacenters, and as many voters of each shard.
@@ -181,7 +181,11 @@ impl<E: Shown, W: Placed> Rig<E, W> {
         let catalog = Catalog::new();
         let workload = Rc::new(make(&catalog).map_err(|error| error.to_string())?);
         let tables = catalog.names().into_iter().map(|name| {
-            let partitioning = workload.partitioning(&name, shards);
+            let partitioning = match workload.division(&name, shards) {
+                Division::Everywhere => Partitioning::Everywhere,
+                Division::ByKey => Partitioning::Hash { prefix_bytes: 0 },
+                Division::Ranges(first) => Partitioning::ranges(first),
+            };
             (name, partitioning)
         });
         let topology = Topology::symmetric(DATACENTERS, shards, DATACENTERS, learners, workers)

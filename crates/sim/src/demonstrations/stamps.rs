@@ -14,7 +14,6 @@
 //! cannot tell the forms apart here: they show that both forms do the same work.
 
 use super::latency::in_ms;
-use super::placed::Placed;
 use super::rig::{Form, Pace, Result, Rig, Setting, Shown, limits};
 use super::table::{Line, Table, Verdict};
 use super::watched::Touched;
@@ -23,6 +22,7 @@ use crate::catalog::Catalog;
 use crate::cpu::Cpu;
 use std::rc::Rc;
 use std::time::Duration;
+use workloads::placed::Placed;
 use workloads::report::words;
 
 /// Between datacenters, there and back.

@@ -1,8 +1,8 @@
 //! The bench: runs a [`Workload`](crate::workload::Workload) against a
 //! [`Database`](types::Database) and measures it.
 //!
-//! Read in this order: [`runner`] says what happens in a run, `worker` is the loop whose speed is
-//! measured, [`measurement`] is what comes out, [`machine`] states where it was measured.
+//! Read in this order: [`runner`] says what happens in a run, [`place`] where clients are, `worker` is the loop whose speed
+//! is measured, [`measurement`] is what comes out, [`machine`] states where it was measured.
 //!
 //! This is the one place of the crate that reads real clocks. Numbers of one run are compared only
 //! with numbers of the same run on the same machine (design §9).
@@ -10,12 +10,15 @@
 #![allow(clippy::disallowed_methods, reason = "measuring takes clocks, a fixed rate takes waiting")]
 
 mod executor;
+mod loader;
 pub mod machine;
 pub mod measurement;
+pub mod place;
 pub mod runner;
 mod worker;
 
 pub use executor::block_on;
 pub use machine::Machine;
 pub use measurement::Measurement;
+pub use place::{Place, Threads, Who, Work};
 pub use runner::{Build, Failure, Progress, Settings, Stage, run};

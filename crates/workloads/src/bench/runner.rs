@@ -1,33 +1,36 @@
 //! A run: load, warm up, measure, check; and several runs alike, each on a database of its own.
 //!
 //! ```text
-//! calling thread:  load … | warm up … | sample throughput every 100 ms … | merge | check
-//! worker threads:  load … | transactions, back to back or at a fixed rate | tallies
+//! calling thread:  wait  | warm up … | sample throughput every 100 ms … | merge | check
+//! loaders:         load … |
+//! clients:                | transactions, back to back or at a fixed rate | tallies
 //! ```
 //!
 //! The calling thread sets the `Gate`; workers read it before each transaction, so a measurement
 //! is off by at most one transaction a worker at either end.
 
 use super::executor::block_on;
+use super::loader::{Loaded, Loader};
 use super::machine::{self, Machine};
 use super::measurement::{
     self, Interval, Kind, Latency, LatencyFrom, Load, Measurement, Parameter, Run, Summary,
     Throughput,
 };
-use super::worker::{Counters, Gate, Pace, Phase, Worker, WorkerTally};
+use super::place::{Place, Who};
+use super::worker::{Counters, Gate, Pace, Phase, Shared, Worker, WorkerTally};
 use crate::workload::Workload;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use types::{Database, Error, Result};
+use types::{Database as _, Error, Result};
 
 pub use super::measurement::Build;
 
 /// How to run a workload.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Threads, each with one client and one transaction at a time; at least 1.
+    /// Clients, each with one transaction at a time; at least 1.
     pub workers: usize,
     /// Time before the measurement, in which caches, allocator and branch predictors settle.
     pub warm_up: Duration,
@@ -95,7 +98,8 @@ impl Failure {
 /// How often throughput is sampled and progress reported.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Runs the workload that `make` sets up, on the database that it makes for each run.
+/// Runs the workload that `make` sets up, on the database that it makes for each run, with clients at the
+/// place that it makes.
 ///
 /// # Errors
 /// Where the database refuses what the workload asks. Checks that fail are no error but part of
@@ -103,10 +107,10 @@ const INTERVAL: Duration = Duration::from_millis(100);
 ///
 /// # Panics
 /// If a setting is out of its range.
-pub fn run<D: Database + Send + Sync, W: Workload>(
+pub fn run<P: Place, W: Workload + 'static>(
     settings: &Settings,
     build: Build,
-    mut make: impl FnMut() -> Result<(D, W)>,
+    mut make: impl FnMut() -> Result<(P, Arc<W>)>,
     progress: &mut dyn FnMut(Progress),
 ) -> std::result::Result<Measurement, Failure> {
     assert!(settings.workers > 0 && settings.runs > 0, "nothing to run: {settings:?}");
@@ -118,11 +122,11 @@ pub fn run<D: Database + Send + Sync, W: Workload>(
     for number in 0..settings.runs {
         let stage = Stage::Preparing;
         progress(Progress { run: number, stage, done: 0, of: 1, per_s: 0.0 });
-        let (db, workload) = make().map_err(Failure::while_("making the tables"))?;
+        let (place, workload) = make().map_err(Failure::while_("making the tables"))?;
         workload_facts.get_or_insert_with(|| (workload.name(), workload.parameters()));
         let stage = RunStage {
             settings,
-            db: &db,
+            place: &place,
             workload: &workload,
             seed: settings.seed.wrapping_add(number as u64),
         };
@@ -175,10 +179,10 @@ impl Settings {
 }
 
 /// What one run works with.
-struct RunStage<'a, D, W> {
+struct RunStage<'a, P, W> {
     settings: &'a Settings,
-    db: &'a D,
-    workload: &'a W,
+    place: &'a P,
+    workload: &'a Arc<W>,
     seed: u64,
 }
 
@@ -189,18 +193,19 @@ struct Measured {
     timeline: Vec<Interval>,
 }
 
-impl<D: Database + Send + Sync, W: Workload> RunStage<'_, D, W> {
+impl<P: Place, W: Workload + 'static> RunStage<'_, P, W> {
     fn run(&self, progress: &mut dyn FnMut(Progress)) -> std::result::Result<Run, Failure> {
         let begun = Instant::now();
         let loaded_rows = self.load(progress).map_err(Failure::while_("loading"))?;
         let load_s = begun.elapsed().as_secs_f64();
-        let loaded_bytes = self.db.memory_bytes().map(|bytes| bytes as u64);
+        let loaded_bytes = self.place.database().memory_bytes().map(|bytes| bytes as u64);
         let measured = self.measure(progress).map_err(Failure::while_("running"))?;
         let checks = if self.settings.check {
             let rows = self.workload.rows();
             let stage = Stage::Checking;
             progress(Progress { run: 0, stage, done: 0, of: rows, per_s: 0.0 });
-            block_on(self.workload.check(self.db)).map_err(Failure::while_("checking"))?
+            block_on(self.workload.check(self.place.database()))
+                .map_err(Failure::while_("checking"))?
         } else {
             Vec::new()
         };
@@ -246,93 +251,110 @@ impl<D: Database + Send + Sync, W: Workload> RunStage<'_, D, W> {
 
     /// Loads the parts side by side and returns how many rows they had.
     fn load(&self, progress: &mut dyn FnMut(Progress)) -> Result<u64> {
-        let (next_part, rows) = (AtomicUsize::new(0), AtomicU64::new(0));
         let parts = self.workload.load_parts();
-        let work = || {
-            loop {
-                let part = next_part.fetch_add(1, Ordering::Relaxed);
-                if part >= parts {
-                    return Ok(());
-                }
-                let mut loaded = |more| {
-                    rows.fetch_add(more, Ordering::Relaxed);
-                };
-                let load = self.workload.load(self.db, part, self.seed, &mut loaded);
-                if let Err(error) = block_on(load) {
-                    // The others need not go on.
-                    next_part.store(parts, Ordering::Relaxed);
-                    return Err(error);
-                }
-            }
-        };
+        let loaders = self.place.loaders(parts, self.settings.workers);
+        let loaded = Arc::new(Loaded::default());
+        let (ended, receiver) = channel();
+        for number in 0..loaders {
+            let loader = Loader {
+                workload: Arc::clone(self.workload),
+                seed: self.seed,
+                first: number,
+                every: loaders,
+                loaded: Arc::clone(&loaded),
+                ended: ended.clone(),
+            };
+            self.place.spawn(Who::Loader(number), loader);
+        }
+        drop(ended);
         let begun = Instant::now();
-        thread::scope(|scope| {
-            let (sender, receiver) = channel();
-            for _ in 0..self.settings.workers.min(parts) {
-                let (sender, work) = (sender.clone(), &work);
-                scope.spawn(move || sender.send(work()));
-            }
-            drop(sender);
-            let mut result = Ok(());
-            loop {
-                match receiver.recv_timeout(INTERVAL) {
-                    Ok(ended) => result = result.and(ended),
-                    Err(RecvTimeoutError::Disconnected) => return result,
-                    Err(RecvTimeoutError::Timeout) => {
-                        let done = rows.load(Ordering::Relaxed);
-                        let per_s = done as f64 / begun.elapsed().as_secs_f64();
-                        let (stage, of) = (Stage::Loading, self.workload.rows());
-                        progress(Progress { run: 0, stage, done, of, per_s });
-                    }
+        let (mut done, mut result) = (0, Ok(()));
+        loop {
+            match receiver.recv_timeout(INTERVAL) {
+                Ok(ended) => {
+                    result = result.and(ended);
+                    done += 1;
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {
+                    let done = loaded.rows.load(Ordering::Relaxed);
+                    let per_s = done as f64 / begun.elapsed().as_secs_f64();
+                    let (stage, of) = (Stage::Loading, self.workload.rows());
+                    progress(Progress { run: 0, stage, done, of, per_s });
                 }
             }
-        })?;
-        Ok(rows.into_inner())
+        }
+        result?;
+        assert_eq!(done, loaders, "a loader is gone: its thread has panicked");
+        Ok(loaded.rows.load(Ordering::Relaxed))
     }
 
-    /// Runs the workers through warm-up and measurement.
+    /// Runs the clients through warm-up and measurement.
     fn measure(&self, progress: &mut dyn FnMut(Progress)) -> Result<Measured> {
-        let gate = Gate::default();
-        let counters: Vec<Counters> =
-            (0..self.settings.workers).map(|_| Counters::default()).collect();
-        thread::scope(|scope| {
-            let (sender, receiver) = channel();
-            let start = Instant::now();
-            for (number, counters) in counters.iter().enumerate() {
-                let client = self.workload.client(number, self.seed);
-                let pace = self.settings.pace(number, start);
-                let worker = Worker { db: self.db, workload: self.workload, gate: &gate, counters };
-                let sender = sender.clone();
-                scope.spawn(move || sender.send(worker.run(client, pace)));
-            }
-            drop(sender);
-            let watch = Watch { counters: &counters, receiver, progress };
-            watch.run(self.settings, &gate, WorkerTally::new(self.workload.kinds().len()))
-        })
+        let clients = 0..self.settings.workers;
+        let crew = |client| self.place.crew(client).unwrap_or(client);
+        let crews = clients.clone().map(crew).max().map_or(0, |last| last + 1);
+        let tally = || WorkerTally::new(self.workload.kinds().len());
+        let shared = Arc::new(Shared {
+            workload: Arc::clone(self.workload),
+            gate: Gate::default(),
+            counters: clients.clone().map(|_| Counters::default()).collect(),
+            tallies: (0..crews).map(|_| Mutex::new(tally())).collect(),
+        });
+        let (ended, receiver) = channel();
+        let start = Instant::now();
+        let mut has_first = vec![false; crews];
+        for number in clients {
+            let crew = crew(number);
+            let worker = Worker {
+                shared: Arc::clone(&shared),
+                number,
+                client: self.workload.client(number, self.seed),
+                pace: self.settings.pace(number, start),
+                crew,
+                alone: self.place.crew(number).is_none(),
+                first: !std::mem::replace(&mut has_first[crew], true),
+                ended: ended.clone(),
+            };
+            self.place.spawn(Who::Client(number), worker);
+        }
+        drop(ended);
+        Watch { shared: &shared, receiver, ended: 0, progress }.run(self.settings)
     }
 }
 
-/// The calling thread while workers run.
-struct Watch<'a> {
-    counters: &'a [Counters],
-    receiver: Receiver<Result<WorkerTally>>,
+/// The calling thread while clients run.
+struct Watch<'a, W> {
+    shared: &'a Shared<W>,
+    receiver: Receiver<Result<()>>,
+    /// How many have ended.
+    ended: usize,
     progress: &'a mut dyn FnMut(Progress),
 }
 
-impl Watch<'_> {
-    fn run(mut self, settings: &Settings, gate: &Gate, mut sum: WorkerTally) -> Result<Measured> {
+impl<W> Watch<'_, W> {
+    fn run(mut self, settings: &Settings) -> Result<Measured> {
         let warm_up = self.watch(Stage::WarmingUp, settings.warm_up);
         let begun = Instant::now();
         let measured = warm_up.and_then(|_| {
-            gate.set(Phase::Measure);
+            self.shared.gate.set(Phase::Measure);
             self.watch(Stage::Measuring, settings.duration)
         });
-        gate.set(Phase::Stop);
+        self.shared.gate.set(Phase::Stop);
         let seconds = begun.elapsed().as_secs_f64();
         for ended in &self.receiver {
-            sum.add(&ended?);
+            ended?;
+            self.ended += 1;
         }
-        Ok(Measured { tally: sum, seconds, timeline: measured? })
+        let timeline = measured?;
+        assert_eq!(self.ended, settings.workers, "a client is gone: its thread has panicked");
+        let crews = 0..self.shared.tallies.len();
+        let tallies = crews.map(|crew| std::mem::take(&mut *self.shared.tally(crew)));
+        let sum = tallies.reduce(|mut sum, tally| {
+            sum.add(&tally);
+            sum
+        });
+        Ok(Measured { tally: sum.expect("there is a client"), seconds, timeline })
     }
 
     /// Samples throughput for `duration`. A worker ends early only with an error.
@@ -348,9 +370,10 @@ impl Watch<'_> {
             match self.receiver.recv_timeout(wait) {
                 Ok(ended) => {
                     ended?;
+                    self.ended += 1;
                 }
                 Err(RecvTimeoutError::Timeout) => {}
-                // Every worker has panicked; the scope passes that on.
+                // Every client has panicked.
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             let (now, count) = (Instant::now(), self.committed());
@@ -365,7 +388,7 @@ impl Watch<'_> {
     }
 
     fn committed(&self) -> u64 {
-        self.counters.iter().map(|counter| counter.0.load(Ordering::Relaxed)).sum()
+        self.shared.counters.iter().map(|counter| counter.0.load(Ordering::Relaxed)).sum()
     }
 }
 

@@ -1,17 +1,23 @@
-//! One worker: a thread with a client of its own, and the loop whose speed is measured.
+//! One worker: a client, and the loop whose speed is measured.
 //!
 //! In a closed loop a transaction begins when the last one ended, so one reading of the clock
 //! serves both. In an open loop it begins when it is due; a worker that is late does not wait, and
 //! the time it is late counts as latency.
 //!
-//! Invariant: only the worker writes its [`Counters`] and its [`KindTally`]s.
+//! Invariant: only the worker writes its [`Counters`], and only those of its crew, which are all on one
+//! thread, its [`KindTally`]s.
 
-use super::executor::block_on;
 use super::machine::ThreadTime;
+use super::place::Work;
 use crate::tally::Padded;
 use crate::workload::Workload;
 use hdrhistogram::Histogram;
+use std::future::poll_fn;
+use std::mem;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 use types::{Aborted, Database, Error, Result};
 
@@ -64,15 +70,15 @@ pub(super) struct KindTally {
     pub(super) conflicts: u64,
 }
 
-/// What a worker, or all of them, have seen while measuring.
-#[derive(Debug, Clone)]
+/// What a crew, or all of them, have seen while measuring.
+#[derive(Debug, Clone, Default)]
 pub(super) struct WorkerTally {
     pub(super) kinds: Vec<KindTally>,
     /// Transactions given up, and the conflicts they met.
     pub(super) given_up: u64,
     pub(super) given_up_conflicts: u64,
     pub(super) overdue: u64,
-    /// How the workers got processors; none where the system does not say.
+    /// How the threads got processors; none where the system does not say.
     pub(super) time: Option<ThreadTime>,
 }
 
@@ -85,11 +91,11 @@ impl WorkerTally {
             given_up: 0,
             given_up_conflicts: 0,
             overdue: 0,
-            time: Some(ThreadTime::default()),
+            time: None,
         }
     }
 
-    /// Adds what another worker has seen.
+    /// Adds what another crew has seen.
     pub(super) fn add(&mut self, other: &WorkerTally) {
         for (kind, other) in self.kinds.iter_mut().zip(&other.kinds) {
             kind.latencies.add(&other.latencies).expect("all histograms have the same bounds");
@@ -154,55 +160,138 @@ fn wait_until(due: Instant, mut now: Instant, gate: &Gate) {
     }
 }
 
-/// One worker's surroundings.
-pub(super) struct Worker<'a, D, W> {
-    pub(super) db: &'a D,
-    pub(super) workload: &'a W,
-    pub(super) gate: &'a Gate,
-    pub(super) counters: &'a Counters,
+/// What all workers of a run share.
+pub(super) struct Shared<W> {
+    pub(super) workload: Arc<W>,
+    pub(super) gate: Gate,
+    /// One each.
+    pub(super) counters: Vec<Counters>,
+    /// One for each crew: the workers of one thread.
+    pub(super) tallies: Vec<Mutex<WorkerTally>>,
 }
 
-impl<D: Database, W: Workload> Worker<'_, D, W> {
-    /// Runs transactions of `client` until the gate says stop, and returns what it has seen in the
-    /// phase that is measured.
+impl<W> Shared<W> {
+    pub(super) fn tally(&self, crew: usize) -> MutexGuard<'_, WorkerTally> {
+        // Of a worker that has panicked nothing is asked any more.
+        self.tallies[crew].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// See the module.
+pub(super) struct Worker<W: Workload> {
+    pub(super) shared: Arc<Shared<W>>,
+    pub(super) number: usize,
+    pub(super) client: W::Client,
+    pub(super) pace: Pace,
+    /// Whose tally it adds to.
+    pub(super) crew: usize,
+    /// It has its thread to itself.
+    pub(super) alone: bool,
+    /// It says how its thread got processors.
+    pub(super) first: bool,
+    /// It says there how it ended.
+    pub(super) ended: Sender<Result<()>>,
+}
+
+impl<W: Workload + 'static> Work for Worker<W> {
+    async fn run<D: Database>(mut self, db: D) {
+        let ended = self.work(&db).await;
+        // Without a runner nobody wants to know.
+        let _ = self.ended.send(ended);
+    }
+}
+
+impl<W: Workload> Worker<W> {
+    /// Runs transactions until the gate says stop, and tallies those in the phase that is measured.
     ///
     /// # Errors
     /// The first one that is no abort: the workload or the database is broken.
-    pub(super) fn run(&self, mut client: W::Client, mut pace: Pace) -> Result<WorkerTally> {
-        let mut tally = WorkerTally::new(self.workload.kinds().len());
+    async fn work<D: Database>(&mut self, db: &D) -> Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let mut own = self.alone.then(|| mem::take(&mut *shared.tally(self.crew)));
+        let result = self.run_transactions(db, &shared, &mut own).await;
+        if let Some(own) = own {
+            *shared.tally(self.crew) = own;
+        }
+        result
+    }
+
+    async fn run_transactions<D: Database>(
+        &mut self,
+        db: &D,
+        shared: &Shared<W>,
+        own: &mut Option<WorkerTally>,
+    ) -> Result<()> {
+        let (gate, counter) = (&shared.gate, &shared.counters[self.number].0);
         let (mut last_end, mut last_phase) = (Instant::now(), Phase::WarmUp);
         let mut time_before = None;
         loop {
-            let begin = pace.begin(last_end, self.gate);
-            let phase = self.gate.phase();
+            let begin = self.pace.begin(last_end, gate);
+            let phase = gate.phase();
             if phase != last_phase {
-                let time = ThreadTime::read();
+                let time = if self.first { ThreadTime::read() } else { None };
                 if phase == Phase::Stop {
-                    tally.overdue = pace.overdue(Instant::now());
-                    tally.time = time.zip(time_before).map(|(time, before)| time.since(before));
-                    return Ok(tally);
+                    let time = time.zip(time_before).map(|(time, before)| time.since(before));
+                    let overdue = self.pace.overdue(Instant::now());
+                    self.note(shared, own, |tally| tally.end(overdue, time));
+                    return Ok(());
                 }
                 (last_phase, time_before) = (phase, time);
             }
-            let outcome = block_on(self.workload.next(self.db, &mut client));
+            let outcome = shared.workload.next(db, &mut self.client).await;
             let end = Instant::now();
             last_end = end;
             if phase == Phase::Measure {
-                tally.record(&outcome, end.saturating_duration_since(begin));
+                let latency = end.saturating_duration_since(begin);
+                self.note(shared, own, |tally| tally.record(&outcome, latency));
             }
             match outcome {
                 Ok(done) if !done.rolled_back => {
-                    let count = self.counters.0.load(Ordering::Relaxed);
-                    self.counters.0.store(count + 1, Ordering::Relaxed);
+                    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
                 }
                 Ok(_) | Err(Error::Aborted(_)) => {}
                 Err(error) => return Err(error),
             }
+            if !self.alone {
+                let_others().await;
+            }
+        }
+    }
+
+    #[inline]
+    fn note(
+        &self,
+        shared: &Shared<W>,
+        own: &mut Option<WorkerTally>,
+        note: impl FnOnce(&mut WorkerTally),
+    ) {
+        match own {
+            Some(tally) => note(tally),
+            None => note(&mut shared.tally(self.crew)),
         }
     }
 }
 
+/// Lets others run that share the thread: not every transaction has to wait for something.
+async fn let_others() {
+    let mut have_they = false;
+    poll_fn(|context| {
+        if mem::replace(&mut have_they, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
 impl WorkerTally {
+    /// A worker has ended.
+    fn end(&mut self, overdue: u64, time: Option<ThreadTime>) {
+        self.overdue += overdue;
+        self.time = self.time.or(time);
+    }
+
     #[inline]
     fn record(&mut self, outcome: &Result<crate::workload::Done>, latency: Duration) {
         match outcome {

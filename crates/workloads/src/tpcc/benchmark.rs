@@ -25,6 +25,11 @@ impl TpcC {
         Ok(TpcC { scale: scale.validate()?, tables: Tables::open(db)? })
     }
 
+    /// Its scale.
+    pub fn scale(&self) -> Scale {
+        self.scale
+    }
+
     /// Its tables.
     pub fn tables(&self) -> Tables {
         self.tables

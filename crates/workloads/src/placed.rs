@@ -1,18 +1,28 @@
 //! Workloads that know which shard each client and each part of their data belongs to: TPC-C by its
-//! warehouses, and the micro-benchmark with a share of transactions that leave their shard.
+//! warehouses, YCSB not at all, and the micro-benchmark with a share of transactions that leave their shard.
 
-use consensus::topology::Partitioning;
-use std::future::Future;
+use crate::tally::Tally;
+use crate::tpcc::population::Part;
+use crate::tpcc::{TpcC, keys};
+use crate::workload::{Check, Done, Workload};
+use crate::ycsb::Ycsb;
 use types::{Database, Error, Random, Result, Scan, ShardId, TableId, Transaction};
-use workloads::tally::Tally;
-use workloads::tpcc::population::Part;
-use workloads::tpcc::{TpcC, keys};
-use workloads::workload::{Check, Done, Workload};
+
+/// How a table is divided among shards.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Division {
+    /// Each has a copy of all of it.
+    Everywhere,
+    /// Each has the keys from its own here up to the next shard's. The first shard's is empty.
+    Ranges(Vec<Vec<u8>>),
+    /// As may be: key by key.
+    ByKey,
+}
 
 /// See the module.
 pub trait Placed: Workload + 'static {
-    /// How `table` is divided among so many shards.
-    fn partitioning(&self, table: &str, shards: u32) -> Partitioning;
+    /// How its table of this name is divided among so many shards.
+    fn division(&self, table: &str, shards: u32) -> Division;
 
     /// The shard on whose leader a part of the data is loaded.
     fn part_shard(&self, part: usize, shards: u32) -> ShardId;
@@ -21,105 +31,58 @@ pub trait Placed: Workload + 'static {
     fn client_shard(&self, number: usize, shards: u32) -> ShardId;
 }
 
-/// TPC-C with as many warehouses on each shard.
-#[derive(Debug)]
-pub struct PlacedTpcC {
-    inner: TpcC,
-    warehouses_of_shard: u16,
+/// Which of so many shards has a warehouse, out of so many. Each has as many, or one more.
+fn shard_of_warehouse(warehouse: u16, warehouses: u16, shards: u32) -> ShardId {
+    ShardId(u32::from(warehouse - 1) * shards / u32::from(warehouses))
 }
 
-impl PlacedTpcC {
-    /// `inner`, of which every shard has so many warehouses.
-    pub fn new(inner: TpcC, warehouses_of_shard: u16) -> PlacedTpcC {
-        PlacedTpcC { inner, warehouses_of_shard }
-    }
-
-    fn shard_of(&self, warehouse: u16) -> ShardId {
-        ShardId(u32::from((warehouse - 1) / self.warehouses_of_shard))
-    }
-}
-
-impl Workload for PlacedTpcC {
-    type Client = workloads::tpcc::Client;
-
-    fn name(&self) -> &'static str {
-        self.inner.name()
-    }
-
-    fn parameters(&self) -> Vec<(&'static str, String)> {
-        self.inner.parameters()
-    }
-
-    fn kinds(&self) -> &'static [&'static str] {
-        self.inner.kinds()
-    }
-
-    fn load_parts(&self) -> usize {
-        self.inner.load_parts()
-    }
-
-    fn load<D: Database>(
-        &self,
-        db: &D,
-        part: usize,
-        seed: u64,
-        loaded: &mut dyn FnMut(u64),
-    ) -> impl Future<Output = Result<()>> {
-        self.inner.load(db, part, seed, loaded)
-    }
-
-    fn rows(&self) -> u64 {
-        self.inner.rows()
-    }
-
-    fn client(&self, number: usize, seed: u64) -> Self::Client {
-        self.inner.client(number, seed)
-    }
-
-    fn next<D: Database>(
-        &self,
-        db: &D,
-        client: &mut Self::Client,
-    ) -> impl Future<Output = Result<Done>> {
-        self.inner.next(db, client)
-    }
-
-    fn check<D: Database>(&self, db: &D) -> impl Future<Output = Result<Vec<Check>>> {
-        self.inner.check(db)
-    }
-}
-
-impl Placed for PlacedTpcC {
-    fn partitioning(&self, table: &str, shards: u32) -> Partitioning {
+impl Placed for TpcC {
+    fn division(&self, table: &str, shards: u32) -> Division {
         if table == "tpcc.item" {
-            return Partitioning::Everywhere;
+            return Division::Everywhere;
         }
+        let warehouses = u32::from(self.scale().warehouses);
+        assert!(warehouses >= shards, "{warehouses} warehouses are not enough for {shards} shards");
         // The key of every other table begins with a warehouse.
         ranges(shards, |shard| {
-            keys::warehouse(shard as u16 * self.warehouses_of_shard + 1).to_vec()
+            keys::warehouse((shard * warehouses).div_ceil(shards) as u16 + 1).to_vec()
         })
     }
 
-    fn part_shard(&self, part: usize, _shards: u32) -> ShardId {
+    fn part_shard(&self, part: usize, shards: u32) -> ShardId {
         match Part::of(part) {
             Part::Items => ShardId(0),
-            Part::Warehouse(warehouse) | Part::District(warehouse, _) => self.shard_of(warehouse),
+            Part::Warehouse(warehouse) | Part::District(warehouse, _) => {
+                shard_of_warehouse(warehouse, self.scale().warehouses, shards)
+            }
         }
     }
 
     fn client_shard(&self, number: usize, shards: u32) -> ShardId {
-        let warehouses = usize::from(self.warehouses_of_shard) * shards as usize;
-        self.shard_of((number % warehouses + 1) as u16)
+        let warehouses = self.scale().warehouses;
+        let warehouse = (number % usize::from(warehouses) + 1) as u16;
+        shard_of_warehouse(warehouse, warehouses, shards)
+    }
+}
+
+impl Placed for Ycsb {
+    fn division(&self, _table: &str, _shards: u32) -> Division {
+        Division::ByKey
+    }
+
+    fn part_shard(&self, part: usize, shards: u32) -> ShardId {
+        ShardId((part % shards as usize) as u32)
+    }
+
+    fn client_shard(&self, number: usize, shards: u32) -> ShardId {
+        ShardId((number % shards as usize) as u32)
     }
 }
 
 /// A range for each shard; `first` is the first key of each but the first.
-fn ranges(shards: u32, first: impl Fn(u32) -> Vec<u8>) -> Partitioning {
-    let range = |shard| {
-        let key = if shard == 0 { Vec::new() } else { first(shard) };
-        (key.into_boxed_slice(), ShardId(shard))
-    };
-    Partitioning::Range { splits: (0..shards).map(range).collect() }
+fn ranges(shards: u32, first: impl Fn(u32) -> Vec<u8>) -> Division {
+    let range = |shard| if shard == 0 { Vec::new() } else { first(shard) };
+    Division::Ranges((0..shards).map(range).collect())
 }
 
 /// Keys that one transaction touches.
@@ -347,7 +310,7 @@ impl Workload for PlacedMicro {
 }
 
 impl Placed for PlacedMicro {
-    fn partitioning(&self, _table: &str, shards: u32) -> Partitioning {
+    fn division(&self, _table: &str, shards: u32) -> Division {
         ranges(shards, |shard| (shard * self.keys_of_shard).to_be_bytes().to_vec())
     }
 
@@ -357,5 +320,41 @@ impl Placed for PlacedMicro {
 
     fn client_shard(&self, number: usize, shards: u32) -> ShardId {
         ShardId((number % shards as usize) as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Model;
+    use crate::tpcc::Scale;
+
+    #[test]
+    fn clients_and_parts_of_tpcc_are_where_their_warehouse_is() {
+        for (warehouses, shards) in [(1, 1), (3, 3), (4, 3), (7, 3), (12, 5)] {
+            let tpcc = TpcC::new(&Model::new(), Scale::small(warehouses)).unwrap();
+            let Division::Ranges(first) = tpcc.division("tpcc.stock", shards) else {
+                panic!("stock is divided by warehouses")
+            };
+            let holder = |warehouse: u16| {
+                let key = keys::warehouse(warehouse);
+                first.iter().rposition(|first| first[..] <= key[..]).unwrap() as u32
+            };
+            assert!(first.is_sorted() && first.len() == shards as usize);
+            for number in 0..usize::from(warehouses) {
+                let shard = tpcc.client_shard(number, shards);
+                assert_eq!(holder(number as u16 + 1), shard.0, "{warehouses} on {shards}");
+            }
+            for part in 1..tpcc.load_parts() {
+                let (Part::Warehouse(warehouse) | Part::District(warehouse, _)) = Part::of(part)
+                else {
+                    panic!("part {part}")
+                };
+                assert_eq!(holder(warehouse), tpcc.part_shard(part, shards).0);
+            }
+            for shard in 0..shards {
+                assert!((1..=warehouses).any(|warehouse| holder(warehouse) == shard));
+            }
+        }
     }
 }

@@ -1,0 +1,132 @@
+//! A workload on a cluster of this process that is divided as the workload wishes: what `shoal bench --local`
+//! and `shoal reproduce` measure.
+
+use crate::inside::Inside;
+use crate::local::{InProcess, Plan};
+use crate::remote::Remote;
+use client::ClusterOptions;
+use consensus::topology::Partitioning;
+use sim::catalog::Catalog;
+use std::sync::Arc;
+use std::time::Duration;
+use types::{Database, Error};
+use workloads::bench::{self, Build, Measurement, Place, Progress, Settings, Threads};
+use workloads::placed::{Division, Placed};
+use workloads::workload::Workload;
+
+/// What a transaction may take on a cluster. A bench gives up on none that will end.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A workload that can be set up on a cluster of any number of shards.
+pub trait Placeable {
+    /// Itself.
+    type Placed: Placed;
+
+    /// Sets it up on `db`, a cluster of so many shards.
+    ///
+    /// # Errors
+    /// Those of the database, and where so many shards are too many.
+    fn place<D: Database>(&self, db: &D, shards: u32) -> types::Result<Self::Placed>;
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Trial {
+    /// The cluster.
+    pub plan: Plan,
+    /// Whether clients live in the leaders, instead of across sockets.
+    pub inside: bool,
+    /// How it is run.
+    pub settings: Settings,
+}
+
+/// A cluster, a client of it, and the workload for both.
+type Started<W> = (Arc<InProcess>, Remote, Arc<W>);
+
+impl Trial {
+    /// What it runs on, in words.
+    pub fn words(&self) -> String {
+        let inside = if self.inside { ", clients inside" } else { "" };
+        self.plan.words() + inside
+    }
+
+    /// Measures the workload, each time on a fresh cluster.
+    ///
+    /// # Errors
+    /// A sentence that says what went wrong.
+    pub fn measure<A: Placeable>(
+        &self,
+        asked: &A,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Measurement, String> {
+        let plan = divided(self.plan.clone(), asked)?;
+        let words = self.words();
+        if self.inside {
+            let make = || {
+                let (own, db, workload) = start(&plan, asked)?;
+                Ok((Inside::new(&own, db, plan.workers, Arc::clone(&workload)), workload))
+            };
+            measure(&self.settings, &words, make, progress)
+        } else {
+            let make = || {
+                let (_, db, workload) = start(&plan, asked)?;
+                Ok((Threads(db), workload))
+            };
+            measure(&self.settings, &words, make, progress)
+        }
+    }
+}
+
+/// How clients of benches are.
+pub fn client_options() -> ClusterOptions {
+    ClusterOptions { deadline: DEADLINE, ..ClusterOptions::default() }
+}
+
+/// The plan, with the workload's tables divided as it wishes.
+fn divided<A: Placeable>(mut plan: Plan, asked: &A) -> Result<Plan, String> {
+    let sketch = Catalog::new();
+    let workload = asked.place(&sketch, plan.shards).map_err(|error| error.to_string())?;
+    for name in sketch.names() {
+        let known = plan.tables.iter_mut().find(|(table, _)| *table == name);
+        let (_, partitioning) = known.expect("a local cluster knows the workloads' tables");
+        *partitioning = match workload.division(&name, plan.shards) {
+            Division::Everywhere => Partitioning::Everywhere,
+            Division::ByKey => Partitioning::Hash { prefix_bytes: 0 },
+            Division::Ranges(first) => Partitioning::ranges(first),
+        };
+    }
+    Ok(plan)
+}
+
+fn start<A: Placeable>(plan: &Plan, asked: &A) -> Result<Started<A::Placed>, String> {
+    let own = Arc::new(InProcess::start(plan)?);
+    let addresses = own.addresses().to_vec();
+    let db = Remote::connect(&addresses, client_options(), Some(Arc::clone(&own)))?;
+    let workload = asked.place(&db, plan.shards).map_err(|error| error.to_string())?;
+    Ok((own, db, Arc::new(workload)))
+}
+
+/// Measures what `make` sets up on `target`.
+///
+/// # Errors
+/// A sentence that says what went wrong.
+pub fn measure<P: Place, W: Workload + 'static>(
+    settings: &Settings,
+    target: &str,
+    mut make: impl FnMut() -> Result<(P, Arc<W>), String>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Measurement, String> {
+    let make = || make().map_err(Error::reject);
+    let measured = bench::run(settings, build(target), make, progress);
+    measured.map_err(|failure| failure.to_string())
+}
+
+/// How this program was built.
+fn build(target: &str) -> Build {
+    Build {
+        version: env!("CARGO_PKG_VERSION"),
+        profile: if cfg!(debug_assertions) { "debug" } else { "optimized" },
+        allocator: if cfg!(feature = "mimalloc") { "mimalloc" } else { "the system's" },
+        target: target.to_owned().into(),
+    }
+}

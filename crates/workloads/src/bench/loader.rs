@@ -1,0 +1,53 @@
+//! A loader: it loads some parts of the data, one after the other.
+
+use super::place::Work;
+use crate::workload::Workload;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+use types::{Database, Result};
+
+/// How far all loaders are.
+#[derive(Debug, Default)]
+pub(super) struct Loaded {
+    /// Rows.
+    pub(super) rows: AtomicU64,
+    /// One has failed: the others need not go on.
+    pub(super) failed: AtomicBool,
+}
+
+/// See the module.
+pub(super) struct Loader<W> {
+    pub(super) workload: Arc<W>,
+    pub(super) seed: u64,
+    /// Its first part. Its others are so many further each,
+    pub(super) first: usize,
+    pub(super) every: usize,
+    pub(super) loaded: Arc<Loaded>,
+    /// It says there how it ended.
+    pub(super) ended: Sender<Result<()>>,
+}
+
+impl<W: Workload + 'static> Work for Loader<W> {
+    async fn run<D: Database>(self, db: D) {
+        let result = self.load(&db).await;
+        self.loaded.failed.fetch_or(result.is_err(), Ordering::Relaxed);
+        // Without a runner nobody wants to know.
+        let _ = self.ended.send(result);
+    }
+}
+
+impl<W: Workload> Loader<W> {
+    async fn load<D: Database>(&self, db: &D) -> Result<()> {
+        let mut count = |more| {
+            self.loaded.rows.fetch_add(more, Ordering::Relaxed);
+        };
+        for part in (self.first..self.workload.load_parts()).step_by(self.every) {
+            if self.loaded.failed.load(Ordering::Relaxed) {
+                break;
+            }
+            self.workload.load(db, part, self.seed, &mut count).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,64 @@
+//! Where a bench's work is done: on threads of its own, or wherever the database has it.
+
+use super::executor::block_on;
+use std::future::Future;
+use std::thread;
+use types::Database;
+
+/// Who does something there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Who {
+    /// A loader, by its number.
+    Loader(usize),
+    /// A client, by its number.
+    Client(usize),
+}
+
+/// What is done there.
+pub trait Work: Send + 'static {
+    /// Does it, to its end.
+    fn run<D: Database>(self, db: D) -> impl Future<Output = ()>;
+}
+
+/// Where loaders and clients are.
+pub trait Place {
+    /// From where the data is judged.
+    type Database: Database;
+
+    /// That.
+    fn database(&self) -> &Self::Database;
+
+    /// The clients of a crew share a thread, with one another and with others; crews are numbered from 0.
+    /// None where each client has a thread to itself.
+    fn crew(&self, client: usize) -> Option<usize>;
+
+    /// How many loaders share so many parts, if there are to be so many clients. Each takes the part with
+    /// its own number and then every so many-th.
+    fn loaders(&self, parts: usize, clients: usize) -> usize {
+        parts.min(clients)
+    }
+
+    /// Has somebody work there.
+    fn spawn(&self, who: Who, work: impl Work);
+}
+
+/// A thread for each, which all share a database.
+#[derive(Debug)]
+pub struct Threads<D>(pub D);
+
+impl<D: Database + Send> Place for Threads<D> {
+    type Database = D;
+
+    fn database(&self) -> &D {
+        &self.0
+    }
+
+    fn crew(&self, _client: usize) -> Option<usize> {
+        None
+    }
+
+    fn spawn(&self, _who: Who, work: impl Work) {
+        let db = self.0.clone();
+        thread::spawn(move || block_on(work.run(db)));
+    }
+}
