@@ -6,14 +6,17 @@
 //! | `writers.rs`, `tally.rs` | counters of which every acknowledged addition has to be there; how long none was |
 //! | `histories.rs` | transactions that are recorded and judged |
 //! | `watch.rs` | both at once, while something fails |
+//! | `rounds.rs` | one failure after the other |
 
 mod failure;
 mod histories;
+mod rounds;
 mod tally;
 mod watch;
 mod writers;
 
 pub use failure::Failure;
+pub use rounds::{Kind, Rounds, Summary};
 pub use watch::Watch;
 
 use ring::rand::{SecureRandom, SystemRandom};

@@ -1,10 +1,11 @@
 //! `shoal chaos`: lets something fail in a local cluster, and says what came of it.
 
 use super::{Trouble, Verdict, print};
-use crate::chaos::{Failure, Watch, draw};
+use crate::chaos::{Failure, Kind, Rounds, Summary, Watch, draw};
 use crate::duration;
-use crate::local::{Folder, LocalCluster};
-use clap::{Args, Subcommand};
+use crate::local::{Folder, LocalCluster, wait_whole};
+use crate::progress::RoundsBar;
+use clap::{Args, Subcommand, ValueEnum, value_parser};
 use client::Db;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -30,6 +31,7 @@ Examples:
   shoal chaos kill-leader 0
   shoal chaos pause 1 --for 5s
   shoal chaos partition 2
+  shoal chaos loop --rounds 200
 
 Exit codes: 0 every acknowledged write is there and the history is strictly serializable, 1 not so,
 2 there is no such cluster")]
@@ -67,9 +69,60 @@ enum What {
         #[arg(long = "for", default_value = "3s", value_parser = duration::parse_positive)]
         span: Duration,
     },
+    /// Let one leader after the other fail, for many rounds, and judge each of them
+    ///
+    /// Each round waits until the cluster is whole again: every node answers, every shard is led, and every
+    /// replica votes, also that of the node that was killed. Shards, ways to fail and how long they last are
+    /// drawn from the seed.
+    #[command(after_help = "\
+Examples:
+  shoal chaos loop --rounds 200
+  shoal chaos loop --rounds 50 --fault partition --seed 7")]
+    Loop(Loop),
     /// Let all go on that was paused or cut off
     #[command(after_help = "Example:\n  shoal chaos heal")]
     Heal,
+}
+
+#[derive(Debug, Clone, Args)]
+struct Loop {
+    /// How many rounds
+    #[arg(long, default_value_t = 20, value_parser = value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// How leaders fail
+    #[arg(long, value_enum, default_value_t)]
+    fault: Fault,
+    /// What shards, failures and their lengths are drawn from; by default another one each time
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Show no progress bar
+    #[arg(long)]
+    no_progress: bool,
+}
+
+/// A way to fail, by its name on the command line.
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+enum Fault {
+    /// The process is killed
+    Kill,
+    /// The process stands still for a while
+    Pause,
+    /// The node is cut off from the others for a while
+    Partition,
+    /// Now this, now that
+    #[default]
+    Any,
+}
+
+impl Fault {
+    fn kinds(self) -> Vec<Kind> {
+        match self {
+            Fault::Kill => vec![Kind::Kill],
+            Fault::Pause => vec![Kind::Pause],
+            Fault::Partition => vec![Kind::Partition],
+            Fault::Any => vec![Kind::Kill, Kind::Pause, Kind::Partition],
+        }
+    }
 }
 
 impl Chaos {
@@ -85,6 +138,7 @@ impl Chaos {
                 What::KillLeader { shard } => strike(*shard, Failure::Kill).await,
                 What::Pause { shard, span } => strike(*shard, Failure::Pause(*span)).await,
                 What::Partition { shard, span } => strike(*shard, Failure::Partition(*span)).await,
+                What::Loop(rounds) => rounds.play(&folder, &cluster).await,
                 What::Heal => heal(&cluster).await,
             }
         })
@@ -120,6 +174,50 @@ async fn strike(
         print(&format!("\nIt stands in {}.\n", path.display()))?;
     }
     Ok(if seen.holds() { Verdict::Holds } else { Verdict::Fails })
+}
+
+impl Loop {
+    async fn play(&self, folder: &Folder, cluster: &LocalCluster) -> Result<Verdict, Trouble> {
+        let drawn = || draw().map_err(|error| Trouble::Usage(error.to_string()));
+        let seed = self.seed.map_or_else(|| drawn().map(u64::from), Ok)?;
+        wait_whole(folder, None, PATIENCE).await.map_err(Trouble::Usage)?;
+        let db = Db::connect(&cluster.addresses()).await;
+        let db = db.map_err(|error| Trouble::Database(error.to_string()))?;
+        print(&format!("{} rounds from seed {seed}\n", self.rounds))?;
+        let mut rounds = Rounds::new(folder.clone(), db, self.fault.kinds(), seed, drawn()?);
+        let mut summary = Summary::default();
+        let bar = RoundsBar::new(self.rounds, !self.no_progress);
+        let mut ended = Ok(());
+        for number in 1..=self.rounds {
+            let round = match rounds.next().await {
+                Ok(round) => round,
+                Err(error) => {
+                    ended = Err(Trouble::Database(format!("round {number}: {error}")));
+                    break;
+                }
+            };
+            summary.add(&round);
+            bar.show(number, summary.wrongs(), &format!("{} in S{}", round.kind, round.shard));
+            if !round.seen.holds() {
+                let path = folder.file(format!("history-{number}.jsonl"));
+                let written = round.seen.judged.write(&path);
+                written.map_err(|error| Trouble::file("write", &path, error))?;
+                let said = format!("{}{}", round.seen.tally.text(), round.seen.judged);
+                let place = format!("round {number} ({}), {}", round.kind, path.display());
+                bar.aside(|| print(&format!("\n{place}:\n{said}\n")))?;
+            }
+        }
+        bar.finish();
+        print(&format!("\n{}", summary.text()))?;
+        ended?;
+        if summary.wrongs() > 0 {
+            return Ok(Verdict::Fails);
+        }
+        print(
+            "Every acknowledged write is there, once; every history is strictly serializable.\n",
+        )?;
+        Ok(Verdict::Holds)
+    }
 }
 
 async fn heal(cluster: &LocalCluster) -> Result<Verdict, Trouble> {
