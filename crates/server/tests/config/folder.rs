@@ -35,8 +35,8 @@ impl Folder {
     pub fn new() -> Folder {
         let folder = Folder(tempfile::tempdir().expect("a folder"));
         folder.write("topology.toml", NODES);
-        folder.write("no-address.toml", &NODES.replacen("address = \"127.0.0.1:7002\"\n", "", 1));
-        folder.write("no-datacenter.toml", &NODES.replacen("\"here\"", "\"there\"", 1));
+        folder.write("no-address.toml", NODES.replacen("address = \"127.0.0.1:7002\"\n", "", 1));
+        folder.write("no-datacenter.toml", NODES.replacen("\"here\"", "\"there\"", 1));
         folder.write("secret", "0123456789abcdef\n");
         folder.write("short", "password \n");
         folder.write("empty", "");
@@ -45,12 +45,12 @@ impl Folder {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().expect("a key");
         let authority = CertifiedIssuer::self_signed(params, key).expect("signed");
-        folder.write("ca.pem", &authority.pem());
+        folder.write("ca.pem", authority.pem());
         let key = KeyPair::generate().expect("a key");
         let params = CertificateParams::new(vec!["reef".to_owned()]).expect("a certificate");
-        folder.write("node.pem", &params.signed_by(&key, &authority).expect("signed").pem());
-        folder.write("node.key", &key.serialize_pem());
-        folder.write("other.key", &KeyPair::generate().expect("a key").serialize_pem());
+        folder.write("node.pem", params.signed_by(&key, &authority).expect("signed").pem());
+        folder.write("node.key", key.serialize_pem());
+        folder.write("other.key", KeyPair::generate().expect("a key").serialize_pem());
         folder
     }
 

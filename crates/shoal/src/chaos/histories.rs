@@ -158,7 +158,11 @@ impl Homes {
     }
 }
 
-fn judge(
+/// Judges what was recorded of keys that live there.
+///
+/// # Errors
+/// A sentence, if it is no history.
+pub(super) fn judge(
     recorders: impl Iterator<Item = Recorder>,
     home: impl Fn(&str) -> Option<ShardId>,
 ) -> Result<Judged, String> {

@@ -202,3 +202,64 @@ impl Summary {
         table(heads, rows) + "\n"
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::histories::judge;
+    use super::super::tally::{ShardTally, Tally};
+    use super::*;
+    use types::ShardId;
+    use workloads::history::{Recorder, Seen as Found};
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// A round in which the shard that failed was silent for so long, and a read saw what it should or not.
+    fn round(kind: Kind, silent: u32, lost: u64, stale: bool) -> Round {
+        let tally = |shard, acknowledged: [u32; 3]| ShardTally {
+            acknowledged: acknowledged.map(|at| at * MS).into(),
+            ..ShardTally::new(shard)
+        };
+        let failed = ShardTally { lost, ..tally(1, [90, 100 + silent, 990]) };
+        let shards = vec![tally(0, [90, 150, 990]), failed];
+        let tally = Tally { shards, struck: 100 * MS, ended: 1000 * MS, wrong: Vec::new() };
+        let mut recorder = Recorder::new(1);
+        recorder.begin(1);
+        recorder.write("r", 1);
+        recorder.committed(2);
+        recorder.begin(3);
+        recorder.read("r", if stale { Found::Absent } else { Found::Value(1) });
+        recorder.committed(4);
+        let judged = judge([recorder].into_iter(), |_| Some(ShardId(0))).expect("a history");
+        Round { kind, shard: 1, seen: Seen { tally, judged }, whole: 3000 * MS }
+    }
+
+    #[test]
+    fn a_summary_counts_what_is_wrong_and_how_long_shards_were_silent() {
+        let mut summary = Summary::default();
+        for silent in [700, 500, 600] {
+            summary.add(&round(Kind::Kill, silent, 0, false));
+        }
+        assert_eq!(summary.wrongs(), 0);
+        let text = summary.text();
+        let row = text.lines().find(|line| line.contains("kill")).expect("a row");
+        for cell in [" 3 ", "600 ms", "700 ms", "840 ms", "3.0 s", " 6 "] {
+            assert!(row.contains(cell), "{cell} is not in {row}");
+        }
+        summary.add(&round(Kind::Pause, 500, 2, false));
+        summary.add(&round(Kind::Partition, 500, 0, true));
+        assert_eq!(summary.wrongs(), 3);
+        assert_eq!(summary.text().lines().filter(|line| line.contains("500 ms")).count(), 2);
+    }
+
+    #[test]
+    fn failures_are_drawn_from_the_seed() {
+        let draw = |seed| {
+            let mut random = Random::new(seed);
+            [Kind::Kill, Kind::Pause, Kind::Partition].map(|kind| kind.draw(&mut random))
+        };
+        assert_eq!(draw(5), draw(5));
+        assert_ne!(draw(5), draw(6));
+        let spans = draw(5).map(|failure| failure.span());
+        assert!(spans[0].is_zero() && spans[1..].iter().all(|span| *span >= 100 * MS));
+    }
+}
