@@ -167,12 +167,10 @@ async fn strike(
     let mut seen = watch.finish(struck).await.map_err(Trouble::Database)?;
     seen.tally.wrong.extend(served.err());
     print(&format!("\n{}{}", seen.tally.text(), seen.judged))?;
-    if !seen.judged.holds() {
-        let path = folder.file("history.jsonl");
-        let written = seen.judged.write(&path);
-        written.map_err(|error| Trouble::file("write", &path, error))?;
-        print(&format!("\nIt stands in {}.\n", path.display()))?;
-    }
+    let path = folder.file("history.jsonl");
+    let written = seen.judged.write(&path);
+    written.map_err(|error| Trouble::file("write", &path, error))?;
+    print(&format!("It stands in {}.\n", path.display()))?;
     Ok(if seen.holds() { Verdict::Holds } else { Verdict::Fails })
 }
 
