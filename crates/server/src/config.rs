@@ -26,7 +26,7 @@
 use consensus::topology::{Topology, TopologyError};
 use engines::client::{REQUESTS_TABLE, requests_table};
 use net::tls::{Identity, NodeTls, TlsError, read_certificates};
-use net::{Distance, Secret};
+use net::{CLUSTER_BYTES_MAX, Distance, SECRET_BYTES_MIN, Secret};
 use serde::Deserialize;
 use std::fs;
 use std::io;
@@ -77,11 +77,11 @@ pub struct NodeConfig {
     pub chaos: bool,
 }
 
-/// What is wrong with a node's configuration.
+/// What is wrong with a node's configuration: which file, which of its keys, and what to do.
 #[derive(Debug, Error)]
 pub enum ConfigError {
-    /// A file that cannot be read.
-    #[error("cannot read {path}: {error}")]
+    /// The file itself cannot be read.
+    #[error("cannot read {path}: {error}; it has to be a node's configuration")]
     File {
         /// Which.
         path: PathBuf,
@@ -89,12 +89,12 @@ pub enum ConfigError {
         error: io::Error,
     },
     /// The file is not what it should be.
-    #[error("{path}: {error}")]
+    #[error("{path}: {what}")]
     Form {
         /// Which.
         path: PathBuf,
-        /// What is wrong.
-        error: Box<toml::de::Error>,
+        /// What is wrong, where, and what to do.
+        what: String,
     },
     /// The topology is wrong.
     #[error("{path}: {error}")]
@@ -104,22 +104,82 @@ pub enum ConfigError {
         /// What is wrong.
         error: Box<TopologyError>,
     },
+    /// A key cannot have this value.
+    #[error("{}: `{key}` {wrong}", .path.display())]
+    Key {
+        /// The file; for a configuration that is made without one, what it is called in words.
+        path: PathBuf,
+        /// The key.
+        key: &'static str,
+        /// What is wrong with its value.
+        wrong: Wrong,
+    },
+}
+
+/// What is wrong with the value of a key: to be read after its name.
+#[derive(Debug, Error)]
+pub enum Wrong {
+    /// It names a file that cannot be read.
+    #[error("names {file}, which cannot be read: {error}; relative paths begin where this file is")]
+    Unreadable {
+        /// Which.
+        file: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
     /// It names a node that is not in the topology.
-    #[error("there is no node '{0}' in the topology")]
-    UnknownNode(String),
-    /// A node that others could not reach.
-    #[error("node '{0}' has no address in the topology")]
+    #[error("names '{name}', which is no node of the topology; its nodes are {known}")]
+    UnknownNode {
+        /// The name.
+        name: String,
+        /// Those there are, or the first of them.
+        known: String,
+    },
+    /// It names a topology in which others cannot reach a node.
+    #[error("names one in which '{0}' has no address; give it one, `address = \"HOST:PORT\"`")]
     NoAddress(String),
     /// A number of managers that cannot be.
-    #[error("1, 3 or 5 nodes have managers, not {0}")]
+    #[error("names {0} nodes; name 1, 3 or 5 of them")]
     Managers(usize),
+    /// A manager is named twice.
+    #[error("names '{0}' twice; each node has one manager")]
+    Twice(String),
     /// Its leaders never change.
-    #[error("two-phase-commit has no managers: leave them out")]
+    #[error("is of no use to two-phase-commit, whose leaders never change; leave it out")]
     ManagersUnused,
+    /// Anybody could guess it.
+    #[error("names {file}, which holds {bytes} bytes; write {SECRET_BYTES_MIN} or more into it")]
+    ShortSecret {
+        /// The file.
+        file: PathBuf,
+        /// Its length, without blanks at its end.
+        bytes: usize,
+    },
+    /// Neither a delay nor a jitter.
+    #[error("is {0:?}; write milliseconds from 0 to {DISTANCE_MS_MAX}")]
+    Distance(f64),
+    /// A name that clusters cannot have.
+    #[error("has {0} bytes; write 1 to {CLUSTER_BYTES_MAX}")]
+    Name(usize),
+    /// A name that TLS does not know.
+    #[error("is '{0}', which no certificate can say; with TLS on, take a name as hosts have")]
+    TlsName(String),
+    /// A file without what it is there for.
+    #[error("names {0}, in which there is no certificate; write them there, as PEM")]
+    NoCertificate(PathBuf),
     /// Certificates and keys.
-    #[error("{0}")]
+    #[error("does not work: {0}; put PEM files there that belong together")]
     Tls(#[from] TlsError),
 }
+
+/// Most milliseconds from one datacenter to another and back: farther is nobody.
+const DISTANCE_MS_MAX: f64 = 60_000.0;
+
+/// Longest piece of a line that an error shows, in characters.
+const EXCERPT_CHARS_MAX: usize = 80;
+
+/// Most nodes that an error names.
+const KNOWN_MAX: usize = 10;
 
 /// The file.
 #[derive(Debug, Deserialize)]
@@ -139,8 +199,7 @@ struct File {
     pin: bool,
     #[serde(default)]
     chaos: bool,
-    #[serde(default)]
-    distance: DistanceTable,
+    distance: Option<DistanceTable>,
     tls: Option<TlsTable>,
 }
 
@@ -175,7 +234,7 @@ impl NodeConfig {
         let config = NodeConfig {
             cluster: "shoal".to_owned(),
             node,
-            topology: Arc::new(with_requests(topology)),
+            topology: with_requests(topology, Path::new("the topology"))?,
             managers,
             data: None,
             secret,
@@ -186,79 +245,181 @@ impl NodeConfig {
             protocol: Protocol::default(),
             chaos: false,
         };
-        config.check()?;
+        config.check(Path::new("the configuration"))?;
         Ok(config)
     }
 
     /// Reads the file at `path`; see the module.
     ///
     /// # Errors
-    /// What is wrong, and in which file.
+    /// What is wrong, in which file and with which key, and what to do.
     pub fn read(path: &Path) -> Result<NodeConfig, ConfigError> {
-        let text = read_text(path)?;
-        let form = |error| ConfigError::Form { path: path.to_owned(), error: Box::new(error) };
-        let file: File = toml::from_str(&text).map_err(form)?;
-        let folder = path.parent().unwrap_or(Path::new("."));
-        let place = folder.join(&file.topology);
-        let wrong = |error| ConfigError::Topology { path: place.clone(), error: Box::new(error) };
-        let topology = Topology::parse(&read_text(&place)?).map_err(wrong)?;
-        let id = |name: &String| {
-            let node = topology.nodes().iter().find(|node| node.name == *name);
-            node.map(|node| node.id).ok_or_else(|| ConfigError::UnknownNode(name.clone()))
+        let text = fs::read_to_string(path);
+        let text = text.map_err(|error| ConfigError::File { path: path.to_owned(), error })?;
+        let form = |what| ConfigError::Form { path: path.to_owned(), what };
+        let file: File = toml::from_str(&text).map_err(|error| form(minded(&text, &error)))?;
+        let site = Site { path, folder: path.parent().unwrap_or(Path::new(".")) };
+        let topology = site.topology(&file.topology)?;
+        let managers = file.managers.iter().map(|name| site.node(&topology, "managers", name));
+        let distance = DistanceTable::default();
+        let DistanceTable { round_trip_ms, jitter_ms } = file.distance.unwrap_or(distance);
+        let config = NodeConfig {
+            node: site.node(&topology, "node", &file.node)?,
+            managers: managers.collect::<Result<_, _>>()?,
+            data: file.data.map(|data| site.folder.join(data)),
+            secret: site.secret("secret", &file.secret)?,
+            client_secret: match &file.client_secret {
+                Some(secret) => site.secret("client_secret", secret)?,
+                None => Secret::none(),
+            },
+            tls: file.tls.map(|tls| site.tls(&tls, &file.cluster)).transpose()?,
+            distance: Distance {
+                delay: site.milliseconds("round_trip_ms", round_trip_ms)? / 2,
+                jitter: site.milliseconds("jitter_ms", jitter_ms)?,
+            },
+            topology: with_requests(&topology, &site.folder.join(&file.topology))?,
+            cluster: file.cluster,
+            pin: file.pin,
+            protocol: file.engine,
+            chaos: file.chaos,
         };
-        let managers = file.managers.iter().map(id).collect::<Result<_, _>>()?;
-        let secret = read_secret(&folder.join(&file.secret))?;
-        let mut config = NodeConfig::new(&topology, id(&file.node)?, managers, secret)?;
-        if let Some(secret) = &file.client_secret {
-            config.client_secret = read_secret(&folder.join(secret))?;
-        }
-        if let Some(tls) = &file.tls {
-            let identity = Identity::read(&folder.join(&tls.certificates), &folder.join(&tls.key))?;
-            let authorities = read_certificates(&folder.join(&tls.authorities))?;
-            config.tls = Some(NodeTls::new(&identity, &authorities, &file.cluster)?);
-        }
-        config.cluster = file.cluster;
-        config.data = file.data.map(|data| folder.join(data));
-        config.pin = file.pin;
-        config.chaos = file.chaos;
-        config.protocol = file.engine;
-        let ms = |ms: f64| Duration::try_from_secs_f64(ms / 1000.0).unwrap_or_default();
-        let DistanceTable { round_trip_ms, jitter_ms } = file.distance;
-        config.distance = Distance { delay: ms(round_trip_ms) / 2, jitter: ms(jitter_ms) };
-        config.check()?;
+        config.check(path)?;
         Ok(config)
     }
 
-    fn check(&self) -> Result<(), ConfigError> {
+    fn check(&self, path: &Path) -> Result<(), ConfigError> {
+        let wrong = |key, wrong| Err(ConfigError::Key { path: path.to_owned(), key, wrong });
+        if self.cluster.is_empty() || self.cluster.len() > CLUSTER_BYTES_MAX {
+            return wrong("cluster", Wrong::Name(self.cluster.len()));
+        }
         let lost = self.topology.nodes().iter().find(|node| node.address.is_none());
         if let Some(node) = lost {
-            return Err(ConfigError::NoAddress(node.name.clone()));
+            return wrong("topology", Wrong::NoAddress(node.name.clone()));
+        }
+        for (at, manager) in self.managers.iter().enumerate() {
+            if self.managers[..at].contains(manager) {
+                let name = self.topology.node(*manager).map(|node| node.name.clone());
+                return wrong("managers", Wrong::Twice(name.unwrap_or_default()));
+            }
         }
         match (self.protocol, self.managers.len()) {
             (_, 0) | (Protocol::Mako, 1 | 3 | 5) => Ok(()),
-            (Protocol::Mako, count) => Err(ConfigError::Managers(count)),
-            (Protocol::TwoPhaseCommit, _) => Err(ConfigError::ManagersUnused),
+            (Protocol::Mako, count) => wrong("managers", Wrong::Managers(count)),
+            (Protocol::TwoPhaseCommit, _) => wrong("managers", Wrong::ManagersUnused),
         }
     }
 }
 
+/// Where a file stands, while what it names is read.
+struct Site<'p> {
+    path: &'p Path,
+    folder: &'p Path,
+}
+
+impl Site<'_> {
+    fn wrong<T>(&self, key: &'static str, wrong: impl Into<Wrong>) -> Result<T, ConfigError> {
+        Err(ConfigError::Key { path: self.path.to_owned(), key, wrong: wrong.into() })
+    }
+
+    fn bytes(&self, key: &'static str, file: &Path) -> Result<Vec<u8>, ConfigError> {
+        fs::read(file)
+            .or_else(|error| self.wrong(key, Wrong::Unreadable { file: file.to_owned(), error }))
+    }
+
+    fn topology(&self, file: &Path) -> Result<Topology, ConfigError> {
+        let path = self.folder.join(file);
+        let text = String::from_utf8(self.bytes("topology", &path)?).or_else(|error| {
+            let (file, error) = (path.clone(), io::Error::other(error));
+            self.wrong("topology", Wrong::Unreadable { file, error })
+        })?;
+        let wrong = |error| ConfigError::Topology { path, error: Box::new(error) };
+        Topology::parse(&text).map_err(wrong)
+    }
+
+    fn node(
+        &self,
+        topology: &Topology,
+        key: &'static str,
+        name: &str,
+    ) -> Result<NodeId, ConfigError> {
+        let nodes = topology.nodes();
+        if let Some(node) = nodes.iter().find(|node| node.name == name) {
+            return Ok(node.id);
+        }
+        let mut known: Vec<&str> = nodes.iter().take(KNOWN_MAX).map(|node| &*node.name).collect();
+        if nodes.len() > KNOWN_MAX {
+            known.push("…");
+        }
+        let (name, known) = (name.to_owned(), known.join(", "));
+        self.wrong(key, Wrong::UnknownNode { name, known })
+    }
+
+    fn secret(&self, key: &'static str, file: &Path) -> Result<Secret, ConfigError> {
+        let file = self.folder.join(file);
+        let bytes = self.bytes(key, &file)?;
+        let secret = bytes.trim_ascii_end();
+        if secret.len() < SECRET_BYTES_MIN {
+            return self.wrong(key, Wrong::ShortSecret { file, bytes: secret.len() });
+        }
+        Ok(Secret::new(secret))
+    }
+
+    fn milliseconds(&self, key: &'static str, ms: f64) -> Result<Duration, ConfigError> {
+        if !(0.0..=DISTANCE_MS_MAX).contains(&ms) {
+            return self.wrong(key, Wrong::Distance(ms));
+        }
+        Ok(Duration::from_secs_f64(ms / 1000.0))
+    }
+
+    fn tls(&self, table: &TlsTable, cluster: &str) -> Result<NodeTls, ConfigError> {
+        let place = |file: &Path| self.folder.join(file);
+        let certificates = |key, file: &Path| {
+            let file = place(file);
+            let read = read_certificates(&file).or_else(|error| self.wrong(key, error))?;
+            if read.is_empty() { self.wrong(key, Wrong::NoCertificate(file)) } else { Ok(read) }
+        };
+        certificates("tls.certificates", &table.certificates)?;
+        let identity = Identity::read(&place(&table.certificates), &place(&table.key))
+            .or_else(|error| self.wrong("tls.key", error))?;
+        let authorities = certificates("tls.authorities", &table.authorities)?;
+        NodeTls::new(&identity, &authorities, cluster).or_else(|error| match error {
+            TlsError::Name(name) => self.wrong("cluster", Wrong::TlsName(name)),
+            error => self.wrong("tls", error),
+        })
+    }
+}
+
+/// What the parser minds in `text`: the line, what stands there, and what to do where it does not say so.
+fn minded(text: &str, error: &toml::de::Error) -> String {
+    let what = error.message().replace('\n', ", ");
+    let what = if what.starts_with("missing field") {
+        format!("{what}; add it")
+    } else if what.starts_with("duplicate key") {
+        format!("{what}; keep one of them")
+    } else {
+        what
+    };
+    // What is missing of all is nowhere.
+    let Some(span) = error.span().filter(|span| span.start > 0) else { return what };
+    let before = text.get(..span.start).unwrap_or(text);
+    let begin = before.rfind('\n').map_or(0, |end| end + 1);
+    let number = before.matches('\n').count() + 1;
+    let line = text[begin..].lines().next().unwrap_or_default().trim();
+    let excerpt: String = line.chars().take(EXCERPT_CHARS_MAX).collect();
+    format!("line {number}, `{excerpt}`: {what}")
+}
+
 /// The topology, and the table in which the outcomes of calls are kept.
-fn with_requests(topology: &Topology) -> Topology {
+fn with_requests(topology: &Topology, path: &Path) -> Result<Arc<Topology>, ConfigError> {
     if topology.table(REQUESTS_TABLE).is_some() {
-        return topology.clone();
+        return Ok(Arc::new(topology.clone()));
     }
     let tables = topology.tables().iter();
     let mut tables: Vec<_> =
         tables.map(|table| (table.name().to_owned(), table.partitioning().clone())).collect();
     let (name, partitioning) = requests_table(topology.shards());
     tables.push((name.to_owned(), partitioning));
-    topology.clone().with_tables(tables).expect("one more table of a name that is free")
-}
-
-fn read_text(path: &Path) -> Result<String, ConfigError> {
-    fs::read_to_string(path).map_err(|error| ConfigError::File { path: path.to_owned(), error })
-}
-
-fn read_secret(path: &Path) -> Result<Secret, ConfigError> {
-    Ok(Secret::new(read_text(path)?.trim_end().as_bytes()))
+    // There may be no room for one more.
+    let wrong = |error| ConfigError::Topology { path: path.to_owned(), error: Box::new(error) };
+    topology.clone().with_tables(tables).map(Arc::new).map_err(wrong)
 }

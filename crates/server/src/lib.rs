@@ -33,7 +33,7 @@ mod seat;
 mod server;
 mod status;
 
-pub use config::{ConfigError, NodeConfig, Protocol};
+pub use config::{ConfigError, NodeConfig, Protocol, Wrong};
 pub use seat::{Command, MakeTask};
 pub use server::{Ended, Server, StartError};
 pub use status::{NodeStatus, StreamStatus};

@@ -100,3 +100,34 @@ impl SeedsBar {
         self.bar.finish_and_clear();
     }
 }
+
+/// A bar that follows rounds.
+pub struct RoundsBar(ProgressBar);
+
+impl RoundsBar {
+    /// A bar for so many rounds.
+    pub fn new(rounds: u32, visible: bool) -> RoundsBar {
+        let bar = styled(visible);
+        bar.set_prefix("failing");
+        bar.set_length(rounds.into());
+        bar.set_message("the first round");
+        RoundsBar(bar)
+    }
+
+    /// Shows that so many rounds are over, with so much wrong, of which the last was this.
+    pub fn show(&self, rounds: u32, wrong: u64, last: &str) {
+        let wrong = if wrong == 0 { String::new() } else { format!(", {wrong} WRONG") };
+        self.0.set_position(rounds.into());
+        self.0.set_message(format!("{rounds} rounds{wrong}, last: {last}"));
+    }
+
+    /// Writes something else meanwhile.
+    pub fn aside<T>(&self, write: impl FnOnce() -> T) -> T {
+        self.0.suspend(write)
+    }
+
+    /// Clears the line.
+    pub fn finish(&self) {
+        self.0.finish_and_clear();
+    }
+}

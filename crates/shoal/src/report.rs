@@ -46,8 +46,36 @@ impl Report {
 
     /// Does every node answer, and is every shard led?
     pub fn is_well(&self) -> bool {
-        let led = self.leaders().len() == self.topology.shards() as usize;
-        led && self.nodes.iter().all(Result::is_ok)
+        self.missing().is_none()
+    }
+
+    /// Why it [is not well](Self::is_well), in a sentence.
+    pub fn missing(&self) -> Option<String> {
+        if let Some(error) = self.nodes.iter().find_map(|node| node.as_ref().err()) {
+            return Some(error.clone());
+        }
+        let leaders = self.leaders();
+        let vacant = (0..self.topology.shards()).find(|shard| !leaders.contains_key(shard));
+        vacant.map(|shard| format!("nobody leads S{shard}"))
+    }
+
+    /// What is missing of a cluster in which any node may fail next, in a sentence: it is well, and all nodes
+    /// hold leases under one configuration, in which every replica votes.
+    pub fn missing_of_whole(&self) -> Option<String> {
+        let latest = self.nodes.iter().flatten().map(|node| node.revision).max();
+        let of_node = |node: &NodeStatus| {
+            let name = &node.name;
+            if node.lease_ms == Some(0) {
+                Some(format!("{name} has no lease"))
+            } else if Some(node.revision) != latest {
+                Some(format!("{name} does not know of the latest configuration"))
+            } else if node.empty > 0 {
+                Some(format!("{} replicas do not vote yet", node.empty))
+            } else {
+                None
+            }
+        };
+        self.missing().or_else(|| self.nodes.iter().flatten().find_map(of_node))
     }
 
     /// The name of a node's datacenter.
@@ -119,4 +147,59 @@ pub fn led_by(leaders: &BTreeMap<u32, u32>, node: NodeId) -> String {
     let led = leaders.iter().filter(|(_, leader)| **leader == node.0);
     let led: Vec<String> = led.map(|(shard, _)| format!("S{shard}")).collect();
     led.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use server::StreamStatus;
+
+    fn node(number: u32, leading: bool) -> Result<NodeStatus, String> {
+        let stream = StreamStatus { leading, ..StreamStatus::default() };
+        Ok(NodeStatus {
+            node: number,
+            name: format!("n{number}"),
+            revision: 5,
+            lease_ms: Some(300),
+            streams: vec![stream],
+            ..NodeStatus::default()
+        })
+    }
+
+    fn whole() -> Report {
+        let builder = Topology::builder().workers(1).datacenter("here");
+        let builder = (0..3).fold(builder, |builder, node| {
+            builder.node_at(format!("n{node}"), "here", format!("127.0.0.1:{}", 7000 + node))
+        });
+        let builder = builder.shard("n0", ["n0", "n1", "n2"], []);
+        let topology = builder.build().expect("a topology");
+        Report { topology, nodes: vec![node(0, true), node(1, false), node(2, false)] }
+    }
+
+    fn damaged(damage: impl FnOnce(&mut Report)) -> (bool, Option<String>) {
+        let mut report = whole();
+        damage(&mut report);
+        (report.is_well(), report.missing_of_whole())
+    }
+
+    #[test]
+    fn what_is_missing_is_said() {
+        assert_eq!(damaged(|_| {}), (true, None));
+        let gone = Err("n1 does not answer".to_owned());
+        let (well, missing) = damaged(|report| report.nodes[1] = gone);
+        assert_eq!((well, missing.as_deref()), (false, Some("n1 does not answer")));
+        let (well, missing) = damaged(|report| report.nodes[0] = node(0, false));
+        assert_eq!((well, missing.as_deref()), (false, Some("nobody leads S0")));
+        type Damage = fn(&mut NodeStatus);
+        let damages: [(Damage, &str); 3] = [
+            (|node| node.lease_ms = Some(0), "n2 has no lease"),
+            (|node| node.revision = 4, "n2 does not know of the latest configuration"),
+            (|node| node.empty = 1, "1 replicas do not vote yet"),
+        ];
+        for (damage, words) in damages {
+            let (well, missing) =
+                damaged(|report| damage(report.nodes[2].as_mut().expect("it answers")));
+            assert_eq!((well, missing.as_deref()), (true, Some(words)));
+        }
+    }
 }

@@ -117,6 +117,39 @@ fn a_database_that_forgets_commits_is_caught() {
 }
 
 #[test]
+fn a_last_look_shows_what_was_written_last_and_is_lost() {
+    let db = Model::new();
+    let parameters = Parameters { reads_percent: 0, scans_percent: 0, ..Parameters::default() };
+    let parameters = Parameters { first_generation: 7, ..parameters };
+    let run = |db: &Model, look: bool| {
+        let generator = Generator::new(db, parameters.clone(), 2).expect("two tables");
+        let (mut writer, mut last) = (generator.client(0, 1), generator.client(1, 1));
+        let now = Cell::new(0);
+        let clock = || now.replace(now.get() + 1);
+        assert_eq!(writer.generation(), 7);
+        for _ in 0..40 {
+            futures_executor::block_on(writer.next(db, &clock)).expect("nothing is rejected");
+        }
+        assert_eq!(writer.generation(), 9);
+        // Another database, in which nothing is.
+        let read = if look { Model::new() } else { db.clone() };
+        let own = Generator::new(&read, parameters.clone(), 2);
+        own.expect("two tables");
+        for generation in 7..=writer.generation() {
+            let looked = last.look_at(&read, &clock, generation);
+            futures_executor::block_on(looked).expect("nothing is rejected");
+        }
+        let recorders = [writer, last].map(|client| client.into_recorder());
+        let history = History::merge(recorders).expect("well formed");
+        assert_eq!(history.attempts().len(), 43);
+        check(&history)
+    };
+    assert!(run(&db, false).is_clean());
+    let lost = run(&Model::new(), true);
+    assert!(lost.found.contains_key(&AnomalyKind::GSingleRealtime), "{lost}");
+}
+
+#[test]
 fn the_same_seed_makes_the_same_history() {
     let (first, _) = run(Bug::None, 3);
     let (second, _) = run(Bug::None, 3);

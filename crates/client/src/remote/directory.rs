@@ -99,14 +99,17 @@ impl View {
 
     /// All nodes: first those that are alive and not suspected.
     pub(super) fn nodes(&self) -> Vec<NodeId> {
-        let (known, topology) = (self.known(), self.topology());
-        let standing = |node: NodeId| {
-            let nodes = known.configuration.as_ref().map(|configured| &configured.nodes);
-            nodes.and_then(|nodes| nodes.get(node.0 as usize)).is_none_or(|node| node.alive)
-        };
+        let topology = self.topology();
         let mut nodes: Vec<NodeId> = topology.nodes().iter().map(|node| node.id).collect();
-        nodes.sort_by_key(|node| (self.is_suspect(*node), !standing(*node)));
+        nodes.sort_by_key(|node| (self.is_suspect(*node), self.is_dead(*node)));
         nodes
+    }
+
+    /// Has the node died, as the others see it? It may not know of that.
+    pub(super) fn is_dead(&self, node: NodeId) -> bool {
+        let known = self.known();
+        let nodes = known.configuration.as_ref().map(|configured| &configured.nodes);
+        nodes.and_then(|nodes| nodes.get(node.0 as usize)).is_some_and(|node| !node.alive)
     }
 
     fn trusted_of(&self, nodes: Vec<NodeId>) -> Vec<NodeId> {

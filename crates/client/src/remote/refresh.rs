@@ -64,6 +64,23 @@ impl Inner {
         }
     }
 
+    /// Asks somebody else than that node, and nobody waits. It may be cut off from all others, and tell for
+    /// ever what was true before.
+    pub(super) fn ask_beside(self: &Arc<Self>, node: NodeId) {
+        let view = &self.desk.view;
+        let mut others = view.nodes();
+        others.retain(|other| *other != node);
+        let standing =
+            others.iter().filter(|other| !view.is_dead(**other) && !view.is_suspect(**other));
+        let first = match standing.count() {
+            0 => others.len(),
+            standing => standing,
+        };
+        if first > 0 {
+            self.ask_directory(others[self.below(first)]);
+        }
+    }
+
     /// Asks one node, over a connection that stands or is made for it.
     fn ask_directory(self: &Arc<Self>, node: NodeId) {
         let inner = Arc::clone(self);

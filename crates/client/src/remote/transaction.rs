@@ -362,12 +362,17 @@ impl ClusterTransaction {
             }
             let now = Instant::now();
             let silent = now - link.heard_at().max(began) >= options.silence_max;
-            if (now >= until || silent)
+            // One that is cut off answers what it can, for ever.
+            let is_lost = silent || self.inner.desk.view.is_dead(link.node());
+            if (now >= until || is_lost)
                 && let Some(error) = self.give_up(link, began, now >= until)
             {
                 return Err(error);
             }
             link.ask_again(&self.session, &self.inner.desk);
+            if patience > options.patience {
+                self.inner.ask_beside(link.node());
+            }
             patience = options.patience_max().min(patience.saturating_mul(2));
             ask_at = after(patience);
         }

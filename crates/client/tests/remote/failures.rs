@@ -75,6 +75,29 @@ fn who_says_nothing_for_too_long_is_left_before_the_deadline() {
 }
 
 #[test]
+fn who_is_cut_off_and_still_tells_where_everything_was_is_left_before_the_deadline() {
+    let cluster = Scripted::start(3, |_| Do::Naturally);
+    block_on(async {
+        // However long it is silent: it is not.
+        let db = cluster.connect_with(quick()).await;
+        let people = db.table("people").expect("a table");
+        let key = (0..u8::MAX).find(|key| db.home(people, &[*key]) == Ok(ShardId(0)));
+        let key = [key.expect("a key there")];
+        let mut runs = 0;
+        let outcome = db.transact(async |tx| {
+            runs += 1;
+            tx.get(people, &key).await?;
+            if runs == 1 {
+                cluster.cut_off(NodeId(0), NodeId(2));
+            }
+            tx.get(people, b"other").await.map(drop)
+        });
+        outcome.await.expect("elsewhere");
+        assert_eq!(cluster.asked().last().expect("asked").node, NodeId(2), "its successor");
+    });
+}
+
+#[test]
 fn a_connection_that_is_cut_before_the_commit_costs_another_attempt() {
     let mut steps = 0;
     let cluster = Scripted::start(1, move |asked| {

@@ -48,6 +48,8 @@ struct Plot {
     directory: Directory,
     /// Nodes that say nothing at all, not even where everything is.
     hung: Vec<NodeId>,
+    /// Nodes that reach no other: they answer nobody, and tell where everything was.
+    cut_off: Vec<(NodeId, Directory)>,
 }
 
 /// A cluster of such nodes.
@@ -80,13 +82,18 @@ impl Core for Actor {
         let what = match decode(&frame).expect("the client makes sense") {
             FromClient::Request(request) => request,
             FromClient::Directory => {
-                let told = ToClient::Directory(plot.directory.clone());
+                let cut_off = plot.cut_off.iter().find(|(node, _)| *node == self.node);
+                let known = cut_off.map_or(&plot.directory, |(_, then)| then);
+                let told = ToClient::Directory(known.clone());
                 return out.to_client(client, encode(&told));
             }
             FromClient::Status | FromClient::Isolate(_) => return,
         };
         let asked = Asked { node: self.node, worker: self.worker, what };
         plot.asked.push(asked.clone());
+        if plot.cut_off.iter().any(|(node, _)| *node == self.node) {
+            return;
+        }
         match (plot.script)(&asked) {
             Do::Naturally => {
                 let reply = naturally(asked.what);
@@ -129,8 +136,13 @@ impl Scripted {
             (0..nodes).map(|_| listen("127.0.0.1:0").expect("a port")).collect();
         let topology = Arc::new(topology(&listeners, 1, &["people"]));
         let directory = Directory { topology: Arc::clone(&topology), configuration: None };
-        let plot =
-            Plot { script: Box::new(script), asked: Vec::new(), directory, hung: Vec::new() };
+        let plot = Plot {
+            script: Box::new(script),
+            asked: Vec::new(),
+            directory,
+            hung: Vec::new(),
+            cut_off: Vec::new(),
+        };
         let plot = Arc::new(Mutex::new(plot));
         let started = listeners.into_iter().zip((0..).map(NodeId)).map(|(listener, node)| {
             let plot = Arc::clone(&plot);
@@ -167,14 +179,34 @@ impl Scripted {
 
     /// From now on the nodes tell that `leader` leads `shard`.
     pub fn appoint(&self, shard: ShardId, leader: NodeId) {
+        self.configure(|configuration| {
+            configuration.nodes.iter_mut().for_each(|node| node.alive = true);
+            configuration.shards[shard.0 as usize].leader = leader;
+        });
+    }
+
+    /// From now on that node reaches no other. They tell that it is dead, and that `successor` leads in its
+    /// place; it tells what it knew.
+    pub fn cut_off(&self, node: NodeId, successor: NodeId) {
+        let before = lock(&self.plot).directory.clone();
+        lock(&self.plot).cut_off.push((node, before));
+        self.configure(|configuration| {
+            for (number, other) in configuration.nodes.iter_mut().enumerate() {
+                other.alive = number != node.0 as usize;
+            }
+            let led = configuration.shards.iter_mut().filter(|shard| shard.leader == node);
+            led.for_each(|shard| shard.leader = successor);
+        });
+    }
+
+    fn configure(&self, change: impl FnOnce(&mut Configuration)) {
         let mut plot = lock(&self.plot);
         let machine = Machine::new(Arc::clone(&self.topology), Options::default());
         let before = plot.directory.configuration.as_deref();
         let mut configuration = before.unwrap_or(machine.configuration()).clone();
         configuration.revision = Revision(configuration.revision.0 + 1);
-        configuration.nodes.iter_mut().for_each(|node| node.alive = true);
-        configuration.shards[shard.0 as usize].leader = leader;
-        plot.directory.configuration = Some(Arc::<Configuration>::new(configuration));
+        change(&mut configuration);
+        plot.directory.configuration = Some(Arc::new(configuration));
     }
 
     /// From now on that node says nothing.

@@ -20,6 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 
 pub struct Cluster {
+    /// What lets clients in.
+    pub access: Access,
     pub configs: Vec<NodeConfig>,
     pub servers: Vec<Option<Server>>,
 }
@@ -46,6 +48,16 @@ fn procedures() -> Arc<Procedures> {
 impl Cluster {
     /// Shards of three replicas each, on nodes of their own; the first three nodes have managers.
     pub fn start(shards: u32, workers: u32, protocol: Protocol) -> Cluster {
+        Cluster::start_with(shards, workers, protocol, |_| {})
+    }
+
+    /// The same, with something changed for each node.
+    pub fn start_with(
+        shards: u32,
+        workers: u32,
+        protocol: Protocol,
+        change: impl Fn(&mut NodeConfig),
+    ) -> Cluster {
         let mut builder = Topology::builder().workers(workers).datacenter("here");
         let mut listeners = Vec::new();
         for node in 0..3 * shards {
@@ -69,10 +81,12 @@ impl Cluster {
         let config = |node: u32| {
             let (managers, secret) = (managers.clone(), secret.clone());
             let config = NodeConfig::new(&topology, NodeId(node), managers, secret);
-            NodeConfig { protocol, ..config.expect("a configuration") }
+            let mut config = NodeConfig { protocol, ..config.expect("a configuration") };
+            change(&mut config);
+            config
         };
         let configs: Vec<NodeConfig> = (0..3 * shards).map(config).collect();
-        let mut cluster = Cluster { configs, servers: Vec::new() };
+        let mut cluster = Cluster { access: Access::open("shoal"), configs, servers: Vec::new() };
         for (node, listener) in listeners.into_iter().enumerate() {
             let server = cluster.begin(node, Some(listener));
             cluster.servers.push(Some(server));
@@ -102,7 +116,7 @@ impl Cluster {
         Client { cluster: self, number, count: 0, epoch: Epoch(0) }
     }
 
-    fn address(&self, node: NodeId) -> String {
+    pub fn address(&self, node: NodeId) -> String {
         let node = self.configs[0].topology.node(node).expect("a node");
         node.address.clone().expect("an address")
     }
@@ -123,8 +137,7 @@ impl Cluster {
     }
 
     async fn connect(&self, node: NodeId, worker: Option<WorkerId>) -> Option<Connection> {
-        let access = Access::open("shoal");
-        connect(&self.address(node), &access, worker).await.ok()
+        connect(&self.address(node), &self.access, worker).await.ok()
     }
 
     /// Waits until it holds of a node's status.
@@ -200,6 +213,15 @@ impl Client<'_> {
             }
             other => panic!("called, was told {other:?}"),
         }
+    }
+}
+
+/// Waits until it holds.
+pub async fn until_so(what: &str, holds: impl Fn() -> bool) {
+    let began = now();
+    while !holds() {
+        assert!(began.elapsed() < PATIENCE, "not so: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 

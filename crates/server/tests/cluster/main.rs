@@ -2,4 +2,5 @@
 
 mod cluster;
 mod failures;
+mod secured;
 mod serving;

@@ -1,6 +1,33 @@
-//! Failures of a local cluster, and what became of the writes that it acknowledged meanwhile.
+//! Failures of a local cluster, and what clients saw of them.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `failure.rs` | what can fail, and how it is made to |
+//! | `writers.rs`, `tally.rs` | counters of which every acknowledged addition has to be there; how long none was |
+//! | `histories.rs` | transactions that are recorded and judged |
+//! | `watch.rs` | both at once, while something fails |
+//! | `rounds.rs` | one failure after the other |
 
+mod failure;
+mod histories;
+mod rounds;
 mod tally;
+mod watch;
 mod writers;
 
-pub use writers::Writers;
+pub use failure::Failure;
+pub use rounds::{Kind, Rounds, Summary};
+pub use watch::Watch;
+
+use ring::rand::{SecureRandom, SystemRandom};
+
+/// A number that no other run has.
+///
+/// # Errors
+/// If the system has no chance to give.
+pub fn draw() -> std::io::Result<u32> {
+    let mut bytes = [0; 4];
+    let none = |_| std::io::Error::other("the system has no chance to give");
+    SystemRandom::new().fill(&mut bytes).map_err(none)?;
+    Ok(u32::from_le_bytes(bytes))
+}

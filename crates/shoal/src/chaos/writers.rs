@@ -9,7 +9,7 @@ use crate::clock::now;
 use crate::procedures::{ADD, add_arguments};
 use client::{Cluster, Error};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use types::{ShardId, TableId};
@@ -20,14 +20,27 @@ const WRITERS: usize = 4;
 /// After so long a call's outcome is told to be unknown.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How often it is looked whether a shard is served.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
 /// Writers at work.
 pub struct Writers {
     cluster: Cluster,
     table: TableId,
     shards: u32,
     began: Instant,
-    stop: Arc<AtomicBool>,
+    site: Arc<Site>,
     lanes: JoinSet<Lane>,
+}
+
+/// What all of them share.
+struct Site {
+    /// They end.
+    stop: AtomicBool,
+    /// How many writes of each shard were acknowledged.
+    acknowledged: Vec<AtomicU64>,
+    /// How long each pauses after a write.
+    pause: Duration,
 }
 
 /// What one of them has done.
@@ -40,20 +53,23 @@ struct Lane {
 }
 
 impl Writers {
-    /// Starts them, on every shard of the cluster.
+    /// Starts them, on every shard of the cluster; each pauses for so long after a write. `run` is a number
+    /// that no other run on this cluster has.
     ///
     /// # Errors
     /// If it has no table for them.
-    pub fn start(cluster: &Cluster) -> Result<Writers, Error> {
+    pub fn start(cluster: &Cluster, run: u32, pause: Duration) -> Result<Writers, Error> {
         let cluster = cluster.with_deadline(PATIENCE);
         let table = cluster.table("shoal.chaos")?;
         let began = now();
         let shards = cluster.topology().shards();
-        let stop = Arc::new(AtomicBool::new(false));
+        let site = Arc::new(Site {
+            stop: AtomicBool::new(false),
+            acknowledged: (0..shards).map(|_| AtomicU64::new(0)).collect(),
+            pause,
+        });
         let mut lanes = JoinSet::new();
         let mut missing = vec![WRITERS; shards as usize];
-        // Another run wrote other keys.
-        let run = std::process::id();
         for number in 0_u64.. {
             if missing.iter().all(|missing| *missing == 0) {
                 break;
@@ -62,9 +78,9 @@ impl Writers {
             let shard = cluster.home(table, &key)?;
             let Some(left) = missing[shard.0 as usize].checked_sub(1) else { continue };
             missing[shard.0 as usize] = left;
-            lanes.spawn(write(cluster.clone(), table, (shard, key), began, Arc::clone(&stop)));
+            lanes.spawn(write(cluster.clone(), table, (shard, key), began, Arc::clone(&site)));
         }
-        Ok(Writers { cluster, table, shards, began, stop, lanes })
+        Ok(Writers { cluster, table, shards, began, site, lanes })
     }
 
     /// How long they are at work.
@@ -72,12 +88,30 @@ impl Writers {
         now() - self.began
     }
 
+    /// Waits until a write to each shard was acknowledged that has begun since now.
+    ///
+    /// # Errors
+    /// A sentence that says which shard has none after so long.
+    pub async fn until_served(&self, patience: Duration) -> Result<(), String> {
+        let count = || self.site.acknowledged.iter().map(|count| count.load(Ordering::Relaxed));
+        // Of so many of as many writers and one, one has written twice.
+        let wanted: Vec<u64> = count().map(|count| count + WRITERS as u64 + 1).collect();
+        let asked = now();
+        while let Some(shard) = count().zip(&wanted).position(|(count, wanted)| count < *wanted) {
+            if asked.elapsed() > patience {
+                return Err(format!("S{shard} acknowledges no write for {patience:?}"));
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        Ok(())
+    }
+
     /// Ends them, and looks what is there.
     ///
     /// # Errors
     /// If it cannot be read.
     pub async fn finish(mut self, struck: Duration) -> Result<Tally, Error> {
-        self.stop.store(true, Ordering::Relaxed);
+        self.site.stop.store(true, Ordering::Relaxed);
         let ended = self.elapsed();
         let mut shards: Vec<ShardTally> = (0..self.shards).map(ShardTally::new).collect();
         let mut wrong = Vec::new();
@@ -104,11 +138,11 @@ async fn write(
     table: TableId,
     (shard, key): (ShardId, Vec<u8>),
     began: Instant,
-    stop: Arc<AtomicBool>,
+    site: Arc<Site>,
 ) -> Lane {
     let arguments = add_arguments(table, 1, &key);
     let mut lane = Lane { shard, key, acknowledged: Vec::new(), unknown: 0, wrong: Vec::new() };
-    while !stop.load(Ordering::Relaxed) {
+    while !site.stop.load(Ordering::Relaxed) {
         match cluster.call(shard, ADD, arguments.clone()).await {
             Ok(sum) => {
                 lane.acknowledged.push(now() - began);
@@ -116,6 +150,10 @@ async fn write(
                 let sum = <[u8; 8]>::try_from(&sum[..]).map_or(-1, i64::from_le_bytes);
                 if !(least..=least + lane.unknown as i64).contains(&sum) {
                     lane.wrong.push(format!("{shard}: the sum is {sum} after {least} additions"));
+                }
+                site.acknowledged[shard.0 as usize].fetch_add(1, Ordering::Relaxed);
+                if !site.pause.is_zero() {
+                    tokio::time::sleep(site.pause).await;
                 }
             }
             Err(Error::Unknown(_)) => lane.unknown += 1,

@@ -1,46 +1,50 @@
 //! `shoal chaos`: lets something fail in a local cluster, and says what came of it.
 
 use super::{Trouble, Verdict, print};
-use crate::chaos::Writers;
+use crate::chaos::{Failure, Kind, Rounds, Summary, Watch, draw};
 use crate::duration;
-use crate::local::{Folder, LocalCluster};
-use crate::report::Report;
-use clap::{Args, Subcommand};
+use crate::local::{Folder, LocalCluster, wait_whole};
+use crate::progress::RoundsBar;
+use clap::{Args, Subcommand, ValueEnum, value_parser};
 use client::Db;
-use engines::client::FromClient;
-use net::client::Access;
-use rustix::process::{Pid, Signal, kill_process};
 use std::path::PathBuf;
 use std::time::Duration;
+use tokio::task::LocalSet;
 
 /// The writers are at work so long before anything fails.
 const BEFORE: Duration = Duration::from_secs(2);
 
-/// And so long after it is over.
-const AFTER: Duration = Duration::from_secs(4);
+/// After it is over, every shard is to serve within this.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// And so long the writers go on when all of them do.
+const AFTER: Duration = Duration::from_secs(3);
 
 /// Let something fail in a local cluster, and see what it costs
 ///
 /// Writers are at work on every shard meanwhile, and count what is acknowledged: afterwards all of it has to
-/// be there, once. A node that is killed is started again by `shoal local`.
+/// be there, once. Others record a history of transactions on several shards, which then has to be strictly
+/// serializable. A node that is killed is started again by `shoal local`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   shoal chaos kill-leader 0
   shoal chaos pause 1 --for 5s
   shoal chaos partition 2
+  shoal chaos loop --rounds 200
 
-Exit codes: 0 every acknowledged write is there, 1 some are not, 2 there is no such cluster")]
+Exit codes: 0 every acknowledged write is there and the history is strictly serializable, 1 not so,
+2 there is no such cluster")]
 pub struct Chaos {
     #[command(subcommand)]
-    failure: Failure,
+    what: What,
     /// The folder of the cluster
     #[arg(long, global = true, value_name = "FOLDER", default_value = "shoal-local")]
     local: PathBuf,
 }
 
 #[derive(Debug, Clone, Subcommand)]
-enum Failure {
+enum What {
     /// Kill the process of a shard's leader
     #[command(after_help = "Example:\n  shoal chaos kill-leader 0")]
     KillLeader {
@@ -65,98 +69,159 @@ enum Failure {
         #[arg(long = "for", default_value = "3s", value_parser = duration::parse_positive)]
         span: Duration,
     },
+    /// Let one leader after the other fail, for many rounds, and judge each of them
+    ///
+    /// Each round waits until the cluster is whole again: every node answers, every shard is led, and every
+    /// replica votes, also that of the node that was killed. Shards, ways to fail and how long they last are
+    /// drawn from the seed.
+    #[command(after_help = "\
+Examples:
+  shoal chaos loop --rounds 200
+  shoal chaos loop --rounds 50 --fault partition --seed 7")]
+    Loop(Loop),
     /// Let all go on that was paused or cut off
     #[command(after_help = "Example:\n  shoal chaos heal")]
     Heal,
 }
 
+#[derive(Debug, Clone, Args)]
+struct Loop {
+    /// How many rounds
+    #[arg(long, default_value_t = 20, value_parser = value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// How leaders fail
+    #[arg(long, value_enum, default_value_t)]
+    fault: Fault,
+    /// What shards, failures and their lengths are drawn from; by default another one each time
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Show no progress bar
+    #[arg(long)]
+    no_progress: bool,
+}
+
+/// A way to fail, by its name on the command line.
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+enum Fault {
+    /// The process is killed
+    Kill,
+    /// The process stands still for a while
+    Pause,
+    /// The node is cut off from the others for a while
+    Partition,
+    /// Now this, now that
+    #[default]
+    Any,
+}
+
+impl Fault {
+    fn kinds(self) -> Vec<Kind> {
+        match self {
+            Fault::Kill => vec![Kind::Kill],
+            Fault::Pause => vec![Kind::Pause],
+            Fault::Partition => vec![Kind::Partition],
+            Fault::Any => vec![Kind::Kill, Kind::Pause, Kind::Partition],
+        }
+    }
+}
+
 impl Chaos {
     pub(super) fn run(&self) -> Result<Verdict, Trouble> {
-        let cluster = Folder(self.local.clone()).read().map_err(Trouble::Usage)?;
+        let folder = Folder(self.local.clone());
+        let cluster = folder.read().map_err(Trouble::Usage)?;
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(2).enable_all().build();
         let runtime = runtime.map_err(|error| Trouble::Usage(error.to_string()))?;
-        runtime.block_on(async {
-            match &self.failure {
-                Failure::Heal => heal(&cluster).await,
-                failure => strike(&cluster, failure).await,
+        let strike = |shard, failure| strike(&folder, &cluster, shard, failure);
+        LocalSet::new().block_on(&runtime, async {
+            match &self.what {
+                What::KillLeader { shard } => strike(*shard, Failure::Kill).await,
+                What::Pause { shard, span } => strike(*shard, Failure::Pause(*span)).await,
+                What::Partition { shard, span } => strike(*shard, Failure::Partition(*span)).await,
+                What::Loop(rounds) => rounds.play(&folder, &cluster).await,
+                What::Heal => heal(&cluster).await,
             }
         })
     }
 }
 
-/// The leader of a shard, as its place among the nodes.
-async fn leader(cluster: &LocalCluster, shard: u32) -> Result<usize, Trouble> {
-    let report = Report::gather(&cluster.addresses(), &Access::open("shoal")).await;
-    let report = report.map_err(Trouble::Usage)?;
-    let none = || Trouble::Usage(format!("nobody leads S{shard} at the moment, or there is none"));
-    report.leaders().get(&shard).map(|node| *node as usize).ok_or_else(none)
+async fn strike(
+    folder: &Folder,
+    cluster: &LocalCluster,
+    shard: u32,
+    failure: Failure,
+) -> Result<Verdict, Trouble> {
+    let db = Db::connect(&cluster.addresses()).await;
+    let db = db.map_err(|error| Trouble::Database(error.to_string()))?;
+    let run = draw().map_err(|error| Trouble::Usage(error.to_string()))?;
+    let expected = BEFORE + failure.span() + AFTER;
+    let watch = Watch::start(&db, run, Duration::ZERO, expected).map_err(Trouble::Database)?;
+    tokio::time::sleep(BEFORE).await;
+    let victim = failure.victim(cluster, shard).await.map_err(Trouble::Usage)?;
+    let struck = watch.elapsed();
+    failure.begin(&victim).await.map_err(Trouble::Usage)?;
+    print(&format!("{} {}, which leads S{shard}\n", victim.node.name, failure.words()))?;
+    failure.end(&victim).await.map_err(Trouble::Usage)?;
+    let served = watch.until_served(PATIENCE).await;
+    tokio::time::sleep(AFTER).await;
+    let mut seen = watch.finish(struck).await.map_err(Trouble::Database)?;
+    seen.tally.wrong.extend(served.err());
+    print(&format!("\n{}{}", seen.tally.text(), seen.judged))?;
+    let path = folder.file("history.jsonl");
+    let written = seen.judged.write(&path);
+    written.map_err(|error| Trouble::file("write", &path, error))?;
+    print(&format!("It stands in {}.\n", path.display()))?;
+    Ok(if seen.holds() { Verdict::Holds } else { Verdict::Fails })
 }
 
-async fn strike(cluster: &LocalCluster, failure: &Failure) -> Result<Verdict, Trouble> {
-    let failed = |error: &dyn std::fmt::Display| Trouble::Database(error.to_string());
-    let db = Db::connect(&cluster.addresses()).await.map_err(|error| failed(&error))?;
-    let writers = Writers::start(&db).map_err(|error| failed(&error))?;
-    tokio::time::sleep(BEFORE).await;
-    let (Failure::KillLeader { shard }
-    | Failure::Pause { shard, .. }
-    | Failure::Partition { shard, .. }) = failure
-    else {
-        unreachable!("healing strikes nobody")
-    };
-    let at = leader(cluster, *shard).await?;
-    let node = &cluster.nodes[at];
-    let struck = writers.elapsed();
-    match failure {
-        Failure::KillLeader { .. } => {
-            signal(cluster, at, Signal::KILL)?;
-            print(&format!("{} is killed, which leads S{shard}\n", node.name))?;
+impl Loop {
+    async fn play(&self, folder: &Folder, cluster: &LocalCluster) -> Result<Verdict, Trouble> {
+        let drawn = || draw().map_err(|error| Trouble::Usage(error.to_string()));
+        let seed = self.seed.map_or_else(|| drawn().map(u64::from), Ok)?;
+        wait_whole(folder, None, PATIENCE).await.map_err(Trouble::Usage)?;
+        let db = Db::connect(&cluster.addresses()).await;
+        let db = db.map_err(|error| Trouble::Database(error.to_string()))?;
+        print(&format!("{} rounds from seed {seed}\n", self.rounds))?;
+        let mut rounds = Rounds::new(folder.clone(), db, self.fault.kinds(), seed, drawn()?);
+        let mut summary = Summary::default();
+        let bar = RoundsBar::new(self.rounds, !self.no_progress);
+        let mut ended = Ok(());
+        for number in 1..=self.rounds {
+            let round = match rounds.next().await {
+                Ok(round) => round,
+                Err(error) => {
+                    ended = Err(Trouble::Database(format!("round {number}: {error}")));
+                    break;
+                }
+            };
+            summary.add(&round);
+            bar.show(number, summary.wrongs(), &format!("{} in S{}", round.kind, round.shard));
+            if !round.seen.holds() {
+                let path = folder.file(format!("history-{number}.jsonl"));
+                let written = round.seen.judged.write(&path);
+                written.map_err(|error| Trouble::file("write", &path, error))?;
+                let said = format!("{}{}", round.seen.tally.text(), round.seen.judged);
+                let place = format!("round {number} ({}), {}", round.kind, path.display());
+                bar.aside(|| print(&format!("\n{place}:\n{said}\n")))?;
+            }
         }
-        Failure::Pause { span, .. } => {
-            signal(cluster, at, Signal::STOP)?;
-            print(&format!("{} is paused, which leads S{shard}\n", node.name))?;
-            tokio::time::sleep(*span).await;
-            signal(cluster, at, Signal::CONT)?;
+        bar.finish();
+        print(&format!("\n{}", summary.text()))?;
+        ended?;
+        if summary.wrongs() > 0 {
+            return Ok(Verdict::Fails);
         }
-        Failure::Partition { span, .. } => {
-            cut(&node.address, true).await?;
-            print(&format!("{} is cut off, which leads S{shard}\n", node.name))?;
-            tokio::time::sleep(*span).await;
-            cut(&node.address, false).await?;
-        }
-        Failure::Heal => {}
+        print(
+            "Every acknowledged write is there, once; every history is strictly serializable.\n",
+        )?;
+        Ok(Verdict::Holds)
     }
-    tokio::time::sleep(AFTER).await;
-    let tally = writers.finish(struck).await.map_err(|error| failed(&error))?;
-    print(&format!("\n{}", tally.text()))?;
-    Ok(if tally.holds() { Verdict::Holds } else { Verdict::Fails })
 }
 
 async fn heal(cluster: &LocalCluster) -> Result<Verdict, Trouble> {
-    for (at, node) in cluster.nodes.iter().enumerate() {
-        signal(cluster, at, Signal::CONT)?;
-        cut(&node.address, false).await?;
+    for at in 0..cluster.nodes.len() {
+        cluster.heal(at).await.map_err(Trouble::Usage)?;
     }
     print("all nodes go on, and reach each other\n")?;
     Ok(Verdict::Holds)
-}
-
-/// Signals a node's process.
-fn signal(cluster: &LocalCluster, at: usize, signal: Signal) -> Result<(), Trouble> {
-    let node = &cluster.nodes[at];
-    if node.process == cluster.process {
-        let all = "all nodes are in one process: start the cluster without --in-process";
-        return Err(Trouble::Usage(all.into()));
-    }
-    let pid = i32::try_from(node.process).ok().and_then(Pid::from_raw);
-    let gone = || Trouble::Usage(format!("{} has no process", node.name));
-    kill_process(pid.ok_or_else(gone)?, signal)
-        .map_err(|error| Trouble::Usage(format!("cannot signal {}: {error}", node.name)))
-}
-
-/// Cuts a node off from the others, or no more.
-async fn cut(address: &str, is_cut: bool) -> Result<(), Trouble> {
-    let question = FromClient::Isolate(is_cut);
-    let told = crate::ask::ask(address, &Access::open("shoal"), 0, &question).await;
-    told.map(drop).map_err(Trouble::Usage)
 }

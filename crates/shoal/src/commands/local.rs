@@ -3,6 +3,7 @@
 use super::shape::{EngineName, Shape};
 use super::{Trouble, Verdict, print};
 use crate::clock::now;
+use crate::duration;
 use crate::local::{Folder, LocalCluster, LocalNode, secret, start_all, wait_ready};
 use crate::report::{Report, led_by};
 use crate::{ask, terminal};
@@ -18,9 +19,6 @@ use std::time::{Duration, Instant};
 
 /// How often it is looked whether all is well.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-
-/// A node that has died is started again after this.
-const RESTART_AFTER: Duration = Duration::from_secs(3);
 
 /// Start a whole cluster on this machine, and stop it with Ctrl-C
 ///
@@ -52,6 +50,9 @@ pub struct Local {
     /// Do not start nodes again that die
     #[arg(long)]
     no_restart: bool,
+    /// Start nodes that die again after this
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration::parse)]
+    restart_after: Duration,
 }
 
 /// The nodes that run.
@@ -195,7 +196,7 @@ impl Local {
                 process.died = Some(now());
                 print(&format!("{name} has ended: {status}\n"))?;
             }
-            if self.no_restart || process.died.is_none_or(|at| at.elapsed() < RESTART_AFTER) {
+            if self.no_restart || process.died.is_none_or(|at| at.elapsed() < self.restart_after) {
                 continue;
             }
             let wrong = |error| Trouble::Database(format!("{name} does not start again: {error}"));

@@ -10,6 +10,10 @@ use std::sync::Arc;
 use std::thread;
 use tracing_subscriber::EnvFilter;
 
+/// What is logged where SHOAL_LOG does not say. The library under the managers' log warns of what is as it should
+/// be: whom it cannot reach, and that nobody waits for an answer. What ends a manager we log ourselves.
+const LOGS: &str = "info,openraft=off";
+
 /// Run one node of a cluster
 ///
 /// The file says which node it is, and where the topology and the secret of the cluster are. Logs go to
@@ -31,8 +35,7 @@ pub struct Serve {
 
 impl Serve {
     pub(super) fn run(&self) -> Result<Verdict, Trouble> {
-        let filter =
-            EnvFilter::try_from_env("SHOAL_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+        let filter = EnvFilter::try_from_env("SHOAL_LOG").unwrap_or_else(|_| EnvFilter::new(LOGS));
         let colours = io::stderr().is_terminal();
         let logs = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours);
         logs.with_writer(io::stderr).init();

@@ -5,6 +5,7 @@ use crate::local::Folder;
 use clap::Args;
 use net::Secret;
 use net::client::Access;
+use net::tls::{ClientTls, read_certificates};
 use std::fs;
 use std::path::PathBuf;
 
@@ -23,6 +24,9 @@ pub struct Target {
     /// A file with the secret of its clients, if it has one
     #[arg(long, value_name = "FILE")]
     client_secret: Option<PathBuf>,
+    /// A PEM file with those who vouch for its nodes, if it has TLS on
+    #[arg(long, value_name = "FILE")]
+    authorities: Option<PathBuf>,
 }
 
 impl Target {
@@ -41,6 +45,11 @@ impl Target {
         if let Some(path) = &self.client_secret {
             let secret = fs::read(path).map_err(|error| Trouble::file("read", path, error))?;
             access.secret = Secret::new(secret.trim_ascii_end());
+        }
+        if let Some(path) = &self.authorities {
+            let trusted = read_certificates(path)
+                .and_then(|authorities| ClientTls::new(&authorities, &self.cluster));
+            access.tls = Some(trusted.map_err(|error| Trouble::file("trust", path, error))?);
         }
         Ok(access)
     }

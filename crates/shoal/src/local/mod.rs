@@ -15,4 +15,4 @@ mod ready;
 pub use folder::{Folder, LocalCluster, LocalNode};
 pub use in_process::{InProcess, start_all};
 pub use plan::{Plan, secret, tables};
-pub use ready::wait_ready;
+pub use ready::{wait_ready, wait_whole};

@@ -1,5 +1,6 @@
-//! Waiting until a cluster serves.
+//! Waiting until a cluster serves, or is whole.
 
+use super::{Folder, LocalNode};
 use crate::clock::now;
 use crate::report::Report;
 use net::client::Access;
@@ -24,9 +25,41 @@ pub async fn wait_ready(addresses: &[String]) -> Result<Report, String> {
             return report;
         }
         if began.elapsed() > PATIENCE {
-            let missing = |_| "not every shard is served".to_owned();
+            let missing = |report: Report| report.missing().unwrap_or_default();
             return Err(report.map_or_else(|error| error, missing));
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
+}
+
+/// Waits until the cluster in `folder` [is whole](Report::missing_of_whole). If `killed` is a node whose
+/// process was killed, another has to be in its place.
+///
+/// # Errors
+/// A sentence that says what is missing after so long.
+pub async fn wait_whole(
+    folder: &Folder,
+    killed: Option<&LocalNode>,
+    patience: Duration,
+) -> Result<(), String> {
+    let began = now();
+    loop {
+        let Some(missing) = missing(folder, killed).await? else { return Ok(()) };
+        if began.elapsed() > patience {
+            return Err(format!("the cluster is not whole after {patience:?}: {missing}"));
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+async fn missing(folder: &Folder, killed: Option<&LocalNode>) -> Result<Option<String>, String> {
+    let cluster = folder.read()?;
+    let same = |node: &LocalNode| {
+        killed.is_some_and(|killed| killed.name == node.name && killed.process == node.process)
+    };
+    if let Some(node) = cluster.nodes.iter().find(|node| same(node)) {
+        return Ok(Some(format!("{} was killed, and is not started again", node.name)));
+    }
+    let report = Report::gather(&cluster.addresses(), &Access::open("shoal")).await;
+    Ok(report.map_or_else(Some, |report| report.missing_of_whole()))
 }

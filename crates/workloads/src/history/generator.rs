@@ -33,6 +33,8 @@ pub struct Parameters {
     pub scans_percent: u32,
     /// Transactions of one client on keys of one generation.
     pub generation_transactions: u64,
+    /// The first generation. Runs on one database whose generations are far apart do not meet.
+    pub first_generation: u64,
 }
 
 impl Default for Parameters {
@@ -44,6 +46,7 @@ impl Default for Parameters {
             reads_percent: 45,
             scans_percent: 5,
             generation_transactions: 16,
+            first_generation: 0,
         }
     }
 }
@@ -59,7 +62,7 @@ pub struct Generator {
 
 impl Generator {
     /// A generator for this many clients, working in the tables `history-lists` and
-    /// `history-registers`, which must be empty.
+    /// `history-registers`, which must hold nothing of its generations.
     ///
     /// # Errors
     /// Those of making a table.
@@ -146,6 +149,35 @@ impl Client {
     /// outside the range that was scanned, is an error that says so.
     pub async fn next<D: Database>(&mut self, db: &D, clock: &dyn Fn() -> u64) -> Result<()> {
         let tasks = self.draw_tasks();
+        self.transactions += 1;
+        self.run(db, clock, &tasks).await
+    }
+
+    /// Reads all keys of a generation in one transaction, as [`next`](Self::next) does it. What was
+    /// written last, and read by nobody since, would not be judged otherwise.
+    ///
+    /// # Errors
+    /// As for `next`.
+    pub async fn look_at<D: Database>(
+        &mut self,
+        db: &D,
+        clock: &dyn Fn() -> u64,
+        generation: u64,
+    ) -> Result<()> {
+        let Parameters { lists, registers, .. } = self.generator.parameters;
+        let lists = (0..lists).map(|place| (Kind::List, place));
+        let all = lists.chain((0..registers).map(|place| (Kind::Register, place)));
+        let read = |(kind, place)| Task::Read(kind, key_name(kind, generation, place));
+        let tasks: Vec<Task> = all.map(read).collect();
+        self.run(db, clock, &tasks).await
+    }
+
+    async fn run<D: Database>(
+        &mut self,
+        db: &D,
+        clock: &dyn Fn() -> u64,
+        tasks: &[Task],
+    ) -> Result<()> {
         let Client { generator, values, recorder, .. } = self;
         let mut start_ns = clock();
         let mut running = false;
@@ -156,12 +188,11 @@ impl Client {
                 }
                 running = true;
                 recorder.begin(start_ns);
-                let result = generator.run(tx, &tasks, values, recorder).await;
+                let result = generator.run(tx, tasks, values, recorder).await;
                 start_ns = clock();
                 result
             })
             .await;
-        self.transactions += 1;
         if !running {
             return done;
         }
@@ -175,6 +206,13 @@ impl Client {
             }
         }
         Ok(())
+    }
+
+    /// The generation of the next transaction's keys.
+    pub fn generation(&self) -> u64 {
+        let Parameters { first_generation, generation_transactions, .. } =
+            self.generator.parameters;
+        first_generation + self.transactions / generation_transactions
     }
 
     /// What was recorded.
@@ -195,7 +233,7 @@ impl Client {
             None => (Kind::List, place, lists),
             Some(place) => (Kind::Register, place, registers),
         };
-        let generation = self.transactions / self.generator.parameters.generation_transactions;
+        let generation = self.generation();
         let key = |place| key_name(kind, generation, place);
         let share = self.random.below(100) as u32;
         if share < reads_percent {

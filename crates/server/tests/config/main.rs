@@ -1,0 +1,5 @@
+//! What a node is told: every mistake in its file is named, with what to do, and no file makes it panic.
+
+mod cases;
+mod folder;
+mod random;

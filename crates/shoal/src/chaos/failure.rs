@@ -1,0 +1,117 @@
+//! What can fail in a local cluster, and how it is made to.
+
+use crate::ask;
+use crate::local::{LocalCluster, LocalNode};
+use crate::report::Report;
+use engines::client::{FromClient, ToClient};
+use net::client::Access;
+use rustix::process::{Pid, Signal, kill_process};
+use std::time::Duration;
+
+/// Something that happens to a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// Its process is killed. `shoal local` starts another.
+    Kill,
+    /// Its process stands still for a while.
+    Pause(Duration),
+    /// It reaches no other node for a while, nor they it. Clients still do.
+    Partition(Duration),
+}
+
+/// To whom it happens.
+#[derive(Debug, Clone)]
+pub struct Victim {
+    /// Its place among the nodes.
+    pub at: usize,
+    /// The node.
+    pub node: LocalNode,
+    cluster: LocalCluster,
+}
+
+impl Failure {
+    /// How long it lasts by itself.
+    pub fn span(&self) -> Duration {
+        match self {
+            Failure::Kill => Duration::ZERO,
+            Failure::Pause(span) | Failure::Partition(span) => *span,
+        }
+    }
+
+    /// What happens to its victim, in words.
+    pub fn words(&self) -> &'static str {
+        match self {
+            Failure::Kill => "is killed",
+            Failure::Pause(_) => "stands still",
+            Failure::Partition(_) => "is cut off",
+        }
+    }
+
+    /// The leader of a shard, to which it may happen.
+    ///
+    /// # Errors
+    /// A sentence, if there is none.
+    pub async fn victim(&self, cluster: &LocalCluster, shard: u32) -> Result<Victim, String> {
+        let report = Report::gather(&cluster.addresses(), &Access::open("shoal")).await?;
+        let none = || format!("nobody leads S{shard} at the moment, or there is none");
+        let at = report.leaders().get(&shard).map(|node| *node as usize).ok_or_else(none)?;
+        Ok(Victim { at, node: cluster.nodes[at].clone(), cluster: cluster.clone() })
+    }
+
+    /// Lets it happen.
+    ///
+    /// # Errors
+    /// A sentence that says why it cannot.
+    pub async fn begin(&self, victim: &Victim) -> Result<(), String> {
+        match self {
+            Failure::Kill => victim.cluster.signal(victim.at, Signal::KILL),
+            Failure::Pause(_) => victim.cluster.signal(victim.at, Signal::STOP),
+            Failure::Partition(_) => cut(&victim.node.address, true).await,
+        }
+    }
+
+    /// Waits for as long as it lasts, and lets it be over.
+    ///
+    /// # Errors
+    /// A sentence that says why it cannot.
+    pub async fn end(&self, victim: &Victim) -> Result<(), String> {
+        tokio::time::sleep(self.span()).await;
+        match self {
+            Failure::Kill => Ok(()),
+            Failure::Pause(_) => victim.cluster.signal(victim.at, Signal::CONT),
+            Failure::Partition(_) => cut(&victim.node.address, false).await,
+        }
+    }
+}
+
+impl LocalCluster {
+    /// Lets a node go on that was paused or cut off.
+    ///
+    /// # Errors
+    /// A sentence that says why it cannot.
+    pub async fn heal(&self, at: usize) -> Result<(), String> {
+        self.signal(at, Signal::CONT)?;
+        cut(&self.nodes[at].address, false).await
+    }
+
+    /// Signals a node's process.
+    fn signal(&self, at: usize, signal: Signal) -> Result<(), String> {
+        let node = &self.nodes[at];
+        if node.process == self.process {
+            let all = "all nodes are in one process: start the cluster without --in-process";
+            return Err(all.into());
+        }
+        let pid = i32::try_from(node.process).ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or_else(|| format!("{} has no process", node.name))?;
+        kill_process(pid, signal).map_err(|error| format!("cannot signal {}: {error}", node.name))
+    }
+}
+
+/// Cuts a node off from the others, or no more.
+async fn cut(address: &str, is_cut: bool) -> Result<(), String> {
+    let question = FromClient::Isolate(is_cut);
+    match ask::ask(address, &Access::open("shoal"), 0, &question).await? {
+        ToClient::Isolated(so) if so == is_cut => Ok(()),
+        _ => Err(format!("{address} is not to be cut off: its node.toml needs `chaos = true`")),
+    }
+}

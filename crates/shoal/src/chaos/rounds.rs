@@ -1,0 +1,265 @@
+//! Many failures, one after the other, each on a cluster that has recovered from the one before.
+//!
+//! A round is: writers begin; the leader of a shard fails; it comes back; the cluster is whole again, which
+//! is that every node answers under the same configuration, every shard is led and every replica votes; every
+//! shard acknowledges writes that began after that. Then what was seen is judged.
+
+use super::failure::Failure;
+use super::watch::{Seen, Watch};
+use crate::clock::now;
+use crate::local::{Folder, wait_whole};
+use crate::terminal::table;
+use client::Cluster;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+use types::Random;
+use workloads::report::words;
+
+/// Within this a cluster is whole again, and serves.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Writers pause for so long after a write: what is measured are outages, not throughput.
+const PAUSE: Duration = Duration::from_millis(8);
+
+/// So long a round is expected to take, with what its failure takes.
+const EXPECTED: Duration = Duration::from_secs(10);
+
+/// Pauses and partitions last at least and at most so many milliseconds: from less than a lease to much more.
+const SPAN_MS: (u64, u64) = (100, 4000);
+
+/// A way to fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    Kill,
+    Pause,
+    Partition,
+}
+
+/// What came of a round.
+#[derive(Debug)]
+pub struct Round {
+    /// How it failed.
+    pub kind: Kind,
+    /// Whose leader.
+    pub shard: u32,
+    /// What was seen.
+    pub seen: Seen,
+    /// From the failure until the cluster was whole again.
+    pub whole: Duration,
+}
+
+/// Plays rounds.
+pub struct Rounds {
+    folder: Folder,
+    cluster: Cluster,
+    kinds: Vec<Kind>,
+    random: Random,
+    /// Of the first of them; every round has a number of its own, for what clients write.
+    run: u32,
+}
+
+/// What came of all rounds of a kind.
+#[derive(Debug, Default)]
+struct Row {
+    outages: Vec<Duration>,
+    others: Duration,
+    whole: Duration,
+    transactions: u64,
+    unknown: u64,
+    lost: u64,
+    anomalies: u64,
+}
+
+/// What came of all rounds.
+#[derive(Debug, Default)]
+pub struct Summary(BTreeMap<Kind, Row>);
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Kill => "kill",
+            Kind::Pause => "pause",
+            Kind::Partition => "partition",
+        }
+    }
+
+    fn draw(self, random: &mut Random) -> Failure {
+        let mut span = || Duration::from_millis(random.range_inclusive(SPAN_MS.0, SPAN_MS.1));
+        match self {
+            Kind::Kill => Failure::Kill,
+            Kind::Pause => Failure::Pause(span()),
+            Kind::Partition => Failure::Partition(span()),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Rounds {
+    /// Rounds in the cluster of this folder, whose client is `cluster`. Which shards fail, and how, is drawn
+    /// from `seed`; `run` is a number that no other run on this cluster has.
+    pub fn new(folder: Folder, cluster: Cluster, kinds: Vec<Kind>, seed: u64, run: u32) -> Rounds {
+        assert!(!kinds.is_empty(), "something has to fail");
+        Rounds { folder, cluster, kinds, random: Random::new(seed), run }
+    }
+
+    /// Plays the next one.
+    ///
+    /// # Errors
+    /// A sentence, if it could not be played to its end: the cluster is not whole again, or does not serve.
+    pub async fn next(&mut self) -> Result<Round, String> {
+        let shards = self.cluster.topology().shards();
+        let shard = self.random.below(shards.into()) as u32;
+        let kind = *self.random.pick(&self.kinds).expect("there are some");
+        let failure = kind.draw(&mut self.random);
+        self.run = self.run.wrapping_add(1);
+        let played = self.play(shard, kind, failure).await;
+        played.map_err(|error| format!("{kind} of the leader of S{shard}: {error}"))
+    }
+
+    async fn play(&self, shard: u32, kind: Kind, failure: Failure) -> Result<Round, String> {
+        let expected = EXPECTED + failure.span();
+        let watch = Watch::start(&self.cluster, self.run, PAUSE, expected)?;
+        watch.until_served(PATIENCE).await?;
+        let state = self.folder.read()?;
+        let victim = failure.victim(&state, shard).await?;
+        let (struck, began) = (watch.elapsed(), now());
+        failure.begin(&victim).await?;
+        failure.end(&victim).await?;
+        let killed = (failure == Failure::Kill).then_some(&victim);
+        wait_whole(&self.folder, killed.map(|victim| &victim.node), PATIENCE).await?;
+        let whole = began.elapsed();
+        watch.until_served(PATIENCE).await?;
+        let seen = watch.finish(struck).await?;
+        Ok(Round { kind, shard, seen, whole })
+    }
+}
+
+impl Summary {
+    /// Adds a round.
+    pub fn add(&mut self, round: &Round) {
+        let row = self.0.entry(round.kind).or_default();
+        let tally = &round.seen.tally;
+        for shard in &tally.shards {
+            let outage = shard.outage(tally.struck, tally.ended);
+            if shard.shard == round.shard {
+                row.outages.push(outage);
+            } else {
+                row.others = row.others.max(outage);
+            }
+            row.unknown += shard.unknown;
+            row.lost += shard.lost + shard.extra;
+        }
+        row.lost += tally.wrong.len() as u64;
+        row.whole = row.whole.max(round.whole);
+        row.transactions += round.seen.judged.transactions() as u64;
+        row.anomalies += round.seen.judged.anomalies() as u64;
+    }
+
+    /// Lost writes, and those that were done twice, and anomalies.
+    pub fn wrongs(&self) -> u64 {
+        self.0.values().map(|row| row.lost + row.anomalies).sum()
+    }
+
+    /// As people read it.
+    pub fn text(&self) -> String {
+        let ms = |time: Duration| format!("{:.0} ms", time.as_secs_f64() * 1000.0);
+        let rows = self.0.iter().map(|(kind, row)| {
+            let mut outages = row.outages.clone();
+            outages.sort_unstable();
+            let median = outages.get(outages.len() / 2).copied().unwrap_or_default();
+            let max = outages.last().copied().unwrap_or_default();
+            [
+                kind.to_string(),
+                words::count(outages.len() as u64),
+                ms(median),
+                ms(max),
+                ms(row.others),
+                format!("{:.1} s", row.whole.as_secs_f64()),
+                words::count(row.transactions),
+                words::count(row.unknown),
+                words::count(row.lost),
+                words::count(row.anomalies),
+            ]
+        });
+        let heads = [
+            "failure",
+            "rounds",
+            "median outage",
+            "longest",
+            "of other shards",
+            "whole within",
+            "transactions",
+            "unknown",
+            "lost",
+            "anomalies",
+        ];
+        table(heads, rows) + "\n"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::histories::judge;
+    use super::super::tally::{ShardTally, Tally};
+    use super::*;
+    use types::ShardId;
+    use workloads::history::{Recorder, Seen as Found};
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// A round in which the shard that failed was silent for so long, and a read saw what it should or not.
+    fn round(kind: Kind, silent: u32, lost: u64, stale: bool) -> Round {
+        let tally = |shard, acknowledged: [u32; 3]| ShardTally {
+            acknowledged: acknowledged.map(|at| at * MS).into(),
+            ..ShardTally::new(shard)
+        };
+        let failed = ShardTally { lost, ..tally(1, [90, 100 + silent, 990]) };
+        let shards = vec![tally(0, [90, 150, 990]), failed];
+        let tally = Tally { shards, struck: 100 * MS, ended: 1000 * MS, wrong: Vec::new() };
+        let mut recorder = Recorder::new(1);
+        recorder.begin(1);
+        recorder.write("r", 1);
+        recorder.committed(2);
+        recorder.begin(3);
+        recorder.read("r", if stale { Found::Absent } else { Found::Value(1) });
+        recorder.committed(4);
+        let judged = judge([recorder].into_iter(), |_| Some(ShardId(0))).expect("a history");
+        Round { kind, shard: 1, seen: Seen { tally, judged }, whole: 3000 * MS }
+    }
+
+    #[test]
+    fn a_summary_counts_what_is_wrong_and_how_long_shards_were_silent() {
+        let mut summary = Summary::default();
+        for silent in [700, 500, 600] {
+            summary.add(&round(Kind::Kill, silent, 0, false));
+        }
+        assert_eq!(summary.wrongs(), 0);
+        let text = summary.text();
+        let row = text.lines().find(|line| line.contains("kill")).expect("a row");
+        for cell in [" 3 ", "600 ms", "700 ms", "840 ms", "3.0 s", " 6 "] {
+            assert!(row.contains(cell), "{cell} is not in {row}");
+        }
+        summary.add(&round(Kind::Pause, 500, 2, false));
+        summary.add(&round(Kind::Partition, 500, 0, true));
+        assert_eq!(summary.wrongs(), 3);
+        assert_eq!(summary.text().lines().filter(|line| line.contains("500 ms")).count(), 2);
+    }
+
+    #[test]
+    fn failures_are_drawn_from_the_seed() {
+        let draw = |seed| {
+            let mut random = Random::new(seed);
+            [Kind::Kill, Kind::Pause, Kind::Partition].map(|kind| kind.draw(&mut random))
+        };
+        assert_eq!(draw(5), draw(5));
+        assert_ne!(draw(5), draw(6));
+        let spans = draw(5).map(|failure| failure.span());
+        assert!(spans[0].is_zero() && spans[1..].iter().all(|span| *span >= 100 * MS));
+    }
+}

@@ -1,0 +1,173 @@
+//! A cluster that `shoal local` runs in a folder of its own.
+//!
+//! Nothing here waits without a deadline; all of them are far beyond what a busy machine takes.
+
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// After so long something is wrong, not slow.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+pub struct Local {
+    folder: TempDir,
+    child: Child,
+    /// What it prints, line by line.
+    lines: Receiver<String>,
+}
+
+impl Local {
+    /// Starts a cluster of this shape, and waits until it is ready.
+    pub fn start(shape: &[&str]) -> Local {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut child = Command::new(env!("CARGO_BIN_EXE_shoal"))
+            .args(["local", "--folder"])
+            .arg(folder.path())
+            .args(shape)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("started");
+        let printed = BufReader::new(child.stdout.take().expect("piped"));
+        let (said, lines) = channel();
+        thread::spawn(move || {
+            // Goes on when nobody listens any more: whoever prints must not find its pipe closed.
+            printed.lines().map_while(Result::ok).for_each(|line| drop(said.send(line)));
+        });
+        let local = Local { folder, child, lines };
+        let began = now();
+        loop {
+            let left = PATIENCE.saturating_sub(began.elapsed());
+            let line = local.lines.recv_timeout(left).expect("it is ready in time");
+            if line.starts_with("ready after") {
+                return local;
+            }
+        }
+    }
+
+    /// Runs a command on this cluster: its exit code, what it prints, and what it complains of.
+    pub fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
+        self.run_for(arguments, PATIENCE)
+    }
+
+    /// The same, with another deadline.
+    pub fn run_for(&self, arguments: &[&str], patience: Duration) -> (Option<i32>, String, String) {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_shoal"))
+            .args(arguments)
+            .arg("--local")
+            .arg(self.folder.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("started");
+        let said = collect(child.stdout.take().expect("piped"));
+        let error = collect(child.stderr.take().expect("piped"));
+        let code = end_of(&mut child, patience, &format!("shoal {arguments:?}"));
+        let text = |text: Receiver<String>| text.recv().expect("its pipe is closed");
+        (code, text(said), text(error))
+    }
+
+    /// Runs a command that succeeds, and returns what it prints.
+    pub fn run_well(&self, arguments: &[&str]) -> String {
+        let (code, said, error) = self.run(arguments);
+        assert_eq!(code, Some(0), "{arguments:?}:\n{said}\n{error}");
+        said
+    }
+
+    /// How its nodes are, as far as they answer.
+    pub fn status(&self) -> Vec<serde_json::Value> {
+        let (_, json, error) = self.run(&["status", "--json"]);
+        serde_json::from_str(&json).unwrap_or_else(|wrong| panic!("{wrong}: {json}\n{error}"))
+    }
+
+    /// Is every shard led, and does every replica vote?
+    pub fn is_whole(&self) -> bool {
+        let (code, json, _) = self.run(&["status", "--json"]);
+        let nodes: Vec<serde_json::Value> = serde_json::from_str(&json).unwrap_or_default();
+        let revision = |node: &serde_json::Value| node["revision"].as_u64();
+        let same = nodes.windows(2).all(|pair| revision(&pair[0]) == revision(&pair[1]));
+        code == Some(0) && same && nodes.iter().all(|node| node["empty"] == 0)
+    }
+
+    /// The processes of its nodes.
+    pub fn processes(&self) -> impl Iterator<Item = i32> + use<> {
+        let path = self.folder.path().join("cluster.json");
+        let json = std::fs::read_to_string(path).expect("it runs");
+        let cluster: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        let nodes = cluster["nodes"].as_array().expect("nodes").clone();
+        nodes.into_iter().map(|node| {
+            let process = node["process"].as_i64().expect("a number");
+            i32::try_from(process).expect("a process")
+        })
+    }
+
+    /// Ends it as a supervisor does.
+    pub fn end(&mut self) {
+        let process = Pid::from_child(&self.child);
+        kill_process(process, Signal::TERM).expect("it runs");
+        assert_eq!(end_of(&mut self.child, PATIENCE, "shoal local"), Some(0));
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        // Its nodes end when it does.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits until a process has ended; it is killed if it does not.
+fn end_of(child: &mut Child, patience: Duration, what: &str) -> Option<i32> {
+    let began = now();
+    loop {
+        if let Some(status) = child.try_wait().expect("our child") {
+            return status.code();
+        }
+        if began.elapsed() > patience {
+            let _ = child.kill();
+            let _ = child.wait();
+            panic!("{what} does not end within {patience:?}");
+        }
+        pause();
+    }
+}
+
+/// All that comes of a pipe, when it is closed.
+fn collect(mut pipe: impl Read + Send + 'static) -> Receiver<String> {
+    let (all, collected) = channel();
+    thread::spawn(move || {
+        let mut text = String::new();
+        let read = pipe.read_to_string(&mut text);
+        drop(all.send(read.map_or_else(|error| error.to_string(), |_| text)));
+    });
+    collected
+}
+
+/// Waits until it holds.
+pub fn until(what: &str, holds: impl Fn() -> bool) {
+    let began = now();
+    while !holds() {
+        assert!(began.elapsed() < PATIENCE, "not so: {what}");
+        pause();
+    }
+}
+
+/// Is there such a process?
+pub fn is_alive(process: i32) -> bool {
+    Pid::from_raw(process).is_some_and(|process| test_kill_process(process).is_ok())
+}
+
+/// Between two looks.
+#[expect(clippy::disallowed_methods, reason = "processes are looked at, they do not tell")]
+fn pause() {
+    thread::sleep(Duration::from_millis(10));
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test gives up after a while")]
+fn now() -> Instant {
+    Instant::now()
+}

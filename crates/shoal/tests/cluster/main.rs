@@ -1,0 +1,73 @@
+//! A cluster of processes on this machine, as a user starts it, lets it fail and ends it.
+
+mod local;
+
+use local::{Local, until};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// What a command says that counted and judged what it saw.
+const HOLDS: [&str; 2] =
+    ["Every acknowledged write is there, once.", "transactions is strictly serializable"];
+
+/// Hundreds of rounds may take so long on a machine that has something else to do.
+const HOURS: Duration = Duration::from_secs(3 * 3600);
+
+#[test]
+fn leaders_of_a_cluster_fail_and_nothing_is_left_of_it_in_the_end() {
+    let mut local = Local::start(&["--shards", "2", "--restart-after", "1s"]);
+    let nodes = local.status();
+    assert_eq!(nodes.len(), 6, "three copies of two shards");
+    let mut processes: BTreeSet<i32> = local.processes().collect();
+    assert_eq!(processes.len(), 6, "a process each");
+
+    let killed = local.run_well(&["chaos", "kill-leader", "0"]);
+    assert!(killed.contains("is killed, which leads S0"), "{killed}");
+    HOLDS.iter().for_each(|words| assert!(killed.contains(words), "{killed}"));
+    assert!(!killed.contains(" 0 of them touch several shards"), "{killed}");
+    until("the killed node is back, and every replica votes", || {
+        let gone = processes.iter().filter(|process| !local.processes().any(|it| it == **process));
+        gone.count() == 1 && local.is_whole()
+    });
+    processes.extend(local.processes());
+    assert_eq!(processes.len(), 7, "another process for one of them");
+
+    let cut = local.run_well(&["chaos", "partition", "1", "--for", "2s"]);
+    assert!(cut.contains("is cut off, which leads S1"), "{cut}");
+    HOLDS.iter().for_each(|words| assert!(cut.contains(words), "{cut}"));
+    until("every replica votes", || local.is_whole());
+
+    let rounds = ["chaos", "loop", "--rounds", "2", "--fault", "kill", "--seed", "3"];
+    let looped = local.run_well(&rounds);
+    assert!(looped.contains("2 rounds from seed 3") && looped.contains("anomalies"), "{looped}");
+    processes.extend(local.processes());
+
+    local.end();
+    until("no process is left", || processes.iter().all(|process| !local::is_alive(*process)));
+    let (code, _, error) = local.run(&["status"]);
+    assert_eq!(code, Some(2), "{error}");
+    assert!(error.contains("start one with `shoal local`"), "{error}");
+}
+
+#[test]
+fn who_lets_nothing_fail_is_told_why() {
+    let mut local = Local::start(&["--shards", "1", "--replicas", "1", "--in-process"]);
+    let (code, _, error) = local.run(&["chaos", "kill-leader", "0"]);
+    assert_eq!(code, Some(2), "{error}");
+    assert!(error.contains("without --in-process"), "{error}");
+    let (code, _, error) = local.run(&["chaos", "pause", "5"]);
+    assert_eq!(code, Some(2), "{error}");
+    assert!(error.contains("nobody leads S5"), "{error}");
+    local.end();
+}
+
+#[test]
+#[ignore = "half an hour: `cargo test -p shoal --test cluster -- --ignored`"]
+fn hundreds_of_leaders_fail_one_after_the_other() {
+    let mut local = Local::start(&["--shards", "2", "--restart-after", "500ms"]);
+    let rounds = ["chaos", "loop", "--rounds", "300", "--seed", "1", "--no-progress"];
+    let (code, said, error) = local.run_for(&rounds, HOURS);
+    assert_eq!(code, Some(0), "{said}\n{error}");
+    println!("{said}");
+    local.end();
+}
