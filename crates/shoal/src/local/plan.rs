@@ -7,9 +7,25 @@ use std::io;
 use std::net::TcpListener;
 use std::time::Duration;
 
-/// Tables that workloads know, whose keys are spread one by one.
-const BY_KEY: [&str; 6] =
-    ["kv", "shoal.chaos", "micro", "ycsb", "history-lists", "history-registers"];
+/// Tables that workloads and examples know, whose keys are spread one by one.
+const BY_KEY: [&str; 10] = [
+    "kv",
+    "shoal.chaos",
+    "micro",
+    "ycsb",
+    "history-lists",
+    "history-registers",
+    "bank.accounts",
+    "bank.receipts",
+    "inventory.stock",
+    "inventory.orders",
+];
+
+/// Those whose keys begin with a queue, which stays together.
+const BY_QUEUE: [&str; 3] = ["queue.jobs", "queue.held", "queue.done"];
+
+/// The bytes of a queue's name in a key.
+const QUEUE_BYTES: usize = 4;
 
 /// And those whose keys begin with a warehouse, which stays together.
 const BY_WAREHOUSE: [&str; 10] = [
@@ -109,6 +125,7 @@ impl Plan {
             names.iter().map(move |name| (*name, Partitioning::Hash { prefix_bytes }))
         };
         hash(&BY_KEY, 0)
+            .chain(hash(&BY_QUEUE, QUEUE_BYTES))
             .chain(hash(&BY_WAREHOUSE, WAREHOUSE_BYTES))
             .chain([(EVERYWHERE, Partitioning::Everywhere)])
             .fold(builder, |builder, (name, partitioning)| builder.table(name, partitioning))
