@@ -103,6 +103,12 @@ pub trait Engine: Sized {
 
     /// What it has counted.
     fn counters(&self) -> Counters;
+
+    /// How far each shard of the cluster is, as far as this worker knows; in their order. Nothing, for one
+    /// that cannot say.
+    fn progress(&self) -> Vec<Progress> {
+        Vec::new()
+    }
 }
 
 /// What happens to an engine.
@@ -269,6 +275,16 @@ impl<E> Default for Wanted<E> {
     fn default() -> Wanted<E> {
         Wanted::new()
     }
+}
+
+/// How far a shard is, as a worker knows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Its watermark in the epoch that is open. `None` where the engine has none.
+    pub watermark: Option<Clock>,
+    /// How far this node's copy is, if it has one: what of it is durable where the node leads, what it has
+    /// applied where it follows. `None` where the engine does not keep that.
+    pub reached: Option<Clock>,
 }
 
 /// What a worker has counted since it began.

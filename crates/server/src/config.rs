@@ -12,6 +12,7 @@
 //! engine = "mako"                     # or "two-phase-commit", which has no managers
 //! pin = true                          # workers to cores; otherwise false
 //! chaos = true                        # clients may cut the node off; otherwise false
+//! http = "127.0.0.1:9100"             # health and metrics; may be left out: then there are none
 //!
 //! [distance]                          # emulated, between datacenters; may be left out
 //! round_trip_ms = 50
@@ -30,6 +31,7 @@ use net::{Distance, Secret};
 use serde::Deserialize;
 use std::fs;
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,6 +77,8 @@ pub struct NodeConfig {
     pub protocol: Protocol,
     /// Whether clients may cut the node off from others: for tests.
     pub chaos: bool,
+    /// Where it answers questions about its health, and for its metrics. It lets everybody ask.
+    pub http: Option<SocketAddr>,
 }
 
 /// What is wrong with a node's configuration.
@@ -139,6 +143,7 @@ struct File {
     pin: bool,
     #[serde(default)]
     chaos: bool,
+    http: Option<SocketAddr>,
     #[serde(default)]
     distance: DistanceTable,
     tls: Option<TlsTable>,
@@ -185,6 +190,7 @@ impl NodeConfig {
             pin: false,
             protocol: Protocol::default(),
             chaos: false,
+            http: None,
         };
         config.check()?;
         Ok(config)
@@ -221,6 +227,7 @@ impl NodeConfig {
         config.data = file.data.map(|data| folder.join(data));
         config.pin = file.pin;
         config.chaos = file.chaos;
+        config.http = file.http;
         config.protocol = file.engine;
         let ms = |ms: f64| Duration::try_from_secs_f64(ms / 1000.0).unwrap_or_default();
         let DistanceTable { round_trip_ms, jitter_ms } = file.distance;

@@ -16,6 +16,7 @@
 //! | `envelope.rs` | what a frame between nodes says |
 //! | `manager.rs` | a replica of the configuration manager, on a thread of its own |
 //! | `status.rs` | how a node is |
+//! | `http.rs`, `health.rs`, `metrics.rs` | the same for operators' tools: what is answered over HTTP |
 //!
 //! A crate of its own below the command, so that tests of clients have clusters to talk to.
 //!
@@ -28,7 +29,10 @@
 
 mod config;
 mod envelope;
+mod health;
+mod http;
 mod manager;
+mod metrics;
 mod seat;
 mod server;
 mod status;
@@ -36,4 +40,4 @@ mod status;
 pub use config::{ConfigError, NodeConfig, Protocol};
 pub use seat::{Command, MakeTask};
 pub use server::{Ended, Server, StartError};
-pub use status::{NodeStatus, StreamStatus};
+pub use status::{FollowerStatus, NodeStatus, ShardStatus, StreamStatus};

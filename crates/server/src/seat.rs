@@ -5,7 +5,7 @@
 
 use crate::envelope::Envelope;
 use crate::manager::{Letter, Mail};
-use crate::status;
+use crate::status::{self, NodeStatus};
 use bytes::Bytes;
 use consensus::manager::{ToManager, ToNode};
 use engines::client::{ClientId, Directory, FromClient, ToClient};
@@ -16,8 +16,9 @@ use node::{Effect, Effects, Event, Worker};
 use std::fmt;
 use std::sync::Arc;
 use store::Store;
+use tokio::sync::oneshot;
 use types::wire::{self, Coded};
-use types::{NodeId, Time, WorkerId};
+use types::{NodeId, ShardId, Time, WorkerId};
 
 /// The worker that talks with managers, of each node.
 pub(crate) const HOST: WorkerId = WorkerId(0);
@@ -38,6 +39,8 @@ pub enum Command {
     },
     /// Run this beside the transactions of clients.
     Spawn(MakeTask),
+    /// Say how you are.
+    Look(oneshot::Sender<NodeStatus>),
 }
 
 impl fmt::Debug for Command {
@@ -46,6 +49,7 @@ impl fmt::Debug for Command {
             Command::Told(message) => f.debug_tuple("Told").field(message).finish(),
             Command::Send { to, frame } => write!(f, "Send {{ to: {to}, {} bytes }}", frame.len()),
             Command::Spawn(_) => f.write_str("Spawn"),
+            Command::Look(_) => f.write_str("Look"),
         }
     }
 }
@@ -79,7 +83,7 @@ pub(crate) struct Seat<E: Engine> {
     pub(crate) mail: Option<Mail>,
     pub(crate) directory: Directory,
     /// The node's copies of shards.
-    stores: Vec<Arc<Store>>,
+    pub(crate) stores: Vec<(ShardId, Arc<Store>)>,
     /// Where clients may cut the node off.
     pub(crate) isolation: Option<Isolation>,
     pub(crate) malformed: u64,
@@ -92,7 +96,7 @@ impl<E: Engine> Seat<E> {
         worker: Worker<E>,
         managers: Arc<[NodeId]>,
         mail: Option<Mail>,
-        (directory, stores): (Directory, Vec<Arc<Store>>),
+        (directory, stores): (Directory, Vec<(ShardId, Arc<Store>)>),
     ) -> Seat<E> {
         Seat {
             node,
@@ -106,11 +110,6 @@ impl<E: Engine> Seat<E> {
             malformed: 0,
             effects: Effects::new(),
         }
-    }
-
-    /// Bytes that the node's copies of shards take.
-    pub(crate) fn memory_bytes(&self) -> usize {
-        self.stores.iter().map(|store| store.memory_bytes()).sum()
     }
 
     /// Has the worker take an event, and does what it wants.
@@ -191,7 +190,7 @@ impl<E: Engine> Seat<E> {
                 answer(out, from, &ToClient::Directory(directory));
             }
             Ok(FromClient::Status) => {
-                answer(out, from, &ToClient::Status(status::of(self, now)));
+                answer(out, from, &ToClient::Status(status::json(self, now)));
             }
             Ok(FromClient::Isolate(isolated)) => {
                 let isolated = self.isolation.as_ref().is_some_and(|it| it.set(isolated));
@@ -212,6 +211,10 @@ impl<E: Engine> Seat<E> {
                 let task = make(&self.worker.engine().local());
                 self.worker.engine_mut().spawn(task);
                 self.take(now, Event::Nudged, out);
+            }
+            Command::Look(asker) => {
+                // It may have lost patience.
+                let _ = asker.send(status::of(self, now));
             }
         }
     }

@@ -59,13 +59,14 @@ pub use message::Message;
 pub use options::Options;
 pub use shared::Shared;
 
-use crate::engine::{Counters, Effect, Engine, Event, Place, Setup, Task};
+use crate::engine::{Counters, Effect, Engine, Event, Place, Progress, Setup, Task};
 use crate::execution::Local;
 use crate::execution::branches::Branches;
 use crate::execution::desk::{Desk, ROUNDS_MAX, TURN};
 use crate::execution::hub::{Ask, Hub};
 use crate::observation::Observation;
 use crate::replication::replay::replay;
+use crate::replication::replica::Replica;
 use bytes::Bytes;
 use coordinator::Coordinator;
 use followed::Followed;
@@ -168,6 +169,15 @@ impl Engine for TwoPhaseCommit {
 
     fn counters(&self) -> Counters {
         self.desk.counters
+    }
+
+    fn progress(&self) -> Vec<Progress> {
+        let followed = |shard| {
+            let replica = self.shared.replica(shard).filter(|replica| !replica.led);
+            replica.map(Replica::reached)
+        };
+        let of = |shard| Progress { watermark: None, reached: followed(shard) };
+        self.desk.hub.topology.shard_ids().map(of).collect()
     }
 }
 

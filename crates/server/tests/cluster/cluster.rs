@@ -69,7 +69,8 @@ impl Cluster {
         let config = |node: u32| {
             let (managers, secret) = (managers.clone(), secret.clone());
             let config = NodeConfig::new(&topology, NodeId(node), managers, secret);
-            NodeConfig { protocol, ..config.expect("a configuration") }
+            let http = Some(([127, 0, 0, 1], 0).into());
+            NodeConfig { protocol, http, ..config.expect("a configuration") }
         };
         let configs: Vec<NodeConfig> = (0..3 * shards).map(config).collect();
         let mut cluster = Cluster { configs, servers: Vec::new() };

@@ -2,4 +2,5 @@
 
 mod cluster;
 mod failures;
+mod http;
 mod serving;
