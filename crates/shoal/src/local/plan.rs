@@ -143,16 +143,17 @@ impl Plan {
         (0..count).map(|replica| Plan::node(0, replica)).collect()
     }
 
-    /// What stands in a node's file.
-    pub fn node_file(&self, node: &str) -> String {
+    /// What stands in a node's file, which answers for its health and metrics at `http`, if it is to.
+    pub fn node_file(&self, node: &str, http: Option<&str>) -> String {
         let managers = self.managers();
         let Plan { round_trip, jitter, .. } = self;
         let engine = self.engine();
         let ms = |time: &Duration| time.as_secs_f64() * 1000.0;
         let (round_trip, jitter) = (ms(round_trip), ms(jitter));
+        let http = http.map(|at| format!("http = \"{at}\"\n")).unwrap_or_default();
         format!(
             "cluster = \"shoal\"\nnode = \"{node}\"\ntopology = \"../topology.toml\"\n\
-             managers = {managers:?}\ndata = \".\"\nsecret = \"../secret\"\nengine = \"{engine}\"\nchaos = true\n\n\
+             managers = {managers:?}\ndata = \".\"\nsecret = \"../secret\"\nengine = \"{engine}\"\nchaos = true\n{http}\n\
              [distance]\nround_trip_ms = {round_trip:?}\njitter_ms = {jitter:?}\n"
         )
     }
