@@ -15,6 +15,7 @@
 //! | `seat.rs` | a worker on its event loop |
 //! | `envelope.rs` | what a frame between nodes says |
 //! | `manager.rs` | a replica of the configuration manager, on a thread of its own |
+//! | `slow.rs` | the log of slow transactions |
 //! | `status.rs` | how a node is |
 //! | `http.rs`, `health.rs`, `metrics.rs` | the same for operators' tools: what is answered over HTTP |
 //!
@@ -35,6 +36,7 @@ mod manager;
 mod metrics;
 mod seat;
 mod server;
+mod slow;
 mod status;
 
 pub use config::{ConfigError, NodeConfig, Protocol};

@@ -136,6 +136,7 @@ fn engine_help(name: &str) -> &'static str {
         "rolled_back" => "Certified transactions that were rolled back, since a shard failed.",
         "discarded" => "Versions that were dropped, since what wrote them was rolled back.",
         "conflicts" => "Attempts that met a conflict.",
+        "slow" => "Transactions that took longer than slow_ms.",
         "resent" => "Requests to other workers that were sent again.",
         "dropped" => "Messages that made no sense here, or none any more.",
         "operations" => "Operations on records: read, written, scanned, replayed.",

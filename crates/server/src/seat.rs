@@ -5,12 +5,13 @@
 
 use crate::envelope::Envelope;
 use crate::manager::{Letter, Mail};
+use crate::slow::SlowLog;
 use crate::status::{self, NodeStatus};
 use bytes::Bytes;
 use consensus::manager::{ToManager, ToNode};
 use engines::client::{ClientId, Directory, FromClient, ToClient};
 use engines::engine::Task;
-use engines::{Engine, Local};
+use engines::{Engine, Local, Place};
 use net::{Input, Outbox};
 use node::{Effect, Effects, Event, Worker};
 use std::fmt;
@@ -87,6 +88,7 @@ pub(crate) struct Seat<E: Engine> {
     /// Where clients may cut the node off.
     pub(crate) isolation: Option<Isolation>,
     pub(crate) malformed: u64,
+    slow: SlowLog,
     effects: Effects<E::Message>,
 }
 
@@ -108,6 +110,7 @@ impl<E: Engine> Seat<E> {
             stores,
             isolation: None,
             malformed: 0,
+            slow: SlowLog::default(),
             effects: Effects::new(),
         }
     }
@@ -120,6 +123,10 @@ impl<E: Engine> Seat<E> {
             self.perform(effect, out);
         }
         self.effects.effects = effects;
+        for slow in self.worker.engine_mut().take_slow() {
+            let here = Place { node: self.node, worker: self.worker_id };
+            self.slow.tell(now, here, &slow);
+        }
     }
 
     fn perform(&mut self, effect: Effect<E::Message>, out: &mut Outbox) {

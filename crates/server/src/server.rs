@@ -70,10 +70,13 @@ impl Server {
     ) -> Result<Server, StartError> {
         match config.protocol {
             Protocol::Mako => {
-                start::<mako::Mako>(config, mako::Options::default(), procedures, listener)
+                let mut options = mako::Options::default();
+                options.limits.slow_after = config.slow_after;
+                start::<mako::Mako>(config, options, procedures, listener)
             }
             Protocol::TwoPhaseCommit => {
-                let options = two_phase_commit::Options::default();
+                let mut options = two_phase_commit::Options::default();
+                options.limits.slow_after = config.slow_after;
                 start::<two_phase_commit::TwoPhaseCommit>(config, options, procedures, listener)
             }
         }

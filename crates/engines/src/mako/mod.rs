@@ -67,6 +67,7 @@ use crate::execution::slot::Slot;
 use crate::faults::Fault;
 use crate::observation::Observation;
 use crate::replication::replica::Replica;
+use crate::slow::Slow;
 use closing::Live;
 use coordinator::Coordinator;
 use followed::Followed;
@@ -224,7 +225,11 @@ impl Engine for Mako {
     }
 
     fn counters(&self) -> Counters {
-        self.desk.counters
+        Counters { slow: self.desk.hub.slows.count(), ..self.desk.counters }
+    }
+
+    fn take_slow(&mut self) -> Vec<Slow> {
+        self.desk.hub.slows.take()
     }
 
     fn progress(&self) -> Vec<Progress> {

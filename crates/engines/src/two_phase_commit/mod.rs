@@ -67,6 +67,7 @@ use crate::execution::hub::{Ask, Hub};
 use crate::observation::Observation;
 use crate::replication::replay::replay;
 use crate::replication::replica::Replica;
+use crate::slow::Slow;
 use bytes::Bytes;
 use coordinator::Coordinator;
 use followed::Followed;
@@ -168,7 +169,11 @@ impl Engine for TwoPhaseCommit {
     }
 
     fn counters(&self) -> Counters {
-        self.desk.counters
+        Counters { slow: self.desk.hub.slows.count(), ..self.desk.counters }
+    }
+
+    fn take_slow(&mut self) -> Vec<Slow> {
+        self.desk.hub.slows.take()
     }
 
     fn progress(&self) -> Vec<Progress> {

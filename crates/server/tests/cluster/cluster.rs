@@ -70,7 +70,9 @@ impl Cluster {
             let (managers, secret) = (managers.clone(), secret.clone());
             let config = NodeConfig::new(&topology, NodeId(node), managers, secret);
             let http = Some(([127, 0, 0, 1], 0).into());
-            NodeConfig { protocol, http, ..config.expect("a configuration") }
+            // Every transaction takes longer than that.
+            let slow_after = Some(Duration::from_nanos(1));
+            NodeConfig { protocol, http, slow_after, ..config.expect("a configuration") }
         };
         let configs: Vec<NodeConfig> = (0..3 * shards).map(config).collect();
         let mut cluster = Cluster { configs, servers: Vec::new() };

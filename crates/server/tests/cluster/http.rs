@@ -85,6 +85,7 @@ async fn metrics_say_what_status_says() {
             of.map(|(_, value)| value.parse::<f64>().expect("a number")).sum()
         };
         assert!(sum("shoal_committed_total{") >= 5.0, "{page}");
+        assert!(sum("shoal_slow_total{") >= 5.0, "{page}");
         assert_eq!(sum("shoal_up{"), f64::from(workers));
         assert_eq!(sum("shoal_shard_appointed{shard=\"0\"}"), 1.0);
         assert!(sum("shoal_net_frames_in_total{") > 0.0 && sum("shoal_memory_bytes") > 0.0);
