@@ -14,6 +14,7 @@ use crate::client::{ClientId, Reply, Request};
 use crate::execution::Local;
 use crate::observation::Observation;
 use crate::procedure::Procedures;
+use crate::slow::Slow;
 use bytes::Bytes;
 use consensus::manager::{Configuration, Incarnation};
 use consensus::stream;
@@ -103,6 +104,18 @@ pub trait Engine: Sized {
 
     /// What it has counted.
     fn counters(&self) -> Counters;
+
+    /// The transactions that took longer than [`Limits::slow_after`](crate::execution::Limits::slow_after) since
+    /// this was asked last. Some of many.
+    fn take_slow(&mut self) -> Vec<Slow> {
+        Vec::new()
+    }
+
+    /// How far each shard of the cluster is, as far as this worker knows; in their order. Nothing, for one
+    /// that cannot say.
+    fn progress(&self) -> Vec<Progress> {
+        Vec::new()
+    }
 }
 
 /// What happens to an engine.
@@ -271,6 +284,16 @@ impl<E> Default for Wanted<E> {
     }
 }
 
+/// How far a shard is, as a worker knows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Its watermark in the epoch that is open. `None` where the engine has none.
+    pub watermark: Option<Clock>,
+    /// How far this node's copy is, if it has one: what of it is durable where the node leads, what it has
+    /// applied where it follows. `None` where the engine does not keep that.
+    pub reached: Option<Clock>,
+}
+
 /// What a worker has counted since it began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -288,6 +311,9 @@ pub struct Counters {
     pub discarded: u64,
     /// Attempts that met a conflict.
     pub conflicts: u64,
+    /// Transactions that took longer than
+    /// [`Limits::slow_after`](crate::execution::Limits::slow_after), whatever became of them.
+    pub slow: u64,
     /// Requests to other workers that were sent again since no answer came.
     pub resent: u64,
     /// Messages that made no sense here, or none any more, and were dropped.

@@ -17,6 +17,7 @@ pub mod observation;
 pub mod operation;
 pub mod procedure;
 mod replication;
+pub mod slow;
 mod transaction_id;
 pub mod two_phase_commit;
 mod watermarks;

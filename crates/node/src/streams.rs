@@ -257,12 +257,12 @@ impl Known {
     }
 
     /// Is this life of `node`, in which this was heard, the one that is admitted?
-    fn is_admitted(&self, node: NodeId) -> bool {
+    pub(super) fn is_admitted(&self, node: NodeId) -> bool {
         self.life_of(node) == self.incarnation
     }
 
     /// The ballot under which `node` leads, and the epoch in which its reign began, if it does.
-    fn office(&self, node: NodeId, assignment: &Assignment) -> Option<(Ballot, Epoch)> {
+    pub(super) fn office(&self, node: NodeId, assignment: &Assignment) -> Option<(Ballot, Epoch)> {
         let leads = (assignment.leader, assignment.incarnation) == (node, self.incarnation);
         leads.then_some((assignment.ballot, assignment.since))
     }

@@ -143,6 +143,18 @@ impl<E: Engine> Worker<E> {
         Some(&self.known.as_ref()?.configuration)
     }
 
+    /// Is this life of the node the one that the configuration admits?
+    pub fn is_admitted(&self) -> bool {
+        self.known.as_ref().is_some_and(|known| known.is_admitted(self.node))
+    }
+
+    /// Does the configuration make this node, in this life, the leader of `shard`? It may be taking over.
+    pub fn is_appointed(&self, shard: ShardId) -> bool {
+        let Some(known) = &self.known else { return false };
+        let assignment = known.configuration.shard(shard);
+        assignment.is_some_and(|assignment| known.office(self.node, assignment).is_some())
+    }
+
     /// Until when the node may act on its configuration.
     pub fn lease_end(&self) -> Time {
         self.membership.lease_end()

@@ -12,6 +12,8 @@
 //! engine = "mako"                     # or "two-phase-commit", which has no managers
 //! pin = true                          # workers to cores; otherwise false
 //! chaos = true                        # clients may cut the node off; otherwise false
+//! slow_ms = 100                       # transactions that take longer are logged; otherwise 1000, and 0 for none
+//! http = "127.0.0.1:9100"             # health and metrics; may be left out: then there are none
 //!
 //! [distance]                          # emulated, between datacenters; may be left out
 //! round_trip_ms = 50
@@ -30,6 +32,7 @@ use net::{CLUSTER_BYTES_MAX, Distance, SECRET_BYTES_MIN, Secret};
 use serde::Deserialize;
 use std::fs;
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,6 +49,9 @@ pub enum Protocol {
     /// The classic one, to compare with. Its leaders never change.
     TwoPhaseCommit,
 }
+
+/// What takes longer is slow, if the file does not say otherwise: more than any distance takes.
+const SLOW_AFTER: Duration = Duration::from_secs(1);
 
 /// What a node is told. Start from [`NodeConfig::new`].
 #[derive(Debug, Clone)]
@@ -75,6 +81,10 @@ pub struct NodeConfig {
     pub protocol: Protocol,
     /// Whether clients may cut the node off from others: for tests.
     pub chaos: bool,
+    /// A transaction that takes longer is logged. `None`: none is.
+    pub slow_after: Option<Duration>,
+    /// Where it answers questions about its health, and for its metrics. It lets everybody ask.
+    pub http: Option<SocketAddr>,
 }
 
 /// What is wrong with a node's configuration: which file, which of its keys, and what to do.
@@ -199,6 +209,8 @@ struct File {
     pin: bool,
     #[serde(default)]
     chaos: bool,
+    slow_ms: Option<u64>,
+    http: Option<SocketAddr>,
     distance: Option<DistanceTable>,
     tls: Option<TlsTable>,
 }
@@ -244,6 +256,8 @@ impl NodeConfig {
             pin: false,
             protocol: Protocol::default(),
             chaos: false,
+            slow_after: Some(SLOW_AFTER),
+            http: None,
         };
         config.check(Path::new("the configuration"))?;
         Ok(config)
@@ -282,6 +296,12 @@ impl NodeConfig {
             pin: file.pin,
             protocol: file.engine,
             chaos: file.chaos,
+            slow_after: match file.slow_ms {
+                None => Some(SLOW_AFTER),
+                Some(0) => None,
+                Some(ms) => Some(Duration::from_millis(ms)),
+            },
+            http: file.http,
         };
         config.check(path)?;
         Ok(config)
@@ -422,4 +442,52 @@ fn with_requests(topology: &Topology, path: &Path) -> Result<Arc<Topology>, Conf
     // There may be no room for one more.
     let wrong = |error| ConfigError::Topology { path: path.to_owned(), error: Box::new(error) };
     topology.clone().with_tables(tables).map(Arc::new).map_err(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads a node's file with this in it.
+    fn read(more: &str) -> Result<NodeConfig, ConfigError> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let topology = Topology::builder().workers(1).datacenter("here");
+        let topology = topology.node_at("n0", "here", "127.0.0.1:7000").shard("n0", ["n0"], []);
+        let topology = topology.build().expect("a topology").to_toml();
+        let node = format!(
+            "cluster = \"reef\"\nnode = \"n0\"\ntopology = \"topology.toml\"\nsecret = \"secret\"\n{more}"
+        );
+        for (name, text) in [
+            ("topology.toml", &*topology),
+            ("secret", "sixteen bytes at least"),
+            ("node.toml", &node),
+        ] {
+            fs::write(folder.path().join(name), text).expect("written");
+        }
+        NodeConfig::read(&folder.path().join("node.toml"))
+    }
+
+    #[test]
+    fn what_is_left_out_has_a_default() {
+        let config = read("").expect("a configuration");
+        assert_eq!((config.http, config.slow_after), (None, Some(SLOW_AFTER)));
+    }
+
+    #[test]
+    fn what_operators_want_to_see_is_read() {
+        let config = read("http = \"127.0.0.1:9100\"\nslow_ms = 100\n").expect("a configuration");
+        assert_eq!(config.http, Some(([127, 0, 0, 1], 9100).into()));
+        assert_eq!(config.slow_after, Some(Duration::from_millis(100)));
+        assert_eq!(read("slow_ms = 0\n").expect("a configuration").slow_after, None);
+    }
+
+    #[test]
+    fn what_nobody_knows_is_refused_by_name() {
+        for (more, named) in
+            [("htp = \"x\"\n", "htp"), ("http = \"here\"\n", "http"), ("slow_ms = -1\n", "slow_ms")]
+        {
+            let error = read(more).expect_err("refused").to_string();
+            assert!(error.contains(named), "{more}: {error}");
+        }
+    }
 }

@@ -15,7 +15,9 @@
 //! | `seat.rs` | a worker on its event loop |
 //! | `envelope.rs` | what a frame between nodes says |
 //! | `manager.rs` | a replica of the configuration manager, on a thread of its own |
+//! | `slow.rs` | the log of slow transactions |
 //! | `status.rs` | how a node is |
+//! | `http.rs`, `health.rs`, `metrics.rs` | the same for operators' tools: what is answered over HTTP |
 //!
 //! A crate of its own below the command, so that tests of clients have clusters to talk to.
 //!
@@ -28,12 +30,16 @@
 
 mod config;
 mod envelope;
+mod health;
+mod http;
 mod manager;
+mod metrics;
 mod seat;
 mod server;
+mod slow;
 mod status;
 
 pub use config::{ConfigError, NodeConfig, Protocol, Wrong};
 pub use seat::{Command, MakeTask};
 pub use server::{Ended, Server, StartError};
-pub use status::{NodeStatus, StreamStatus};
+pub use status::{FollowerStatus, NodeStatus, ShardStatus, StreamStatus};

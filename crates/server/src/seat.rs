@@ -5,19 +5,21 @@
 
 use crate::envelope::Envelope;
 use crate::manager::{Letter, Mail};
-use crate::status;
+use crate::slow::SlowLog;
+use crate::status::{self, NodeStatus};
 use bytes::Bytes;
 use consensus::manager::{ToManager, ToNode};
 use engines::client::{ClientId, Directory, FromClient, ToClient};
 use engines::engine::Task;
-use engines::{Engine, Local};
+use engines::{Engine, Local, Place};
 use net::{Input, Outbox};
 use node::{Effect, Effects, Event, Worker};
 use std::fmt;
 use std::sync::Arc;
 use store::Store;
+use tokio::sync::oneshot;
 use types::wire::{self, Coded};
-use types::{NodeId, Time, WorkerId};
+use types::{NodeId, ShardId, Time, WorkerId};
 
 /// The worker that talks with managers, of each node.
 pub(crate) const HOST: WorkerId = WorkerId(0);
@@ -38,6 +40,8 @@ pub enum Command {
     },
     /// Run this beside the transactions of clients.
     Spawn(MakeTask),
+    /// Say how you are.
+    Look(oneshot::Sender<NodeStatus>),
 }
 
 impl fmt::Debug for Command {
@@ -46,6 +50,7 @@ impl fmt::Debug for Command {
             Command::Told(message) => f.debug_tuple("Told").field(message).finish(),
             Command::Send { to, frame } => write!(f, "Send {{ to: {to}, {} bytes }}", frame.len()),
             Command::Spawn(_) => f.write_str("Spawn"),
+            Command::Look(_) => f.write_str("Look"),
         }
     }
 }
@@ -79,10 +84,11 @@ pub(crate) struct Seat<E: Engine> {
     pub(crate) mail: Option<Mail>,
     pub(crate) directory: Directory,
     /// The node's copies of shards.
-    stores: Vec<Arc<Store>>,
+    pub(crate) stores: Vec<(ShardId, Arc<Store>)>,
     /// Where clients may cut the node off.
     pub(crate) isolation: Option<Isolation>,
     pub(crate) malformed: u64,
+    slow: SlowLog,
     effects: Effects<E::Message>,
 }
 
@@ -92,7 +98,7 @@ impl<E: Engine> Seat<E> {
         worker: Worker<E>,
         managers: Arc<[NodeId]>,
         mail: Option<Mail>,
-        (directory, stores): (Directory, Vec<Arc<Store>>),
+        (directory, stores): (Directory, Vec<(ShardId, Arc<Store>)>),
     ) -> Seat<E> {
         Seat {
             node,
@@ -104,13 +110,9 @@ impl<E: Engine> Seat<E> {
             stores,
             isolation: None,
             malformed: 0,
+            slow: SlowLog::default(),
             effects: Effects::new(),
         }
-    }
-
-    /// Bytes that the node's copies of shards take.
-    pub(crate) fn memory_bytes(&self) -> usize {
-        self.stores.iter().map(|store| store.memory_bytes()).sum()
     }
 
     /// Has the worker take an event, and does what it wants.
@@ -121,6 +123,10 @@ impl<E: Engine> Seat<E> {
             self.perform(effect, out);
         }
         self.effects.effects = effects;
+        for slow in self.worker.engine_mut().take_slow() {
+            let here = Place { node: self.node, worker: self.worker_id };
+            self.slow.tell(now, here, &slow);
+        }
     }
 
     fn perform(&mut self, effect: Effect<E::Message>, out: &mut Outbox) {
@@ -191,7 +197,7 @@ impl<E: Engine> Seat<E> {
                 answer(out, from, &ToClient::Directory(directory));
             }
             Ok(FromClient::Status) => {
-                answer(out, from, &ToClient::Status(status::of(self, now)));
+                answer(out, from, &ToClient::Status(status::json(self, now)));
             }
             Ok(FromClient::Isolate(isolated)) => {
                 let isolated = self.isolation.as_ref().is_some_and(|it| it.set(isolated));
@@ -212,6 +218,10 @@ impl<E: Engine> Seat<E> {
                 let task = make(&self.worker.engine().local());
                 self.worker.engine_mut().spawn(task);
                 self.take(now, Event::Nudged, out);
+            }
+            Command::Look(asker) => {
+                // It may have lost patience.
+                let _ = asker.send(status::of(self, now));
             }
         }
     }

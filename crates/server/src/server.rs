@@ -1,6 +1,7 @@
 //! A node, from its start to its end.
 
 use crate::config::{NodeConfig, Protocol};
+use crate::http::Http;
 use crate::manager::{self, Mail};
 use crate::seat::{Command, HOST, Isolation, Seat};
 use consensus::manager::{Life, Member, Options};
@@ -53,6 +54,7 @@ pub enum Ended {
 pub struct Server {
     network: Network<Command>,
     manager: Option<JoinHandle<()>>,
+    http: Option<Http>,
 }
 
 impl Server {
@@ -68,10 +70,13 @@ impl Server {
     ) -> Result<Server, StartError> {
         match config.protocol {
             Protocol::Mako => {
-                start::<mako::Mako>(config, mako::Options::default(), procedures, listener)
+                let mut options = mako::Options::default();
+                options.limits.slow_after = config.slow_after;
+                start::<mako::Mako>(config, options, procedures, listener)
             }
             Protocol::TwoPhaseCommit => {
-                let options = two_phase_commit::Options::default();
+                let mut options = two_phase_commit::Options::default();
+                options.limits.slow_after = config.slow_after;
                 start::<two_phase_commit::TwoPhaseCommit>(config, options, procedures, listener)
             }
         }
@@ -80,6 +85,11 @@ impl Server {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.network.address()
+    }
+
+    /// Where it answers questions about its health, and for its metrics, if it does.
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.http.as_ref().map(Http::address)
     }
 
     /// Steers its workers.
@@ -99,6 +109,7 @@ impl Server {
     pub fn join(self) -> Result<(), Ended> {
         let workers = self.network.join();
         let manager = self.manager.map_or(Ok(()), JoinHandle::join);
+        self.http.into_iter().for_each(Http::join);
         workers?;
         manager.map_err(|_| Ended::Manager)
     }
@@ -119,6 +130,7 @@ where
     let setup =
         Setup { topology: Arc::clone(topology), procedures, streams: streams(round_trip), options };
     let listener = listener.map_or_else(|| listen(topology, *node), Ok)?;
+    let http = config.http.map(|address| listen_at(&address.to_string())).transpose()?;
     let mut random = Random::new(chance()?);
     let managed = manager_options(round_trip);
     let has_manager = config.managers.contains(node);
@@ -149,7 +161,8 @@ where
         let mail = seats_mail.clone().filter(|_| worker == HOST);
         let directory = Directory { topology: Arc::clone(&setup.topology), configuration: None };
         let stores = setup.topology.shards_of(here);
-        let stores = stores.filter_map(|shard| E::store(&shared, shard).cloned()).collect();
+        let store = |shard| Some((shard, Arc::clone(E::store(&shared, shard)?)));
+        let stores = stores.filter_map(store).collect();
         let mut seat =
             Seat::new((here, worker), core, Arc::clone(&seats_managers), mail, (directory, stores));
         let others = setup.topology.nodes().iter().map(|node| node.id);
@@ -171,12 +184,22 @@ where
         let system = |error| StartError::System { what: "start the manager".into(), error };
         manager::start(plan, letters, network.handle().clone()).map_err(system)
     });
-    Ok(Server { network, manager: manager.transpose()? })
+    let manager = manager.transpose()?;
+    let serve = |listener| {
+        let system = |error| StartError::System { what: "serve metrics".into(), error };
+        let (name, seats) = (format!("{node}-http"), network.handle().clone());
+        Http::start(name, listener, seats, topology.workers()).map_err(system)
+    };
+    let http = http.map(serve).transpose()?;
+    Ok(Server { network, manager, http })
 }
 
 fn listen(topology: &Topology, node: NodeId) -> Result<TcpListener, StartError> {
     let address = topology.node(node).and_then(|node| node.address.as_deref());
-    let address = address.expect("configurations are checked");
+    listen_at(address.expect("configurations are checked"))
+}
+
+fn listen_at(address: &str) -> Result<TcpListener, StartError> {
     net::listen(address)
         .map_err(|error| StartError::System { what: format!("listen at {address}"), error })
 }

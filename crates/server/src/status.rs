@@ -3,9 +3,9 @@
 use crate::seat::Seat;
 use bytes::Bytes;
 use engines::Engine;
-use engines::engine::Counters;
+use engines::engine::{Counters, Progress};
 use serde::{Deserialize, Serialize};
-use types::Time;
+use types::{ShardId, Time};
 
 /// How a worker of a node is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +18,8 @@ pub struct NodeStatus {
     pub worker: u32,
     /// How many workers it has.
     pub workers: u32,
+    /// The manager has admitted this life of the node.
+    pub admitted: bool,
     /// The revision of the configuration that it follows; 0 if it has none yet.
     pub revision: u64,
     /// The epoch that is open, by that configuration.
@@ -30,6 +32,8 @@ pub struct NodeStatus {
     pub leaders: Vec<u32>,
     /// Replicas that have lost their memory and do not vote yet, of all shards.
     pub empty: usize,
+    /// All shards of the cluster.
+    pub shards: Vec<ShardStatus>,
     /// The streams of this worker's number.
     pub streams: Vec<StreamStatus>,
     /// Transactions under way on this worker.
@@ -40,6 +44,26 @@ pub struct NodeStatus {
     pub counters: Vec<(String, u64)>,
     /// Frames of peers and clients that made no sense.
     pub malformed: u64,
+}
+
+/// A shard, as a worker knows it. Clocks are those of the shard.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShardStatus {
+    /// Its number.
+    pub shard: u32,
+    /// The configuration makes this node its leader, in this life.
+    pub appointed: bool,
+    /// Up to where it is known here to be durable, in the epoch that is open. `None` where the protocol has
+    /// no watermarks.
+    pub watermark: Option<u64>,
+    /// How far this node's copy is: what of it is durable where the node leads, what it has applied where it
+    /// follows. `None` without a copy, or where the protocol does not keep that.
+    pub reached: Option<u64>,
+    /// The greatest clock that was drawn here, where the node leads. It is ahead of the watermark by what is
+    /// certified and not durable yet.
+    pub drawn: Option<u64>,
+    /// Bytes of this node's copy, if it has one.
+    pub memory_bytes: Option<usize>,
 }
 
 /// A stream, as one of its replicas sees it.
@@ -53,26 +77,30 @@ pub struct StreamStatus {
     pub accepted: u64,
     /// Entries that it knows to be decided.
     pub decided: u64,
+    /// Entries that it keeps in memory.
+    pub held: u64,
+    /// The other replicas, where this node leads.
+    pub followers: Vec<FollowerStatus>,
+}
+
+/// A replica of a stream, as its leader sees it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FollowerStatus {
+    /// Its node.
+    pub node: u32,
+    /// Entries of the leader that it has not acknowledged.
+    pub behind: u64,
 }
 
 /// How a worker is, as JSON.
-pub(crate) fn of<E: Engine>(seat: &Seat<E>, now: Time) -> Bytes {
-    let status = status(seat, now);
-    serde_json::to_vec(&status).expect("numbers and names").into()
+pub(crate) fn json<E: Engine>(seat: &Seat<E>, now: Time) -> Bytes {
+    serde_json::to_vec(&of(seat, now)).expect("numbers and names").into()
 }
 
-fn status<E: Engine>(seat: &Seat<E>, now: Time) -> NodeStatus {
+/// How a worker is.
+pub(crate) fn of<E: Engine>(seat: &Seat<E>, now: Time) -> NodeStatus {
     let topology = &seat.directory.topology;
     let worker = &seat.worker;
-    let stream = |shard| {
-        let stream = worker.stream(shard)?;
-        Some(StreamStatus {
-            shard: shard.0,
-            leading: stream.is_leading(),
-            accepted: stream.accepted().0,
-            decided: stream.decided().0,
-        })
-    };
     let configuration = worker.configuration();
     let leaders = configuration.iter().flat_map(|it| &it.shards).map(|shard| shard.leader.0);
     let lease_end = worker.lease_end();
@@ -81,21 +109,56 @@ fn status<E: Engine>(seat: &Seat<E>, now: Time) -> NodeStatus {
         name: topology.node(seat.node).map(|node| node.name.clone()).unwrap_or_default(),
         worker: seat.worker_id.0,
         workers: topology.workers(),
+        admitted: worker.is_admitted(),
         revision: configuration.map_or(0, |it| it.revision.0),
         epoch: configuration.map_or(0, |it| it.epoch.0),
         settled: configuration.map_or(0, |it| it.settled.0),
         lease_ms: (lease_end < Time::MAX).then(|| (lease_end - now).as_millis() as u64),
         leaders: leaders.collect(),
         empty: configuration.iter().flat_map(|it| &it.shards).map(|it| it.empty.len()).sum(),
-        streams: topology.shards_of(seat.node).filter_map(stream).collect(),
+        shards: shards(seat),
+        streams: topology.shards_of(seat.node).filter_map(|shard| stream(seat, shard)).collect(),
         pending: worker.engine().pending(),
-        memory_bytes: seat.memory_bytes(),
+        memory_bytes: seat.stores.iter().map(|(_, store)| store.memory_bytes()).sum(),
         counters: named(&worker.engine().counters()),
         malformed: seat.malformed + worker.strays() + worker.bad_messages(),
     }
 }
 
-fn named(counters: &Counters) -> Vec<(String, u64)> {
+fn shards<E: Engine>(seat: &Seat<E>) -> Vec<ShardStatus> {
+    let of = |(shard, progress): (ShardId, Progress)| {
+        let store = seat.stores.iter().find(|(held, _)| *held == shard).map(|(_, store)| store);
+        let appointed = seat.worker.is_appointed(shard);
+        ShardStatus {
+            shard: shard.0,
+            appointed,
+            watermark: progress.watermark.map(|clock| clock.0),
+            reached: progress.reached.map(|clock| clock.0),
+            drawn: store.filter(|_| appointed).map(|store| store.clock().0),
+            memory_bytes: store.map(|store| store.memory_bytes()),
+        }
+    };
+    (0..).map(ShardId).zip(seat.worker.engine().progress()).map(of).collect()
+}
+
+fn stream<E: Engine>(seat: &Seat<E>, shard: ShardId) -> Option<StreamStatus> {
+    let stream = seat.worker.stream(shard)?;
+    let accepted = stream.accepted();
+    let followers = stream.acknowledged().map(|(node, acknowledged)| FollowerStatus {
+        node: node.0,
+        behind: accepted.beyond(acknowledged),
+    });
+    Some(StreamStatus {
+        shard: shard.0,
+        leading: stream.is_leading(),
+        accepted: accepted.0,
+        decided: stream.decided().0,
+        held: accepted.beyond(stream.start()),
+        followers: followers.collect(),
+    })
+}
+
+pub(crate) fn named(counters: &Counters) -> Vec<(String, u64)> {
     let Counters {
         certified,
         committed,
@@ -104,6 +167,7 @@ fn named(counters: &Counters) -> Vec<(String, u64)> {
         rolled_back,
         discarded,
         conflicts,
+        slow,
         resent,
         dropped,
         operations,
@@ -120,6 +184,7 @@ fn named(counters: &Counters) -> Vec<(String, u64)> {
         ("rolled_back", rolled_back),
         ("discarded", discarded),
         ("conflicts", conflicts),
+        ("slow", slow),
         ("resent", resent),
         ("dropped", dropped),
         ("operations", operations),

@@ -4,7 +4,7 @@ use crate::ask;
 use crate::terminal::table;
 use consensus::topology::{Node, Topology};
 use net::client::Access;
-use server::NodeStatus;
+use server::{FollowerStatus, NodeStatus, ShardStatus};
 use std::collections::BTreeMap;
 use types::NodeId;
 use workloads::report::words;
@@ -83,8 +83,72 @@ impl Report {
         self.topology.datacenters()[node.datacenter.0 as usize].name.clone()
     }
 
-    /// A table of the nodes.
+    /// A table of the nodes, and one of the shards.
     pub fn text(&self) -> String {
+        format!("{}\n\n{}", self.nodes_text(), self.shards_text())
+    }
+
+    /// How a node is, if it says so.
+    fn status(&self, node: u32) -> Option<&NodeStatus> {
+        self.nodes.iter().flatten().find(|status| status.node == node)
+    }
+
+    fn shards_text(&self) -> String {
+        let leaders = self.leaders();
+        let rows = (0..self.topology.shards()).map(|shard| {
+            let leader = leaders.get(&shard).and_then(|leader| self.status(*leader));
+            self.shard_row(shard, leader)
+        });
+        let heads = [
+            "shard",
+            "leader",
+            "watermark",
+            "not durable yet",
+            "followers, entries behind",
+            "clocks to apply",
+            "memory",
+        ];
+        table(heads, rows)
+    }
+
+    /// A shard, by what its leader says; and by what its followers say of what they have applied.
+    fn shard_row(&self, shard: u32, leader: Option<&NodeStatus>) -> [String; 7] {
+        let none = || "–".to_owned();
+        let name = |node: u32| {
+            let node = self.topology.node(NodeId(node));
+            node.map_or_else(none, |node| node.name.clone())
+        };
+        let Some(status) = leader else {
+            let nobody = "nobody".to_owned();
+            return [format!("S{shard}"), nobody, none(), none(), none(), none(), none()];
+        };
+        let empty = ShardStatus::default();
+        let known = status.shards.iter().find(|it| it.shard == shard).unwrap_or(&empty);
+        let ahead = known.drawn.zip(known.watermark);
+        let ahead = ahead.map(|(drawn, watermark)| drawn.saturating_sub(watermark));
+        let streams = status.streams.iter().filter(|stream| stream.shard == shard);
+        let followers: Vec<&FollowerStatus> =
+            streams.flat_map(|stream| &stream.followers).collect();
+        let behind = |other: &&FollowerStatus| format!("{} {}", name(other.node), other.behind);
+        let applied = |other: &&FollowerStatus| {
+            let shards = &self.status(other.node)?.shards;
+            let reached = shards.iter().find(|it| it.shard == shard)?.reached?;
+            let left = known.watermark?.saturating_sub(reached);
+            Some(format!("{} {}", name(other.node), words::count(left)))
+        };
+        let listed = |words: Vec<String>| if words.is_empty() { none() } else { words.join(", ") };
+        [
+            format!("S{shard}"),
+            status.name.clone(),
+            known.watermark.map_or_else(none, words::count),
+            ahead.map_or_else(none, words::count),
+            listed(followers.iter().map(behind).collect()),
+            listed(followers.iter().filter_map(applied).collect()),
+            known.memory_bytes.map_or_else(none, |bytes| format!("{} MiB", bytes >> 20)),
+        ]
+    }
+
+    fn nodes_text(&self) -> String {
         let leaders = self.leaders();
         let farthest = |shard: u32| {
             let streams = self.nodes.iter().flatten().flat_map(|node| &node.streams);

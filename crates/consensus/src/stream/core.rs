@@ -248,6 +248,12 @@ impl<S: Storage> Stream<S> {
         self.leader.as_ref().is_some_and(|leader| leader.has_caught_up(peer))
     }
 
+    /// How much each other replica is known to have accepted. Nothing if this node does not lead.
+    pub fn acknowledged(&self) -> impl Iterator<Item = (NodeId, Length)> + '_ {
+        let leader = self.leader.iter().filter(|leader| leader.is_leading());
+        leader.flat_map(|leader| leader.peers.iter().map(|peer| (peer.id, peer.acked)))
+    }
+
     /// What was dropped so far.
     pub fn counters(&self) -> Counters {
         self.replica.counters

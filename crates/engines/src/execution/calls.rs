@@ -11,10 +11,12 @@
 use super::hub::{Errand, Hub, Limits};
 use super::interactive::Sessions;
 use super::local::Local;
+use super::trace::Trace;
 use crate::client::{ClientId, Relay, Reply, Request, worker_of};
 use crate::engine::Task;
 use crate::faults::Fault;
 use crate::procedure::Procedures;
+use crate::slow::Kind;
 use bytes::Bytes;
 use consensus::topology::Partitioning;
 use std::cell::RefCell;
@@ -167,11 +169,13 @@ impl Calls {
                 return None;
             }
         };
-        let hub = Rc::clone(&self.hub);
+        let (hub, began) = (Rc::clone(&self.hub), self.hub.now.get());
         let procedures = Arc::clone(&self.procedures);
         let book = Rc::clone(&self.book);
         Some(Box::pin(async move {
-            let result = call(&hub, &procedures, id, home, &procedure, &arguments).await;
+            let mut trace = Trace::default();
+            let called = (&*procedure, &arguments[..]);
+            let result = call(&hub, &procedures, (id, home), called, &mut trace).await;
             let unsettled = match &result {
                 Ok(_) => false,
                 Err(Error::Unknown(Unknown::Participant { .. })) => true,
@@ -184,6 +188,7 @@ impl Calls {
                 false => result,
             };
             book.borrow_mut().end(id, &settled, known, &hub.limits);
+            trace.end(&hub, began, &settled, || Kind::Call(procedure));
             hub.errand(from.told(Reply::Called { id, epoch, result: settled }));
         }))
     }
@@ -335,10 +340,9 @@ fn parts(id: RequestId) -> (u64, u64) {
 async fn call(
     hub: &Rc<Hub>,
     procedures: &Procedures,
-    id: RequestId,
-    home: ShardId,
-    name: &str,
-    arguments: &[u8],
+    (id, home): (RequestId, ShardId),
+    (name, arguments): (&str, &[u8]),
+    trace: &mut Trace,
 ) -> Result<Bytes> {
     let unknown = || Rejected::UnknownProcedure { name: name.into() };
     let procedure = procedures.get(name).ok_or_else(unknown)?;
@@ -347,7 +351,7 @@ async fn call(
     let (client, count) = parts(id);
     let key = [&home.0.to_be_bytes()[..], &client.to_be_bytes()].concat();
     local
-        .transact(async |tx| {
+        .run(trace, async |tx| {
             if let Some(row) = tx.get(requests, &key).await? {
                 let (last, result) = row.split_at_checked(8).ok_or_else(corrupt)?;
                 let last = u64::from_le_bytes(last.try_into().map_err(|_| corrupt())?);

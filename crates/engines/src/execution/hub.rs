@@ -9,6 +9,7 @@ use crate::client::{ClientId, Relay, Reply};
 use crate::engine::Place;
 use crate::faults::Faults;
 use crate::replication::replica::Replica;
+use crate::slow::Slows;
 use crate::watermarks::Watermarks;
 use consensus::manager::Configuration;
 use consensus::topology::Topology;
@@ -60,6 +61,9 @@ pub struct Limits {
     /// Store sessions, and so transactions executing or being certified, that a replica allows. Default
     /// 4096.
     pub sessions_max: usize,
+    /// A transaction that takes longer at its coordinator is counted, and said by
+    /// [`Engine::take_slow`](crate::Engine::take_slow). `None`: none is. Default `None`.
+    pub slow_after: Option<Duration>,
 }
 
 impl Limits {
@@ -115,6 +119,7 @@ impl Default for Limits {
             answers_remembered: 1 << 14,
             failures_remembered: 1 << 14,
             sessions_max: 4096,
+            slow_after: None,
         }
     }
 }
@@ -133,6 +138,7 @@ pub(crate) struct Hub {
     /// Bugs planted in what all engines share.
     pub(crate) faults: Faults,
     pub(crate) admission: Rc<Admission>,
+    pub(crate) slows: Slows,
     pub(crate) sequences: RefCell<Sequences>,
     pub(crate) random: RefCell<Random>,
     /// The time of the step that is under way.
@@ -246,6 +252,7 @@ impl Hub {
             leaders: RefCell::new(leaders),
             configured: Cell::new(epoch),
             admission: Admission::new(&limits, place.node),
+            slows: Slows::new(limits.slow_after),
             sequences: RefCell::default(),
             random: RefCell::new(Random::new(seed)),
             now: Cell::default(),

@@ -8,10 +8,12 @@
 use super::hub::{Ending, Errand, Hub};
 use super::local::Local;
 use super::slot::Slot;
+use super::trace::Trace;
 use super::transaction::Transaction;
 use crate::client::{self, ClientId, Reply};
 use crate::engine::Task;
 use crate::operation::{Answer, Operation};
+use crate::slow::Kind;
 use bytes::Bytes;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -95,7 +97,9 @@ impl Sessions {
         book.sweep_at.get_or_insert(heard_at + self.hub.limits.session_idle_max);
         let (hub, book) = (Rc::clone(&self.hub), Rc::clone(&self.book));
         Some(Box::pin(async move {
-            run(&hub, key, &session).await;
+            let mut trace = Trace { attempts: 1, ..Trace::default() };
+            let ended = run(&hub, key, &session, &mut trace).await;
+            trace.end(&hub, began_at, &ended, || Kind::Interactive);
             session.borrow_mut().over = true;
             book.borrow_mut().end(key, hub.limits.answers_remembered);
         }))
@@ -226,29 +230,35 @@ fn began(session: u64, result: Result<()>) -> Reply {
     Reply::Began { session, result }
 }
 
-/// One interactive transaction, from its beginning to its end.
-async fn run(hub: &Rc<Hub>, key: Key, session: &RefCell<Session>) {
+/// One interactive transaction, from its beginning to its end, which is returned.
+async fn run(hub: &Rc<Hub>, key: Key, session: &RefCell<Session>, trace: &mut Trace) -> Result<()> {
     let (to, number) = key;
     let (mut tx, result) = match Local::new(hub).begin().await {
         Ok(tx) => (Some(tx), Ok(())),
         Err(error) => (None, Err(error)),
     };
+    let mut ended = result.clone();
     let reply = began(number, result);
     session.borrow_mut().last = Some(reply.clone());
     hub.errand(Errand::Reply { to, reply });
     while let Some(transaction) = tx.take() {
         let step = Rc::clone(&session.borrow().step);
-        let (result, goes_on) = match step.take().await {
+        let waits_since = hub.now.get();
+        let step = step.take().await;
+        trace.client += hub.now.get() - waits_since;
+        let (result, goes_on) = match step {
             Step::Operation(operation) => {
                 let result = perform(&transaction, &operation).await;
                 let goes_on = matches!(result, Ok(_) | Err(Error::Rejected(_)));
+                trace.see(hub, &transaction);
                 (result, goes_on.then_some(transaction))
             }
             Step::GiveUp(aborted) => {
                 session.borrow_mut().given_up = Some(aborted);
-                return;
+                return Err(aborted.into());
             }
             Step::End(ending) => {
+                trace.undone = ending != client::Ending::Commit;
                 let done = match ending {
                     client::Ending::Commit => transaction.end(Ending::Commit).await,
                     client::Ending::Confirm => transaction.end(Ending::Confirm).await,
@@ -257,6 +267,9 @@ async fn run(hub: &Rc<Hub>, key: Key, session: &RefCell<Session>) {
                 (done.map(|()| Answer::Done), None)
             }
         };
+        if goes_on.is_none() {
+            ended = result.as_ref().map(drop).map_err(Clone::clone);
+        }
         tx = goes_on;
         let mut session = session.borrow_mut();
         let reply = Reply::Done { session: number, number: session.next, result };
@@ -266,6 +279,7 @@ async fn run(hub: &Rc<Hub>, key: Key, session: &RefCell<Session>) {
         session.step = Rc::default();
         hub.errand(Errand::Reply { to, reply });
     }
+    ended
 }
 
 /// Does one step, and waits until what it brought may be shown.

@@ -2,7 +2,9 @@
 
 use super::admission::Permit;
 use super::hub::{Ending, Hub};
+use super::trace::Trace;
 use super::transaction::Transaction;
+use crate::slow::Kind;
 use std::rc::Rc;
 use std::time::Duration;
 use types::{Aborted, Conflict, Database, Error, Rejected, Result, TableId, Time};
@@ -63,12 +65,28 @@ impl Database for Local {
         Ok(table.ok_or_else(|| Rejected::UnknownTableName { name: name.into() })?)
     }
 
-    async fn transact<T>(&self, mut body: impl AsyncFnMut(&Transaction) -> Result<T>) -> Result<T> {
+    async fn transact<T>(&self, body: impl AsyncFnMut(&Transaction) -> Result<T>) -> Result<T> {
+        let (began, mut trace) = (self.now(), Trace::default());
+        let result = self.run(&mut trace, body).await;
+        trace.end(&self.hub, began, &result, || Kind::Task);
+        result
+    }
+}
+
+impl Local {
+    /// Runs a transaction until it is over, and leaves a trace of it.
+    pub(super) async fn run<T>(
+        &self,
+        trace: &mut Trace,
+        mut body: impl AsyncFnMut(&Transaction) -> Result<T>,
+    ) -> Result<T> {
         let permit = self.enter().await?;
-        let mut attempts = 0;
         loop {
             let tx = Transaction::begin(&self.hub, Rc::clone(&permit));
-            let outcome = match body(&tx).await {
+            let returned = body(&tx).await;
+            trace.attempts += 1;
+            trace.see(&self.hub, &tx);
+            let outcome = match returned {
                 Ok(value) => tx.end(Ending::Commit).await.map(|()| value),
                 Err(error @ (Error::Rejected(_) | Error::Unknown(_))) => {
                     // What it concluded counts only if what it read was so, and may be told.
@@ -80,15 +98,12 @@ impl Database for Local {
                 }
             };
             let Err(Error::Aborted(Aborted::Conflict(last))) = outcome else { return outcome };
-            attempts += 1;
-            self.count(attempts, last)?;
-            self.pause(attempts).await;
+            self.count(trace.attempts, last)?;
+            self.pause(trace.attempts).await;
             self.hub.admission.again().await;
         }
     }
-}
 
-impl Local {
     fn count(&self, attempts: u32, last: Conflict) -> Result<()> {
         if attempts >= self.hub.limits.attempts_max {
             Err(Aborted::RetriesExhausted { attempts, last })?;

@@ -36,6 +36,7 @@ pub(crate) mod sessions;
 pub(crate) mod slot;
 pub(crate) mod tasks;
 pub(crate) mod timers;
+mod trace;
 mod transaction;
 
 pub use hub::Limits;

@@ -4,6 +4,7 @@ use super::admission::Permit;
 use super::exchange::{Exchange, Ticket};
 use super::hub::{Ask, Branch, Ending, Hub, Submission, recovering};
 use super::slot::Slot;
+use super::trace::Last;
 use crate::dependencies::{self, Reads};
 use crate::faults::Faults;
 use crate::operation::{Answer, Operation, Range};
@@ -11,7 +12,7 @@ use crate::transaction_id::TransactionId;
 use bumpalo::Bump;
 use bytes::Bytes;
 use consensus::topology::{Home, Homes};
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use types::limits::{check_key, check_value};
@@ -30,6 +31,8 @@ pub struct Transaction {
     ahead: RefCell<BTreeMap<OwnedKey, Ticket>>,
     /// What came from other shards; lives as long as the transaction, like what is read in place.
     kept: Bump,
+    /// How many there were so far.
+    operations: Cell<u32>,
     /// The engine knows how it ended, or will be told by whom it was handed to.
     ended: bool,
 }
@@ -54,6 +57,7 @@ impl Transaction {
             own: hub.own.iter().map(|_| OnceCell::new()).collect(),
             ahead: RefCell::default(),
             kept: Bump::new(),
+            operations: Cell::new(0),
             ended: false,
             hub: Rc::clone(hub),
         }
@@ -62,6 +66,19 @@ impl Transaction {
     /// Its name.
     pub fn id(&self) -> TransactionId {
         self.exchange.id
+    }
+
+    /// What it has done so far.
+    pub(super) fn done(&self) -> Last {
+        let begun =
+            self.own.iter().take(64).enumerate().filter(|(_, branch)| branch.get().is_some());
+        let own = begun.fold(0, |own, (at, _)| own | 1 << at);
+        Last { exchange: Rc::clone(&self.exchange), own, operations: self.operations.get() }
+    }
+
+    /// One more operation.
+    fn count(&self) {
+        self.operations.set(self.operations.get().saturating_add(1));
     }
 
     /// Ends it, and returns when its outcome may be told.
@@ -168,6 +185,7 @@ impl Transaction {
     }
 
     fn put_or_delete(&self, table: TableId, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        self.count();
         check_key(table, key)?;
         check_value(table, key, value.unwrap_or_default())?;
         self.each_home(table, key, |target| match (target, value) {
@@ -228,6 +246,7 @@ impl Transaction {
 
 impl types::Transaction for Transaction {
     async fn get(&self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>> {
+        self.count();
         let shard = match self.source(table, key)? {
             Target::Own(own) => return self.branch(own)?.get(table, key),
             Target::Other(shard) => shard,
@@ -274,6 +293,7 @@ impl types::Transaction for Transaction {
     }
 
     async fn scan(&self, table: TableId, scan: Scan<'_>) -> Result<Rows<'_>> {
+        self.count();
         match self.hub.topology.homes(table, &scan) {
             None => Err(Rejected::UnknownTable { table }.into()),
             Some(Homes::One(shard)) => self.scan_shard(table, shard, scan).await,
@@ -301,6 +321,7 @@ impl types::Transaction for Transaction {
     }
 
     async fn insert(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
+        self.count();
         check_key(table, key)?;
         check_value(table, key, value)?;
         let mut tickets = Vec::new();
@@ -327,6 +348,7 @@ impl types::Transaction for Transaction {
         if let Target::Own(own) = self.source(table, key)?
             && !matches!(self.hub.topology.home(table, key), Some(Home::Everywhere))
         {
+            self.count();
             return self.branch(own)?.add(table, key, delta);
         }
         let sum = types::transaction::sum(table, key, self.get(table, key).await?, delta)?;

@@ -57,7 +57,7 @@ pub use message::Message;
 pub use options::{FULL_SHARDS_MAX, Options, REMOTE_MAX, StampForm};
 pub use shared::Shared;
 
-use crate::engine::{Counters, Effect, Engine, Event, Place, Setup, Task};
+use crate::engine::{Counters, Effect, Engine, Event, Place, Progress, Setup, Task};
 use crate::execution::Local;
 use crate::execution::branches::Branches;
 use crate::execution::desk::{Desk, ROUNDS_MAX, TURN};
@@ -66,6 +66,8 @@ use crate::execution::hub::{Ask, Hub};
 use crate::execution::slot::Slot;
 use crate::faults::Fault;
 use crate::observation::Observation;
+use crate::replication::replica::Replica;
+use crate::slow::Slow;
 use closing::Live;
 use coordinator::Coordinator;
 use followed::Followed;
@@ -223,7 +225,21 @@ impl Engine for Mako {
     }
 
     fn counters(&self) -> Counters {
-        self.desk.counters
+        Counters { slow: self.desk.hub.slows.count(), ..self.desk.counters }
+    }
+
+    fn take_slow(&mut self) -> Vec<Slow> {
+        self.desk.hub.slows.take()
+    }
+
+    fn progress(&self) -> Vec<Progress> {
+        let hub = &self.desk.hub;
+        let watermarks = hub.watermarks.borrow();
+        let of = |shard| Progress {
+            watermark: Some(watermarks.of(hub.epoch.get(), shard)),
+            reached: self.shared.replica(shard).map(Replica::reached),
+        };
+        hub.topology.shard_ids().map(of).collect()
     }
 }
 

@@ -59,13 +59,15 @@ pub use message::Message;
 pub use options::Options;
 pub use shared::Shared;
 
-use crate::engine::{Counters, Effect, Engine, Event, Place, Setup, Task};
+use crate::engine::{Counters, Effect, Engine, Event, Place, Progress, Setup, Task};
 use crate::execution::Local;
 use crate::execution::branches::Branches;
 use crate::execution::desk::{Desk, ROUNDS_MAX, TURN};
 use crate::execution::hub::{Ask, Hub};
 use crate::observation::Observation;
 use crate::replication::replay::replay;
+use crate::replication::replica::Replica;
+use crate::slow::Slow;
 use bytes::Bytes;
 use coordinator::Coordinator;
 use followed::Followed;
@@ -167,7 +169,20 @@ impl Engine for TwoPhaseCommit {
     }
 
     fn counters(&self) -> Counters {
-        self.desk.counters
+        Counters { slow: self.desk.hub.slows.count(), ..self.desk.counters }
+    }
+
+    fn take_slow(&mut self) -> Vec<Slow> {
+        self.desk.hub.slows.take()
+    }
+
+    fn progress(&self) -> Vec<Progress> {
+        let followed = |shard| {
+            let replica = self.shared.replica(shard).filter(|replica| !replica.led);
+            replica.map(Replica::reached)
+        };
+        let of = |shard| Progress { watermark: None, reached: followed(shard) };
+        self.desk.hub.topology.shard_ids().map(of).collect()
     }
 }
 

@@ -81,7 +81,11 @@ impl Cluster {
         let config = |node: u32| {
             let (managers, secret) = (managers.clone(), secret.clone());
             let config = NodeConfig::new(&topology, NodeId(node), managers, secret);
-            let mut config = NodeConfig { protocol, ..config.expect("a configuration") };
+            let http = Some(([127, 0, 0, 1], 0).into());
+            // Every transaction takes longer than that.
+            let slow_after = Some(Duration::from_nanos(1));
+            let config = config.expect("a configuration");
+            let mut config = NodeConfig { protocol, http, slow_after, ..config };
             change(&mut config);
             config
         };

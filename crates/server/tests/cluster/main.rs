@@ -2,5 +2,6 @@
 
 mod cluster;
 mod failures;
+mod http;
 mod secured;
 mod serving;

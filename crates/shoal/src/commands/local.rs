@@ -47,6 +47,9 @@ pub struct Local {
     /// Where configurations and logs go
     #[arg(long, value_name = "FOLDER", default_value = "shoal-local")]
     folder: PathBuf,
+    /// Each node answers for its health and metrics, at an address of its own
+    #[arg(long)]
+    http: bool,
     /// Do not start nodes again that die
     #[arg(long)]
     no_restart: bool,
@@ -102,14 +105,19 @@ impl Local {
         fs::write(folder.file("topology.toml"), topology.to_toml())?;
         let secret: String = secret()?.iter().map(|byte| format!("{byte:02x}")).collect();
         fs::write(folder.file("secret"), secret)?;
+        // They hold their addresses until all are chosen.
+        let (_held, https) = if self.http { plan.listen()? } else { Default::default() };
+        let mut https = https.into_iter();
         let mut nodes = Vec::new();
         for (node, address) in topology.nodes().iter().zip(addresses) {
             let place = folder.node(&node.name);
             // What a former cluster's managers knew is not true of this one.
             let _ = fs::remove_dir_all(&place);
             fs::create_dir_all(&place)?;
-            fs::write(place.join("node.toml"), plan.node_file(&node.name))?;
-            nodes.push(LocalNode { name: node.name.clone(), address, process: std::process::id() });
+            let http = https.next();
+            fs::write(place.join("node.toml"), plan.node_file(&node.name, http.as_deref()))?;
+            let (name, process) = (node.name.clone(), std::process::id());
+            nodes.push(LocalNode { name, address, http, process });
         }
         Ok((LocalCluster { process: std::process::id(), nodes }, listeners))
     }
@@ -215,16 +223,20 @@ impl Local {
         let rows = cluster.nodes.iter().zip(report.topology.nodes()).map(|(node, known)| {
             let (name, address) = (node.name.clone(), node.address.clone());
             let leads = led_by(&leaders, known.id);
-            [name, report.place(known), address, leads, node.process.to_string()]
+            let http = node.http.clone().unwrap_or_else(|| "–".to_owned());
+            [name, report.place(known), address, http, leads, node.process.to_string()]
         });
-        let table = terminal::table(["node", "datacenter", "address", "leads", "process"], rows);
+        let heads = ["node", "datacenter", "address", "http", "leads", "process"];
+        let table = terminal::table(heads, rows);
         let at = match self.folder.to_str() {
             Some("shoal-local") | None => String::new(),
             Some(folder) => format!(" --local {folder}"),
         };
+        let http = cluster.nodes[0].http.as_ref();
+        let curl = http.map(|http| format!("  curl {http}/metrics\n")).unwrap_or_default();
         format!(
             "{table}\n\nready after {:.2} s. In another terminal:\n\n  shoal status{at}\n  \
-             shoal bench ycsb-a --keys 10000 --connect {}\n  shoal chaos kill-leader 0{at}\n\n\
+             shoal bench ycsb-a --keys 10000 --connect {}\n  shoal chaos kill-leader 0{at}\n{curl}\n\
              Ctrl-C stops all of it.\n",
             took.as_secs_f64(),
             cluster.nodes[0].address,

@@ -7,7 +7,10 @@ use crate::report::Report;
 use clap::Args;
 use server::NodeStatus;
 
-/// Show how the nodes of a cluster are: leaders, epochs, leases, streams, memory
+/// Show how the nodes of a cluster are: leaders, epochs, leases, streams, watermarks, memory
+///
+/// Of nodes with several workers, the first one says how it is. Clocks of machines are not compared: nothing
+/// depends on how they are set, only on their speed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

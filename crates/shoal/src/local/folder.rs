@@ -21,6 +21,9 @@ pub struct LocalNode {
     pub name: String,
     /// Where it listens.
     pub address: String,
+    /// Where it answers for its health and metrics, if it does.
+    #[serde(default)]
+    pub http: Option<String>,
     /// Its process; that of the cluster, if it has none of its own.
     pub process: u32,
 }

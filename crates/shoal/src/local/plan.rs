@@ -7,9 +7,25 @@ use std::io;
 use std::net::TcpListener;
 use std::time::Duration;
 
-/// Tables that workloads know, whose keys are spread one by one.
-const BY_KEY: [&str; 6] =
-    ["kv", "shoal.chaos", "micro", "ycsb", "history-lists", "history-registers"];
+/// Tables that workloads and examples know, whose keys are spread one by one.
+const BY_KEY: [&str; 10] = [
+    "kv",
+    "shoal.chaos",
+    "micro",
+    "ycsb",
+    "history-lists",
+    "history-registers",
+    "bank.accounts",
+    "bank.receipts",
+    "inventory.stock",
+    "inventory.orders",
+];
+
+/// Those whose keys begin with a queue, which stays together.
+const BY_QUEUE: [&str; 3] = ["queue.jobs", "queue.held", "queue.done"];
+
+/// The bytes of a queue's name in a key.
+const QUEUE_BYTES: usize = 4;
 
 /// And those whose keys begin with a warehouse, which stays together.
 const BY_WAREHOUSE: [&str; 10] = [
@@ -66,7 +82,9 @@ pub fn tables() -> Vec<(&'static str, Partitioning)> {
     let hash = |names: &'static [&str], prefix_bytes| {
         names.iter().map(move |name| (*name, Partitioning::Hash { prefix_bytes }))
     };
-    let divided = hash(&BY_KEY, 0).chain(hash(&BY_WAREHOUSE, WAREHOUSE_BYTES));
+    let divided = hash(&BY_KEY, 0)
+        .chain(hash(&BY_QUEUE, QUEUE_BYTES))
+        .chain(hash(&BY_WAREHOUSE, WAREHOUSE_BYTES));
     divided.chain([(EVERYWHERE, Partitioning::Everywhere)]).collect()
 }
 
@@ -133,16 +151,17 @@ impl Plan {
         (0..count).map(|replica| Plan::node(0, replica)).collect()
     }
 
-    /// What stands in a node's file.
-    pub fn node_file(&self, node: &str) -> String {
+    /// What stands in a node's file, which answers for its health and metrics at `http`, if it is to.
+    pub fn node_file(&self, node: &str, http: Option<&str>) -> String {
         let managers = self.managers();
         let Plan { round_trip, jitter, .. } = self;
         let engine = self.engine();
         let ms = |time: &Duration| time.as_secs_f64() * 1000.0;
         let (round_trip, jitter) = (ms(round_trip), ms(jitter));
+        let http = http.map(|at| format!("http = \"{at}\"\n")).unwrap_or_default();
         format!(
             "cluster = \"shoal\"\nnode = \"{node}\"\ntopology = \"../topology.toml\"\n\
-             managers = {managers:?}\ndata = \".\"\nsecret = \"../secret\"\nengine = \"{engine}\"\nchaos = true\n\n\
+             managers = {managers:?}\ndata = \".\"\nsecret = \"../secret\"\nengine = \"{engine}\"\nchaos = true\n{http}\n\
              [distance]\nround_trip_ms = {round_trip:?}\njitter_ms = {jitter:?}\n"
         )
     }

@@ -1,0 +1,262 @@
+//! Health and metrics over HTTP, for operators and their tools: `GET /health`, `GET /metrics`.
+//!
+//! As much of HTTP/1.1 as that takes: a request is read up to the end of its head, answered, and the
+//! connection closed. It lets everybody ask, so it should listen where only friends can reach it.
+//!
+//! What always holds:
+//!
+//! - It has a thread of its own. Workers are asked by command, at most once in [`FRESH`], whoever asks how
+//!   often, and are waited for no longer than [`PATIENCE`].
+//! - Nobody makes it keep more than [`CONNECTIONS_MAX`] requests of [`REQUEST_BYTES_MAX`] bytes, each for no
+//!   longer than [`CONNECTION_MAX`]. More connections wait in the queue of the system.
+
+use crate::seat::Command;
+use crate::status::NodeStatus;
+use crate::{health, metrics};
+use net::Handle;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{Mutex, Semaphore, oneshot};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+use types::WorkerId;
+
+/// Connections that are served at once.
+const CONNECTIONS_MAX: usize = 16;
+
+/// The head of a request: its line and its fields.
+const REQUEST_BYTES_MAX: usize = 8 << 10;
+
+/// A connection is over after this.
+const CONNECTION_MAX: Duration = Duration::from_secs(5);
+
+/// A worker that has not said how it is after so long has more to do than it can.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What workers have said is told again for so long.
+const FRESH: Duration = Duration::from_millis(50);
+
+/// When the system has no more connections, it is asked again after this.
+const PAUSE: Duration = Duration::from_millis(100);
+
+// Whoever asks is told that a worker is silent, and not cut off.
+const _: () = assert!(PATIENCE.as_millis() < CONNECTION_MAX.as_millis());
+
+/// The service, while it runs. It ends when this is dropped, or joined.
+#[derive(Debug)]
+pub(crate) struct Http {
+    address: SocketAddr,
+    ends: Option<oneshot::Sender<()>>,
+    thread: JoinHandle<()>,
+}
+
+impl Http {
+    /// Starts it for a node of so many workers.
+    ///
+    /// # Errors
+    /// If the system has no thread or no sockets for it.
+    pub(crate) fn start(
+        name: String,
+        listener: TcpListener,
+        seats: Handle<Command>,
+        workers: u32,
+    ) -> io::Result<Http> {
+        let address = listener.local_addr()?;
+        listener.set_nonblocking(true)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (ends, ended) = oneshot::channel();
+        let thread = std::thread::Builder::new().name(name).spawn(move || {
+            let desk = Arc::new(Desk { seats, workers, last: Mutex::default() });
+            runtime.block_on(async {
+                tokio::select! {
+                    result = serve(listener, desk) => {
+                        if let Err(error) = result {
+                            tracing::error!(%error, "no health and no metrics");
+                        }
+                    }
+                    // Its owner says nothing, and goes.
+                    _ = ended => {}
+                }
+            });
+        })?;
+        Ok(Http { address, ends: Some(ends), thread })
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Ends it, and waits until its address is free.
+    pub(crate) fn join(mut self) {
+        drop(self.ends.take());
+        if self.thread.join().is_err() {
+            tracing::error!("what answers for health and metrics panicked");
+        }
+    }
+}
+
+async fn serve(listener: TcpListener, desk: Arc<Desk>) -> io::Result<()> {
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok(place) = Arc::clone(&room).acquire_owned().await else { return Ok(()) };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let desk = Arc::clone(&desk);
+                tokio::spawn(async move {
+                    // Whoever is late, or gone, has no use for an answer.
+                    let _ = timeout(CONNECTION_MAX, converse(stream, &desk)).await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a question for health or metrics is not heard");
+                sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// One request and its answer.
+async fn converse(mut stream: TcpStream, desk: &Desk) -> io::Result<()> {
+    let answer = match read_head(&mut stream).await? {
+        Some(head) => desk.answer(&head).await,
+        None => Answer::new(431, "the request is too long\n"),
+    };
+    stream.write_all(&answer.bytes()).await?;
+    stream.shutdown().await?;
+    // What is left unread would have the system take the answer back.
+    let mut rest = [0; 1024];
+    for _ in 0..REQUEST_BYTES_MAX / rest.len() {
+        if stream.read(&mut rest).await? == 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// What comes up to the first empty line. `None` if that is too much.
+async fn read_head(stream: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
+    let mut head = Vec::new();
+    let mut piece = [0; 1024];
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        if head.len() >= REQUEST_BYTES_MAX {
+            return Ok(None);
+        }
+        match stream.read(&mut piece).await? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            read => head.extend_from_slice(&piece[..read]),
+        }
+    }
+    Ok(Some(head))
+}
+
+/// How each worker is; `None` for one that does not say so.
+type Look = Arc<[Option<NodeStatus>]>;
+
+/// Who asks the workers.
+struct Desk {
+    seats: Handle<Command>,
+    workers: u32,
+    /// What they have said last, and when.
+    last: Mutex<Option<(Instant, Look)>>,
+}
+
+impl Desk {
+    async fn answer(&self, head: &[u8]) -> Answer {
+        let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
+        let Ok(line) = std::str::from_utf8(line) else { return Answer::malformed() };
+        let [method, target, version] = line.split(' ').collect::<Vec<_>>()[..] else {
+            return Answer::malformed();
+        };
+        if !version.starts_with("HTTP/1.") {
+            return Answer::malformed();
+        }
+        if !matches!(method, "GET" | "HEAD") {
+            return Answer::new(405, "there is only GET\n");
+        }
+        let path = target.split('?').next().unwrap_or_default();
+        let answer = match path {
+            "/health" => match health::trouble(&self.look().await) {
+                None => Answer::new(200, "ok\n"),
+                Some(reason) => Answer::new(503, format!("{reason}\n")),
+            },
+            "/metrics" => Answer {
+                kind: metrics::CONTENT_TYPE,
+                ..Answer::new(200, metrics::page(&self.look().await, &self.seats))
+            },
+            _ => Answer::new(404, "there are /health and /metrics\n"),
+        };
+        Answer { has_body: method == "GET", ..answer }
+    }
+
+    /// What the workers say of themselves, now or a moment ago.
+    async fn look(&self) -> Look {
+        let mut last = self.last.lock().await;
+        if let Some((at, statuses)) = &*last
+            && at.elapsed() < FRESH
+        {
+            return Arc::clone(statuses);
+        }
+        let asked: Vec<_> = (0..self.workers)
+            .map(|worker| {
+                let (asker, answer) = oneshot::channel();
+                let heard = self.seats.command(WorkerId(worker), Command::Look(asker));
+                heard.is_ok().then_some(answer)
+            })
+            .collect();
+        let until = Instant::now() + PATIENCE;
+        let mut statuses = Vec::new();
+        for answer in asked {
+            statuses.push(match answer {
+                Some(answer) => timeout_at(until, answer).await.ok().and_then(Result::ok),
+                None => None,
+            });
+        }
+        let statuses: Look = statuses.into();
+        *last = Some((Instant::now(), Arc::clone(&statuses)));
+        statuses
+    }
+}
+
+/// What is answered.
+struct Answer {
+    code: u16,
+    kind: &'static str,
+    body: String,
+    has_body: bool,
+}
+
+impl Answer {
+    fn new(code: u16, body: impl Into<String>) -> Answer {
+        Answer { code, kind: "text/plain; charset=utf-8", body: body.into(), has_body: true }
+    }
+
+    fn malformed() -> Answer {
+        Answer::new(400, "this is no request of HTTP/1.1\n")
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let Answer { code, kind, body, has_body } = self;
+        let reason = match code {
+            200 => "OK",
+            400 => "Bad Request",
+            404 => "Not Found",
+            405 => "Method Not Allowed\r\nAllow: GET, HEAD",
+            431 => "Request Header Fields Too Large",
+            _ => "Service Unavailable",
+        };
+        let length = body.len();
+        let body = if *has_body { body } else { "" };
+        format!(
+            "HTTP/1.1 {code} {reason}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\
+             Cache-Control: no-store\r\nConnection: close\r\n\r\n{body}"
+        )
+        .into_bytes()
+    }
+}

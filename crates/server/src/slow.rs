@@ -1,0 +1,79 @@
+//! The log of slow transactions: a line for each, and not too many of them.
+
+use engines::Place;
+use engines::slow::{Kind, Slow};
+use std::time::Duration;
+use types::Time;
+
+/// Most lines that a worker writes in a [`SPAN`]. Of the others only their number is told.
+const LINES_MAX: u32 = 10;
+
+/// See [`LINES_MAX`].
+const SPAN: Duration = Duration::from_secs(1);
+
+/// What a worker writes of slow transactions.
+#[derive(Debug, Default)]
+pub(crate) struct SlowLog {
+    /// When the next span begins.
+    next: Time,
+    lines: u32,
+    /// Slow transactions since the last line that had none.
+    untold: u64,
+}
+
+impl SlowLog {
+    /// Writes a line about a slow transaction of this worker, if it may.
+    pub(crate) fn tell(&mut self, now: Time, here: Place, slow: &Slow) {
+        let Some(untold) = self.may(now) else { return };
+        let Slow { kind, transaction, attempts, shards, operations, took, client, outcome } = slow;
+        let (kind, procedure) = match kind {
+            Kind::Call(procedure) => ("call", Some(&**procedure)),
+            Kind::Interactive => ("interactive", None),
+            Kind::Task => ("task", None),
+        };
+        let shards: Vec<String> = shards.iter().map(ToString::to_string).collect();
+        tracing::warn!(
+            target: "shoal::slow",
+            %here,
+            transaction = transaction.map(|id| id.to_string()),
+            kind,
+            procedure,
+            outcome,
+            took_ms = took.as_micros() as f64 / 1000.0,
+            client_ms = client.as_micros() as f64 / 1000.0,
+            attempts,
+            operations,
+            shards = shards.join(" "),
+            untold,
+            "a slow transaction"
+        );
+    }
+
+    /// Whether another line may be written, and how many were not since the last.
+    fn may(&mut self, now: Time) -> Option<u64> {
+        if now >= self.next {
+            (self.next, self.lines) = (now + SPAN, 0);
+        }
+        if self.lines == LINES_MAX {
+            self.untold += 1;
+            return None;
+        }
+        self.lines += 1;
+        Some(std::mem::take(&mut self.untold))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_in_a_moment_only_the_first_have_lines_and_the_others_a_number() {
+        let mut log = SlowLog::default();
+        let told: Vec<_> = (0..15).map(|_| log.may(Time(1000))).collect();
+        assert_eq!(told[..10], [Some(0); 10]);
+        assert_eq!(told[10..], [None; 5]);
+        assert_eq!(log.may(Time(1000) + SPAN), Some(5));
+        assert_eq!(log.may(Time(1000) + SPAN), Some(0));
+    }
+}
