@@ -1,6 +1,7 @@
 //! Workloads that know which shard each client and each part of their data belongs to: TPC-C by its
 //! warehouses, YCSB not at all, and the micro-benchmark with a share of transactions that leave their shard.
 
+use crate::rows;
 use crate::tally::Tally;
 use crate::tpcc::population::Part;
 use crate::tpcc::{TpcC, keys};
@@ -248,7 +249,7 @@ impl Workload for PlacedMicro {
         for page in (first..last).step_by(PAGE_ROWS as usize) {
             let keys = page..last.min(page + PAGE_ROWS);
             let rows = keys.len() as u64;
-            db.transact(async |tx| {
+            rows::insist(db, async |tx| {
                 keys.clone().try_for_each(|key| tx.put(self.table, &key.to_be_bytes(), &[0; 8]))
             })
             .await?;

@@ -20,6 +20,28 @@ pub(crate) fn part_of(rows: u64, part: usize) -> Range<u64> {
     start..(start + PART_ROWS).min(rows)
 }
 
+/// So often a transaction of a load is run at most.
+const ATTEMPTS_MAX: u32 = 100;
+
+/// Runs a transaction until it is not aborted: who loads data beside many others has nobody to whom that
+/// would be of use.
+///
+/// # Errors
+/// Those of the database, and the last abort where there is no end to them.
+pub(crate) async fn insist<D: Database, T>(
+    db: &D,
+    mut body: impl AsyncFnMut(&D::Transaction<'_>) -> Result<T>,
+) -> Result<T> {
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        match db.transact(async |tx| body(tx).await).await {
+            Err(Error::Aborted(_)) if attempts < ATTEMPTS_MAX => {}
+            ended => return ended,
+        }
+    }
+}
+
 /// Inserts a row for every number in `numbers`; `row` says which.
 pub(crate) async fn load<D: Database, K: AsRef<[u8]>, V: AsRef<[u8]>>(
     db: &D,
@@ -31,7 +53,7 @@ pub(crate) async fn load<D: Database, K: AsRef<[u8]>, V: AsRef<[u8]>>(
     let mut start = numbers.start;
     while start < numbers.end {
         let end = (start + PAGE_ROWS as u64).min(numbers.end);
-        db.transact(async |tx| {
+        insist(db, async |tx| {
             for number in start..end {
                 let (key, value) = row(number);
                 tx.insert(table, key.as_ref(), value.as_ref()).await?;

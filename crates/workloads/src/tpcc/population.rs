@@ -17,6 +17,7 @@ use super::schema::{
     Address, CUSTOMER_DATA_MAX, Customer, CustomerImage, District, History, Item, NULL_CARRIER,
     NULL_DATE, Order, OrderLine, Stock, Tables, Text, UNIT, Warehouse,
 };
+use crate::rows;
 use std::ops::RangeInclusive;
 use types::{Database, Random, Result, Transaction};
 use zerocopy::IntoBytes;
@@ -104,7 +105,7 @@ impl<D: Database> Loader<'_, D> {
     ) -> Result<()> {
         for first in ids.clone().step_by(CHUNK) {
             let last = first.saturating_add(CHUNK as u32 - 1).min(*ids.end());
-            let chunk = self.db.transact(async |tx| {
+            let chunk = rows::insist(self.db, async |tx| {
                 let mut random = self.random.clone();
                 let mut rows = 0;
                 for id in first..=last {
