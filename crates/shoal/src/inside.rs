@@ -11,13 +11,17 @@ use types::{ShardId, WorkerId};
 use workloads::bench::{Place, Who, Work};
 use workloads::placed::Placed;
 
+/// Loaders on a worker: while one waits for its chunk to be durable, others load.
+const LOADERS: usize = 4;
+
 /// See the module. They take turns on the workers of the leader of their shard.
 pub struct Inside {
     remote: Remote,
     /// The leader of each shard.
     leaders: Vec<Handle<Command>>,
     workers: u32,
-    shard_of: Box<dyn Fn(Who) -> ShardId>,
+    client_shard: Box<dyn Fn(usize) -> ShardId>,
+    part_shard: Box<dyn Fn(usize) -> ShardId>,
 }
 
 impl fmt::Debug for Inside {
@@ -38,11 +42,10 @@ impl Inside {
         let leaders: Vec<_> =
             (0..cluster.shards()).map(|shard| cluster.leader(ShardId(shard)).clone()).collect();
         let shards = cluster.shards();
-        let shard_of = Box::new(move |who| match who {
-            Who::Client(number) => workload.client_shard(number, shards),
-            Who::Loader(part) => workload.part_shard(part, shards),
-        });
-        Inside { remote, leaders, workers, shard_of }
+        let placed = Arc::clone(&workload);
+        let client_shard = Box::new(move |client| placed.client_shard(client, shards));
+        let part_shard = Box::new(move |part| workload.part_shard(part, shards));
+        Inside { remote, leaders, workers, client_shard, part_shard }
     }
 
     /// Neighbouring numbers are on different shards, or else on different workers.
@@ -59,19 +62,31 @@ impl Place for Inside {
     }
 
     fn crew(&self, client: usize) -> Option<usize> {
-        let shard = (self.shard_of)(Who::Client(client)).0 as usize;
+        let shard = (self.client_shard)(client).0 as usize;
         Some(shard * self.workers as usize + self.worker(client))
     }
 
-    /// One for each part: where that is.
-    fn loaders(&self, parts: usize, _clients: usize) -> usize {
-        parts
+    /// Few loaders on each worker, for what is on its shard: a chunk of each is one step, and a node whose
+    /// step takes longer than its lease leads nothing.
+    fn shares(&self, parts: usize, _clients: usize) -> Vec<Vec<usize>> {
+        let (shards, loaders) = (self.leaders.len(), self.workers as usize * LOADERS);
+        let mut shares = vec![Vec::new(); shards * loaders];
+        let mut turns = vec![0; shards];
+        for part in 0..parts {
+            let shard = (self.part_shard)(part).0 as usize;
+            shares[shard + shards * (turns[shard] % loaders)].push(part);
+            turns[shard] += 1;
+        }
+        shares
     }
 
     fn spawn(&self, who: Who, work: impl Work) {
-        let (Who::Client(number) | Who::Loader(number)) = who;
+        let (number, shard) = match who {
+            Who::Client(number) => (number, (self.client_shard)(number).0 as usize),
+            Who::Loader(number) => (number, number % self.leaders.len()),
+        };
         let worker = WorkerId(self.worker(number) as u32);
-        let leader = &self.leaders[(self.shard_of)(who).0 as usize];
+        let leader = &self.leaders[shard];
         let make = Command::Spawn(Box::new(move |local| Box::pin(work.run(local.clone()))));
         // A node that has ended takes none, and somebody is missed.
         let _ = leader.command(worker, make);

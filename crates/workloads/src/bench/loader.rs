@@ -20,9 +20,8 @@ pub(super) struct Loaded {
 pub(super) struct Loader<W> {
     pub(super) workload: Arc<W>,
     pub(super) seed: u64,
-    /// Its first part. Its others are so many further each,
-    pub(super) first: usize,
-    pub(super) every: usize,
+    /// Which.
+    pub(super) parts: Vec<usize>,
     pub(super) loaded: Arc<Loaded>,
     /// It says there how it ended.
     pub(super) ended: Sender<Result<()>>,
@@ -42,7 +41,7 @@ impl<W: Workload> Loader<W> {
         let mut count = |more| {
             self.loaded.rows.fetch_add(more, Ordering::Relaxed);
         };
-        for part in (self.first..self.workload.load_parts()).step_by(self.every) {
+        for part in self.parts.iter().copied() {
             if self.loaded.failed.load(Ordering::Relaxed) {
                 break;
             }

@@ -32,10 +32,10 @@ pub trait Place {
     /// None where each client has a thread to itself.
     fn crew(&self, client: usize) -> Option<usize>;
 
-    /// How many loaders share so many parts, if there are to be so many clients. Each takes the part with
-    /// its own number and then every so many-th.
-    fn loaders(&self, parts: usize, clients: usize) -> usize {
-        parts.min(clients)
+    /// Which of so many parts of the data each loader loads, if there are to be so many clients.
+    fn shares(&self, parts: usize, clients: usize) -> Vec<Vec<usize>> {
+        let loaders = parts.min(clients);
+        (0..loaders).map(|loader| (loader..parts).step_by(loaders).collect()).collect()
     }
 
     /// Has somebody work there.

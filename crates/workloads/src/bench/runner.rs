@@ -251,16 +251,15 @@ impl<P: Place, W: Workload + 'static> RunStage<'_, P, W> {
 
     /// Loads the parts side by side and returns how many rows they had.
     fn load(&self, progress: &mut dyn FnMut(Progress)) -> Result<u64> {
-        let parts = self.workload.load_parts();
-        let loaders = self.place.loaders(parts, self.settings.workers);
+        let shares = self.place.shares(self.workload.load_parts(), self.settings.workers);
+        let loaders = shares.len();
         let loaded = Arc::new(Loaded::default());
         let (ended, receiver) = channel();
-        for number in 0..loaders {
+        for (number, parts) in shares.into_iter().enumerate() {
             let loader = Loader {
                 workload: Arc::clone(self.workload),
                 seed: self.seed,
-                first: number,
-                every: loaders,
+                parts,
                 loaded: Arc::clone(&loaded),
                 ended: ended.clone(),
             };
