@@ -1,6 +1,6 @@
 //! Transactions that took long at their coordinator: what operators are told of them.
 //!
-//! Where nobody wants to know, nothing is kept. Otherwise a worker keeps the first [`KEPT_MAX`] of a step until
+//! Where nobody wants to know, nothing is kept. Otherwise a worker keeps the first `KEPT_MAX` of a step until
 //! they are taken, and counts them all.
 
 use crate::transaction_id::TransactionId;
