@@ -29,6 +29,9 @@ const GROWTH_BYTES_PER_S: f64 = 70e6;
 /// Clients of a cluster: while one waits for an answer others work.
 const CLIENTS: u16 = 16;
 
+/// A client outside has a thread to itself.
+const THREADS_MAX: u16 = 1024;
+
 /// Clients within each leader, where nothing else has them wait but its distance to the others.
 const CLIENTS_INSIDE: u32 = 64;
 
@@ -306,6 +309,10 @@ impl Common {
     fn run<A: Asked>(&self, asked: &A) -> Result<Verdict, Trouble> {
         for path in self.json.iter().chain(&self.html) {
             reserve(path)?;
+        }
+        if !self.inside && self.workers() > THREADS_MAX {
+            let most = format!("--workers: {THREADS_MAX} threads at most, more only --inside");
+            return Err(Trouble::Usage(most));
         }
         if self.local {
             return self.run_local(asked);
