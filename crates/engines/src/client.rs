@@ -28,6 +28,14 @@ pub fn worker_of(id: RequestId, workers: u32) -> WorkerId {
     WorkerId((client % u64::from(workers)) as u32)
 }
 
+/// Steps of an interactive transaction that a client may have under way at once. One that is farther ahead is passed
+/// over, and answers to steps farther back are forgotten.
+pub const STEPS_AHEAD_MAX: usize = 64;
+
+/// Bytes of the steps that wait for their turn, and of the answers that are remembered beside the last one. A step
+/// that is one too many is passed over: nobody answers it.
+pub const AHEAD_BYTES_MAX: usize = 1 << 20;
+
 /// What a client asks of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
@@ -51,8 +59,9 @@ pub enum Request {
         /// The client's name for it.
         session: u64,
     },
-    /// The next operation of an interactive transaction. Step `number` is done once, however often
-    /// it is asked for; the first has number 0.
+    /// An operation of an interactive transaction. Step `number` is done once, however often
+    /// it is asked for; the first has number 0. Steps are done and answered one after the other; those that come
+    /// before their turn wait for it, up to [`STEPS_AHEAD_MAX`] and [`AHEAD_BYTES_MAX`].
     Operation {
         /// Which transaction.
         session: u64,

@@ -21,6 +21,7 @@ use consensus::stream;
 use consensus::topology::Topology;
 use std::fmt;
 use std::future::Future;
+use std::ops::AddAssign;
 use std::pin::Pin;
 use std::sync::Arc;
 use store::Store;
@@ -328,4 +329,68 @@ pub struct Counters {
     pub batches: u64,
     /// Bytes of those batches.
     pub batch_bytes: u64,
+    /// Where the time of transactions went.
+    pub stages: Stages,
+}
+
+/// Where the time went of the transactions that a worker has coordinated, that wrote and whose outcome was told; and
+/// of what all transactions left in streams that it leads. Nanoseconds in its own time, all added up: a stage
+/// within one step takes none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stages {
+    /// Those transactions.
+    pub writers: u64,
+    /// They waited to be let in.
+    pub entering_ns: u64,
+    /// They made attempts that met conflicts, and paused.
+    pub retrying_ns: u64,
+    /// They ran, for the last time.
+    pub executing_ns: u64,
+    /// They took their locks. Where one participant did all the rest, this is all of it.
+    pub locking_ns: u64,
+    /// What they had read was validated.
+    pub validating_ns: u64,
+    /// They were certified, and waited until they could be told. That is for their pieces to be durable, and then for
+    /// what they depend on.
+    pub awaiting_ns: u64,
+    /// Pieces of transactions in streams that this worker leads, and that are decided: one for each shard a
+    /// transaction writes, or for each record of it.
+    pub pieces: u64,
+    /// They gathered in a batch.
+    pub batching_ns: u64,
+    /// Their batch was in the stream, and not decided.
+    pub replicating_ns: u64,
+}
+
+impl Stages {
+    /// Each number with its name.
+    pub fn named(&self) -> [(&'static str, u64); 10] {
+        [
+            ("writers", self.writers),
+            ("entering_ns", self.entering_ns),
+            ("retrying_ns", self.retrying_ns),
+            ("executing_ns", self.executing_ns),
+            ("locking_ns", self.locking_ns),
+            ("validating_ns", self.validating_ns),
+            ("awaiting_ns", self.awaiting_ns),
+            ("pieces", self.pieces),
+            ("batching_ns", self.batching_ns),
+            ("replicating_ns", self.replicating_ns),
+        ]
+    }
+}
+
+impl AddAssign for Stages {
+    fn add_assign(&mut self, more: Stages) {
+        self.writers += more.writers;
+        self.entering_ns += more.entering_ns;
+        self.retrying_ns += more.retrying_ns;
+        self.executing_ns += more.executing_ns;
+        self.locking_ns += more.locking_ns;
+        self.validating_ns += more.validating_ns;
+        self.awaiting_ns += more.awaiting_ns;
+        self.pieces += more.pieces;
+        self.batching_ns += more.batching_ns;
+        self.replicating_ns += more.replicating_ns;
+    }
 }

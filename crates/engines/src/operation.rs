@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use std::ops::{Bound, DerefMut};
 use store::Session;
+use types::limits::KEY_BYTES_MAX;
 use types::transaction::ScanEnd;
 use types::{Result, Scan, TableId};
 
@@ -124,6 +125,18 @@ impl Operation {
                 Some(key.len() + value.as_ref().map_or(0, bytes::Bytes::len))
             }
             Operation::Insert { key, value, .. } => Some(key.len() + value.len()),
+        }
+    }
+
+    /// About how many bytes it takes to say.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Operation::Get { key, .. } => key.len(),
+            // Two bounds, which are keys.
+            Operation::Scan { .. } => 2 * KEY_BYTES_MAX,
+            Operation::Put { .. } | Operation::Insert { .. } => {
+                self.bytes_written().expect("it writes")
+            }
         }
     }
 

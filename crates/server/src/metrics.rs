@@ -144,6 +144,22 @@ fn engine_help(name: &str) -> &'static str {
         "stamp_entries" => "Entries of those stamps.",
         "batches" => "Batches appended to streams.",
         "batch_bytes" => "Bytes of those batches.",
+        "writers" => {
+            "Transactions that wrote, were coordinated here and told; of these are the next."
+        }
+        "entering_ns" => "Nanoseconds in which they waited to be let in.",
+        "retrying_ns" => {
+            "Nanoseconds of their attempts that met conflicts, and of pauses after them."
+        }
+        "executing_ns" => "Nanoseconds in which they ran, for the last time.",
+        "locking_ns" => "Nanoseconds in which they took their locks.",
+        "validating_ns" => "Nanoseconds in which what they had read was validated.",
+        "awaiting_ns" => "Nanoseconds from when they were certified until they were told.",
+        "pieces" => {
+            "Pieces of transactions in streams that are led here, once decided; of these are the next."
+        }
+        "batching_ns" => "Nanoseconds in which they gathered in batches.",
+        "replicating_ns" => "Nanoseconds in which they were in the stream and not decided.",
         _ => "Counted by the engine.",
     }
 }

@@ -175,6 +175,7 @@ pub(crate) fn named(counters: &Counters) -> Vec<(String, u64)> {
         stamp_entries,
         batches,
         batch_bytes,
+        stages,
     } = *counters;
     let all = [
         ("certified", certified),
@@ -193,5 +194,6 @@ pub(crate) fn named(counters: &Counters) -> Vec<(String, u64)> {
         ("batches", batches),
         ("batch_bytes", batch_bytes),
     ];
-    all.map(|(name, count)| (name.to_owned(), count)).into()
+    let all = all.into_iter().chain(stages.named());
+    all.map(|(name, count)| (name.to_owned(), count)).collect()
 }

@@ -1,7 +1,9 @@
 //! A cluster as a database for threads that are not those of a runtime.
 
 use crate::local::InProcess;
+use crate::report;
 use client::{Cluster, ClusterOptions, ClusterTransaction, Db};
+use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,7 +15,8 @@ use types::{Database, Result, TableId};
 pub struct Remote {
     cluster: Cluster,
     runtime: Arc<Runtime>,
-    _own: Option<Arc<InProcess>>,
+    own: Option<Arc<InProcess>>,
+    addresses: Vec<String>,
 }
 
 impl Remote {
@@ -32,7 +35,7 @@ impl Remote {
         let runtime = runtime.map_err(|error| error.to_string())?;
         let cluster = runtime.block_on(Db::connect_with(addresses, options));
         let cluster = cluster.map_err(|error| error.to_string())?;
-        Ok(Remote { cluster, runtime: Arc::new(runtime), _own: own })
+        Ok(Remote { cluster, runtime: Arc::new(runtime), own, addresses: addresses.to_vec() })
     }
 }
 
@@ -41,6 +44,14 @@ impl Database for Remote {
 
     fn table(&self, name: &str) -> Result<TableId> {
         self.cluster.table(name)
+    }
+
+    /// The sum over all workers that say so.
+    fn counted(&self) -> BTreeMap<String, u64> {
+        match &self.own {
+            Some(own) => own.counted(),
+            None => self.runtime.block_on(report::counted(&self.addresses)),
+        }
     }
 
     async fn transact<T>(

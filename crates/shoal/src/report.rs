@@ -206,6 +206,28 @@ impl Report {
     }
 }
 
+/// What all workers of a cluster have counted, added up; of those that say so.
+pub async fn counted(addresses: &[String]) -> BTreeMap<String, u64> {
+    let access = Access::open("shoal");
+    let Ok(topology) = ask::topology(addresses, &access).await else { return BTreeMap::new() };
+    let mut told = Vec::new();
+    for address in topology.nodes().iter().filter_map(|node| node.address.as_deref()) {
+        for worker in 0..topology.workers() {
+            told.extend(ask::status(address, &access, worker).await);
+        }
+    }
+    sum(told)
+}
+
+/// What these workers have counted, added up.
+pub fn sum(workers: impl IntoIterator<Item = NodeStatus>) -> BTreeMap<String, u64> {
+    let mut sums = BTreeMap::new();
+    for (name, count) in workers.into_iter().flat_map(|worker| worker.counters) {
+        *sums.entry(name).or_default() += count;
+    }
+    sums
+}
+
 /// The shards that a node leads, in words: `S0 S2`.
 pub fn led_by(leaders: &BTreeMap<u32, u32>, node: NodeId) -> String {
     let led = leaders.iter().filter(|(_, leader)| **leader == node.0);

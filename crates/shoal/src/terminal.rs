@@ -4,7 +4,7 @@ use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use std::fmt::Write;
 use workloads::bench::Measurement;
 use workloads::bench::measurement::Run;
-use workloads::report::{page, words};
+use workloads::report::{page, stages, words};
 
 /// The measurement in words and tables.
 pub fn text(measurement: &Measurement) -> String {
@@ -12,6 +12,9 @@ pub fn text(measurement: &Measurement) -> String {
     // Writing into a String cannot fail, hence the results thrown away below.
     _ = writeln!(text, "{}\n", headline(measurement));
     _ = writeln!(text, "{}\n", kinds(measurement));
+    if let Some(stages) = stages(measurement) {
+        _ = writeln!(text, "{stages}\n");
+    }
     if measurement.runs.len() > 1 {
         _ = writeln!(text, "{}\n", runs(measurement));
     }
@@ -92,6 +95,17 @@ fn kinds(measurement: &Measurement) -> String {
         [kind.name.to_owned(), words::percent(kind.share), mean, p50, p90, p99, p99_9, max]
     });
     table(["transaction", "share", "mean", "p50", "p90", "p99", "p99.9", "max"], rows)
+}
+
+/// Where the time of writers goes, if it is known.
+fn stages(measurement: &Measurement) -> Option<String> {
+    let stages = stages::stages(&page::middle_run(measurement).counted);
+    let row = |stage: &stages::Stage| {
+        let mean = words::latency(stage.mean_ns as u64);
+        [stage.name.to_owned(), mean, words::percent(stage.share)]
+    };
+    let heads = ["where a writer's time goes", "mean", "share"];
+    (!stages.is_empty()).then(|| table(heads, stages.iter().map(row)))
 }
 
 fn runs(measurement: &Measurement) -> String {

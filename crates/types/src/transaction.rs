@@ -7,6 +7,7 @@
 
 use crate::error::{KeyExcerpt, Rejected, Result};
 use crate::id::TableId;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::ops::{Bound, RangeBounds};
 
@@ -25,6 +26,11 @@ pub trait Database: Clone + 'static {
     /// Bytes that keys, values and index take, where the database knows.
     fn memory_bytes(&self) -> Option<usize> {
         None
+    }
+
+    /// What it has counted since it began, by name, as far as it says; counts only grow.
+    fn counted(&self) -> BTreeMap<String, u64> {
+        BTreeMap::new()
     }
 
     /// Runs `body` as one transaction and commits it. On a conflict the body runs again, within

@@ -13,8 +13,10 @@ use crate::workload::{Check, Done, Workload};
 use types::{Database, Random, Result, TableId, Transaction};
 
 /// Keys that one transaction touches; the same key may come twice.
-const KEYS_PER_TRANSACTION: usize = 4;
+pub(crate) const KEYS_PER_TRANSACTION: usize = 4;
 
+/// The transaction types, by the numbers of the next two.
+pub(crate) const KINDS: [&str; 2] = ["read-only", "read-modify-write"];
 const READ_ONLY: usize = 0;
 const READ_MODIFY_WRITE: usize = 1;
 
@@ -52,11 +54,37 @@ impl Micro {
 
 /// The number that a value holds.
 #[inline]
-fn number(value: Option<&[u8]>) -> Result<u64> {
+pub(crate) fn number(value: Option<&[u8]>) -> Result<u64> {
     match value.and_then(|value| value.try_into().ok()) {
         Some(bytes) => Ok(u64::from_le_bytes(bytes)),
         None => Err(rows::corrupt("a key without a value of 8 bytes")),
     }
+}
+
+/// One transaction: reads these keys and, if it `writes`, writes each back, greater by one.
+pub(crate) async fn touch<D: Database>(
+    db: &D,
+    table: TableId,
+    keys: &[[u8; 4]; KEYS_PER_TRANSACTION],
+    writes: bool,
+) -> Result<Done> {
+    let mut runs = 0;
+    db.transact(async |tx| {
+        runs += 1;
+        tx.prefetch(&keys.each_ref().map(|key| (table, &key[..])));
+        for key in keys {
+            if writes {
+                let value = number(tx.get_for_update(table, key).await?)?;
+                tx.put(table, key, &(value + 1).to_le_bytes())?;
+            } else {
+                number(tx.get(table, key).await?)?;
+            }
+        }
+        Ok(())
+    })
+    .await?;
+    let kind = if writes { READ_MODIFY_WRITE } else { READ_ONLY };
+    Ok(Done { kind, retries: runs - 1, rolled_back: false })
 }
 
 impl Workload for Micro {
@@ -78,7 +106,7 @@ impl Workload for Micro {
     }
 
     fn kinds(&self) -> &'static [&'static str] {
-        &["read-only", "read-modify-write"]
+        &KINDS
     }
 
     fn load_parts(&self) -> usize {
@@ -110,32 +138,11 @@ impl Workload for Micro {
         let writes = random.below(2) == 1;
         let keys: [[u8; 4]; KEYS_PER_TRANSACTION] =
             std::array::from_fn(|_| (random.below(u64::from(self.keys)) as u32).to_be_bytes());
-        let mut runs = 0;
+        let done = touch(db, self.table, &keys, writes).await?;
         if writes {
-            db.transact(async |tx| {
-                runs += 1;
-                tx.prefetch(&keys.each_ref().map(|key| (self.table, &key[..])));
-                for key in &keys {
-                    let value = number(tx.get_for_update(self.table, key).await?)?;
-                    tx.put(self.table, key, &(value + 1).to_le_bytes())?;
-                }
-                Ok(())
-            })
-            .await?;
             self.committed_writers.count(client.number);
-        } else {
-            db.transact(async |tx| {
-                runs += 1;
-                tx.prefetch(&keys.each_ref().map(|key| (self.table, &key[..])));
-                for key in &keys {
-                    number(tx.get(self.table, key).await?)?;
-                }
-                Ok(())
-            })
-            .await?;
         }
-        let kind = if writes { READ_MODIFY_WRITE } else { READ_ONLY };
-        Ok(Done { kind, retries: runs - 1, rolled_back: false })
+        Ok(done)
     }
 
     async fn check<D: Database>(&self, db: &D) -> Result<Vec<Check>> {

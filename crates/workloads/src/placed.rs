@@ -1,13 +1,14 @@
 //! Workloads that know which shard each client and each part of their data belongs to: TPC-C by its
 //! warehouses, YCSB not at all, and the micro-benchmark with a share of transactions that leave their shard.
 
+use crate::micro::{self, KEYS_PER_TRANSACTION, number};
 use crate::rows;
 use crate::tally::Tally;
 use crate::tpcc::population::Part;
 use crate::tpcc::{TpcC, keys};
 use crate::workload::{Check, Done, Workload};
 use crate::ycsb::Ycsb;
-use types::{Database, Error, Random, Result, Scan, ShardId, TableId, Transaction};
+use types::{Database, Random, Result, Scan, ShardId, TableId, Transaction};
 
 /// How a table is divided among shards.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,9 +86,6 @@ fn ranges(shards: u32, first: impl Fn(u32) -> Vec<u8>) -> Division {
     let range = |shard| if shard == 0 { Vec::new() } else { first(shard) };
     Division::Ranges((0..shards).map(range).collect())
 }
-
-/// Keys that one transaction touches.
-const KEYS_PER_TRANSACTION: usize = 4;
 
 /// Rows that one transaction loads.
 const PAGE_ROWS: u32 = 500;
@@ -210,11 +208,6 @@ impl PlacedMicro {
     }
 }
 
-fn number(value: Option<&[u8]>) -> Result<u64> {
-    let bytes = value.and_then(|value| value.try_into().ok());
-    bytes.map(u64::from_le_bytes).ok_or_else(|| Error::reject("a key without a number"))
-}
-
 impl Workload for PlacedMicro {
     type Client = PlacedMicroClient;
 
@@ -230,7 +223,7 @@ impl Workload for PlacedMicro {
     }
 
     fn kinds(&self) -> &'static [&'static str] {
-        &["read-only", "read-modify-write"]
+        &micro::KINDS
     }
 
     fn load_parts(&self) -> usize {
@@ -271,25 +264,11 @@ impl Workload for PlacedMicro {
     async fn next<D: Database>(&self, db: &D, client: &mut PlacedMicroClient) -> Result<Done> {
         let keys = self.draw(client);
         let writes = client.random.chance(1, 2);
-        let mut runs = 0;
-        db.transact(async |tx| {
-            runs += 1;
-            tx.prefetch(&keys.each_ref().map(|key| (self.table, &key[..])));
-            for key in &keys {
-                if writes {
-                    let value = number(tx.get_for_update(self.table, key).await?)?;
-                    tx.put(self.table, key, &(value + 1).to_le_bytes())?;
-                } else {
-                    number(tx.get(self.table, key).await?)?;
-                }
-            }
-            Ok(())
-        })
-        .await?;
+        let done = micro::touch(db, self.table, &keys, writes).await?;
         if writes {
             self.committed_writers.count(client.number);
         }
-        Ok(Done { kind: usize::from(writes), retries: runs - 1, rolled_back: false })
+        Ok(done)
     }
 
     async fn check<D: Database>(&self, db: &D) -> Result<Vec<Check>> {

@@ -155,11 +155,11 @@ impl Link {
         sessions.into_values().for_each(|session| lock(&session).lose(cause));
     }
 
-    /// A frame has come. Names a session that may have to ask again.
+    /// A frame has come.
     ///
     /// # Errors
     /// Where it makes no sense.
-    fn take(&self, frame: &Bytes, desk: &Desk) -> std::result::Result<Option<Shared>, Nonsense> {
+    fn take(&self, frame: &Bytes, desk: &Desk) -> std::result::Result<(), Nonsense> {
         *lock(&self.heard_at) = Instant::now();
         let said: ToClient = decode(frame).map_err(|_| Nonsense)?;
         match said {
@@ -176,7 +176,7 @@ impl Link {
                 return self.replied(session, desk, |session| session.done(number, result));
             }
         }
-        Ok(None)
+        Ok(())
     }
 
     /// A reply to a session. One that is over needs none any more.
@@ -185,15 +185,15 @@ impl Link {
         number: u64,
         desk: &Desk,
         reply: impl FnOnce(&mut Session) -> Next,
-    ) -> std::result::Result<Option<Shared>, Nonsense> {
+    ) -> std::result::Result<(), Nonsense> {
         let mut book = lock(&self.book);
-        let Some(session) = book.sessions.get(&number).cloned() else { return Ok(None) };
+        let Some(session) = book.sessions.get(&number).cloned() else { return Ok(()) };
         let mut steps = lock(&session);
         match reply(&mut steps) {
             Next::Open => {}
             Next::Over => {
                 book.sessions.remove(&number);
-                return Ok(None);
+                return Ok(());
             }
             Next::Anew => {
                 book.sessions.remove(&number);
@@ -202,16 +202,7 @@ impl Link {
             Next::Nonsense => return Err(Nonsense),
         }
         book.send_all(&session, &mut steps, desk, Vec::new());
-        drop(steps);
-        Ok(Some(session))
-    }
-
-    /// No further answer has followed the last one.
-    fn send_doubtful(&self, session: &Shared) {
-        let mut out = Vec::new();
-        let book = lock(&self.book);
-        lock(session).send_doubtful(&mut out);
-        out.into_iter().for_each(|request| book.send(&FromClient::Request(request)));
+        Ok(())
     }
 }
 
@@ -265,28 +256,19 @@ async fn write(sender: Sender, mut frames: mpsc::UnboundedReceiver<Bytes>, link:
     }
 }
 
-/// Takes frames until the connection ends. Where no more are there for the moment, steps that were
-/// passed over are sent again.
+/// Takes frames until the connection ends.
 async fn read(mut receiver: Receiver, link: Arc<Link>, desk: Arc<Desk>) {
-    let mut doubtful: Vec<Shared> = Vec::new();
     let cause = loop {
         let received = tokio::select! {
             biased;
             received = receiver.receive() => received,
             // Ended on our side: when the receiver goes, so does the connection.
             _ = link.ended() => return,
-            () = std::future::ready(()), if !doubtful.is_empty() => {
-                doubtful.drain(..).for_each(|session| link.send_doubtful(&session));
-                continue;
-            }
         };
         let Ok(frame) = received else { break Cause::Disconnected };
-        match link.take(&frame, &desk) {
-            Ok(session) => doubtful.extend(session),
-            Err(Nonsense) => {
-                desk.count_malformed();
-                break Cause::Malformed;
-            }
+        if let Err(Nonsense) = link.take(&frame, &desk) {
+            desk.count_malformed();
+            break Cause::Malformed;
         }
     };
     link.end(cause);

@@ -1,9 +1,7 @@
 //! One interactive transaction, as its client keeps it: the steps that were not answered yet.
 //!
-//! The other side does steps in the order of their numbers, one at a time. It passes over a step that comes
-//! while the one before it is being done, and says nothing: nothing has happened then. So steps are sent
-//! ahead, in the hope that each is done by the time the next comes, and what was passed over is sent
-//! again.
+//! The other side does steps in the order of their numbers, one at a time. Those that come before their turn wait
+//! for it there, as many as may, so that they travel together. What is lost on the way is sent again.
 //!
 //! ```text
 //!   number   0     1     2     3     4     5     6
@@ -18,14 +16,11 @@
 //! - The first frame of a session is its beginning. A session that the other side does not know, though
 //!   nothing of it was answered, has not begun there, and begins anew under another number.
 
-use engines::client::{Ending, Request};
+use engines::client::{AHEAD_BYTES_MAX, Ending, Request, STEPS_AHEAD_MAX};
 use engines::operation::{Answer, Operation};
 use std::collections::VecDeque;
 use tokio::sync::oneshot;
 use types::{Aborted, Cause, Error, Result};
-
-/// Steps that may be under way at once.
-const WINDOW_MAX: usize = 64;
 
 /// Steps that are sent again at once.
 const AGAIN_MAX: usize = 8;
@@ -85,8 +80,6 @@ pub(super) struct Session {
     steps: VecDeque<Step>,
     /// So many of them, from the front, were sent.
     sent: usize,
-    /// Those below were sent when the last answer came, and may have been passed over.
-    doubtful: u32,
     /// A step for which nobody waits has failed.
     failed: Option<Error>,
     restarts: u32,
@@ -191,10 +184,16 @@ impl Session {
         if !self.began && self.sent == 0 && self.next == 0 && !self.steps.is_empty() {
             out.push(Request::Begin { session });
         }
-        while self.sent < WINDOW_MAX
+        let mut bytes: usize =
+            self.steps.iter().take(self.sent).skip(1).map(|step| step.what.bytes()).sum();
+        while self.sent < STEPS_AHEAD_MAX
             && let Some(step) = self.steps.get(self.sent)
-            && (self.sent == 0 || step.what.goes_ahead())
         {
+            bytes += step.what.bytes();
+            if self.sent > 0 && (!step.what.goes_ahead() || bytes > AHEAD_BYTES_MAX) {
+                break;
+            }
+            bytes = if self.sent == 0 { 0 } else { bytes };
             out.push(step.request(session, self.number_of(self.sent)));
             self.sent += 1;
         }
@@ -206,18 +205,7 @@ impl Session {
         if !self.began {
             out.push(Request::Begin { session });
         }
-        self.resend(session, self.sent.min(AGAIN_MAX), out);
-    }
-
-    /// Where no further answer follows one that came: what was sent before that was passed over.
-    pub(super) fn send_doubtful(&mut self, out: &mut Vec<Request>) {
-        let Some(session) = self.number.filter(|_| !self.over) else { return };
-        let doubtful = self.doubtful.saturating_sub(self.next) as usize;
-        self.resend(session, doubtful.min(self.sent).min(AGAIN_MAX), out);
-    }
-
-    fn resend(&self, session: u64, count: usize, out: &mut Vec<Request>) {
-        let steps = self.steps.iter().take(count).enumerate();
+        let steps = self.steps.iter().take(self.sent.min(AGAIN_MAX)).enumerate();
         out.extend(steps.map(|(at, step)| step.request(session, self.number_of(at))));
     }
 
@@ -265,7 +253,6 @@ impl Session {
             return Next::Nonsense;
         }
         self.began = true;
-        self.doubtful = self.number_of(self.sent);
         self.next += 1;
         self.sent -= 1;
         let step = self.steps.pop_front().expect("it was sent");
@@ -308,7 +295,6 @@ impl Session {
         self.number = None;
         self.restarts += 1;
         self.sent = 0;
-        self.doubtful = 0;
     }
 
     /// Its connection is gone.
@@ -348,6 +334,14 @@ impl Step {
 }
 
 impl What {
+    /// About how many bytes it takes to say.
+    fn bytes(&self) -> usize {
+        match self {
+            What::Operation(operation) => operation.bytes(),
+            What::End(_) => 0,
+        }
+    }
+
     /// May it be sent while steps before it are not answered?
     fn goes_ahead(&self) -> bool {
         match self {

@@ -24,6 +24,7 @@ pub(crate) struct Admission {
     share: Cell<usize>,
     /// A node that serves no shard lets nobody in.
     serving: Cell<bool>,
+    /// Since when each waits.
     queue: RefCell<VecDeque<(Time, Door)>>,
     /// Those inside that are about to begin another attempt. They go first.
     again: RefCell<VecDeque<Rc<Slot<()>>>>,
@@ -32,11 +33,16 @@ pub(crate) struct Admission {
 /// Somebody is inside, until the last copy is dropped: by the caller, who may make several attempts, and
 /// by the engine.
 #[derive(Debug)]
-pub(crate) struct Permit(Rc<Admission>);
+pub(crate) struct Permit {
+    admission: Rc<Admission>,
+    /// When it asked to be let in, and when it was.
+    pub(crate) asked: Time,
+    pub(crate) entered: Time,
+}
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.0.open.set(self.0.open.get() - 1);
+        self.admission.open.set(self.admission.open.get() - 1);
     }
 }
 
@@ -44,9 +50,14 @@ impl Drop for Permit {
 impl Permit {
     /// Of an admission that nobody else knows.
     pub(crate) fn alone() -> Rc<Permit> {
+        Permit::alone_since(Time::ZERO, Time::ZERO)
+    }
+
+    /// The same, asked for at that time and given at this.
+    pub(crate) fn alone_since(asked: Time, now: Time) -> Rc<Permit> {
         let admission = Admission::new(&Limits::default(), NodeId(0));
         admission.step(true);
-        admission.let_in()
+        admission.let_in(asked, now)
     }
 }
 
@@ -69,13 +80,13 @@ impl Admission {
     /// [`Aborted::Overloaded`] where too many wait, or this one has waited too long.
     pub(crate) async fn enter(self: &Rc<Self>, now: Time) -> Result<Rc<Permit>> {
         if self.has_room() && self.queued() == 0 {
-            return Ok(self.let_in());
+            return Ok(self.let_in(now, now));
         }
         if self.queue.borrow().len() >= self.limits.queue_max {
             return Err(self.refusal("queue_max", self.limits.queue_max));
         }
         let door = Door::default();
-        self.queue.borrow_mut().push_back((now + self.limits.queue_wait_max, Rc::clone(&door)));
+        self.queue.borrow_mut().push_back((now, Rc::clone(&door)));
         let mut entry = Entry { admission: self, door, waits: true };
         let outcome = entry.door.take().await;
         entry.waits = false;
@@ -110,16 +121,17 @@ impl Admission {
         }
         loop {
             let mut waiting = self.queue.borrow_mut();
-            let Some((until, _)) = waiting.front() else { return };
+            let Some((since, _)) = waiting.front() else { return };
+            let (since, until) = (*since, *since + self.limits.queue_wait_max);
             let admitted = self.has_room();
             // Where there is room, its turn comes.
-            if !admitted && (*until > now || self.is_open()) {
+            if !admitted && (until > now || self.is_open()) {
                 return;
             }
             let (_, door) = waiting.pop_front().expect("seen above");
             drop(waiting);
             door.fill(if admitted {
-                Ok(self.let_in())
+                Ok(self.let_in(since, now))
             } else {
                 Err(self.refusal("open_max", self.limits.open_max))
             });
@@ -129,7 +141,8 @@ impl Admission {
     /// When the next step is due: soon, where some could have been let in but for their number; or when
     /// the next is to be refused.
     pub(crate) fn next_due(&self, now: Time) -> Option<Time> {
-        let until = self.queue.borrow().front().map(|(until, _)| *until);
+        let until =
+            self.queue.borrow().front().map(|(since, _)| *since + self.limits.queue_wait_max);
         if !self.again.borrow().is_empty() || (until.is_some() && self.is_open()) {
             return Some(now + TURN);
         }
@@ -154,10 +167,10 @@ impl Admission {
         self.is_open() && self.share.get() > 0
     }
 
-    fn let_in(self: &Rc<Self>) -> Rc<Permit> {
+    fn let_in(self: &Rc<Self>, asked: Time, now: Time) -> Rc<Permit> {
         self.open.set(self.open.get() + 1);
         self.share.set(self.share.get() - 1);
-        Rc::new(Permit(Rc::clone(self)))
+        Rc::new(Permit { admission: Rc::clone(self), asked, entered: now })
     }
 
     fn refusal(&self, limit: &'static str, max: usize) -> types::Error {

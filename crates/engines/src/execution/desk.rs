@@ -264,6 +264,14 @@ impl<M: Envelope> Desk<M> {
         }
     }
 
+    /// Tells a transaction that it has committed.
+    pub(crate) fn commit(&mut self, exchange: &Exchange) {
+        self.counters.committed += 1;
+        let stages = exchange.marks.tell(&exchange.permit, self.hub.now.get());
+        self.counters.stages += stages.unwrap_or_default();
+        self.finish(exchange, Ok(()));
+    }
+
     /// Tells a transaction its outcome.
     pub(crate) fn finish(&mut self, exchange: &Exchange, outcome: Result<()>) {
         if let Err(Error::Aborted(Aborted::Conflict(_))) = outcome {

@@ -2,12 +2,13 @@
 
 use super::admission::Permit;
 use super::slot::Slot;
+use super::stages::Marks;
 use crate::operation::{Answer, Operation};
 use crate::transaction_id::TransactionId;
 use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 use types::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_WRITES_MAX};
-use types::{Clock, Epoch, Error, NodeId, Rejected, Result, ShardId, Stamp, View};
+use types::{Clock, Epoch, Error, NodeId, Rejected, Result, ShardId, Stamp, Time, View};
 
 /// Where an answer will be.
 pub(crate) type Ticket = Rc<Slot<Result<Answer>>>;
@@ -18,7 +19,8 @@ pub(crate) struct Exchange {
     pub(crate) id: TransactionId,
     pub(crate) epoch: Epoch,
     /// As long as somebody knows it, it is not over.
-    _permit: Rc<Permit>,
+    pub(crate) permit: Rc<Permit>,
+    pub(crate) marks: Marks,
     /// The outcome, once it may be told.
     pub(crate) outcome: Slot<Result<()>>,
     remotes: RefCell<Vec<Remote>>,
@@ -54,11 +56,18 @@ pub(crate) struct Remote {
 }
 
 impl Exchange {
-    pub(crate) fn new(id: TransactionId, epoch: Epoch, permit: Rc<Permit>) -> Rc<Exchange> {
+    /// Of an attempt that begins now.
+    pub(crate) fn new(
+        now: Time,
+        id: TransactionId,
+        epoch: Epoch,
+        permit: Rc<Permit>,
+    ) -> Rc<Exchange> {
         Rc::new(Exchange {
             id,
             epoch,
-            _permit: permit,
+            permit,
+            marks: Marks::begin(now),
             outcome: Slot::default(),
             remotes: RefCell::default(),
             dependencies: RefCell::new(Stamp::local(epoch, Clock::ZERO)),
@@ -255,7 +264,7 @@ mod tests {
     #[test]
     fn a_branch_does_not_outgrow_a_transaction() {
         let id = TransactionId { node: NodeId(0), worker: WorkerId(0), sequence: 0 };
-        let exchange = Exchange::new(id, Epoch(1), Permit::alone());
+        let exchange = Exchange::new(Time::ZERO, id, Epoch(1), Permit::alone());
         let value = Bytes::from(vec![0; TRANSACTION_BYTES_MAX / 4]);
         let put = |key: u8| {
             let (table, key) = (TableId(0), Bytes::from(vec![key]));

@@ -2,15 +2,16 @@
 //! transaction.
 //!
 //! What a step has read is shown to the client once it is covered (rule M5), even though the
-//! transaction may yet abort. A step that arrives again is answered again; so a client may repeat one
-//! until it hears. A client that is silent for too long has its transaction given up.
+//! transaction may yet abort. Steps are done in the order of their numbers; those that come before their turn
+//! wait for it, so that a client may send many at once. A step that arrives again is answered again; so a client
+//! may repeat one until it hears. A client that is silent for too long has its transaction given up.
 
 use super::hub::{Ending, Errand, Hub};
 use super::local::Local;
 use super::slot::Slot;
 use super::trace::Trace;
 use super::transaction::Transaction;
-use crate::client::{self, ClientId, Reply};
+use crate::client::{self, AHEAD_BYTES_MAX, ClientId, Reply, STEPS_AHEAD_MAX};
 use crate::engine::Task;
 use crate::operation::{Answer, Operation};
 use crate::slow::Kind;
@@ -49,6 +50,9 @@ struct Session {
     step: Rc<Slot<Step>>,
     /// It has come, and is not answered.
     busy: bool,
+    /// Steps that have come before their turn, and their bytes.
+    ahead: BTreeMap<u32, Step>,
+    ahead_bytes: usize,
     /// There is no transaction any more.
     over: bool,
     /// That is so since it was given up, which no step was told.
@@ -56,8 +60,17 @@ struct Session {
     began_at: Time,
     /// When its client was last heard of.
     heard_at: Time,
-    /// What was said last.
-    last: Option<Reply>,
+    /// What its beginning was told.
+    begun: Option<Reply>,
+    /// What the last steps were told, in their order.
+    said: Said,
+}
+
+/// The last answers of a session: those that its client may not have heard.
+#[derive(Default)]
+struct Said {
+    replies: VecDeque<Reply>,
+    bytes: usize,
 }
 
 enum Step {
@@ -79,7 +92,7 @@ impl Sessions {
         if let Some(session) = book.sessions.get(&key) {
             let session = session.borrow();
             if session.next == 0
-                && let Some(reply) = session.last.clone()
+                && let Some(reply) = session.begun.clone()
             {
                 self.hub.errand(Errand::Reply { to: from, reply });
             }
@@ -100,7 +113,7 @@ impl Sessions {
             let mut trace = Trace { attempts: 1, ..Trace::default() };
             let ended = run(&hub, key, &session, &mut trace).await;
             trace.end(&hub, began_at, &ended, || Kind::Interactive);
-            session.borrow_mut().over = true;
+            session.borrow_mut().end();
             book.borrow_mut().end(key, hub.limits.answers_remembered);
         }))
     }
@@ -150,7 +163,7 @@ impl Sessions {
                 () => None,
             };
             // One that has a step under way, or is not let in yet, is looked at again.
-            if let Some(aborted) = aborted.filter(|_| !session.busy && session.last.is_some()) {
+            if let Some(aborted) = aborted.filter(|_| !session.busy && session.begun.is_some()) {
                 session.busy = true;
                 session.step.fill(Step::GiveUp(aborted));
             }
@@ -197,21 +210,89 @@ impl Session {
     /// Takes a step, or finds what was said to it before.
     fn step(&mut self, now: Time, session: u64, number: u32, step: Step) -> Option<Reply> {
         self.heard_at = now;
-        if number.checked_add(1) == Some(self.next) {
-            return self.last.clone();
-        }
-        if number != self.next || (self.busy && !self.over) {
-            return None;
-        }
+        let Some(ahead) = number.checked_sub(self.next) else {
+            return self.said.back((self.next - number) as usize);
+        };
         if self.over {
-            return Some(match self.given_up {
+            return (ahead == 0).then(|| match self.given_up {
                 Some(aborted) => Reply::Done { session, number, result: Err(aborted.into()) },
                 None => not_here(session, number, &step),
             });
         }
-        self.busy = true;
-        self.step.fill(step);
+        if ahead == 0 && !self.busy {
+            self.busy = true;
+            self.step.fill(step);
+        } else if ahead > 0 && (ahead as usize) < STEPS_AHEAD_MAX {
+            self.keep(number, step);
+        }
         None
+    }
+
+    /// A step has come before its turn.
+    fn keep(&mut self, number: u32, step: Step) {
+        let bytes = self.ahead_bytes + step.bytes();
+        if bytes <= AHEAD_BYTES_MAX && !self.ahead.contains_key(&number) {
+            self.ahead_bytes = bytes;
+            self.ahead.insert(number, step);
+        }
+    }
+
+    /// The step under way is answered. Lets the next one have its turn, if it is there.
+    fn answer(&mut self, reply: Reply) {
+        self.said.push(reply);
+        self.next += 1;
+        self.busy = false;
+        self.step = Rc::default();
+        if let Some(step) = self.ahead.remove(&self.next) {
+            self.ahead_bytes -= step.bytes();
+            self.busy = true;
+            self.step.fill(step);
+        }
+    }
+
+    /// There is no transaction any more.
+    fn end(&mut self) {
+        self.over = true;
+        self.ahead.clear();
+    }
+}
+
+impl Said {
+    fn push(&mut self, reply: Reply) {
+        self.bytes += bytes(&reply);
+        self.replies.push_back(reply);
+        // The last one is kept, whatever it takes.
+        while self.replies.len() > STEPS_AHEAD_MAX
+            || (self.bytes > AHEAD_BYTES_MAX && self.replies.len() > 1)
+        {
+            self.bytes -= self.replies.pop_front().as_ref().map_or(0, bytes);
+        }
+    }
+
+    /// The last answer is one back.
+    fn back(&self, steps: usize) -> Option<Reply> {
+        let at = self.replies.len().checked_sub(steps)?;
+        self.replies.get(at).cloned()
+    }
+}
+
+impl Step {
+    fn bytes(&self) -> usize {
+        match self {
+            Step::Operation(operation) => operation.bytes(),
+            Step::End(_) | Step::GiveUp(_) => 0,
+        }
+    }
+}
+
+/// About how many bytes a reply takes.
+fn bytes(reply: &Reply) -> usize {
+    match reply {
+        Reply::Done { result: Ok(Answer::Value(Some(value))), .. } => value.len(),
+        Reply::Done { result: Ok(Answer::Rows(rows)), .. } => {
+            rows.iter().map(|(key, value)| key.len() + value.len()).sum()
+        }
+        _ => 0,
     }
 }
 
@@ -239,7 +320,7 @@ async fn run(hub: &Rc<Hub>, key: Key, session: &RefCell<Session>, trace: &mut Tr
     };
     let mut ended = result.clone();
     let reply = began(number, result);
-    session.borrow_mut().last = Some(reply.clone());
+    session.borrow_mut().begun = Some(reply.clone());
     hub.errand(Errand::Reply { to, reply });
     while let Some(transaction) = tx.take() {
         let step = Rc::clone(&session.borrow().step);
@@ -273,10 +354,7 @@ async fn run(hub: &Rc<Hub>, key: Key, session: &RefCell<Session>, trace: &mut Tr
         tx = goes_on;
         let mut session = session.borrow_mut();
         let reply = Reply::Done { session: number, number: session.next, result };
-        session.last = Some(reply.clone());
-        session.next += 1;
-        session.busy = false;
-        session.step = Rc::default();
+        session.answer(reply.clone());
         hub.errand(Errand::Reply { to, reply });
     }
     ended
@@ -313,6 +391,54 @@ async fn perform(tx: &Transaction, operation: &Operation) -> Result<Answer> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn done(number: u32) -> Reply {
+        let result = Ok(Answer::Value(Some(Bytes::from(vec![0; AHEAD_BYTES_MAX / 4]))));
+        Reply::Done { session: 1, number, result }
+    }
+
+    fn put(bytes: usize) -> Step {
+        let (table, key) = (types::TableId(0), Bytes::from_static(b"key"));
+        let value = Some(Bytes::from(vec![0; bytes]));
+        Step::Operation(Operation::Put { table, key, value })
+    }
+
+    #[test]
+    fn steps_that_come_early_have_their_turn() {
+        let mut session = Session::default();
+        let come = |session: &mut Session, number| session.step(Time(1), 1, number, put(1));
+        for number in [2, 1, 0, 2, 0] {
+            assert_eq!(come(&mut session, number), None);
+        }
+        assert_eq!((session.next, session.busy, session.ahead.len()), (0, true, 2));
+        (0..3).for_each(|number| {
+            assert!(session.busy);
+            session.answer(done(number));
+        });
+        assert_eq!((session.next, session.busy, session.ahead_bytes), (3, false, 0));
+        assert_eq!(come(&mut session, 1), Some(done(1)), "once more");
+        let far = 3 + STEPS_AHEAD_MAX as u32;
+        assert_eq!(come(&mut session, far), None);
+        assert_eq!(come(&mut session, far - 1), None);
+        assert_eq!(session.ahead.len(), 1, "one is too far ahead");
+        session.end();
+        assert!(come(&mut session, 3).is_some() && come(&mut session, 4).is_none());
+    }
+
+    #[test]
+    fn what_waits_and_what_is_remembered_is_bounded() {
+        let mut session = Session::default();
+        for number in 0..8 {
+            session.step(Time(1), 1, number, put(AHEAD_BYTES_MAX / 3));
+        }
+        assert_eq!(session.ahead.len(), 2, "two thirds, and some bytes of keys");
+        (0..10).for_each(|number| session.said.push(done(number)));
+        assert_eq!(session.said.back(1), Some(done(9)));
+        assert_eq!(session.said.back(4), Some(done(6)));
+        assert_eq!(session.said.back(5), None);
+        (10..100).for_each(|number| session.said.push(began(number, Ok(()))));
+        assert_eq!(session.said.replies.len(), STEPS_AHEAD_MAX);
+    }
 
     #[test]
     fn the_last_session_of_each_client_is_remembered() {

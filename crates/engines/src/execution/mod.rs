@@ -34,6 +34,7 @@ pub(crate) mod outbox;
 pub(crate) mod sequences;
 pub(crate) mod sessions;
 pub(crate) mod slot;
+pub(crate) mod stages;
 pub(crate) mod tasks;
 pub(crate) mod timers;
 mod trace;

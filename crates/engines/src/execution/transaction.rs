@@ -53,7 +53,7 @@ impl Transaction {
         let sequence = hub.sequences.borrow_mut().begin();
         let id = TransactionId { node: hub.place.node, worker: hub.place.worker, sequence };
         Transaction {
-            exchange: Exchange::new(id, hub.epoch.get(), permit),
+            exchange: Exchange::new(hub.now.get(), id, hub.epoch.get(), permit),
             own: hub.own.iter().map(|_| OnceCell::new()).collect(),
             ahead: RefCell::default(),
             kept: Bump::new(),

@@ -155,6 +155,7 @@ impl Mako {
     /// A transaction's body is done.
     pub(super) fn submit(&mut self, submission: Submission, effects: &mut Effects) {
         let Submission { exchange, branches, ending } = submission;
+        exchange.marks.submit(self.desk.hub.now.get());
         let own = branches.into_iter().map(|(at, branch)| (at, OwnBranch::Reading(branch)));
         let certification = Certification {
             ending,
@@ -288,6 +289,7 @@ impl Mako {
     fn validate_all(&mut self, mut it: Certification, effects: &mut Effects) {
         let exchange = Rc::clone(&it.exchange);
         it.phase = Phase::Validating;
+        exchange.marks.lock(self.desk.hub.now.get());
         let too_early = self.options().faults.has(Fault::ValidateBeforeLocks);
         for at in 0..it.own.len() {
             let serves = self.check_serves(it.own[at].0, effects);
@@ -460,6 +462,7 @@ impl Mako {
         self.desk.counters.certified += 1;
         self.desk.counters.wrote += u64::from(!writes.is_empty());
         self.desk.counters.cross_shard += u64::from(writes.len() > 1);
+        exchange.marks.certify(self.desk.hub.now.get(), !writes.is_empty());
         let transaction = exchange.id;
         effects.observe(|| {
             let stamp = stamp.clone();

@@ -126,6 +126,7 @@ impl Led {
     /// Installs what a transaction has locked and appends its piece; its clock is resolved.
     pub(super) fn install(
         &mut self,
+        now: Time,
         locked: Locked<Pooled>,
         stamp: &Stamp,
         watermarks: &Watermarks,
@@ -139,6 +140,7 @@ impl Led {
         );
         self.batch.push(stamp.as_ref(), |write| locked.writes(write));
         self.batched.push(stamp.clock);
+        self.lead.transit.gather(now);
         let shard = self.lead.shard;
         locked.install(stamp.as_ref(), |old| watermarks.covers(shard, old));
         self.lead.land(stamp.clock);
@@ -231,8 +233,8 @@ impl Led {
     }
 
     /// The stream has that many decided entries. Returns what those of them say that are news.
-    pub(super) fn durable(&mut self, length: u64) -> Vec<Said> {
-        let news = self.lead.decide(length);
+    pub(super) fn durable(&mut self, now: Time, length: u64) -> Vec<Said> {
+        let news = self.lead.decide(now, length);
         self.undecided.drain(..news).collect()
     }
 

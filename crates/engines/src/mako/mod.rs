@@ -370,8 +370,7 @@ impl Mako {
         effects.observe(|| Observation::Told { transaction, own, stamp });
         match waiter {
             Waiter::Outcome(exchange) => {
-                self.desk.counters.committed += 1;
-                self.desk.finish(exchange, Ok(()));
+                self.desk.commit(exchange);
             }
             Waiter::Reveal(_, slot) => slot.fill(Ok(())),
         }

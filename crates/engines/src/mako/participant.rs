@@ -411,7 +411,7 @@ impl Mako {
         self.desk.counters.stamps += 1;
         self.desk.counters.stamp_entries += 1 + stamp.as_ref().remote.len() as u64;
         let watermarks = self.desk.hub.watermarks.borrow();
-        self.led[at].install(locked, stamp, &watermarks);
+        self.led[at].install(self.desk.hub.now.get(), locked, stamp, &watermarks);
         drop(watermarks);
         effects.observe(|| Observation::Resolved { transaction, shard, clock, installed: true });
         let floor = stamp.as_ref().entry(shard, ShardId::EVERY);

@@ -136,7 +136,8 @@ impl Mako {
     pub(super) fn durable(&mut self, shard: ShardId, length: u64, effects: &mut Effects) {
         let at = self.place_of(shard).expect("a stream that is held");
         let settled = self.desk.hub.watermarks.borrow().settled();
-        let said = self.led[at].durable(length);
+        let said = self.led[at].durable(self.desk.hub.now.get(), length);
+        self.desk.counters.stages += self.led[at].lead.transit.take();
         let Some(safe) = said.last().map(|said| said.safe) else { return };
         said.iter().for_each(|said| self.followed[at].note(said, settled));
         let replica = self.shared.replica(shard).expect("held");

@@ -11,6 +11,7 @@
 //! worker draws next is greater.
 
 use super::replica::Replica;
+use super::transit::Transit;
 use crate::faults::{Fault, Faults};
 use crate::transaction_id::TransactionId;
 use std::collections::BTreeMap;
@@ -30,6 +31,8 @@ pub(crate) struct Lead {
     decided: u64,
     safe_appended: Clock,
     appended_at: Time,
+    /// How long its pieces are on their way.
+    pub(crate) transit: Transit,
 }
 
 /// What a clock in flight was drawn for.
@@ -52,6 +55,7 @@ impl Lead {
             decided: 0,
             safe_appended: Clock::ZERO,
             appended_at: Time::ZERO,
+            transit: Transit::default(),
         }
     }
 
@@ -145,15 +149,17 @@ impl Lead {
         );
         self.safe_appended = safe;
         self.appended_at = now;
+        self.transit.append(now);
         self.proposed += 1;
         self.proposed - 1
     }
 
     /// The stream has decided that many entries. Returns how many of them are news.
-    pub(crate) fn decide(&mut self, length: u64) -> usize {
+    pub(crate) fn decide(&mut self, now: Time, length: u64) -> usize {
         assert!(length <= self.proposed, "{} decided what was never proposed", self.shard);
         let news = length.saturating_sub(self.decided);
         self.decided += news;
+        self.transit.decide(now, news as usize);
         news as usize
     }
 

@@ -11,3 +11,4 @@ pub(crate) mod codec;
 pub(crate) mod lead;
 pub(crate) mod replay;
 pub(crate) mod replica;
+mod transit;

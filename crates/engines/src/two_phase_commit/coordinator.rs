@@ -179,6 +179,7 @@ impl TwoPhaseCommit {
     /// A transaction's body is done.
     pub(super) fn submit(&mut self, submission: Submission, effects: &mut Effects) {
         let Submission { exchange, branches, ending } = submission;
+        exchange.marks.submit(self.desk.hub.now.get());
         self.coordinator.transactions.remove(&exchange.id.sequence);
         let own = branches.into_iter().map(|(at, branch)| (at, OwnBranch::Reading(branch)));
         let it = Commit {
@@ -299,7 +300,7 @@ impl TwoPhaseCommit {
                 *prepared = true;
                 it.undurable += 1;
                 let waiter = Some(Waiter::Prepared(transaction.sequence));
-                self.led[*at].append(Some(*clock), waiter, |batch| {
+                self.led[*at].append(self.desk.hub.now.get(), Some(*clock), waiter, |batch| {
                     batch.prepare(transaction, *clock, home, |write| locked.writes(write));
                 });
             }
@@ -331,6 +332,7 @@ impl TwoPhaseCommit {
             self.prepare_own(&mut it);
         }
         it.phase = Phase::Validating;
+        it.exchange.marks.lock(self.desk.hub.now.get());
         let others = others_to_validate(&it);
         it.waiting = others.len();
         let exchange = Rc::clone(&it.exchange);
@@ -423,6 +425,7 @@ impl TwoPhaseCommit {
         self.desk.counters.certified += 1;
         self.desk.counters.wrote += u64::from(!it.drawn.is_empty());
         self.desk.counters.cross_shard += u64::from(it.drawn.len() > 1);
+        it.exchange.marks.certify(self.desk.hub.now.get(), !it.drawn.is_empty());
         let (transaction, own) = (it.exchange.id, self.desk.hub.home());
         effects.observe(|| {
             let (stamp, writes) = (self.stamp(it), it.drawn.clone());
@@ -445,8 +448,7 @@ impl TwoPhaseCommit {
         }
         let (transaction, own) = (it.exchange.id, self.desk.hub.home());
         effects.observe(|| Observation::Told { transaction, own, stamp: self.stamp(it) });
-        self.desk.counters.committed += 1;
-        self.desk.finish(&it.exchange, Ok(()));
+        self.desk.commit(&it.exchange);
     }
 
     /// Gives a transaction up, everywhere.

@@ -61,11 +61,13 @@ impl Led {
     /// Adds a record. `clock` is that of the writes in it; `waiter` hears when it is durable.
     pub(super) fn append(
         &mut self,
+        now: Time,
         clock: Option<Clock>,
         waiter: Option<Waiter>,
         add: impl FnOnce(&mut Batch),
     ) {
         add(&mut self.batch);
+        self.lead.transit.gather(now);
         self.batched.extend(clock);
         self.waiting.extend(waiter);
     }
@@ -111,8 +113,8 @@ impl Led {
     }
 
     /// The stream has decided that many entries. Returns who waited for them, in their order.
-    pub(super) fn durable(&mut self, length: u64) -> Vec<Waiter> {
-        let news = self.lead.decide(length);
+    pub(super) fn durable(&mut self, now: Time, length: u64) -> Vec<Waiter> {
+        let news = self.lead.decide(now, length);
         self.undecided.drain(..news).flatten().collect()
     }
 
@@ -151,7 +153,7 @@ mod tests {
 
     fn add(led: &mut Led, clock: u64) {
         let waiter = Some(Waiter::Branch(id(clock)));
-        led.append(Some(Clock(clock)), waiter, |batch| {
+        led.append(LATE, Some(Clock(clock)), waiter, |batch| {
             batch.prepare(id(clock), Clock(clock), ShardId(0), |_| {});
         });
     }
@@ -201,10 +203,10 @@ mod tests {
         assert!(led.close(LATE, EPOCH, &replica, &options).is_none(), "one is on its way");
         let later = LATE + options.batch_delay;
         led.close(later, EPOCH, &replica, &options).expect("long after it");
-        assert_eq!(led.durable(3), []);
-        assert_eq!(led.durable(4), [Waiter::Branch(id(1))]);
-        assert_eq!(led.durable(4), []);
-        assert_eq!(led.durable(5), [Waiter::Branch(id(2)), Waiter::Branch(id(3))]);
+        assert_eq!(led.durable(LATE, 3), []);
+        assert_eq!(led.durable(LATE, 4), [Waiter::Branch(id(1))]);
+        assert_eq!(led.durable(LATE, 4), []);
+        assert_eq!(led.durable(LATE, 5), [Waiter::Branch(id(2)), Waiter::Branch(id(3))]);
         assert_eq!(led.pending(), 0);
     }
 

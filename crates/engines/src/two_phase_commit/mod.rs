@@ -218,7 +218,9 @@ impl TwoPhaseCommit {
     /// The stream that this worker leads for `shard` has that many decided entries.
     fn durable(&mut self, shard: ShardId, length: u64, effects: &mut Effects) {
         let at = self.led_at(shard).expect("only led streams report this");
-        for waiter in self.led[at].durable(length) {
+        let waiters = self.led[at].durable(self.desk.hub.now.get(), length);
+        self.desk.counters.stages += self.led[at].lead.transit.take();
+        for waiter in waiters {
             match waiter {
                 Waiter::Branch(transaction) => self.branch_is_durable(at, transaction, effects),
                 Waiter::Prepared(sequence) => self.own_is_prepared(sequence, effects),

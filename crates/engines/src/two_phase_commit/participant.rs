@@ -216,7 +216,7 @@ impl TwoPhaseCommit {
         }
         let clock = self.draw(at, transaction, &locked, effects);
         let waiter = Some(Waiter::Branch(transaction));
-        self.led[at].append(Some(clock), waiter, |batch| {
+        self.led[at].append(self.desk.hub.now.get(), Some(clock), waiter, |batch| {
             batch.prepare(transaction, clock, home, |write| locked.writes(write));
         });
         let context =
@@ -359,7 +359,7 @@ impl TwoPhaseCommit {
         waiter: Waiter,
     ) {
         let clock = own.map(|(_, clock)| clock);
-        self.led[at].append(clock, Some(waiter), |batch| {
+        self.led[at].append(self.desk.hub.now.get(), clock, Some(waiter), |batch| {
             batch.commit(transaction, clock.unwrap_or_default(), participants, |write| {
                 own.into_iter().for_each(|(locked, _)| locked.writes(&mut *write));
             });
@@ -377,7 +377,7 @@ impl TwoPhaseCommit {
             == (self.desk.hub.place.node, self.desk.hub.place.worker);
         let waits = committed && !coordinated_here;
         let waiter = waits.then_some(Waiter::Branch(transaction));
-        self.led[at].append(None, waiter, |batch| {
+        self.led[at].append(self.desk.hub.now.get(), None, waiter, |batch| {
             batch.outcome(transaction, committed);
         });
     }

@@ -3,10 +3,9 @@
 use super::shape::{EngineName, Shape};
 use super::{Trouble, Verdict, print};
 use crate::clock::now;
-use crate::duration;
 use crate::local::{Folder, LocalCluster, LocalNode, secret, start_all, wait_ready};
 use crate::report::{Report, led_by};
-use crate::{ask, terminal};
+use crate::{ask, duration, terminal};
 use clap::{Args, value_parser};
 use net::client::Access;
 use server::{NodeConfig, Server};

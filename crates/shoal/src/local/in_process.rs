@@ -2,12 +2,14 @@
 
 use super::plan::{Plan, secret};
 use super::ready::wait_ready;
-use crate::{ask, procedures};
+use crate::{ask, procedures, report};
 use net::{Distance, Handle, Secret};
 use server::{Command, ConfigError, NodeConfig, Server};
+use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::sync::Arc;
-use types::{NodeId, ShardId};
+use tokio::sync::oneshot;
+use types::{NodeId, ShardId, WorkerId};
 
 /// See the module. It ends when this is dropped.
 #[derive(Debug)]
@@ -16,6 +18,7 @@ pub struct InProcess {
     servers: Vec<Server>,
     /// The place of each shard's leader among the servers, at the beginning.
     leaders: Vec<usize>,
+    workers: u32,
 }
 
 impl InProcess {
@@ -39,7 +42,7 @@ impl InProcess {
         let runtime = ask::runtime().map_err(|error| error.to_string())?;
         let report = runtime.block_on(wait_ready(&addresses))?;
         let leaders = report.leaders().into_values().map(|node| node as usize).collect();
-        Ok(InProcess { addresses, servers, leaders })
+        Ok(InProcess { addresses, servers, leaders, workers: plan.workers })
     }
 
     /// How many shards it has.
@@ -50,6 +53,18 @@ impl InProcess {
     /// Steers the workers of the node that led a shard when the cluster was ready.
     pub fn leader(&self, shard: ShardId) -> &Handle<Command> {
         self.servers[self.leaders[shard.0 as usize]].handle()
+    }
+
+    /// What all its workers have counted, added up.
+    pub fn counted(&self) -> BTreeMap<String, u64> {
+        let workers = self.servers.iter().flat_map(|server| {
+            (0..self.workers).map(WorkerId).filter_map(|worker| {
+                let (told, status) = oneshot::channel();
+                server.handle().command(worker, Command::Look(told)).ok()?;
+                status.blocking_recv().ok()
+            })
+        });
+        report::sum(workers)
     }
 
     /// Where clients find it.

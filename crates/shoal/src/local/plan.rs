@@ -77,7 +77,7 @@ pub struct Plan {
     pub tables: Vec<(&'static str, Partitioning)>,
 }
 
-/// The tables of all that can be run on a local cluster, divided key by key, or by warehouses.
+/// The tables of all that can be run on a local cluster, divided key by key, by queues, or by warehouses.
 pub fn tables() -> Vec<(&'static str, Partitioning)> {
     let hash = |names: &'static [&str], prefix_bytes| {
         names.iter().map(move |name| (*name, Partitioning::Hash { prefix_bytes }))

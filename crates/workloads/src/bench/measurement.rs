@@ -8,6 +8,7 @@ use crate::workload::Check;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// Everything about one call of the bench: one run or several alike.
 #[derive(Debug, Clone, Serialize)]
@@ -147,6 +148,8 @@ pub struct Run {
     pub running_s: Option<f64>,
     /// How long they wanted one and others had them all.
     pub waiting_s: Option<f64>,
+    /// What the database counted meanwhile, where it says so.
+    pub counted: BTreeMap<String, u64>,
     /// Throughput over the run.
     pub throughput: Throughput,
     /// By transaction type, in the workload's order.

@@ -19,6 +19,7 @@ use super::measurement::{
 use super::place::{Place, Who};
 use super::worker::{Counters, Gate, Pace, Phase, Shared, Worker, WorkerTally};
 use crate::workload::Workload;
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
@@ -191,6 +192,7 @@ struct Measured {
     tally: WorkerTally,
     seconds: f64,
     timeline: Vec<Interval>,
+    counted: BTreeMap<String, u64>,
 }
 
 impl<P: Place, W: Workload + 'static> RunStage<'_, P, W> {
@@ -226,6 +228,7 @@ impl<P: Place, W: Workload + 'static> RunStage<'_, P, W> {
             overdue: measured.tally.overdue,
             running_s: measured.tally.time.map(|time| time.running.as_secs_f64()),
             waiting_s: measured.tally.time.map(|time| time.waiting.as_secs_f64()),
+            counted: measured.counted,
             throughput: Throughput::new(committed, measured.seconds, &measured.timeline),
             kinds,
             timeline: measured.timeline,
@@ -318,7 +321,8 @@ impl<P: Place, W: Workload + 'static> RunStage<'_, P, W> {
             self.place.spawn(Who::Client(number), worker);
         }
         drop(ended);
-        Watch { shared: &shared, receiver, ended: 0, progress }.run(self.settings)
+        let counted = &|| self.place.database().counted();
+        Watch { shared: &shared, receiver, ended: 0, counted, progress }.run(self.settings)
     }
 }
 
@@ -328,12 +332,15 @@ struct Watch<'a, W> {
     receiver: Receiver<Result<()>>,
     /// How many have ended.
     ended: usize,
+    /// What the database has counted.
+    counted: &'a dyn Fn() -> BTreeMap<String, u64>,
     progress: &'a mut dyn FnMut(Progress),
 }
 
 impl<W> Watch<'_, W> {
     fn run(mut self, settings: &Settings) -> Result<Measured> {
         let warm_up = self.watch(Stage::WarmingUp, settings.warm_up);
+        let before = (self.counted)();
         let begun = Instant::now();
         let measured = warm_up.and_then(|_| {
             self.shared.gate.set(Phase::Measure);
@@ -341,6 +348,11 @@ impl<W> Watch<'_, W> {
         });
         self.shared.gate.set(Phase::Stop);
         let seconds = begun.elapsed().as_secs_f64();
+        let mut counted = (self.counted)();
+        for (name, count) in &mut counted {
+            // A node that has begun anew counts from 0.
+            *count = count.saturating_sub(before.get(name).copied().unwrap_or(0));
+        }
         for ended in &self.receiver {
             ended?;
             self.ended += 1;
@@ -353,7 +365,7 @@ impl<W> Watch<'_, W> {
             sum.add(&tally);
             sum
         });
-        Ok(Measured { tally: sum.expect("there is a client"), seconds, timeline })
+        Ok(Measured { tally: sum.expect("there is a client"), seconds, timeline, counted })
     }
 
     /// Samples throughput for `duration`. A worker ends early only with an error.

@@ -3,11 +3,13 @@
 //! do.
 //!
 //! Read in this order: [`page`] puts the page together, [`plot`] draws its plots, `style.css` gives
-//! both their colours, in light and in dark. [`sheet`] is a page of anything else: tables and plots.
+//! both their colours, in light and in dark. [`stages`] says where the time went. [`sheet`] is a page of
+//! anything else: tables and plots.
 
 pub mod page;
 pub mod plot;
 pub mod sheet;
+pub mod stages;
 pub mod words;
 
 pub use page::html;

@@ -2,6 +2,7 @@
 //!
 //! Invariant: text that is not this module's own goes through `escape`.
 
+use super::stages::stages;
 use super::{plot, words};
 use crate::bench::Measurement;
 use crate::bench::measurement::{CheckResult, Kind, LatencyFrom, Run};
@@ -18,6 +19,7 @@ pub fn html(measurement: &Measurement) -> String {
         throughput(measurement),
         percentiles(measurement),
         kinds(measurement),
+        breakdown(measurement),
         runs(measurement),
         checks(measurement),
         facts(measurement),
@@ -216,7 +218,7 @@ fn percentiles(measurement: &Measurement) -> String {
 }
 
 /// The run whose throughput is in the middle.
-fn middle_run(measurement: &Measurement) -> &Run {
+pub fn middle_run(measurement: &Measurement) -> &Run {
     let mut runs: Vec<&Run> = measurement.runs.iter().collect();
     runs.sort_by(|a, b| a.throughput.mean_per_s.total_cmp(&b.throughput.mean_per_s));
     runs[(runs.len() - 1) / 2]
@@ -251,6 +253,26 @@ fn kinds(measurement: &Measurement) -> String {
     let heads = ["transaction", "share", "mean", "p50", "p90", "p99", "p99.9", "max"];
     let lead = if measurement.runs.len() > 1 { "Medians over the runs." } else { "" };
     card("Latency by transaction type", lead, &table(&heads, &rows))
+}
+
+/// Where the time of writers went at their coordinators, in the run of median throughput.
+fn breakdown(measurement: &Measurement) -> String {
+    let stages = stages(&middle_run(measurement).counted);
+    if stages.is_empty() {
+        return String::new();
+    }
+    let rows: Vec<Vec<String>> = stages
+        .iter()
+        .map(|stage| {
+            let width = stage.share * 100.0;
+            let bar = format!("<div class=\"bar\"><i style=\"width:{width:.1}%\"></i></div>");
+            let mean = words::latency(stage.mean_ns as u64);
+            vec![stage.name.to_owned(), mean, words::percent(stage.share), bar]
+        })
+        .collect();
+    let lead = "Of the transactions that wrote, at their coordinators, on average. Batch and replicate are of \
+                each piece that they leave in a shard’s stream; the watermark is what they wait for beyond that.";
+    card("Where the time goes", lead, &table(&["stage", "mean", "share", ""], &rows))
 }
 
 fn runs(measurement: &Measurement) -> String {

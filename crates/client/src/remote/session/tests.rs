@@ -1,5 +1,5 @@
 //! Sessions against a model of the other side, on one connection: frames keep their order, and some are
-//! passed over.
+//! lost.
 
 use super::*;
 use bytes::Bytes;
@@ -10,14 +10,15 @@ use types::{Random, Rejected, TableId};
 
 const TABLE: TableId = TableId(0);
 
-/// What the other side knows of a session: it does one step at a time, and says nothing to others.
+/// What the other side knows of a session: it does one step at a time, and keeps those that come early.
 #[derive(Debug, Default)]
 struct There {
     next: u32,
     busy: Option<What>,
+    ahead: BTreeMap<u32, What>,
     admitted: bool,
     over: bool,
-    last: Option<Reply>,
+    said: Vec<Reply>,
     /// What was done, in order.
     done: Vec<Operation>,
     ended: Option<Ending>,
@@ -100,11 +101,11 @@ impl World {
         };
         let reply = match self.there.get_mut(&number) {
             None => unknown(not_here),
-            Some(there) if step.checked_add(1) == Some(there.next) => there.last.clone(),
-            Some(there) if step != there.next || (there.busy.is_some() && !there.over) => None,
-            Some(there) if there.over => unknown(not_here),
+            Some(there) if step < there.next => there.said.get(step as usize).cloned(),
+            Some(there) if there.over => unknown(not_here).filter(|_| step == there.next),
             Some(there) => {
-                there.busy = Some(what);
+                there.ahead.entry(step).or_insert(what);
+                there.turn();
                 None
             }
         };
@@ -149,7 +150,8 @@ impl World {
         there.over |= matches!(result, Err(Error::Aborted(_)));
         let reply = Reply::Done { session: number, number: there.next, result };
         there.next += 1;
-        there.last = Some(reply.clone());
+        there.said.push(reply.clone());
+        there.turn();
         self.replies.push_back(reply);
         true
     }
@@ -172,11 +174,6 @@ impl World {
             self.here[at].restart();
         }
         self.flush(at, Vec::new());
-        if self.replies.is_empty() && self.random.chance(1, 2) {
-            let mut out = Vec::new();
-            self.here[at].send_doubtful(&mut out);
-            self.asks.extend(out);
-        }
         true
     }
 
@@ -206,6 +203,13 @@ impl World {
 }
 
 impl There {
+    /// The next step is done, if it is there and none is under way.
+    fn turn(&mut self) {
+        if self.busy.is_none() && !self.over {
+            self.busy = self.ahead.remove(&self.next);
+        }
+    }
+
     fn wants_work(&self) -> bool {
         !self.over && (!self.admitted || self.busy.is_some())
     }
@@ -241,7 +245,7 @@ fn answer(operation: &Operation) -> Result<Answer> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Whatever is passed over, every step is done once, in order, and whoever waits is told of his own.
+    /// Whatever is lost, every step is done once, in order, and whoever waits is told of his own.
     #[test]
     fn steps_are_done_once_and_in_order(seed: u64, sessions in 1..4_usize, moves in 10..300_u32) {
         let mut world = World::new(seed, sessions);
@@ -445,7 +449,6 @@ proptest! {
                 session.name(numbers);
             }
             session.send(&mut out);
-            session.send_doubtful(&mut out);
             session.send_again(&mut out);
         }
         session.lose(Cause::Disconnected);

@@ -1,0 +1,72 @@
+//! How long what is appended to a stream is on its way: in the open batch, and in the stream until it is decided.
+
+use crate::engine::Stages;
+use std::collections::VecDeque;
+use types::Time;
+
+/// See the module. Of one stream, at its leader.
+#[derive(Debug, Default)]
+pub(crate) struct Transit {
+    /// Pieces in the open batch.
+    gathered: u64,
+    /// Their time in it up to then, nanoseconds, all added up.
+    gathered_ns: u64,
+    then: Time,
+    /// For each entry that is not decided: when it was appended, and how many pieces it has.
+    under_way: VecDeque<(Time, u64)>,
+    /// Not taken yet.
+    done: Stages,
+}
+
+impl Transit {
+    /// The batch gets a piece.
+    pub(crate) fn gather(&mut self, now: Time) {
+        self.pass(now);
+        self.gathered += 1;
+    }
+
+    /// The batch is appended.
+    pub(crate) fn append(&mut self, now: Time) {
+        self.pass(now);
+        self.under_way.push_back((now, self.gathered));
+        self.done.batching_ns += self.gathered_ns;
+        (self.gathered, self.gathered_ns) = (0, 0);
+    }
+
+    /// So many more entries are decided.
+    pub(crate) fn decide(&mut self, now: Time, entries: usize) {
+        for (appended, pieces) in self.under_way.drain(..entries.min(self.under_way.len())) {
+            self.done.pieces += pieces;
+            self.done.replicating_ns += pieces * (now - appended).as_nanos() as u64;
+        }
+    }
+
+    /// What there was since this was asked last.
+    pub(crate) fn take(&mut self) -> Stages {
+        std::mem::take(&mut self.done)
+    }
+
+    fn pass(&mut self, now: Time) {
+        self.gathered_ns += self.gathered * (now - self.then).as_nanos() as u64;
+        self.then = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_wait_in_the_batch_and_then_in_the_stream() {
+        let mut transit = Transit::default();
+        transit.gather(Time(10));
+        transit.gather(Time(14));
+        transit.append(Time(20));
+        transit.append(Time(21));
+        transit.gather(Time(30));
+        transit.decide(Time(50), 2);
+        let done = transit.take();
+        assert_eq!((done.pieces, done.batching_ns, done.replicating_ns), (2, 10 + 6, 30 + 30));
+        assert_eq!(transit.take(), Stages::default());
+    }
+}
