@@ -95,12 +95,12 @@ impl<M: Envelope> Desk<M> {
         self.hub.admission.step(matches!(event, Event::Timer));
     }
 
-    /// Lets tasks go on, as far as they can now. Says whether one could.
-    pub(crate) fn turn(&mut self, now: Time) -> bool {
+    /// Begins a round of the tasks that can go on now.
+    pub(crate) fn begin_round(&mut self, now: Time) {
         self.sleeping.due(now, |slot| slot.fill(()));
         self.calls.sweep(now);
         self.hub.admission.turn(now);
-        self.tasks.poll()
+        self.tasks.begin_round();
     }
 
     /// Does what tasks want of any engine, and gives the first of what they ask of this one.

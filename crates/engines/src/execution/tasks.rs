@@ -1,6 +1,7 @@
 //! The futures of a worker, polled by the worker.
 
 use crate::engine::Task;
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Wake, Waker};
 
@@ -11,13 +12,13 @@ pub(crate) struct Tasks {
     slots: Vec<Option<(Task, Waker)>>,
     free: Vec<usize>,
     ready: Arc<Ready>,
-    /// Taken from `ready`, still to be polled; kept for its room.
-    turn: Vec<usize>,
+    /// Taken from `ready`, still to be polled in this round.
+    round: VecDeque<usize>,
 }
 
 /// Wakers must be free to move between threads, though here they never do.
 #[derive(Default)]
-struct Ready(Mutex<Vec<usize>>);
+struct Ready(Mutex<VecDeque<usize>>);
 
 struct Waking {
     slot: usize,
@@ -32,7 +33,7 @@ impl Wake for Waking {
 
 impl Ready {
     fn push(&self, slot: usize) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(slot);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push_back(slot);
     }
 }
 
@@ -53,25 +54,24 @@ impl Tasks {
         task.into_iter().for_each(|task| self.spawn(task));
     }
 
-    /// Polls every task that was woken since the last time. Says whether there was one.
-    pub(crate) fn poll(&mut self) -> bool {
-        {
-            let mut ready = self.ready.0.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::swap(&mut *ready, &mut self.turn);
+    /// A round begins, of every task that was woken since the last one began.
+    pub(crate) fn begin_round(&mut self) {
+        assert!(self.round.is_empty(), "a round begins before the last one is over");
+        let mut ready = self.ready.0.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::swap(&mut *ready, &mut self.round);
+    }
+
+    /// Polls the next task of the round. Says whether there was one.
+    pub(crate) fn poll_next(&mut self) -> bool {
+        let Some(slot) = self.round.pop_front() else { return false };
+        // Woken twice, or by somebody who was late: nothing to do.
+        let Some((mut task, waker)) = self.slots[slot].take() else { return true };
+        if task.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+            self.slots[slot] = Some((task, waker));
+        } else {
+            self.free.push(slot);
         }
-        let any = !self.turn.is_empty();
-        for at in 0..self.turn.len() {
-            let slot = self.turn[at];
-            // Woken twice, or by somebody who was late: nothing to do.
-            let Some((mut task, waker)) = self.slots[slot].take() else { continue };
-            if task.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
-                self.slots[slot] = Some((task, waker));
-            } else {
-                self.free.push(slot);
-            }
-        }
-        self.turn.clear();
-        any
+        true
     }
 }
 
@@ -91,11 +91,17 @@ mod tests {
             result.set(1);
             result.set(waited.take().await);
         }));
-        assert!(tasks.poll());
+        let mut round = || {
+            tasks.begin_round();
+            let any = tasks.poll_next();
+            assert!(!tasks.poll_next());
+            any
+        };
+        assert!(round());
         assert_eq!(seen.get(), 1);
-        assert!(!tasks.poll(), "nobody woke it");
+        assert!(!round(), "nobody woke it");
         slot.fill(7);
-        assert!(tasks.poll());
+        assert!(round());
         assert_eq!(seen.get(), 7);
     }
 }

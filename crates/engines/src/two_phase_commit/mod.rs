@@ -261,16 +261,29 @@ impl TwoPhaseCommit {
     fn run(&mut self, now: Time, effects: &mut Effects) {
         self.desk.repeat(now, effects);
         for _ in 0..ROUNDS_MAX {
-            let mut moved = self.desk.turn(now);
-            while let Some(ask) = self.desk.next_ask(effects) {
+            self.desk.begin_round(now);
+            let mut moved = self.answer_all(effects);
+            // What a task asks for is done before the next one runs. So a transaction on own shards commits before
+            // another one reads, and they do not conflict.
+            while self.desk.tasks.poll_next() {
                 moved = true;
-                self.answer(ask, effects);
+                self.answer_all(effects);
             }
             if !moved {
                 return;
             }
         }
         effects.push(Effect::Timer { at: now + TURN });
+    }
+
+    /// Answers all that is asked. Says whether there was anything.
+    fn answer_all(&mut self, effects: &mut Effects) -> bool {
+        let mut any = false;
+        while let Some(ask) = self.desk.next_ask(effects) {
+            any = true;
+            self.answer(ask, effects);
+        }
+        any
     }
 
     fn answer(&mut self, ask: Ask, effects: &mut Effects) {

@@ -1,7 +1,7 @@
 //! A cluster with a manager, and the network between them. What passes can be watched, changed, held and
 //! lost.
 
-use super::common::{Row, carried, rows};
+use crate::common::{Row, carried, rows};
 use consensus::manager::{self, Life, Machine, Mailbox, Manager, Member, Term};
 use consensus::stream::{self, MemoryStorage};
 use consensus::topology::{Partitioning, Topology};

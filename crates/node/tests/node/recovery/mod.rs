@@ -6,7 +6,5 @@
 //! that fails.
 
 mod cluster;
-#[path = "../common/mod.rs"]
-mod common;
 mod odd_times;
 mod scenarios;

@@ -1,9 +1,7 @@
 //! A small cluster on a small network, with any engine: delays, loss and repetition from a seed, nothing
 //! else.
 
-mod common;
-
-use common::{Row, carried, rows};
+use crate::common::{Row, carried, rows};
 use consensus::stream;
 use consensus::topology::{Partitioning, Topology};
 use engines::engine::Setup;

@@ -1,0 +1,9 @@
+//! The workers of nodes, driven by hand: alone, several on a network that loses and delays, and with nodes that fail.
+//! One program, since each takes long to build.
+
+mod busy;
+mod cluster;
+mod common;
+mod nonsense;
+mod recovery;
+mod timers;
