@@ -14,6 +14,7 @@ use openraft::raft::{
 };
 use openraft::{OptionalSend, RaftNetwork, RaftNetworkFactory, Snapshot};
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -43,25 +44,38 @@ pub trait Transport: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Bytes, Unreachable>> + Send;
 }
 
+/// The same, whoever implements it. The library is generic over its network and large: with one type for all of
+/// them it is compiled once, and here.
+trait Carrier: Send + Sync {
+    fn carry(&self, to: NodeId, request: Bytes) -> Carried<'_>;
+}
+
+type Carried<'a> = Pin<Box<dyn Future<Output = Result<Bytes, Unreachable>> + Send + 'a>>;
+
+impl<T: Transport> Carrier for T {
+    fn carry(&self, to: NodeId, request: Bytes) -> Carried<'_> {
+        Box::pin(self.call(to, request))
+    }
+}
+
 /// Makes the way to each replica.
-#[derive(Debug)]
-pub struct Network<T> {
-    transport: Arc<T>,
+pub struct Network {
+    transport: Arc<dyn Carrier>,
     /// How long to leave alone who was not reached.
     pause: Duration,
     tally: Arc<Tally>,
 }
 
-impl<T> Network<T> {
-    pub fn new(transport: T, pause: Duration, tally: Arc<Tally>) -> Network<T> {
+impl Network {
+    pub fn new(transport: impl Transport, pause: Duration, tally: Arc<Tally>) -> Network {
         Network { transport: Arc::new(transport), pause, tally }
     }
 }
 
-impl<T: Transport> RaftNetworkFactory<Types> for Network<T> {
-    type Network = Way<T>;
+impl RaftNetworkFactory<Types> for Network {
+    type Network = Way;
 
-    async fn new_client(&mut self, target: Member, (): &()) -> Way<T> {
+    async fn new_client(&mut self, target: Member, (): &()) -> Way {
         Way {
             to: config::node_id(target),
             transport: Arc::clone(&self.transport),
@@ -72,10 +86,9 @@ impl<T: Transport> RaftNetworkFactory<Types> for Network<T> {
 }
 
 /// The way to one replica.
-#[derive(Debug)]
-pub struct Way<T> {
+pub struct Way {
     to: NodeId,
-    transport: Arc<T>,
+    transport: Arc<dyn Carrier>,
     pause: Duration,
     tally: Arc<Tally>,
 }
@@ -83,11 +96,11 @@ pub struct Way<T> {
 /// Why a request has no answer.
 type Unanswered = RPCError<Member, (), RaftError<Member>>;
 
-impl<T: Transport> Way<T> {
+impl Way {
     async fn call(&self, request: Request) -> Result<Response, Unanswered> {
         let bytes = code::encode(&(self.to, request));
         let answer =
-            self.transport.call(self.to, bytes).await.map_err(|error| unreachable(&error))?;
+            self.transport.carry(self.to, bytes).await.map_err(|error| unreachable(&error))?;
         code::decode(&answer).map_err(|error| {
             self.tally.malformed.fetch_add(1, Ordering::Relaxed);
             unreachable(&error)
@@ -105,7 +118,7 @@ fn unreachable(error: &(impl std::error::Error + 'static)) -> Unanswered {
     RPCError::Unreachable(RaftUnreachable::new(error))
 }
 
-impl<T: Transport> RaftNetwork<Types> for Way<T> {
+impl RaftNetwork<Types> for Way {
     /// Sends what fits into one request, and says how far that was.
     async fn append_entries(
         &mut self,

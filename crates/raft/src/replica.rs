@@ -9,6 +9,7 @@ use crate::{COMMAND_BYTES_MAX, PROPOSALS_MAX, TOLD_AT_ONCE_MAX, UNCOMMITTED_MAX}
 use consensus::manager::{Command, Mailbox, Term};
 use openraft::{LeaderId, RaftMetrics, ServerState};
 use std::fmt::Display;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use thiserror::Error;
@@ -68,9 +69,9 @@ impl Tally {
 ///
 /// Invariant: what was told is a prefix of what is committed.
 #[derive(Debug)]
-pub struct Replica<S> {
+pub struct Replica {
     node: NodeId,
-    store: Store<S>,
+    store: Store,
     /// The first entry that was not told yet.
     next: u64,
     /// The leader that made the last entry that was told.
@@ -94,21 +95,43 @@ pub struct Replica<S> {
 ///
 /// # Panics
 /// If the options make no sense.
-pub async fn start<S: Storage, T: Transport>(
+pub async fn start(
     node: NodeId,
     options: &Options,
-    storage: S,
-    transport: T,
-) -> Result<(Replica<S>, Handle), Stopped> {
-    let member = Member::from(node.0);
+    storage: impl Storage,
+    transport: impl Transport,
+) -> Result<(Replica, Handle), Stopped> {
     let tally = Arc::new(Tally::default());
-    let store = Store::new(storage);
+    let network = Network::new(transport, options.heartbeat, Arc::clone(&tally));
+    begin(node, options, Store::new(storage), network, tally).await
+}
+
+type Begun<'a> = Pin<Box<dyn Future<Output = Result<(Replica, Handle), Stopped>> + Send + 'a>>;
+
+/// The same, in a box, so that all of the library is compiled here.
+fn begin(
+    node: NodeId,
+    options: &Options,
+    store: Store,
+    network: Network,
+    tally: Arc<Tally>,
+) -> Begun<'_> {
+    Box::pin(begin_here(node, options, store, network, tally))
+}
+
+async fn begin_here(
+    node: NodeId,
+    options: &Options,
+    store: Store,
+    network: Network,
+    tally: Arc<Tally>,
+) -> Result<(Replica, Handle), Stopped> {
+    let member = Member::from(node.0);
     if let Some(purged) = store.purged().map_err(|error| Stopped::new(node, &error))? {
         return Err(Stopped::new(node, &format_args!("its log is gone up to {purged}")));
     }
     store.resign(member).map_err(|error| Stopped::new(node, &error))?;
     let (count, committed) = Count::new();
-    let network = Network::new(transport, options.heartbeat, Arc::clone(&tally));
     let raft = Raft::new(member, options.config(), network, store.clone(), count)
         .await
         .map_err(|error| Stopped::new(node, &error))?;
@@ -149,7 +172,7 @@ async fn drive(raft: Raft, mut proposals: mpsc::Receiver<Command>, tally: Arc<Ta
     }
 }
 
-impl<S: Storage> Replica<S> {
+impl Replica {
     /// Takes what was proposed, and puts what is committed and who leads. True if there is news for
     /// the manager. Reads the storage, and waits for nothing else. What is long comes in several calls, and there is
     /// `news` until it is told.

@@ -20,19 +20,13 @@ use tokio::sync::watch;
 use types::wire::Malformed;
 
 /// Storage that the library's tasks and the replica share.
-#[derive(Debug)]
-pub struct Store<S> {
-    storage: Arc<S>,
+#[derive(Debug, Clone)]
+pub struct Store {
+    storage: Arc<dyn Storage>,
 }
 
-impl<S> Clone for Store<S> {
-    fn clone(&self) -> Store<S> {
-        Store { storage: Arc::clone(&self.storage) }
-    }
-}
-
-impl<S: Storage> Store<S> {
-    pub fn new(storage: S) -> Store<S> {
+impl Store {
+    pub fn new(storage: impl Storage) -> Store {
         Store { storage: Arc::new(storage) }
     }
 
@@ -86,7 +80,7 @@ fn write_failed(error: &io::Error) -> StorageError {
     failed(ErrorSubject::Store, ErrorVerb::Write, error)
 }
 
-impl<S: Storage> RaftLogReader<Types> for Store<S> {
+impl RaftLogReader<Types> for Store {
     async fn try_get_log_entries<R: RangeBounds<u64> + Clone + Debug + OptionalSend>(
         &mut self,
         range: R,
@@ -105,8 +99,8 @@ impl<S: Storage> RaftLogReader<Types> for Store<S> {
     }
 }
 
-impl<S: Storage> RaftLogStorage<Types> for Store<S> {
-    type LogReader = Store<S>;
+impl RaftLogStorage<Types> for Store {
+    type LogReader = Store;
 
     async fn get_log_state(&mut self) -> Result<LogState<Types>, StorageError> {
         let read = || {
@@ -120,7 +114,7 @@ impl<S: Storage> RaftLogStorage<Types> for Store<S> {
         read().map_err(|error| read_failed(&error))
     }
 
-    async fn get_log_reader(&mut self) -> Store<S> {
+    async fn get_log_reader(&mut self) -> Store {
         self.clone()
     }
 
@@ -297,16 +291,16 @@ mod tests {
 
     struct InMemory;
 
-    impl StoreBuilder<Types, Store<MemoryStorage>, Count> for InMemory {
-        async fn build(&self) -> Result<((), Store<MemoryStorage>, Count), StorageError> {
+    impl StoreBuilder<Types, Store, Count> for InMemory {
+        async fn build(&self) -> Result<((), Store, Count), StorageError> {
             Ok(((), Store::new(MemoryStorage::new()), Count::new().0))
         }
     }
 
     struct OnDisk;
 
-    impl StoreBuilder<Types, Store<DiskStorage>, Count, TempDir> for OnDisk {
-        async fn build(&self) -> Result<(TempDir, Store<DiskStorage>, Count), StorageError> {
+    impl StoreBuilder<Types, Store, Count, TempDir> for OnDisk {
+        async fn build(&self) -> Result<(TempDir, Store, Count), StorageError> {
             let folder = TempDir::new().expect("a folder");
             let storage = DiskStorage::open(&folder.path().join("log")).expect("a file");
             Ok((folder, Store::new(storage), Count::new().0))

@@ -101,9 +101,9 @@ impl Drop for StopsSeats {
     }
 }
 
-async fn run<S: Storage>(
+async fn run(
     plan: Plan,
-    storage: S,
+    storage: impl Storage,
     mut letters: mpsc::Receiver<Letter>,
     seats: net::Handle<Command>,
 ) {
@@ -129,10 +129,10 @@ async fn run<S: Storage>(
 }
 
 /// A manager that runs.
-struct Site<S> {
+struct Site {
     node: NodeId,
     manager: Manager<Mailbox>,
-    replica: Replica<S>,
+    replica: Replica,
     log: raft::Handle,
     courier: Courier,
     clock: Clock,
@@ -140,7 +140,7 @@ struct Site<S> {
     seats: net::Handle<Command>,
 }
 
-impl<S: Storage> Site<S> {
+impl Site {
     /// Works until the node has ended.
     async fn work(&mut self, letters: &mut mpsc::Receiver<Letter>) -> Result<(), raft::Stopped> {
         self.step(Event::Timer)?;

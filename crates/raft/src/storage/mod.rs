@@ -14,6 +14,7 @@ pub use disk::DiskStorage;
 pub use memory::MemoryStorage;
 
 use bytes::Bytes;
+use std::fmt;
 use std::io;
 use std::ops::Range;
 
@@ -33,7 +34,7 @@ pub enum Cell {
 ///
 /// Whoever implements it promises that writes reach the disk in the order of the calls, each before
 /// its call returns, but for [`Cell::Committed`]; and that each is done wholly or not at all.
-pub trait Storage: Send + Sync + 'static {
+pub trait Storage: fmt::Debug + Send + Sync + 'static {
     /// The value of a cell, if it was ever set.
     ///
     /// # Errors

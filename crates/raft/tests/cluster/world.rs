@@ -30,7 +30,7 @@ pub fn nodes<const N: usize>(nodes: [u32; N]) -> BTreeSet<NodeId> {
 /// A manager that runs.
 pub struct Site {
     pub manager: Manager<Mailbox>,
-    pub replica: Replica<MemoryStorage>,
+    pub replica: Replica,
     pub handle: Handle,
     /// What it was told in this life.
     pub told: Vec<Command>,
