@@ -1,9 +1,7 @@
 //! The checker against executions whose verdict is known: serial ones are clean whatever the
 //! clients' calls overlap, and what is changed in them afterwards is caught.
 
-mod history_common;
-
-use history_common::{OVERLAPPING, SPACING_NS, Shape, age_a_read, serial_execution};
+use crate::history_common::{OVERLAPPING, SPACING_NS, Shape, age_a_read, serial_execution};
 use shoal_workloads::history::generator::{Client, Generator, Parameters};
 use shoal_workloads::history::{
     AnomalyKind, Attempt, History, Operation, Outcome, Report, Seen, check,

@@ -2,9 +2,7 @@
 //! tried. What the checker calls an anomaly must leave none that works; of those histories that
 //! have none, it must catch most.
 
-mod history_common;
-
-use history_common::{OVERLAPPING, Shape, age_a_read, serial_execution};
+use crate::history_common::{OVERLAPPING, Shape, age_a_read, serial_execution};
 use shoal_workloads::history::{Attempt, History, Operation, Outcome, Seen, check};
 use std::collections::BTreeMap;
 use types::Random;

@@ -9,7 +9,7 @@ use shoal_consensus::topology::{
 use types::limits::{KEY_BYTES_MAX, TABLE_NAME_BYTES_MAX, TABLES_MAX};
 use types::{NodeId, Scan, ShardId, TableId, tuple};
 
-const EXAMPLE: &str = include_str!("topology/three-datacenters.toml");
+const EXAMPLE: &str = include_str!("three-datacenters.toml");
 
 fn example() -> Topology {
     Topology::parse(EXAMPLE).expect("the example is a topology")

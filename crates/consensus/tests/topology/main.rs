@@ -1,0 +1,4 @@
+//! Topologies: their files, and which shard has what.
+
+mod files;
+mod homes;

@@ -1,0 +1,12 @@
+//! The workloads, the bench and its reports on the embedded database; and the checker of histories.
+
+mod bench;
+mod history_common;
+mod history_generator;
+mod history_oracle;
+mod history_planted;
+mod history_properties;
+mod micro;
+mod report;
+mod tpcc;
+mod ycsb;
