@@ -27,6 +27,7 @@
 
 use consensus::topology::{Topology, TopologyError};
 use engines::client::{REQUESTS_TABLE, requests_table};
+use engines::mako;
 use net::tls::{Identity, NodeTls, TlsError, read_certificates};
 use net::{CLUSTER_BYTES_MAX, Distance, SECRET_BYTES_MIN, Secret};
 use serde::Deserialize;
@@ -79,6 +80,9 @@ pub struct NodeConfig {
     pub pin: bool,
     /// The commit protocol.
     pub protocol: Protocol,
+    /// How that behaves if it is Mako: for experiments, and so not in the file. `slow_after` counts, not
+    /// what its limits say of it.
+    pub mako: mako::Options,
     /// Whether clients may cut the node off from others: for tests.
     pub chaos: bool,
     /// A transaction that takes longer is logged. `None`: none is.
@@ -255,6 +259,7 @@ impl NodeConfig {
             distance: Distance::default(),
             pin: false,
             protocol: Protocol::default(),
+            mako: mako::Options::default(),
             chaos: false,
             slow_after: Some(SLOW_AFTER),
             http: None,
@@ -295,6 +300,7 @@ impl NodeConfig {
             cluster: file.cluster,
             pin: file.pin,
             protocol: file.engine,
+            mako: mako::Options::default(),
             chaos: file.chaos,
             slow_after: match file.slow_ms {
                 None => Some(SLOW_AFTER),

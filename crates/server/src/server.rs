@@ -70,7 +70,7 @@ impl Server {
     ) -> Result<Server, StartError> {
         match config.protocol {
             Protocol::Mako => {
-                let mut options = mako::Options::default();
+                let mut options = config.mako.clone();
                 options.limits.slow_after = config.slow_after;
                 start::<mako::Mako>(config, options, procedures, listener)
             }

@@ -1,6 +1,7 @@
-//! Durations on the command line: `500ms`, `10s`, `1.5m`, `1h`.
+//! Durations on the command line, `500ms`, `10s`, `1.5m`, `1h`, and in words.
 
 use std::time::Duration;
+use workloads::report::words;
 
 /// Longest duration accepted: a week.
 const SECONDS_MAX: f64 = 7.0 * 24.0 * 3600.0;
@@ -41,6 +42,15 @@ pub fn parse_positive(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// `12.3 s`, `4.5 min`, `6.7 h`.
+pub fn span(time: Duration) -> String {
+    match time.as_secs_f64() {
+        seconds if seconds >= 7200.0 => format!("{:.1} h", seconds / 3600.0),
+        seconds if seconds >= 120.0 => format!("{:.1} min", seconds / 60.0),
+        seconds => words::seconds(seconds),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,5 +67,11 @@ mod tests {
             assert!(parse(wrong).is_err(), "{wrong} was accepted");
         }
         assert!(parse_positive("0s").is_err());
+    }
+
+    #[test]
+    fn spans_have_the_unit_that_fits() {
+        let spans = [500, 90_000, 150_000, 7_200_000].map(|ms| span(Duration::from_millis(ms)));
+        assert_eq!(spans.join(", "), "500 ms, 90.0 s, 2.5 min, 2.0 h");
     }
 }

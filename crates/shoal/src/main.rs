@@ -11,6 +11,7 @@ mod procedures;
 mod progress;
 mod remote;
 mod report;
+mod reproduce;
 mod size;
 mod terminal;
 mod trial;

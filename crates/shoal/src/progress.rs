@@ -1,6 +1,8 @@
 //! The progress bars, on standard error. They hide themselves where that is no terminal.
 
 use indicatif::{ProgressBar, ProgressStyle};
+use sim::demonstrations::{self, Watcher};
+use std::rc::Rc;
 use std::time::Duration;
 use workloads::bench::{Progress, Stage};
 use workloads::report::words;
@@ -21,12 +23,20 @@ pub struct Bar {
     bar: ProgressBar,
     runs: usize,
     shown: Option<(usize, Stage)>,
+    /// Of several benches the one it follows.
+    of_several: String,
 }
 
 impl Bar {
     /// A bar for this many runs, or one that shows nothing.
     pub fn new(runs: usize, visible: bool) -> Bar {
-        Bar { bar: styled(visible), runs, shown: None }
+        Bar { bar: styled(visible), runs, shown: None, of_several: String::new() }
+    }
+
+    /// From now on it follows another bench: that number, from 0, of so many, in words.
+    pub fn next(&mut self, number: usize, of: usize, words: &str) {
+        self.shown = None;
+        self.of_several = format!("  {} of {of}: {words}", number + 1);
     }
 
     /// Shows where the bench stands.
@@ -52,7 +62,7 @@ impl Bar {
             1 => String::new(),
             runs => format!("  run {} of {runs}", progress.run + 1),
         };
-        self.bar.set_message(rate + &run);
+        self.bar.set_message(rate + &run + &self.of_several);
         self.bar.set_length(progress.of.max(1));
         self.bar.set_position(progress.done.min(progress.of));
     }
@@ -98,6 +108,39 @@ impl SeedsBar {
     /// Clears the line.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
+    }
+}
+
+/// A bar that follows demonstrations.
+#[derive(Clone)]
+pub struct ShowBar(ProgressBar);
+
+impl ShowBar {
+    /// One that is at the beginning, or one that shows nothing.
+    pub fn new(visible: bool) -> ShowBar {
+        let bar = styled(visible);
+        bar.set_prefix("showing");
+        bar.set_length(1000);
+        ShowBar(bar)
+    }
+
+    /// Who is told how far a demonstration is, and shows it.
+    pub fn watcher(&self) -> Watcher {
+        let bar = self.0.clone();
+        Rc::new(move |at: demonstrations::Progress| {
+            bar.set_message(at.what);
+            bar.set_position((at.done * 1000.0) as u64);
+        })
+    }
+
+    /// Writes something else meanwhile.
+    pub fn aside<T>(&self, write: impl FnOnce() -> T) -> T {
+        self.0.suspend(write)
+    }
+
+    /// Clears the line.
+    pub fn finish(&self) {
+        self.0.finish_and_clear();
     }
 }
 

@@ -66,7 +66,7 @@ pub fn side_by_side(measured: &[(String, Measurement)]) -> String {
             |latency| latency.columns().map(words::latency),
         );
         let per_cpu = summary.committed_per_cpu_s.map_or_else(|| "–".to_owned(), words::rate);
-        let share = format!("{:.2} ×", summary.committed_per_s / first.max(f64::MIN_POSITIVE));
+        let share = words::times(summary.committed_per_s / first.max(f64::MIN_POSITIVE));
         [target.clone(), words::rate(summary.committed_per_s), share, per_cpu, p50, p99]
     });
     let heads = ["on", "committed/s", "to the first", "per CPU second", "slowest p50", "its p99"];

@@ -21,9 +21,24 @@ fn refused(arguments: &[&str]) -> String {
     message
 }
 
+const EXPERIMENTS: [&str; 8] = [
+    "mako-fig6",
+    "mako-fig7",
+    "mako-fig8",
+    "mako-fig9",
+    "mako-fig11",
+    "mako-fig12",
+    "mako-fig13",
+    "table-factor",
+];
+
 #[test]
 fn help_has_an_example_for_every_command() {
-    let mut commands: Vec<Vec<&str>> = vec![vec![], vec!["bench"], vec!["check"]];
+    let mut commands: Vec<Vec<&str>> =
+        vec![vec![], vec!["bench"], vec!["check"], vec!["reproduce"]];
+    for experiment in EXPERIMENTS {
+        commands.push(vec!["reproduce", experiment]);
+    }
     for workload in ["tpcc", "micro", "ycsb-a", "ycsb-b", "ycsb-c", "ycsb-d", "ycsb-e", "ycsb-f"] {
         commands.push(vec!["bench", workload]);
     }
@@ -38,7 +53,7 @@ fn help_has_an_example_for_every_command() {
 
 #[test]
 fn mistakes_are_named() {
-    let cases: [(&[&str], &str); 14] = [
+    let cases: [(&[&str], &str); 17] = [
         (&["bench", "tpcx"], "tpcc"),
         (&["bench", "micro", "--warehouses", "2"], "--warehouses"),
         (&["bench", "tpcc", "--warehouses", "0"], "1..=65535"),
@@ -53,6 +68,9 @@ fn mistakes_are_named() {
         (&["bench", "ycsb-a", "--distribution", "normal"], "zipfian:SKEW"),
         (&["bench", "micro", "--json", "/no/such/folder/x.json"], "/no/such/folder/x.json"),
         (&["check", "/no/such/history"], "/no/such/history"),
+        (&["reproduce", "mako-fig10"], "mako-fig11"),
+        (&["reproduce", "mako-fig13", "--duration", "1s"], "--duration"),
+        (&["reproduce", "mako-fig8", "--html", "/no/such/folder/x.html"], "/no/such/folder/x.html"),
     ];
     for (arguments, named) in cases {
         let message = refused(arguments);
@@ -98,6 +116,27 @@ fn every_ycsb_workload_runs_on_the_embedded_database() {
         let (printed, json) = bench(&[&workload, "--keys", "1000", "--value-bytes", "32"]);
         assert_eq!(json["workload"], workload);
         assert!(printed.contains("3 of 3 hold"), "{printed}");
+    }
+}
+
+#[test]
+fn an_experiment_stands_beside_the_paper() {
+    let folder = tempfile::tempdir().unwrap();
+    let (json, html) = (folder.path().join("out.json"), folder.path().join("out.html"));
+    let short = ["reproduce", "mako-fig8", "--duration", "200ms", "--warm-up", "0s"];
+    let files = ["--json", path(&json), "--html", path(&html)];
+    let output = shoal(&[&short[..], &files].concat());
+    let printed = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(output.stderr.is_empty(), "a progress bar went to a file: {}", text(&output.stderr));
+    for part in ["The paper: ", "Scaled: ", "4 runs: about", "mako, 1 shard", "the paper: Janus"] {
+        assert!(printed.contains(part), "{part} is missing:\n{printed}");
+    }
+    assert!(fs::read_to_string(html).unwrap().contains("<svg"));
+    let json: serde_json::Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    assert_eq!(json["name"], "mako-fig8");
+    for run in json["runs"].as_array().unwrap() {
+        assert!(run["measurement"]["summary"]["committed_per_s"].as_f64().unwrap() > 0.0, "{run}");
     }
 }
 

@@ -92,7 +92,8 @@ const PAGE_ROWS: u32 = 500;
 
 /// The micro-benchmark of the Mako paper (§7.1): four keys a transaction, half of the transactions read
 /// them, half read each and write it back. Keys are drawn from those of the client's shard, but in the
-/// given share of the transactions one of the four is another shard's.
+/// given share of the transactions one of the four is another shard's. [`writing`](PlacedMicro::writing) has
+/// all of them write, as in the paper's §7.7.
 ///
 /// Keys are four big-endian bytes, values start at 0 and grow by one with every write.
 #[derive(Debug)]
@@ -104,6 +105,8 @@ pub struct PlacedMicro {
     /// The given share is one of the clients: they always leave their shard, each for the same other
     /// one, and all others never do. So whoever waits for a shard is missing nowhere else.
     faithful: bool,
+    /// No transaction only reads.
+    all_write: bool,
     committed_writers: Tally,
 }
 
@@ -130,8 +133,21 @@ impl PlacedMicro {
     ) -> Result<PlacedMicro> {
         let table = db.table("micro")?;
         let committed_writers = Tally::new();
-        let faithful = false;
-        Ok(PlacedMicro { table, shards, keys_of_shard, cross_percent, faithful, committed_writers })
+        Ok(PlacedMicro {
+            table,
+            shards,
+            keys_of_shard,
+            cross_percent,
+            faithful: false,
+            all_write: false,
+            committed_writers,
+        })
+    }
+
+    /// The same, but that every transaction writes.
+    #[must_use]
+    pub fn writing(self) -> PlacedMicro {
+        PlacedMicro { all_write: true, ..self }
     }
 
     /// The same, but that the share is one of the clients, who are faithful: some always leave their
@@ -216,9 +232,11 @@ impl Workload for PlacedMicro {
     }
 
     fn parameters(&self) -> Vec<(&'static str, String)> {
+        let writers = if self.all_write { "all" } else { "half" };
         vec![
             ("keys on a shard", self.keys_of_shard.to_string()),
             ("transactions with a key of another shard", format!("{} %", self.cross_percent)),
+            ("transactions that write", writers.to_owned()),
         ]
     }
 
@@ -263,7 +281,7 @@ impl Workload for PlacedMicro {
 
     async fn next<D: Database>(&self, db: &D, client: &mut PlacedMicroClient) -> Result<Done> {
         let keys = self.draw(client);
-        let writes = client.random.chance(1, 2);
+        let writes = self.all_write || client.random.chance(1, 2);
         let done = micro::touch(db, self.table, &keys, writes).await?;
         if writes {
             self.committed_writers.count(client.number);

@@ -10,6 +10,7 @@ mod bench;
 mod chaos;
 mod check;
 mod local;
+mod reproduce;
 mod serve;
 mod shape;
 mod sim;
@@ -37,6 +38,7 @@ enum Command {
     Chaos(chaos::Chaos),
     Check(check::Check),
     Local(local::Local),
+    Reproduce(reproduce::Reproduce),
     Serve(serve::Serve),
     Sim(sim::Sim),
     Status(status::Status),
@@ -72,6 +74,7 @@ pub fn run(shoal: &Shoal) -> ExitCode {
         Command::Chaos(chaos) => chaos.run(),
         Command::Check(check) => check.run(),
         Command::Local(local) => local.run(),
+        Command::Reproduce(reproduce) => reproduce.run(),
         Command::Serve(serve) => serve.run(),
         Command::Sim(sim) => sim.run(),
         Command::Status(status) => status.run(),

@@ -1,7 +1,7 @@
 //! The shape of a cluster on the command line.
 
 use crate::duration;
-use crate::local::{Plan, tables};
+use crate::local::Plan;
 use clap::{Args, ValueEnum, value_parser};
 use server::Protocol;
 use std::time::Duration;
@@ -56,13 +56,11 @@ impl Shape {
     /// A cluster of this shape, with so many workers on each node.
     pub fn plan(&self, workers: u32, engine: EngineName) -> Plan {
         Plan {
-            shards: self.shards,
-            replicas: self.replicas,
             workers,
             round_trip: self.wan,
             jitter: self.jitter,
             protocol: engine.into(),
-            tables: tables(),
+            ..Plan::new(self.shards, self.replicas)
         }
     }
 }

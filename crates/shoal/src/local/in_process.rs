@@ -36,7 +36,8 @@ impl InProcess {
         let config = |node: &consensus::topology::Node| {
             let config = NodeConfig::new(&topology, node.id, managers.clone(), secret.clone())?;
             let distance = Distance { delay: plan.round_trip / 2, jitter: plan.jitter };
-            Ok(NodeConfig { distance, protocol: plan.protocol, ..config })
+            let (protocol, mako) = (plan.protocol, plan.mako.clone());
+            Ok(NodeConfig { distance, protocol, mako, ..config })
         };
         let servers = start_all(topology.nodes().iter().map(config), listeners)?;
         let runtime = ask::runtime().map_err(|error| error.to_string())?;

@@ -14,5 +14,5 @@ mod ready;
 
 pub use folder::{Folder, LocalCluster, LocalNode};
 pub use in_process::{InProcess, start_all};
-pub use plan::{Plan, secret, tables};
+pub use plan::{Plan, secret};
 pub use ready::{wait_ready, wait_whole};

@@ -1,6 +1,7 @@
 //! What a local cluster is to be: its topology and the configuration of its nodes.
 
 use consensus::topology::{Partitioning, Topology, TopologyError};
+use engines::mako;
 use ring::rand::{SecureRandom, SystemRandom};
 use server::Protocol;
 use std::io;
@@ -63,8 +64,11 @@ pub fn secret() -> io::Result<[u8; 32]> {
 pub struct Plan {
     /// How many shards.
     pub shards: u32,
-    /// Voters of each shard, each in a datacenter of its own; the leaders are in the first.
+    /// Voters of each shard, each in a datacenter of its own.
     pub replicas: u32,
+    /// Over so many datacenters the leaders are spread, in turn; 1: all are in the first. At most as many as
+    /// there are replicas.
+    pub leader_datacenters: u32,
     /// Workers of each node.
     pub workers: u32,
     /// Emulated, between datacenters.
@@ -73,12 +77,14 @@ pub struct Plan {
     pub jitter: Duration,
     /// The commit protocol. Only `mako` has managers, so that leaders can fail.
     pub protocol: Protocol,
+    /// How that behaves if it is `mako`. Files of nodes do not say it: only clusters of this process have it.
+    pub mako: mako::Options,
     /// The tables, and how each is divided.
     pub tables: Vec<(&'static str, Partitioning)>,
 }
 
 /// The tables of all that can be run on a local cluster, divided key by key, by queues, or by warehouses.
-pub fn tables() -> Vec<(&'static str, Partitioning)> {
+fn tables() -> Vec<(&'static str, Partitioning)> {
     let hash = |names: &'static [&str], prefix_bytes| {
         names.iter().map(move |name| (*name, Partitioning::Hash { prefix_bytes }))
     };
@@ -89,6 +95,21 @@ pub fn tables() -> Vec<(&'static str, Partitioning)> {
 }
 
 impl Plan {
+    /// A cluster of `mako` with so many shards of so many replicas, all in one place, that knows all tables.
+    pub fn new(shards: u32, replicas: u32) -> Plan {
+        Plan {
+            shards,
+            replicas,
+            leader_datacenters: 1,
+            workers: 1,
+            round_trip: Duration::ZERO,
+            jitter: Duration::ZERO,
+            protocol: Protocol::Mako,
+            mako: mako::Options::default(),
+            tables: tables(),
+        }
+    }
+
     /// The protocol's name.
     pub fn engine(&self) -> &'static str {
         match self.protocol {
@@ -104,7 +125,11 @@ impl Plan {
             Duration::ZERO => String::new(),
             far => format!(", {} ms", far.as_secs_f64() * 1000.0),
         };
-        format!("{}, {shards} shards of {replicas} replicas{far}", self.engine())
+        let spread = match self.leader_datacenters {
+            1 => String::new(),
+            places => format!(", leaders in {places} datacenters"),
+        };
+        format!("{}, {shards} shards of {replicas} replicas{far}{spread}", self.engine())
     }
 
     /// The name of a replica's node.
@@ -132,7 +157,8 @@ impl Plan {
                 builder = builder.node_at(name, datacenter, address);
             }
             let voters: Vec<String> = (0..self.replicas).map(|it| Plan::node(shard, it)).collect();
-            builder = builder.shard(voters[0].clone(), voters, []);
+            let leader = voters[(shard % self.leader_datacenters) as usize].clone();
+            builder = builder.shard(leader, voters, []);
         }
         let tables = self.tables.iter().cloned();
         tables

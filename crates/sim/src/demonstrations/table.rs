@@ -15,7 +15,7 @@ pub enum Verdict {
 
 impl Verdict {
     /// Of a promise that is kept if `holds`.
-    pub(super) fn of(holds: bool) -> Verdict {
+    pub fn of(holds: bool) -> Verdict {
         if holds { Verdict::Met } else { Verdict::Missed }
     }
 
@@ -60,18 +60,25 @@ impl Table {
     pub fn holds(&self) -> bool {
         self.lines.iter().all(|line| line.verdict != Verdict::Missed)
     }
+
+    /// What is to be shown, the heads first: with the targets and verdicts, if there is any.
+    pub fn rows(&self) -> Vec<Vec<String>> {
+        let has_target = self.lines.iter().any(|line| !line.target.is_empty());
+        let row = |cells: Vec<String>, target: &str, word: &str| {
+            let judged = [target.to_owned(), word.to_owned()];
+            cells.into_iter().chain(judged.into_iter().filter(|_| has_target)).collect()
+        };
+        let heads = self.heads.iter().map(|head| (*head).to_owned()).collect();
+        let lines = self.lines.iter();
+        let lines = lines.map(|line| row(line.cells.clone(), &line.target, line.verdict.word()));
+        std::iter::once(row(heads, "target", "")).chain(lines).collect()
+    }
 }
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}\n", self.title)?;
-        let heads = self.heads.iter().map(|head| (*head).to_owned());
-        let heads = heads.chain(["target".to_owned(), String::new()]).collect();
-        let cells = self.lines.iter().map(|line| {
-            let verdict = line.verdict.word().to_owned();
-            line.cells.iter().cloned().chain([line.target.clone(), verdict]).collect()
-        });
-        let rows: Vec<Vec<String>> = std::iter::once(heads).chain(cells).collect();
+        let rows = self.rows();
         let length = |text: &str| text.chars().count();
         let width = |column: usize| rows.iter().map(|row| length(&row[column])).max().unwrap_or(0);
         let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();

@@ -195,10 +195,14 @@ pub struct Kind {
 pub struct Latency {
     /// The mean.
     pub mean_ns: u64,
+    /// 1 of 10 is faster.
+    pub p10_ns: u64,
     /// The median.
     pub p50_ns: u64,
     /// 9 of 10 are faster.
     pub p90_ns: u64,
+    /// 95 of 100 are faster.
+    pub p95_ns: u64,
     /// 99 of 100 are faster.
     pub p99_ns: u64,
     /// 999 of 1000 are faster.
@@ -270,8 +274,10 @@ impl Latency {
         let at = |quantile| histogram.value_at_quantile(quantile);
         (!histogram.is_empty()).then(|| Latency {
             mean_ns: histogram.mean() as u64,
+            p10_ns: at(0.1),
             p50_ns: at(0.5),
             p90_ns: at(0.9),
+            p95_ns: at(0.95),
             p99_ns: at(0.99),
             p99_9_ns: at(0.999),
             max_ns: histogram.max(),
@@ -292,8 +298,10 @@ impl Latency {
         };
         Some(Latency {
             mean_ns: middle(|l| l.mean_ns)?,
+            p10_ns: middle(|l| l.p10_ns)?,
             p50_ns: middle(|l| l.p50_ns)?,
             p90_ns: middle(|l| l.p90_ns)?,
+            p95_ns: middle(|l| l.p95_ns)?,
             p99_ns: middle(|l| l.p99_ns)?,
             p99_9_ns: middle(|l| l.p99_9_ns)?,
             max_ns: middle(|l| l.max_ns)?,
@@ -415,6 +423,7 @@ mod tests {
         assert_eq!(curve.first().unwrap().latency_ns, 1);
         assert!((curve.last().unwrap().quantile - 0.999).abs() < 1e-9);
         let latency = Latency::of(&histogram).unwrap();
-        assert_eq!((latency.p50_ns, latency.p99_ns, latency.max_ns), (500, 990, 1000));
+        assert_eq!((latency.p10_ns, latency.p50_ns, latency.p95_ns), (100, 500, 950));
+        assert_eq!((latency.p99_ns, latency.max_ns), (990, 1000));
     }
 }

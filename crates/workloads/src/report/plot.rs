@@ -8,8 +8,8 @@ use super::words;
 use crate::bench::measurement::{CurvePoint, Interval};
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use plotters::prelude::{
-    AreaSeries, ChartBuilder, Color, DrawingAreaErrorKind, IntoDrawingArea, IntoFont, LineSeries,
-    RGBColor, SVGBackend,
+    AreaSeries, ChartBuilder, Circle, Color, DrawingAreaErrorKind, IntoDrawingArea, IntoFont,
+    LineSeries, RGBColor, SVGBackend,
 };
 use std::io;
 use std::ops::Range;
@@ -28,6 +28,10 @@ const FONT_SIZE: u32 = 17;
 const LABEL_WIDTH: u32 = 62;
 const LABEL_HEIGHT: u32 = 32;
 const TICK: u32 = 6;
+
+/// Most points of a series that each have a dot: they were measured, the line between them was not.
+const DOTS_MAX: usize = 24;
+const DOT: i32 = 4;
 
 /// Most points of a timeline that are drawn; neighbours are averaged beyond.
 const TIMELINE_POINTS_MAX: usize = 300;
@@ -49,10 +53,12 @@ pub fn throughput(runs: &[&[Interval]]) -> String {
         label: Box::new(|seconds| format!("{seconds} s")),
     };
     let y = Axis { marks: round_steps(top, 5), range: 0.0..top, label: Box::new(short_rate) };
-    draw(x, y, &series, series.len() == 1, &[])
+    let look = if series.len() == 1 { Look::Filled } else { Look::Plain };
+    draw(x, y, &series, look, &[])
 }
 
-/// Any lines over one axis, in these units, with a mark wherever something happened.
+/// Any lines over one axis, in these units, with a mark wherever something happened. A line of few points
+/// shows where they are.
 pub fn lines(
     series: &[Vec<(f64, f64)>],
     marks: &[f64],
@@ -76,7 +82,7 @@ pub fn lines(
         range: 0.0..top,
         label: Box::new(move |at| in_unit(short_rate(at), y_unit)),
     };
-    draw(x, y, series, false, marks)
+    draw(x, y, series, Look::Dotted, marks)
 }
 
 /// Latency under which each part of the transactions stays, one series a transaction type. Both
@@ -101,7 +107,7 @@ pub fn percentiles(curves: &[&[CurvePoint]]) -> String {
         range: bottom..top,
         label: Box::new(|height| round_latency(10f64.powf(height).round() as u64)),
     };
-    draw(x, y, &series, false, &[])
+    draw(x, y, &series, Look::Plain, &[])
 }
 
 /// One axis of a plot.
@@ -136,10 +142,20 @@ impl ValueFormatter<f64> for Axis {
     }
 }
 
-/// Draws one line a series, the area below it where asked to, and a thin line at each mark.
-fn draw(x: Axis, y: Axis, series: &[Vec<(f64, f64)>], filled: bool, marks: &[f64]) -> String {
+/// How lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Look {
+    Plain,
+    /// With the area below them.
+    Filled,
+    /// With a dot at each point, where they are few.
+    Dotted,
+}
+
+/// Draws one line a series, and a thin line at each mark.
+fn draw(x: Axis, y: Axis, series: &[Vec<(f64, f64)>], look: Look, marks: &[f64]) -> String {
     let mut svg = String::new();
-    try_draw(&mut svg, x, y, series, filled, marks).expect("drawing into a string cannot fail");
+    try_draw(&mut svg, x, y, series, look, marks).expect("drawing into a string cannot fail");
     svg
 }
 
@@ -148,7 +164,7 @@ fn try_draw(
     x: Axis,
     y: Axis,
     series: &[Vec<(f64, f64)>],
-    filled: bool,
+    look: Look,
     marks: &[f64],
 ) -> Result<(), DrawingAreaErrorKind<io::Error>> {
     let area = SVGBackend::with_string(svg, SIZE).into_drawing_area();
@@ -173,12 +189,16 @@ fn try_draw(
     }
     for (number, points) in series.iter().enumerate() {
         let colour = series_colour(number);
-        if filled {
+        if look == Look::Filled {
             let shade = colour.mix(0.14);
             let points = points.iter().copied();
             chart.draw_series(AreaSeries::new(points, floor, shade))?;
         }
         chart.draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(2)))?;
+        if look == Look::Dotted && points.len() <= DOTS_MAX {
+            let dots = points.iter().map(|at| Circle::new(*at, DOT, colour.filled()));
+            chart.draw_series(dots)?;
+        }
     }
     area.present()
 }
@@ -276,6 +296,15 @@ mod tests {
         for label in ["-2 s", "0 s", "3 s", "4 %"] {
             assert!(svg.contains(&format!("\n{label}\n")), "{label} is missing");
         }
+    }
+
+    #[test]
+    fn few_points_have_dots_and_many_have_none() {
+        let dots = |points: usize| {
+            let points: Vec<(f64, f64)> = (0..points).map(|at| (at as f64, 1.0)).collect();
+            lines(&[points], &[], ("s", "")).matches("<circle").count()
+        };
+        assert_eq!((dots(1), dots(DOTS_MAX), dots(DOTS_MAX + 1)), (1, DOTS_MAX, 0));
     }
 
     #[test]

@@ -48,6 +48,12 @@ pub fn percent(part: f64) -> String {
     }
 }
 
+/// `1.23 ×`, `0.018 ×`: how many times as much.
+pub fn times(ratio: f64) -> String {
+    let decimals = if ratio < 0.0995 { 3 } else { 2 };
+    format!("{ratio:.decimals$} ×")
+}
+
 /// `90 %`, `99.9 %`: what lies below a quantile, given by its nines.
 pub fn quantile(nines: f64) -> String {
     let part = 100.0 * (1.0 - 10f64.powf(-nines));
@@ -86,6 +92,10 @@ mod tests {
             "0 999 1,000 1,234,567"
         );
         assert_eq!(rate(81_234.4), "81,234");
+        assert_eq!(
+            [times(0.0182), times(0.1), times(3.8125)].join(", "),
+            "0.018 ×, 0.10 ×, 3.81 ×"
+        );
         assert_eq!(
             [latency(950), latency(1234), latency(45_600_000)].join(", "),
             "950 ns, 1.23 µs, 45.6 ms"

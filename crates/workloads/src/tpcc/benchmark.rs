@@ -14,6 +14,8 @@ use types::{Database, Error, Rejected, Result};
 pub struct TpcC {
     scale: Scale,
     tables: Tables,
+    /// The one kind of transaction there is, if there is no mix.
+    only: Option<Kind>,
 }
 
 impl TpcC {
@@ -22,7 +24,14 @@ impl TpcC {
     /// # Errors
     /// Those of the database and of [`Scale::validate`].
     pub fn new<D: Database>(db: &D, scale: Scale) -> Result<TpcC> {
-        Ok(TpcC { scale: scale.validate()?, tables: Tables::open(db)? })
+        Ok(TpcC { scale: scale.validate()?, tables: Tables::open(db)?, only: None })
+    }
+
+    /// The same, but that all transactions are of this kind: for experiments that look at one. It is
+    /// not TPC-C any more.
+    #[must_use]
+    pub fn of_kind(self, kind: Kind) -> TpcC {
+        TpcC { only: Some(kind), ..self }
     }
 
     /// Its scale.
@@ -105,6 +114,9 @@ impl Workload for TpcC {
             parameters.push(("customers per district", customers.to_string()));
             parameters.push(("undelivered orders per district", undelivered.to_string()));
         }
+        if let Some(kind) = self.only {
+            parameters.push(("transactions, all of them", Kind::NAMES[kind as usize].to_owned()));
+        }
         parameters
     }
 
@@ -135,7 +147,7 @@ impl Workload for TpcC {
     }
 
     async fn next<D: Database>(&self, db: &D, client: &mut Client) -> Result<Done> {
-        let kind = client.deal();
+        let kind = self.only.unwrap_or_else(|| client.deal());
         client.counts.kinds[kind as usize] += 1;
         let (runs, result) = self.run(db, client, kind).await;
         let rolled_back = match result {

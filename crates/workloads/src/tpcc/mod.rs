@@ -37,5 +37,5 @@ pub mod schema;
 pub mod stock_level;
 
 pub use benchmark::TpcC;
-pub use client::Client;
+pub use client::{Client, Kind};
 pub use scale::Scale;

@@ -1,7 +1,8 @@
 //! `shoal sim --faults`: every planted bug, and who catches it.
 
 use super::search::{Search, Tally};
-use super::{Common, Trouble, Verdict, print, summary};
+use super::{Common, Trouble, Verdict, print};
+use crate::duration::span;
 use crate::progress::SeedsBar;
 use crate::terminal::table;
 use ::sim::Orders;
@@ -91,5 +92,5 @@ fn row(planted: &Planted, tally: &Tally) -> [String; 7] {
         }
     };
     let (name, rule) = (planted.name.to_owned(), planted.rule.to_owned());
-    [name, rule, by, seed, needed, words::count(planted.within), summary::span(tally.elapsed)]
+    [name, rule, by, seed, needed, words::count(planted.within), span(tally.elapsed)]
 }

@@ -2,11 +2,10 @@
 
 use super::{Trouble, Verdict, print};
 use crate::commands::{reserve, write};
-use ::sim::demonstrations::{Demonstration, Exhibition, Orders, Progress, Size, report};
+use crate::progress::ShowBar;
+use ::sim::demonstrations::{Demonstration, Exhibition, Orders, Size, report};
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
 /// Show how fast the engines are, and what a failure looks like: distances and processors are made up, the code is the real one
 #[derive(Debug, Args)]
@@ -83,25 +82,21 @@ impl What {
 
 impl Show {
     pub(super) fn run(&self) -> Result<Verdict, Trouble> {
-        let bar = bar(!self.no_progress);
-        let watched = bar.clone();
+        let bar = ShowBar::new(!self.no_progress);
         let orders = Orders {
             seed: self.seed,
             size: if self.small { Size::Small } else { Size::Full },
-            watcher: Rc::new(move |Progress { what, done }| {
-                watched.set_message(what);
-                watched.set_position((done * 1000.0) as u64);
-            }),
+            watcher: bar.watcher(),
         };
         let path = self.report.as_deref().or(self.what.report());
         path.map_or(Ok(()), reserve)?;
         let mut exhibitions = Vec::new();
         for demonstration in self.what.demonstrations() {
             let exhibition = demonstration.show(&orders).map_err(Trouble::Database)?;
-            bar.suspend(|| print(&exhibition.to_string()))?;
+            bar.aside(|| print(&exhibition.to_string()))?;
             exhibitions.push(exhibition);
         }
-        bar.finish_and_clear();
+        bar.finish();
         if let Some(path) = path {
             write(path, &report::html(&exhibitions, self.seed))?;
             print(&format!("the report is {}\n", path.display()))?;
@@ -110,17 +105,4 @@ impl Show {
         print(if holds { "every target was met\n" } else { "a target was MISSED\n" })?;
         Ok(if holds { Verdict::Holds } else { Verdict::Fails })
     }
-}
-
-/// A bar from 0 to 1000, or one that shows nothing.
-fn bar(visible: bool) -> ProgressBar {
-    let bar = if visible { ProgressBar::new(1000) } else { ProgressBar::hidden() };
-    // A template of our own that is wrong is shown by the first run on a terminal.
-    if let Ok(style) =
-        ProgressStyle::with_template("{prefix:>12} {bar:32.cyan/dim} {percent:>3} %  {msg}")
-    {
-        bar.set_style(style.progress_chars("━╸─"));
-    }
-    bar.set_prefix("showing");
-    bar
 }

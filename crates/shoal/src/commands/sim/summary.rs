@@ -2,6 +2,7 @@
 
 use super::Planted;
 use super::search::{Search, Tally};
+use crate::duration::span;
 use crate::terminal::table;
 use ::sim::Report;
 use ::sim::metrics::Metrics;
@@ -197,15 +198,6 @@ fn ordinal(number: u64) -> String {
     words::count(number) + ending
 }
 
-/// `12.3 s`, `4.5 min`, `6.7 h`.
-pub fn span(time: Duration) -> String {
-    match time.as_secs_f64() {
-        seconds if seconds >= 7200.0 => format!("{:.1} h", seconds / 3600.0),
-        seconds if seconds >= 120.0 => format!("{:.1} min", seconds / 60.0),
-        seconds => words::seconds(seconds),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -214,11 +206,5 @@ mod tests {
     fn numbers_have_their_endings() {
         let endings: Vec<String> = [1, 2, 3, 4, 11, 12, 13, 21, 112].map(ordinal).to_vec();
         assert_eq!(endings.join(" "), "1st 2nd 3rd 4th 11th 12th 13th 21st 112th");
-    }
-
-    #[test]
-    fn spans_have_the_unit_that_fits() {
-        let spans = [500, 90_000, 150_000, 7_200_000].map(|ms| span(Duration::from_millis(ms)));
-        assert_eq!(spans.join(", "), "500 ms, 90.0 s, 2.5 min, 2.0 h");
     }
 }

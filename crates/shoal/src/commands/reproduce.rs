@@ -1,0 +1,178 @@
+//! `shoal reproduce`: experiments of the Mako paper, scaled down, beside the paper's numbers.
+
+use super::{Trouble, Verdict, print, reserve, write};
+use crate::duration;
+use crate::progress::{Bar, ShowBar};
+use crate::reproduce::{Budget, Measured, Outcome, about_failure, show_failure};
+use ::sim::demonstrations::{Orders, Size};
+use clap::{Args, Subcommand, value_parser};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Run a scaled-down experiment of the Mako paper, and see the result beside the paper's numbers
+///
+/// Each says how it was scaled. Clients and all replicas share the cores of this machine.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  shoal reproduce mako-fig9
+  shoal reproduce mako-fig6 --duration 10s --runs 3
+  shoal reproduce mako-fig13 --small
+  shoal reproduce table-factor --json factors.json --html factors.html
+
+docs/performance.md tells what came out on our machine.
+
+Exit codes: 0 done, also where a target is missed; 1 the database failed; 2 the command line is wrong")]
+pub struct Reproduce {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Throughput over the number of shards: TPC-C and the micro-benchmark
+    #[command(after_help = "Example:\n  shoal reproduce mako-fig6 --duration 10s")]
+    MakoFig6(MeasuredArgs),
+    /// Batch size against throughput and latency
+    #[command(after_help = "Example:\n  shoal reproduce mako-fig7 --html batches.html")]
+    MakoFig7(MeasuredArgs),
+    /// Latency under light load, in percentiles
+    #[command(after_help = "Example:\n  shoal reproduce mako-fig8 --duration 20s")]
+    MakoFig8(MeasuredArgs),
+    /// Throughput over the share of transactions that leave their shard
+    #[command(after_help = "Example:\n  shoal reproduce mako-fig9 --runs 3")]
+    MakoFig9(MeasuredArgs),
+    /// Throughput and aborts over the number of clients, with leaders far from each other
+    #[command(after_help = "Example:\n  shoal reproduce mako-fig11 --json clients.json")]
+    MakoFig11(MeasuredArgs),
+    /// Throughput over the number of shards, for each form of stamps
+    #[command(after_help = "Example:\n  shoal reproduce mako-fig12 --duration 2s")]
+    MakoFig12(MeasuredArgs),
+    /// A shard that fails, and what healthy ones notice: in virtual time
+    #[command(after_help = "Example:\n  shoal reproduce mako-fig13 --small")]
+    MakoFig13(ShownArgs),
+    /// What each part of the system costs
+    #[command(after_help = "Example:\n  shoal reproduce table-factor --runs 5")]
+    TableFactor(MeasuredArgs),
+}
+
+/// What every experiment takes that is measured.
+#[derive(Debug, Args)]
+struct MeasuredArgs {
+    /// Time of each measurement: 500ms, 10s, 2m
+    #[arg(long, default_value = "5s", value_parser = duration::parse_positive)]
+    duration: Duration,
+    /// Time before each that does not count
+    #[arg(long, default_value = "1s", value_parser = duration::parse)]
+    warm_up: Duration,
+    /// How often to measure each, every time on a fresh database; the medians are shown
+    #[arg(long, default_value_t = 1, value_parser = value_parser!(u16).range(1..=1000))]
+    runs: u16,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What one takes that is shown in virtual time.
+#[derive(Debug, Args)]
+struct ShownArgs {
+    /// Slow processors and few clients: over in less than a minute
+    #[arg(long)]
+    small: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Args)]
+struct Common {
+    /// Where all chance comes from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Write everything to this file as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write tables and plots into this file, one HTML page [default: shoal-NAME.html]
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Show no progress bar
+    #[arg(long)]
+    no_progress: bool,
+}
+
+impl Reproduce {
+    pub(super) fn run(&self) -> Result<Verdict, Trouble> {
+        let (what, args) = match &self.what {
+            What::MakoFig6(args) => (Measured::Figure6, args),
+            What::MakoFig7(args) => (Measured::Figure7, args),
+            What::MakoFig8(args) => (Measured::Figure8, args),
+            What::MakoFig9(args) => (Measured::Figure9, args),
+            What::MakoFig11(args) => (Measured::Figure11, args),
+            What::MakoFig12(args) => (Measured::Figure12, args),
+            What::MakoFig13(args) => return args.run(),
+            What::TableFactor(args) => (Measured::Factors, args),
+        };
+        args.run(what)
+    }
+}
+
+impl MeasuredArgs {
+    fn run(&self, what: Measured) -> Result<Verdict, Trouble> {
+        let experiment = what.experiment();
+        let page = self.common.reserve(experiment.about.name)?;
+        let budget = Budget {
+            warm_up: self.warm_up,
+            duration: self.duration,
+            times: self.runs,
+            seed: self.common.seed,
+        };
+        print(&experiment.opening(budget.each(), self.runs.into()))?;
+        let mut bar = Bar::new(self.runs.into(), !self.common.no_progress);
+        let mut measured = Vec::new();
+        for (number, run) in experiment.runs.iter().enumerate() {
+            bar.next(number, experiment.runs.len(), &run.words);
+            measured.push(run.measure(&budget, &mut |at| bar.show(at)));
+        }
+        bar.finish();
+        let outcome = Outcome::measured(experiment, measured, self.common.seed);
+        self.common.report(&outcome, &page)
+    }
+}
+
+impl ShownArgs {
+    fn run(&self) -> Result<Verdict, Trouble> {
+        let (about, seed) = (about_failure(), self.common.seed);
+        let page = self.common.reserve(about.name)?;
+        print(&about.opening())?;
+        let bar = ShowBar::new(!self.common.no_progress);
+        let size = if self.small { Size::Small } else { Size::Full };
+        let shown = show_failure(&Orders { seed, size, watcher: bar.watcher() });
+        bar.finish();
+        let outcome = Outcome::shown(about, shown.map_err(Trouble::Database)?, seed);
+        self.common.report(&outcome, &page)
+    }
+}
+
+impl Common {
+    /// Makes sure that results can be written, and says where the page goes.
+    fn reserve(&self, name: &str) -> Result<PathBuf, Trouble> {
+        let page = self.html.clone().unwrap_or_else(|| format!("shoal-{name}.html").into());
+        self.json.iter().chain([&page]).try_for_each(|path| reserve(path))?;
+        Ok(page)
+    }
+
+    /// A target that is missed is a result as good as any; a run that came to nothing is none.
+    fn report(&self, outcome: &Outcome, page: &Path) -> Result<Verdict, Trouble> {
+        // Files first: they outlive whoever stops reading the terminal.
+        if let Some(path) = &self.json {
+            write(path, &outcome.json())?;
+        }
+        write(page, &outcome.html())?;
+        print(&outcome.text())?;
+        print(&format!("the report is {}\n", page.display()))?;
+        match outcome.failures() {
+            0 => Ok(Verdict::Holds),
+            failures => {
+                Err(Trouble::Database(format!("{failures} runs came to nothing; see above")))
+            }
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The experiments of the Mako paper (OSDI'25, §7), scaled down to one machine, and beside ours the numbers
+//! that the paper has published.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `experiment.rs` | what an experiment is: runs, and the charts in which they stand beside the paper's numbers |
+//! | `run.rs` | one run: a workload on a cluster, or on an embedded database |
+//! | `scale.rs` | how all of them are scaled |
+//! | `throughput.rs` | figures 6, 9 and 12: throughput over shards, shares, stamps |
+//! | `latency.rs` | figures 7 and 8: batches, and light load |
+//! | `concurrency.rs` | figure 11: more and more clients |
+//! | `factors.rs` | the table of §7.9: what each part costs |
+//! | `failure.rs` | figure 13: a shard that fails, in virtual time |
+//! | `view.rs` | tables and plots |
+//! | `outcome.rs` | what came out, on the terminal, as a page and as JSON |
+//!
+//! What always holds: a number of the paper is one that its text or a table says; what stands only in a
+//! drawing is left out, and so is what it does not say.
+
+mod concurrency;
+mod experiment;
+mod factors;
+mod failure;
+mod latency;
+mod outcome;
+mod run;
+mod scale;
+mod throughput;
+mod view;
+
+pub use experiment::Experiment;
+pub use failure::{about_failure, show_failure};
+pub use outcome::Outcome;
+pub use run::Budget;
+
+/// An experiment that is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Measured {
+    /// Throughput over shards.
+    Figure6,
+    /// Batch size.
+    Figure7,
+    /// Latency under light load.
+    Figure8,
+    /// Share of transactions that leave their shard.
+    Figure9,
+    /// Number of clients.
+    Figure11,
+    /// Forms of stamps.
+    Figure12,
+    /// What each part costs.
+    Factors,
+}
+
+impl Measured {
+    /// All of them.
+    #[cfg(test)]
+    const ALL: [Measured; 7] = [
+        Measured::Figure6,
+        Measured::Figure7,
+        Measured::Figure8,
+        Measured::Figure9,
+        Measured::Figure11,
+        Measured::Figure12,
+        Measured::Factors,
+    ];
+
+    /// What is to be run.
+    pub fn experiment(self) -> Experiment {
+        match self {
+            Measured::Figure6 => throughput::over_shards(),
+            Measured::Figure7 => latency::over_batches(),
+            Measured::Figure8 => latency::under_light_load(),
+            Measured::Figure9 => throughput::over_shares(),
+            Measured::Figure11 => concurrency::over_clients(),
+            Measured::Figure12 => throughput::over_stamps(),
+            Measured::Factors => factors::table(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

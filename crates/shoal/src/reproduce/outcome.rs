@@ -1,0 +1,175 @@
+//! What came out of an experiment.
+
+use super::experiment::{About, Chart, Experiment};
+use super::view;
+use serde::Serialize;
+use sim::demonstrations::{Exhibition, report};
+use std::fmt::Write;
+use workloads::bench::Measurement;
+use workloads::report::page;
+
+/// The version of what is written as JSON; it grows when a field changes its meaning or goes.
+const FORMAT: u32 = 1;
+
+/// What came of a run: a measurement, or a sentence that says what went wrong.
+pub type Measured = Result<Measurement, String>;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Outcome {
+    about: About,
+    exhibition: Exhibition,
+    seed: u64,
+    /// What has to be known of all numbers.
+    foot: String,
+    /// What was measured, if anything was.
+    measured: Option<(Experiment, Vec<Measured>)>,
+}
+
+/// A run, as it is written.
+#[derive(Debug, Serialize)]
+struct WrittenRun<'a> {
+    words: &'a str,
+    clients: usize,
+    measurement: Option<&'a Measurement>,
+    error: Option<&'a str>,
+}
+
+/// A table, as it is written: what is shown.
+#[derive(Debug, Serialize)]
+struct WrittenTable<'a> {
+    title: &'a str,
+    notes: &'a [String],
+    /// The first are the heads.
+    rows: Vec<Vec<String>>,
+}
+
+/// A plot, as it is written.
+#[derive(Debug, Serialize)]
+struct WrittenPlot<'a> {
+    title: &'a str,
+    x_unit: &'a str,
+    y_unit: &'a str,
+    names: &'a [String],
+    series: &'a [Vec<(f64, f64)>],
+}
+
+/// All of it, as it is written.
+#[derive(Debug, Serialize)]
+struct Written<'a> {
+    format: u32,
+    #[serde(flatten)]
+    about: &'a About,
+    seed: u64,
+    charts: &'a [Chart],
+    runs: Vec<WrittenRun<'a>>,
+    tables: Vec<WrittenTable<'a>>,
+    plots: Vec<WrittenPlot<'a>>,
+}
+
+impl Outcome {
+    /// Of an experiment of which this was measured, for each run.
+    pub fn measured(experiment: Experiment, measured: Vec<Measured>, seed: u64) -> Outcome {
+        let mut foot =
+            "Numbers of ours compare with each other, those of the paper with each other; between \
+                        both compare what is relative."
+                .to_owned();
+        for warning in warnings(&experiment, &measured) {
+            _ = write!(foot, " Warning: {warning}");
+        }
+        Outcome {
+            about: experiment.about.clone(),
+            exhibition: view::exhibition(&experiment, &measured),
+            seed,
+            foot,
+            measured: Some((experiment, measured)),
+        }
+    }
+
+    /// Of a demonstration in virtual time.
+    pub fn shown(about: About, exhibition: Exhibition, seed: u64) -> Outcome {
+        let foot = report::FOOT.to_owned();
+        Outcome { about, exhibition, seed, foot, measured: None }
+    }
+
+    /// How many runs came to nothing.
+    pub fn failures(&self) -> usize {
+        let measured = self.measured.iter().flat_map(|(_, measured)| measured);
+        measured.filter(|measured| measured.is_err()).count()
+    }
+
+    /// For a terminal, but for what has been said before it began.
+    pub fn text(&self) -> String {
+        let mut text = self.exhibition.to_string();
+        if let Some((experiment, measured)) = &self.measured {
+            for warning in warnings(experiment, measured) {
+                _ = writeln!(text, "warning: {warning}");
+            }
+        }
+        if let Some((words, _)) = report::verdict(std::slice::from_ref(&self.exhibition)) {
+            _ = writeln!(text, "{words}");
+        }
+        text
+    }
+
+    /// A page with the same, and with plots.
+    pub fn html(&self) -> String {
+        let About { title, paper, scaled, .. } = &self.about;
+        let lead = format!("The paper: {paper} Scaled: {} Seed {}.", scaled.join(" "), self.seed);
+        report::page(title, &lead, std::slice::from_ref(&self.exhibition), &self.foot)
+    }
+
+    /// Everything, ending in a newline.
+    pub fn json(&self) -> String {
+        let (charts, runs) = match &self.measured {
+            None => (&[][..], Vec::new()),
+            Some((experiment, measured)) => {
+                let runs = experiment.runs.iter().zip(measured).map(|(run, measured)| WrittenRun {
+                    words: &run.words,
+                    clients: run.clients,
+                    measurement: measured.as_ref().ok(),
+                    error: measured.as_ref().err().map(String::as_str),
+                });
+                (&experiment.charts[..], runs.collect())
+            }
+        };
+        let tables = self.exhibition.tables.iter().map(|table| WrittenTable {
+            title: table.title,
+            notes: &table.notes,
+            rows: table.rows(),
+        });
+        let plots = self.exhibition.plots.iter().map(|plot| WrittenPlot {
+            title: &plot.title,
+            x_unit: plot.x,
+            y_unit: plot.y,
+            names: &plot.names,
+            series: &plot.series,
+        });
+        let written = Written {
+            format: FORMAT,
+            about: &self.about,
+            seed: self.seed,
+            charts,
+            runs,
+            tables: tables.collect(),
+            plots: plots.collect(),
+        };
+        let text = serde_json::to_string_pretty(&written);
+        text.expect("only text keys and finite numbers") + "\n"
+    }
+}
+
+/// What has to be known before any number is believed, a sentence each.
+fn warnings(experiment: &Experiment, measured: &[Measured]) -> Vec<String> {
+    let mut warnings: Vec<String> = Vec::new();
+    for (run, measured) in experiment.runs.iter().zip(measured) {
+        let of_run = |warning: &String| format!("{}: {warning}", run.words);
+        let news = match measured {
+            Err(error) => vec![of_run(error)],
+            Ok(measurement) if measurement.build.profile == "debug" => page::warnings(measurement),
+            Ok(measurement) => page::warnings(measurement).iter().map(of_run).collect(),
+        };
+        warnings.extend(news.into_iter().filter(|it| !warnings.contains(it)).collect::<Vec<_>>());
+    }
+    warnings
+}

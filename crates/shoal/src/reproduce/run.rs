@@ -1,0 +1,162 @@
+//! One run of an experiment.
+
+use crate::local::Plan;
+use crate::trial::{self, Placeable, Trial};
+use client::{Db, Options};
+use std::sync::Arc;
+use std::time::Duration;
+use types::Database;
+use workloads::bench::{Measurement, Progress, Settings, Threads};
+use workloads::placed::PlacedMicro;
+use workloads::tpcc::{Kind, Scale, TpcC};
+
+/// What starting a cluster and loading it takes, about.
+const SETUP: Duration = Duration::from_secs(3);
+
+/// How much time each run gets.
+#[derive(Debug, Clone, Copy)]
+pub struct Budget {
+    pub warm_up: Duration,
+    pub duration: Duration,
+    /// How often each is run; the medians count.
+    pub times: u16,
+    /// Where all chance comes from.
+    pub seed: u64,
+}
+
+impl Budget {
+    /// About how long one run takes.
+    pub fn each(&self) -> Duration {
+        SETUP + self.warm_up + self.duration
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Run {
+    /// What it is, in few words.
+    pub words: String,
+    pub load: Load,
+    pub on: On,
+    /// Tasks of leaders, or threads of an embedded database.
+    pub clients: usize,
+}
+
+/// What runs.
+#[derive(Debug, Clone, Copy)]
+pub enum Load {
+    Micro(Micro),
+    TpcC(Orders),
+}
+
+/// The micro-benchmark.
+#[derive(Debug, Clone, Copy)]
+pub struct Micro {
+    pub keys_of_shard: u32,
+    /// Of a hundred transactions, so many have one of their four keys on another shard.
+    pub cross_percent: u32,
+    /// Every transaction writes, not every second one.
+    pub all_write: bool,
+}
+
+/// TPC-C.
+#[derive(Debug, Clone, Copy)]
+pub struct Orders {
+    pub scale: Scale,
+    /// There is nothing but new orders.
+    pub only_new: bool,
+}
+
+/// Where it runs.
+#[derive(Debug)]
+pub enum On {
+    Embedded,
+    /// A cluster of this process, with the clients in its leaders.
+    Cluster(Box<Plan>),
+}
+
+impl Placeable for Micro {
+    type Placed = PlacedMicro;
+
+    fn place<D: Database>(&self, db: &D, shards: u32) -> types::Result<PlacedMicro> {
+        let micro = PlacedMicro::new(db, shards, self.keys_of_shard, self.cross_percent)?;
+        Ok(if self.all_write { micro.writing() } else { micro })
+    }
+}
+
+impl Placeable for Orders {
+    type Placed = TpcC;
+
+    fn place<D: Database>(&self, db: &D, _shards: u32) -> types::Result<TpcC> {
+        let tpcc = TpcC::new(db, self.scale)?;
+        Ok(if self.only_new { tpcc.of_kind(Kind::NewOrder) } else { tpcc })
+    }
+}
+
+impl Run {
+    /// One on a cluster.
+    pub fn on(plan: Plan, load: Load, clients: usize) -> Run {
+        Run { words: plan.words(), load, on: On::Cluster(Box::new(plan)), clients }
+    }
+
+    /// With other words.
+    pub fn called(self, words: impl Into<String>) -> Run {
+        Run { words: words.into(), ..self }
+    }
+
+    /// On how many shards.
+    pub fn shards(&self) -> u32 {
+        match &self.on {
+            On::Embedded => 1,
+            On::Cluster(plan) => plan.shards,
+        }
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// A sentence that says what went wrong.
+    pub fn measure(
+        &self,
+        budget: &Budget,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Measurement, String> {
+        match self.load {
+            Load::Micro(micro) => self.measure_load(&micro, budget, progress),
+            Load::TpcC(orders) => self.measure_load(&orders, budget, progress),
+        }
+    }
+
+    fn measure_load<A: Placeable>(
+        &self,
+        load: &A,
+        budget: &Budget,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Measurement, String> {
+        let settings = Settings {
+            workers: self.clients,
+            warm_up: budget.warm_up,
+            duration: budget.duration,
+            rate_per_s: None,
+            seed: budget.seed,
+            runs: budget.times.into(),
+            // That is what `shoal bench` is for.
+            check: false,
+            reserved_bytes: 0,
+        };
+        match &self.on {
+            On::Cluster(plan) => {
+                let plan = plan.as_ref().clone();
+                Trial { plan, inside: true, settings }.measure(load, progress)
+            }
+            On::Embedded => {
+                let make = || {
+                    let db = Db::with_options(Options::default());
+                    let workload = load.place(&db, 1).map_err(|error| error.to_string())?;
+                    Ok((Threads(db), Arc::new(workload)))
+                };
+                trial::measure(&settings, "embedded", make, progress)
+            }
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! What is published is what the paper says, and stands where it belongs.
+
+use super::experiment::{Chart, Experiment, Number, Percentile, Published, Quantity, Row};
+use super::{Measured, Outcome};
+use std::collections::BTreeSet;
+use std::time::Duration;
+use workloads::bench::measurement::{
+    Build, FORMAT, KindSummary, Latency, LatencyFrom, Load, Summary,
+};
+use workloads::bench::{Machine, Measurement};
+
+/// What would have come out of a run that commits so much.
+fn measurement(committed_per_s: f64, p50_ms: u64) -> Measurement {
+    let ns = p50_ms * 1_000_000;
+    let latency = Latency {
+        mean_ns: ns,
+        p10_ns: ns,
+        p50_ns: ns,
+        p90_ns: ns,
+        p95_ns: ns,
+        p99_ns: ns,
+        p99_9_ns: ns,
+        max_ns: ns,
+    };
+    let kind = |name| KindSummary { name, share: 0.5, latency: Some(latency) };
+    Measurement {
+        format: FORMAT,
+        started_at: "2026-01-31 12:00 UTC".into(),
+        build: Build {
+            version: "1",
+            profile: "optimized",
+            allocator: "one",
+            target: "here".into(),
+        },
+        machine: Machine::read(),
+        workload: "any",
+        parameters: Vec::new(),
+        load: Load {
+            workers: 1,
+            warm_up_s: 0.0,
+            duration_s: 1.0,
+            rate_per_s: None,
+            latency_from: LatencyFrom::Start,
+            seed: 1,
+            runs: 1,
+            reserved_bytes: 0,
+        },
+        summary: Summary {
+            committed_per_s,
+            committed_per_s_min: committed_per_s,
+            committed_per_s_max: committed_per_s,
+            committed_per_cpu_s: Some(committed_per_s),
+            conflict_rate: 0.25,
+            kinds: vec![kind("new-order"), kind("read-modify-write")],
+        },
+        runs: Vec::new(),
+    }
+}
+
+/// The outcome of an experiment whose runs commit so much, one after the other, and then the last of these.
+fn outcome(measured: Measured, committed: &[f64], p50_ms: u64) -> Outcome {
+    let experiment = measured.experiment();
+    let all = committed.iter().chain(std::iter::repeat(&committed[committed.len() - 1]));
+    let measured = all.take(experiment.runs.len()).map(|per_s| Ok(measurement(*per_s, p50_ms)));
+    let measured = measured.collect();
+    Outcome::measured(experiment, measured, 1)
+}
+
+fn rows(experiment: &Experiment) -> impl Iterator<Item = &Row> {
+    let curves = experiment.charts.iter().flat_map(|chart: &Chart| &chart.curves);
+    curves.flat_map(|curve| &curve.rows)
+}
+
+/// The line of a text that begins so, without its blanks.
+#[track_caller]
+fn line(text: &str, start: &str) -> String {
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let found = text.lines().map(words).find(|line| line.starts_with(start));
+    found.unwrap_or_else(|| panic!("no line begins with {start}:\n{text}"))
+}
+
+#[test]
+fn every_run_stands_in_one_row_and_every_row_says_something() {
+    let mut names = BTreeSet::new();
+    for experiment in Measured::ALL.map(Measured::experiment) {
+        let name = experiment.about.name;
+        assert!(names.insert(name), "{name} is there twice");
+        let shown: Vec<usize> = rows(&experiment).filter_map(|row| row.run).collect();
+        assert_eq!(shown, (0..experiment.runs.len()).collect::<Vec<_>>(), "{name}");
+        assert!(rows(&experiment).all(Row::is_there), "{name} has a row of nothing");
+        assert!(experiment.about.scaled.iter().all(|sentence| sentence.ends_with('.')), "{name}");
+        for curve in experiment.charts.iter().flat_map(|chart| &chart.curves) {
+            assert!(curve.rows[curve.base].run.is_some(), "{name}: nothing to compare with");
+        }
+    }
+}
+
+#[test]
+fn numbers_of_the_paper_agree_with_what_it_says_of_them() {
+    let published = |measured: Measured| -> Vec<f64> {
+        let experiment = measured.experiment();
+        let numbers = rows(&experiment).flat_map(|row| &row.published);
+        let throughput = numbers.filter(|it| it.quantity == Quantity::Throughput);
+        throughput
+            .map(|Published { number: Number::Absolute(it) | Number::Relative(it), .. }| *it)
+            .collect()
+    };
+    let falls = |from: f64, to: f64| 100.0 * (1.0 - to / from);
+    let [none, all] = published(Measured::Figure9)[..] else { panic!("two shares") };
+    assert!((falls(none, all) - 98.2).abs() < 0.1, "98.2 % less where all leave their shard");
+    let [silo, versions, distributed, replicated, replayed] = published(Measured::Factors)[..]
+    else {
+        panic!("five factors")
+    };
+    assert!((falls(silo, versions) - 11.1).abs() < 0.5);
+    assert!((falls(versions, distributed) - 68.1).abs() < 0.5);
+    // Its table is rounded to two digits.
+    assert!((falls(distributed, replicated) - 22.5).abs() < 1.5);
+    assert_eq!(replicated, replayed);
+    assert_eq!(published(Measured::Figure6), [0.96e6, 3.66e6, 16.7e6]);
+    assert_eq!(published(Measured::Figure7), [1.0, 1.158]);
+    assert_eq!(published(Measured::Figure12), [0.0; 0]);
+}
+
+#[test]
+fn ours_stands_beside_the_papers_and_is_judged_where_something_was_promised() {
+    let text = outcome(Measured::Figure9, &[1000.0, 900.0, 700.0, 400.0, 200.0, 120.0], 51).text();
+    let first = line(&text, "0 %");
+    assert!(first.starts_with("0 % 1,000 1.00 × 60,300,000 1.00 ×"), "{first}");
+    let last = line(&text, "100 %");
+    assert!(last.starts_with("100 % 120 0.12 × 1,100,000 0.018 ×"), "{last}");
+    assert!(last.ends_with("relative ≥ 0.10 × met"), "{last}");
+    assert_eq!(line(&text, "50 %"), "50 % 400 0.40 × – – 400 0.40 × 51.0 ms");
+    assert!(text.ends_with("every target was met\n"), "{text}");
+    let text = outcome(Measured::Figure9, &[1000.0, 90.0], 51).text();
+    assert!(line(&text, "100 %").ends_with("MISSED") && text.contains("a target was missed"));
+}
+
+#[test]
+fn rows_of_the_paper_stand_below_ours_where_there_are_none_to_compare() {
+    let text = outcome(Measured::Figure8, &[100.0], 51).text();
+    let ours = line(&text, "mako, 1 shard");
+    assert!(ours.ends_with("p50 ≤ 52.0 ms, p99 ≤ 60.0 ms met"), "{ours}");
+    let papers = line(&text, "the paper: Calvin");
+    assert_eq!(papers, "the paper: Calvin 146 ms 166 ms 202 ms 206 ms 212 ms");
+    let text = outcome(Measured::Figure8, &[100.0], 53).text();
+    assert!(line(&text, "mako, 1 shard").ends_with("MISSED"));
+    assert!(!line(&text, "two-phase-commit, 1 shard").ends_with("MISSED"));
+}
+
+#[test]
+fn pages_have_plots_and_json_has_everything() {
+    for measured in Measured::ALL {
+        let runs = measured.experiment().runs.len();
+        let outcome = outcome(measured, &[1000.0, 500.0], 51);
+        let html = outcome.html();
+        assert!(html.contains("<svg") && html.contains("<circle"), "{measured:?}");
+        assert!(html.contains("Scaled: "), "{measured:?}");
+        let json: serde_json::Value = serde_json::from_str(&outcome.json()).expect("it is JSON");
+        assert_eq!(json["runs"].as_array().map(Vec::len), Some(runs), "{measured:?}");
+        assert!(json["charts"][0]["curves"][0]["rows"][0]["label"].is_string());
+        assert!(json["tables"][0]["rows"][0].is_array() && json["scaled"][0].is_string());
+    }
+}
+
+#[test]
+fn an_opening_says_how_long_it_takes() {
+    let experiment = Measured::Figure9.experiment();
+    let opening = experiment.opening(Duration::from_secs(9), 1);
+    assert!(opening.contains("6 runs: about 54.0 s"), "{opening}");
+    let opening = experiment.opening(Duration::from_secs(10), 3);
+    assert!(opening.contains("6 runs, each 3 times: about 3.0 min"), "{opening}");
+}
+
+#[test]
+fn a_run_that_came_to_nothing_leaves_the_others_standing() {
+    let experiment = Measured::Figure9.experiment();
+    let mut measured: Vec<_> =
+        experiment.runs.iter().map(|_| Ok(measurement(1000.0, 51))).collect();
+    measured[2] = Err("nobody leads S1".to_owned());
+    let outcome = Outcome::measured(experiment, measured, 1);
+    let text = outcome.text();
+    assert_eq!(outcome.failures(), 1);
+    assert_eq!(line(&text, "25 %"), "25 % – – – – – – –");
+    assert_eq!(line(&text, "warning: 25 %"), "warning: 25 % leave their shard: nobody leads S1");
+    assert!(line(&text, "50 %").starts_with("50 % 1,000 1.00 ×"));
+    assert!(outcome.json().contains("nobody leads S1"));
+}
+
+#[test]
+fn percentiles_are_in_order() {
+    assert!(Percentile::ALL.map(Percentile::percent).is_sorted());
+}

@@ -1,0 +1,248 @@
+//! What was measured, in tables and plots, beside what was published.
+
+use super::experiment::{Chart, Curve, Experiment, Number, Plots, Quantity, Row};
+use super::outcome::Measured;
+use super::run::Run;
+use sim::demonstrations::{Exhibition, Line, Plot, Table, Verdict};
+use workloads::report::words;
+
+/// Where nobody says anything.
+const NONE: &str = "–";
+
+/// The charts of an experiment, of whose runs this came.
+pub fn exhibition(experiment: &Experiment, measured: &[Measured]) -> Exhibition {
+    let mut exhibition = Exhibition::default();
+    for chart in &experiment.charts {
+        let seen = Seen { chart, runs: &experiment.runs, measured };
+        exhibition.tables.push(seen.table());
+        exhibition.plots.extend(match chart.plots {
+            Plots::AlongAxis => seen.plots_along_axis(),
+            Plots::Percentiles => vec![seen.plot_of_percentiles()],
+        });
+    }
+    exhibition
+}
+
+/// A chart with what was measured for it.
+struct Seen<'a> {
+    chart: &'a Chart,
+    runs: &'a [Run],
+    measured: &'a [Measured],
+}
+
+/// A column of numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Column {
+    quantity: Quantity,
+    whose: Whose,
+    is_relative: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    Ours,
+    Papers,
+    /// Rows are either ours or the paper's.
+    Either,
+}
+
+impl Column {
+    fn head(self) -> &'static str {
+        match (self.is_relative, self.whose) {
+            (true, _) => "relative",
+            (false, Whose::Papers) => "the paper",
+            (false, Whose::Ours | Whose::Either) => self.quantity.head(),
+        }
+    }
+
+    fn words(self, value: f64) -> String {
+        if self.is_relative { words::times(value) } else { self.quantity.words(value) }
+    }
+}
+
+impl Seen<'_> {
+    fn ours(&self, row: &Row, quantity: Quantity) -> Option<f64> {
+        let run = row.run?;
+        quantity.of(self.measured[run].as_ref().ok()?, self.runs[run].shards())
+    }
+
+    fn value(&self, curve: &Curve, row: &Row, column: Column) -> Option<f64> {
+        let Column { quantity, whose, is_relative } = column;
+        let ours = || {
+            let own = self.ours(row, quantity)?;
+            let base = || self.ours(&curve.rows[curve.base], quantity).filter(|base| *base > 0.0);
+            if is_relative { Some(own / base()?) } else { Some(own) }
+        };
+        let papers =
+            || if is_relative { relative(curve, row, quantity) } else { absolute(row, quantity) };
+        match whose {
+            Whose::Ours => ours(),
+            Whose::Papers => papers(),
+            Whose::Either => ours().or_else(papers),
+        }
+    }
+
+    fn rows(&self) -> impl Iterator<Item = (&Curve, &Row)> {
+        self.chart.curves.iter().flat_map(|curve| curve.rows.iter().map(move |row| (curve, row)))
+    }
+
+    /// Those that have something in them.
+    fn columns(&self) -> Vec<Column> {
+        let is_published = |row: &Row| !row.published.is_empty();
+        let beside = self.rows().any(|(_, row)| row.run.is_some() && is_published(row));
+        let apart = !beside && self.rows().any(|(_, row)| is_published(row));
+        let first = if apart { Whose::Either } else { Whose::Ours };
+        let of = |quantity: Quantity| {
+            let column = |whose, is_relative| Column { quantity, whose, is_relative };
+            let mut columns = vec![column(first, false)];
+            if quantity.is_compared() {
+                columns.push(column(Whose::Ours, true));
+            }
+            if !apart {
+                columns.extend([column(Whose::Papers, false), column(Whose::Papers, true)]);
+            }
+            columns
+        };
+        let all = self.chart.quantities.iter().flat_map(|quantity| of(*quantity));
+        let is_said = |column: &Column| {
+            let papers = column.whose == Whose::Papers;
+            let value = |(curve, row)| self.value(curve, row, *column);
+            !papers || self.rows().any(|place| value(place).is_some())
+        };
+        all.filter(is_said).collect()
+    }
+
+    fn table(&self) -> Table {
+        let columns = self.columns();
+        let has_names = self.chart.curves.len() > 1;
+        let names = if has_names { vec!["", self.chart.axis] } else { vec![self.chart.axis] };
+        let words = names.len();
+        let line = |(curve, row): (&Curve, &Row)| {
+            let mut cells = if has_names { vec![curve.name.clone()] } else { Vec::new() };
+            cells.push(format!("{} {}", row.label, self.chart.unit).trim_end().to_owned());
+            cells.extend(columns.iter().map(|column| {
+                let value = self.value(curve, row, *column);
+                value.map_or_else(|| NONE.to_owned(), |value| column.words(value))
+            }));
+            let (target, verdict) = self.judged(curve, row);
+            Line { cells, target, verdict }
+        };
+        Table {
+            title: self.chart.title,
+            notes: self.chart.notes.clone(),
+            heads: names.into_iter().chain(columns.iter().map(|column| column.head())).collect(),
+            words,
+            lines: self.rows().map(line).collect(),
+        }
+    }
+
+    /// What was promised of a row, and whether it came so.
+    fn judged(&self, curve: &Curve, row: &Row) -> (String, Verdict) {
+        let throughput =
+            Column { quantity: Quantity::Throughput, whose: Whose::Ours, is_relative: true };
+        let kept = row.kept_min.map(|least| {
+            let holds = self.value(curve, row, throughput).is_some_and(|kept| kept >= least);
+            (format!("relative ≥ {}", words::times(least)), holds)
+        });
+        let most = row.most.iter().map(|(quantity, most)| {
+            let holds = self.ours(row, *quantity).is_some_and(|value| value <= *most);
+            (format!("{} ≤ {}", quantity.head(), quantity.words(*most)), holds)
+        });
+        let judged: Vec<(String, bool)> = kept.into_iter().chain(most).collect();
+        let targets: Vec<&str> = judged.iter().map(|(target, _)| target.as_str()).collect();
+        let verdict = match judged.is_empty() {
+            true => Verdict::Shown,
+            false => Verdict::of(judged.iter().all(|(_, holds)| *holds)),
+        };
+        (targets.join(", "), verdict)
+    }
+
+    /// A series of each curve for `column`, if there is anything on it.
+    fn series(&self, column: Column, whose: &str) -> Vec<(String, Vec<(f64, f64)>)> {
+        let point = |curve: &Curve, row: &Row| {
+            let value = self.value(curve, row, column)?;
+            let value = if column.is_relative { value } else { column.quantity.plotted(value).0 };
+            Some((row.x, value))
+        };
+        let of = |curve: &Curve| {
+            let points = curve.rows.iter().filter_map(|row| point(curve, row)).collect();
+            (format!("{}{whose}", curve.name), points)
+        };
+        let all = self.chart.curves.iter().map(of);
+        all.filter(|(_, points): &(String, Vec<_>)| !points.is_empty()).collect()
+    }
+
+    fn plots_along_axis(&self) -> Vec<Plot> {
+        let quantities = self.chart.quantities.iter().copied();
+        // The same line once more, in another unit.
+        let quantities = quantities.filter(|quantity| *quantity != Quantity::PerShard);
+        quantities.flat_map(|quantity| self.plots_of(quantity)).collect()
+    }
+
+    /// What is ours; and next to the paper's where both can be compared.
+    fn plots_of(&self, quantity: Quantity) -> Vec<Plot> {
+        let column = |whose, is_relative| Column { quantity, whose, is_relative };
+        let papers = |is_relative| self.series(column(Whose::Papers, is_relative), ", the paper");
+        let mut plots = Vec::new();
+        let mut absolute = self.series(column(Whose::Ours, false), "");
+        if quantity.is_of_any_machine() {
+            absolute.extend(papers(false));
+        }
+        let unit = quantity.plotted(0.0).1;
+        plots.push(self.plot(&quantity.title(), absolute, unit));
+        let published = papers(true);
+        if quantity.is_compared() && !published.is_empty() {
+            let both = self.series(column(Whose::Ours, true), ", here").into_iter();
+            let title = format!("{}, relative", quantity.title());
+            plots.push(self.plot(&title, both.chain(published).collect(), "×"));
+        }
+        plots
+    }
+
+    fn plot(&self, title: &str, series: Vec<(String, Vec<(f64, f64)>)>, y: &'static str) -> Plot {
+        let Chart { title: chart, axis, unit, .. } = self.chart;
+        let (names, series) = series.into_iter().unzip();
+        let lead = format!("{chart}. To the right: {axis}.");
+        Plot { title: title.to_owned(), lead, names, series, marks: Vec::new(), x: unit, y }
+    }
+
+    fn plot_of_percentiles(&self) -> Plot {
+        let point = |curve: &Curve, row: &Row, quantity: &Quantity| {
+            let Quantity::Latency(percentile, _) = *quantity else { return None };
+            let column = Column { quantity: *quantity, whose: Whose::Either, is_relative: false };
+            Some((percentile.percent(), self.value(curve, row, column)?))
+        };
+        let series = self.rows().map(|(curve, row)| {
+            let quantities = self.chart.quantities.iter();
+            let points = quantities.filter_map(|quantity| point(curve, row, quantity));
+            (row.label.clone(), points.collect())
+        });
+        let title = self.chart.title.to_owned();
+        let (names, series) = series.filter(|(_, points): &(_, Vec<_>)| !points.is_empty()).unzip();
+        let lead = "The time in which each part of the transactions is done.".to_owned();
+        Plot { title, lead, names, series, marks: Vec::new(), x: "%", y: "ms" }
+    }
+}
+
+/// What the paper says of `quantity` in a row, as it was measured.
+fn absolute(row: &Row, quantity: Quantity) -> Option<f64> {
+    said(row, quantity).and_then(|number| match number {
+        Number::Absolute(value) => Some(value),
+        Number::Relative(_) => None,
+    })
+}
+
+/// The same, compared with the base.
+fn relative(curve: &Curve, row: &Row, quantity: Quantity) -> Option<f64> {
+    if !quantity.is_compared() {
+        return None;
+    }
+    match said(row, quantity)? {
+        Number::Relative(ratio) => Some(ratio),
+        Number::Absolute(value) => Some(value / absolute(&curve.rows[curve.base], quantity)?),
+    }
+}
+
+fn said(row: &Row, quantity: Quantity) -> Option<Number> {
+    row.published.iter().find(|it| it.quantity == quantity).map(|it| it.number)
+}
