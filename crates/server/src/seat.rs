@@ -9,17 +9,17 @@ use crate::slow::SlowLog;
 use crate::status::{self, NodeStatus};
 use bytes::Bytes;
 use consensus::manager::{ToManager, ToNode};
-use engines::client::{ClientId, Directory, FromClient, ToClient};
+use engines::client::{ClientId, Directory, FromClient, Reply, ToClient};
 use engines::engine::Task;
 use engines::{Engine, Local, Place};
-use net::{Input, Outbox};
+use net::{Input, Limits, Outbox};
 use node::{Effect, Effects, Event, Worker};
 use std::fmt;
 use std::sync::Arc;
 use store::Store;
 use tokio::sync::oneshot;
 use types::wire::{self, Coded};
-use types::{NodeId, ShardId, Time, WorkerId};
+use types::{NodeId, Rejected, ShardId, Time, WorkerId};
 
 /// The worker that talks with managers, of each node.
 pub(crate) const HOST: WorkerId = WorkerId(0);
@@ -233,8 +233,23 @@ fn send<M: Coded>(out: &mut Outbox, to: NodeId, envelope: &Envelope<M>) {
 }
 
 fn answer(out: &mut Outbox, to: ClientId, told: &ToClient) {
-    let frame = out.encode(|bytes| told.put(bytes));
+    let mut frame = out.encode(|bytes| told.put(bytes));
+    if let Some(instead) = too_long(told, frame.len(), Limits::default().frame_bytes_max) {
+        frame = out.encode(|bytes| instead.put(bytes));
+    }
     out.to_client(net::ClientId(to.0), frame);
+}
+
+/// What to say instead of something that takes so many bytes, if that is more than a frame may have and costs the
+/// client no more than what it has read: a frame that is too long would cost it the connection.
+fn too_long(told: &ToClient, bytes: usize, max: usize) -> Option<ToClient> {
+    match told {
+        ToClient::Reply(Reply::Done { session, number, result: Ok(_) }) if bytes > max => {
+            let result = Err(Rejected::AnswerTooLong { bytes, max }.into());
+            Some(ToClient::Reply(Reply::Done { session: *session, number: *number, result }))
+        }
+        _ => None,
+    }
 }
 
 impl<E: Engine + 'static> net::Core for Seat<E> {
@@ -257,5 +272,22 @@ impl<E: Engine + 'static> net::Core for Seat<E> {
             // Its sessions end when they have been silent for long enough.
             Input::ClientGone { .. } => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engines::operation::Answer;
+
+    #[test]
+    fn only_what_was_read_is_too_long_for_an_answer() {
+        let done = |result| ToClient::Reply(Reply::Done { session: 3, number: 7, result });
+        let read = done(Ok(Answer::Value(Some(Bytes::from_static(b"long")))));
+        assert_eq!(too_long(&read, 100, 100), None);
+        let refused = done(Err(Rejected::AnswerTooLong { bytes: 101, max: 100 }.into()));
+        assert_eq!(too_long(&read, 101, 100), Some(refused.clone()));
+        assert_eq!(too_long(&refused, 101, 100), None);
+        assert_eq!(too_long(&ToClient::Status(Bytes::new()), 101, 100), None);
     }
 }

@@ -14,6 +14,9 @@ pub struct NodeStatus {
     pub node: u32,
     /// Its name.
     pub name: String,
+    /// When it says so, by its clock: nanoseconds since 1970.
+    #[serde(default)]
+    pub time_ns: u64,
     /// Which worker says so.
     pub worker: u32,
     /// How many workers it has.
@@ -107,6 +110,7 @@ pub(crate) fn of<E: Engine>(seat: &Seat<E>, now: Time) -> NodeStatus {
     NodeStatus {
         node: seat.node.0,
         name: topology.node(seat.node).map(|node| node.name.clone()).unwrap_or_default(),
+        time_ns: now.0,
         worker: seat.worker_id.0,
         workers: topology.workers(),
         admitted: worker.is_admitted(),

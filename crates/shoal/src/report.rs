@@ -3,10 +3,12 @@
 use crate::ask;
 use crate::terminal::table;
 use consensus::topology::{Node, Topology};
+use net::Clock;
 use net::client::Access;
+use serde::Serialize;
 use server::{FollowerStatus, NodeStatus, ShardStatus};
 use std::collections::BTreeMap;
-use types::NodeId;
+use types::{NodeId, Time};
 use workloads::report::words;
 
 /// What each node of a cluster says of itself, or why it says nothing.
@@ -14,6 +16,31 @@ use workloads::report::words;
 pub struct Report {
     pub topology: Topology,
     pub nodes: Vec<Result<NodeStatus, String>>,
+    /// By how much the clock of each differs from that of whoever asked, as far as it says.
+    pub skews: Vec<Option<Skew>>,
+}
+
+/// By how much a clock is ahead of another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Skew {
+    pub ahead_ns: i64,
+    /// Give or take so much: half of what question and answer took.
+    pub within_ns: u64,
+}
+
+impl Skew {
+    /// Of a clock that showed `told` between these two times.
+    fn between(asked: Time, told: Time, heard: Time) -> Skew {
+        let within_ns = (heard - asked).as_nanos() as u64 / 2;
+        Skew { ahead_ns: told.0.wrapping_sub(asked.0 + within_ns).cast_signed(), within_ns }
+    }
+
+    /// `+1.2 ± 0.1 ms`.
+    fn words(self) -> String {
+        let Skew { ahead_ns, within_ns } = self;
+        let ms = |ns: f64| ns / 1e6;
+        format!("{:+.1} ± {:.1} ms", ms(ahead_ns as f64), ms(within_ns as f64))
+    }
 }
 
 impl Report {
@@ -23,15 +50,21 @@ impl Report {
     /// A sentence, if nobody says where the nodes are.
     pub async fn gather(addresses: &[String], access: &Access) -> Result<Report, String> {
         let topology = ask::topology(addresses, access).await?;
-        let mut nodes = Vec::new();
+        let (mut nodes, mut skews) = (Vec::new(), Vec::new());
+        let clock = Clock::new();
         for node in topology.nodes() {
             let unknown = || format!("{} has no address", node.name);
-            nodes.push(match &node.address {
+            let asked = clock.now();
+            let status = match &node.address {
                 Some(address) => ask::status(address, access, 0).await,
                 None => Err(unknown()),
-            });
+            };
+            let heard = clock.now();
+            let skew = |status: &NodeStatus| Skew::between(asked, Time(status.time_ns), heard);
+            skews.push(status.as_ref().ok().map(skew));
+            nodes.push(status);
         }
-        Ok(Report { topology, nodes })
+        Ok(Report { topology, nodes, skews })
     }
 
     /// The node that leads each shard, by its own word and under a lease.
@@ -154,7 +187,8 @@ impl Report {
             let streams = self.nodes.iter().flatten().flat_map(|node| &node.streams);
             streams.filter(|stream| stream.shard == shard).map(|stream| stream.decided).max()
         };
-        let rows = self.topology.nodes().iter().zip(&self.nodes).map(|(node, status)| {
+        let known = self.topology.nodes().iter().zip(&self.nodes).zip(&self.skews);
+        let rows = known.map(|((node, status), skew)| {
             let place = self.place(node);
             let Ok(status) = status else {
                 let none = || "–".to_owned();
@@ -162,6 +196,7 @@ impl Report {
                     node.name.clone(),
                     place,
                     "does not answer".to_owned(),
+                    none(),
                     none(),
                     none(),
                     none(),
@@ -185,6 +220,7 @@ impl Report {
                 if leads.is_empty() { "follows".to_owned() } else { format!("leads {leads}") },
                 format!("e{}", status.epoch),
                 status.lease_ms.map_or_else(|| "for ever".to_owned(), |ms| format!("{ms} ms")),
+                skew.map_or_else(|| "–".to_owned(), Skew::words),
                 words::count(lag.sum()),
                 words::count(status.pending as u64),
                 count("committed"),
@@ -197,6 +233,7 @@ impl Report {
             "role",
             "epoch",
             "lease",
+            "clock ahead",
             "entries behind",
             "open",
             "committed",
@@ -259,7 +296,17 @@ mod tests {
         });
         let builder = builder.shard("n0", ["n0", "n1", "n2"], []);
         let topology = builder.build().expect("a topology");
-        Report { topology, nodes: vec![node(0, true), node(1, false), node(2, false)] }
+        let nodes = vec![node(0, true), node(1, false), node(2, false)];
+        Report { topology, nodes, skews: vec![None; 3] }
+    }
+
+    #[test]
+    fn clocks_are_compared_with_the_middle_of_the_question() {
+        let skew = Skew::between(Time(1_000_000), Time(1_200_000), Time(3_000_000));
+        assert_eq!(skew, Skew { ahead_ns: -800_000, within_ns: 1_000_000 });
+        assert_eq!(skew.words(), "-0.8 ± 1.0 ms");
+        let ahead = Skew::between(Time(1_000_000), Time(3_500_000), Time(1_000_000));
+        assert_eq!((ahead.ahead_ns, ahead.words()), (2_500_000, "+2.5 ± 0.0 ms".to_owned()));
     }
 
     fn damaged(damage: impl FnOnce(&mut Report)) -> (bool, Option<String>) {

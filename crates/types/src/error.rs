@@ -307,6 +307,16 @@ pub enum Rejected {
         /// The limit.
         max: usize,
     },
+    /// What an operation brings to a client has to fit a frame. The transaction can go on.
+    #[error(
+        "the answer has {bytes} bytes, frames have {max} at most; ask for less, as with a limit on the scan"
+    )]
+    AnswerTooLong {
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
     /// The procedure itself gave up; see [`Error::reject`].
     #[error("the procedure gave up: {reason}")]
     Procedure {

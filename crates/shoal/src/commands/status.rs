@@ -3,14 +3,15 @@
 use super::target::Target;
 use super::{Trouble, Verdict, print};
 use crate::ask;
-use crate::report::Report;
+use crate::report::{Report, Skew};
 use clap::Args;
+use serde::Serialize;
 use server::NodeStatus;
 
-/// Show how the nodes of a cluster are: leaders, epochs, leases, streams, watermarks, memory
+/// Show how the nodes of a cluster are: leaders, epochs, leases, clocks, streams, watermarks, memory
 ///
-/// Of nodes with several workers, the first one says how it is. Clocks of machines are not compared: nothing
-/// depends on how they are set, only on their speed.
+/// Of nodes with several workers, the first one says how it is. Clocks are compared with that of this machine;
+/// nothing depends on how they are set, only on their speed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -26,6 +27,14 @@ pub struct Status {
     json: bool,
 }
 
+/// What is known of a node.
+#[derive(Serialize)]
+struct Known<'a> {
+    #[serde(flatten)]
+    node: &'a NodeStatus,
+    clock: Option<Skew>,
+}
+
 impl Status {
     pub(super) fn run(&self) -> Result<Verdict, Trouble> {
         let (addresses, access) = (self.target.addresses()?, self.target.access()?);
@@ -33,7 +42,12 @@ impl Status {
         let report = runtime.block_on(Report::gather(&addresses, &access));
         let report = report.map_err(Trouble::Usage)?;
         if self.json {
-            let known: Vec<&NodeStatus> = report.nodes.iter().flatten().collect();
+            let nodes = report.nodes.iter().zip(&report.skews);
+            let known: Vec<Known<'_>> = nodes
+                .filter_map(|(node, clock)| {
+                    Some(Known { node: node.as_ref().ok()?, clock: *clock })
+                })
+                .collect();
             let json = serde_json::to_string_pretty(&known).expect("numbers and names");
             print(&(json + "\n"))?;
         } else {
