@@ -33,7 +33,7 @@ pub fn worker_of(id: RequestId, workers: u32) -> WorkerId {
 pub const STEPS_AHEAD_MAX: usize = 64;
 
 /// Bytes of the steps that wait for their turn, and of the answers that are remembered beside the last one. A step
-/// that is one too many is passed over: nobody answers it.
+/// that is one too many is passed over; a step whose answer is forgotten is answered like one of an unknown session.
 pub const AHEAD_BYTES_MAX: usize = 1 << 20;
 
 /// What a client asks of a worker.
@@ -70,7 +70,8 @@ pub enum Request {
         /// What to do.
         operation: Operation,
     },
-    /// The last step of an interactive transaction. Harmless if repeated.
+    /// The last step of an interactive transaction; passed over if it comes before all others are answered. Harmless
+    /// if repeated.
     End {
         /// Which transaction.
         session: u64,

@@ -334,8 +334,8 @@ pub struct Counters {
 }
 
 /// Where the time went of the transactions that a worker has coordinated, that wrote and whose outcome was told; and
-/// of what all transactions left in streams that it leads. Nanoseconds in its own time, all added up: a stage
-/// within one step takes none.
+/// of what all transactions left in streams that it leads. Nanoseconds in its own time, all added up, which wrap around
+/// after days under load: a stage within one step takes none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stages {
     /// Those transactions.
@@ -344,11 +344,11 @@ pub struct Stages {
     pub entering_ns: u64,
     /// They made attempts that met conflicts, and paused.
     pub retrying_ns: u64,
-    /// They ran, for the last time.
+    /// They ran, for the last time; of interactive ones, their clients' time between steps as well.
     pub executing_ns: u64,
     /// They took their locks. Where one participant did all the rest, this is all of it.
     pub locking_ns: u64,
-    /// What they had read was validated.
+    /// What they had read was validated; and prepared, in an engine that prepares.
     pub validating_ns: u64,
     /// They were certified, and waited until they could be told. That is for their pieces to be durable, and then for
     /// what they depend on.
@@ -382,15 +382,15 @@ impl Stages {
 
 impl AddAssign for Stages {
     fn add_assign(&mut self, more: Stages) {
-        self.writers += more.writers;
-        self.entering_ns += more.entering_ns;
-        self.retrying_ns += more.retrying_ns;
-        self.executing_ns += more.executing_ns;
-        self.locking_ns += more.locking_ns;
-        self.validating_ns += more.validating_ns;
-        self.awaiting_ns += more.awaiting_ns;
-        self.pieces += more.pieces;
-        self.batching_ns += more.batching_ns;
-        self.replicating_ns += more.replicating_ns;
+        self.writers = self.writers.wrapping_add(more.writers);
+        self.entering_ns = self.entering_ns.wrapping_add(more.entering_ns);
+        self.retrying_ns = self.retrying_ns.wrapping_add(more.retrying_ns);
+        self.executing_ns = self.executing_ns.wrapping_add(more.executing_ns);
+        self.locking_ns = self.locking_ns.wrapping_add(more.locking_ns);
+        self.validating_ns = self.validating_ns.wrapping_add(more.validating_ns);
+        self.awaiting_ns = self.awaiting_ns.wrapping_add(more.awaiting_ns);
+        self.pieces = self.pieces.wrapping_add(more.pieces);
+        self.batching_ns = self.batching_ns.wrapping_add(more.batching_ns);
+        self.replicating_ns = self.replicating_ns.wrapping_add(more.replicating_ns);
     }
 }

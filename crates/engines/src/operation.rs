@@ -3,7 +3,6 @@
 use bytes::Bytes;
 use std::ops::{Bound, DerefMut};
 use store::Session;
-use types::limits::KEY_BYTES_MAX;
 use types::transaction::ScanEnd;
 use types::{Result, Scan, TableId};
 
@@ -105,6 +104,30 @@ impl Range {
     }
 }
 
+impl Range {
+    fn bytes(&self) -> usize {
+        let bound = |bound: &Bound<Bytes>| match bound {
+            Bound::Included(key) | Bound::Excluded(key) => key.len(),
+            Bound::Unbounded => 0,
+        };
+        bound(&self.start)
+            + match &self.end {
+                RangeEnd::Bound(end) => bound(end),
+                RangeEnd::Prefix(prefix) => prefix.len(),
+            }
+    }
+
+    fn detached(&self) -> Range {
+        let copy = |bytes: &Bytes| Bytes::copy_from_slice(bytes);
+        let bound = |bound: &Bound<Bytes>| bound.as_ref().map(copy);
+        let end = match &self.end {
+            RangeEnd::Bound(end) => RangeEnd::Bound(bound(end)),
+            RangeEnd::Prefix(prefix) => RangeEnd::Prefix(copy(prefix)),
+        };
+        Range { start: bound(&self.start), end, ..*self }
+    }
+}
+
 impl Operation {
     /// Does it change anything?
     pub fn writes(&self) -> bool {
@@ -132,10 +155,26 @@ impl Operation {
     pub fn bytes(&self) -> usize {
         match self {
             Operation::Get { key, .. } => key.len(),
-            // Two bounds, which are keys.
-            Operation::Scan { .. } => 2 * KEY_BYTES_MAX,
+            Operation::Scan { range, .. } => range.bytes(),
             Operation::Put { .. } | Operation::Insert { .. } => {
                 self.bytes_written().expect("it writes")
+            }
+        }
+    }
+
+    /// A copy that shares no memory with what it was read from.
+    pub(crate) fn detached(&self) -> Operation {
+        let copy = |bytes: &Bytes| Bytes::copy_from_slice(bytes);
+        match self {
+            Operation::Get { table, key } => Operation::Get { table: *table, key: copy(key) },
+            Operation::Scan { table, range } => {
+                Operation::Scan { table: *table, range: range.detached() }
+            }
+            Operation::Put { table, key, value } => {
+                Operation::Put { table: *table, key: copy(key), value: value.as_ref().map(copy) }
+            }
+            Operation::Insert { table, key, value } => {
+                Operation::Insert { table: *table, key: copy(key), value: copy(value) }
             }
         }
     }

@@ -243,14 +243,17 @@ impl Report {
     }
 }
 
-/// What all workers of a cluster have counted, added up; of those that say so.
+/// What all workers of a cluster have counted, added up; nothing, where one of them does not say.
 pub async fn counted(addresses: &[String]) -> BTreeMap<String, u64> {
     let access = Access::open("shoal");
     let Ok(topology) = ask::topology(addresses, &access).await else { return BTreeMap::new() };
     let mut told = Vec::new();
     for address in topology.nodes().iter().filter_map(|node| node.address.as_deref()) {
         for worker in 0..topology.workers() {
-            told.extend(ask::status(address, &access, worker).await);
+            let Ok(status) = ask::status(address, &access, worker).await else {
+                return BTreeMap::new();
+            };
+            told.push(status);
         }
     }
     sum(told)
@@ -260,7 +263,8 @@ pub async fn counted(addresses: &[String]) -> BTreeMap<String, u64> {
 pub fn sum(workers: impl IntoIterator<Item = NodeStatus>) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
     for (name, count) in workers.into_iter().flat_map(|worker| worker.counters) {
-        *sums.entry(name).or_default() += count;
+        let sum: &mut u64 = sums.entry(name).or_default();
+        *sum = sum.wrapping_add(count);
     }
     sums
 }

@@ -28,7 +28,8 @@ pub trait Database: Clone + 'static {
         None
     }
 
-    /// What it has counted since it began, by name, as far as it says; counts only grow.
+    /// What it has counted since it began, by name; nothing, if it does not say. Counts grow and wrap around. Not
+    /// to be called within an asynchronous runtime.
     fn counted(&self) -> BTreeMap<String, u64> {
         BTreeMap::new()
     }

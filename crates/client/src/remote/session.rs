@@ -22,8 +22,12 @@ use std::collections::VecDeque;
 use tokio::sync::oneshot;
 use types::{Aborted, Cause, Error, Result};
 
-/// Steps that are sent again at once.
-const AGAIN_MAX: usize = 8;
+/// Bytes of answers that may be under way at once, about: the other side closes a connection that leaves twice as
+/// much behind.
+const ANSWERS_BYTES_MAX: usize = 32 << 20;
+
+/// What an answer may take, as long as there was none. Less than the longest: few are.
+const ANSWER_BYTES_FIRST: usize = 4 << 20;
 
 /// So often it begins anew where it has not begun.
 const RESTARTS_MAX: u32 = 16;
@@ -80,6 +84,8 @@ pub(super) struct Session {
     steps: VecDeque<Step>,
     /// So many of them, from the front, were sent.
     sent: usize,
+    /// The longest answer so far.
+    longest: Option<usize>,
     /// A step for which nobody waits has failed.
     failed: Option<Error>,
     restarts: u32,
@@ -190,7 +196,8 @@ impl Session {
             && let Some(step) = self.steps.get(self.sent)
         {
             bytes += step.what.bytes();
-            if self.sent > 0 && (!step.what.goes_ahead() || bytes > AHEAD_BYTES_MAX) {
+            let too_much = bytes > AHEAD_BYTES_MAX || self.answers_ahead() > ANSWERS_BYTES_MAX;
+            if self.sent > 0 && (!step.what.goes_ahead() || too_much) {
                 break;
             }
             bytes = if self.sent == 0 { 0 } else { bytes };
@@ -199,13 +206,19 @@ impl Session {
         }
     }
 
+    /// About how many bytes the answers to what was sent will have.
+    fn answers_ahead(&self) -> usize {
+        let reads = self.steps.iter().take(self.sent).filter(|step| step.what.reads()).count();
+        reads * self.longest.unwrap_or(ANSWER_BYTES_FIRST)
+    }
+
     /// All that may not have been heard, once more.
     pub(super) fn send_again(&mut self, out: &mut Vec<Request>) {
         let Some(session) = self.number.filter(|_| !self.over) else { return };
         if !self.began {
             out.push(Request::Begin { session });
         }
-        let steps = self.steps.iter().take(self.sent.min(AGAIN_MAX)).enumerate();
+        let steps = self.steps.iter().take(self.sent).enumerate();
         out.extend(steps.map(|(at, step)| step.request(session, self.number_of(at))));
     }
 
@@ -253,6 +266,11 @@ impl Session {
             return Next::Nonsense;
         }
         self.began = true;
+        if self.steps[0].what.reads()
+            && let Ok(answer) = &result
+        {
+            self.longest = self.longest.max(Some(bytes(answer)));
+        }
         self.next += 1;
         self.sent -= 1;
         let step = self.steps.pop_front().expect("it was sent");
@@ -333,7 +351,21 @@ impl Step {
     }
 }
 
+/// About how many bytes an answer has.
+fn bytes(answer: &Answer) -> usize {
+    match answer {
+        Answer::Value(value) => value.as_ref().map_or(0, bytes::Bytes::len),
+        Answer::Rows(rows) => rows.iter().map(|(key, value)| key.len() + value.len()).sum(),
+        Answer::Done => 0,
+    }
+}
+
 impl What {
+    /// May it bring much?
+    fn reads(&self) -> bool {
+        matches!(self, What::Operation(Operation::Get { .. } | Operation::Scan { .. }))
+    }
+
     /// About how many bytes it takes to say.
     fn bytes(&self) -> usize {
         match self {

@@ -51,7 +51,7 @@ struct Session {
     /// It has come, and is not answered.
     busy: bool,
     /// Steps that have come before their turn, and their bytes.
-    ahead: BTreeMap<u32, Step>,
+    ahead: BTreeMap<u32, Operation>,
     ahead_bytes: usize,
     /// There is no transaction any more.
     over: bool,
@@ -211,7 +211,8 @@ impl Session {
     fn step(&mut self, now: Time, session: u64, number: u32, step: Step) -> Option<Reply> {
         self.heard_at = now;
         let Some(ahead) = number.checked_sub(self.next) else {
-            return self.said.back((self.next - number) as usize);
+            let said = self.said.back((self.next - number) as usize);
+            return said.or_else(|| Some(not_here(session, number, &step)));
         };
         if self.over {
             return (ahead == 0).then(|| match self.given_up {
@@ -228,12 +229,14 @@ impl Session {
         None
     }
 
-    /// A step has come before its turn.
+    /// A step has come before its turn. A commit is not kept: a step before it may fail.
     fn keep(&mut self, number: u32, step: Step) {
-        let bytes = self.ahead_bytes + step.bytes();
+        let Step::Operation(operation) = step else { return };
+        let bytes = self.ahead_bytes + operation.bytes();
         if bytes <= AHEAD_BYTES_MAX && !self.ahead.contains_key(&number) {
             self.ahead_bytes = bytes;
-            self.ahead.insert(number, step);
+            // The frame that it came in may be part of much more.
+            self.ahead.insert(number, operation.detached());
         }
     }
 
@@ -243,28 +246,38 @@ impl Session {
         self.next += 1;
         self.busy = false;
         self.step = Rc::default();
-        if let Some(step) = self.ahead.remove(&self.next) {
-            self.ahead_bytes -= step.bytes();
+        if let Some(operation) = self.ahead.remove(&self.next) {
+            self.ahead_bytes -= operation.bytes();
             self.busy = true;
-            self.step.fill(step);
+            self.step.fill(Step::Operation(operation));
         }
     }
 
-    /// There is no transaction any more.
+    /// There is no transaction any more. What its end was told may be asked for again, and nothing else: it is
+    /// remembered for long.
     fn end(&mut self) {
         self.over = true;
-        self.ahead.clear();
+        self.step = Rc::default();
+        self.ahead = BTreeMap::new();
+        self.ahead_bytes = 0;
+        self.said.keep(usize::from(self.given_up.is_none()));
     }
 }
 
 impl Said {
     fn push(&mut self, reply: Reply) {
-        self.bytes += bytes(&reply);
+        let last = bytes(&reply);
+        self.bytes += last;
         self.replies.push_back(reply);
         // The last one is kept, whatever it takes.
-        while self.replies.len() > STEPS_AHEAD_MAX
-            || (self.bytes > AHEAD_BYTES_MAX && self.replies.len() > 1)
-        {
+        while self.replies.len() > STEPS_AHEAD_MAX || self.bytes - last > AHEAD_BYTES_MAX {
+            self.keep(self.replies.len() - 1);
+        }
+    }
+
+    /// Forgets all but the last so many.
+    fn keep(&mut self, count: usize) {
+        while self.replies.len() > count {
             self.bytes -= self.replies.pop_front().as_ref().map_or(0, bytes);
         }
     }
@@ -273,15 +286,6 @@ impl Said {
     fn back(&self, steps: usize) -> Option<Reply> {
         let at = self.replies.len().checked_sub(steps)?;
         self.replies.get(at).cloned()
-    }
-}
-
-impl Step {
-    fn bytes(&self) -> usize {
-        match self {
-            Step::Operation(operation) => operation.bytes(),
-            Step::End(_) | Step::GiveUp(_) => 0,
-        }
     }
 }
 
@@ -423,6 +427,23 @@ mod tests {
         assert_eq!(session.ahead.len(), 1, "one is too far ahead");
         session.end();
         assert!(come(&mut session, 3).is_some() && come(&mut session, 4).is_none());
+        assert_eq!(session.ahead.len() + session.ahead_bytes, 0);
+        let unknown = Err(Aborted::UnknownSession { session: 1 }.into());
+        let unknown = Reply::Done { session: 1, number: 0, result: unknown };
+        assert_eq!(come(&mut session, 2), Some(done(2)), "the last answer stays");
+        assert_eq!(come(&mut session, 0), Some(unknown), "others are forgotten");
+    }
+
+    #[test]
+    fn a_commit_waits_for_the_answers_to_all_steps() {
+        let mut session = Session::default();
+        let end = |ending| Step::End(ending);
+        assert_eq!(session.step(Time(1), 1, 1, end(client::Ending::Commit)), None);
+        assert_eq!(session.step(Time(1), 1, 0, put(1)), None);
+        session.answer(done(0));
+        assert!(!session.busy, "it came too early");
+        session.step(Time(1), 1, 1, end(client::Ending::Commit));
+        assert!(session.busy);
     }
 
     #[test]
@@ -434,8 +455,8 @@ mod tests {
         assert_eq!(session.ahead.len(), 2, "two thirds, and some bytes of keys");
         (0..10).for_each(|number| session.said.push(done(number)));
         assert_eq!(session.said.back(1), Some(done(9)));
-        assert_eq!(session.said.back(4), Some(done(6)));
-        assert_eq!(session.said.back(5), None);
+        assert_eq!(session.said.back(5), Some(done(5)), "four quarters beside the last");
+        assert_eq!(session.said.back(6), None);
         (10..100).for_each(|number| session.said.push(began(number, Ok(()))));
         assert_eq!(session.said.replies.len(), STEPS_AHEAD_MAX);
     }

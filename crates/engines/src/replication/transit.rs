@@ -12,8 +12,9 @@ pub(crate) struct Transit {
     /// Their time in it up to then, nanoseconds, all added up.
     gathered_ns: u64,
     then: Time,
-    /// For each entry that is not decided: when it was appended, and how many pieces it has.
-    under_way: VecDeque<(Time, u64)>,
+    /// For each entry that is not decided: when it was appended, how many pieces it has, and how long they
+    /// had gathered.
+    under_way: VecDeque<(Time, u64, u64)>,
     /// Not taken yet.
     done: Stages,
 }
@@ -28,15 +29,17 @@ impl Transit {
     /// The batch is appended.
     pub(crate) fn append(&mut self, now: Time) {
         self.pass(now);
-        self.under_way.push_back((now, self.gathered));
-        self.done.batching_ns += self.gathered_ns;
+        self.under_way.push_back((now, self.gathered, self.gathered_ns));
         (self.gathered, self.gathered_ns) = (0, 0);
     }
 
     /// So many more entries are decided.
     pub(crate) fn decide(&mut self, now: Time, entries: usize) {
-        for (appended, pieces) in self.under_way.drain(..entries.min(self.under_way.len())) {
+        for (appended, pieces, gathered_ns) in
+            self.under_way.drain(..entries.min(self.under_way.len()))
+        {
             self.done.pieces += pieces;
+            self.done.batching_ns += gathered_ns;
             self.done.replicating_ns += pieces * (now - appended).as_nanos() as u64;
         }
     }

@@ -98,4 +98,11 @@ fn tasks_of_one_worker_do_not_conflict() {
     }
     let counters = worker.engine().counters();
     assert_eq!((done.get(), counters.committed, counters.conflicts), (TASKS, TASKS, 0));
+    let stages = counters.stages;
+    assert_eq!((stages.writers, stages.pieces), (TASKS, TASKS));
+    assert!(
+        stages.entering_ns > 0 && stages.awaiting_ns > 0,
+        "four at once are let in: {stages:?}"
+    );
+    assert_eq!(stages.retrying_ns + stages.locking_ns, 0, "{stages:?}");
 }

@@ -157,7 +157,8 @@ impl Plan {
                 builder = builder.node_at(name, datacenter, address);
             }
             let voters: Vec<String> = (0..self.replicas).map(|it| Plan::node(shard, it)).collect();
-            let leader = voters[(shard % self.leader_datacenters) as usize].clone();
+            let places = self.leader_datacenters.clamp(1, self.replicas);
+            let leader = voters[(shard % places) as usize].clone();
             builder = builder.shard(leader, voters, []);
         }
         let tables = self.tables.iter().cloned();

@@ -350,8 +350,11 @@ impl<W> Watch<'_, W> {
         let seconds = begun.elapsed().as_secs_f64();
         let mut counted = (self.counted)();
         for (name, count) in &mut counted {
-            // A node that has begun anew counts from 0.
-            *count = count.saturating_sub(before.get(name).copied().unwrap_or(0));
+            *count = count.wrapping_sub(before.get(name).copied().unwrap_or(0));
+        }
+        if before.is_empty() {
+            // It was silent then, and what it counted before would be counted.
+            counted.clear();
         }
         for ended in &self.receiver {
             ended?;

@@ -19,7 +19,7 @@ const BEFORE: [(&str, &str); 5] = [
     ("retrying_ns", "earlier attempts"),
     ("executing_ns", "execute"),
     ("locking_ns", "lock"),
-    ("validating_ns", "validate"),
+    ("validating_ns", "validate, prepare"),
 ];
 
 /// The stages of an average transaction that wrote, at its coordinator; none if the database has not counted
@@ -39,7 +39,7 @@ pub fn stages(counted: &BTreeMap<String, u64>) -> Vec<Stage> {
     let replicating = piece("replicating_ns").min(awaiting - batching);
     means.push(("batch", batching));
     means.push(("replicate", replicating));
-    means.push(("watermark", awaiting - batching - replicating));
+    means.push(("watermark, the rest", awaiting - batching - replicating));
     let whole: f64 = means.iter().map(|(_, mean)| mean).sum();
     let stage = |(name, mean_ns)| Stage { name, mean_ns, share: mean_ns / whole.max(1.0) };
     means.into_iter().map(stage).collect()
