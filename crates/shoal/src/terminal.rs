@@ -4,7 +4,7 @@ use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use std::fmt::Write;
 use workloads::bench::Measurement;
 use workloads::bench::measurement::Run;
-use workloads::report::{page, stages, words};
+use workloads::report::{comparison, page, stages, words};
 
 /// The measurement in words and tables.
 pub fn text(measurement: &Measurement) -> String {
@@ -54,23 +54,9 @@ fn headline(measurement: &Measurement) -> String {
 }
 
 /// Several measurements of one workload, by what it ran on.
-pub fn side_by_side(measured: &[(String, Measurement)]) -> String {
-    let first =
-        measured.first().map_or(0.0, |(_, measurement)| measurement.summary.committed_per_s);
-    let rows = measured.iter().map(|(target, measurement)| {
-        let summary = &measurement.summary;
-        let latencies = summary.kinds.iter().filter_map(|kind| kind.latency);
-        let slowest = latencies.max_by_key(|latency| latency.columns()[1]);
-        let [_, p50, _, p99, ..] = slowest.map_or_else(
-            || std::array::from_fn(|_| "–".to_owned()),
-            |latency| latency.columns().map(words::latency),
-        );
-        let per_cpu = summary.committed_per_cpu_s.map_or_else(|| "–".to_owned(), words::rate);
-        let share = words::times(summary.committed_per_s / first.max(f64::MIN_POSITIVE));
-        [target.clone(), words::rate(summary.committed_per_s), share, per_cpu, p50, p99]
-    });
-    let heads = ["on", "committed/s", "to the first", "per CPU second", "slowest p50", "its p99"];
-    format!("{}\n\n", table(heads, rows))
+pub fn side_by_side(measured: &[Measurement]) -> String {
+    let rows = comparison::rows(measured);
+    format!("{}\n\n", table(comparison::HEADS, rows.into_iter()))
 }
 
 /// Lines below the heads and the last row; space does the rest.

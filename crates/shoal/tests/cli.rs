@@ -110,6 +110,17 @@ fn a_bench_measures_checks_and_writes() {
 }
 
 #[test]
+fn engines_are_measured_side_by_side_into_one_document() {
+    let engines = ["--local", "--shards", "1", "--replicas", "1", "--engines"];
+    let (printed, json) =
+        bench(&[&["micro", "--keys", "1000"], &engines[..], &["mako,two-phase-commit"]].concat());
+    let both = json.as_array().unwrap();
+    let targets: Vec<&str> = both.iter().filter_map(|it| it["build"]["target"].as_str()).collect();
+    assert!(targets[0].starts_with("mako") && targets[1].starts_with("two-phase-commit"));
+    assert!(printed.contains("to the first"), "{printed}");
+}
+
+#[test]
 fn every_ycsb_workload_runs_on_the_embedded_database() {
     for letter in ["a", "b", "c", "d", "e", "f"] {
         let workload = format!("ycsb-{letter}");

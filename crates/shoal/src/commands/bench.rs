@@ -15,7 +15,7 @@ use types::Database;
 use workloads::bench::{Measurement, Place, Settings, Threads, machine};
 use workloads::micro::Micro;
 use workloads::placed::PlacedMicro;
-use workloads::report;
+use workloads::report::{self, comparison};
 use workloads::tpcc::{Scale, TpcC};
 use workloads::workload::Workload;
 use workloads::ycsb::{self, Distribution, Letter, Ycsb};
@@ -142,10 +142,10 @@ struct Common {
     /// 0, 500MB, 4GB [default: for TPC-C what it may grow to, else 0; at most a quarter of what is free]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     reserve: Option<usize>,
-    /// Write the measurement to this file as JSON
+    /// Write the measurement to this file as JSON; of several engines a list
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write a page with plots to this file
+    /// Write a page with plots to this file; of several engines side by side
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Run on a cluster in this process, a fresh one for each run
@@ -335,10 +335,6 @@ impl Common {
 
     /// On clusters of this process, each of another protocol.
     fn run_local<A: Asked>(&self, asked: &A) -> Result<Verdict, Trouble> {
-        if self.engines.len() > 1 && (self.json.is_some() || self.html.is_some()) {
-            return Err(Trouble::Usage("--json and --html take one engine at a time".into()));
-        }
-        let mut verdict = Verdict::Holds;
         let mut measured = Vec::new();
         for engine in &self.engines {
             let plan = self.shape.plan(self.node_workers, *engine);
@@ -346,16 +342,16 @@ impl Common {
             let mut bar = self.bar();
             let measurement = trial.measure(asked, &mut |at| bar.show(at));
             bar.finish();
-            let (words, measurement) = (trial.words(), measurement.map_err(Trouble::Database)?);
-            if self.report(&measurement)? == Verdict::Fails {
-                verdict = Verdict::Fails;
+            let measurement = measurement.map_err(Trouble::Database)?;
+            if self.engines.len() == 1 {
+                return self.report(&measurement);
             }
-            measured.push((words, measurement));
+            print(&terminal::text(&measurement))?;
+            measured.push(measurement);
         }
-        if measured.len() > 1 {
-            print(&terminal::side_by_side(&measured))?;
-        }
-        Ok(verdict)
+        self.write_files(|| report::json_list(&measured), || comparison::html(&measured))?;
+        print(&terminal::side_by_side(&measured))?;
+        Ok(verdict(measured.iter().all(Measurement::passed)))
     }
 
     /// On a cluster that somebody else has started.
@@ -416,13 +412,27 @@ impl Common {
 
     fn report(&self, measurement: &Measurement) -> Result<Verdict, Trouble> {
         // Files first: they outlive whoever stops reading the terminal.
+        self.write_files(|| report::json(measurement), || report::html(measurement))?;
+        print(&terminal::text(measurement))?;
+        Ok(verdict(measurement.passed()))
+    }
+
+    /// Writes what was asked for.
+    fn write_files(
+        &self,
+        json: impl FnOnce() -> String,
+        html: impl FnOnce() -> String,
+    ) -> Result<(), Trouble> {
         if let Some(path) = &self.json {
-            write(path, &report::json(measurement))?;
+            write(path, &json())?;
         }
         if let Some(path) = &self.html {
-            write(path, &report::html(measurement))?;
+            write(path, &html())?;
         }
-        print(&terminal::text(measurement))?;
-        Ok(if measurement.passed() { Verdict::Holds } else { Verdict::Fails })
+        Ok(())
     }
+}
+
+fn verdict(holds: bool) -> Verdict {
+    if holds { Verdict::Holds } else { Verdict::Fails }
 }

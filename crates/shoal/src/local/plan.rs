@@ -129,7 +129,10 @@ impl Plan {
             1 => String::new(),
             places => format!(", leaders in {places} datacenters"),
         };
-        format!("{}, {shards} shards of {replicas} replicas{far}{spread}", self.engine())
+        let several =
+            |count: u32, what| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+        let (shards, replicas) = (several(*shards, "shard"), several(*replicas, "replica"));
+        format!("{}, {shards} of {replicas}{far}{spread}", self.engine())
     }
 
     /// The name of a replica's node.

@@ -4,6 +4,7 @@ use super::run::{Load, Micro, Orders};
 use crate::local::Plan;
 use server::Protocol;
 use std::time::Duration;
+use workloads::report::words;
 use workloads::tpcc::Scale;
 
 /// Between datacenters, there and back: as in the paper.
@@ -31,13 +32,18 @@ pub const CROSS_PERCENT: u32 = 20;
 /// Ours and the one to compare it with.
 pub const PROTOCOLS: [Protocol; 2] = [Protocol::Mako, Protocol::TwoPhaseCommit];
 
+/// So many keys, instead of the paper's million, in words.
+pub fn keys(keys_of_shard: u32) -> String {
+    format!("{} keys a shard, instead of a million", words::count(keys_of_shard.into()))
+}
+
 /// What runs everything here.
 pub fn cores() -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let run = if cores == 1 { "core runs" } else { "cores run" };
     format!(
-        "{cores} {run} all clients and replicas; in the paper every replica has a machine with 32, 24 of \
-         which are workers."
+        "{cores} {run} all clients and replicas; in the paper every replica has a machine of its own with \
+         32 cores, 24 of them for workers."
     )
 }
 

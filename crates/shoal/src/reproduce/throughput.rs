@@ -5,7 +5,7 @@ use super::experiment::{About, Chart, Curve, Experiment, Percentile, Plots, Quan
 use super::run::{Load, Micro, Run};
 use super::scale::{
     CROSS_PERCENT, KEYS_OF_SHARD, MICRO_CLIENTS, ORDER_CLIENTS, PROTOCOLS, WAREHOUSES, conversion,
-    cores, far_cluster, micro, replicas, small_warehouses, tpcc,
+    cores, far_cluster, keys, micro, replicas, small_warehouses, tpcc,
 };
 use crate::local::Plan;
 use engines::mako::{self, StampForm};
@@ -60,8 +60,8 @@ pub fn over_shards() -> Experiment {
                 replicas(),
                 format!(
                     "TPC-C: {WAREHOUSES} warehouses and {ORDER_CLIENTS} clients, on however many shards. \
-                     Micro-benchmark: {KEYS_OF_SHARD} keys a shard instead of a million, and \
-                     {MICRO_CLIENTS} clients on all together."
+                     Micro-benchmark: {}, and {MICRO_CLIENTS} clients on all together.",
+                    keys(KEYS_OF_SHARD)
                 ),
                 small_warehouses(),
                 conversion(),
@@ -150,8 +150,8 @@ pub fn over_shares() -> Experiment {
             scaled: vec![
                 cores(),
                 format!(
-                    "{SHARDS} shards with {KEYS_OF_SHARD} keys each, instead of a million, and \
-                     {MICRO_CLIENTS} clients on all together."
+                    "{SHARDS} shards; {}; {MICRO_CLIENTS} clients on all together.",
+                    keys(KEYS_OF_SHARD)
                 ),
                 replicas(),
                 "A transaction that leaves its shard does so with one of its four keys.".to_owned(),
@@ -206,8 +206,9 @@ pub fn over_stamps() -> Experiment {
             scaled: vec![
                 cores(),
                 format!(
-                    "1 to 6 shards without followers, so that the cores are the leaders'; {KEYS_OF_SHARD} keys \
-                     on each, instead of a million, and {NEAR_CLIENTS} clients on all together."
+                    "1 to 6 shards without followers, so that the cores are the leaders'; {}; \
+                     {NEAR_CLIENTS} clients on all together.",
+                    keys(KEYS_OF_SHARD)
                 ),
                 conversion(),
                 format!(

@@ -58,16 +58,7 @@ pub(super) fn escape(text: &str) -> String {
 fn header(measurement: &Measurement) -> String {
     let Measurement { build, load, .. } = measurement;
     let workers = if load.workers == 1 { "worker" } else { "workers" };
-    let (mut class, mut verdict) = ("good", "all checks hold");
-    if !measurement.passed() {
-        (class, verdict) = ("bad", "checks failed");
-    }
-    let unchecked = measurement.runs.iter().all(|run| run.checks.is_empty());
-    let badge = if unchecked {
-        String::new()
-    } else {
-        format!("<span class=\"badge {class}\">{verdict}</span>")
-    };
+    let badge = badge(std::slice::from_ref(measurement));
     format!(
         "<header><div><h1>{}</h1><p>Shoal {} · {} database · {} {workers} · {}</p></div>{badge}\
          </header>\n",
@@ -79,8 +70,21 @@ fn header(measurement: &Measurement) -> String {
     )
 }
 
+/// Whether all checks of these hold, if there were any.
+pub(super) fn badge(measurements: &[Measurement]) -> String {
+    let mut runs = measurements.iter().flat_map(|measurement| &measurement.runs);
+    if runs.all(|run| run.checks.is_empty()) {
+        return String::new();
+    }
+    let (class, verdict) = match measurements.iter().all(Measurement::passed) {
+        true => ("good", "all checks hold"),
+        false => ("bad", "checks failed"),
+    };
+    format!("<span class=\"badge {class}\">{verdict}</span>")
+}
+
 /// What a reader has to know before believing a number.
-fn notes(measurement: &Measurement) -> String {
+pub(super) fn notes(measurement: &Measurement) -> String {
     warnings(measurement)
         .iter()
         .map(|text| format!("<p class=\"note\">{}</p>\n", escape(text)))
@@ -199,10 +203,6 @@ fn throughput(measurement: &Measurement) -> String {
 }
 
 fn percentiles(measurement: &Measurement) -> String {
-    let run = middle_run(measurement);
-    let ran: Vec<&Kind> = run.kinds.iter().filter(|kind| kind.latency.is_some()).collect();
-    let names: Vec<String> = ran.iter().map(|kind| kind.name.to_owned()).collect();
-    let curves: Vec<_> = ran.iter().map(|kind| kind.curve.as_slice()).collect();
     let from = match measurement.load.latency_from {
         LatencyFrom::Start => "from its start to its answer, retries included",
         LatencyFrom::Schedule => {
@@ -213,8 +213,17 @@ fn percentiles(measurement: &Measurement) -> String {
     card(
         "Latency percentiles",
         &format!("The time in which each part of the transactions is done, {from}{of_run}."),
-        &figure(&names, &plot::percentiles(&curves)),
+        &percentile_figure(measurement),
     )
+}
+
+/// In the run of median throughput.
+pub(super) fn percentile_figure(measurement: &Measurement) -> String {
+    let run = middle_run(measurement);
+    let ran: Vec<&Kind> = run.kinds.iter().filter(|kind| kind.latency.is_some()).collect();
+    let names: Vec<String> = ran.iter().map(|kind| kind.name.to_owned()).collect();
+    let curves: Vec<_> = ran.iter().map(|kind| kind.curve.as_slice()).collect();
+    figure(&names, &plot::percentiles(&curves))
 }
 
 /// The run whose throughput is in the middle.
@@ -239,6 +248,11 @@ pub(super) fn table(heads: &[&str], rows: &[Vec<String>]) -> String {
 }
 
 fn kinds(measurement: &Measurement) -> String {
+    let lead = if measurement.runs.len() > 1 { "Medians over the runs." } else { "" };
+    card("Latency by transaction type", lead, &kind_table(measurement))
+}
+
+pub(super) fn kind_table(measurement: &Measurement) -> String {
     let rows: Vec<Vec<String>> = measurement
         .summary
         .kinds
@@ -251,16 +265,23 @@ fn kinds(measurement: &Measurement) -> String {
         })
         .collect();
     let heads = ["transaction", "share", "mean", "p50", "p90", "p99", "p99.9", "max"];
-    let lead = if measurement.runs.len() > 1 { "Medians over the runs." } else { "" };
-    card("Latency by transaction type", lead, &table(&heads, &rows))
+    table(&heads, &rows)
 }
 
 /// Where the time of writers went at their coordinators, in the run of median throughput.
 fn breakdown(measurement: &Measurement) -> String {
-    let stages = stages(&middle_run(measurement).counted);
-    if stages.is_empty() {
+    if middle_run(measurement).counted.is_empty() {
         return String::new();
     }
+    card("Where the time goes", STAGES_LEAD, &stage_table(measurement))
+}
+
+/// What has to be known of a [`stage_table`].
+const STAGES_LEAD: &str = "Of the transactions that wrote, at their coordinators, on average. Batch and replicate are of each piece that \
+     they leave in a shard’s stream; the watermark is what they wait for beyond that.";
+
+pub(super) fn stage_table(measurement: &Measurement) -> String {
+    let stages = stages(&middle_run(measurement).counted);
     let rows: Vec<Vec<String>> = stages
         .iter()
         .map(|stage| {
@@ -270,9 +291,7 @@ fn breakdown(measurement: &Measurement) -> String {
             vec![stage.name.to_owned(), mean, words::percent(stage.share), bar]
         })
         .collect();
-    let lead = "Of the transactions that wrote, at their coordinators, on average. Batch and replicate are of \
-                each piece that they leave in a shard’s stream; the watermark is what they wait for beyond that.";
-    card("Where the time goes", lead, &table(&["stage", "mean", "share", ""], &rows))
+    table(&["stage", "mean", "share", ""], &rows)
 }
 
 fn runs(measurement: &Measurement) -> String {
@@ -316,6 +335,12 @@ fn runs(measurement: &Measurement) -> String {
 }
 
 fn checks(measurement: &Measurement) -> String {
+    let lead = if measurement.runs.len() > 1 { "After every run." } else { "After the run." };
+    card("Checks of the data", lead, &check_list(measurement))
+}
+
+/// Those that failed, and then those that held.
+pub(super) fn check_list(measurement: &Measurement) -> String {
     let item = |class: &str, mark: &str, check: &CheckResult, detail: String| {
         let name = escape(&check.name);
         format!("<li><b class=\"{class}\">{mark}</b><span>{name}{detail}</span></li>")
@@ -336,13 +361,12 @@ fn checks(measurement: &Measurement) -> String {
     let held = held.map(|check| item("good", "✓", check, String::new()));
     let items: String = failed.chain(held).collect();
     if items.is_empty() {
-        return card("Checks of the data", "Not asked for.", "");
+        return "<p>Not asked for.</p>".to_owned();
     }
-    let lead = if measurement.runs.len() > 1 { "After every run." } else { "After the run." };
-    card("Checks of the data", lead, &format!("<ul class=\"checks\">{items}</ul>"))
+    format!("<ul class=\"checks\">{items}</ul>")
 }
 
-fn facts(measurement: &Measurement) -> String {
+pub(super) fn facts(measurement: &Measurement) -> String {
     let list = |facts: &[(&str, String)]| {
         let row = |(name, value): &(&str, String)| {
             format!("<tr><td>{}</td><td>{}</td></tr>", escape(name), escape(value))

@@ -65,6 +65,22 @@ fn the_page_stands_alone_and_says_everything() {
 }
 
 #[test]
+fn several_measurements_stand_side_by_side() {
+    let mut other = measured(2);
+    other.build.target = Cow::Borrowed("<other>");
+    let mut both = [measured(1), other];
+    let json: serde_json::Value = serde_json::from_str(&report::json_list(&both)).unwrap();
+    assert_eq!(json[1]["build"]["target"], "<other>");
+    let page = report::comparison::html(&both);
+    assert_eq!(page.matches("<svg").count(), 3, "one of throughput, and percentiles of each");
+    for said in ["ycsb-f", "model", "&lt;other&gt;", "1.00 ×", "all checks hold", "debug build"] {
+        assert!(page.contains(said), "the page does not say {said}");
+    }
+    both[1].runs[1].checks[0].passed = false;
+    assert!(report::comparison::html(&both).contains("checks failed"));
+}
+
+#[test]
 fn a_workload_that_never_ran_a_kind_is_shown_all_the_same() {
     let mut measurement = measured(1);
     for kind in &mut measurement.runs[0].kinds {
