@@ -166,8 +166,13 @@ fn warnings(experiment: &Experiment, measured: &[Measured]) -> Vec<String> {
         let of_run = |warning: &String| format!("{}: {warning}", run.words);
         let news = match measured {
             Err(error) => vec![of_run(error)],
-            Ok(measurement) if measurement.build.profile == "debug" => page::warnings(measurement),
-            Ok(measurement) => page::warnings(measurement).iter().map(of_run).collect(),
+            Ok(measurement) => {
+                let mut all = page::warnings(measurement);
+                // How it was built comes first, and is the same for all runs.
+                let first_own = usize::from(measurement.build.profile == "debug");
+                all.iter_mut().skip(first_own).for_each(|warning| *warning = of_run(warning));
+                all
+            }
         };
         warnings.extend(news.into_iter().filter(|it| !warnings.contains(it)).collect::<Vec<_>>());
     }

@@ -49,7 +49,8 @@ enum Whose {
 impl Column {
     fn head(self) -> &'static str {
         match (self.is_relative, self.whose) {
-            (true, _) => "relative",
+            (true, Whose::Papers) => "the paper, relative",
+            (true, Whose::Ours | Whose::Either) => "relative",
             (false, Whose::Papers) => "the paper",
             (false, Whose::Ours | Whose::Either) => self.quantity.head(),
         }
