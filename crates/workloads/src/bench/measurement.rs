@@ -142,6 +142,8 @@ pub struct Run {
     pub conflicts: u64,
     /// Transactions given up after their retry budget.
     pub given_up: u64,
+    /// Transactions of which nobody knows whether they committed: a leader failed meanwhile.
+    pub unknown: u64,
     /// Open loop: transactions due before the end that no worker had begun.
     pub overdue: u64,
     /// How long the workers had a processor, all together; to within a tick of the scheduler.

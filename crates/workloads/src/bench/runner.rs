@@ -225,6 +225,7 @@ impl<P: Place, W: Workload + 'static> RunStage<'_, P, W> {
             conflicts: kinds.iter().map(|kind| kind.conflicts).sum::<u64>()
                 + measured.tally.given_up_conflicts,
             given_up: measured.tally.given_up,
+            unknown: measured.tally.unknown,
             overdue: measured.tally.overdue,
             running_s: measured.tally.time.map(|time| time.running.as_secs_f64()),
             waiting_s: measured.tally.time.map(|time| time.waiting.as_secs_f64()),

@@ -77,6 +77,7 @@ pub(super) struct WorkerTally {
     /// Transactions given up, and the conflicts they met.
     pub(super) given_up: u64,
     pub(super) given_up_conflicts: u64,
+    pub(super) unknown: u64,
     pub(super) overdue: u64,
     /// How the threads got processors; none where the system does not say.
     pub(super) time: Option<ThreadTime>,
@@ -90,6 +91,7 @@ impl WorkerTally {
             kinds: vec![KindTally { latencies, rolled_back: 0, conflicts: 0 }; kinds],
             given_up: 0,
             given_up_conflicts: 0,
+            unknown: 0,
             overdue: 0,
             time: None,
         }
@@ -104,6 +106,7 @@ impl WorkerTally {
         }
         self.given_up += other.given_up;
         self.given_up_conflicts += other.given_up_conflicts;
+        self.unknown += other.unknown;
         self.overdue += other.overdue;
         self.time = self.time.zip(other.time).map(|(time, other)| ThreadTime {
             running: time.running + other.running,
@@ -249,8 +252,9 @@ impl<W: Workload> Worker<W> {
                 Ok(done) if !done.rolled_back => {
                     counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
                 }
-                Ok(_) | Err(Error::Aborted(_)) => {}
-                Err(error) => return Err(error),
+                // Leaders may fail meanwhile, and with them what they were asked.
+                Ok(_) | Err(Error::Aborted(_) | Error::Unknown(_)) => {}
+                Err(error @ Error::Rejected(_)) => return Err(error),
             }
             if !self.alone {
                 let_others().await;
@@ -315,8 +319,9 @@ impl WorkerTally {
                     | Aborted::Unanswered(_) => 0,
                 };
             }
+            Err(Error::Unknown(_)) => self.unknown += 1,
             // Ends the worker.
-            Err(_) => {}
+            Err(Error::Rejected(_)) => {}
         }
     }
 }
@@ -350,9 +355,11 @@ mod tests {
         let mut one = WorkerTally::new(2);
         one.record(&done(0, 0, false), Duration::from_micros(5));
         one.record(&done(1, 3, true), Duration::from_secs(5000));
+        let unknown = types::Unknown::Session { session: 1 };
+        one.record(&Err(unknown.into()), Duration::from_micros(5));
         let mut both = one.clone();
         both.add(&one);
-        assert_eq!(both.kinds[0].latencies.len(), 2);
+        assert_eq!((both.kinds[0].latencies.len(), both.unknown), (2, 2));
         assert_eq!((both.kinds[1].conflicts, both.kinds[1].rolled_back), (6, 2));
         assert!(both.kinds[1].latencies.max() >= nanoseconds(LATENCY_MAX));
     }

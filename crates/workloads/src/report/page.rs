@@ -114,6 +114,14 @@ pub fn warnings(measurement: &Measurement) -> Vec<String> {
             words::count(given_up)
         ));
     }
+    let unknown = sum(|run| run.unknown);
+    if unknown > 0 {
+        warnings.push(format!(
+            "Nobody knows whether {} transactions committed, since leaders failed; checks that count what was \
+             committed may fail by them.",
+            words::count(unknown)
+        ));
+    }
     let starvation = measurement.runs.iter().filter_map(Run::starvation).fold(0.0, f64::max);
     if starvation > 0.02 {
         warnings.push(format!(
