@@ -54,6 +54,17 @@ pub enum Answer {
     Done,
 }
 
+impl Answer {
+    /// About how many bytes it takes to say.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Answer::Value(value) => value.as_ref().map_or(0, Bytes::len),
+            Answer::Rows(rows) => rows.iter().map(|(key, value)| key.len() + value.len()).sum(),
+            Answer::Done => 0,
+        }
+    }
+}
+
 /// A [`Scan`] that owns its bounds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Range {

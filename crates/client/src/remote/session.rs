@@ -190,20 +190,22 @@ impl Session {
         if !self.began && self.sent == 0 && self.next == 0 && !self.steps.is_empty() {
             out.push(Request::Begin { session });
         }
-        let mut bytes: usize =
-            self.steps.iter().take(self.sent).skip(1).map(|step| step.what.bytes()).sum();
-        while self.sent < STEPS_AHEAD_MAX
-            && let Some(step) = self.steps.get(self.sent)
+        while let Some(step) = self.steps.get(self.sent)
+            && (self.sent == 0 || self.may_go_ahead(&step.what))
         {
-            bytes += step.what.bytes();
-            let too_much = bytes > AHEAD_BYTES_MAX || self.answers_ahead() > ANSWERS_BYTES_MAX;
-            if self.sent > 0 && (!step.what.goes_ahead() || too_much) {
-                break;
-            }
-            bytes = if self.sent == 0 { 0 } else { bytes };
             out.push(step.request(session, self.number_of(self.sent)));
             self.sent += 1;
         }
+    }
+
+    /// May this be sent after what was, which has at least one step? The first waits for no turn, and takes no room.
+    fn may_go_ahead(&self, what: &What) -> bool {
+        let waiting = self.steps.iter().take(self.sent).skip(1);
+        let bytes: usize = waiting.map(|step| step.what.bytes()).sum();
+        self.sent < STEPS_AHEAD_MAX
+            && what.goes_ahead()
+            && bytes + what.bytes() <= AHEAD_BYTES_MAX
+            && self.answers_ahead() <= ANSWERS_BYTES_MAX
     }
 
     /// About how many bytes the answers to what was sent will have.
@@ -269,7 +271,7 @@ impl Session {
         if self.steps[0].what.reads()
             && let Ok(answer) = &result
         {
-            self.longest = self.longest.max(Some(bytes(answer)));
+            self.longest = self.longest.max(Some(answer.bytes()));
         }
         self.next += 1;
         self.sent -= 1;
@@ -348,15 +350,6 @@ impl Step {
             }
             What::End(ending) => Request::End { session, number, ending: *ending },
         }
-    }
-}
-
-/// About how many bytes an answer has.
-fn bytes(answer: &Answer) -> usize {
-    match answer {
-        Answer::Value(value) => value.as_ref().map_or(0, bytes::Bytes::len),
-        Answer::Rows(rows) => rows.iter().map(|(key, value)| key.len() + value.len()).sum(),
-        Answer::Done => 0,
     }
 }
 

@@ -27,9 +27,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use types::{Aborted, Epoch, Error, NodeId, Result, ShardId, Time, WorkerId};
 
-/// How many rounds of tasks and what they ask for one step makes before others get their turn.
-pub(crate) const ROUNDS_MAX: u32 = 64;
-
 /// After this the worker goes on with what a step left.
 pub(crate) const TURN: Duration = Duration::from_micros(1);
 

@@ -292,10 +292,7 @@ impl Said {
 /// About how many bytes a reply takes.
 fn bytes(reply: &Reply) -> usize {
     match reply {
-        Reply::Done { result: Ok(Answer::Value(Some(value))), .. } => value.len(),
-        Reply::Done { result: Ok(Answer::Rows(rows)), .. } => {
-            rows.iter().map(|(key, value)| key.len() + value.len()).sum()
-        }
+        Reply::Done { result: Ok(answer), .. } => answer.bytes(),
         _ => 0,
     }
 }

@@ -31,6 +31,7 @@ pub(crate) mod hub;
 mod interactive;
 mod local;
 pub(crate) mod outbox;
+pub(crate) mod rounds;
 pub(crate) mod sequences;
 pub(crate) mod sessions;
 pub(crate) mod slot;

@@ -60,9 +60,10 @@ pub use shared::Shared;
 use crate::engine::{Counters, Effect, Engine, Event, Place, Progress, Setup, Task};
 use crate::execution::Local;
 use crate::execution::branches::Branches;
-use crate::execution::desk::{Desk, ROUNDS_MAX, TURN};
+use crate::execution::desk::Desk;
 use crate::execution::exchange::Exchange;
 use crate::execution::hub::{Ask, Hub};
+use crate::execution::rounds::Clerk;
 use crate::execution::slot::Slot;
 use crate::faults::Fault;
 use crate::observation::Observation;
@@ -243,61 +244,11 @@ impl Engine for Mako {
     }
 }
 
-impl Mako {
-    fn options(&self) -> &Options {
-        &self.shared.setup.options
-    }
+impl Clerk for Mako {
+    type Message = Message;
 
-    /// May this node act as a leader (rule M7)?
-    fn holds_lease(&self, now: Time) -> bool {
-        now < self.lease_end || self.options().faults.has(Fault::ActWithoutLease)
-    }
-
-    fn receive(&mut self, from: NodeId, message: Message, effects: &mut Effects) {
-        match message {
-            Message::Request { header, request } => self.serve(from, &header, request, effects),
-            Message::Reply { transaction, shard, step, reply } => {
-                let shards = self.desk.hub.topology.shards();
-                let fits = |asked: &Message| fits::reply(asked, &reply, shard, shards);
-                if let Some(key) = self.desk.answered(from, (transaction, shard, step), fits) {
-                    self.replied(key, reply, effects);
-                }
-            }
-            Message::Relay(relay) => self.desk.relayed(from, relay),
-            Message::Gossip { watermark, ended, floor } => {
-                self.hear(from, (&watermark, &ended), floor, effects);
-            }
-        }
-    }
-
-    /// Lets tasks and whoever waits go on, as far as they can now.
-    fn run(&mut self, now: Time, effects: &mut Effects) {
-        self.desk.repeat(now, effects);
-        for _ in 0..ROUNDS_MAX {
-            self.release(effects);
-            self.desk.begin_round(now);
-            let mut moved = self.answer_all(effects);
-            // What a task asks for is done before the next one runs. So a transaction on own shards commits before
-            // another one reads, and they do not conflict.
-            while self.desk.tasks.poll_next() {
-                moved = true;
-                self.answer_all(effects);
-            }
-            if !moved {
-                return;
-            }
-        }
-        effects.push(Effect::Timer { at: now + TURN });
-    }
-
-    /// Answers all that is asked. Says whether there was anything.
-    fn answer_all(&mut self, effects: &mut Effects) -> bool {
-        let mut any = false;
-        while let Some(ask) = self.desk.next_ask(effects) {
-            any = true;
-            self.answer(ask, effects);
-        }
-        any
+    fn desk(&mut self) -> &mut Desk<Message> {
+        &mut self.desk
     }
 
     fn answer(&mut self, ask: Ask, effects: &mut Effects) {
@@ -312,24 +263,6 @@ impl Mako {
                 let home = self.desk.hub.home();
                 self.await_cover(home, stamp, Waiter::Reveal(exchange, slot), effects);
             }
-        }
-    }
-
-    /// Has `waiter` told as soon as the watermark covers `stamp`, kept by `own`.
-    fn await_cover(&mut self, own: ShardId, stamp: Stamp, waiter: Waiter, effects: &mut Effects) {
-        if self.rejects(own, stamp.as_ref()) {
-            return self.tell_rolled_back(&stamp, &waiter, effects);
-        }
-        let Some(at) = self.live(stamp.epoch) else {
-            return self.tell(own, stamp, &waiter, effects);
-        };
-        let done = {
-            let watermarks = self.desk.hub.watermarks.borrow();
-            let watermark = watermarks.live(stamp.epoch).expect("it is not settled");
-            self.live[at].awaiting.push(watermark, own, stamp, waiter)
-        };
-        if let Some((stamp, waiter)) = done {
-            self.tell(own, stamp, &waiter, effects);
         }
     }
 
@@ -363,6 +296,52 @@ impl Mako {
         }
         for at in lost {
             self.give_up_lost(at, effects);
+        }
+    }
+}
+
+impl Mako {
+    fn options(&self) -> &Options {
+        &self.shared.setup.options
+    }
+
+    /// May this node act as a leader (rule M7)?
+    fn holds_lease(&self, now: Time) -> bool {
+        now < self.lease_end || self.options().faults.has(Fault::ActWithoutLease)
+    }
+
+    fn receive(&mut self, from: NodeId, message: Message, effects: &mut Effects) {
+        match message {
+            Message::Request { header, request } => self.serve(from, &header, request, effects),
+            Message::Reply { transaction, shard, step, reply } => {
+                let shards = self.desk.hub.topology.shards();
+                let fits = |asked: &Message| fits::reply(asked, &reply, shard, shards);
+                if let Some(key) = self.desk.answered(from, (transaction, shard, step), fits) {
+                    self.replied(key, reply, effects);
+                }
+            }
+            Message::Relay(relay) => self.desk.relayed(from, relay),
+            Message::Gossip { watermark, ended, floor } => {
+                self.hear(from, (&watermark, &ended), floor, effects);
+            }
+        }
+    }
+
+    /// Has `waiter` told as soon as the watermark covers `stamp`, kept by `own`.
+    fn await_cover(&mut self, own: ShardId, stamp: Stamp, waiter: Waiter, effects: &mut Effects) {
+        if self.rejects(own, stamp.as_ref()) {
+            return self.tell_rolled_back(&stamp, &waiter, effects);
+        }
+        let Some(at) = self.live(stamp.epoch) else {
+            return self.tell(own, stamp, &waiter, effects);
+        };
+        let done = {
+            let watermarks = self.desk.hub.watermarks.borrow();
+            let watermark = watermarks.live(stamp.epoch).expect("it is not settled");
+            self.live[at].awaiting.push(watermark, own, stamp, waiter)
+        };
+        if let Some((stamp, waiter)) = done {
+            self.tell(own, stamp, &waiter, effects);
         }
     }
 

@@ -62,8 +62,9 @@ pub use shared::Shared;
 use crate::engine::{Counters, Effect, Engine, Event, Place, Progress, Setup, Task};
 use crate::execution::Local;
 use crate::execution::branches::Branches;
-use crate::execution::desk::{Desk, ROUNDS_MAX, TURN};
+use crate::execution::desk::Desk;
 use crate::execution::hub::{Ask, Hub};
+use crate::execution::rounds::Clerk;
 use crate::observation::Observation;
 use crate::replication::replay::replay;
 use crate::replication::replica::Replica;
@@ -186,6 +187,28 @@ impl Engine for TwoPhaseCommit {
     }
 }
 
+impl Clerk for TwoPhaseCommit {
+    type Message = Message;
+
+    fn desk(&mut self) -> &mut Desk<Message> {
+        &mut self.desk
+    }
+
+    fn answer(&mut self, ask: Ask, effects: &mut Effects) {
+        match ask {
+            Ask::Send(exchange) => self.send_batches(&exchange, effects),
+            Ask::Commit(submission) => self.submit(submission, effects),
+            Ask::Abandon(exchange) => self.abandon(&exchange, effects),
+            Ask::Reveal { exchange, stamp, slot } => {
+                // What is installed is committed (rule P4), so all that can be read may be shown.
+                let (transaction, own) = (exchange.id, self.desk.hub.home());
+                effects.observe(|| Observation::Told { transaction, own, stamp });
+                slot.fill(Ok(()));
+            }
+        }
+    }
+}
+
 impl TwoPhaseCommit {
     fn options(&self) -> &Options {
         &self.shared.setup.options
@@ -255,49 +278,6 @@ impl TwoPhaseCommit {
             while !replay(replica, &sessions, &stamp, &writes, faults, observations.as_mut()) {}
         });
         replica.progress(self.desk.hub.place.worker, followed.applied());
-    }
-
-    /// Lets tasks and whoever waits go on, as far as they can now.
-    fn run(&mut self, now: Time, effects: &mut Effects) {
-        self.desk.repeat(now, effects);
-        for _ in 0..ROUNDS_MAX {
-            self.desk.begin_round(now);
-            let mut moved = self.answer_all(effects);
-            // What a task asks for is done before the next one runs. So a transaction on own shards commits before
-            // another one reads, and they do not conflict.
-            while self.desk.tasks.poll_next() {
-                moved = true;
-                self.answer_all(effects);
-            }
-            if !moved {
-                return;
-            }
-        }
-        effects.push(Effect::Timer { at: now + TURN });
-    }
-
-    /// Answers all that is asked. Says whether there was anything.
-    fn answer_all(&mut self, effects: &mut Effects) -> bool {
-        let mut any = false;
-        while let Some(ask) = self.desk.next_ask(effects) {
-            any = true;
-            self.answer(ask, effects);
-        }
-        any
-    }
-
-    fn answer(&mut self, ask: Ask, effects: &mut Effects) {
-        match ask {
-            Ask::Send(exchange) => self.send_batches(&exchange, effects),
-            Ask::Commit(submission) => self.submit(submission, effects),
-            Ask::Abandon(exchange) => self.abandon(&exchange, effects),
-            Ask::Reveal { exchange, stamp, slot } => {
-                // What is installed is committed (rule P4), so all that can be read may be shown.
-                let (transaction, own) = (exchange.id, self.desk.hub.home());
-                effects.observe(|| Observation::Told { transaction, own, stamp });
-                slot.fill(Ok(()));
-            }
-        }
     }
 
     /// Proposes the batches and heartbeats whose time has come.

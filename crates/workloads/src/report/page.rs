@@ -285,8 +285,8 @@ fn breakdown(measurement: &Measurement) -> String {
 }
 
 /// What has to be known of a [`stage_table`].
-const STAGES_LEAD: &str = "Of the transactions that wrote, at their coordinators, on average. Batch and replicate are of each piece that \
-     they leave in a shard’s stream; the watermark is what they wait for beyond that.";
+const STAGES_LEAD: &str = "Of the transactions that wrote, at their coordinators, on average. Batch and replicate \
+     are of each piece that they leave in a shard’s stream; the watermark is what they wait for beyond that.";
 
 pub(super) fn stage_table(measurement: &Measurement) -> String {
     let stages = stages(&middle_run(measurement).counted);
