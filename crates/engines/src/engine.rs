@@ -106,6 +106,20 @@ pub trait Engine: Sized {
     /// What it has counted.
     fn counters(&self) -> Counters;
 
+    /// So many entries of this worker's stream of `shard` are in the store for good: they may be cut, since
+    /// whoever lacks them gets a snapshot. `None` for an engine that gives none, of which nothing may be cut that
+    /// anybody could ask for.
+    fn may_cut(&self, shard: ShardId) -> Option<u64> {
+        let _ = shard;
+        None
+    }
+
+    /// Can this worker's stream of `shard` begin behind this snapshot? What goes with it may not have come.
+    fn may_restore(&self, shard: ShardId, state: &Bytes) -> bool {
+        let _ = (shard, state);
+        false
+    }
+
     /// The transactions that took longer than [`Limits::slow_after`](crate::execution::Limits::slow_after) since
     /// this was asked last. Some of many.
     fn take_slow(&mut self) -> Vec<Slow> {
@@ -183,6 +197,22 @@ pub enum Event<M> {
         /// Its final vector watermark.
         watermark: VectorWatermark,
     },
+    /// A replica lacks entries of this worker's stream of the shard that were cut. To be answered by
+    /// [`Effect::Snapshot`], any time later.
+    SnapshotWanted {
+        /// The shard.
+        shard: ShardId,
+        /// Who lacks them.
+        to: NodeId,
+    },
+    /// This worker's stream of the shard begins behind a snapshot, to which the engine has
+    /// [agreed](Engine::may_restore).
+    Restored {
+        /// The shard.
+        shard: ShardId,
+        /// The snapshot.
+        state: Bytes,
+    },
     /// A time has come that was asked for, or has not: it is for the engine to look.
     Timer,
     /// Another worker of this node has changed something they share, or a task was spawned.
@@ -205,6 +235,17 @@ pub enum Effect<M> {
         shard: ShardId,
         /// What to append.
         entry: Bytes,
+    },
+    /// Give a replica a snapshot of this worker's stream of the shard: it stands for the first `length` entries.
+    Snapshot {
+        /// The shard.
+        shard: ShardId,
+        /// Who lacks them.
+        to: NodeId,
+        /// How many entries it stands for.
+        length: u64,
+        /// The snapshot.
+        state: Bytes,
     },
     /// Report the end of a closed epoch on a shard that this node leads. Said once, by one worker.
     Report {

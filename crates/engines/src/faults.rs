@@ -45,6 +45,12 @@ pub enum Fault {
     SilenceResolves,
     /// A call does not look whether it took effect before (exactly once).
     IgnoreRequestRows,
+    /// Streams are cut where the store may still change (M6).
+    CutUnabsorbed,
+    /// A copy of a shard has what is not committed (M6).
+    CopyUncommitted,
+    /// Whoever takes a copy keeps what it has not (M6).
+    CopyKeepsDeleted,
 }
 
 /// A set of planted bugs.

@@ -149,6 +149,11 @@ pub enum Observation {
         /// All that it reveals.
         stamp: Stamp,
     },
+    /// This worker's stream of a shard begins behind a snapshot: a copy of the shard has come.
+    Restored {
+        /// The shard.
+        shard: ShardId,
+    },
     /// A follower has looked at one write of a piece.
     Applied {
         /// The shard.

@@ -40,6 +40,11 @@ impl Watermarks {
         known.unwrap_or_else(|| VectorWatermark::whole(epoch, self.shards))
     }
 
+    /// The FVWs of epochs up to `last` that do not cover all of theirs.
+    pub(crate) fn partial(&self, last: Epoch) -> impl Iterator<Item = &VectorWatermark> {
+        self.finals.range(..=last).map(|(_, watermark)| watermark)
+    }
+
     /// Is this, kept by `own`, lost for good? Either its epoch is settled without it, or a shard has ended
     /// that before what it depends on.
     pub(crate) fn rejects(&self, own: ShardId, stamp: StampRef<'_>) -> bool {

@@ -7,7 +7,7 @@ use super::events::{Effect, Effects, Message};
 use super::membership::Known;
 use super::worker::Worker;
 use consensus::manager::{Assignment, Incarnation};
-use consensus::stream::{self, Length, Members, MemoryStorage, Stream};
+use consensus::stream::{self, Length, Members, MemoryStorage, Storage, Stream};
 use consensus::topology::Topology;
 use engines::Engine;
 use std::collections::{BTreeMap, VecDeque};
@@ -29,6 +29,9 @@ pub(super) struct Held {
 
 impl Held {
     /// The stream of `shard` on `node`, with what is left of a former life.
+    ///
+    /// # Panics
+    /// If that is cut: what was cut was in that life's store.
     pub(super) fn new(
         topology: &Topology,
         shard: ShardId,
@@ -36,6 +39,12 @@ impl Held {
         options: stream::Options,
         storage: MemoryStorage,
     ) -> Held {
+        let start = storage.log().start();
+        assert_eq!(
+            start,
+            Length::ZERO,
+            "a life of {node} begins with a stream of {shard} that is cut"
+        );
         let members = Members {
             voters: topology.voters(shard).to_vec(),
             learners: topology.learners(shard).to_vec(),
@@ -148,6 +157,12 @@ impl<E: Engine> Worker<E> {
             self.bad_messages += 1;
             return;
         }
+        if let stream::Message::Snapshot { state, .. } = &message
+            && !self.engine.may_restore(shard, state)
+        {
+            self.strays += 1; // It is asked for again.
+            return;
+        }
         self.meet(now, shard, from, incarnation, effects);
         let event = stream::Event::Received { from, message };
         self.stream_step(now, shard, event, effects);
@@ -165,10 +180,8 @@ impl<E: Engine> Worker<E> {
         let changes = !self.membership.is_fixed();
         let unheard = changes && ballot.epoch > known.configuration.epoch;
         let says = match message {
-            // Nobody has taken a snapshot.
-            stream::Message::Snapshot { .. } => false,
-            // Somebody would have promised another ballot.
-            stream::Message::Rejected { .. } => changes,
+            // Somebody would have promised another ballot, or begun anew.
+            stream::Message::Rejected { .. } | stream::Message::Snapshot { .. } => changes,
             stream::Message::Prepare { .. }
             | stream::Message::Promise { .. }
             | stream::Message::Fetch { .. }
@@ -190,6 +203,7 @@ impl<E: Engine> Worker<E> {
         effects: &mut Effects<E::Message>,
     ) {
         let incarnation = self.known.as_ref().map_or(Incarnation(0), |known| known.incarnation);
+        let cuts = self.gives_snapshots(shard);
         let held = self.streams.get_mut(&shard).expect("messages of others are dropped before");
         let mut wanted = Vec::new();
         held.stream.step(now, event, &mut wanted);
@@ -210,22 +224,42 @@ impl<E: Engine> Worker<E> {
                 }
                 stream::Effect::Decided { length } => held.decided(shard, length, news),
                 stream::Effect::Timer { at } => held.timer = Some(at),
-                // Entries are cut once every replica has them: whoever asks for one again has said
-                // what is not so, now or before.
-                stream::Effect::SnapshotWanted { to: _ } => self.bad_messages += 1,
-                stream::Effect::Restored { .. } => panic!("{shard} has no snapshots yet"),
+                // Where entries are cut only when every replica has them, whoever asks for one again has
+                // said what is not so, now or before.
+                stream::Effect::SnapshotWanted { to: _ } if !cuts => self.bad_messages += 1,
+                stream::Effect::SnapshotWanted { to } => {
+                    news.push_back(engines::Event::SnapshotWanted { shard, to });
+                }
+                stream::Effect::Restored { length, state } => {
+                    held.told = length.0;
+                    news.push_back(engines::Event::Restored { shard, state });
+                }
             }
         }
         self.trim(now, shard, effects);
         self.note_caught_up(shard, effects);
     }
 
-    /// Cuts what every replica has.
+    /// Can a replica get a snapshot instead of entries that were cut? Where nodes never begin anew, none needs it.
+    fn gives_snapshots(&self, shard: ShardId) -> bool {
+        !self.membership.is_fixed() && self.engine.may_cut(shard).is_some()
+    }
+
+    /// Cuts what every replica has, and what is too much to be kept for those that have not.
     fn trim(&mut self, now: Time, shard: ShardId, effects: &mut Effects<E::Message>) {
         let held = &self.streams[&shard];
         let everywhere = held.stream.replicated_everywhere().0.min(held.told);
-        if everywhere - held.stream.start().0.min(everywhere) >= self.trim_entries {
-            let trim = stream::Event::Trim { before: Length(everywhere) };
+        let before = match self.engine.may_cut(shard) {
+            _ if self.membership.is_fixed() => everywhere,
+            // Whoever begins anew reads the stream from the beginning.
+            None => return,
+            Some(absorbed) => {
+                let retained = held.stream.storage().log().tail(self.retain_bytes).0;
+                everywhere.max(retained).min(held.told).min(absorbed)
+            }
+        };
+        if before.saturating_sub(held.stream.start().0) >= self.trim_entries {
+            let trim = stream::Event::Trim { before: Length(before) };
             self.stream_step(now, shard, trim, effects);
         }
     }

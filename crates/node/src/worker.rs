@@ -19,7 +19,7 @@ use super::events::{Effect, Effects, Event, Message};
 use super::membership::{Known, Membership, Word};
 use super::streams::Held;
 use consensus::manager::{Configuration, Member, MemberEffect, MemberEvent};
-use consensus::stream::{self, MemoryStorage, Stream};
+use consensus::stream::{self, Length, MemoryStorage, Stream};
 use consensus::topology::Topology;
 use engines::Engine;
 use engines::engine::Setup;
@@ -55,7 +55,7 @@ impl Origin {
 pub struct Worker<E: Engine> {
     pub(super) node: NodeId,
     pub(super) worker: WorkerId,
-    engine: E,
+    pub(super) engine: E,
     pub(super) membership: Arc<Membership>,
     member: Option<Member>,
     /// The configuration, as far as this worker has followed it.
@@ -64,12 +64,14 @@ pub struct Worker<E: Engine> {
     known_version: u64,
     /// The streams of this worker's number, of every shard of which the node has a replica.
     pub(super) streams: BTreeMap<ShardId, Held>,
-    /// A stream is cut when so many entries are in every replica.
+    /// A stream is cut when so many entries may be.
     pub(super) trim_entries: u64,
+    /// It keeps so many bytes for replicas that lack them.
+    pub(super) retain_bytes: u64,
     timer: Timer,
     /// What the engine is still to be told in this step.
     pub(super) news: VecDeque<engines::Event<E::Message>>,
-    /// Messages about streams that are not here.
+    /// See [`Worker::strays`].
     pub(super) strays: u64,
     /// Messages about streams that no replica of ours says.
     pub(super) bad_messages: u64,
@@ -99,9 +101,6 @@ impl<E: Engine> Worker<E> {
         let Origin { membership, member, mut storages, seed } = origin;
         assert!(member.is_none() || worker == HOST, "{HOST} hosts the member");
         let topology = &setup.topology;
-        // A node that begins anew reads its streams from the beginning.
-        let trim_entries =
-            if membership.is_fixed() { setup.streams.trim_entries } else { u64::MAX };
         let held = |shard| {
             let storage = storages.remove(&shard).unwrap_or_default();
             (shard, Held::new(topology, shard, node, setup.streams.clone(), storage))
@@ -115,7 +114,8 @@ impl<E: Engine> Worker<E> {
             known: None,
             known_version: 0,
             streams: topology.shards_of(node).map(held).collect(),
-            trim_entries,
+            trim_entries: setup.streams.trim_entries,
+            retain_bytes: setup.streams.retain_bytes,
             timer: Timer::default(),
             news: VecDeque::new(),
             strays: 0,
@@ -171,7 +171,7 @@ impl<E: Engine> Worker<E> {
         streams.map(|(shard, held)| (shard, held.stream.into_storage())).collect()
     }
 
-    /// Messages about streams that are not here, or came before this node had joined.
+    /// Messages about streams that are not here, or came before this node had joined, or before what goes with them.
     pub fn strays(&self) -> u64 {
         self.strays
     }
@@ -357,6 +357,10 @@ impl<E: Engine> Worker<E> {
                 }
                 engines::Effect::Propose { shard, entry } => {
                     self.stream_step(now, shard, stream::Event::Propose { entry }, effects);
+                }
+                engines::Effect::Snapshot { shard, to, length, state } => {
+                    let event = stream::Event::Snapshot { to, length: Length(length), state };
+                    self.stream_step(now, shard, event, effects);
                 }
                 engines::Effect::Reply { to, reply } => {
                     effects.effects.push(Effect::Reply { to, reply });

@@ -48,6 +48,9 @@ const BOUNDS: &[Bound] = &[
     ("mako", "roll-back-by-clock", "M9", &["M5", "M6", "M9", "atomicity", "replicas"], 60),
     ("mako", "keep-dead-locks", "liveness", &["liveness", "assertion"], 60),
     ("mako", "silence-resolves", "M3", LOST, 300),
+    ("mako", "cut-unabsorbed", "M6", COPIES, 100),
+    ("mako", "copy-uncommitted", "M6", COPIES, 100),
+    ("mako", "copy-keeps-deleted", "M6", COPIES, 100),
     ("mako", "count-learner", "M4", &["M4"], 60),
     ("mako", "forget-promise", "M4", &["M4", "M9", "assertion", "liveness"], 700),
     ("mako", "appoint-early", "M7", &["M7"], 800),
@@ -62,6 +65,9 @@ const BOUNDS: &[Bound] = &[
 
 /// An end that says too much: of what was reported, or of what was lost by it.
 const LOST: &[&str] = &["M9", "assertion", "lost acknowledgement", "atomicity"];
+
+/// A replica that has what it should not, or has not what it should.
+const COPIES: &[&str] = &["M6", "replicas", "assertion", "M2", "lost acknowledgement"];
 
 /// What clients see, and nobody else.
 const CLIENTS: &[&str] = &["client"];

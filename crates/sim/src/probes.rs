@@ -89,6 +89,8 @@ probes! {
     manager_lost = "manager stopped",
     /// A clock broke its bounds.
     wild_clock = "clock beyond its bounds",
+    /// A stream began behind a snapshot.
+    restored = "stream begun behind a snapshot",
     /// A shard was taken over.
     led = "stream prepared by a new leader",
     /// A transaction was rolled back with its epoch.
@@ -153,6 +155,7 @@ impl Probes {
                 self.lost_early += u64::from(!settled);
             }
             Observation::HeldUp { .. } => self.held_up += 1,
+            Observation::Restored { .. } => self.restored += 1,
             Observation::Drawn { .. }
             | Observation::Serves { .. }
             | Observation::Acted { .. }

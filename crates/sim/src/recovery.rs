@@ -144,6 +144,7 @@ impl Recoveries {
             | Observation::Settled { .. }
             | Observation::RolledBack { .. }
             | Observation::HeldUp { .. }
+            | Observation::Restored { .. }
             | Observation::Told { .. }
             | Observation::Applied { .. } => return None,
         };

@@ -18,7 +18,7 @@ use crate::panics;
 use crate::probes::Probes;
 use crate::scenario::{Played, Scenario, partitioning};
 use crate::simulation::{Simulation, World};
-use crate::subject::{self, Bug, Subject};
+use crate::subject::{self, Bug, Cuts, Subject};
 use crate::violation::Violation;
 use engines::client::ClientId;
 use engines::engine::Setup;
@@ -184,7 +184,17 @@ impl<E: Subject> Stand<E> {
         let round_trip = Duration::from_nanos(scenario.round_trip_ns);
         let options = E::draw(&mut random, round_trip);
         let fails = E::FOLLOWS_EPOCHS && scenario.failures.fails;
-        let streams = subject::streams(&mut random, round_trip, fails);
+        scenario.weather.forgets = fails && root.fork(13).chance(1, 3);
+        let cuts = match fails {
+            true if scenario.weather.forgets => Cuts::Early,
+            true => Cuts::Never,
+            false => Cuts::Everywhere,
+        };
+        let mut streams = subject::streams(&mut random, round_trip, cuts);
+        if scenario.shape.voters == 1 {
+            // A step decides what it appends, and would cut what checkers have not seen.
+            streams.trim_entries = u64::MAX;
+        }
         let procedures = Arc::new(Procedures::new().with(calls::PROCEDURE, calls::increment));
         let nodes = topology.nodes().len();
         let datacenters = topology.datacenters().len() as u64;

@@ -33,7 +33,7 @@ pub enum Bug {
 
 impl Bug {
     /// Bugs by the names that the command line knows.
-    pub const NAMED: [(&str, Bug); 23] = [
+    pub const NAMED: [(&str, Bug); 26] = [
         ("skip-remote-validation", Bug::Engine(Fault::SkipRemoteValidation)),
         ("clock-before-lock", Bug::Engine(Fault::ClockBeforeLock)),
         ("safe-clock-past-in-flight", Bug::Engine(Fault::SafeClockPastInFlight)),
@@ -53,6 +53,9 @@ impl Bug {
         ("roll-back-by-clock", Bug::Engine(Fault::RollBackByClock)),
         ("keep-dead-locks", Bug::Engine(Fault::KeepDeadLocks)),
         ("silence-resolves", Bug::Engine(Fault::SilenceResolves)),
+        ("cut-unabsorbed", Bug::Engine(Fault::CutUnabsorbed)),
+        ("copy-uncommitted", Bug::Engine(Fault::CopyUncommitted)),
+        ("copy-keeps-deleted", Bug::Engine(Fault::CopyKeepsDeleted)),
         ("count-learner", Bug::CountLearner),
         ("forget-promise", Bug::ForgetPromise),
         ("appoint-early", Bug::AppointEarly),
@@ -109,21 +112,39 @@ pub fn plant<E: Subject>(setup: &mut Setup<E::Options>, managers: &mut Option<Ma
     }
 }
 
+/// What becomes of streams in a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cuts {
+    /// They are cut when every replica has them.
+    Everywhere,
+    /// They are never cut: nodes come back with their disks, and read them from the beginning.
+    Never,
+    /// They are cut early: nodes come back without memory, and get snapshots.
+    Early,
+}
+
 /// Draws how streams pace themselves.
-pub fn streams(random: &mut Random, round_trip: Duration, fails: bool) -> stream::Options {
+pub fn streams(random: &mut Random, round_trip: Duration, cuts: Cuts) -> stream::Options {
     let window_entries = one_of(random, &[16, 256, 4096]);
     let window_bytes = one_of(random, &[4 << 10, 64 << 10, 8 << 20]);
     let message_bytes_max = one_of(random, &[1 << 10, 16 << 10, 1 << 20]);
     let retry_after = retry_after(random, round_trip);
     let faults = stream::Faults::default();
-    // Nobody takes snapshots: who begins anew needs all there ever was.
-    let trim_entries = if fails { u64::MAX } else { one_of(random, &[4, 64, 256]) };
+    let mut apart = random.fork(1);
+    let retain_bytes = one_of(&mut apart, &[0, 1 << 10, 64 << 10]);
+    let trim_entries = match cuts {
+        Cuts::Everywhere => one_of(random, &[4, 64, 256]),
+        Cuts::Never => u64::MAX,
+        // More than a step appends: checkers look at entries when it is over.
+        Cuts::Early => one_of(&mut apart, &[8, 16, 64]),
+    };
     stream::Options {
         window_entries,
         window_bytes,
         message_bytes_max,
         retry_after,
         trim_entries,
+        retain_bytes,
         faults,
     }
 }
@@ -148,6 +169,9 @@ impl Subject for Mako {
         options.gossip_gap = Duration::from_micros(one_of(random, &[1, 100, 1000]));
         options.gossip_again = Duration::from_millis(random.range_inclusive(1, 40));
         options.silent_after = options.gossip_again * random.range_inclusive(2, 8) as u32;
+        let mut apart = random.fork(1);
+        options.snapshot_part.records_max = one_of(&mut apart, &[1, 3, 20, 1000]);
+        options.snapshot_part.bytes_max = one_of(&mut apart, &[1, 100, 100_000]);
         options
     }
 

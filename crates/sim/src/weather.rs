@@ -18,6 +18,8 @@ pub struct Weather {
     pub weights: Weights,
     /// Of a hundred crashes, how many take the node's memory with them.
     pub lost_percent: u32,
+    /// Whoever crashes loses its memory, and crashes only where that can be borne.
+    pub forgets: bool,
     /// Of a hundred steps of a recovery, how many bring about the next crash.
     pub struck_percent: u32,
     /// Clocks keep no bound: they jump, and run as they like.

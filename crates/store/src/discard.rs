@@ -20,12 +20,14 @@
 //! [`Transaction::discard_read`]: crate::Transaction::discard_read
 //! [`Locked::discard`]: crate::Locked::discard
 
-use crate::index::{Lookup, Seek};
+use crate::index::Lookup;
 use crate::reclaim::Retired;
 use crate::record::{LockError, Record};
 use crate::session::{Pinned, Session, State};
 use crate::store::Store;
 use crate::version::Version;
+use crate::walk::{Place, walk};
+use std::ops::ControlFlow;
 use std::ptr::{self, NonNull};
 use types::{Aborted, Conflict, Result, StampRef, TableId};
 
@@ -38,13 +40,6 @@ pub struct RollBack {
     place: Place,
     /// The first place where a lock was in the way.
     held: Option<Place>,
-}
-
-/// Before the first key of a table that is not below `key`. Tables and keys in ascending order.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Place {
-    table: TableId,
-    key: Vec<u8>,
 }
 
 /// What one call of [`Session::roll_back`] has done.
@@ -132,35 +127,25 @@ impl State {
         most: usize,
         rejected: &dyn Fn(StampRef<'_>) -> bool,
     ) -> RolledBack {
-        let mut held = from.held.clone();
-        let (mut table, mut seek) = (from.place.table, Seek::From(&from.place.key));
-        let (mut discarded, mut left) = (0, most);
-        while let Ok(index) = store.index(table) {
-            if left == 0 {
-                let next = Some(RollBack { place: Place::of(table, seek), held });
-                return RolledBack { discarded, next, over: false };
-            }
-            // SAFETY: pinned.
-            let rows = unsafe { index.rows(seek, left) };
-            // An empty leaf is looked at, too.
-            left -= rows.records().count().clamp(1, left);
-            for record in rows.records() {
+        let (mut held, mut discarded) = (from.held.clone(), 0);
+        // SAFETY: pinned; so for the place below.
+        let next = unsafe {
+            walk(store, &from.place, most, |table, record| {
                 match self.discard(record, rejected) {
                     Ok(gone) => discarded += gone,
-                    Err(Held) if held.is_none() => {
-                        // SAFETY: pinned.
-                        held = Some(Place::of(table, Seek::From(unsafe { Record::key(record) })));
+                    Err(Held) => {
+                        held.get_or_insert_with(|| Place::before(table, record));
                     }
-                    Err(Held) => {}
                 }
-            }
-            (table, seek) = match rows.next {
-                Some(next) => (table, next),
-                None => (TableId(table.0 + 1), Seek::First),
-            };
-        }
-        let next = held.map(|place| RollBack { place, held: None });
-        RolledBack { discarded, next, over: true }
+                ControlFlow::Continue(())
+            })
+        };
+        let over = next.is_none();
+        let next = match next {
+            Some(place) => Some(RollBack { place, held }),
+            None => held.map(|place| RollBack { place, held: None }),
+        };
+        RolledBack { discarded, next, over }
     }
 
     /// Drops the versions of a record that `rejected` picks out. Returns how many.
@@ -200,19 +185,6 @@ impl State {
             self.removals.push_back((guarded.table(), unsafe { Record::key(record) }.into()));
         }
         Ok(discarded)
-    }
-}
-
-impl Place {
-    fn of(table: TableId, seek: Seek<'_>) -> Place {
-        let key = match seek {
-            Seek::First => Vec::new(),
-            Seek::From(key) => key.to_vec(),
-            // The least key above it.
-            Seek::After(key) => [key, &[0]].concat(),
-            Seek::Last | Seek::DownFrom(_) | Seek::Before(_) => unreachable!("it goes upwards"),
-        };
-        Place { table, key }
     }
 }
 

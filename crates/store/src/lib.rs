@@ -24,13 +24,14 @@
 //!
 //! Read in this order: `key.rs`, `version.rs` and `record.rs` (what is stored), `index/` (where),
 //! `reclaim.rs` and `memory.rs` (how memory comes and goes), `transaction/` (how it is used),
-//! `discard.rs` (how what was certified is rolled back).
+//! `discard.rs` (how what was certified is rolled back), `copy.rs` (how another replica gets all of it).
 //!
 //! This is the only crate with `unsafe`. Its contract with itself: whatever can be reached through
 //! the index while a session is pinned stays allocated until the session is unpinned.
 
 #[cfg(feature = "bare")]
 pub mod bare;
+mod copy;
 mod discard;
 mod faults;
 mod index;
@@ -43,9 +44,12 @@ mod store;
 mod sync;
 mod transaction;
 mod version;
+mod walk;
 
+pub use copy::Part;
 pub use discard::{RollBack, RolledBack};
 pub use faults::{Fault, Faults};
 pub use session::Session;
 pub use store::{Options, Store};
 pub use transaction::{Locked, Transaction, VersionRef};
+pub use walk::Place;

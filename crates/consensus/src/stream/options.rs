@@ -48,9 +48,11 @@ pub struct Options {
     /// Silence after which a replica is asked again. Must exceed the round trip, or everything is
     /// sent twice; more makes recovery from loss slower. Default 200 ms.
     pub retry_after: Duration,
-    /// The owner cuts the sequence when so many entries are in every replica: more make cuts rarer. Those
-    /// that are cut are gone for a replica that begins anew. Default 256.
+    /// The owner cuts the sequence when so many entries are in every replica: more make cuts rarer. Default 256.
     pub trim_entries: u64,
+    /// It also cuts what some replica lacks, if the sequence has more than so many bytes: who comes back late
+    /// gets a snapshot. Less saves memory while a replica is away. Default 64 MiB.
+    pub retain_bytes: u64,
     /// Planted bugs, for tests of the tests. Default none.
     pub faults: Faults,
 }
@@ -63,6 +65,7 @@ impl Default for Options {
             message_bytes_max: 1 << 20,
             retry_after: Duration::from_millis(200),
             trim_entries: 256,
+            retain_bytes: 64 << 20,
             faults: Faults::default(),
         }
     }

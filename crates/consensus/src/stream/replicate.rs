@@ -155,6 +155,10 @@ impl Leader {
             peer.acked = next;
             peer.knows = decided;
         }
+        if peer.silent && round == peer.round && next < peer.received {
+            // The answer to the last question: the snapshot that it was given got lost, or was refused.
+            (peer.received, peer.sent) = (next, next);
+        }
         if length > peer.acked || next > peer.received || decided > peer.knows || peer.silent {
             peer.waiting_since = Some(now);
         }

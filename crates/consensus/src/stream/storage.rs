@@ -108,6 +108,17 @@ impl Log {
         Length((self.start.0 + within).clamp(from.0 + 1, until.0))
     }
 
+    /// The first entry of those at the end that have at most `bytes_max` together.
+    #[must_use]
+    pub fn tail(&self, bytes_max: u64) -> Length {
+        let end = self.entries.back().map_or(self.start_bytes, |(_, sum)| *sum);
+        let limit = end.saturating_sub(bytes_max);
+        if limit <= self.start_bytes {
+            return self.start;
+        }
+        Length(self.start.0 + self.entries.partition_point(|(_, sum)| *sum < limit) as u64 + 1)
+    }
+
     /// Entries from `from` to before `until`, for a message. Nothing is copied but the references.
     #[must_use]
     pub fn entries(&self, from: Length, until: Length) -> Vec<Bytes> {
@@ -257,6 +268,16 @@ mod tests {
         assert_eq!(log.fit(Length(3), Length(4), 9), Length(4));
         assert_eq!(log.fit(Length(0), Length(1), 99), Length(1));
         assert_eq!(log.fit(Length(2), Length(2), 0), Length(2));
+    }
+
+    #[test]
+    fn the_tail_is_what_fits_at_the_end() {
+        let mut log = log(&[4, 4, 4, 8]);
+        assert_eq!(log.tail(100), Length(0));
+        assert_eq!((log.tail(12), log.tail(11)), (Length(2), Length(3)));
+        assert_eq!((log.tail(7), log.tail(0)), (Length(4), Length(4)));
+        log.trim(Length(3));
+        assert_eq!((log.tail(100), log.tail(8), log.tail(7)), (Length(3), Length(3), Length(4)));
     }
 
     #[test]

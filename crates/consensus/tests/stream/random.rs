@@ -51,6 +51,7 @@ impl Run {
             window_bytes: random.range_inclusive(1, 100),
             message_bytes_max: random.range_inclusive(1, 40),
             trim_entries: 256,
+            retain_bytes: u64::MAX,
             retry_after: Duration::from_millis(50),
             faults,
         };

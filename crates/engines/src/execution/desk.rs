@@ -141,6 +141,11 @@ impl<M: Envelope> Desk<M> {
         admission.open() + admission.queued() + self.outbox.len()
     }
 
+    /// Are requests to other workers under way?
+    pub(crate) fn awaits_answers(&self) -> bool {
+        self.outbox.len() > 0
+    }
+
     /// An answer to request `step` came. The branch, if that was waited for and `fits` the request: it
     /// may be a repetition, or not matter any more, or be nonsense.
     pub(crate) fn answered(

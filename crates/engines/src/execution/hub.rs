@@ -313,6 +313,13 @@ impl Hub {
         self.leaders.borrow().iter().any(|(leader, ..)| *leader == node)
     }
 
+    /// Is it for `giver` to give `taker` a copy of a shard? A leader gives to others, and they to one who is about to
+    /// lead.
+    pub(crate) fn gives(&self, shard: ShardId, giver: NodeId, taker: NodeId) -> bool {
+        let leader = self.leader(shard);
+        leader == giver || (leader == taker && self.topology.replicas(shard).any(|it| it == giver))
+    }
+
     /// Takes over who leads. Returns the shards in which another reign has begun.
     pub(crate) fn follow(&self, configuration: &Configuration) -> Vec<ShardId> {
         self.configured.set(configuration.epoch);

@@ -14,7 +14,7 @@ use super::shared::SharedWatermark;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use types::{Ballot, Clock, Epoch, ShardId, VectorWatermark};
+use types::{Ballot, Clock, Epoch, ShardId, StampRef, VectorWatermark};
 
 /// See the module.
 #[derive(Debug)]
@@ -127,6 +127,16 @@ impl Epochs {
         }
         self.version.fetch_add(1, Ordering::Release);
         true
+    }
+
+    /// Is all that `stamp`, kept by `own`, depends on committed? Whatever any worker of this node takes for that
+    /// is so here, too, if this is asked later.
+    pub(super) fn covers(&self, own: ShardId, stamp: StampRef<'_>) -> bool {
+        let state = self.state();
+        match state.live.get(&stamp.epoch) {
+            Some(live) => live.covers(own, stamp),
+            None => state.finals.get(&stamp.epoch).is_none_or(|last| last.covers(own, stamp)),
+        }
     }
 
     /// A worker's stream of `shard`, which leads under `ballot`, has ended `epoch`, durably, and has all of

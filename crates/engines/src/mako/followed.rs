@@ -6,8 +6,8 @@
 //! to stay until nothing older can arrive. **Applied** is the clock up to which a worker has replayed
 //! all there is; what lies at or below that of all workers is complete.
 
+use super::absorbed::{Absorbed, Extent, Needs, Said};
 use super::awaiting::Awaiting;
-use super::led::Said;
 use super::options::Options;
 use super::piece::{Entry, Piece};
 use crate::execution::sessions::Sessions;
@@ -29,18 +29,10 @@ pub(super) struct Followed {
     clocks: BTreeSet<Clock>,
     /// Pieces that are covered, and wait for a lock of another worker.
     blocked: Vec<Piece>,
-    /// How many entries the stream has, as far as this worker was told.
-    pub(super) entered: u64,
-    /// The safe clock of the last of them.
-    pub(super) safe: Clock,
-    /// No greater clock has been seen.
-    greatest: Clock,
-    /// The last epoch of which no more can come.
-    pub(super) ended: Epoch,
-    /// How far the stream has all of an epoch that has ended and is not settled.
-    pub(super) ends: BTreeMap<Epoch, Clock>,
-    /// The last epoch whose FVW the stream has.
-    pub(super) finals: Epoch,
+    /// What the stream says, as far as this worker was told.
+    pub(super) extent: Extent,
+    /// How much of that the store has for good.
+    pub(super) absorbed: Absorbed,
 }
 
 impl Followed {
@@ -52,12 +44,8 @@ impl Followed {
             shards,
             clocks: BTreeSet::new(),
             blocked: Vec::new(),
-            entered: 0,
-            safe: Clock::ZERO,
-            greatest: Clock::ZERO,
-            ended: Epoch(0),
-            ends: BTreeMap::new(),
-            finals: Epoch(0),
+            extent: Extent::default(),
+            absorbed: Absorbed::default(),
         }
     }
 
@@ -70,14 +58,19 @@ impl Followed {
         apply: &mut impl FnMut(&Rc<Sessions>, &Piece) -> bool,
     ) {
         let Entry { safe, ends, finals, pieces } = entry;
+        let mut needs = Needs::default();
         for piece in pieces {
-            self.greatest = self.greatest.max(piece.stamp.clock);
+            needs.add(self.shard, piece.stamp.as_ref());
             if options.faults.has(Fault::ApplyAboveWatermark) {
                 self.apply(piece, apply);
                 continue;
             }
             let (stamp, epoch) = (piece.stamp.clone(), piece.stamp.epoch);
-            assert!(epoch > self.ended, "M9: {stamp:?} of {} comes after the end", self.shard);
+            assert!(
+                epoch > self.extent.ended,
+                "M9: {stamp:?} of {} comes after the end",
+                self.shard
+            );
             if watermarks.covers(self.shard, stamp.as_ref()) {
                 self.apply(piece, apply);
                 continue;
@@ -93,30 +86,26 @@ impl Followed {
             let covered = waiting.push(watermark, self.shard, stamp, piece);
             assert!(covered.is_none(), "seen above");
         }
-        let finals = finals.last().map_or(self.finals, VectorWatermark::epoch);
-        self.note(&Said { safe, ends, finals }, watermarks.settled());
+        let finals = finals.last().map_or(self.extent.finals, VectorWatermark::epoch);
+        self.note(Said { safe, ends, finals, needs }, watermarks.settled());
     }
 
     /// The stream has one more entry, which says that.
-    pub(super) fn note(&mut self, said: &Said, settled: Epoch) {
-        let Said { safe, ends, finals } = said;
-        assert!(*safe >= self.safe, "M3: the safe clock of {} went back", self.shard);
-        self.safe = *safe;
-        self.greatest = self.greatest.max(*safe);
-        self.entered += 1;
-        self.finals = self.finals.max(*finals);
-        for (epoch, clock) in ends {
-            assert!(*epoch > self.ended, "M9: {} ended {epoch} twice", self.shard);
-            self.ended = *epoch;
-            if *epoch > settled {
-                self.ends.insert(*epoch, *clock);
-            }
-        }
+    pub(super) fn note(&mut self, said: Said, settled: Epoch) {
+        self.extent.extend(self.shard, &said, settled);
+        self.absorbed.push(said);
     }
 
-    /// No greater clock than this was ever seen in the stream.
-    pub(super) fn greatest(&self) -> Clock {
-        self.greatest
+    /// The store has absorbed what another replica's has, and what it says stands for the entries up to there.
+    pub(super) fn restore(&mut self, extent: Extent) {
+        let (shard, before) = (self.shard, &self.extent);
+        assert!(extent.length > before.length, "{shard} has {before:?}, and gets {extent:?}");
+        assert!(extent.safe >= before.safe, "M3: the safe clock of {shard} went back");
+        self.waiting.clear();
+        self.clocks.clear();
+        self.blocked.clear();
+        self.extent = extent.clone();
+        self.absorbed.restore(extent);
     }
 
     /// Replays a piece that is covered; later, if a lock is in the way.
@@ -169,7 +158,7 @@ impl Followed {
         watermarks: &Watermarks,
         apply: &mut impl FnMut(&Rc<Sessions>, &Piece) -> bool,
     ) {
-        self.ends.remove(&epoch);
+        self.extent.ends.remove(&epoch);
         let Some(mut waiting) = self.waiting.remove(&epoch) else { return };
         for (_, stamp, piece) in waiting.take_all() {
             self.clocks.remove(&stamp.clock);
@@ -181,7 +170,15 @@ impl Followed {
 
     /// Everything of this stream up to here has been replayed.
     pub(super) fn applied(&self) -> Clock {
-        self.clocks.first().map_or(self.safe, |first| Clock(first.0 - 1).min(self.safe))
+        let safe = self.extent.safe;
+        self.clocks.first().map_or(safe, |first| Clock(first.0 - 1).min(safe))
+    }
+
+    /// Absorbs what can be.
+    pub(super) fn absorb(&mut self, replica: &Replica, worker: WorkerId, watermarks: &Watermarks) {
+        if self.is_through() {
+            self.absorbed.advance(replica, worker, watermarks);
+        }
     }
 
     /// How many pieces wait.

@@ -1,6 +1,7 @@
 //! A shard as its leader's worker sees it: the open batch, and which safe clocks are durable (rules M2
 //! and M3; the clocks in flight are in `../replication/lead.rs`).
 
+use super::absorbed::{Needs, Said};
 use super::options::Options;
 use super::piece::{Batch, ENDS_MAX};
 use crate::execution::sessions::Pooled;
@@ -26,6 +27,8 @@ pub(super) struct Led {
     batch: Batch,
     /// The clocks of the batch's pieces.
     batched: Vec<Clock>,
+    /// What they need before they count for good.
+    needs: Needs,
     /// What proposed entries say that are not decided.
     undecided: VecDeque<Said>,
     /// The last epoch whose end is appended.
@@ -50,15 +53,6 @@ pub(super) struct Office {
     pub(super) recovered: bool,
     /// All workers have.
     pub(super) serves: bool,
-}
-
-/// What an entry says beside its pieces.
-#[derive(Debug)]
-pub(super) struct Said {
-    pub(super) safe: Clock,
-    pub(super) ends: Vec<(Epoch, Clock)>,
-    /// The last epoch up to which there is an FVW in the stream.
-    pub(super) finals: Epoch,
 }
 
 /// An entry to be proposed.
@@ -89,6 +83,7 @@ impl Led {
             ever_led: false,
             batch: Batch::default(),
             batched: Vec::new(),
+            needs: Needs::default(),
             undecided: VecDeque::new(),
             ended: Epoch(first.0 - 1),
             finals_appended: Epoch(first.0 - 1),
@@ -110,6 +105,7 @@ impl Led {
         self.office = None;
         self.batch = Batch::default();
         self.batched.clear();
+        self.needs = Needs::default();
         self.undecided.clear();
     }
 
@@ -142,6 +138,7 @@ impl Led {
         self.batched.push(stamp.clock);
         self.lead.transit.gather(now);
         let shard = self.lead.shard;
+        self.needs.add(shard, stamp.as_ref());
         locked.install(stamp.as_ref(), |old| watermarks.covers(shard, old));
         self.lead.land(stamp.clock);
     }
@@ -210,7 +207,8 @@ impl Led {
         self.ended = ends.last().map_or(self.ended, |(epoch, _)| *epoch);
         self.finals_appended = finals.last().map_or(self.finals_appended, VectorWatermark::epoch);
         let index = self.lead.append(now, safe, options.faults);
-        let said = Said { safe, ends: ends.clone(), finals: self.finals_appended };
+        let (finals_appended, needs) = (self.finals_appended, std::mem::take(&mut self.needs));
+        let said = Said { safe, ends: ends.clone(), finals: finals_appended, needs };
         self.undecided.push_back(said);
         let clocks = std::mem::take(&mut self.batched);
         Closed { entry: self.batch.close(safe, &ends, &finals), index, safe, ends, clocks }

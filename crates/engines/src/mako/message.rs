@@ -1,11 +1,13 @@
 //! What workers of the same number on different nodes say to each other.
 
+pub use super::snapshot::{Part, Row};
 use crate::client::Relay;
 pub use crate::execution::branches::Header;
 use crate::execution::desk::Envelope;
 use crate::operation::{Answer, Operation};
 use crate::transaction_id::TransactionId;
-use types::{Clock, Error, Result, ShardId, Stamp, VectorWatermark};
+use bytes::Bytes;
+use types::{Clock, Error, Result, ShardId, Stamp, TableId, VectorWatermark};
 
 /// See the module. Each may be lost, repeated, reordered or late.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +43,17 @@ pub enum Message {
         ended: Vec<ShardId>,
         /// Stamps with this floor are about: every shard's clock has to pass it.
         floor: Clock,
+    },
+    /// Between replicas of a shard: a part of a copy for one that lacks what the streams have no more.
+    Part(Part),
+    /// The answer: everything before a place is here.
+    PartTaken {
+        /// The shard.
+        shard: ShardId,
+        /// Which copy.
+        copy: u64,
+        /// A table, and a key, where the next part begins. `None` when everything is.
+        reached: Option<(TableId, Bytes)>,
     },
 }
 

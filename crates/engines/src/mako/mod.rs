@@ -28,6 +28,8 @@
 //! | `epochs.rs`, `closing.rs` | epochs open, close and are settled | M3, M8, M9 |
 //! | `silence.rs` | who holds up a shard and is gone | M3 |
 //! | `offices.rs` | who leads a shard: taking over, recovering, leaving | M7, M9 |
+//! | `absorbed.rs` | how much of a stream the store has for good, and the stream may lose | |
+//! | `snapshot.rs` | how a replica gets what streams have no more | |
 //! | `sweep.rs` | what was rolled back leaves the stores | M9 |
 //! | `awaiting.rs` | what waits for the watermark | M5 |
 //! | `followed.rs` | a shard that is followed: replay | M6 |
@@ -35,6 +37,7 @@
 //!
 //! Invariants are asserted where they are kept, under the names of design §5.
 
+mod absorbed;
 mod awaiting;
 mod closing;
 mod coordinator;
@@ -49,6 +52,7 @@ mod participant;
 mod piece;
 mod shared;
 mod silence;
+mod snapshot;
 mod sweep;
 mod watermark;
 mod wire;
@@ -69,6 +73,7 @@ use crate::faults::Fault;
 use crate::observation::Observation;
 use crate::replication::replica::Replica;
 use crate::slow::Slow;
+use bytes::Bytes;
 use closing::Live;
 use coordinator::Coordinator;
 use followed::Followed;
@@ -77,6 +82,7 @@ use message::Reply;
 use offices::Parked;
 use participant::Context;
 use silence::Silence;
+use snapshot::{Giving, Taking};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -115,6 +121,9 @@ pub struct Mako {
     branches_ended: Epoch,
     /// Passes over stores that look for what was rolled back.
     sweeps: Vec<Sweep>,
+    /// Copies of shards that this worker gives, and takes; one for each replica, or shard.
+    givings: Vec<Giving>,
+    takings: Vec<Taking>,
 }
 
 /// Who waits for the watermark.
@@ -163,6 +172,8 @@ impl Engine for Mako {
             parked: VecDeque::new(),
             branches_ended: Epoch(FIRST_EPOCH.0 - 1),
             sweeps: Vec::new(),
+            givings: Vec::new(),
+            takings: Vec::new(),
             shared,
         }
     }
@@ -171,7 +182,12 @@ impl Engine for Mako {
         self.desk.begin_step(now, &event);
         self.silence.awake(now, self.shared.setup.options.silent_after);
         if let Event::Received { from, .. } = event {
-            self.silence.hear(from, now, self.shared.setup.options.silent_after);
+            let (led, hub) = (&self.led, &self.desk.hub);
+            // Whoever leads nothing speaks when it pleases, and is given the more time for it.
+            let waits = |since| {
+                !hub.is_leader(from) || led.iter().any(|led| led.lead.waits_for(from, since))
+            };
+            self.silence.hear(from, now, self.shared.setup.options.silent_after, waits);
         }
         self.follow_epochs(effects);
         let holds_lease = self.holds_lease(now);
@@ -190,6 +206,8 @@ impl Engine for Mako {
             Event::Durable { shard, length } => self.durable(shard, length, effects),
             Event::Decided { shard, index: _, entry } => self.decided(shard, entry, effects),
             Event::Settled { watermark } => self.hear_settled(watermark, effects),
+            Event::SnapshotWanted { shard, to } => self.begin_to_give(now, shard, to),
+            Event::Restored { shard, state } => self.restored(shard, &state, effects),
             Event::Timer | Event::Nudged => {}
         }
         self.recover_all(effects);
@@ -198,6 +216,8 @@ impl Engine for Mako {
             self.run(now, effects);
         }
         self.replay_blocked(effects);
+        self.absorb();
+        self.give(now, effects);
         self.sweep(now);
         self.ask_to_close(now, effects);
         self.close_batches(now, effects);
@@ -221,12 +241,20 @@ impl Engine for Mako {
         let led: usize = self.led.iter().map(Led::pending).sum();
         let followed: usize = self.followed.iter().map(Followed::pending).sum();
         let awaiting: usize = self.live.iter().map(|live| live.awaiting.len()).sum();
-        let own = self.parked.len() + self.sweeps.len();
+        let own = self.parked.len() + self.sweeps.len() + self.givings.len();
         self.desk.pending() + awaiting + self.branches.len() + led + followed + own
     }
 
     fn counters(&self) -> Counters {
         Counters { slow: self.desk.hub.slows.count(), ..self.desk.counters }
+    }
+
+    fn may_cut(&self, shard: ShardId) -> Option<u64> {
+        Some(self.may_cut(shard))
+    }
+
+    fn may_restore(&self, shard: ShardId, state: &Bytes) -> bool {
+        self.has_copy(shard, state)
     }
 
     fn take_slow(&mut self) -> Vec<Slow> {
@@ -324,6 +352,10 @@ impl Mako {
             Message::Gossip { watermark, ended, floor } => {
                 self.hear(from, (&watermark, &ended), floor, effects);
             }
+            Message::Part(part) => self.take_part(from, part, effects),
+            Message::PartTaken { shard, copy, reached } => {
+                self.part_is_taken(from, (shard, copy), reached.as_ref());
+            }
         }
     }
 
@@ -385,6 +417,7 @@ impl Mako {
             self.next_overdue(now),
             self.group_due(),
             self.next_sweep(),
+            self.next_given(),
             parked.filter(|_| runs),
         ];
         if let Some(at) = led.chain(others.into_iter().flatten()).min() {

@@ -76,8 +76,12 @@ impl Mako {
             Some(office) => {
                 // Appointed again: all is said again under the new ballot.
                 (office.ballot, office.recovered) = (ballot, false);
-                let ends: Vec<(Epoch, Clock)> =
-                    self.followed[at].ends.iter().map(|(epoch, clock)| (*epoch, *clock)).collect();
+                let ends: Vec<(Epoch, Clock)> = self.followed[at]
+                    .extent
+                    .ends
+                    .iter()
+                    .map(|(epoch, clock)| (*epoch, *clock))
+                    .collect();
                 if office.closed {
                     for end in ends {
                         self.ended((shard, ballot), end, effects);
@@ -123,7 +127,7 @@ impl Mako {
         if office.recovered && office.serves {
             return;
         }
-        if !office.closed && self.followed[at].entered >= office.inherited {
+        if !office.closed && self.followed[at].extent.length >= office.inherited {
             self.close_former(at, effects);
         }
         let settled = self.desk.hub.watermarks.borrow().settled();
@@ -150,10 +154,10 @@ impl Mako {
     fn close_former(&mut self, at: usize, effects: &mut Effects) {
         let shard = self.led[at].lead.shard;
         let replica = self.shared.replica(shard).expect("held");
-        let followed = &self.followed[at];
-        let (safe, ended, finals) = (followed.safe, followed.ended, followed.finals);
+        let extent = &self.followed[at].extent;
+        let (safe, ended, finals) = (extent.safe, extent.ended, extent.finals);
         // Whatever is drawn from now on comes after all that the streams have.
-        replica.store.raise_clock(followed.greatest());
+        replica.store.raise_clock(extent.greatest);
         let office = self.led[at].office.as_mut().expect("it leads");
         office.closed = true;
         let (ballot, since) = (office.ballot, office.since);
@@ -161,8 +165,8 @@ impl Mako {
         let former: Vec<(Epoch, Clock)> =
             (ended.max(settled).0 + 1..since.0).map(|epoch| (Epoch(epoch), safe)).collect();
         let before: Vec<(Epoch, Clock)> =
-            followed.ends.iter().map(|(epoch, clock)| (*epoch, *clock)).collect();
-        self.led[at].begin(followed.entered, safe, ended.max(settled), finals);
+            extent.ends.iter().map(|(epoch, clock)| (*epoch, *clock)).collect();
+        self.led[at].begin(extent.length, safe, ended.max(settled), finals);
         for end in before {
             self.ended((shard, ballot), end, effects);
         }
@@ -227,6 +231,9 @@ impl Mako {
 impl Message {
     /// Does it only say what is so, and ask nothing of a leader?
     pub(super) fn is_fact(&self) -> bool {
-        matches!(self, Message::Gossip { .. })
+        match self {
+            Message::Gossip { .. } | Message::Part(_) | Message::PartTaken { .. } => true,
+            Message::Request { .. } | Message::Reply { .. } | Message::Relay(_) => false,
+        }
     }
 }

@@ -26,7 +26,8 @@ pub struct Options {
     /// Between two messages that tell a node of a greater watermark lies at least this. More saves
     /// messages under load and costs as much latency. Default 100 µs.
     pub gossip_gap: Duration,
-    /// The watermark is told again after this, in case it was lost. Default 15 ms.
+    /// The watermark is told again after this, in case it was lost; and so often while others wait for what a
+    /// worker coordinates. Where there is nothing new, the pause grows to sixteen times as much. Default 15 ms.
     pub gossip_again: Duration,
     /// How long after the end of an epoch a worker waits for what is in flight of it: then its coordinator
     /// is taken for dead, and the transaction is lost. Above the round trip between leaders. Default 100 ms.
@@ -36,6 +37,9 @@ pub struct Options {
     pub silent_after: Duration,
     /// Bytes of keys, versions and index that a replica may hold. Default: no limit.
     pub memory_bytes_max: usize,
+    /// How much of a store one message of a copy takes, for a replica that lacks what the streams have no more: less
+    /// keeps the worker for a shorter time. Default 1024 records, 128 KiB.
+    pub snapshot_part: store::Part,
     /// Planted bugs. Default: none.
     pub faults: Faults,
 }
@@ -94,6 +98,7 @@ impl Options {
             ("batch_transactions_max", self.batch_transactions_max),
             ("batch_bytes_max", self.batch_bytes_max),
             ("memory_bytes_max", self.memory_bytes_max),
+            ("snapshot_part", self.snapshot_part.records_max),
         ]);
         not_zero([
             ("gossip_again", self.gossip_again),
@@ -117,6 +122,7 @@ impl Default for Options {
             hang_after: Duration::from_millis(100),
             silent_after: Duration::from_millis(40),
             memory_bytes_max: usize::MAX,
+            snapshot_part: store::Part { records_max: 1024, bytes_max: 128 << 10 },
             faults: Faults::NONE,
         }
     }

@@ -5,7 +5,7 @@ use super::options::Options;
 use crate::engine::Setup;
 use crate::replication::replica::Replica;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use types::{Clock, Epoch, NodeId, ShardId, VectorWatermark};
+use types::{Clock, Epoch, NodeId, RemoteClock, ShardId, StampRef, VectorWatermark};
 
 /// See the module.
 #[derive(Debug)]
@@ -112,6 +112,18 @@ impl SharedWatermark {
         (0..self.clocks.len() as u32)
             .map(ShardId)
             .fold(false, |changed, shard| self.raise(shard, other.of(shard)) | changed)
+    }
+
+    /// Does it cover `stamp`, which `own` keeps? See [`VectorWatermark::covers`].
+    pub(super) fn covers(&self, own: ShardId, stamp: StampRef<'_>) -> bool {
+        let reached = |entry: &RemoteClock| match entry.shard {
+            ShardId::EVERY => {
+                let shards = (0..self.clocks.len() as u32).map(ShardId);
+                shards.map(|shard| self.of(shard)).min() >= Some(entry.clock)
+            }
+            shard => self.of(shard) >= entry.clock,
+        };
+        self.of(own) >= stamp.clock && stamp.remote.iter().all(reached)
     }
 
     /// Moves with every change.

@@ -68,11 +68,18 @@ impl Silence {
         self.stepped_at = now;
     }
 
-    /// Something comes from a node, of which so long a silence would have been suspicious.
-    pub(super) fn hear(&mut self, from: NodeId, now: Time, patience: Duration) {
+    /// Something comes from a node, of which so long a silence would have been suspicious: if `waits` says that
+    /// something was in flight for it since it was heard last. Where nothing is, nobody has to speak.
+    pub(super) fn hear(
+        &mut self,
+        from: NodeId,
+        now: Time,
+        patience: Duration,
+        waits: impl FnOnce(Time) -> bool,
+    ) {
         let Some(peer) = self.peers.get_mut(from.0 as usize) else { return };
         let was_heard = peer.heard > Time::ZERO && peer.heard >= self.awake_since;
-        if was_heard && peer.heard + patience * peer.patience < now {
+        if was_heard && peer.heard + patience * peer.patience < now && waits(peer.heard) {
             peer.patience = PATIENCE_MAX.min(peer.patience * 2);
             peer.wronged_at = now;
         } else if peer.patience > 1 && peer.wronged_at + WRONG_FOR < now {
@@ -189,9 +196,9 @@ mod tests {
     fn who_is_heard_is_there() {
         let mut silence = Silence::new(2);
         awake(&mut silence, 0, 200);
-        silence.hear(PEER, at(200), PATIENCE);
+        silence.hear(PEER, at(200), PATIENCE, |_| true);
         assert_eq!(silence.gone_at(transaction(), PATIENCE), at(200) + PATIENCE);
-        silence.hear(PEER, at(230), PATIENCE);
+        silence.hear(PEER, at(230), PATIENCE, |_| true);
         assert_eq!(silence.gone_at(transaction(), PATIENCE), at(230) + PATIENCE);
     }
 
@@ -199,25 +206,34 @@ mod tests {
     fn who_stood_still_blames_nobody() {
         let mut silence = Silence::new(2);
         awake(&mut silence, 0, 100);
-        silence.hear(PEER, at(100), PATIENCE);
+        silence.hear(PEER, at(100), PATIENCE, |_| true);
         silence.awake(at(500), PATIENCE);
         assert_eq!(silence.gone_at(transaction(), PATIENCE), at(500) + PATIENCE);
-        silence.hear(PEER, at(501), PATIENCE);
+        silence.hear(PEER, at(501), PATIENCE, |_| true);
         assert_eq!(silence.gone_at(transaction(), PATIENCE), at(501) + PATIENCE, "nor later");
+    }
+
+    #[test]
+    fn who_has_nothing_to_say_may_be_silent() {
+        let mut silence = Silence::new(2);
+        awake(&mut silence, 0, 500);
+        silence.hear(PEER, at(100), PATIENCE, |_| false);
+        silence.hear(PEER, at(500), PATIENCE, |_| false);
+        assert_eq!(silence.gone_at(transaction(), PATIENCE), at(500) + PATIENCE);
     }
 
     #[test]
     fn who_was_suspected_wrongly_is_given_more_time_for_a_while() {
         let mut silence = Silence::new(2);
         awake(&mut silence, 0, 100);
-        silence.hear(PEER, at(100), PATIENCE);
+        silence.hear(PEER, at(100), PATIENCE, |_| true);
         awake(&mut silence, 110, 200);
-        silence.hear(PEER, at(200), PATIENCE);
+        silence.hear(PEER, at(200), PATIENCE, |_| true);
         assert_eq!(silence.gone_at(transaction(), PATIENCE), at(200) + 2 * PATIENCE);
         let later = at(201) + WRONG_FOR;
         awake(&mut silence, 210, later.0 / 1_000_000);
         silence.peers[PEER.0 as usize].heard = Time(later.0 - 1);
-        silence.hear(PEER, later, PATIENCE);
+        silence.hear(PEER, later, PATIENCE, |_| true);
         assert_eq!(silence.gone_at(transaction(), PATIENCE), later + PATIENCE);
     }
 
@@ -228,7 +244,7 @@ mod tests {
         let mut configuration = Configuration::clone(machine.configuration());
         let mut silence = Silence::new(2);
         awake(&mut silence, 0, 100);
-        silence.hear(PEER, at(100), PATIENCE);
+        silence.hear(PEER, at(100), PATIENCE, |_| true);
         configuration.nodes[1].incarnation = Incarnation(1);
         silence.configured(&configuration);
         assert_eq!(silence.gone_at(transaction(), PATIENCE), at(100) + PATIENCE);

@@ -44,7 +44,14 @@ pub(super) struct Gossip {
     group: Option<(Clock, Time)>,
     /// This node leads a shard.
     leads: bool,
+    /// Others wait for what this worker coordinates: they take it for gone if it is silent.
+    awaited: bool,
+    /// How often all were told, since there was news, that there is none.
+    quiet: u32,
 }
+
+/// So often the pause doubles, where there is no news: an idle node says little.
+const QUIET_MAX: u32 = 4;
 
 impl Gossip {
     pub(super) fn new(hub: &Hub) -> Gossip {
@@ -58,6 +65,8 @@ impl Gossip {
             floor: Clock::ZERO,
             group: None,
             leads: false,
+            awaited: false,
+            quiet: 0,
         };
         gossip.aim(hub);
         gossip
@@ -82,6 +91,7 @@ impl Gossip {
             list.dedup();
         }
         self.leads = !own.is_empty();
+        self.quiet = 0;
         (self.peers, self.followers) = (peers, followers);
     }
 
@@ -103,7 +113,8 @@ impl Gossip {
         let after = match self.own_news {
             _ if self.peers.is_empty() => return None,
             true => options.gossip_gap,
-            false if self.leads || !passed() => options.gossip_again,
+            false if self.awaited || !passed() => options.gossip_again,
+            false if self.leads => options.gossip_again * (1 << self.quiet),
             false => return None,
         };
         Some(self.told_at + weight(watermarks) * after)
@@ -139,7 +150,8 @@ impl Mako {
         let said = self.led[at].durable(self.desk.hub.now.get(), length);
         self.desk.counters.stages += self.led[at].lead.transit.take();
         let Some(safe) = said.last().map(|said| said.safe) else { return };
-        said.iter().for_each(|said| self.followed[at].note(said, settled));
+        let ends: Vec<_> = said.iter().flat_map(|said| said.ends.clone()).collect();
+        said.into_iter().for_each(|said| self.followed[at].note(said, settled));
         let replica = self.shared.replica(shard).expect("held");
         // What a new leader has not replayed yet may be older than what it has.
         let applied = self.followed[at].applied();
@@ -163,7 +175,7 @@ impl Mako {
         }
         let ballot = self.led[at].ballot();
         if !self.options().faults.has(Fault::ReportBeforeDurable) {
-            for end in said.into_iter().flat_map(|said| said.ends) {
+            for end in ends {
                 self.ended((shard, ballot), end, effects);
             }
         }
@@ -192,7 +204,8 @@ impl Mako {
         // After the clocks: they are where those shards have ended.
         let have_ended = ended.iter().fold(false, |news, shard| live.end(*shard) | news);
         if came_further || have_ended {
-            self.gossip.news = true;
+            // Who does not hear of it from its leader hears it from us.
+            (self.gossip.news, self.gossip.quiet) = (true, 0);
             self.desk.nudge_others(effects);
         }
     }
@@ -297,6 +310,7 @@ impl Mako {
 
     /// Tells others how far the shards are, if that is news and the last time is not too near.
     pub(super) fn tell_watermark(&mut self, now: Time, effects: &mut Effects) {
+        self.gossip.awaited = self.gossip.leads && self.desk.awaits_answers();
         let watermarks = self.desk.hub.watermarks.borrow();
         let (gossip, options) = (&mut self.gossip, &self.shared.setup.options);
         let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
@@ -317,6 +331,7 @@ impl Mako {
             }
         }
         if to_all {
+            gossip.quiet = if gossip.own_news { 0 } else { QUIET_MAX.min(gossip.quiet + 1) };
             (gossip.own_news, gossip.told_at) = (false, now);
         }
         (gossip.news, gossip.followers_told_at) = (false, now);
@@ -354,6 +369,15 @@ impl Mako {
             let replica = self.shared.replica(followed.shard).expect("held");
             followed.advance(&watermarks, &mut replays(replica, faults, &mut effects.observations));
             followed::publish(followed, replica, self.desk.hub.place.worker);
+        }
+    }
+
+    /// Takes note of what the stores have for good by now.
+    pub(super) fn absorb(&mut self) {
+        let watermarks = self.desk.hub.watermarks.borrow();
+        for followed in &mut self.followed {
+            let replica = self.shared.replica(followed.shard).expect("held");
+            followed.absorb(replica, self.desk.hub.place.worker, &watermarks);
         }
     }
 

@@ -8,6 +8,8 @@ coded_enum!(Message {
     1 => Reply { transaction, shard as short, step as short, reply },
     2 => Relay(relay),
     3 => Gossip { watermark, ended as short, floor as short },
+    4 => Part(part),
+    5 => PartTaken { shard as short, copy, reached },
 });
 
 coded_enum!(Request {
@@ -32,9 +34,11 @@ coded_enum!(Reply {
 mod tests {
     use super::*;
     use crate::execution::branches::Header;
+    use crate::mako::message::{Part, Row};
     use crate::operation::{Answer, Operation};
     use crate::transaction_id::TransactionId;
     use crate::wire::tests::{answered, error, header, number, operation, relay, stamp};
+    use bytes::Bytes;
     use proptest::collection::vec;
     use proptest::prelude::*;
     use types::wire::check::{returns, withstands};
@@ -78,6 +82,30 @@ mod tests {
         })
     }
 
+    fn place() -> impl Strategy<Value = (TableId, Bytes)> {
+        let parts = (any::<u32>(), vec(any::<u8>(), 0..4));
+        parts.prop_map(|(table, key)| (TableId(table), key.into()))
+    }
+
+    fn part() -> impl Strategy<Value = Message> {
+        let place =
+            || (any::<u32>(), vec(any::<u8>(), 0..4)).prop_map(|(t, k)| (TableId(t), k.into()));
+        let row = (place(), any::<u32>(), number(), vec(any::<u8>(), 0..9));
+        let row = row.prop_map(|((table, key), epoch, clock, value)| Row {
+            table,
+            epoch: Epoch(epoch),
+            clock: Clock(clock),
+            key,
+            value: value.into(),
+        });
+        let numbers = (any::<u32>(), number(), number());
+        let parts = (numbers, place(), proptest::option::of(place()), vec(row, 0..3));
+        parts.prop_map(|((shard, copy, cut), from, until, rows)| {
+            let (shard, cut) = (ShardId(shard), Clock(cut));
+            Message::Part(Part { shard, copy, cut, from, until, rows })
+        })
+    }
+
     fn message() -> impl Strategy<Value = Message> {
         prop_oneof![
             (header(), request())
@@ -87,6 +115,12 @@ mod tests {
             }),
             relay().prop_map(Message::Relay),
             gossip(),
+            part(),
+            (any::<u32>(), number(), proptest::option::of(place())).prop_map(
+                |(shard, copy, reached)| {
+                    Message::PartTaken { shard: ShardId(shard), copy, reached }
+                }
+            ),
         ]
     }
 
@@ -98,7 +132,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_withstood(
-            variant in 0..5_u8,
+            variant in 0..7_u8,
             mut bytes in vec(any::<u8>(), 1..80),
         ) {
             bytes[0] = variant;
@@ -152,5 +186,15 @@ mod tests {
         let whole = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
         let form = [&[3, 4, 1][..], &whole, &[1, 3, 0, 0, 0, 5]].concat();
         assert_eq!(encode(&gossip)[..], form);
+        let (table, cut) = (TableId(1), Clock(8));
+        let (key, value) = ("k".into(), "v".into());
+        let rows = vec![Row { table, epoch, clock: Clock(7), key, value }];
+        let (from, until) = ((table, "".into()), Some((table, "l".into())));
+        let part = Part { shard, copy: 6, cut, from, until, rows };
+        let form = [4, 3, 6, 0, 0, 0, 0, 0, 0, 0, 8, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 1, b'l'];
+        let rows = [1, 0, 0, 0, 1, 4, 7, 1, b'k', 1, b'v'];
+        assert_eq!(encode(&Message::Part(part))[..], [&form[..], &rows].concat());
+        let taken = Message::PartTaken { shard, copy: 6, reached: None };
+        assert_eq!(encode(&taken)[..], [5, 3, 6, 0, 0, 0, 0, 0, 0, 0, 0]);
     }
 }

@@ -16,7 +16,7 @@ use crate::faults::{Fault, Faults};
 use crate::transaction_id::TransactionId;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use types::{Clock, Epoch, ShardId, Time};
+use types::{Clock, Epoch, NodeId, ShardId, Time};
 
 /// See the module.
 #[derive(Debug)]
@@ -96,6 +96,12 @@ impl Lead {
     /// What the first clock in flight was drawn for: it holds up the safe clock.
     pub(crate) fn first_in_flight(&self) -> Option<Flight> {
         self.in_flight.values().next().copied()
+    }
+
+    /// Has something been in flight since then, or before, that `coordinator` is to resolve?
+    pub(crate) fn waits_for(&self, coordinator: NodeId, since: Time) -> bool {
+        let mut flights = self.in_flight.values();
+        flights.any(|flight| flight.transaction.node == coordinator && flight.since <= since)
     }
 
     /// Is nothing in flight that belongs to `epoch` or to one before?

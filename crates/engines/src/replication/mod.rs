@@ -3,11 +3,13 @@
 //! | file | holds |
 //! |---|---|
 //! | `codec.rs` | writes as bytes; what an entry is beside its writes, each engine says itself |
+//! | `floor.rs` | what a copy from another replica has brought |
 //! | `lead.rs` | a stream that is led: clocks in flight, safe clocks, pace |
 //! | `replica.rs` | a node's copy of a shard, shared by its workers |
 //! | `replay.rs` | Thomas's rule |
 
 pub(crate) mod codec;
+pub(crate) mod floor;
 pub(crate) mod lead;
 pub(crate) mod replay;
 pub(crate) mod replica;

@@ -55,8 +55,11 @@ fn try_replay(
     mut observe: Option<&mut Vec<Observation>>,
 ) -> Result<()> {
     let transaction = store::Transaction::on(sessions.take()?);
+    let floor = replica.floor();
     for write in writes {
-        transaction.replicate(write.table, &write.key, write.value.as_deref())?;
+        if !floor.has(write.table, &write.key, stamp.clock) {
+            transaction.replicate(write.table, &write.key, write.value.as_deref())?;
+        }
     }
     let order: (_, Clock) = (stamp.epoch, stamp.clock);
     let complete = replica.reached();

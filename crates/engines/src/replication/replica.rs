@@ -1,8 +1,9 @@
 //! A node's copy of a shard, and how far each of its workers has come with it.
 
+use super::floor::Floor;
 use consensus::topology::Topology;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use store::Store;
 use types::{Ballot, Clock, Epoch, NodeId, ShardId, WorkerId};
 
@@ -16,6 +17,10 @@ pub(crate) struct Replica {
     /// Where the node leads: how far each worker's stream is safe and durable. Where it follows: how
     /// far each worker has applied what its stream has.
     progress: Box<[AtomicU64]>,
+    /// Up to which clock the store has absorbed each worker's stream; see `mako/absorbed.rs`.
+    covered: Box<[AtomicU64]>,
+    /// What a copy from another replica has brought. Whoever replays holds it, and so does whoever copies.
+    floor: RwLock<Floor>,
     /// The greatest clock that some worker has appended: the others have to follow, or they would hold
     /// the shard back.
     wanted: AtomicU64,
@@ -53,6 +58,8 @@ impl Replica {
                 store: Arc::new(store),
                 led: topology.leader(shard) == node,
                 progress: (0..workers).map(|_| AtomicU64::new(0)).collect(),
+                covered: (0..workers).map(|_| AtomicU64::new(0)).collect(),
+                floor: RwLock::default(),
                 wanted: AtomicU64::new(0),
                 over: AtomicU32::new(0),
                 recovered: Mutex::default(),
@@ -71,8 +78,24 @@ impl Replica {
 
     /// How far all workers have come.
     pub(crate) fn reached(&self) -> Clock {
-        let progress = self.progress.iter().map(|clock| clock.load(Ordering::Acquire));
-        Clock(progress.min().unwrap_or(0))
+        least(&self.progress)
+    }
+
+    /// Worker `worker` has absorbed its stream up to `clock`. Returns up to where all have: what has such a
+    /// clock, or a lesser one, is in the store for good.
+    pub(crate) fn cover(&self, worker: WorkerId, clock: Clock) -> Clock {
+        self.covered[worker.0 as usize].fetch_max(clock.0, Ordering::AcqRel);
+        least(&self.covered)
+    }
+
+    /// What a copy has brought, for whoever replays.
+    pub(crate) fn floor(&self) -> RwLockReadGuard<'_, Floor> {
+        self.floor.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same for whoever copies: nobody replays meanwhile.
+    pub(crate) fn floor_mut(&self) -> RwLockWriteGuard<'_, Floor> {
+        self.floor.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A worker lays down the lead that began in this epoch. To be said before it follows anybody.
@@ -115,4 +138,8 @@ impl Replica {
     pub(crate) fn wanted(&self) -> Clock {
         Clock(self.wanted.load(Ordering::Acquire))
     }
+}
+
+fn least(clocks: &[AtomicU64]) -> Clock {
+    Clock(clocks.iter().map(|clock| clock.load(Ordering::Acquire)).min().unwrap_or(0))
 }

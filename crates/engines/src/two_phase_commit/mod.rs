@@ -145,6 +145,9 @@ impl Engine for TwoPhaseCommit {
             }
             // No leader of its streams ever changes, so it stays in the epoch in which it began.
             Event::Configured { .. } | Event::Settled { .. } => {}
+            Event::SnapshotWanted { shard, .. } | Event::Restored { shard, .. } => {
+                panic!("a snapshot of {shard}: this engine has none")
+            }
             Event::Timer | Event::Nudged => {}
         }
         self.run(now, effects);

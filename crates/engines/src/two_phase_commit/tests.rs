@@ -60,6 +60,7 @@ impl Hand {
                 | Effect::Timer { .. }
                 | Effect::Nudge { .. }
                 | Effect::Report { .. }
+                | Effect::Snapshot { .. }
                 | Effect::Close { .. } => {}
             }
         }

@@ -195,6 +195,29 @@ fn gossip(random: &mut Random) -> mako::Message {
     mako::Message::Gossip { watermark, ended, floor: Clock(number(random)) }
 }
 
+/// A part of a copy, or an answer to one.
+fn copy(random: &mut Random) -> mako::Message {
+    let (shard, copy) = (shard(random), random.below(3));
+    if random.chance(1, 3) {
+        let reached =
+            random.chance(2, 3).then(|| (TableId(small(random) % 3), bytes(random).into()));
+        return mako::Message::PartTaken { shard, copy, reached };
+    }
+    let mut place = || (TableId(small(random) % 3), bytes(random).into());
+    let (from, until) = (place(), Some(place()));
+    let row = |random: &mut Random| mako::message::Row {
+        table: TableId(small(random) % 3),
+        epoch: Epoch(small(random)),
+        clock: Clock(number(random)),
+        key: bytes(random).into(),
+        value: bytes(random).into(),
+    };
+    let rows = (0..random.below(3)).map(|_| row(random)).collect();
+    let cut = Clock(number(random));
+    let until = until.filter(|_| random.chance(2, 3));
+    mako::Message::Part(mako::message::Part { shard, copy, cut, from, until, rows })
+}
+
 /// A request like a real one, or another to the same branch.
 fn twist_request<R>(
     random: &mut Random,
@@ -223,6 +246,7 @@ impl Forge for Mako {
         match real.clone() {
             _ if random.chance(1, 10) => gossip(random),
             _ if random.chance(1, 10) => Message::Relay(relay(random)),
+            _ if random.chance(1, 10) => copy(random),
             Message::Request { header, request } => {
                 let (header, request) = twist_request(random, header, request, mako_request);
                 Message::Request { header, request }
@@ -233,6 +257,7 @@ impl Forge for Mako {
             }
             Message::Relay(_) => Message::Relay(relay(random)),
             Message::Gossip { .. } => gossip(random),
+            Message::Part(_) | Message::PartTaken { .. } => copy(random),
         }
     }
 
@@ -241,6 +266,9 @@ impl Forge for Mako {
             mako::Message::Request { header, .. } => header.transaction.node != from,
             mako::Message::Reply { .. } | mako::Message::Relay(_) => true,
             mako::Message::Gossip { .. } => !leaders.contains(&from),
+            // A leader is believed what its shard has.
+            mako::Message::Part(part) => leaders.get(part.shard.0 as usize) != Some(&from),
+            mako::Message::PartTaken { .. } => true,
         }
     }
 
@@ -272,7 +300,8 @@ impl Forge for Mako {
                 };
             }
             Message::Gossip { floor, .. } => *floor = Clock::MAX,
-            Message::Relay(_) => return None,
+            Message::Part(part) => part.cut = Clock::MAX,
+            Message::Relay(_) | Message::PartTaken { .. } => return None,
         }
         Some(spoilt)
     }

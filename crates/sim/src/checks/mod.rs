@@ -317,7 +317,10 @@ impl Checks {
                 }
                 blame(safe_clock, safe_clocks.appended(*shard, moment.place, *safe, clocks))?;
             }
-            Observation::Settled { .. } | Observation::Led { .. } | Observation::HeldUp { .. } => {}
+            Observation::Settled { .. }
+            | Observation::Led { .. }
+            | Observation::HeldUp { .. }
+            | Observation::Restored { .. } => {}
             Observation::Serves { shard, ballot } => leases.serves(*shard, *ballot),
             Observation::Acted { shard, ballot } => match leases.acted(*shard, *ballot) {
                 Err(_) if *wild_clocks => *two_leaders += 1,

@@ -82,12 +82,7 @@ impl<E: Engine> Simulation<E> {
                 }
             }
             Blow::Stall(seat) => self.stall(seat, until),
-            Blow::Pause(node) => {
-                self.work.pauses += 1;
-                for seat in self.cluster.seats_of(NodeId(node as u32)) {
-                    self.stall(seat, until);
-                }
-            }
+            Blow::Pause(node) => self.pause(NodeId(node as u32), until),
             Blow::Crash(node) => self.crash(NodeId(node as u32), until),
             Blow::Datacenter(datacenter) => self.crash_datacenter(datacenter, until),
             Blow::Part(node, others, way) => self.part(node, others, way, until),
@@ -106,6 +101,13 @@ impl<E: Engine> Simulation<E> {
                 self.queue.push(until, Item::OutageOver);
             }
             Blow::Manager(manager) => self.stop_manager(manager, until),
+        }
+    }
+
+    fn pause(&mut self, node: NodeId, until: Time) {
+        self.work.pauses += 1;
+        for seat in self.cluster.seats_of(node) {
+            self.stall(seat, until);
         }
     }
 
@@ -176,6 +178,12 @@ impl<E: Engine> Simulation<E> {
     pub(super) fn crash(&mut self, node: NodeId, until: Time) {
         if !self.cluster.is_up(node) {
             return;
+        }
+        if self.weather.is_some_and(|weather| weather.forgets) {
+            if !self.may_forget(node) {
+                return self.pause(node, until);
+            }
+            self.forgetful.insert(node, false);
         }
         if let Some(truth) = self.managers.as_ref().map(|managers| managers.truth()) {
             for stage in self.recoveries.interrupted(node, truth) {

@@ -89,14 +89,29 @@ pub type Filter = Box<dyn FnMut(Place, NodeId, &Message<mako::Message>) -> Fate>
 
 impl Cluster {
     pub fn new(topology: Topology, seed: u64) -> Cluster {
+        Cluster::with(topology, seed, |_| {})
+    }
+
+    /// One whose setup is changed before it begins.
+    pub fn with(
+        topology: Topology,
+        seed: u64,
+        change: impl FnOnce(&mut Setup<mako::Options>),
+    ) -> Cluster {
         let tables = TABLES.map(|name| (name, Partitioning::Hash { prefix_bytes: 0 }));
         let topology = Arc::new(topology.with_tables(tables).expect("a valid topology"));
         let procedures = Arc::new(Procedures::new());
-        let streams = stream::Options { retry_after: 20 * MS, ..stream::Options::default() };
+        // Whoever comes back with its disk reads its streams from the beginning.
+        let streams = stream::Options {
+            retry_after: 20 * MS,
+            trim_entries: u64::MAX,
+            ..stream::Options::default()
+        };
         let mut options = mako::Options::default();
         options.limits.retry_after = 20 * MS;
         options.hang_after = 10 * MS;
-        let setup = Setup { topology: Arc::clone(&topology), procedures, streams, options };
+        let mut setup = Setup { topology: Arc::clone(&topology), procedures, streams, options };
+        change(&mut setup);
         let options = manager::Options {
             lease: 60 * MS,
             heartbeat_every: 10 * MS,

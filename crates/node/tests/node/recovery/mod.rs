@@ -8,3 +8,4 @@
 mod cluster;
 mod odd_times;
 mod scenarios;
+mod snapshots;

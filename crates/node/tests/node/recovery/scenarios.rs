@@ -129,7 +129,7 @@ fn a_second_failure_at_every_step() {
     let steps: [fn(&Observation) -> bool; 6] = [
         |it| matches!(it, Observation::Led { ballot, .. } if ballot.epoch.0 > 1),
         |it| matches!(it, Observation::Appended { ballot, ends, .. } if ballot.epoch.0 > 1 && !ends.is_empty()),
-        |it| matches!(it, Observation::Reported { epoch, shard: ShardId(0), .. } if epoch.0 == 1),
+        |it| matches!(it, Observation::Reported { shard: ShardId(0), .. }),
         |it| matches!(it, Observation::Settled { .. }),
         |it| matches!(it, Observation::Serves { ballot, .. } if ballot.epoch.0 > 1),
         |it| matches!(it, Observation::Acted { ballot, .. } if ballot.epoch.0 > 1),

@@ -99,6 +99,8 @@ impl Engine for Toy {
             | Event::Configured { .. }
             | Event::Deposed { .. }
             | Event::Settled { .. }
+            | Event::SnapshotWanted { .. }
+            | Event::Restored { .. }
             | Event::Nudged => {}
         }
         if let Some(at) = self.wake_at {

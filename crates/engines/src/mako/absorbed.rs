@@ -1,0 +1,151 @@
+//! How much of a stream its replica's store has absorbed: every piece up to there is replayed or rejected, and
+//! nothing of it can change any more. The stream may be cut there, and a snapshot begins there.
+//!
+//! ```text
+//! entries   ▓▓▓▓▓▓▓▓▓▓▓▓▓▓▒▒▒▒▒▒▒▒▒▒░░░░░░░
+//!           absorbed      covered   still to be
+//! ```
+//! An entry is **covered** when the watermark covers each of its pieces, or their epochs are settled. It is
+//! **absorbed** when, besides, all streams of the shard are covered up to the greatest clock in it. So whatever
+//! was written or deleted up to there is older than the cut that goes with it: see [`super::snapshot`].
+
+use crate::replication::replica::Replica;
+use crate::watermarks::Watermarks;
+use std::collections::{BTreeMap, VecDeque};
+use types::{Clock, Epoch, ShardId, Stamp, StampRef, WorkerId, coded_struct};
+
+/// What the entries of a stream say, up to one of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Extent {
+    /// How many entries.
+    pub(super) length: u64,
+    /// The safe clock of the last of them.
+    pub(super) safe: Clock,
+    /// No greater clock was seen.
+    pub(super) greatest: Clock,
+    /// The last epoch of which no more can come.
+    pub(super) ended: Epoch,
+    /// How far the stream has all of an epoch that has ended; without those of which nobody asks any more.
+    pub(super) ends: BTreeMap<Epoch, Clock>,
+    /// The last epoch whose FVW is there.
+    pub(super) finals: Epoch,
+}
+
+coded_struct!(Extent {
+    length: u64 as short,
+    safe: Clock as short,
+    greatest: Clock as short,
+    ended: Epoch as short,
+    ends: BTreeMap<Epoch, Clock>,
+    finals: Epoch as short,
+});
+
+/// What one entry says.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Said {
+    /// See the entry.
+    pub(super) safe: Clock,
+    /// See the entry.
+    pub(super) ends: Vec<(Epoch, Clock)>,
+    /// The last epoch up to which there is an FVW in the stream.
+    pub(super) finals: Epoch,
+    /// What its pieces need.
+    pub(super) needs: Needs,
+}
+
+/// What some pieces of a shard need before they count for good: the greatest of their stamps, epoch by epoch.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Needs(Vec<Stamp>);
+
+impl Needs {
+    /// One more piece, with this stamp.
+    pub(super) fn add(&mut self, own: ShardId, stamp: StampRef<'_>) {
+        match self.0.iter_mut().find(|need| need.epoch == stamp.epoch) {
+            Some(need) => need.merge(own, stamp.seen_by(own)),
+            None => self.0.push(stamp.to_stamp()),
+        }
+    }
+
+    /// The greatest clock of the pieces.
+    fn greatest(&self) -> Clock {
+        self.0.iter().map(|need| need.clock).max().unwrap_or_default()
+    }
+
+    /// Is it known of each piece whether it counts?
+    fn are_met(&self, own: ShardId, watermarks: &Watermarks) -> bool {
+        let is_known = |need: &Stamp| {
+            need.epoch <= watermarks.settled() || watermarks.covers(own, need.as_ref())
+        };
+        self.0.iter().all(is_known)
+    }
+}
+
+impl Extent {
+    /// Goes on by one entry, which says that. Of epochs up to `forget` nobody asks how they ended.
+    ///
+    /// # Panics
+    /// If the safe clock goes back (M3), or an epoch ends twice (M9).
+    pub(super) fn extend(&mut self, shard: ShardId, said: &Said, forget: Epoch) {
+        let Said { safe, ends, finals, needs } = said;
+        assert!(*safe >= self.safe, "M3: the safe clock of {shard} went back");
+        self.length += 1;
+        self.safe = *safe;
+        self.greatest = self.greatest.max(*safe).max(needs.greatest());
+        self.finals = self.finals.max(*finals);
+        for (epoch, clock) in ends {
+            assert!(*epoch > self.ended, "M9: {shard} ended {epoch} twice");
+            self.ended = *epoch;
+            self.ends.insert(*epoch, *clock);
+        }
+        self.ends.retain(|epoch, _| *epoch > forget);
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Absorbed {
+    /// What the store has.
+    extent: Extent,
+    /// The entries behind.
+    ahead: VecDeque<Said>,
+    /// So many of them are covered.
+    covered: usize,
+}
+
+impl Absorbed {
+    /// What the store has absorbed.
+    pub(super) fn extent(&self) -> &Extent {
+        &self.extent
+    }
+
+    /// The stream has one more entry.
+    pub(super) fn push(&mut self, said: Said) {
+        self.ahead.push_back(said);
+    }
+
+    /// The store is what another replica had absorbed.
+    pub(super) fn restore(&mut self, extent: Extent) {
+        *self = Absorbed { extent, ahead: VecDeque::new(), covered: 0 };
+    }
+
+    /// Absorbs what can be now. All that is covered is replayed.
+    pub(super) fn advance(&mut self, replica: &Replica, worker: WorkerId, watermarks: &Watermarks) {
+        let Absorbed { extent, ahead, covered } = self;
+        if ahead.is_empty() {
+            return;
+        }
+        let before = *covered;
+        let is_covered = |said: &Said| said.needs.are_met(replica.shard, watermarks);
+        while ahead.get(*covered).is_some_and(is_covered) {
+            *covered += 1;
+        }
+        let news = (*covered > before).then(|| ahead[*covered - 1].safe);
+        let cut = replica.cover(worker, news.unwrap_or_default());
+        while *covered > 0 && ahead[0].needs.greatest() <= cut {
+            let said = ahead.pop_front().expect("it is covered");
+            let forget = extent.finals;
+            extent.extend(replica.shard, &said, forget);
+            *covered -= 1;
+        }
+    }
+}

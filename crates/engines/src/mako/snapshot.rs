@@ -1,0 +1,468 @@
+//! Snapshots: how a replica gets what its streams have no more, since they were cut (design §6).
+//!
+//! ```text
+//!   giver                                            taker
+//!   its stream is asked for entries that are cut
+//!     extent absorbed, cut ── first part ──────────►  rows of a range, as the giver has them now
+//!     part of its store    ── part 1 ──────────────►  …; what is not among them and not newer goes
+//!                         ◄── all before this place ─
+//!                          ── the last part ────────►  the copy is whole
+//!     stream ── Snapshot: extent, FVWs, which copy ─►  stream: begins behind the extent
+//! ```
+//! Each worker's stream has snapshots of its own, the store is one: so each brings all of it. Parts show what
+//! is committed when they are taken, so the whole is no moment's state. The **cut** is the clock up to which
+//! the giver had absorbed every stream of the shard when it began. Why the taker ends where the giver is:
+//!
+//! - Every piece in the entries up to the extent is absorbed before the first part is taken, and has a clock
+//!   up to the cut (`absorbed.rs`). So each is in the parts, or what came in its place: in a later part that
+//!   is newer, and it comes again with its entry. Versions go by stamps (rule M6), so once more does no harm.
+//! - What was deleted up to the cut is not in the parts, and its tombstone may be gone. So a key that the taker
+//!   has from up to the cut, and the part has not, goes; and what any worker of the taker replays of such
+//!   clocks is skipped as far as parts have come: the [floor](crate::replication::floor). What is deleted after
+//!   the cut is in entries that are still to come.
+//! - A part can be late, and the taker have come further by other ways. What all its streams have up to some
+//!   clock it has or has deleted, and so it is with the floor; rows up to there are skipped.
+//! - Half a copy does no harm: what is there is committed and newer or the same, and what is not comes with
+//!   the entries, or with the next copy, which begins from the first key again.
+//!
+//! Each part begins where the one before has ended. The store changes, and so may these places when something
+//! is sent again: so the taker tells what it has by its place, and takes nothing that begins elsewhere. Some parts
+//! at a time are under way; a giver that hears nothing sends again from where the taker is, and gives up after a
+//! while. The stream asks again when the taker speaks.
+
+use super::absorbed::Extent;
+use super::options::Options;
+use super::{Effects, Mako, Message, fits};
+use crate::engine::Effect;
+use crate::faults::Fault;
+use crate::observation::Observation;
+use bytes::Bytes;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+use store::{Place, Session};
+use types::wire::{decode, encode};
+use types::{
+    Clock, Epoch, NodeId, Result, ShardId, Stamp, StampRef, TableId, Time, VectorWatermark,
+    coded_struct,
+};
+
+/// Parts that are under way at a time.
+const WINDOW: usize = 16;
+
+/// Between two parts the worker does other things for so long.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// A giver gives up when nothing has moved for so many times the time after which it repeats itself.
+const PATIENCE: u32 = 20;
+
+/// A part of a copy of a shard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// The shard.
+    pub shard: ShardId,
+    /// Which copy.
+    pub copy: u64,
+    /// The giver had all streams up to here when it began.
+    pub cut: Clock,
+    /// Where it begins: a table, and a key.
+    pub from: (TableId, Bytes),
+    /// Where the next one begins. `None` for the last.
+    pub until: Option<(TableId, Bytes)>,
+    /// All rows in between, in order.
+    pub rows: Vec<Row>,
+}
+
+/// A row of a part: committed, so nobody asks any more what it depends on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// Its table.
+    pub table: TableId,
+    /// The epoch of its version.
+    pub epoch: Epoch,
+    /// The clock of its version.
+    pub clock: Clock,
+    /// Its key.
+    pub key: Bytes,
+    /// Its value.
+    pub value: Bytes,
+}
+
+coded_struct!(Part {
+    shard: ShardId as short,
+    copy: u64,
+    cut: Clock as short,
+    from: (TableId, Bytes),
+    until: Option<(TableId, Bytes)>,
+    rows: Vec<Row>,
+});
+
+coded_struct!(Row {
+    table: TableId as short,
+    epoch: Epoch as short,
+    clock: Clock as short,
+    key: Bytes,
+    value: Bytes,
+});
+
+/// What stands for the entries of a stream up to an extent, together with the parts of a copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Head {
+    copy: u64,
+    extent: Extent,
+    /// The FVWs up to the extent's that do not cover all of their epochs.
+    finals: Vec<VectorWatermark>,
+}
+
+coded_struct!(Head { copy: u64, extent: Extent, finals: Vec<VectorWatermark> });
+
+/// A copy that this worker gives.
+pub(super) struct Giving {
+    /// The place of the shard.
+    at: usize,
+    to: NodeId,
+    copy: u64,
+    cut: Clock,
+    /// The entries that it stands for.
+    pub(super) length: u64,
+    head: Bytes,
+    /// Where the parts begin that are sent and not acknowledged.
+    sent: VecDeque<Place>,
+    /// Where the next part begins. `None` once the last is sent.
+    next: Option<Place>,
+    /// When the next part may be sent,
+    due: Time,
+    /// when anything came or went last,
+    active_at: Time,
+    /// and when the taker last had more.
+    moved_at: Time,
+}
+
+/// A copy that this worker takes.
+pub(super) struct Taking {
+    /// The place of the shard.
+    at: usize,
+    from: NodeId,
+    copy: u64,
+    /// Where the next part begins. `None` when all are here.
+    reached: Option<Place>,
+    /// Parts that came before their turn, by where they begin.
+    early: BTreeMap<Place, Part>,
+}
+
+impl Giving {
+    /// The taker has everything before `place`. Says whether that is news.
+    fn advance(&mut self, place: Option<Place>) -> bool {
+        let Some(place) = place else {
+            self.next = None;
+            return !std::mem::take(&mut self.sent).is_empty();
+        };
+        let first = self.sent.front().or(self.next.as_ref());
+        let old = |first: &Place| place == *first || place < *first && place != Place::default();
+        if first.is_none_or(old) {
+            return false; // It was said before.
+        }
+        while self.sent.front().is_some_and(|start| *start < place) {
+            self.sent.pop_front();
+        }
+        if self.sent.front().or(self.next.as_ref()) != Some(&place) {
+            // It took a part that ended elsewhere, or has forgotten this copy.
+            self.next = Some(place);
+            self.sent.clear();
+        }
+        true
+    }
+
+    /// What is not acknowledged is to be sent again.
+    fn rewind(&mut self) {
+        if let Some(first) = self.sent.pop_front() {
+            self.next = Some(first);
+            self.sent.clear();
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.next.is_none() && self.sent.is_empty()
+    }
+
+    /// When to look again.
+    fn next_due(&self, retry_after: Duration) -> Time {
+        let waits = self.next.is_none() || self.sent.len() >= WINDOW;
+        if waits { self.active_at + retry_after } else { self.due }
+    }
+}
+
+/// Giving.
+impl Mako {
+    /// What the store has for good of this worker's stream of the shard at this place.
+    fn absorbed_extent(&self, at: usize) -> &Extent {
+        match self.options().faults.has(Fault::CutUnabsorbed) {
+            true => &self.followed[at].extent,
+            false => self.followed[at].absorbed.extent(),
+        }
+    }
+
+    /// So many entries of this worker's stream of `shard` may be cut: the store has them for good, and no copy
+    /// that is under way stands for fewer.
+    pub(super) fn may_cut(&self, shard: ShardId) -> u64 {
+        let at = self.place_of(shard).expect("a stream that is held");
+        let givings = self.givings.iter().filter(|giving| giving.at == at);
+        let given = givings.map(|giving| giving.length);
+        given.fold(self.absorbed_extent(at).length, u64::min)
+    }
+
+    /// A replica needs entries of this worker's stream of `shard` that are cut.
+    pub(super) fn begin_to_give(&mut self, now: Time, shard: ShardId, to: NodeId) {
+        let at = self.place_of(shard).expect("a stream that is held");
+        let replica = self.shared.replica(shard).expect("held");
+        let extent = self.absorbed_extent(at).clone();
+        let cut = replica.cover(self.desk.hub.place.worker, Clock::ZERO);
+        // Like no other, of this life or another.
+        let copy = self.desk.hub.random.borrow_mut().next_u64();
+        let watermarks = self.desk.hub.watermarks.borrow();
+        let finals = watermarks.partial(extent.finals).cloned().collect();
+        let length = extent.length;
+        let head = encode(&Head { copy, extent, finals });
+        self.givings.retain(|giving| (giving.at, giving.to) != (at, to));
+        self.givings.push(Giving {
+            at,
+            to,
+            copy,
+            cut,
+            length,
+            head,
+            sent: VecDeque::new(),
+            next: Some(Place::default()),
+            due: now,
+            active_at: now,
+            moved_at: now,
+        });
+    }
+
+    /// The taker of a copy has everything before `place`.
+    pub(super) fn part_is_taken(
+        &mut self,
+        from: NodeId,
+        (shard, copy): (ShardId, u64),
+        reached: Option<&(TableId, Bytes)>,
+    ) {
+        let (now, at) = (self.desk.hub.now.get(), self.place_of(shard));
+        let giving = self.givings.iter_mut();
+        let mut giving = giving.filter(|it| (Some(it.at), it.to, it.copy) == (at, from, copy));
+        let Some(giving) = giving.next() else {
+            self.desk.counters.dropped += 1;
+            return;
+        };
+        if giving.advance(reached.map(place)) {
+            (giving.active_at, giving.moved_at) = (now, now);
+        }
+    }
+
+    /// Goes on with the copies that this worker gives.
+    pub(super) fn give(&mut self, now: Time, effects: &mut Effects) {
+        let retry_after = self.desk.hub.limits.retry_after;
+        for place in (0..self.givings.len()).rev() {
+            let giving = &mut self.givings[place];
+            let shard = self.followed[giving.at].shard;
+            if !self.desk.hub.gives(shard, self.desk.hub.place.node, giving.to) {
+                self.givings.swap_remove(place); // Another leads, and whoever lacks something asks that one.
+                continue;
+            }
+            if giving.is_over() || giving.moved_at + retry_after * PATIENCE <= now {
+                // Of one that was given up the taker has not all, and drops this; then it asks again.
+                let Giving { to, length, head, .. } = self.givings.swap_remove(place);
+                effects.push(Effect::Snapshot { shard, to, length, state: head });
+                continue;
+            }
+            if giving.active_at + retry_after <= now {
+                giving.rewind();
+                giving.active_at = now;
+            }
+            if giving.next_due(retry_after) <= now {
+                self.give_part(now, place, effects);
+            }
+        }
+    }
+
+    fn give_part(&mut self, now: Time, place: usize, effects: &mut Effects) {
+        let giving = &mut self.givings[place];
+        giving.due = now + PAUSE;
+        let own = &self.desk.hub.own[giving.at];
+        let (Some(from), Ok(mut session)) = (giving.next.clone(), own.sessions.take()) else {
+            return;
+        };
+        let (shard, Options { snapshot_part, faults, .. }) =
+            (own.shard, &self.shared.setup.options);
+        let epochs = &self.shared.epochs;
+        let committed =
+            |stamp: StampRef<'_>| faults.has(Fault::CopyUncommitted) || epochs.covers(shard, stamp);
+        let mut rows = Vec::new();
+        let until = session.copy(&from, *snapshot_part, committed, |table, key, value, stamp| {
+            let (key, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
+            rows.push(Row { table, epoch: stamp.epoch, clock: stamp.clock, key, value });
+        });
+        giving.sent.push_back(from.clone());
+        giving.next = until.clone();
+        giving.active_at = now;
+        let (copy, cut) = (giving.copy, giving.cut);
+        let part = Part { shard, copy, cut, from: form(from), until: until.map(form), rows };
+        effects.push(Effect::Send { to: giving.to, message: Message::Part(part) });
+    }
+
+    /// When to go on.
+    pub(super) fn next_given(&self) -> Option<Time> {
+        let retry_after = self.desk.hub.limits.retry_after;
+        self.givings.iter().map(|giving| giving.next_due(retry_after)).min()
+    }
+}
+
+/// Taking.
+impl Mako {
+    /// A part of a copy has come.
+    pub(super) fn take_part(&mut self, from: NodeId, part: Part, effects: &mut Effects) {
+        let Some(at) = self.place_of(part.shard).filter(|at| self.may_take(*at, from, &part))
+        else {
+            self.desk.counters.dropped += 1;
+            return;
+        };
+        let (shard, copy) = (part.shard, part.copy);
+        let known = |it: &Taking| (it.at, it.from, it.copy) == (at, from, copy);
+        if place(&part.from) == Place::default() && !self.takings.iter().any(known) {
+            self.takings.retain(|taking| taking.at != at);
+            let (reached, early) = (Some(Place::default()), BTreeMap::new());
+            self.takings.push(Taking { at, from, copy, reached, early });
+        }
+        let reached = match self.takings.iter().position(known) {
+            Some(taking) => self.take_in_turn(taking, part, effects),
+            None => Some(Place::default()),
+        };
+        let message = Message::PartTaken { shard, copy, reached: reached.map(form) };
+        effects.push(Effect::Send { to: from, message });
+    }
+
+    /// Takes a part of a copy, and others whose turn comes with it. Returns how far that goes.
+    fn take_in_turn(&mut self, at: usize, part: Part, effects: &mut Effects) -> Option<Place> {
+        let taking = &mut self.takings[at];
+        let begins = place(&part.from);
+        if taking.reached.as_ref().is_some_and(|reached| *reached <= begins)
+            && (taking.early.len() < WINDOW || taking.reached.as_ref() == Some(&begins))
+        {
+            taking.early.insert(begins, part);
+        }
+        while let Some(reached) = self.takings[at].reached.clone()
+            && let Some(part) = self.takings[at].early.remove(&reached)
+        {
+            if self.copy_part(self.takings[at].at, &part, effects).is_err() {
+                break; // It comes again.
+            }
+            let reached = part.until.as_ref().map(place);
+            let taking = &mut self.takings[at];
+            taking.early.retain(|begins, _| reached.as_ref().is_some_and(|place| begins >= place));
+            taking.reached = reached;
+        }
+        self.takings[at].reached.clone()
+    }
+
+    /// Can this be so, and is it for this node to take?
+    fn may_take(&self, at: usize, from: NodeId, part: &Part) -> bool {
+        let ascends = part.until.as_ref().is_none_or(|until| part.from < *until);
+        let fits = |row: &Row| row.epoch >= super::FIRST_EPOCH && fits::clock(row.clock);
+        let serves = self.desk.hub.own(part.shard).is_some() || self.led[at].serves();
+        self.desk.hub.gives(part.shard, from, self.desk.hub.place.node)
+            && !serves
+            && ascends
+            && fits::clock(part.cut)
+            && part.rows.iter().all(fits)
+    }
+
+    /// Makes a range of the store what the part says. An error where a lock is in the way, or a row is none; some
+    /// of it may be done then.
+    fn copy_part(&mut self, at: usize, part: &Part, effects: &mut Effects) -> Result<()> {
+        let own = &self.desk.hub.own[at];
+        let replica = self.shared.replica(part.shard).expect("held");
+        let mut session = own.sessions.take()?;
+        let until = part.until.as_ref().map(place);
+        let kept: BTreeSet<(TableId, &[u8])> =
+            part.rows.iter().map(|row| (row.table, &row.key[..])).collect();
+        // Nobody replays meanwhile.
+        let mut floor = replica.floor_mut();
+        if !self.shared.setup.options.faults.has(Fault::CopyKeepsDeleted) {
+            session.erase(&place(&part.from), until.as_ref(), |table, key, stamp| {
+                stamp.clock <= part.cut && !kept.contains(&(table, key))
+            })?;
+        }
+        let here = replica.reached();
+        for row in &part.rows {
+            if row.clock > here && !floor.has(row.table, &row.key, row.clock) {
+                copy_row(part.shard, &mut session, row, &mut effects.observations)?;
+            }
+        }
+        self.desk.counters.operations += part.rows.len() as u64;
+        floor.raise(part.cut, until);
+        Ok(())
+    }
+
+    /// Has this worker all of the copy that goes with this snapshot of its stream of `shard`?
+    pub(super) fn has_copy(&self, shard: ShardId, state: &Bytes) -> bool {
+        let at = self.place_of(shard);
+        let Ok(head) = decode::<Head>(state) else { return false };
+        self.takings
+            .iter()
+            .any(|it| (Some(it.at), it.copy) == (at, head.copy) && it.reached.is_none())
+    }
+
+    /// This worker's stream of `shard` begins behind a snapshot.
+    pub(super) fn restored(&mut self, shard: ShardId, state: &Bytes, effects: &mut Effects) {
+        let at = self.place_of(shard).expect("a stream that is held");
+        let Head { extent, finals, .. } = decode(state).expect("it was looked at before");
+        self.takings.retain(|taking| taking.at != at);
+        let (last, shards) = (extent.finals, self.desk.hub.topology.shards() as usize);
+        let safe = extent.safe;
+        self.followed[at].restore(extent);
+        let replica = self.shared.replica(shard).expect("held");
+        let worker = self.desk.hub.place.worker;
+        replica.cover(worker, safe);
+        super::followed::publish(&self.followed[at], replica, worker);
+        effects.observe(|| Observation::Restored { shard });
+        let settled = self.desk.hub.watermarks.borrow().settled();
+        for epoch in (settled.0 + 1..=last.0).map(Epoch) {
+            let partial = finals.iter().find(|watermark| watermark.epoch() == epoch).cloned();
+            let whole = || VectorWatermark::whole(epoch, shards);
+            self.hear_settled(partial.unwrap_or_else(whole), effects);
+        }
+    }
+}
+
+/// A place as it is said.
+fn form(place: Place) -> (TableId, Bytes) {
+    (place.table, Bytes::from(place.key))
+}
+
+/// And as it is meant.
+fn place((table, key): &(TableId, Bytes)) -> Place {
+    Place { table: *table, key: key.to_vec() }
+}
+
+/// Puts a row where it is not, unless there is a newer one.
+fn copy_row(
+    shard: ShardId,
+    session: &mut Session,
+    row: &Row,
+    observations: &mut Option<Vec<Observation>>,
+) -> Result<()> {
+    let order = (row.epoch, row.clock);
+    let stamp = Stamp::local(row.epoch, row.clock);
+    let transaction = session.begin();
+    transaction.replicate(row.table, &row.key, Some(&row.value))?;
+    transaction.lock()?.replay(
+        stamp.as_ref(),
+        |newest| (newest.epoch, newest.clock) < order,
+        |_| false,
+        |table, key, won| {
+            if let Some(observations) = observations {
+                let (stamp, key) = (stamp.clone(), key.to_vec());
+                observations.push(Observation::Applied { shard, stamp, table, key, won });
+            }
+        },
+    );
+    Ok(())
+}

@@ -1,0 +1,200 @@
+//! Copying a store while it is in use: what is committed, a part at a time, for a replica that has to begin
+//! from something (design §6, snapshots).
+//!
+//! The parts are taken one after the other and each shows what is committed *then*: the whole is no snapshot
+//! of an instant. It has all that was committed when the first part was begun, or what came in its place;
+//! what came later is in it or not. Whoever replays what came later, by stamps, ends where the store is.
+
+use crate::discard::Held;
+use crate::record::Record;
+use crate::session::{Pinned, Session};
+use crate::walk::{Place, walk};
+use std::ops::ControlFlow;
+use std::ptr::NonNull;
+use types::{Aborted, Conflict, Result, StampRef, TableId};
+
+/// How much of a store a step of a copy looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// Records that it looks at, at most.
+    pub records_max: usize,
+    /// Bytes of keys and values after which it ends.
+    pub bytes_max: usize,
+}
+
+impl Session {
+    /// Shows `visit` the rows of a part of the store from `from` on: of each key the newest version for which
+    /// `committed` holds, unless that is a tombstone. Returns where the next part begins, and `None` at the
+    /// end of the store.
+    ///
+    /// REQUIRES: where another session [installs](crate::Locked::install), whatever that takes for committed
+    /// `committed` does too, when it is asked later: what is older is gone.
+    pub fn copy(
+        &mut self,
+        from: &Place,
+        part: Part,
+        committed: impl Fn(StampRef<'_>) -> bool,
+        mut visit: impl FnMut(TableId, &[u8], &[u8], StampRef<'_>),
+    ) -> Option<Place> {
+        let _state = Pinned::take(self.state.get_mut());
+        let mut bytes = 0;
+        // SAFETY: pinned; so for all below.
+        unsafe {
+            walk(&self.store, from, part.records_max, |table, record| {
+                if bytes >= part.bytes_max {
+                    return ControlFlow::Break(());
+                }
+                let mut next = record.as_ref().word().version();
+                while let Some(version) = NonNull::new(next) {
+                    let version = version.as_ref();
+                    if committed(version.stamp_ref()) {
+                        if let Some(value) = version.value() {
+                            let key = Record::key(record);
+                            bytes += key.len() + value.len();
+                            visit(table, key, value, version.stamp_ref());
+                        }
+                        break;
+                    }
+                    next = version.prev();
+                }
+                ControlFlow::Continue(())
+            })
+        }
+    }
+
+    /// Drops, of the keys from `from` on and before `until` (`None`: to the end of the store), all versions
+    /// that `stale` picks out, without a trace. Returns how many.
+    ///
+    /// # Errors
+    /// [`Conflict::Locked`] where there is one and a transaction holds its key; some may be gone by then.
+    pub fn erase(
+        &mut self,
+        from: &Place,
+        until: Option<&Place>,
+        stale: impl Fn(TableId, &[u8], StampRef<'_>) -> bool,
+    ) -> Result<usize> {
+        let state = &mut *Pinned::take(self.state.get_mut());
+        let removals_before = state.removals.len();
+        let (mut erased, mut held) = (0, None);
+        // SAFETY: pinned; so for all below.
+        unsafe {
+            walk(&self.store, from, usize::MAX, |table, record| {
+                let key = Record::key(record);
+                if until.is_some_and(|until| !until.is_behind(table, key)) {
+                    return ControlFlow::Break(());
+                }
+                match state.discard(record, &|stamp| stale(table, key, stamp)) {
+                    Ok(gone) => erased += gone,
+                    Err(Held) => {
+                        held = Some(Conflict::Locked { table, key: Record::excerpt(record) });
+                        return ControlFlow::Break(());
+                    }
+                }
+                ControlFlow::Continue(())
+            });
+        }
+        let emptied = state.removals.len() - removals_before;
+        state.sweep(&self.store, emptied, &|_| false);
+        match held {
+            Some(held) => Err(Aborted::from(held).into()),
+            None => Ok(erased),
+        }
+    }
+}
+
+#[cfg(all(test, not(feature = "model")))]
+mod tests {
+    use super::*;
+    use crate::store::{Options, Store};
+    use std::sync::Arc;
+    use types::{Clock, Epoch, Stamp};
+
+    const SMALL: Part = Part { records_max: 2, bytes_max: usize::MAX };
+
+    /// Installs a row, or a tombstone, at a clock; only clocks up to `covered` are committed.
+    fn put(session: &mut Session, table: TableId, key: &str, value: Option<&str>, clock: u64) {
+        let transaction = session.begin();
+        transaction.replicate(table, key.as_bytes(), value.map(str::as_bytes)).unwrap();
+        let stamp = Stamp::local(Epoch(1), Clock(clock));
+        transaction.lock().unwrap().install(stamp.as_ref(), |stamp| stamp.clock <= Clock(10));
+    }
+
+    fn store() -> (Arc<Store>, TableId, TableId) {
+        let store = Arc::new(Store::new(Options::default()));
+        let (one, two) = (store.table("one").unwrap(), store.table("two").unwrap());
+        (store, one, two)
+    }
+
+    fn rows(session: &mut Session, part: Part) -> Vec<(u32, String, String, u64)> {
+        let (mut rows, mut at) = (Vec::new(), Some(Place::default()));
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        while let Some(from) = at {
+            let committed = |stamp: StampRef<'_>| stamp.clock <= Clock(10);
+            at = session.copy(&from, part, committed, |table, key, value, stamp| {
+                rows.push((table.0, text(key), text(value), stamp.clock.0));
+            });
+            assert!(at.as_ref().is_none_or(|at| *at > from), "it gets on");
+        }
+        rows
+    }
+
+    #[test]
+    fn a_copy_has_the_newest_committed_row_of_each_key() {
+        let (store, one, two) = store();
+        let mut session = store.session().unwrap();
+        for (key, value, clock) in [("a", "1", 1), ("b", "1", 2), ("c", "1", 3), ("d", "1", 11)] {
+            put(&mut session, one, key, Some(value), clock);
+        }
+        put(&mut session, one, "b", Some("2"), 12);
+        put(&mut session, one, "c", None, 13);
+        put(&mut session, two, "a", Some("x"), 4);
+        let row = |table: TableId, key: &str, value: &str, clock| {
+            (table.0, key.to_owned(), value.to_owned(), clock)
+        };
+        let expected = [
+            row(one, "a", "1", 1),
+            row(one, "b", "1", 2),
+            row(one, "c", "1", 3),
+            row(two, "a", "x", 4),
+        ];
+        assert_eq!(rows(&mut session, SMALL), expected);
+        let narrow = Part { records_max: usize::MAX, bytes_max: 1 };
+        assert_eq!(rows(&mut session, narrow), expected);
+        put(&mut session, two, "a", None, 5);
+        assert_eq!(rows(&mut session, SMALL), expected[..3], "no tombstones");
+    }
+
+    #[test]
+    fn what_is_stale_goes_from_a_range_and_leaves_nothing() {
+        let (store, one, two) = store();
+        let mut session = store.session().unwrap();
+        for (key, clock) in [("a", 1), ("b", 2), ("c", 3), ("d", 9)] {
+            put(&mut session, one, key, Some("1"), clock);
+        }
+        put(&mut session, two, "a", Some("1"), 4);
+        let place = |table, key: &str| Place { table, key: key.as_bytes().to_vec() };
+        let old =
+            |_: TableId, key: &[u8], stamp: StampRef<'_>| stamp.clock < Clock(9) && key != b"c";
+        let gone = session.erase(&place(one, "b"), Some(&place(two, "a")), old);
+        assert_eq!(gone, Ok(1), "neither a, which is before, nor c, nor d, nor two's a");
+        let keys = |rows: Vec<(u32, String, String, u64)>| -> Vec<String> {
+            rows.into_iter().map(|(table, key, ..)| format!("{table}{key}")).collect()
+        };
+        assert_eq!(keys(rows(&mut session, SMALL)), ["0a", "0c", "0d", "1a"]);
+        assert_eq!(session.erase(&Place::default(), None, |_, _, _| true), Ok(4));
+        assert!(rows(&mut session, SMALL).is_empty());
+    }
+
+    #[test]
+    fn a_lock_stops_an_erasure() {
+        let (store, one, _) = store();
+        let (mut session, mut other) = (store.session().unwrap(), store.session().unwrap());
+        put(&mut session, one, "a", Some("1"), 1);
+        let transaction = other.begin();
+        transaction.replicate(one, b"a", Some(b"2")).unwrap();
+        let locked = transaction.lock().unwrap();
+        assert!(session.erase(&Place::default(), None, |_, _, _| true).is_err());
+        drop(locked);
+        assert_eq!(session.erase(&Place::default(), None, |_, _, _| true), Ok(1));
+    }
+}

@@ -1,0 +1,81 @@
+//! Passes over a whole store, a part at a time: every record of every table, in the order of tables and
+//! keys. Between the parts a pass holds nothing but its [`Place`].
+
+use crate::index::Seek;
+use crate::record::Record;
+use crate::store::Store;
+use std::ops::ControlFlow;
+use std::ptr::NonNull;
+use types::TableId;
+
+/// A place between the records of a store: before the first key of a table that is not below `key`. The
+/// default is the beginning.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Place {
+    /// The table.
+    pub table: TableId,
+    /// The key.
+    pub key: Vec<u8>,
+}
+
+impl Place {
+    /// Does this place lie behind `key`?
+    pub fn is_behind(&self, table: TableId, key: &[u8]) -> bool {
+        (table, key) < (self.table, &self.key[..])
+    }
+
+    /// Before `record`.
+    ///
+    /// # Safety
+    /// The record is kept.
+    pub(crate) unsafe fn before(table: TableId, record: NonNull<Record>) -> Place {
+        // SAFETY: the caller's promise.
+        Place { table, key: unsafe { Record::key(record) }.to_vec() }
+    }
+
+    fn of(table: TableId, seek: Seek<'_>) -> Place {
+        let key = match seek {
+            Seek::First => Vec::new(),
+            Seek::From(key) => key.to_vec(),
+            // The least key above it.
+            Seek::After(key) => [key, &[0]].concat(),
+            Seek::Last | Seek::DownFrom(_) | Seek::Before(_) => unreachable!("it goes upwards"),
+        };
+        Place { table, key }
+    }
+}
+
+/// Shows `visit` the records from `from` on, until it has seen `most` of them or breaks off. Returns where to
+/// go on, which is before the record at which it broke off; `None` at the end of the store.
+///
+/// # Safety
+/// The caller holds a guard of the store.
+pub(crate) unsafe fn walk(
+    store: &Store,
+    from: &Place,
+    most: usize,
+    mut visit: impl FnMut(TableId, NonNull<Record>) -> ControlFlow<()>,
+) -> Option<Place> {
+    let (mut table, mut seek) = (from.table, Seek::From(&from.key));
+    let mut left = most;
+    while let Ok(index) = store.index(table) {
+        if left == 0 {
+            return Some(Place::of(table, seek));
+        }
+        // SAFETY: the caller's promise.
+        let rows = unsafe { index.rows(seek, left) };
+        // An empty leaf is looked at, too.
+        left -= rows.records().count().clamp(1, left);
+        for record in rows.records() {
+            if visit(table, record).is_break() {
+                // SAFETY: as above.
+                return Some(unsafe { Place::before(table, record) });
+            }
+        }
+        (table, seek) = match rows.next {
+            Some(next) => (table, next),
+            None => (TableId(table.0 + 1), Seek::First),
+        };
+    }
+    None
+}
