@@ -105,6 +105,7 @@ impl Core for End {
             Input::PeerUp { node, .. } => self.up.send(node).expect("somebody waits"),
             Input::Started
             | Input::FromClient { .. }
+            | Input::FromOperator { .. }
             | Input::PeerDown { .. }
             | Input::ClientGone { .. }
             | Input::Timer

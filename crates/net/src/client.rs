@@ -24,12 +24,24 @@ const SENDING_MAX: usize = 1024;
 /// Frames that may wait on this side to be received; for others the node has to wait.
 const RECEIVED_MAX: usize = 256;
 
+/// As what a client comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Role {
+    /// As one among many.
+    #[default]
+    Client,
+    /// To change the cluster. It has to know the secret of its nodes.
+    Operator,
+}
+
 /// What a client has to know to be let in.
 #[derive(Debug, Clone)]
 pub struct Access {
     /// The cluster's name.
     pub cluster: String,
-    /// The secret of clients; [`Secret::none`] where there is none.
+    /// As what it comes.
+    pub role: Role,
+    /// The secret of clients, [`Secret::none`] where there is none; for operators that of the nodes.
     pub secret: Secret,
     /// TLS, if the cluster has it on.
     pub tls: Option<ClientTls>,
@@ -42,6 +54,7 @@ impl Access {
     pub fn open(cluster: impl Into<String>) -> Access {
         Access {
             cluster: cluster.into(),
+            role: Role::Client,
             secret: Secret::none(),
             tls: None,
             limits: Limits::default(),
@@ -129,7 +142,10 @@ pub async fn connect(
         secret: &access.secret,
         tls: access.tls.as_ref(),
         limits: &access.limits,
-        caller: Caller::Client,
+        caller: match access.role {
+            Role::Client => Caller::Client,
+            Role::Operator => Caller::Operator,
+        },
         worker,
         wanted: None,
     };

@@ -34,6 +34,8 @@ pub(crate) enum Origin {
     PeerOut(NodeId),
     /// A client.
     Client(ClientId),
+    /// A client that may change the cluster.
+    Operator(ClientId),
 }
 
 /// How a connection is to end.
@@ -140,7 +142,7 @@ impl Channel {
     /// Whether another frame may be taken from the socket. A client that does not read what it asked for
     /// is not heard until it does.
     fn may_read(&self, limits: &Limits) -> bool {
-        let is_behind = matches!(self.origin, Origin::Client(_))
+        let is_behind = matches!(self.origin, Origin::Client(_) | Origin::Operator(_))
             && self.queued_bytes() >= limits.client_queue_bytes;
         !is_behind
             && self.unread_frames.get() < limits.unread_frames_max
@@ -241,7 +243,7 @@ impl Pump {
 
     fn deliver(&self, frame: Frame, hub: &Hub) -> Result<(), CloseReason> {
         match (frame.kind, self.channel.origin) {
-            (Kind::Data, Origin::PeerIn(_) | Origin::Client(_)) => {
+            (Kind::Data, Origin::PeerIn(_) | Origin::Client(_) | Origin::Operator(_)) => {
                 let channel = &self.channel;
                 channel.unread_frames.set(channel.unread_frames.get() + 1);
                 channel.unread_bytes.set(channel.unread_bytes.get() + frame.payload.len());
@@ -254,7 +256,7 @@ impl Pump {
             (Kind::Data, Origin::PeerOut(_))
             | (
                 Kind::Hello | Kind::Challenge | Kind::Proof | Kind::Welcome | Kind::Refused,
-                Origin::PeerIn(_) | Origin::PeerOut(_) | Origin::Client(_),
+                Origin::PeerIn(_) | Origin::PeerOut(_) | Origin::Client(_) | Origin::Operator(_),
             ) => Err(CloseReason::Unexpected),
         }
     }

@@ -5,7 +5,7 @@
 //! by turns.
 
 use crate::config::Secret;
-use crate::connection::Pump;
+use crate::connection::{Origin, Pump};
 use crate::frame::{FrameReader, Header, Kind};
 use crate::handshake::{self, Caller, Failure, MESSAGE_BYTES_MAX, Preamble, Terms};
 use crate::hub::Hub;
@@ -136,7 +136,8 @@ pub(crate) async fn receive(
     };
     let (entered, whom) = match caller {
         Caller::Peer { node, life, .. } => (hub.enter_peer(node, life), node.to_string()),
-        Caller::Client => (Some(hub.enter_client()), "a client".to_owned()),
+        Caller::Client => (Some(hub.enter_client(Origin::Client)), "a client".to_owned()),
+        Caller::Operator => (Some(hub.enter_client(Origin::Operator)), "an operator".to_owned()),
     };
     let Some(channel) = entered else {
         return hub.note_close(CloseReason::StaleLife, &whom, &address.to_string());
@@ -160,8 +161,10 @@ async fn prove(
         }
     };
     let binding = stream.binding().map_err(|_| CloseReason::TlsFailed)?;
-    let secret: &Secret =
-        if preamble.is_peer() { &hub.config.secret } else { &hub.config.client_secret };
+    let secret: &Secret = match preamble.is_peer() || preamble.is_operator() {
+        true => &hub.config.secret,
+        false => &hub.config.client_secret,
+    };
     let terms = Terms { cluster: &hub.config.cluster, secret, preamble, binding };
     let mut reader = FrameReader::new(MESSAGE_BYTES_MAX);
     let caller = handshake::accept(&mut stream, &mut reader, &terms, &hub.host, hub).await?;

@@ -396,6 +396,9 @@ impl<C: Core> Loop<'_, C> {
                     Origin::Client(client) => {
                         (!channel.is_ending()).then_some(Input::FromClient { client, frame })
                     }
+                    Origin::Operator(client) => {
+                        (!channel.is_ending()).then_some(Input::FromOperator { client, frame })
+                    }
                     Origin::PeerOut(node) => unreachable!("{node} was dialed, and is not read"),
                 }
             }

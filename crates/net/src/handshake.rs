@@ -11,7 +11,8 @@
 //! ```
 //! *All* is everything said so far, byte for byte, and what TLS has agreed on. Both nonces are in it, so a
 //! proof is worth nothing another time; the side is, so it cannot be reflected; the role is, and peers and
-//! clients have different secrets, so a client cannot pass for a peer. The dialer proves first: a stranger
+//! clients have different secrets, so a client cannot pass for a peer. An operator is a client who proves to know
+//! the secret of peers. The dialer proves first: a stranger
 //! that knocks learns nothing to try secrets on.
 //!
 //! Without TLS this proves who has connected, not who writes the bytes that follow: where somebody could
@@ -45,6 +46,7 @@ pub(crate) const MESSAGE_BYTES_MAX: usize = 256;
 const MAGIC: [u8; 4] = *b"SHOL";
 const PEER: u8 = 1;
 const CLIENT: u8 = 2;
+const OPERATOR: u8 = 3;
 const TLS: u8 = 0x80;
 /// Of a client, that any worker will do; of a dialer, that any node will.
 const ANY_WORKER: u16 = u16::MAX;
@@ -67,7 +69,11 @@ impl Preamble {
     pub const BYTES: usize = size_of::<Preamble>();
 
     pub fn new(caller: &Caller, worker: Option<WorkerId>, tls: bool) -> Preamble {
-        let role = if matches!(caller, Caller::Peer { .. }) { PEER } else { CLIENT };
+        let role = match caller {
+            Caller::Peer { .. } => PEER,
+            Caller::Client => CLIENT,
+            Caller::Operator => OPERATOR,
+        };
         let worker = worker.and_then(|worker| u16::try_from(worker.0).ok()).unwrap_or(ANY_WORKER);
         let role = role | if tls { TLS } else { 0 };
         Preamble { magic: MAGIC, version: VERSION, role, worker: U16::new(worker) }
@@ -79,7 +85,7 @@ impl Preamble {
             Err(CloseReason::WrongMagic)
         } else if self.version != VERSION {
             Err(CloseReason::WrongVersion)
-        } else if ![PEER, CLIENT].contains(&(self.role & !TLS)) {
+        } else if ![PEER, CLIENT, OPERATOR].contains(&(self.role & !TLS)) {
             Err(CloseReason::Malformed)
         } else if self.wants_tls() != tls {
             Err(CloseReason::WrongTls)
@@ -90,6 +96,10 @@ impl Preamble {
 
     pub fn is_peer(&self) -> bool {
         self.role & !TLS == PEER
+    }
+
+    pub fn is_operator(&self) -> bool {
+        self.role & !TLS == OPERATOR
     }
 
     pub fn wants_tls(&self) -> bool {
@@ -110,6 +120,8 @@ pub(crate) enum Caller {
     Peer { node: NodeId, worker: WorkerId, life: u64 },
     /// A client.
     Client,
+    /// A client that may change the cluster.
+    Operator,
 }
 
 /// Who accepts.
@@ -124,7 +136,7 @@ pub(crate) struct Host {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terms<'a> {
     pub cluster: &'a str,
-    /// That of peers or of clients, as the role is.
+    /// That of peers, which is the operators' too, or of clients, as the role is.
     pub secret: &'a Secret,
     pub preamble: Preamble,
     pub binding: Binding,
@@ -251,7 +263,7 @@ pub(crate) async fn dial<S: AsyncRead + AsyncWrite + Unpin>(
 ) -> Result<Host, Failure> {
     let (node, worker, life) = match *caller {
         Caller::Peer { node, worker, life } => (node.0, worker.0, life),
-        Caller::Client => (0, 0, 0),
+        Caller::Client | Caller::Operator => (0, 0, 0),
     };
     let layout = HelloLayout {
         node: U32::new(node),
@@ -335,6 +347,9 @@ fn read_hello(hello: &[u8], terms: &Terms<'_>, host: &Host) -> Result<Caller, Cl
     }
     if ![ANY_NODE, host.node.0].contains(&layout.wanted.get()) {
         return Err(CloseReason::WrongNode);
+    }
+    if terms.preamble.is_operator() {
+        return Ok(Caller::Operator);
     }
     if !terms.preamble.is_peer() {
         return Ok(Caller::Client);

@@ -170,12 +170,12 @@ impl Hub {
         Some(channel)
     }
 
-    /// A client came in.
-    pub fn enter_client(&self) -> Rc<Channel> {
+    /// A client came in, or an operator.
+    pub fn enter_client(&self, origin: impl FnOnce(ClientId) -> Origin) -> Rc<Channel> {
         let number = self.clients_seen.get();
         self.clients_seen.set(number + 1);
         let client = ClientId(u64::from(self.host.worker.0) << 48 | number);
-        let channel = Channel::new(Origin::Client(client));
+        let channel = Channel::new(origin(client));
         self.clients.borrow_mut().insert(client, Rc::clone(&channel));
         self.counters.admitted.add(1);
         channel
@@ -190,7 +190,7 @@ impl Hub {
                     incoming.remove(&node);
                 }
             }
-            Origin::Client(client) => {
+            Origin::Client(client) | Origin::Operator(client) => {
                 self.clients.borrow_mut().remove(&client);
                 self.counters.clients_gone.add(1);
                 self.arrive(Arrival::ClientGone(client));
@@ -218,7 +218,7 @@ impl Door for Hub {
             Caller::Peer { node, .. } if !self.links.borrow().contains_key(node) => {
                 Err(CloseReason::UnknownNode)
             }
-            Caller::Peer { .. } | Caller::Client => Ok(()),
+            Caller::Peer { .. } | Caller::Client | Caller::Operator => Ok(()),
         }
     }
 
@@ -237,6 +237,8 @@ impl Door for Hub {
                     return Err(CloseReason::TooManyClients);
                 }
             }
+            // However many clients there are: it may be about them.
+            Caller::Operator => {}
         }
         Ok(())
     }

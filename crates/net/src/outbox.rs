@@ -34,6 +34,13 @@ pub enum Input<C> {
         /// What it says.
         frame: Bytes,
     },
+    /// From a client that has proved to know the secret of peers: it may change the cluster, and nothing else.
+    FromOperator {
+        /// Its sender.
+        client: ClientId,
+        /// What it says.
+        frame: Bytes,
+    },
     /// What is sent to that peer from now on can arrive. Comes before `PeerDown`, by turns.
     PeerUp {
         /// Which.

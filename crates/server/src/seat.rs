@@ -260,6 +260,10 @@ impl<E: Engine + 'static> net::Core for Seat<E> {
             Input::Started => self.take(now, Event::Start, out),
             Input::FromPeer { node, frame } => self.hear_peer(now, node, &frame, out),
             Input::FromClient { client, frame } => self.hear_client(now, client, &frame, out),
+            Input::FromOperator { client, .. } => {
+                self.malformed += 1;
+                out.close_client(client, "operators have nothing to ask");
+            }
             Input::Timer => self.take(now, Event::Timer, out),
             Input::Nudged => self.take(now, Event::Nudged, out),
             Input::Command(command) => self.command(now, command, out),

@@ -73,6 +73,7 @@ impl Core for Served {
             Input::PeerUp { .. }
             | Input::PeerDown { .. }
             | Input::ClientGone { .. }
+            | Input::FromOperator { .. }
             | Input::Command(()) => {}
         }
     }

@@ -15,7 +15,7 @@ struct Porter;
 impl Door for Porter {
     fn knows(&self, caller: &Caller) -> Result<(), CloseReason> {
         match caller {
-            Caller::Peer { node: NodeId(1), .. } | Caller::Client => Ok(()),
+            Caller::Peer { node: NodeId(1), .. } | Caller::Client | Caller::Operator => Ok(()),
             Caller::Peer { .. } => Err(CloseReason::UnknownNode),
         }
     }
@@ -23,7 +23,7 @@ impl Door for Porter {
     fn admits(&self, caller: &Caller) -> Result<(), CloseReason> {
         match caller {
             Caller::Peer { life: ..5, .. } => Err(CloseReason::StaleLife),
-            Caller::Peer { .. } | Caller::Client => Ok(()),
+            Caller::Peer { .. } | Caller::Client | Caller::Operator => Ok(()),
         }
     }
 }
@@ -210,10 +210,13 @@ fn a_preamble_says_what_is_wrong_with_it() {
     assert_eq!(good.check(true), Err(CloseReason::WrongTls));
     assert_eq!(Preamble::new(&Caller::Client, None, true).check(true), Ok(()));
     assert_eq!(Preamble::new(&Caller::Client, None, true).worker(), None);
+    let operator = Preamble::new(&Caller::Operator, None, false);
+    assert_eq!((operator.check(false), operator.is_operator()), (Ok(()), true));
+    assert!(!operator.is_peer());
     let http = Preamble::read_from_bytes(b"GET / HT").expect("8 bytes");
     assert_eq!(http.check(false), Err(CloseReason::WrongMagic));
     assert_eq!(Preamble { version: 2, ..good }.check(false), Err(CloseReason::WrongVersion));
-    assert_eq!(Preamble { role: 3, ..good }.check(false), Err(CloseReason::Malformed));
+    assert_eq!(Preamble { role: 4, ..good }.check(false), Err(CloseReason::Malformed));
 }
 
 proptest! {

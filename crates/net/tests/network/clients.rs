@@ -2,7 +2,7 @@
 
 use crate::common::{Node, PATIENCE, config, port, wait_until};
 use bytes::Bytes;
-use shoal_net::client::{Access, Closed, ConnectError, Connection, SendError, connect};
+use shoal_net::client::{Access, Closed, ConnectError, Connection, Role, SendError, connect};
 use shoal_net::{
     ClientId, CloseReason, Config, Core, DropReason, Input, Limits, Network, Outbox, Secret,
 };
@@ -182,6 +182,30 @@ fn clients_may_have_a_secret_and_are_limited_in_number() {
         let third = enter(&node, &access).await;
         assert_eq!(third.err(), Some(ConnectError::Refused(CloseReason::TooManyClients)));
     });
+}
+
+#[test]
+fn operators_know_the_secret_of_nodes_and_are_told_from_clients() {
+    let limits = Limits { clients_max: 0, ..Limits::default() };
+    let secret = Secret::new(*b"open sesame");
+    let node = Node::alone(Config { client_secret: secret.clone(), limits, ..config(0) });
+    let role = Role::Operator;
+    let client = Access { secret, ..Access::open("reef") };
+    let operator = Access { role, secret: Secret::new(crate::common::SECRET), ..client.clone() };
+    let operator = block_on(async {
+        let pretends = enter(&node, &Access { role, ..client }).await;
+        assert_eq!(pretends.err(), Some(ConnectError::Refused(CloseReason::WrongSecret)));
+        let mut connection = enter(&node, &operator).await.expect("let in, where no client is");
+        connection.sender.send(Bytes::from_static(b"change")).await.expect("sent");
+        let client = node.wait(|happened| match &happened.input {
+            Input::FromOperator { client, frame } if frame == "change" => Some(*client),
+            _ => None,
+        });
+        node.order(move |_, out| out.to_client(client, Bytes::from_static(b"done")));
+        assert_eq!(connection.receiver.receive().await, Ok(Bytes::from_static(b"done")));
+        client
+    });
+    assert_eq!(gone(&node), operator);
 }
 
 #[test]

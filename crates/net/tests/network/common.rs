@@ -42,6 +42,7 @@ impl Core for Told {
             Input::Started => Input::Started,
             Input::FromPeer { node, frame } => Input::FromPeer { node, frame },
             Input::FromClient { client, frame } => Input::FromClient { client, frame },
+            Input::FromOperator { client, frame } => Input::FromOperator { client, frame },
             Input::PeerUp { node, life } => Input::PeerUp { node, life },
             Input::PeerDown { node } => Input::PeerDown { node },
             Input::ClientGone { client } => Input::ClientGone { client },
