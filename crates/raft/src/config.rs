@@ -1,5 +1,6 @@
 //! What the library is told of our types, and how patient it is.
 
+use crate::member::Member;
 use consensus::manager::{Command, Term};
 use openraft::{LeaderId, SnapshotPolicy};
 use std::sync::Arc;
@@ -11,23 +12,23 @@ openraft::declare_raft_types!(
     pub Types:
         D = Command,
         R = (),
-        NodeId = Member,
+        NodeId = Number,
         Node = (),
         SnapshotData = (),
 );
 
-/// A replica, as the library numbers it: as its node.
-pub type Member = u64;
+/// A replica, as the library numbers it: see [`Member`].
+pub type Number = u64;
 /// An entry of the log.
 pub type Entry = openraft::Entry<Types>;
 /// The place of an entry, and the leader that made it.
-pub type LogId = openraft::LogId<Member>;
+pub type LogId = openraft::LogId<Number>;
 /// Whom a replica follows, or has voted for.
-pub type Vote = openraft::Vote<Member>;
+pub type Vote = openraft::Vote<Number>;
 /// Who votes and who learns.
-pub type Membership = openraft::Membership<Member, ()>;
+pub type Membership = openraft::Membership<Number, ()>;
 /// Why a replica cannot go on.
-pub type StorageError = openraft::StorageError<Member>;
+pub type StorageError = openraft::StorageError<Number>;
 /// The library.
 pub type Raft = openraft::Raft<Types>;
 
@@ -79,15 +80,16 @@ impl Options {
     }
 }
 
-/// The manager's term: Raft's, and within that the member. The library lets several members lead in
+/// The manager's term: Raft's, and within that the node. The library lets several members lead in
 /// one term of Raft, one after another, each with a higher number than the one before; so their votes
-/// cannot be split for ever. Together the two are never the same for two leaders.
-pub fn term(leader: LeaderId<Member>) -> Term {
+/// cannot be split for ever. Together the two are never the same for two leaders: of two volumes of a
+/// node, the later becomes a member in a term that is not below the earlier's last, and leads only above it.
+pub fn term(leader: LeaderId<Number>) -> Term {
     let raft_term = u32::try_from(leader.term).expect("terms are checked where they come in");
     Term(u64::from(raft_term) << 32 | u64::from(node_id(leader.node_id).0))
 }
 
 /// The node of a member.
-pub fn node_id(member: Member) -> NodeId {
-    NodeId(u32::try_from(member).expect("members are numbered as nodes"))
+pub fn node_id(number: Number) -> NodeId {
+    Member::numbered(number).node
 }

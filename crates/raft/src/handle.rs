@@ -1,8 +1,10 @@
 //! The replica's side for everybody but the manager's owner: sockets and operators.
 
 use crate::code::{self, Request, Response};
-use crate::config::{self, Member, Raft};
+use crate::config::{self, Number, Raft};
+use crate::member::{Member, Members};
 use crate::replica::{Counters, Stopped, Tally};
+use crate::store::Committed;
 use bytes::Bytes;
 use consensus::manager::Term;
 use openraft::ChangeMembers;
@@ -10,8 +12,9 @@ use openraft::error::{ChangeMembershipError, ClientWriteError, InitializeError, 
 use std::collections::BTreeSet;
 use std::fmt::{self, Display};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use thiserror::Error;
+use tokio::sync::watch;
 use types::NodeId;
 use types::wire::Malformed;
 
@@ -24,13 +27,13 @@ pub enum Refused {
     /// No correct replica sends that.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// It was for somebody else: addresses have changed.
+    /// It was for somebody else: addresses have changed, or a volume was lost.
     #[error("a request for {to} came to {here}")]
     Misdirected {
         /// For whom it was.
-        to: NodeId,
+        to: Member,
         /// Who got it.
-        here: NodeId,
+        here: Member,
     },
     /// This replica has stopped.
     #[error(transparent)]
@@ -54,7 +57,7 @@ pub enum ChangeError {
     InProgress,
     /// This replica is to begin a cluster that it is no member of.
     #[error("{0} is not among the first managers")]
-    NotMember(NodeId),
+    NotMember(Member),
     /// The library refuses, for a reason of its own.
     #[error("the members cannot change: {0}")]
     Refused(String),
@@ -67,36 +70,61 @@ fn known(leader: Option<NodeId>) -> String {
     leader.map_or_else(|| "nobody is known to".to_owned(), |leader| format!("{leader} does"))
 }
 
-/// What a replica knows of the others.
+/// What a replica knows of itself and the others.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Status {
     /// Who leads, as far as is known here.
     pub leader: Option<NodeId>,
     /// And in which term.
     pub term: Option<Term>,
-    /// Who votes.
-    pub voters: BTreeSet<NodeId>,
-    /// Who only learns, on the way to a vote.
-    pub learners: BTreeSet<NodeId>,
+    /// Who the members are, by the last list that came here; it may not be committed yet.
+    pub members: Members,
+    /// How many entries this replica has.
+    pub entries: u64,
+    /// How many of them it knows to be committed.
+    pub committed: u64,
 }
 
 /// A handle of a replica; its clones are the same.
 #[derive(Clone)]
 pub struct Handle {
-    node: NodeId,
+    me: Member,
     raft: Raft,
+    committed: watch::Receiver<Committed>,
+    /// A list of this life had this replica as a member.
+    was_member: Arc<AtomicBool>,
     tally: Arc<Tally>,
 }
 
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle").field("node", &self.node).field("status", &self.status()).finish()
+        f.debug_struct("Handle").field("me", &self.me).field("status", &self.status()).finish()
     }
 }
 
 impl Handle {
-    pub(crate) fn new(node: NodeId, raft: Raft, tally: Arc<Tally>) -> Handle {
-        Handle { node, raft, tally }
+    pub(crate) fn new(
+        me: Member,
+        raft: Raft,
+        committed: watch::Receiver<Committed>,
+        tally: Arc<Tally>,
+    ) -> Handle {
+        Handle { me, raft, committed, was_member: Arc::default(), tally }
+    }
+
+    /// Which volume this is, on which node.
+    #[must_use]
+    pub fn me(&self) -> Member {
+        self.me
+    }
+
+    /// Whether nobody has ever told this replica anything: its volume is as it was made.
+    ///
+    /// # Errors
+    /// [`Stopped`] if the replica has stopped.
+    pub async fn is_new(&self) -> Result<bool, Stopped> {
+        let begun = self.raft.is_initialized().await.map_err(|error| self.stopped(&error))?;
+        Ok(!begun)
     }
 
     /// Answers a request that another replica has sent over its [`Transport`](crate::Transport).
@@ -107,12 +135,12 @@ impl Handle {
     /// # Errors
     /// [`Refused`] if there is no answer. The request may be dropped.
     pub async fn serve(&self, request: &[u8]) -> Result<Bytes, Refused> {
-        let (to, request) = code::decode::<(NodeId, Request)>(request).inspect_err(|_| {
+        let (to, request) = code::decode::<(Member, Request)>(request).inspect_err(|_| {
             self.tally.malformed.fetch_add(1, Ordering::Relaxed);
         })?;
-        if to != self.node {
+        if to != self.me {
             self.tally.misdirected.fetch_add(1, Ordering::Relaxed);
-            return Err(Refused::Misdirected { to, here: self.node });
+            return Err(Refused::Misdirected { to, here: self.me });
         }
         let response = match request {
             Request::Append(append) => self.raft.append_entries(append).await.map(Response::Append),
@@ -121,17 +149,17 @@ impl Handle {
         Ok(code::encode(&response.map_err(|error| self.stopped(&error))?))
     }
 
-    /// Begins a cluster of these members. Ask one or more of them, and always for the same; one that
-    /// has begun already keeps what it has.
+    /// Begins a cluster of these members, of which this is one; the others are told. One that has begun already
+    /// keeps what it has. Once for a cluster, with members that are [new](Handle::is_new).
     ///
     /// # Errors
     /// [`ChangeError`] if they cannot be a cluster, or this replica has stopped.
-    pub async fn initialise(&self, members: &BTreeSet<NodeId>) -> Result<(), ChangeError> {
+    pub async fn initialise(&self, members: &BTreeSet<Member>) -> Result<(), ChangeError> {
         check(members)?;
         let begun = self.raft.initialize(numbers(members)).await;
         match begun.map_err(RaftError::into_api_error) {
             Ok(()) | Err(Some(InitializeError::NotAllowed(_))) => Ok(()),
-            Err(Some(InitializeError::NotInMembers(_))) => Err(ChangeError::NotMember(self.node)),
+            Err(Some(InitializeError::NotInMembers(_))) => Err(ChangeError::NotMember(self.me)),
             Err(None) => Err(self.stopped(&"it does not answer").into()),
         }
     }
@@ -144,13 +172,13 @@ impl Handle {
     ///
     /// # Errors
     /// [`ChangeError`] if the change was not seen to be made.
-    pub async fn change_members(&self, members: &BTreeSet<NodeId>) -> Result<(), ChangeError> {
+    pub async fn change_members(&self, members: &BTreeSet<Member>) -> Result<(), ChangeError> {
         check(members)?;
-        for member in numbers(members) {
-            if !self.status().voters.contains(&config::node_id(member)) {
-                let learns = self.raft.add_learner(member, (), false).await;
+        for member in members {
+            if !self.status().members.voters.contains(member) {
+                let learns = self.raft.add_learner(member.number(), (), false).await;
                 learns.map_err(|error| self.unchanged(error))?;
-                self.learned(member).await?;
+                self.learned(member.number()).await?;
             }
         }
         let votes = self.raft.change_membership(numbers(members), false).await;
@@ -168,7 +196,7 @@ impl Handle {
 
     /// Waits until a learner has nearly all there is. (The library would wait for one that is only a
     /// bounded number of entries behind, and so not at all while there are few.)
-    async fn learned(&self, member: Member) -> Result<(), ChangeError> {
+    async fn learned(&self, member: Number) -> Result<(), ChangeError> {
         let mut metrics = self.raft.metrics();
         let done = metrics.wait_for(|metrics| {
             let Some(replication) = &metrics.replication else { return true };
@@ -180,13 +208,24 @@ impl Handle {
         if leads { Ok(()) } else { Err(ChangeError::NotLeading { leader }) }
     }
 
-    /// [Changes](Handle::change_members) one member for another. `outgoing` may be dead.
+    /// How many entries of a leader a learner has, if this replica leads and knows of it.
+    #[must_use]
+    pub fn learned_by(&self, learner: Member) -> Option<u64> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow();
+        let has = metrics.replication.as_ref()?.get(&learner.number())?;
+        Some(has.map_or(0, |last| last.index + 1))
+    }
+
+    /// [Changes](Handle::change_members) the members of one node for another. The outgoing may be dead. Where both are
+    /// of the same node, that has lost a volume and made another.
     ///
     /// # Errors
     /// [`ChangeError`] if the change was not seen to be made.
-    pub async fn replace(&self, outgoing: NodeId, incoming: NodeId) -> Result<(), ChangeError> {
-        let mut members = self.status().voters;
-        members.remove(&outgoing);
+    pub async fn replace(&self, outgoing: NodeId, incoming: Member) -> Result<(), ChangeError> {
+        let voters = self.status().members.voters.into_iter();
+        let mut members: BTreeSet<Member> =
+            voters.filter(|member| member.node != outgoing).collect();
         members.insert(incoming);
         self.change_members(&members).await
     }
@@ -196,14 +235,35 @@ impl Handle {
     pub fn status(&self) -> Status {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow();
-        let members = metrics.membership_config.membership();
         let leader = metrics.current_leader.map(config::node_id);
         Status {
             leader,
             term: leader.map(|_| config::term(metrics.vote.leader_id)),
-            voters: members.voter_ids().map(config::node_id).collect(),
-            learners: members.learner_ids().map(config::node_id).collect(),
+            members: Members::of(&metrics.membership_config),
+            entries: metrics.last_log_index.map_or(0, |last| last + 1),
+            committed: metrics.last_applied.map_or(0, |last| last.index + 1),
         }
+    }
+
+    /// Who the members are, by the last list that is known here to be committed. There is none at first.
+    #[must_use]
+    pub fn members(&self) -> Option<Members> {
+        let members = self.committed.borrow().members.clone();
+        (members.version > 0).then_some(members)
+    }
+
+    /// Whether this replica was a member, and is none any more by `newest`, which is committed. Who was dropped is
+    /// not told so by the log. To be asked again and again: what was in the log before may be gone from it later.
+    #[must_use]
+    pub fn is_dropped(&self, newest: &Members) -> bool {
+        let own = self.status().members;
+        if own.contains(self.me) {
+            self.was_member.store(true, Ordering::Relaxed);
+        }
+        // Whoever learns reads lists first that do not have it yet.
+        own.version <= newest.version
+            && !newest.contains(self.me)
+            && self.was_member.load(Ordering::Relaxed)
     }
 
     /// What was dropped so far.
@@ -219,10 +279,10 @@ impl Handle {
     }
 
     fn stopped(&self, reason: &dyn Display) -> Stopped {
-        Stopped::new(self.node, reason)
+        Stopped::new(self.me.node, reason)
     }
 
-    fn unchanged(&self, error: RaftError<Member, ClientWriteError<Member, ()>>) -> ChangeError {
+    fn unchanged(&self, error: RaftError<Number, ClientWriteError<Number, ()>>) -> ChangeError {
         match error {
             RaftError::APIError(ClientWriteError::ForwardToLeader(forward)) => {
                 ChangeError::NotLeading { leader: forward.leader_id.map(config::node_id) }
@@ -239,13 +299,13 @@ impl Handle {
     }
 }
 
-fn check(members: &BTreeSet<NodeId>) -> Result<(), ChangeError> {
+fn check(members: &BTreeSet<Member>) -> Result<(), ChangeError> {
     match members.len() {
         1 | 3 | 5 => Ok(()),
         count => Err(ChangeError::Count(count)),
     }
 }
 
-fn numbers(members: &BTreeSet<NodeId>) -> BTreeSet<Member> {
-    members.iter().map(|node| node.0.into()).collect()
+fn numbers(members: &BTreeSet<Member>) -> BTreeSet<Number> {
+    members.iter().map(|member| member.number()).collect()
 }

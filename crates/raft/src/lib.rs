@@ -21,10 +21,11 @@
 //! A replica says that it leads when the library says so and an entry of its own term was told: then
 //! everything that former leaders committed was told, too. That it leads no more it may learn late.
 //!
-//! Who restarts with its storage is who it was. Who lost its storage must be replaced
-//! ([`Handle::change_members`]).
+//! Who restarts with its storage is who it was. Who lost it is nobody: [members](Member) are volumes of the log, and
+//! what is asked of a lost one is answered by none. It has to be [replaced](Handle::replace), by another volume on
+//! the same node or elsewhere.
 //!
-//! Read in this order: `replica.rs`, `handle.rs`; `config.rs`, `store.rs` with `storage/`,
+//! Read in this order: `member.rs`, `replica.rs`, `handle.rs`; `config.rs`, `store.rs` with `storage/`,
 //! `network.rs`; `code/`.
 //!
 //! Source: Ongaro and Ousterhout, *In Search of an Understandable Consensus Algorithm* (ATC'14).
@@ -32,6 +33,7 @@
 mod code;
 mod config;
 mod handle;
+mod member;
 mod network;
 mod replica;
 mod storage;
@@ -39,6 +41,7 @@ mod store;
 
 pub use config::Options;
 pub use handle::{ChangeError, Handle, Refused, Status};
+pub use member::{Member, Members, Volume};
 pub use network::{Transport, Unreachable};
 pub use replica::{Counters, Replica, Stopped, start};
 pub use storage::{Cell, DiskStorage, MemoryStorage, Storage};

@@ -1,7 +1,8 @@
 //! The way to other replicas: what somebody with sockets has to do, and what the library sees of it.
 
 use crate::code::{self, Request, Response};
-use crate::config::{self, Member, StorageError, Types, Vote};
+use crate::config::{Number, StorageError, Types, Vote};
+use crate::member::Member;
 use crate::replica::Tally;
 use crate::{ENTRIES_PER_REQUEST_MAX, REQUEST_BYTES_MAX};
 use bytes::Bytes;
@@ -75,9 +76,9 @@ impl Network {
 impl RaftNetworkFactory<Types> for Network {
     type Network = Way;
 
-    async fn new_client(&mut self, target: Member, (): &()) -> Way {
+    async fn new_client(&mut self, target: Number, (): &()) -> Way {
         Way {
-            to: config::node_id(target),
+            to: Member::numbered(target),
             transport: Arc::clone(&self.transport),
             pause: self.pause,
             tally: Arc::clone(&self.tally),
@@ -87,20 +88,20 @@ impl RaftNetworkFactory<Types> for Network {
 
 /// The way to one replica.
 pub struct Way {
-    to: NodeId,
+    to: Member,
     transport: Arc<dyn Carrier>,
     pause: Duration,
     tally: Arc<Tally>,
 }
 
 /// Why a request has no answer.
-type Unanswered = RPCError<Member, (), RaftError<Member>>;
+type Unanswered = RPCError<Number, (), RaftError<Number>>;
 
 impl Way {
     async fn call(&self, request: Request) -> Result<Response, Unanswered> {
         let bytes = code::encode(&(self.to, request));
-        let answer =
-            self.transport.carry(self.to, bytes).await.map_err(|error| unreachable(&error))?;
+        let answer = self.transport.carry(self.to.node, bytes).await;
+        let answer = answer.map_err(|error| unreachable(&error))?;
         code::decode(&answer).map_err(|error| {
             self.tally.malformed.fetch_add(1, Ordering::Relaxed);
             unreachable(&error)
@@ -110,7 +111,7 @@ impl Way {
     /// An answer to something else than was asked.
     fn crossed(&self) -> Unanswered {
         self.tally.malformed.fetch_add(1, Ordering::Relaxed);
-        unreachable(&Unreachable { to: self.to })
+        unreachable(&Unreachable { to: self.to.node })
     }
 }
 
@@ -124,7 +125,7 @@ impl RaftNetwork<Types> for Way {
         &mut self,
         mut append: AppendEntriesRequest<Types>,
         _: RPCOption,
-    ) -> Result<AppendEntriesResponse<Member>, Unanswered> {
+    ) -> Result<AppendEntriesResponse<Number>, Unanswered> {
         let (mut fit, mut bytes) = (0, 0);
         for entry in &append.entries {
             bytes += code::encode(entry).len();
@@ -148,9 +149,9 @@ impl RaftNetwork<Types> for Way {
 
     async fn vote(
         &mut self,
-        vote: VoteRequest<Member>,
+        vote: VoteRequest<Number>,
         _: RPCOption,
-    ) -> Result<VoteResponse<Member>, Unanswered> {
+    ) -> Result<VoteResponse<Number>, Unanswered> {
         match self.call(Request::Vote(vote)).await? {
             Response::Vote(response) => Ok(response),
             Response::Append(_) => Err(self.crossed()),
@@ -164,7 +165,7 @@ impl RaftNetwork<Types> for Way {
         snapshot: Snapshot<Types>,
         _: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
         _: RPCOption,
-    ) -> Result<SnapshotResponse<Member>, StreamingError<Types, Fatal<Member>>> {
+    ) -> Result<SnapshotResponse<Number>, StreamingError<Types, Fatal<Number>>> {
         let error = std::io::Error::other(format!("a purged log: {}", snapshot.meta));
         let stop: StorageError =
             openraft::StorageIOError::read_logs(openraft::AnyError::new(&error)).into();

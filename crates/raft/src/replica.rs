@@ -1,10 +1,11 @@
 //! One replica of the log: its start, and the side that the manager's owner holds.
 
-use crate::config::{self, LogId, Member, Options, Raft};
+use crate::config::{self, Number, Options, Raft};
 use crate::handle::Handle;
+use crate::member::{Member, Volume};
 use crate::network::{Network, Transport};
 use crate::storage::Storage;
-use crate::store::{self, Count, Store};
+use crate::store::{self, Committed, Count, Store};
 use crate::{COMMAND_BYTES_MAX, PROPOSALS_MAX, TOLD_AT_ONCE_MAX, UNCOMMITTED_MAX};
 use consensus::manager::{Command, Mailbox, Term};
 use openraft::{LeaderId, RaftMetrics, ServerState};
@@ -75,20 +76,21 @@ pub struct Replica {
     /// The first entry that was not told yet.
     next: u64,
     /// The leader that made the last entry that was told.
-    told: Option<LeaderId<Member>>,
+    told: Option<LeaderId<Number>>,
     /// What was said last of its leading.
     term: Option<Term>,
-    committed: watch::Receiver<Option<LogId>>,
-    metrics: watch::Receiver<RaftMetrics<Member, ()>>,
+    committed: watch::Receiver<Committed>,
+    metrics: watch::Receiver<RaftMetrics<Number, ()>>,
     proposals: mpsc::Sender<Command>,
     tally: Arc<Tally>,
 }
 
 /// Begins a life of a replica, in the runtime that this is called from. `storage` is what its former
-/// life left behind, or empty at first; a replica that lost it must not come back under its name
-/// before the others have [replaced](Handle::change_members) it, since it forgot whom it voted for.
+/// life left behind; empty, it becomes the volume `new`, drawn by chance, and the replica is none of the members
+/// that its node has been.
 ///
-/// An empty replica does nothing until it is [initialised](Handle::initialise) or joined to others.
+/// Such a one does nothing until it is [initialised](Handle::initialise), or others make it
+/// [a member](Handle::change_members).
 ///
 /// # Errors
 /// [`Stopped`] if the storage cannot be read, or does not have the whole log.
@@ -97,48 +99,50 @@ pub struct Replica {
 /// If the options make no sense.
 pub async fn start(
     node: NodeId,
+    new: Volume,
     options: &Options,
     storage: impl Storage,
     transport: impl Transport,
 ) -> Result<(Replica, Handle), Stopped> {
     let tally = Arc::new(Tally::default());
     let network = Network::new(transport, options.heartbeat, Arc::clone(&tally));
-    begin(node, options, Store::new(storage), network, tally).await
+    begin((node, new), options, Store::new(storage), network, tally).await
 }
 
 type Begun<'a> = Pin<Box<dyn Future<Output = Result<(Replica, Handle), Stopped>> + Send + 'a>>;
 
 /// The same, in a box, so that all of the library is compiled here.
 fn begin(
-    node: NodeId,
+    place: (NodeId, Volume),
     options: &Options,
     store: Store,
     network: Network,
     tally: Arc<Tally>,
 ) -> Begun<'_> {
-    Box::pin(begin_here(node, options, store, network, tally))
+    Box::pin(begin_here(place, options, store, network, tally))
 }
 
 async fn begin_here(
-    node: NodeId,
+    (node, new): (NodeId, Volume),
     options: &Options,
     store: Store,
     network: Network,
     tally: Arc<Tally>,
 ) -> Result<(Replica, Handle), Stopped> {
-    let member = Member::from(node.0);
     if let Some(purged) = store.purged().map_err(|error| Stopped::new(node, &error))? {
         return Err(Stopped::new(node, &format_args!("its log is gone up to {purged}")));
     }
-    store.resign(member).map_err(|error| Stopped::new(node, &error))?;
+    let volume = store.volume(new).map_err(|error| Stopped::new(node, &error))?;
+    let me = Member { node, volume };
+    store.resign(me.number()).map_err(|error| Stopped::new(node, &error))?;
     let (count, committed) = Count::new();
-    let raft = Raft::new(member, options.config(), network, store.clone(), count)
+    let raft = Raft::new(me.number(), options.config(), network, store.clone(), count)
         .await
         .map_err(|error| Stopped::new(node, &error))?;
     let (proposals, taken) = mpsc::channel(PROPOSALS_MAX);
     tokio::spawn(drive(raft.clone(), taken, Arc::clone(&tally)));
     let metrics = raft.metrics();
-    let handle = Handle::new(node, raft, Arc::clone(&tally));
+    let handle = Handle::new(me, raft, committed.clone(), Arc::clone(&tally));
     let replica = Replica {
         node,
         store,
@@ -240,7 +244,7 @@ impl Replica {
 
     /// The end of what is committed.
     fn end(&self) -> u64 {
-        self.committed.borrow().map_or(0, |last| last.index + 1)
+        self.committed.borrow().last.map_or(0, |last| last.index + 1)
     }
 
     /// The term in which this replica leads, once an entry of that was told: then all that former

@@ -4,7 +4,8 @@
 //! that the [`Replica`](crate::Replica) reads it from there. So they exist once.
 
 use crate::code::{self, Foreign};
-use crate::config::{Entry, LogId, Member, StorageError, Types, Vote};
+use crate::config::{Entry, LogId, Number, StorageError, Types, Vote};
+use crate::member::{Members, Volume};
 use crate::storage::{Cell, Storage};
 use bytes::Bytes;
 use openraft::storage::{LogFlushed, RaftLogStorage, RaftStateMachine};
@@ -17,7 +18,7 @@ use std::io;
 use std::ops::{Bound, Range, RangeBounds};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
-use types::wire::Malformed;
+use types::wire::{self, Malformed};
 
 /// Storage that the library's tasks and the replica share.
 #[derive(Debug, Clone)]
@@ -45,6 +46,19 @@ impl Store {
         self.storage.set_cell(cell, &code::encode(value))
     }
 
+    /// Which volume this is: `new`, if there is nothing yet.
+    pub fn volume(&self, new: Volume) -> io::Result<Volume> {
+        if let Some(volume) = self.storage.cell(Cell::Volume)? {
+            return wire::decode(&volume).map_err(damaged);
+        }
+        if self.storage.last()?.is_some() || self.storage.cell(Cell::Vote)?.is_some() {
+            let nameless = "there is a log, and it does not say which volume it is";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, nameless));
+        }
+        self.storage.set_cell(Cell::Volume, &wire::encode(&new))?;
+        Ok(new)
+    }
+
     /// Up to where the log is gone.
     pub fn purged(&self) -> io::Result<Option<LogId>> {
         self.cell(Cell::Purged)
@@ -54,10 +68,10 @@ impl Store {
     /// leading in the same term; but the manager counts on one life for a term, since its clock and
     /// what it heard belong to that. So the replica votes for itself in the next term, as it may at
     /// any time, and is no leader of that.
-    pub fn resign(&self, member: Member) -> io::Result<()> {
+    pub fn resign(&self, me: Number) -> io::Result<()> {
         let vote = self.cell::<Vote>(Cell::Vote)?;
-        if let Some(vote) = vote.filter(|vote| vote.committed && vote.leader_id.node_id == member) {
-            self.set_cell(Cell::Vote, &Vote::new(vote.leader_id.term + 1, member))?;
+        if let Some(vote) = vote.filter(|vote| vote.committed && vote.leader_id.node_id == me) {
+            self.set_cell(Cell::Vote, &Vote::new(vote.leader_id.term + 1, me))?;
         }
         Ok(())
     }
@@ -68,7 +82,7 @@ fn damaged(error: Malformed) -> io::Error {
 }
 
 /// What the library is told when storage fails: it stops.
-fn failed(subject: ErrorSubject<Member>, verb: ErrorVerb, error: &io::Error) -> StorageError {
+fn failed(subject: ErrorSubject<Number>, verb: ErrorVerb, error: &io::Error) -> StorageError {
     StorageIOError::new(subject, verb, AnyError::new(error)).into()
 }
 
@@ -173,25 +187,40 @@ impl RaftLogStorage<Types> for Store {
     }
 }
 
+/// What is committed: how far the log, and who the members are.
+#[derive(Debug, Clone, Default)]
+pub struct Committed {
+    pub last: Option<LogId>,
+    pub members: Members,
+}
+
 /// How far the log is committed, and who was a member then. It begins anew with each life; the
 /// library counts the committed entries again.
 #[derive(Debug)]
 pub struct Count {
-    applied: watch::Sender<Option<LogId>>,
-    membership: StoredMembership<Member, ()>,
-    snapshot: Arc<Mutex<Option<SnapshotMeta<Member, ()>>>>,
+    applied: watch::Sender<Committed>,
+    membership: StoredMembership<Number, ()>,
+    snapshot: Arc<Mutex<Option<SnapshotMeta<Number, ()>>>>,
 }
 
 impl Count {
     /// And where it can be watched.
-    pub fn new() -> (Count, watch::Receiver<Option<LogId>>) {
-        let (applied, watched) = watch::channel(None);
+    pub fn new() -> (Count, watch::Receiver<Committed>) {
+        let (applied, watched) = watch::channel(Committed::default());
         let count = Count {
             applied,
             membership: StoredMembership::default(),
             snapshot: Arc::new(Mutex::new(None)),
         };
         (count, watched)
+    }
+
+    fn last(&self) -> Option<LogId> {
+        self.applied.borrow().last
+    }
+
+    fn tell(&self, last: Option<LogId>) {
+        self.applied.send_replace(Committed { last, members: Members::of(&self.membership) });
     }
 }
 
@@ -200,8 +229,8 @@ impl RaftStateMachine<Types> for Count {
 
     async fn applied_state(
         &mut self,
-    ) -> Result<(Option<LogId>, StoredMembership<Member, ()>), StorageError> {
-        Ok((*self.applied.borrow(), self.membership.clone()))
+    ) -> Result<(Option<LogId>, StoredMembership<Number, ()>), StorageError> {
+        Ok((self.last(), self.membership.clone()))
     }
 
     async fn apply<I>(&mut self, entries: I) -> Result<Vec<()>, StorageError>
@@ -209,7 +238,7 @@ impl RaftStateMachine<Types> for Count {
         I: IntoIterator<Item = Entry> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        let mut last = *self.applied.borrow();
+        let mut last = self.last();
         let mut count = 0;
         for entry in entries {
             let id = *entry.get_log_id();
@@ -220,13 +249,13 @@ impl RaftStateMachine<Types> for Count {
             last = Some(id);
             count += 1;
         }
-        self.applied.send_replace(last);
+        self.tell(last);
         Ok(vec![(); count])
     }
 
     async fn get_snapshot_builder(&mut self) -> Extent {
         Extent {
-            applied: *self.applied.borrow(),
+            applied: self.last(),
             membership: self.membership.clone(),
             snapshot: Arc::clone(&self.snapshot),
         }
@@ -238,11 +267,11 @@ impl RaftStateMachine<Types> for Count {
 
     async fn install_snapshot(
         &mut self,
-        meta: &SnapshotMeta<Member, ()>,
+        meta: &SnapshotMeta<Number, ()>,
         _: Box<()>,
     ) -> Result<(), StorageError> {
-        self.applied.send_replace(meta.last_log_id);
         self.membership = meta.last_membership.clone();
+        self.tell(meta.last_log_id);
         *self.snapshot.lock().unwrap_or_else(PoisonError::into_inner) = Some(meta.clone());
         Ok(())
     }
@@ -258,8 +287,8 @@ impl RaftStateMachine<Types> for Count {
 #[derive(Debug)]
 pub struct Extent {
     applied: Option<LogId>,
-    membership: StoredMembership<Member, ()>,
-    snapshot: Arc<Mutex<Option<SnapshotMeta<Member, ()>>>>,
+    membership: StoredMembership<Number, ()>,
+    snapshot: Arc<Mutex<Option<SnapshotMeta<Number, ()>>>>,
 }
 
 impl RaftSnapshotBuilder<Types> for Extent {

@@ -4,8 +4,8 @@
 //! cluster = "bank"                    # its name: others are refused
 //! node = "s0v0"                       # which of the topology's nodes this is
 //! topology = "topology.toml"          # the same on every node; paths begin where this file is
-//! managers = ["s0v0", "s1v0", "s2v0"] # the nodes that have managers: 1, 3 or 5, the same on every node
-//! data = "data"                       # where a manager keeps its log
+//! managers = ["s0v0", "s1v0", "s2v0"] # the nodes that have managers at first: 1, 3 or 5, the same on every node
+//! data = "data"                       # where a manager keeps its log, and the node who the managers are
 //! secret = "secret"                   # a file that only nodes can read, of at least 16 bytes
 //!
 //! client_secret = "client-secret"     # may be left out: then every client is let in
@@ -63,10 +63,11 @@ pub struct NodeConfig {
     pub node: NodeId,
     /// Nodes with their addresses, shards, tables. The same on every node.
     pub topology: Arc<Topology>,
-    /// The nodes that have managers: 1, 3 or 5, the same on every node. None: leaders never change, and
-    /// nothing survives the failure of one.
+    /// The nodes that have managers when the cluster begins: 1, 3 or 5, the same on every node. Later it is where a
+    /// node begins to look for them. None: leaders never change, and nothing survives the failure of one.
     pub managers: Vec<NodeId>,
-    /// The folder for a manager's log. `None`: in memory, for a life after which no other comes.
+    /// The folder for a manager's log, and for who the managers are. `None`: in memory, for a life after which no
+    /// other comes.
     pub data: Option<PathBuf>,
     /// What only nodes of the cluster know.
     pub secret: Secret,

@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use consensus::manager::{ToManager, ToNode};
 use node::Message;
-use types::coded_enum;
+use raft::{Members, Volume};
+use types::{coded_enum, coded_struct};
 
 /// The content of a frame between workers of the same number. Everything but what workers say to each other
 /// goes between the first workers.
@@ -12,31 +13,87 @@ pub(crate) enum Envelope<M> {
     /// From worker to worker.
     Worker(Message<M>),
     /// From a node's member of the cluster to a manager.
-    ToManager(ToManager),
+    ToManager {
+        /// Which list of managers the node has. Who has a later one answers with that.
+        version: u64,
+        /// What it says.
+        message: ToManager,
+    },
     /// From a manager to a node's member.
     ToNode(ToNode),
-    /// From manager to manager: what the log of one asks that of the other.
+    /// From desk to desk: a question.
     Ask {
         /// Counts what the sender has asked in this life.
         number: u64,
         /// What.
-        request: Bytes,
+        question: Question,
     },
-    /// From manager to manager: the answer.
+    /// From desk to desk: the answer.
     Answer {
         /// Which question.
         number: u64,
         /// What was answered.
-        response: Bytes,
+        answer: Answer,
+    },
+    /// From desk to desk: who the managers are, as far as the sender knows. Who knows more answers with that.
+    Members(Members),
+}
+
+/// What one desk asks another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Question {
+    /// The log of a manager asks that of another one.
+    Log(Bytes),
+    /// Host a manager, with an empty log unless there is one, and say which. Harmless if repeated.
+    Host {
+        /// Only if the log outlives the process.
+        on_disk: bool,
     },
 }
 
+/// What it is answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// To `Log`.
+    Log(Bytes),
+    /// To `Host`: there is one.
+    Hosts(Hosting),
+    /// To `Host`: it would be in memory.
+    InMemory,
+    /// To `Host`: there cannot be one, for this reason.
+    CannotHost(String),
+}
+
+/// The log of a manager that a node hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Hosting {
+    /// Which volume it is.
+    pub(crate) volume: Volume,
+    /// Nobody has ever told it anything, and its node has never heard of a cluster.
+    pub(crate) is_new: bool,
+}
+
+coded_enum!(Question {
+    0 => Log(request),
+    1 => Host { on_disk },
+});
+
+coded_enum!(Answer {
+    0 => Log(response),
+    1 => Hosts(hosting),
+    2 => InMemory,
+    3 => CannotHost(why),
+});
+
+coded_struct!(Hosting { volume: Volume, is_new: bool });
+
 coded_enum!(Envelope<M> {
     0 => Worker(message),
-    1 => ToManager(message),
+    1 => ToManager { version as short, message },
     2 => ToNode(message),
-    3 => Ask { number as short, request },
-    4 => Answer { number as short, response },
+    3 => Ask { number as short, question },
+    4 => Answer { number as short, answer },
+    5 => Members(members),
 });
 
 #[cfg(test)]
@@ -44,6 +101,8 @@ mod tests {
     use super::*;
     use consensus::manager::{Incarnation, Life};
     use engines::mako;
+    use raft::Member;
+    use types::NodeId;
     use types::wire::check::withstands;
     use types::wire::{decode, encode};
 
@@ -54,19 +113,27 @@ mod tests {
         let stranger = ToNode::Stranger { life: Life(5), incarnation: Incarnation(2) };
         let join = ToManager::Join { life: Life(5), after: Incarnation(2), lost: true };
         let bytes = Bytes::from_static(b"x");
+        let member = Member { node: NodeId(1), volume: Volume(7) };
+        let members = Members { version: 8, voters: vec![member], learners: vec![] };
+        let hosting = Hosting { volume: Volume(7), is_new: true };
         let frames = [
-            Frame::ToManager(join),
+            Frame::ToManager { version: 3, message: join },
             Frame::ToNode(stranger),
-            Frame::Ask { number: 300, request: bytes.clone() },
-            Frame::Answer { number: 1, response: bytes },
+            Frame::Ask { number: 300, question: Question::Log(bytes.clone()) },
+            Frame::Answer { number: 1, answer: Answer::Log(bytes) },
+            Frame::Members(members),
+            Frame::Ask { number: 2, question: Question::Host { on_disk: true } },
+            Frame::Answer { number: 2, answer: Answer::Hosts(hosting) },
+            Frame::Answer { number: 2, answer: Answer::InMemory },
+            Frame::Answer { number: 2, answer: Answer::CannotHost("no room".to_owned()) },
         ];
         let firsts = frames.iter().map(|frame| encode(frame)[0]);
-        assert_eq!(firsts.collect::<Vec<_>>(), [1, 2, 3, 4]);
-        assert_eq!(encode(&frames[2])[..], [3, 0xac, 2, 1, b'x']);
+        assert_eq!(firsts.collect::<Vec<_>>(), [1, 2, 3, 4, 5, 3, 4, 4, 4]);
+        assert_eq!(encode(&frames[2])[..], [3, 0xac, 2, 0, 1, b'x']);
         for frame in &frames {
             let back: Frame = decode(&encode(frame)).expect("as it was");
             assert_eq!(format!("{back:?}"), format!("{frame:?}"));
         }
-        (0..6_u8).for_each(|first| withstands::<Frame>(&Bytes::from(vec![first; 40])));
+        (0..7_u8).for_each(|first| withstands::<Frame>(&Bytes::from(vec![first; 40])));
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   clients ──► ┌──────────────────── a node ────────────────────┐
-//!               │ seat of worker 0 ◄──► manager (some nodes) ─► disk
+//!               │ seat of worker 0 ◄──► desk ─ manager (some nodes) ─► disk
 //!   other  ◄──► │ seat of worker 1                                │
 //!   nodes       │ …                                               │
 //!               └─────────────────────────────────────────────────┘
@@ -14,7 +14,7 @@
 //! | `server.rs` | starting a node, and its end |
 //! | `seat.rs` | a worker on its event loop |
 //! | `envelope.rs` | what a frame between nodes says |
-//! | `manager.rs` | a replica of the configuration manager, on a thread of its own |
+//! | `manager/` | the node's part of the configuration manager, on a thread of its own |
 //! | `slow.rs` | the log of slow transactions |
 //! | `status.rs` | how a node is |
 //! | `http.rs`, `health.rs`, `metrics.rs` | the same for operators' tools: what is answered over HTTP |
@@ -40,6 +40,7 @@ mod slow;
 mod status;
 
 pub use config::{ConfigError, NodeConfig, Protocol, Wrong};
+pub use manager::{FromOperator, Refusal, Stage, ToOperator};
 pub use seat::{Command, MakeTask};
 pub use server::{Ended, Server, StartError};
-pub use status::{FollowerStatus, NodeStatus, ShardStatus, StreamStatus};
+pub use status::{FollowerStatus, ManagerStatus, NodeStatus, ShardStatus, StreamStatus};

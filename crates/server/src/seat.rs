@@ -4,7 +4,7 @@
 //! when the step ends, or with the manager of this process.
 
 use crate::envelope::Envelope;
-use crate::manager::{Letter, Mail};
+use crate::manager::{FromOperator, Letter, Mail, Refusal, ToOperator};
 use crate::slow::SlowLog;
 use crate::status::{self, NodeStatus};
 use bytes::Bytes;
@@ -42,6 +42,13 @@ pub enum Command {
     Spawn(MakeTask),
     /// Say how you are.
     Look(oneshot::Sender<NodeStatus>),
+    /// Answer a client.
+    Answer {
+        /// Which.
+        client: net::ClientId,
+        /// A whole frame.
+        frame: Bytes,
+    },
 }
 
 impl fmt::Debug for Command {
@@ -51,6 +58,9 @@ impl fmt::Debug for Command {
             Command::Send { to, frame } => write!(f, "Send {{ to: {to}, {} bytes }}", frame.len()),
             Command::Spawn(_) => f.write_str("Spawn"),
             Command::Look(_) => f.write_str("Look"),
+            Command::Answer { client, frame } => {
+                write!(f, "Answer {{ client: {client}, {} bytes }}", frame.len())
+            }
         }
     }
 }
@@ -78,10 +88,10 @@ pub(crate) struct Seat<E: Engine> {
     pub(crate) node: NodeId,
     pub(crate) worker_id: WorkerId,
     pub(crate) worker: Worker<E>,
-    /// The nodes that have managers.
-    pub(crate) managers: Arc<[NodeId]>,
-    /// The way to the manager of this process, if there is one.
+    /// The way to the node's desk, where this worker talks with managers.
     pub(crate) mail: Option<Mail>,
+    /// The node that was asked last who the managers are.
+    asked: usize,
     pub(crate) directory: Directory,
     /// The node's copies of shards.
     pub(crate) stores: Vec<(ShardId, Arc<Store>)>,
@@ -96,7 +106,6 @@ impl<E: Engine> Seat<E> {
     pub(crate) fn new(
         (node, worker_id): (NodeId, WorkerId),
         worker: Worker<E>,
-        managers: Arc<[NodeId]>,
         mail: Option<Mail>,
         (directory, stores): (Directory, Vec<(ShardId, Arc<Store>)>),
     ) -> Seat<E> {
@@ -104,8 +113,8 @@ impl<E: Engine> Seat<E> {
             node,
             worker_id,
             worker,
-            managers,
             mail,
+            asked: 0,
             directory,
             stores,
             isolation: None,
@@ -120,7 +129,7 @@ impl<E: Engine> Seat<E> {
         self.worker.step(now, event, &mut self.effects);
         let mut effects = std::mem::take(&mut self.effects.effects);
         for effect in effects.drain(..) {
-            self.perform(effect, out);
+            self.perform(now, effect, out);
         }
         self.effects.effects = effects;
         for slow in self.worker.engine_mut().take_slow() {
@@ -129,11 +138,11 @@ impl<E: Engine> Seat<E> {
         }
     }
 
-    fn perform(&mut self, effect: Effect<E::Message>, out: &mut Outbox) {
+    fn perform(&mut self, now: Time, effect: Effect<E::Message>, out: &mut Outbox) {
         match effect {
             Effect::Send { to, message } => send(out, to, &Envelope::Worker(message)),
             Effect::Reply { to, reply } => answer(out, to, &ToClient::Reply(reply)),
-            Effect::Tell { message } => self.tell_managers(&message, out),
+            Effect::Tell { message } => self.tell_managers(now, &message, out),
             Effect::Superseded => {
                 tracing::error!(node = %self.node, "another life of this node is admitted: it ends");
                 out.stop();
@@ -143,18 +152,26 @@ impl<E: Engine> Seat<E> {
         }
     }
 
-    fn tell_managers(&mut self, message: &ToManager, out: &mut Outbox) {
-        for manager in Arc::clone(&self.managers).iter() {
-            if *manager == self.node {
-                self.post(Letter::FromNode { from: self.node, message: message.clone() });
+    fn tell_managers(&mut self, now: Time, message: &ToManager, out: &mut Outbox) {
+        let Some(mail) = &self.mail else { return };
+        let (version, mut managers) = mail.managers();
+        if self.worker.lease_end() <= now {
+            // Perhaps they are others by now, whom somebody knows.
+            let nodes = self.directory.topology.nodes();
+            self.asked = (self.asked + 1) % nodes.len();
+            managers.extend(Some(nodes[self.asked].id).filter(|node| !managers.contains(node)));
+        }
+        for manager in managers {
+            let message = message.clone();
+            if manager == self.node {
+                self.post(Letter::FromNode { from: self.node, version, message });
             } else {
-                send(out, *manager, &Envelope::<E::Message>::ToManager(message.clone()));
+                send(out, manager, &Envelope::<E::Message>::ToManager { version, message });
             }
         }
     }
 
-    /// Brings a letter to the manager of this process. Those for whom there is none, or for whom there is
-    /// no room, get lost, as they may.
+    /// Brings a letter to the node's desk. Those for which there is none, or no room, get lost, as they may.
     fn post(&mut self, letter: Letter) {
         match &self.mail {
             Some(mail) => mail.post(letter),
@@ -170,17 +187,33 @@ impl<E: Engine> Seat<E> {
         };
         match envelope {
             Envelope::Worker(message) => self.take(now, Event::Received { from, message }, out),
-            Envelope::ToNode(message) => {
-                if self.worker_id == HOST && self.managers.contains(&from) {
-                    self.take(now, Event::Told { message }, out);
-                } else {
-                    self.malformed += 1;
-                }
+            // Whoever says it was a manager then, and what it says was committed.
+            Envelope::ToNode(message) if self.mail.is_some() => {
+                self.take(now, Event::Told { message }, out);
             }
-            Envelope::ToManager(message) => self.post(Letter::FromNode { from, message }),
-            Envelope::Ask { number, request } => self.post(Letter::Ask { from, number, request }),
-            Envelope::Answer { number, response } => {
-                self.post(Letter::Answer { from, number, response });
+            Envelope::ToNode(_) => self.malformed += 1,
+            Envelope::ToManager { version, message } => {
+                self.post(Letter::FromNode { from, version, message });
+            }
+            Envelope::Ask { number, question } => self.post(Letter::Ask { from, number, question }),
+            Envelope::Answer { number, answer } => {
+                self.post(Letter::Answer { from, number, answer });
+            }
+            Envelope::Members(members) => self.post(Letter::Members { from, members }),
+        }
+    }
+
+    fn hear_operator(&mut self, client: net::ClientId, frame: &Bytes, out: &mut Outbox) {
+        let Ok(wanted) = wire::decode::<FromOperator>(frame) else {
+            self.malformed += 1;
+            return out.close_client(client, "a frame that makes no sense");
+        };
+        match &self.mail {
+            Some(mail) => mail.post(Letter::Operator { client, wanted }),
+            None => {
+                let told = ToOperator::Refused(Refusal::NoManagers);
+                let frame = out.encode(|bytes| told.put(bytes));
+                out.to_client(client, frame);
             }
         }
     }
@@ -223,6 +256,7 @@ impl<E: Engine> Seat<E> {
                 // It may have lost patience.
                 let _ = asker.send(status::of(self, now));
             }
+            Command::Answer { client, frame } => out.to_client(client, frame),
         }
     }
 }
@@ -260,10 +294,7 @@ impl<E: Engine + 'static> net::Core for Seat<E> {
             Input::Started => self.take(now, Event::Start, out),
             Input::FromPeer { node, frame } => self.hear_peer(now, node, &frame, out),
             Input::FromClient { client, frame } => self.hear_client(now, client, &frame, out),
-            Input::FromOperator { client, .. } => {
-                self.malformed += 1;
-                out.close_client(client, "operators have nothing to ask");
-            }
+            Input::FromOperator { client, frame } => self.hear_operator(client, &frame, out),
             Input::Timer => self.take(now, Event::Timer, out),
             Input::Nudged => self.take(now, Event::Nudged, out),
             Input::Command(command) => self.command(now, command, out),

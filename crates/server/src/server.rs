@@ -133,21 +133,20 @@ where
     let http = config.http.map(|address| listen_at(&address.to_string())).transpose()?;
     let mut random = Random::new(chance()?);
     let managed = manager_options(round_trip);
-    let has_manager = config.managers.contains(node);
-    let (mail, letters) = Mail::new();
-    let mail = has_manager.then_some(mail);
-    let member = (!config.managers.is_empty())
+    let has_managers = !config.managers.is_empty();
+    let (mail, inbox) = Mail::new(config.managers.clone());
+    let mail = has_managers.then_some(mail);
+    let member = has_managers
         // What streams had stored in a former life was in memory.
         .then(|| Member::new(*node, Life(random.next_u64()), true, managed.clone()));
     let member = Mutex::new(member);
-    let membership = match config.managers.is_empty() {
-        true => Membership::fixed(topology),
-        false => Membership::new(topology.workers()),
+    let membership = match has_managers {
+        true => Membership::new(topology.workers()),
+        false => Membership::fixed(topology),
     };
     let shared = E::share(&setup, *node);
-    let managers: Arc<[NodeId]> = config.managers.clone().into();
     let seeds = random.fork(1);
-    let (here, seats_managers, seats_mail) = (*node, Arc::clone(&managers), mail);
+    let here = *node;
     let may_isolate = config.chaos;
     let build = move |worker: WorkerId, seats: &Handle<Command>| {
         let mut member = member.lock().unwrap_or_else(PoisonError::into_inner);
@@ -158,31 +157,29 @@ where
             seed: seeds.fork(worker.0.into()).next_u64(),
         };
         let core = Worker::<E>::new(worker, here, &setup, Arc::clone(&shared), origin);
-        let mail = seats_mail.clone().filter(|_| worker == HOST);
+        let mail = mail.clone().filter(|_| worker == HOST);
         let directory = Directory { topology: Arc::clone(&setup.topology), configuration: None };
         let stores = setup.topology.shards_of(here);
         let store = |shard| Some((shard, Arc::clone(E::store(&shared, shard)?)));
         let stores = stores.filter_map(store).collect();
-        let mut seat =
-            Seat::new((here, worker), core, Arc::clone(&seats_managers), mail, (directory, stores));
+        let mut seat = Seat::new((here, worker), core, mail, (directory, stores));
         let others = setup.topology.nodes().iter().map(|node| node.id);
         let others = others.filter(|node| *node != here).collect();
         seat.isolation = may_isolate.then(|| Isolation { seats: seats.clone(), others });
         seat
     };
     let network = Network::start(network_config(config), listener, build)?;
-    let manager = has_manager.then(|| {
-        let file = config.data.as_ref().map(|data| data.join("manager.redb"));
+    let manager = has_managers.then(|| {
         let plan = manager::Plan {
             node: *node,
-            managers,
             topology: Arc::clone(topology),
             options: managed,
             log: log_options(round_trip),
-            file,
+            data: config.data.clone(),
+            random: random.fork(2),
         };
         let system = |error| StartError::System { what: "start the manager".into(), error };
-        manager::start(plan, letters, network.handle().clone()).map_err(system)
+        manager::start(plan, inbox, network.handle().clone()).map_err(system)
     });
     let manager = manager.transpose()?;
     let serve = |listener| {

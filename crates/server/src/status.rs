@@ -1,5 +1,6 @@
 //! How a node is, as one of its workers sees it.
 
+use crate::manager::Mail;
 use crate::seat::Seat;
 use bytes::Bytes;
 use engines::Engine;
@@ -47,6 +48,31 @@ pub struct NodeStatus {
     pub counters: Vec<(String, u64)>,
     /// Frames of peers and clients that made no sense.
     pub malformed: u64,
+    /// The nodes that have managers, as far as it knows. None where leaders never change.
+    #[serde(default)]
+    pub managers: Vec<u32>,
+    /// Which list of them that is; 0 for that of its file.
+    #[serde(default)]
+    pub managers_version: u64,
+    /// Its own manager, if it hosts one. Only the first worker knows.
+    #[serde(default)]
+    pub manager: Option<ManagerStatus>,
+}
+
+/// A manager, as its node sees it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ManagerStatus {
+    /// Which volume of the log it has.
+    pub volume: u32,
+    /// Whether that volume votes, by the latest list that is known here. If not, it learns, or its node has lost the
+    /// volume that does.
+    pub votes: bool,
+    /// The node whose manager leads, as far as is known here.
+    pub leader: Option<u32>,
+    /// Entries that it has.
+    pub entries: u64,
+    /// Entries that it knows to be committed.
+    pub committed: u64,
 }
 
 /// A shard, as a worker knows it. Clocks are those of the shard.
@@ -107,6 +133,7 @@ pub(crate) fn of<E: Engine>(seat: &Seat<E>, now: Time) -> NodeStatus {
     let configuration = worker.configuration();
     let leaders = configuration.iter().flat_map(|it| &it.shards).map(|shard| shard.leader.0);
     let lease_end = worker.lease_end();
+    let (managers_version, managers) = seat.mail.as_ref().map(Mail::managers).unwrap_or_default();
     NodeStatus {
         node: seat.node.0,
         name: topology.node(seat.node).map(|node| node.name.clone()).unwrap_or_default(),
@@ -126,7 +153,17 @@ pub(crate) fn of<E: Engine>(seat: &Seat<E>, now: Time) -> NodeStatus {
         memory_bytes: seat.stores.iter().map(|(_, store)| store.memory_bytes()).sum(),
         counters: named(&worker.engine().counters()),
         malformed: seat.malformed + worker.strays() + worker.bad_messages(),
+        managers: managers.iter().map(|node| node.0).collect(),
+        managers_version,
+        manager: seat.mail.as_ref().and_then(manager),
     }
+}
+
+fn manager(mail: &Mail) -> Option<ManagerStatus> {
+    let (me, status, votes) = mail.hosted()?;
+    let leader = status.leader.map(|node| node.0);
+    let raft::Status { entries, committed, .. } = status;
+    Some(ManagerStatus { volume: me.volume.0, votes, leader, entries, committed })
 }
 
 fn shards<E: Engine>(seat: &Seat<E>) -> Vec<ShardStatus> {

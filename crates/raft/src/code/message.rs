@@ -1,20 +1,20 @@
 //! What replicas keep and tell each other: votes, entries, and the two requests of Raft.
 //!
-//! A request names whom it is for, since addresses may be given away again: whoever gets one that is
-//! not for it, does not take it. The first byte is the version of the form.
+//! A request names whom it is for, since addresses may be given away again, and volumes get lost: whoever gets
+//! one that is not for it, does not take it. The first byte is the version of the form.
 
 use super::Foreign;
-use crate::config::{self, Entry, LogId, Member, Membership, Vote};
+use crate::config::{self, Entry, LogId, Membership, Number, Vote};
+use crate::member::Member;
 use bytes::{BufMut, BytesMut};
 use consensus::manager::Command;
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest, VoteResponse};
 use openraft::{CommittedLeaderId, EntryPayload};
 use std::collections::BTreeSet;
-use types::NodeId;
 use types::wire::{Coded, Input, Malformed, put_count};
 
 /// The form of all bytes here.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// From one replica to another.
 #[derive(Debug, Clone)]
@@ -22,19 +22,19 @@ pub enum Request {
     /// The leader has entries for a follower, or only shows that it is there.
     Append(AppendEntriesRequest<config::Types>),
     /// A candidate wants to lead.
-    Vote(VoteRequest<Member>),
+    Vote(VoteRequest<Number>),
 }
 
 /// The answer.
 #[derive(Debug)]
 pub enum Response {
     /// To `Append`.
-    Append(AppendEntriesResponse<Member>),
+    Append(AppendEntriesResponse<Number>),
     /// To `Vote`.
-    Vote(VoteResponse<Member>),
+    Vote(VoteResponse<Number>),
 }
 
-impl Foreign for (NodeId, Request) {
+impl Foreign for (Member, Request) {
     fn put(&self, out: &mut BytesMut) {
         VERSION.put(out);
         self.0.put(out);
@@ -54,11 +54,11 @@ impl Foreign for (NodeId, Request) {
         }
     }
 
-    fn take(input: &mut Input<'_>) -> Result<(NodeId, Request), Malformed> {
+    fn take(input: &mut Input<'_>) -> Result<(Member, Request), Malformed> {
         if u8::take(input)? != VERSION {
             return Err(input.wrong("an unknown version"));
         }
-        let to = NodeId::take(input)?;
+        let to = Member::take(input)?;
         let request = match u8::take(input)? {
             0 => Request::Append(take_append(input)?),
             1 => Request::Vote(VoteRequest {
@@ -135,17 +135,17 @@ impl Foreign for Response {
 
 /// Who leads, or wants to: the term and the member. A term beyond the greatest one is no correct
 /// replica's.
-fn take_leader(input: &mut Input<'_>) -> Result<CommittedLeaderId<Member>, Malformed> {
+fn take_leader(input: &mut Input<'_>) -> Result<CommittedLeaderId<Number>, Malformed> {
     let term = u64::take(input)?;
     if term > config::RAFT_TERM_MAX {
         return Err(input.wrong("a term that never was"));
     }
-    Ok(CommittedLeaderId::new(term, NodeId::take(input)?.0.into()))
+    Ok(CommittedLeaderId::new(term, Member::take(input)?.number()))
 }
 
-fn put_leader(leader: &CommittedLeaderId<Member>, out: &mut BytesMut) {
+fn put_leader(leader: &CommittedLeaderId<Number>, out: &mut BytesMut) {
     leader.term.put(out);
-    config::node_id(leader.node_id).put(out);
+    Member::numbered(leader.node_id).put(out);
 }
 
 impl Foreign for Vote {
@@ -171,7 +171,7 @@ impl Foreign for LogId {
 }
 
 /// Bytes of the shortest entry: its place, and which kind it is.
-const ENTRY_BYTES_MIN: usize = 21;
+const ENTRY_BYTES_MIN: usize = 25;
 
 impl Foreign for Vec<Entry> {
     fn put(&self, out: &mut BytesMut) {
@@ -219,18 +219,18 @@ impl Foreign for Entry {
 /// Those who vote, in one group or, while that changes, in two; then all members.
 impl Foreign for Membership {
     fn put(&self, out: &mut BytesMut) {
-        let group = |group: &BTreeSet<Member>| {
-            group.iter().map(|member| config::node_id(*member)).collect::<Vec<_>>()
+        let group = |group: &BTreeSet<Number>| {
+            group.iter().map(|number| Member::numbered(*number)).collect::<Vec<_>>()
         };
         let voters: Vec<_> = self.get_joint_config().iter().map(group).collect();
         voters.put(out);
-        let all: Vec<_> = self.nodes().map(|(member, ())| config::node_id(*member)).collect();
+        let all: Vec<_> = self.nodes().map(|(number, ())| Member::numbered(*number)).collect();
         all.put(out);
     }
 
     fn take(input: &mut Input<'_>) -> Result<Membership, Malformed> {
-        let groups = Vec::<Vec<NodeId>>::take(input)?;
-        let all = Vec::<NodeId>::take(input)?;
+        let groups = Vec::<Vec<Member>>::take(input)?;
+        let all = Vec::<Member>::take(input)?;
         let ascend = groups
             .iter()
             .chain([&all])
@@ -239,9 +239,9 @@ impl Foreign for Membership {
         if groups.is_empty() || !ascend || !known {
             return Err(input.wrong("members in disorder"));
         }
-        let set = |group: Vec<NodeId>| group.into_iter().map(|node| node.0.into()).collect();
-        let groups: Vec<BTreeSet<Member>> = groups.into_iter().map(set).collect();
-        let all: BTreeSet<Member> = set(all);
+        let set = |group: Vec<Member>| group.into_iter().map(Member::number).collect();
+        let groups: Vec<BTreeSet<Number>> = groups.into_iter().map(set).collect();
+        let all: BTreeSet<Number> = set(all);
         Ok(Membership::new(groups, all))
     }
 }

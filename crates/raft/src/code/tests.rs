@@ -2,6 +2,7 @@
 
 use super::{Foreign, Request, Response, decode, encode};
 use crate::config::{Entry, LogId, Membership, RAFT_TERM_MAX, Vote};
+use crate::member::{Member, Volume};
 use consensus::manager::{Action, Ask, Change, Command, Heard, Incarnation, Revision, Term};
 use consensus::topology::Partitioning;
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest, VoteResponse};
@@ -38,9 +39,8 @@ fn commands() -> impl Strategy<Value = Command> {
 }
 
 fn log_ids() -> impl Strategy<Value = LogId> {
-    (0..=RAFT_TERM_MAX, any::<u32>(), 0..u64::MAX).prop_map(|(term, node, index)| {
-        LogId::new(CommittedLeaderId::new(term, node.into()), index)
-    })
+    (0..=RAFT_TERM_MAX, any::<u64>(), 0..u64::MAX)
+        .prop_map(|(term, member, index)| LogId::new(CommittedLeaderId::new(term, member), index))
 }
 
 fn votes() -> impl Strategy<Value = Vote> {
@@ -109,13 +109,13 @@ proptest! {
     }
 
     #[test]
-    fn requests_return(to in any::<u32>(), append in appends()) {
+    fn requests_return(to in any::<u64>(), append in appends()) {
         // The last index there is has none after it.
         prop_assume!(append.prev_log_id.is_none_or(|last| last.index < u64::MAX - 5));
-        let bytes = encode(&(NodeId(to), Request::Append(append.clone())));
-        let (node, again) = decode::<(NodeId, Request)>(&bytes).expect("what was encoded");
+        let bytes = encode(&(Member::numbered(to), Request::Append(append.clone())));
+        let (member, again) = decode::<(Member, Request)>(&bytes).expect("what was encoded");
         let Request::Append(again) = again else { panic!("another request: {again:?}") };
-        prop_assert_eq!(node, NodeId(to));
+        prop_assert_eq!(member.number(), to);
         prop_assert_eq!(format!("{again:?}"), format!("{append:?}"));
         prop_assert_eq!(again.entries, append.entries);
     }
@@ -126,8 +126,8 @@ proptest! {
         last_log_id in proptest::option::of(log_ids()),
         vote_granted in any::<bool>(),
     ) {
-        let bytes = encode(&(NodeId(3), Request::Vote(VoteRequest { vote, last_log_id })));
-        let (_, again) = decode::<(NodeId, Request)>(&bytes).expect("what was encoded");
+        let bytes = encode(&(Member::numbered(3), Request::Vote(VoteRequest { vote, last_log_id })));
+        let (_, again) = decode::<(Member, Request)>(&bytes).expect("what was encoded");
         let Request::Vote(again) = again else { panic!("another request: {again:?}") };
         prop_assert_eq!(again, VoteRequest { vote, last_log_id });
 
@@ -154,7 +154,7 @@ proptest! {
         withstands::<Entry>(&bytes)?;
         withstands::<Vote>(&bytes)?;
         withstands::<Membership>(&bytes)?;
-        withstands::<(NodeId, Request)>(&bytes)?;
+        withstands::<(Member, Request)>(&bytes)?;
         withstands::<Response>(&bytes)?;
     }
 
@@ -164,10 +164,10 @@ proptest! {
         at in any::<prop::sample::Index>(),
         byte in any::<u8>(),
     ) {
-        let mut bytes = encode(&(NodeId(1), Request::Append(append))).to_vec();
+        let mut bytes = encode(&(Member::numbered(1), Request::Append(append))).to_vec();
         let at = at.index(bytes.len());
         bytes[at] = byte;
-        withstands::<(NodeId, Request)>(&bytes)?;
+        withstands::<(Member, Request)>(&bytes)?;
     }
 }
 
@@ -185,30 +185,33 @@ fn is_malformed<T: Foreign + Debug>(bytes: &[u8], what: &str) {
 #[test]
 fn lengths_beyond_the_bytes_allocate_nothing() {
     is_malformed::<Vec<Entry>>(&u32::MAX.to_le_bytes(), "a length");
-    is_malformed::<Vec<Entry>>(&[[2, 0, 0, 0].as_slice(), &[0; 41]].concat(), "a length");
+    is_malformed::<Vec<Entry>>(&[[2, 0, 0, 0].as_slice(), &[0; 49]].concat(), "a length");
     is_malformed::<Option<LogId>>(&[2, 0], "neither yes nor no");
 }
 
 /// Disks have these: whoever changes one gives it a new number.
 #[test]
 fn forms_stay_as_they_are() {
-    let log_id = LogId::new(CommittedLeaderId::new(3, 1), 2);
-    let place = [3, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0];
+    let member = |node, volume| Member { node: NodeId(node), volume: Volume(volume) }.number();
+    let log_id = LogId::new(CommittedLeaderId::new(3, member(1, 9)), 2);
+    let place = [3, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 9, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0];
     let form = |payload| encode(&Entry { log_id, payload });
     assert_eq!(form(EntryPayload::Blank), [&place[..], &[0]].concat());
     let command = Command { term: Term(4), at: Time(5), action: Action::Take };
     let command_form = [4, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0];
     let normal = form(EntryPayload::Normal(command));
     assert_eq!(normal, [&place[..], &[1], &command_form].concat());
-    let members = Membership::new(vec![BTreeSet::from([1, 2])], BTreeSet::from([3]));
+    let voters = BTreeSet::from([member(1, 9), member(2, 8)]);
+    let members = Membership::new(vec![voters], BTreeSet::from([member(2, 9)]));
     #[rustfmt::skip]
     let members_form = [
-        1, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, // one group of two
-        3, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, // all three
+        1, 0, 0, 0, // one group of two
+        2, 0, 0, 0, 1, 0, 0, 0, 9, 0, 0, 0, 2, 0, 0, 0, 8, 0, 0, 0,
+        3, 0, 0, 0, 1, 0, 0, 0, 9, 0, 0, 0, 2, 0, 0, 0, 8, 0, 0, 0, 2, 0, 0, 0, 9, 0, 0, 0, // all three
     ];
     let membership = form(EntryPayload::Membership(members));
     assert_eq!(membership, [&place[..], &[2], &members_form].concat());
-    assert_eq!(encode(&Vote::new_committed(3, 1)), [&place[..12], &[1]].concat());
+    assert_eq!(encode(&Vote::new_committed(3, member(1, 9))), [&place[..16], &[1]].concat());
     assert_eq!(encode(&Some(log_id)), [&[1], &place[..]].concat());
     assert_eq!(encode(&None::<LogId>)[..], [0]);
 }
@@ -218,7 +221,7 @@ fn entries_out_of_order_are_refused() {
     let vote = Vote::new_committed(5, 1);
     let append = |prev_log_id, entries| {
         let append = AppendEntriesRequest { vote, prev_log_id, entries, leader_commit: None };
-        decode::<(NodeId, Request)>(&encode(&(NodeId(1), Request::Append(append))))
+        decode::<(Member, Request)>(&encode(&(Member::numbered(1), Request::Append(append))))
     };
     let prev = Some(entry(2, 7).log_id);
     assert!(append(prev, vec![entry(2, 8), entry(5, 9)]).is_ok());
@@ -238,10 +241,10 @@ fn entries_out_of_order_are_refused() {
 
 #[test]
 fn members_in_disorder_are_refused() {
-    let members = |groups: &[&[u32]], all: &[u32]| {
-        let nodes = |group: &[u32]| group.iter().map(|node| NodeId(*node)).collect::<Vec<_>>();
-        let groups: Vec<_> = groups.iter().map(|group| nodes(group)).collect();
-        decode::<Membership>(&wire::encode(&(groups, nodes(all))))
+    let members = |groups: &[&[u64]], all: &[u64]| {
+        let some = |group: &[u64]| group.iter().copied().map(Member::numbered).collect::<Vec<_>>();
+        let groups: Vec<_> = groups.iter().map(|group| some(group)).collect();
+        decode::<Membership>(&wire::encode(&(groups, some(all))))
     };
     let good = members(&[&[1, 2, 3], &[2, 3, 4]], &[1, 2, 3, 4, 5]).expect("two groups");
     assert_eq!(good.learner_ids().collect::<BTreeSet<_>>(), BTreeSet::from([5]));

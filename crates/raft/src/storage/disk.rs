@@ -46,6 +46,7 @@ fn number(cell: Cell) -> u8 {
         Cell::Vote => 0,
         Cell::Committed => 1,
         Cell::Purged => 2,
+        Cell::Volume => 3,
     }
 }
 

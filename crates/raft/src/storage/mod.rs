@@ -27,6 +27,8 @@ pub enum Cell {
     Committed,
     /// Up to where the log was purged.
     Purged,
+    /// Which volume this is.
+    Volume,
 }
 
 /// Where a replica keeps what it must not forget. One replica at a time, which writes one thing at a

@@ -1,10 +1,10 @@
 //! What is too much, and what makes no sense.
 
-use crate::world::{World, nodes};
+use crate::world::{World, members, nodes};
 use bytes::Bytes;
 use consensus::manager::{Action, Ask, Change, Command, Mailbox, Term};
 use consensus::topology::Partitioning;
-use raft::{COMMAND_BYTES_MAX, REQUEST_BYTES_MAX, Refused, Transport, Unreachable};
+use raft::{COMMAND_BYTES_MAX, Member, REQUEST_BYTES_MAX, Refused, Transport, Unreachable, Volume};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -57,16 +57,21 @@ async fn a_command_of_any_length_is_dropped_or_committed() {
 async fn requests_that_make_no_sense_are_counted() {
     let world = World::of(3, [1]).await;
     let handle = &world.site(NodeId(1)).handle;
-    for nonsense in [&b""[..], b"GET / HTTP/1.1\r\n", &[1, 1, 0, 0, 0, 9]] {
+    for nonsense in [&b""[..], b"GET / HTTP/1.1\r\n", &[2, 1, 0, 0, 0, 1, 0, 0, 0, 9]] {
         let refused = handle.serve(nonsense).await;
         assert!(matches!(refused, Err(Refused::Malformed(_))), "{refused:?}");
     }
-    let vote = [&[1, 2, 0, 0, 0, 1][..], &[0; 12], &[0], &[0]].concat();
-    let refused = handle.serve(&vote).await;
-    let (to, here) = (NodeId(2), NodeId(1));
-    assert_eq!(refused, Err(Refused::Misdirected { to, here }));
+    let here = handle.me();
+    for to in [Member { node: NodeId(2), ..here }, Member { volume: Volume(99), ..here }] {
+        let mut request = vec![2];
+        request.extend_from_slice(&types::wire::encode(&to));
+        // A vote of nobody, for who has nothing.
+        request.extend_from_slice(&[&[1][..], &[0; 16], &[0], &[0]].concat());
+        let refused = handle.serve(&request).await;
+        assert_eq!(refused, Err(Refused::Misdirected { to, here }));
+    }
     let counters = handle.counters();
-    assert_eq!((counters.malformed, counters.misdirected), (3, 1));
+    assert_eq!((counters.malformed, counters.misdirected), (3, 2));
 }
 
 /// Answers nothing sensible, and remembers the longest request.
@@ -82,7 +87,7 @@ impl Transport for Babble {
         let mut longest = self.longest.lock().expect("no panic");
         *longest = request.len().max(*longest);
         // No version, or the answer to another question.
-        Ok(Bytes::from_static(if request[5] == 1 { &[1, 0] } else { &[7] }))
+        Ok(Bytes::from_static(if request[9] == 1 { &[2, 0] } else { &[7] }))
     }
 }
 
@@ -92,8 +97,10 @@ async fn answers_that_make_no_sense_are_counted() {
     let options = raft::Options::default();
     let storage = raft::MemoryStorage::new();
     let (mut replica, handle) =
-        raft::start(NodeId(1), &options, storage, babble.clone()).await.expect("a replica");
-    handle.initialise(&nodes([1, 2, 3])).await.expect("a cluster");
+        raft::start(NodeId(1), Volume(9), &options, storage, babble.clone())
+            .await
+            .expect("a replica");
+    handle.initialise(&members([1, 2, 3])).await.expect("a cluster");
     tokio::time::sleep(Duration::from_secs(5)).await;
     let requests = babble.requests.load(Ordering::Relaxed);
     assert!(requests > 4, "{requests}");

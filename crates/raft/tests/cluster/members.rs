@@ -1,7 +1,7 @@
 //! Who is a member, and how that changes.
 
-use crate::world::{World, nodes};
-use raft::ChangeError;
+use crate::world::{World, members, nodes};
+use raft::{ChangeError, Member, Volume};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use types::NodeId;
@@ -16,9 +16,10 @@ async fn a_dead_member_is_replaced() {
     world.stop(dead).await;
     world.start(NodeId(4)).await;
     let handle = world.site(leader).handle.clone();
-    world.during(async move { handle.replace(dead, NodeId(4)).await }).await.expect("replaced");
-    let status = world.site(leader).handle.status();
-    assert_eq!(status.voters, BTreeSet::from([leader, other, NodeId(4)]));
+    let incoming = world.member(NodeId(4));
+    world.during(async move { handle.replace(dead, incoming).await }).await.expect("replaced");
+    let members = world.site(leader).handle.members().expect("there are some");
+    assert_eq!(members.nodes(), BTreeSet::from([leader, other, NodeId(4)]));
     world.until("it was told", |world| world.has_table(NodeId(4), "a")).await;
 
     // It votes: without one more, there still is a majority.
@@ -43,7 +44,8 @@ async fn a_leader_is_replaced() {
     let leader = world.leader().expect("undisturbed");
     world.start(NodeId(4)).await;
     let handle = world.site(leader).handle.clone();
-    world.during(async move { handle.replace(leader, NodeId(4)).await }).await.expect("replaced");
+    let incoming = world.member(NodeId(4));
+    world.during(async move { handle.replace(leader, incoming).await }).await.expect("replaced");
     world.until("another leads", |world| world.leader().is_some_and(|node| node != leader)).await;
     world.stop(leader).await;
     world.create("b").await;
@@ -60,11 +62,13 @@ async fn a_member_without_memory_comes_back_as_a_new_one() {
     world.forget(empty);
     world.start(NodeId(4)).await;
     let handle = world.site(leader).handle.clone();
-    world.during(async move { handle.replace(empty, NodeId(4)).await }).await.expect("replaced");
+    let incoming = world.member(NodeId(4));
+    world.during(async move { handle.replace(empty, incoming).await }).await.expect("replaced");
     world.start(empty).await;
     let leader = world.leader().expect("undisturbed");
     let handle = world.site(leader).handle.clone();
-    world.during(async move { handle.replace(NodeId(4), empty).await }).await.expect("replaced");
+    let incoming = world.member(empty);
+    world.during(async move { handle.replace(NodeId(4), incoming).await }).await.expect("replaced");
     world.stop(NodeId(4)).await;
     world.create("b").await;
     world.agree().await;
@@ -77,18 +81,20 @@ async fn one_grows_to_three_and_back() {
     world.start(NodeId(2)).await;
     world.start(NodeId(3)).await;
     let handle = world.site(NodeId(1)).handle.clone();
-    let grown = world.during(async move { handle.change_members(&nodes([1, 2, 3])).await }).await;
+    let all = world.members();
+    let grown = world.during(async move { handle.change_members(&all).await }).await;
     grown.expect("three");
     world.create("b").await;
     world.agree().await;
 
     let leader = world.leader().expect("undisturbed");
     let handle = world.site(leader).handle.clone();
-    let alone = BTreeSet::from([leader]);
+    let alone = BTreeSet::from([world.member(leader)]);
     let members = alone.clone();
     world.during(async move { handle.change_members(&members).await }).await.expect("one");
-    assert_eq!(world.site(leader).handle.status().voters, alone);
-    for other in nodes([1, 2, 3]).difference(&alone) {
+    let members = world.site(leader).handle.members().expect("there are some");
+    assert_eq!(members.nodes(), BTreeSet::from([leader]));
+    for other in nodes([1, 2, 3]).iter().filter(|node| **node != leader) {
         world.stop(*other).await;
     }
     world.create("c").await;
@@ -101,21 +107,25 @@ async fn a_change_that_was_given_up_leaves_nothing_behind() {
     let other = *nodes([1, 2, 3]).iter().find(|node| **node != leader).expect("three");
     let handle = world.site(leader).handle.clone();
     // Nobody is there to learn.
+    let nobody = Member { node: NodeId(4), volume: Volume(9) };
+    let before = world.members();
     let replaced = world
         .during(async move {
-            let replaced = handle.replace(other, NodeId(4));
+            let replaced = handle.replace(other, nobody);
             tokio::time::timeout(Duration::from_secs(5), replaced).await
         })
         .await;
     assert!(replaced.is_err(), "{replaced:?}");
-    let status = world.site(leader).handle.status();
-    assert_eq!((status.voters, status.learners), (nodes([1, 2, 3]), nodes([4])));
+    let members = world.site(leader).handle.status().members;
+    assert_eq!((members.nodes(), members.learners), (nodes([1, 2, 3]), vec![nobody]));
 
     let handle = world.site(leader).handle.clone();
-    let kept = world.during(async move { handle.change_members(&nodes([1, 2, 3])).await }).await;
+    let kept = world.during(async move { handle.change_members(&before).await }).await;
     kept.expect("as before");
     world
-        .until("nobody learns", |world| world.site(leader).handle.status().learners.is_empty())
+        .until("nobody learns", |world| {
+            world.site(leader).handle.status().members.learners.is_empty()
+        })
         .await;
     world.create("a").await;
     world.agree().await;
@@ -128,19 +138,106 @@ async fn what_cannot_be_is_refused() {
     let leader = world.leader().expect("undisturbed");
     let follower = *nodes([1, 2, 3]).iter().find(|node| **node != leader).expect("three");
     let handle = world.site(follower).handle.clone();
-    let refused = world.during(async move { handle.replace(follower, NodeId(4)).await }).await;
+    let incoming = Member { node: NodeId(4), volume: Volume(9) };
+    let refused = world.during(async move { handle.replace(follower, incoming).await }).await;
     assert_eq!(refused, Err(ChangeError::NotLeading { leader: Some(leader) }));
 
     let handle = world.site(leader).handle.clone();
-    for members in [nodes([]), nodes([1, 2])] {
+    for members in [members([]), members([1, 2])] {
         let refused = handle.change_members(&members).await;
         assert_eq!(refused, Err(ChangeError::Count(members.len())));
     }
-    let again = handle.initialise(&nodes([leader.0, 8, 9])).await;
+    let mut others = members([8, 9]);
+    others.insert(handle.me());
+    let again = handle.initialise(&others).await;
     assert_eq!(again, Ok(()), "it has begun already");
-    assert_eq!(handle.status().voters, nodes([1, 2, 3]));
+    assert_eq!(handle.status().members.nodes(), nodes([1, 2, 3]));
 
     world.start(NodeId(5)).await;
     let handle = &world.site(NodeId(5)).handle;
-    assert_eq!(handle.initialise(&nodes([4])).await, Err(ChangeError::NotMember(NodeId(5))));
+    let refused = handle.initialise(&members([4])).await;
+    assert_eq!(refused, Err(ChangeError::NotMember(handle.me())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_lost_its_volume_does_not_vote() {
+    let mut world = World::of(7, [1, 2, 3]).await;
+    world.create("a").await;
+    let leader = world.leader().expect("undisturbed");
+    let others: Vec<NodeId> = nodes([1, 2, 3]).into_iter().filter(|node| *node != leader).collect();
+    let (wiped, late) = (others[0], others[1]);
+    // One misses what the two others decide.
+    world.network.isolate(late, [leader, wiped]);
+    world.ask(leader, "b");
+    world.until("two have it", |world| world.has_table(wiped, "b")).await;
+    let lost = world.member(wiped);
+    world.stop(wiped).await;
+    world.forget(wiped);
+    world.stop(leader).await;
+    world.network.heal();
+    world.start(wiped).await;
+    assert_ne!(world.member(wiped), lost);
+    world.run(Duration::from_secs(5)).await;
+    assert_eq!(world.leader(), None, "two of three, of which one has forgotten");
+    assert!(world.site(wiped).handle.counters().misdirected > 0, "it was asked as who it was");
+
+    // With the one that knows there is a majority again, and the lost volume is replaced by the new one.
+    world.start(leader).await;
+    world.until("somebody leads", |world| world.leader().is_some()).await;
+    let handle = world.site(world.leader().expect("somebody")).handle.clone();
+    let incoming = world.member(wiped);
+    world.during(async move { handle.replace(wiped, incoming).await }).await.expect("replaced");
+    world.until("it was told", |world| world.has_table(wiped, "b")).await;
+    let members = world.site(wiped).handle.status().members;
+    assert!(members.voters.contains(&incoming) && !members.contains(lost), "{members:?}");
+    world.create("c").await;
+    world.agree().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_learns_that_it_was_dropped_and_a_new_one_does_not_think_so() {
+    let mut world = World::of(8, [1, 2, 3]).await;
+    world.create("a").await;
+    let leader = world.leader().expect("undisturbed");
+    let others: Vec<NodeId> = nodes([1, 2, 3]).into_iter().filter(|node| *node != leader).collect();
+    let outgoing = others[0];
+    let before = world.site(leader).handle.members().expect("there are some");
+    world.stop(outgoing).await;
+    world.start(NodeId(4)).await;
+    let handle = world.site(leader).handle.clone();
+    let incoming = world.member(NodeId(4));
+    let site = |world: &World, node| world.site(node).handle.clone();
+    assert!(!site(&world, NodeId(4)).is_dropped(&before), "nobody has told it anything");
+    world.during(async move { handle.replace(outgoing, incoming).await }).await.expect("replaced");
+    let after = world.site(leader).handle.members().expect("there are some");
+    assert!(after.version > before.version);
+    assert!(!site(&world, NodeId(4)).is_dropped(&before), "an old list");
+    assert!(!site(&world, NodeId(4)).is_dropped(&after));
+    assert!(!site(&world, leader).is_dropped(&after));
+
+    // Who comes back with its volume finds nobody that answers, and can be told why.
+    world.start(outgoing).await;
+    assert!(!site(&world, outgoing).is_dropped(&before));
+    world.run(Duration::from_secs(1)).await;
+    assert!(site(&world, outgoing).is_dropped(&after));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_volume_is_new_until_somebody_tells_it_something() {
+    let mut world = World::new(9);
+    for node in nodes([1, 2, 3]) {
+        world.start(node).await;
+    }
+    let handles: Vec<_> = world.sites.values().map(|site| site.handle.clone()).collect();
+    for handle in &handles {
+        assert_eq!(handle.is_new().await, Ok(true));
+        assert_eq!(handle.members(), None);
+    }
+    handles[2].initialise(&world.members()).await.expect("a cluster");
+    assert_eq!(handles[2].is_new().await, Ok(false));
+    world.until("all have members", |_| handles.iter().all(|it| it.members().is_some())).await;
+    for handle in &handles {
+        assert_eq!(handle.is_new().await, Ok(false));
+        assert_eq!(handle.members().expect("some").nodes(), nodes([1, 2, 3]));
+    }
 }

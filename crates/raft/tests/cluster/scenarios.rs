@@ -2,7 +2,7 @@
 
 use crate::world::{World, nodes};
 use consensus::manager::{Mailbox, Term};
-use raft::{DiskStorage, MemoryStorage, Options};
+use raft::{DiskStorage, MemoryStorage, Options, Volume};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use types::NodeId;
@@ -22,7 +22,8 @@ async fn three_managers_agree() {
     let status = world.site(leader).handle.status();
     assert_eq!(status.leader, Some(leader));
     assert_eq!(status.term, world.site(leader).manager.leads());
-    assert_eq!((status.voters, status.learners), (nodes([1, 2, 3]), BTreeSet::new()));
+    let members = status.members;
+    assert_eq!((members.nodes(), members.learners), (nodes([1, 2, 3]), vec![]));
 }
 
 #[tokio::test(start_paused = true)]
@@ -160,10 +161,10 @@ async fn commit_one(storage: DiskStorage) -> (Term, usize) {
     let network = crate::network::Network::new(0);
     let node = NodeId(1);
     let (mut replica, handle) =
-        raft::start(node, &Options::default(), storage, network.access(node))
+        raft::start(node, Volume(9), &Options::default(), storage, network.access(node))
             .await
             .expect("a file");
-    handle.initialise(&nodes([1])).await.expect("a cluster");
+    handle.initialise(&BTreeSet::from([handle.me()])).await.expect("a cluster");
     let mut mailbox = Mailbox::default();
     let mut proposed = None;
     loop {
@@ -201,11 +202,11 @@ async fn a_file_keeps_what_was_committed() {
 async fn a_purged_log_is_refused() {
     use raft::{Cell, Storage};
     let storage = MemoryStorage::new();
-    let committed = [2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0];
+    let committed = [2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0];
     storage.set_cell(Cell::Purged, &committed).expect("memory");
     let network = crate::network::Network::new(0);
     let access = network.access(NodeId(1));
-    let started = raft::start(NodeId(1), &Options::default(), storage, access).await;
+    let started = raft::start(NodeId(1), Volume(9), &Options::default(), storage, access).await;
     let stopped = started.expect_err("no first command");
-    assert_eq!(stopped.reason, "its log is gone up to T2-N1-3");
+    assert_eq!(stopped.reason, "its log is gone up to T2-N9-3");
 }

@@ -6,7 +6,7 @@ use consensus::manager::{
     Options, Revision, Term, ToManager,
 };
 use consensus::topology::{Partitioning, Topology};
-use raft::{Handle, MemoryStorage, Replica};
+use raft::{Handle, Member, MemoryStorage, Replica, Volume};
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::Arc;
@@ -25,6 +25,12 @@ const NODE: NodeId = NodeId(0);
 
 pub fn nodes<const N: usize>(nodes: [u32; N]) -> BTreeSet<NodeId> {
     nodes.into_iter().map(NodeId).collect()
+}
+
+/// Of each node, its first volume in a test that makes no other.
+pub fn members<const N: usize>(members: [u32; N]) -> BTreeSet<Member> {
+    let member = |node| Member { node: NodeId(node), volume: Volume(9) };
+    members.into_iter().map(member).collect()
 }
 
 /// A manager that runs.
@@ -69,28 +75,38 @@ impl World {
     /// A cluster of these, of which one leads.
     pub async fn of<const N: usize>(seed: u64, members: [u32; N]) -> World {
         let mut world = World::new(seed);
-        let members = nodes(members);
-        for node in &members {
-            world.start(*node).await;
+        for node in nodes(members) {
+            world.start(node).await;
         }
-        for site in world.sites.values() {
-            site.handle.initialise(&members).await.expect("a cluster");
-        }
+        let first = world.sites.values().next().expect("somebody").handle.clone();
+        first.initialise(&world.members()).await.expect("a cluster");
         world.until("somebody leads", |world| world.leader().is_some()).await;
         world
     }
 
+    /// Those that run.
+    pub fn members(&self) -> BTreeSet<Member> {
+        self.sites.values().map(|site| site.handle.me()).collect()
+    }
+
+    /// That which runs on a node.
+    pub fn member(&self, node: NodeId) -> Member {
+        self.site(node).handle.me()
+    }
+
     /// Begins a life of a replica, with what its former one has stored.
     pub async fn start(&mut self, node: NodeId) {
+        self.lives += 1;
+        let life = self.lives;
+        let new = Volume(u32::try_from(life).expect("a short test"));
         let storage = self.disks.entry(node).or_default().clone();
         let access = self.network.access(node);
-        let (replica, handle) =
-            raft::start(node, &raft::Options::default(), storage, access).await.expect("a replica");
+        let (replica, handle) = raft::start(node, new, &raft::Options::default(), storage, access)
+            .await
+            .expect("a replica");
         self.network.plug(node, Some(handle.clone()));
         let topology = Arc::new(Topology::symmetric(3, 1, 1, 0, 1));
         let manager = Manager::new(Mailbox::default(), Machine::new(topology, Options::default()));
-        self.lives += 1;
-        let life = self.lives;
         let site = Site { manager, replica, handle, told: vec![], life, timer: None, round: 0 };
         assert!(self.sites.insert(node, site).is_none(), "{node} runs already");
     }

@@ -4,9 +4,9 @@ use bytes::Bytes;
 use consensus::topology::{Partitioning, Topology};
 use engines::Procedures;
 use engines::client::{FromClient, Reply, Request, ToClient, worker_of};
-use net::client::{Access, Connection, connect};
+use net::client::{Access, Connection, Role, connect};
 use net::{Secret, listen};
-use shoal_server::{NodeConfig, NodeStatus, Protocol, Server};
+use shoal_server::{FromOperator, NodeConfig, NodeStatus, Protocol, Server, ToOperator};
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -45,6 +45,11 @@ fn procedures() -> Arc<Procedures> {
     Arc::new(Procedures::new().with("count", count).with("count_ten", count_ten))
 }
 
+/// What only nodes and operators know.
+fn secret() -> Secret {
+    Secret::new([7; 32])
+}
+
 impl Cluster {
     /// Shards of three replicas each, on nodes of their own; the first three nodes have managers.
     pub fn start(shards: u32, workers: u32, protocol: Protocol) -> Cluster {
@@ -77,7 +82,7 @@ impl Cluster {
             Protocol::Mako => vec![NodeId(0), NodeId(1), NodeId(2)],
             Protocol::TwoPhaseCommit => Vec::new(),
         };
-        let secret = Secret::new([7; 32]);
+        let secret = secret();
         let config = |node: u32| {
             let (managers, secret) = (managers.clone(), secret.clone());
             let config = NodeConfig::new(&topology, NodeId(node), managers, secret);
@@ -140,8 +145,51 @@ impl Cluster {
         }
     }
 
+    /// What a node tells an operator, if it does.
+    pub async fn operate(&self, node: NodeId, wanted: FromOperator) -> Option<ToOperator> {
+        let (role, secret) = (Role::Operator, secret());
+        let access = Access { role, secret, ..self.access.clone() };
+        let connected = connect(&self.address(node), &access, Some(WorkerId(0))).await;
+        let Connection { sender, mut receiver, .. } = connected.ok()?;
+        sender.send(encode(&wanted)).await.ok()?;
+        let told = tokio::time::timeout(PATIENCE, receiver.receive()).await.ok()?.ok()?;
+        Some(decode(&told).expect("a frame"))
+    }
+
     async fn connect(&self, node: NodeId, worker: Option<WorkerId>) -> Option<Connection> {
         connect(&self.address(node), &self.access, worker).await.ok()
+    }
+
+    /// The nodes that run.
+    pub fn running(&self) -> Vec<NodeId> {
+        (0..).map(NodeId).take(self.servers.len()).filter(|node| self.is_up(*node)).collect()
+    }
+
+    /// Has one manager replaced by another, by asking whoever leads until it is done.
+    pub async fn replace_manager(&self, outgoing: NodeId, incoming: NodeId) -> Vec<NodeId> {
+        let began = now();
+        let mut last = None;
+        loop {
+            for node in self.running() {
+                let wanted = FromOperator::ReplaceManager { outgoing, incoming };
+                last = self.operate(node, wanted).await;
+                match &last {
+                    Some(ToOperator::Done { managers }) => return managers.clone(),
+                    Some(ToOperator::UnderWay(_) | ToOperator::NotLeading { .. }) | None => {}
+                    Some(ToOperator::Refused(why)) => panic!("{outgoing} to {incoming}: {why:?}"),
+                }
+            }
+            assert!(began.elapsed() < PATIENCE, "{outgoing} to {incoming}: {last:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Waits until all that run know that these are the managers.
+    pub async fn until_managed(&self, managers: [u32; 3]) {
+        for node in self.running() {
+            let knows = |status: &NodeStatus| status.managers == managers;
+            self.until("it knows the managers", node, knows).await;
+        }
     }
 
     /// Waits until it holds of a node's status.

@@ -3,5 +3,6 @@
 mod cluster;
 mod failures;
 mod http;
+mod managers;
 mod secured;
 mod serving;

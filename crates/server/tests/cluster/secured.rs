@@ -104,6 +104,8 @@ async fn stays_out(stranger: impl Fn(&mut NodeConfig), authority: &Authority, wh
     let impostor = NodeId(2);
     let mut cluster = Cluster::start_with(1, 1, Protocol::Mako, |config| {
         secure(authority)(config);
+        // All managers have to be there when a cluster begins.
+        config.managers = vec![NodeId(0)];
         if config.node == impostor {
             stranger(config);
         }

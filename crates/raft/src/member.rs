@@ -1,0 +1,87 @@
+//! Who takes part in the log: not a node, but what a node keeps of it.
+
+use crate::config::Number;
+use std::collections::BTreeSet;
+use std::fmt;
+use types::{NodeId, coded_newtype, coded_struct};
+
+/// What one replica keeps of the log, from when it is made until it is lost. Drawn by chance when it is made; only
+/// for equality.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Volume(pub u32);
+
+coded_newtype!(Volume(u32));
+
+impl fmt::Display for Volume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}", self.0)
+    }
+}
+
+/// One volume on its node. Who lost its volume forgot whom it voted for and what it had accepted; with another one
+/// it is another member, and nothing that the former had promised is asked of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Member {
+    /// Where it is.
+    pub node: NodeId,
+    /// Which of those that were ever there.
+    pub volume: Volume,
+}
+
+coded_struct!(Member { node: NodeId, volume: Volume });
+
+impl fmt::Display for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (volume {})", self.node, self.volume)
+    }
+}
+
+impl Member {
+    /// As the library numbers it. Numbers are in the order of the nodes.
+    pub(crate) fn number(self) -> Number {
+        u64::from(self.node.0) << 32 | u64::from(self.volume.0)
+    }
+
+    pub(crate) fn numbered(number: Number) -> Member {
+        Member { node: NodeId((number >> 32) as u32), volume: Volume(number as u32) }
+    }
+}
+
+/// Who the members are, as the log says at one place.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Members {
+    /// Later lists have a higher one; 0 is that of no list at all.
+    pub version: u64,
+    /// Who votes, ascending; while that changes, both those before and those after.
+    pub voters: Vec<Member>,
+    /// Who only learns, on the way to a vote, ascending.
+    pub learners: Vec<Member>,
+}
+
+coded_struct!(Members { version: u64, voters: Vec<Member>, learners: Vec<Member> });
+
+impl Members {
+    pub(crate) fn of(stored: &openraft::StoredMembership<Number, ()>) -> Members {
+        let all = |numbers: &mut dyn Iterator<Item = Number>| {
+            let all: BTreeSet<Member> = numbers.map(Member::numbered).collect();
+            all.into_iter().collect()
+        };
+        Members {
+            version: stored.log_id().map_or(0, |id| id.index + 1),
+            voters: all(&mut stored.membership().voter_ids()),
+            learners: all(&mut stored.membership().learner_ids()),
+        }
+    }
+
+    /// The nodes of those who vote.
+    #[must_use]
+    pub fn nodes(&self) -> BTreeSet<NodeId> {
+        self.voters.iter().map(|member| member.node).collect()
+    }
+
+    /// Whether this one votes or learns.
+    #[must_use]
+    pub fn contains(&self, member: Member) -> bool {
+        self.voters.contains(&member) || self.learners.contains(&member)
+    }
+}

@@ -1,0 +1,280 @@
+//! Where a node's letters to managers are read, whether it hosts one or not.
+
+use super::change::{Change, Task, Way, foregone};
+use super::courier::Courier;
+use super::folder::{Folder, Storage};
+use super::found::Founder;
+use super::operator::{FromOperator, Refusal, Stage, ToOperator};
+use super::site::Site;
+use super::{Board, Letter, Plan};
+use crate::envelope::{Answer, Envelope, Hosting, Question};
+use crate::seat::Command;
+use consensus::manager::{Event, Machine};
+use net::Clock;
+use raft::{Members, Stopped, Volume};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use types::NodeId;
+use types::wire::encode;
+
+/// See the module.
+pub(super) struct Desk {
+    plan: Plan,
+    folder: Folder,
+    board: Arc<Board>,
+    courier: Courier,
+    clock: Clock,
+    /// The manager that is hosted here.
+    site: Option<Site>,
+    /// Ends when it is dropped, with what is on its way.
+    founding: Option<Task<()>>,
+    change: Option<Change>,
+}
+
+impl Desk {
+    pub(super) fn new(plan: Plan, board: Arc<Board>, seats: net::Handle<Command>) -> Desk {
+        let courier = Courier::new(seats);
+        let clock = Clock::new();
+        let folder = Folder(plan.data.clone());
+        Desk { plan, folder, board, courier, clock, site: None, founding: None, change: None }
+    }
+
+    /// Works until the node has ended; with a manager from the beginning, if there is storage for it.
+    pub(super) async fn work(
+        &mut self,
+        storage: Option<Storage>,
+        letters: &mut mpsc::Receiver<Letter>,
+    ) -> Result<(), Stopped> {
+        if let Some(storage) = storage {
+            self.open(storage).await?;
+            self.found();
+        }
+        loop {
+            let left = self.site.as_ref().and_then(Site::left);
+            tokio::select! {
+                letter = letters.recv() => match letter {
+                    Some(letter) => self.read(letter).await?,
+                    None => return Ok(()),
+                },
+                () = news(self.site.as_mut()) => self.with_site(Site::exchange)?,
+                () = sleep(left) => self.with_site(|site| site.step(Event::Timer))?,
+            }
+            if self.courier.is_stopped() {
+                return Ok(());
+            }
+            self.follow().await;
+        }
+    }
+
+    /// Ends the manager that is hosted here.
+    pub(super) async fn close(&mut self) {
+        (self.founding, self.change) = (None, None);
+        self.board.state().log = None;
+        if let Some(site) = self.site.take() {
+            site.log.stop().await;
+        }
+    }
+
+    async fn open(&mut self, storage: Storage) -> Result<(), Stopped> {
+        let (node, options) = (self.plan.node, &self.plan.log);
+        let new = Volume(self.plan.random.next_u64() as u32);
+        let courier = self.courier.clone();
+        let replica = match storage {
+            Storage::Disk(disk) => raft::start(node, new, options, disk, courier).await?,
+            Storage::Memory(memory) => raft::start(node, new, options, memory, courier).await?,
+        };
+        let machine = Machine::new(Arc::clone(&self.plan.topology), self.plan.options.clone());
+        let mut site = Site::new(machine, replica, self.courier.clone());
+        tracing::info!(member = %site.log.me(), "a manager is hosted here");
+        self.board.state().log = Some(site.log.clone());
+        site.step(Event::Timer)?;
+        self.site = Some(site);
+        Ok(())
+    }
+
+    /// The first of the named managers begins the cluster, if there is none.
+    fn found(&mut self) {
+        let node = self.plan.node;
+        let Some(site) = &self.site else { return };
+        if self.board.named.iter().min() != Some(&node) {
+            return;
+        }
+        let nodes = self.plan.topology.nodes().iter().map(|other| other.id);
+        let founder = Founder {
+            log: site.log.clone(),
+            courier: self.courier.clone(),
+            board: Arc::clone(&self.board),
+            others: nodes.filter(|other| *other != node).collect(),
+            patience: self.patience(),
+        };
+        self.founding = Some(Task(tokio::spawn(founder.found())));
+    }
+
+    /// So long an answer of another desk may take, which may have to make a file.
+    fn patience(&self) -> Duration {
+        2 * self.plan.log.heartbeat
+    }
+
+    fn with_site(
+        &mut self,
+        work: impl FnOnce(&mut Site) -> Result<(), Stopped>,
+    ) -> Result<(), Stopped> {
+        self.site.as_mut().map_or(Ok(()), work)
+    }
+
+    async fn read(&mut self, letter: Letter) -> Result<(), Stopped> {
+        match letter {
+            Letter::FromNode { from, version, message } => {
+                self.correct(from, version);
+                self.with_site(|site| site.step(Event::Received { from, message }))?;
+            }
+            Letter::Ask { from, number, question: Question::Log(request) } => {
+                self.serve(from, number, request);
+            }
+            Letter::Ask { from, number, question: Question::Host { on_disk } } => {
+                let answer = self.host(on_disk).await?;
+                self.courier.send(from, &Envelope::Answer { number, answer });
+            }
+            Letter::Answer { from, number, answer } => self.courier.answered(from, number, answer),
+            Letter::Members { from, members } => {
+                let version = members.version;
+                self.learn(members);
+                self.correct(from, version);
+            }
+            Letter::Operator { client, wanted } => {
+                let told = self.change(wanted).await;
+                tracing::info!(node = %self.plan.node, ?wanted, ?told, "an operator asks");
+                self.courier.command(Command::Answer { client, frame: encode(&told) });
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells another desk who the managers are, if it knows less.
+    fn correct(&self, other: NodeId, version: u64) {
+        if version < self.board.version() && other != self.plan.node {
+            self.courier.send(other, &Envelope::Members(self.board.known()));
+        }
+    }
+
+    fn learn(&self, members: Members) {
+        if !self.board.learn(members) {
+            return;
+        }
+        let known = self.board.known();
+        let (version, managers) = (known.version, known.nodes());
+        tracing::info!(node = %self.plan.node, version, ?managers, "who the managers are");
+        if let Err(error) = self.folder.keep(&known) {
+            tracing::warn!(node = %self.plan.node, %error, "who the managers are is not written down");
+        }
+    }
+
+    /// Learns what the log says of the managers, and ends the one here if it is none of them any more.
+    async fn follow(&mut self) {
+        let Some(site) = &self.site else { return };
+        if let Some(members) = site.log.members() {
+            self.learn(members);
+        }
+        if site.log.is_dropped(&self.board.known()) {
+            tracing::info!(member = %site.log.me(), "another manager has taken its place: it ends");
+            self.close().await;
+            // Should it not go, it is found again, and ends again.
+            if let Err(error) = self.folder.drop_log(&self.board.known()) {
+                tracing::warn!(node = %self.plan.node, %error, "its log is not removed");
+            }
+        }
+        if self.change.as_ref().is_some_and(|change| change.is_forgotten(self.clock.now())) {
+            self.change = None;
+        }
+    }
+
+    /// Lets the replica here answer that of another manager.
+    fn serve(&self, from: NodeId, number: u64, request: bytes::Bytes) {
+        let Some(site) = &self.site else { return };
+        let (log, courier) = (site.log.clone(), self.courier.clone());
+        tokio::spawn(async move {
+            match log.serve(&request).await {
+                Ok(response) => {
+                    let answer = Answer::Log(response);
+                    courier.send(from, &Envelope::Answer { number, answer });
+                }
+                // Of a lost volume, for as long as it is a member.
+                Err(error) => tracing::debug!(%from, %error, "a manager is not answered"),
+            }
+        });
+    }
+
+    /// Hosts a manager, if none is here.
+    async fn host(&mut self, on_disk: bool) -> Result<Answer, Stopped> {
+        if on_disk && !self.folder.is_kept() {
+            return Ok(Answer::InMemory);
+        }
+        if self.site.is_none() {
+            let opened = match self.folder.log() {
+                Ok(storage) => self.open(storage).await.map_err(|error| error.to_string()),
+                Err(error) => Err(format!("it cannot make a log: {error}")),
+            };
+            if let Err(why) = opened {
+                return Ok(Answer::CannotHost(why));
+            }
+        }
+        let log = &self.site.as_ref().expect("it is open").log;
+        let is_new = log.is_new().await? && self.board.version() == 0;
+        Ok(Answer::Hosts(Hosting { volume: log.me().volume, is_new }))
+    }
+
+    /// Changes one manager for another, as far as that is to be done here.
+    async fn change(&mut self, wanted: FromOperator) -> ToOperator {
+        let FromOperator::ReplaceManager { outgoing, incoming } = wanted;
+        let mut unknown = [outgoing, incoming].into_iter();
+        let unknown = unknown.find(|node| self.plan.topology.node(*node).is_none());
+        if let Some(node) = unknown {
+            return ToOperator::Refused(Refusal::NoNode(node));
+        }
+        let Some(site) = &self.site else { return ToOperator::NotLeading { leader: None } };
+        let (log, now) = (&site.log, self.clock.now());
+        let status = log.status();
+        if status.leader != Some(self.plan.node) {
+            return ToOperator::NotLeading { leader: status.leader };
+        }
+        if let Some(change) = self.change.as_mut().filter(|it| it.is(outgoing, incoming)) {
+            let is_over = change.is_over();
+            let told = change.ask(log, now).await;
+            if is_over {
+                self.change = None;
+            }
+            return told;
+        }
+        let members = log.members().filter(|members| members.version == status.members.version);
+        // What is not committed yet may still be otherwise.
+        let Some(members) = members else { return ToOperator::UnderWay(Stage::Voting) };
+        if let Some(told) = foregone(&members, outgoing, incoming) {
+            return told;
+        }
+        let way = Way {
+            log: log.clone(),
+            courier: self.courier.clone(),
+            patience: self.patience(),
+            on_disk: self.folder.is_kept(),
+        };
+        self.change = Some(Change::begin(way, outgoing, incoming, now));
+        ToOperator::UnderWay(Stage::Reaching)
+    }
+}
+
+/// Waits for news of the manager, if there is one.
+async fn news(site: Option<&mut Site>) {
+    match site {
+        Some(site) => site.news().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits so long; for ever if there is nothing to wait for.
+async fn sleep(left: Option<Duration>) {
+    match left {
+        Some(left) => tokio::time::sleep(left).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,105 @@
+//! What a node keeps on disk of the managers: the log, if it hosts one, and who they are.
+
+use raft::{DiskStorage, Members, MemoryStorage};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use types::wire::{decode, encode};
+
+const LOG: &str = "manager.redb";
+const MEMBERS: &str = "managers";
+
+/// Where a manager's log is kept.
+pub(super) enum Storage {
+    Disk(DiskStorage),
+    Memory(MemoryStorage),
+}
+
+/// See the module. Without one, nothing is kept.
+#[derive(Debug)]
+pub(super) struct Folder(pub(super) Option<PathBuf>);
+
+impl Folder {
+    /// Whether what is kept outlives the process.
+    pub(super) fn is_kept(&self) -> bool {
+        self.0.is_some()
+    }
+
+    pub(super) fn has_log(&self) -> bool {
+        self.0.as_ref().is_some_and(|folder| folder.join(LOG).exists())
+    }
+
+    /// The log, which is made if it is not there.
+    pub(super) fn log(&self) -> io::Result<Storage> {
+        Ok(match &self.0 {
+            Some(folder) => Storage::Disk(DiskStorage::open(&folder.join(LOG))?),
+            None => Storage::Memory(MemoryStorage::new()),
+        })
+    }
+
+    /// Removes the log of a manager that is none any more, by these members: they are kept first.
+    pub(super) fn drop_log(&self, members: &Members) -> io::Result<()> {
+        self.keep(members)?;
+        match &self.0 {
+            Some(folder) => fs::remove_file(folder.join(LOG)),
+            None => Ok(()),
+        }
+    }
+
+    /// Who the managers are, as far as was known; nobody, if nothing was.
+    pub(super) fn members(&self) -> io::Result<Members> {
+        let Some(folder) = &self.0 else { return Ok(Members::default()) };
+        let path = folder.join(MEMBERS);
+        match fs::read(&path) {
+            Ok(bytes) => decode(&bytes.into()).map_err(|error| {
+                let what = format!("{} is damaged: {error}; remove it", path.display());
+                io::Error::new(io::ErrorKind::InvalidData, what)
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Members::default()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Keeps that. It is on disk when this returns.
+    pub(super) fn keep(&self, members: &Members) -> io::Result<()> {
+        let Some(folder) = &self.0 else { return Ok(()) };
+        let next = folder.join(format!("{MEMBERS}.next"));
+        let mut file = File::create(&next)?;
+        file.write_all(&encode(members))?;
+        file.sync_all()?;
+        fs::rename(next, folder.join(MEMBERS))?;
+        File::open(folder)?.sync_all()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use raft::{Member, Volume};
+    use types::NodeId;
+
+    #[test]
+    fn what_is_kept_is_found_and_a_log_goes_only_when_it_is() {
+        let place = tempfile::tempdir().expect("a folder");
+        let folder = Folder(Some(place.path().to_owned()));
+        assert_eq!(folder.members().expect("nothing"), Members::default());
+        assert!(!folder.has_log());
+        drop(folder.log().expect("made"));
+        assert!(folder.has_log());
+        let member = Member { node: NodeId(3), volume: Volume(5) };
+        let members = Members { version: 7, voters: vec![member], learners: vec![] };
+        folder.drop_log(&members).expect("removed");
+        assert!(!folder.has_log());
+        assert_eq!(folder.members().expect("kept"), members);
+        fs::write(place.path().join(MEMBERS), b"?").expect("written");
+        let damaged = folder.members().expect_err("damaged").to_string();
+        assert!(damaged.contains("managers is damaged"), "{damaged}");
+
+        drop(folder.log().expect("made"));
+        let nowhere = Folder(Some(place.path().join("gone")));
+        nowhere.drop_log(&members).expect_err("nothing is kept there");
+        let memory = Folder(None);
+        memory.drop_log(&members).expect("nothing to do");
+        assert!(!memory.has_log() && !memory.is_kept());
+    }
+}

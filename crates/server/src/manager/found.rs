@@ -1,0 +1,86 @@
+//! How a cluster begins: once, when all managers that its nodes' files name have nothing.
+//!
+//! The first of them asks all others, again and again until each has answered in one go that its volume is new;
+//! then it writes who they are into its log, and the log tells the others. A majority is not enough: those of
+//! it might have lost what the rest still has.
+//!
+//! Not seen is only a cluster that lives on with none of the named managers, where no node that knows it can be
+//! reached: its managers were replaced, all of them, and these have been emptied, and their files never changed.
+
+use super::Board;
+use super::courier::Courier;
+use crate::envelope::{Answer, Envelope};
+use raft::Member;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use types::NodeId;
+
+/// What founding needs.
+pub(super) struct Founder {
+    pub(super) log: raft::Handle,
+    pub(super) courier: Courier,
+    pub(super) board: Arc<Board>,
+    /// All nodes but this one.
+    pub(super) others: Vec<NodeId>,
+    /// So long an answer may take.
+    pub(super) patience: Duration,
+}
+
+/// Why it is not begun now.
+enum Not {
+    /// Somebody does not answer.
+    Yet,
+    /// There is a cluster.
+    Ever,
+}
+
+impl Founder {
+    /// Begins a cluster, if there is none: when all named managers are there.
+    pub(super) async fn found(self) {
+        let node = self.log.me().node;
+        loop {
+            match self.gather().await {
+                Ok(founders) => {
+                    if let Err(error) = self.log.initialise(&founders).await {
+                        tracing::error!(%node, %error, "the managers do not begin");
+                    }
+                    return;
+                }
+                Err(Not::Yet) => tokio::time::sleep(self.patience).await,
+                Err(Not::Ever) => return,
+            }
+        }
+    }
+
+    /// All named managers, each with a new volume.
+    async fn gather(&self) -> Result<BTreeSet<Member>, Not> {
+        let me = self.log.me();
+        // Whoever knows of a cluster says so.
+        for other in &self.others {
+            self.courier.send(*other, &Envelope::Members(self.board.known()));
+        }
+        let mut founders = BTreeSet::from([me]);
+        for node in self.board.named.iter().copied().filter(|node| *node != me.node) {
+            match self.courier.host(node, false, self.patience).await {
+                Some(Answer::Hosts(hosting)) if hosting.is_new => {
+                    founders.insert(Member { node, volume: hosting.volume });
+                }
+                Some(Answer::Hosts(_)) => {
+                    tracing::warn!(
+                        node = %me.node, other = %node,
+                        "another manager has a log and this one has none: if it was lost, replace it by itself"
+                    );
+                    return Err(Not::Ever);
+                }
+                Some(Answer::CannotHost(why)) => {
+                    tracing::warn!(node = %me.node, other = %node, why, "a manager does not begin");
+                    return Err(Not::Yet);
+                }
+                Some(Answer::Log(_) | Answer::InMemory) | None => return Err(Not::Yet),
+            }
+        }
+        let is_new = self.log.is_new().await == Ok(true) && self.board.version() == 0;
+        if is_new { Ok(founders) } else { Err(Not::Ever) }
+    }
+}

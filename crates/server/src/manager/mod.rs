@@ -1,0 +1,204 @@
+//! A node's part of the configuration manager, on a thread of its own: its log writes to disk and waits for it.
+//!
+//! ```text
+//!   seat of the first worker ── letters ──► desk ─► manager ◄── exchange ──► raft ── asks ──► courier
+//!             ▲   ▲                          │         │                                        │
+//!             │   └──── board: who, how ◄────┘         │                                        │
+//!             └────────────── commands: told, send ◄───┴────────────────────────────────────────┘
+//! ```
+//! Messages between managers go over the connections of the first workers. Every node has a desk, so that any can
+//! be told to host a manager; and so that any that knows who the managers are tells those who know less.
+//!
+//! Who they are stands in the managers' log, as lists with versions. `managers` in a node's file is where to begin.
+//! A node sends the version it has with all that it says, and is told of a later one; while nobody grants it a lease,
+//! it asks one more node each time, until it has found somebody who knows. So no node has to be restarted when a
+//! manager moves, and one that begins with an old file finds its way. Nodes that have a folder keep the list in it.
+//!
+//! 1. *Nobody votes twice.* A member of the log is a volume, on a node. Who lost its volume has another one, which is
+//!    none of the members, and whatever is asked of the lost one is answered by nobody (`raft::Member`).
+//! 2. *A cluster begins once.* The first of the named managers begins it when all of them say, one after the other,
+//!    that their volumes are new (`found.rs`). When one has a log, or any node has heard of managers, there is a
+//!    cluster, and who has nothing waits to be let in.
+//! 3. *Who was dropped ends its manager*, and removes its volume, when it hears of a committed list without it; but
+//!    not before that list is on its disk, so that it knows of a cluster for ever.
+//!
+//! Read in this order: `desk.rs`, `site.rs`, `folder.rs`; `found.rs`, `change.rs` with `operator.rs`; `courier.rs`.
+
+mod change;
+mod courier;
+mod desk;
+mod folder;
+mod found;
+mod operator;
+mod site;
+
+pub use operator::{FromOperator, Refusal, Stage, ToOperator};
+
+use crate::envelope::{Answer, Question};
+use crate::seat::Command;
+use consensus::manager::{Options, ToManager};
+use consensus::topology::Topology;
+use desk::Desk;
+use folder::Folder;
+use raft::Members;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use tokio::sync::mpsc;
+use types::{NodeId, Random};
+
+/// Most letters that wait at a desk: heartbeats of many nodes. More get lost, and are said again.
+const LETTERS_MAX: usize = 1 << 14;
+
+/// What comes to a desk from its node.
+#[derive(Debug)]
+pub(crate) enum Letter {
+    /// A node says something to managers, and which version of their list it has.
+    FromNode { from: NodeId, version: u64, message: ToManager },
+    /// Another desk asks something.
+    Ask { from: NodeId, number: u64, question: Question },
+    /// And answers.
+    Answer { from: NodeId, number: u64, answer: Answer },
+    /// Who the managers are, as another desk knows.
+    Members { from: NodeId, members: Members },
+    /// An operator wants something changed.
+    Operator { client: net::ClientId, wanted: FromOperator },
+}
+
+/// What a desk and the seat beside it both see.
+#[derive(Debug)]
+struct Board {
+    /// Where to begin: the managers of the node's file.
+    named: Vec<NodeId>,
+    state: Mutex<BoardState>,
+}
+
+#[derive(Debug, Default)]
+struct BoardState {
+    /// Who the managers are, by the latest committed list that was heard of.
+    known: Members,
+    /// The log of the manager that is hosted here.
+    log: Option<raft::Handle>,
+}
+
+impl Board {
+    fn state(&self) -> MutexGuard<'_, BoardState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn known(&self) -> Members {
+        self.state().known.clone()
+    }
+
+    fn version(&self) -> u64 {
+        self.state().known.version
+    }
+
+    /// Takes a list, if it is a later one.
+    fn learn(&self, members: Members) -> bool {
+        let mut state = self.state();
+        let is_news = members.version > state.known.version;
+        if is_news {
+            state.known = members;
+        }
+        is_news
+    }
+}
+
+/// The way to the desk of this process.
+#[derive(Debug, Clone)]
+pub(crate) struct Mail {
+    letters: mpsc::Sender<Letter>,
+    board: Arc<Board>,
+}
+
+impl Mail {
+    /// A way, and its end, of a node whose file names these managers.
+    pub(crate) fn new(named: Vec<NodeId>) -> (Mail, Inbox) {
+        let (letters, received) = mpsc::channel(LETTERS_MAX);
+        let board = Arc::new(Board { named, state: Mutex::default() });
+        (Mail { letters, board: Arc::clone(&board) }, Inbox { letters: received, board })
+    }
+
+    /// Leaves a letter. It gets lost if too many wait, or if the desk is no more.
+    pub(crate) fn post(&self, letter: Letter) {
+        if self.letters.try_send(letter).is_err() {
+            tracing::debug!("a letter to the manager got lost");
+        }
+    }
+
+    /// The nodes that have managers, as far as is known here, and the version of that list; 0 for that of the file.
+    pub(crate) fn managers(&self) -> (u64, Vec<NodeId>) {
+        let state = self.board.state();
+        match state.known.version {
+            0 => (0, self.board.named.clone()),
+            version => (version, state.known.nodes().into_iter().collect()),
+        }
+    }
+
+    /// Of the manager that is hosted here, how it is, and whether it votes by the latest list that is known.
+    pub(crate) fn hosted(&self) -> Option<(raft::Member, raft::Status, bool)> {
+        let state = self.board.state();
+        let log = state.log.as_ref()?;
+        Some((log.me(), log.status(), state.known.voters.contains(&log.me())))
+    }
+}
+
+/// The end of a [`Mail`].
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    letters: mpsc::Receiver<Letter>,
+    board: Arc<Board>,
+}
+
+/// A desk to be started.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) node: NodeId,
+    pub(crate) topology: Arc<Topology>,
+    pub(crate) options: Options,
+    pub(crate) log: raft::Options,
+    /// Where the log and the list of managers are kept. `None` for memory, for a life that has no other after it.
+    pub(crate) data: Option<PathBuf>,
+    /// Volumes are drawn from it.
+    pub(crate) random: Random,
+}
+
+/// Starts a node's desk. It ends when nobody can write to it any more, which is when its node has ended.
+pub(crate) fn start(
+    plan: Plan,
+    inbox: Inbox,
+    seats: net::Handle<Command>,
+) -> io::Result<thread::JoinHandle<()>> {
+    let name = format!("{}-manager", plan.node);
+    let Inbox { mut letters, board } = inbox;
+    let folder = Folder(plan.data.clone());
+    board.learn(folder.members()?);
+    // Whoever has a log hosts a manager, whatever its file says. Of those that are named there, one that knows of a
+    // cluster and has no log is to host none: it was dropped, or has lost it.
+    let hosts = folder.has_log() || (board.named.contains(&plan.node) && board.version() == 0);
+    let storage = hosts.then(|| folder.log()).transpose()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    thread::Builder::new().name(name).spawn(move || {
+        let stops = StopsSeats(seats.clone());
+        let node = plan.node;
+        runtime.block_on(async {
+            let mut desk = Desk::new(plan, board, seats);
+            if let Err(error) = desk.work(storage, &mut letters).await {
+                tracing::error!(%node, %error, "the manager has stopped");
+            }
+            desk.close().await;
+        });
+        drop(stops);
+    })
+}
+
+/// A node that is to have a manager, and has none, is no use to the cluster.
+struct StopsSeats(net::Handle<Command>);
+
+impl Drop for StopsSeats {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}

@@ -1,0 +1,151 @@
+//! What operators ask of a node, and what they are told. They have proved to know the secret of the nodes.
+
+use raft::ChangeError;
+use types::{NodeId, coded_enum};
+
+/// What an operator's frame says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FromOperator {
+    /// `incoming` is to host a manager instead of `outgoing`, which may be dead; where both are one node, a manager
+    /// with a new log instead of the one that was lost. To be asked again and again, of the manager that leads, until it is
+    /// done: it goes on for as long as somebody asks. Harmless if repeated.
+    ReplaceManager {
+        /// Who goes.
+        outgoing: NodeId,
+        /// Who comes.
+        incoming: NodeId,
+    },
+}
+
+/// What an operator is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToOperator {
+    /// It is so, and will stay so: these nodes have the managers.
+    Done {
+        /// They.
+        managers: Vec<NodeId>,
+    },
+    /// It is under way: ask again.
+    UnderWay(Stage),
+    /// Nothing is done here: ask the one that leads.
+    NotLeading {
+        /// It, as far as is known here.
+        leader: Option<NodeId>,
+    },
+    /// It is not done, and will not be.
+    Refused(Refusal),
+}
+
+/// How far it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// The incoming node is told to host a manager, and has not answered yet.
+    Reaching,
+    /// Its manager learns the log.
+    Learning {
+        /// Entries that it has,
+        has: u64,
+        /// of so many.
+        of: u64,
+    },
+    /// It votes, and the outgoing one is to do so no more.
+    Voting,
+}
+
+/// Why it is not done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// This cluster has no managers.
+    NoManagers,
+    /// There is no such node.
+    NoNode(NodeId),
+    /// The outgoing node hosts none of them.
+    NotManager {
+        /// Those who do.
+        managers: Vec<NodeId>,
+    },
+    /// The incoming node hosts one already.
+    IsManager,
+    /// The incoming node would keep the log in memory, and its file has to say where instead.
+    InMemory,
+    /// The incoming node cannot host one, and says why.
+    CannotHost(String),
+    /// The managers' log refuses.
+    Failed(String),
+}
+
+impl From<ChangeError> for ToOperator {
+    fn from(error: ChangeError) -> ToOperator {
+        match error {
+            ChangeError::NotLeading { leader } => ToOperator::NotLeading { leader },
+            ChangeError::InProgress => ToOperator::UnderWay(Stage::Voting),
+            error @ (ChangeError::Count(_)
+            | ChangeError::NotMember(_)
+            | ChangeError::Refused(_)
+            | ChangeError::Stopped(_)) => ToOperator::Refused(Refusal::Failed(error.to_string())),
+        }
+    }
+}
+
+coded_enum!(FromOperator {
+    0 => ReplaceManager { outgoing, incoming },
+});
+
+coded_enum!(ToOperator {
+    0 => Done { managers },
+    1 => UnderWay(stage),
+    2 => NotLeading { leader },
+    3 => Refused(refusal),
+});
+
+coded_enum!(Stage {
+    0 => Reaching,
+    1 => Learning { has, of },
+    2 => Voting,
+});
+
+coded_enum!(Refusal {
+    0 => NoManagers,
+    1 => NoNode(node),
+    2 => NotManager { managers },
+    3 => IsManager,
+    4 => InMemory,
+    5 => CannotHost(why),
+    6 => Failed(why),
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use types::wire::check::withstands;
+    use types::wire::{decode, encode};
+
+    #[test]
+    fn forms_stay_as_they_are() {
+        let (outgoing, incoming) = (NodeId(1), NodeId(4));
+        let wanted = encode(&FromOperator::ReplaceManager { outgoing, incoming });
+        assert_eq!(wanted[..], [0, 1, 0, 0, 0, 4, 0, 0, 0]);
+        let managers = vec![NodeId(0), NodeId(4)];
+        let refusals = [
+            Refusal::NoManagers,
+            Refusal::NoNode(NodeId(9)),
+            Refusal::NotManager { managers: managers.clone() },
+            Refusal::IsManager,
+            Refusal::InMemory,
+            Refusal::CannotHost("no room".to_owned()),
+            Refusal::Failed("it has stopped".to_owned()),
+        ];
+        let stages = [Stage::Reaching, Stage::Learning { has: 3, of: 5 }, Stage::Voting];
+        let told = stages.map(ToOperator::UnderWay).into_iter();
+        let told = told.chain(refusals.map(ToOperator::Refused)).chain([
+            ToOperator::Done { managers },
+            ToOperator::NotLeading { leader: None },
+            ToOperator::NotLeading { leader: Some(NodeId(2)) },
+        ]);
+        for told in told {
+            assert_eq!(decode::<ToOperator>(&encode(&told)), Ok(told));
+        }
+        (0..8_u8).for_each(|first| withstands::<ToOperator>(&Bytes::from(vec![first; 40])));
+    }
+}
