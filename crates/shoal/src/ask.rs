@@ -2,14 +2,33 @@
 
 use consensus::topology::Topology;
 use engines::client::{Directory, FromClient, ToClient};
-use net::client::{Access, Connection, connect};
-use server::NodeStatus;
+use net::CloseReason;
+use net::client::{Access, ConnectError, Connection, connect};
+use server::{FromOperator, NodeStatus, ToOperator};
+use std::fmt::Display;
 use std::time::Duration;
+use thiserror::Error;
 use types::WorkerId;
-use types::wire::{decode, encode};
+use types::wire::{Coded, decode, encode};
 
 /// After so long a node that has not answered is not there.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Why a node does not answer.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Unanswered {
+    /// It does not let us in.
+    #[error("{address}: the node refuses: {why}")]
+    Refused {
+        /// Where it is.
+        address: String,
+        /// Why.
+        why: CloseReason,
+    },
+    /// Anything else, in a sentence.
+    #[error("{0}")]
+    Broken(String),
+}
 
 /// A runtime for a command that talks to nodes.
 ///
@@ -57,14 +76,39 @@ pub async fn ask(
     worker: u32,
     question: &FromClient,
 ) -> Result<ToClient, String> {
+    exchange(address, access, worker, question).await.map_err(|error| error.to_string())
+}
+
+/// Asks the node at `address` for a change of the cluster, with the access of an operator.
+///
+/// # Errors
+/// Why there is no answer. It may have been heard.
+pub async fn operate(
+    address: &str,
+    access: &Access,
+    wanted: &FromOperator,
+) -> Result<ToOperator, Unanswered> {
+    exchange(address, access, 0, wanted).await
+}
+
+async fn exchange<A: Coded>(
+    address: &str,
+    access: &Access,
+    worker: u32,
+    question: &impl Coded,
+) -> Result<A, Unanswered> {
+    let broken = |error: &dyn Display| Unanswered::Broken(format!("{address}: {error}"));
     let asked = async {
         let connection = connect(address, access, Some(WorkerId(worker))).await;
-        let Connection { sender, mut receiver, .. } =
-            connection.map_err(|error| format!("{address}: {error}"))?;
-        sender.send(encode(question)).await.map_err(|error| format!("{address}: {error}"))?;
-        let answer = receiver.receive().await.map_err(|error| format!("{address}: {error}"))?;
-        decode(&answer).map_err(|error| format!("{address} says nonsense: {error}"))
+        let Connection { sender, mut receiver, .. } = connection.map_err(|error| match error {
+            ConnectError::Refused(why) => Unanswered::Refused { address: address.to_owned(), why },
+            error @ ConnectError::Failed(_) => broken(&error),
+        })?;
+        sender.send(encode(question)).await.map_err(|error| broken(&error))?;
+        let answer = receiver.receive().await.map_err(|error| broken(&error))?;
+        let nonsense = |error| Unanswered::Broken(format!("{address} says nonsense: {error}"));
+        decode(&answer).map_err(nonsense)
     };
-    let late = |_| format!("{address} does not answer");
+    let late = |_| Unanswered::Broken(format!("{address} does not answer"));
     tokio::time::timeout(PATIENCE, asked).await.map_err(late)?
 }

@@ -35,7 +35,10 @@ const EXPERIMENTS: [&str; 8] = [
 #[test]
 fn help_has_an_example_for_every_command() {
     let mut commands: Vec<Vec<&str>> =
-        vec![vec![], vec!["bench"], vec!["check"], vec!["reproduce"]];
+        vec![vec![], vec!["bench"], vec!["check"], vec!["reproduce"], vec!["managers"]];
+    for what in ["list", "replace"] {
+        commands.push(vec!["managers", what]);
+    }
     for experiment in EXPERIMENTS {
         commands.push(vec!["reproduce", experiment]);
     }
@@ -53,7 +56,7 @@ fn help_has_an_example_for_every_command() {
 
 #[test]
 fn mistakes_are_named() {
-    let cases: [(&[&str], &str); 17] = [
+    let cases: [(&[&str], &str); 20] = [
         (&["bench", "tpcx"], "tpcc"),
         (&["bench", "micro", "--warehouses", "2"], "--warehouses"),
         (&["bench", "tpcc", "--warehouses", "0"], "1..=65535"),
@@ -68,6 +71,9 @@ fn mistakes_are_named() {
         (&["bench", "ycsb-a", "--distribution", "normal"], "zipfian:SKEW"),
         (&["bench", "micro", "--json", "/no/such/folder/x.json"], "/no/such/folder/x.json"),
         (&["check", "/no/such/history"], "/no/such/history"),
+        (&["managers", "list", "--local", "/no/such/folder"], "start one with `shoal local`"),
+        (&["managers", "replace", "a", "b", "--connect", "127.0.0.1:1"], "--secret is missing"),
+        (&["managers", "replace", "a", "--connect", "127.0.0.1:1"], "<NEW>"),
         (&["reproduce", "mako-fig10"], "mako-fig11"),
         (&["reproduce", "mako-fig13", "--duration", "1s"], "--duration"),
         (&["reproduce", "mako-fig8", "--html", "/no/such/folder/x.html"], "/no/such/folder/x.html"),

@@ -10,6 +10,7 @@ mod bench;
 mod chaos;
 mod check;
 mod local;
+mod managers;
 mod reproduce;
 mod serve;
 mod shape;
@@ -38,6 +39,7 @@ enum Command {
     Chaos(chaos::Chaos),
     Check(check::Check),
     Local(local::Local),
+    Managers(managers::Managers),
     Reproduce(reproduce::Reproduce),
     Serve(serve::Serve),
     Sim(sim::Sim),
@@ -74,6 +76,7 @@ pub fn run(shoal: &Shoal) -> ExitCode {
         Command::Chaos(chaos) => chaos.run(),
         Command::Check(check) => check.run(),
         Command::Local(local) => local.run(),
+        Command::Managers(managers) => managers.run(),
         Command::Reproduce(reproduce) => reproduce.run(),
         Command::Serve(serve) => serve.run(),
         Command::Sim(sim) => sim.run(),

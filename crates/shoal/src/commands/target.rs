@@ -4,10 +4,10 @@ use super::Trouble;
 use crate::local::Folder;
 use clap::Args;
 use net::Secret;
-use net::client::Access;
+use net::client::{Access, Role};
 use net::tls::{ClientTls, read_certificates};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Which cluster is meant.
 #[derive(Debug, Args)]
@@ -37,6 +37,22 @@ impl Target {
         }
         let cluster = Folder(self.local.clone()).read().map_err(Trouble::Usage)?;
         Ok(cluster.addresses())
+    }
+
+    /// What lets operators in: the secret of the nodes, which a cluster of `shoal local` has in its folder.
+    pub fn operator(&self, secret: Option<&Path>) -> Result<Access, Trouble> {
+        let path = match secret {
+            Some(path) => path.to_owned(),
+            None if self.connect.is_empty() => Folder(self.local.clone()).file("secret"),
+            None => {
+                let missing = "--secret is missing: the file with the secret of the nodes, as `secret` in a node's \
+                               file names it";
+                return Err(Trouble::Usage(missing.to_owned()));
+            }
+        };
+        let secret = fs::read(&path).map_err(|error| Trouble::file("read", &path, error))?;
+        let secret = Secret::new(secret.trim_ascii_end());
+        Ok(Access { role: Role::Operator, secret, ..self.access()? })
     }
 
     /// What lets clients in.

@@ -104,6 +104,17 @@ impl Local {
         })
     }
 
+    /// A file in its folder.
+    pub fn file(&self, name: &str) -> String {
+        self.folder.path().join(name).to_str().expect("a path").to_owned()
+    }
+
+    /// Kills the process of its node at this place.
+    pub fn kill(&self, at: usize) {
+        let process = self.processes().nth(at).and_then(Pid::from_raw).expect("a process");
+        kill_process(process, Signal::KILL).expect("it runs");
+    }
+
     /// Ends it as a supervisor does.
     pub fn end(&mut self) {
         let process = Pid::from_child(&self.child);

@@ -50,6 +50,59 @@ fn leaders_of_a_cluster_fail_and_nothing_is_left_of_it_in_the_end() {
 }
 
 #[test]
+fn a_manager_that_is_gone_is_replaced_by_another_node() {
+    let mut local = Local::start(&["--shards", "2", "--no-restart"]);
+    let names = |json: &str| {
+        let overview: serde_json::Value = serde_json::from_str(json).expect("JSON");
+        let rows = overview["managers"].as_array().expect("managers").clone();
+        let name = |row: &serde_json::Value| row["name"].as_str().expect("a name").to_owned();
+        rows.iter().map(name).collect::<Vec<String>>()
+    };
+    let (code, listed, _) = local.run(&["managers", "list", "--json"]);
+    assert_eq!(
+        (code, names(&listed)),
+        (Some(0), ["s0v0", "s0v1", "s0v2"].map(Into::into).to_vec())
+    );
+
+    local.kill(2);
+    let (code, listed, _) = local.run(&["managers", "list"]);
+    assert_eq!(code, Some(1), "{listed}");
+    assert!(listed.contains("s0v2 does not answer: if it is lost, `shoal managers"), "{listed}");
+
+    // Only who knows the nodes' secret changes anything.
+    let replace = |old: &str, new: &str, more: &[&str]| {
+        local.run(&[&["managers", "replace", old, new], more].concat())
+    };
+    let (code, _, error) = replace("s0v2", "s1v1", &["--secret", &local.file("topology.toml")]);
+    assert_eq!(code, Some(2), "{error}");
+    assert!(error.contains("refuses") && error.contains("take the file"), "{error}");
+    let (code, _, error) = replace("s0v2", "s9v1", &[]);
+    assert_eq!(code, Some(2), "{error}");
+    assert!(error.contains("'s9v1' is no node") && error.contains("s1v1"), "{error}");
+    let (code, _, error) = replace("s1v2", "s1v1", &[]);
+    assert_eq!(code, Some(2), "{error}");
+    assert!(error.contains("s1v2 has no manager; replace one of s0v0, s0v1, s0v2"), "{error}");
+    let (code, _, error) = replace("s0v0", "s0v2", &[]);
+    assert_eq!(code, Some(2), "{error}");
+    assert!(error.contains("s0v2 has a manager already"), "{error}");
+
+    let (code, said, error) = replace("s0v2", "s1v1", &[]);
+    assert_eq!(code, Some(0), "{said}{error}");
+    assert!(said.contains(r#"managers = ["s0v0", "s0v1", "s1v1"]"#), "{said}");
+    let (code, said, error) = replace("s0v2", "s1v1", &["--json"]);
+    assert_eq!(code, Some(0), "again: {said}{error}");
+    assert_eq!(
+        serde_json::from_str::<serde_json::Value>(&said).expect("JSON")["managers"][2],
+        "s1v1"
+    );
+    until("all that run know it", || local.run(&["managers", "list"]).0 == Some(0));
+
+    let killed = local.run_well(&["chaos", "kill-leader", "1"]);
+    HOLDS.iter().for_each(|words| assert!(killed.contains(words), "{killed}"));
+    local.end();
+}
+
+#[test]
 fn who_lets_nothing_fail_is_told_why() {
     let mut local = Local::start(&["--shards", "1", "--replicas", "1", "--in-process"]);
     let (code, _, error) = local.run(&["chaos", "kill-leader", "0"]);

@@ -1,0 +1,413 @@
+//! The configuration managers of a cluster, as its nodes see them; and how one is replaced, as an operator does it.
+
+use crate::ask::{self, Unanswered};
+use crate::clock::now;
+use crate::duration::span;
+use crate::report::Report;
+use crate::terminal::table;
+use consensus::topology::Topology;
+use net::CloseReason;
+use net::client::Access;
+use serde::Serialize;
+use server::{FromOperator, ManagerStatus, NodeStatus, Refusal, Stage, ToOperator};
+use std::time::Duration;
+use thiserror::Error;
+use types::NodeId;
+use workloads::report::words;
+
+/// How often it is asked how far it is.
+const ASK_EVERY: Duration = Duration::from_millis(200);
+
+/// What a node is to the managers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Role {
+    /// Its manager leads the log.
+    Leads,
+    /// Its manager votes.
+    Votes,
+    /// Its manager is on its way to a vote, or waits for one.
+    Learns,
+    /// It is to have a manager that votes, and has lost the log of that.
+    Lost,
+    /// It is to have a manager, and does not answer.
+    Silent,
+}
+
+/// A node that has a manager, or is to have one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Row {
+    name: String,
+    place: String,
+    role: Role,
+    manager: Option<ManagerStatus>,
+}
+
+/// The managers of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Overview {
+    /// The latest list of them that a node knows.
+    version: u64,
+    managers: Vec<Row>,
+    /// Nodes that know an older list.
+    behind: Vec<String>,
+}
+
+impl Overview {
+    /// By what all nodes say.
+    pub fn of(report: &Report) -> Overview {
+        let answered = || report.nodes.iter().flatten();
+        let latest = answered().max_by_key(|status| status.managers_version);
+        let version = latest.map_or(0, |status| status.managers_version);
+        let members = latest.map(|status| status.managers.clone()).unwrap_or_default();
+        let leader = leader(answered());
+        let rows =
+            report.topology.nodes().iter().zip(&report.nodes).filter_map(|(node, status)| {
+                let is_member = members.contains(&node.id.0);
+                let manager = status.as_ref().ok().and_then(|status| status.manager.clone());
+                let role = match &manager {
+                    Some(it) if it.votes && leader == Some(node.id.0) => Role::Leads,
+                    Some(it) if it.votes => Role::Votes,
+                    // Who is behind will know which volume votes.
+                    Some(_) | None if is_member && is_up_to_date(status, version) => Role::Lost,
+                    Some(_) => Role::Learns,
+                    None if is_member => Role::Silent,
+                    None => return None,
+                };
+                Some(Row { name: node.name.clone(), place: report.place(node), role, manager })
+            });
+        let old = answered().filter(|status| status.managers_version < version);
+        Overview {
+            version,
+            managers: rows.collect(),
+            behind: old.map(|status| status.name.clone()).collect(),
+        }
+    }
+
+    /// A table.
+    pub fn text(&self) -> String {
+        let none = || "–".to_owned();
+        let rows = self.managers.iter().map(|row| {
+            let Row { name, place, role, manager } = row;
+            let number = |of: fn(&ManagerStatus) -> u64| {
+                manager.as_ref().map_or_else(none, |manager| words::count(of(manager)))
+            };
+            let role = match role {
+                Role::Leads => "leads",
+                Role::Votes => "votes",
+                Role::Learns => "learns",
+                Role::Lost => "lost its log",
+                Role::Silent => "does not answer",
+            };
+            let volume = manager.as_ref().map_or_else(none, |it| format!("{:08x}", it.volume));
+            let (entries, committed) = (number(|it| it.entries), number(|it| it.committed));
+            [name.clone(), place.clone(), role.to_owned(), entries, committed, volume]
+        });
+        table(["manager", "datacenter", "role", "entries", "committed", "volume"], rows)
+    }
+
+    /// What is not as it should be, and what to do: sentences.
+    pub fn missing(&self) -> Vec<String> {
+        let mut missing = Vec::new();
+        if self.managers.is_empty() {
+            missing.push("the cluster has no managers: leaders never change".to_owned());
+        } else if !self.managers.iter().any(|row| row.role == Role::Leads) {
+            missing.push("no manager leads: a majority of them has to live".to_owned());
+        }
+        for Row { name, role, .. } in &self.managers {
+            missing.extend(match role {
+                Role::Leads | Role::Votes => None,
+                Role::Learns => Some(format!("{name} has a manager that does not vote")),
+                Role::Lost => Some(format!(
+                    "{name} has lost its manager's log: `shoal managers replace {name} {name}`"
+                )),
+                Role::Silent => Some(format!(
+                    "{name} does not answer: if it is lost, `shoal managers replace {name} NEW`"
+                )),
+            });
+        }
+        missing.extend(self.behind.iter().map(|name| format!("{name} knows an older list")));
+        missing
+    }
+}
+
+fn is_up_to_date(status: &Result<NodeStatus, String>, version: u64) -> bool {
+    status.as_ref().is_ok_and(|status| status.managers_version == version)
+}
+
+/// The node whose manager leads, by the manager that knows most.
+fn leader<'s>(answered: impl Iterator<Item = &'s NodeStatus>) -> Option<u32> {
+    let managers = answered.filter_map(|status| status.manager.as_ref());
+    managers.filter(|it| it.votes).max_by_key(|it| it.entries)?.leader
+}
+
+/// Why a manager is not replaced: what happened, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Trouble {
+    /// Nobody answers at all.
+    #[error("{0}")]
+    NoCluster(String),
+    /// There is no such node.
+    #[error("'{name}' is no node of the cluster; its nodes are {known}")]
+    NoNode {
+        /// What it was called.
+        name: String,
+        /// Those there are.
+        known: String,
+    },
+    /// The secret is not that of the nodes.
+    #[error("{0}; take the file that `secret` in a node's file names")]
+    Secret(Unanswered),
+    /// It makes no sense.
+    #[error("{0}")]
+    Cannot(String),
+    /// A node or the managers' log does not do it.
+    #[error("{0}")]
+    Refused(String),
+    /// It takes too long.
+    #[error("it is not done after {}: {stage}; ask again to go on, or with another node", span(*.after))]
+    Late {
+        /// After so long.
+        after: Duration,
+        /// Where it stands.
+        stage: String,
+    },
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Replaced {
+    /// The nodes that have managers now.
+    pub managers: Vec<String>,
+}
+
+/// One manager instead of another.
+#[derive(Debug)]
+pub struct Replacement {
+    /// Where nodes are.
+    pub addresses: Vec<String>,
+    /// What lets clients in.
+    pub access: Access,
+    /// What lets operators in.
+    pub operator: Access,
+    /// How long it may take.
+    pub within: Duration,
+}
+
+/// The nodes that are meant.
+struct Pair<'t> {
+    topology: &'t Topology,
+    outgoing: NodeId,
+    incoming: NodeId,
+}
+
+impl Replacement {
+    /// Asks whoever leads until it is done, and says how it goes.
+    ///
+    /// # Errors
+    /// Why it is not done, or not for certain.
+    pub async fn run(
+        &self,
+        outgoing: &str,
+        incoming: &str,
+        mut say: impl FnMut(&str),
+    ) -> Result<Replaced, Trouble> {
+        let topology = ask::topology(&self.addresses, &self.access).await;
+        let topology = topology.map_err(Trouble::NoCluster)?;
+        let (outgoing, incoming) = (find(&topology, outgoing)?, find(&topology, incoming)?);
+        let pair = Pair { topology: &topology, outgoing, incoming };
+        let began = now();
+        let (mut leader, mut said) = (None, String::new());
+        let mut stage = "nobody has answered yet".to_owned();
+        while began.elapsed() < self.within {
+            if leader.is_none() {
+                leader = self.leader().await;
+            }
+            stage = match self.ask(&pair, leader).await? {
+                Some(ToOperator::Done { managers }) => {
+                    let managers = managers.iter().map(|node| pair.name(*node)).collect();
+                    return Ok(Replaced { managers });
+                }
+                Some(ToOperator::UnderWay(stage)) => pair.stage(stage),
+                Some(ToOperator::NotLeading { leader: other }) => {
+                    leader = other;
+                    "the managers choose who leads".to_owned()
+                }
+                Some(ToOperator::Refused(why)) => return Err(pair.refused(&why)),
+                None => {
+                    leader = None;
+                    "waiting for a manager that leads: a majority of them has to live".to_owned()
+                }
+            };
+            if stage != said {
+                say(&stage);
+                said.clone_from(&stage);
+            }
+            tokio::time::sleep(ASK_EVERY).await;
+        }
+        Err(Trouble::Late { after: self.within, stage })
+    }
+
+    /// Who leads, by what the nodes say.
+    async fn leader(&self) -> Option<NodeId> {
+        let report = Report::gather(&self.addresses, &self.access).await.ok()?;
+        leader(report.nodes.iter().flatten()).map(NodeId)
+    }
+
+    async fn ask(
+        &self,
+        pair: &Pair<'_>,
+        leader: Option<NodeId>,
+    ) -> Result<Option<ToOperator>, Trouble> {
+        let leader = leader.and_then(|leader| pair.topology.node(leader));
+        let Some(address) = leader.and_then(|leader| leader.address.as_deref()) else {
+            return Ok(None);
+        };
+        let Pair { outgoing, incoming, .. } = *pair;
+        let wanted = FromOperator::ReplaceManager { outgoing, incoming };
+        match ask::operate(address, &self.operator, &wanted).await {
+            Ok(told) => Ok(Some(told)),
+            Err(error @ Unanswered::Refused { why: CloseReason::WrongSecret, .. }) => {
+                Err(Trouble::Secret(error))
+            }
+            Err(Unanswered::Refused { .. } | Unanswered::Broken(_)) => Ok(None),
+        }
+    }
+}
+
+fn find(topology: &Topology, name: &str) -> Result<NodeId, Trouble> {
+    let nodes = topology.nodes();
+    if let Some(node) = nodes.iter().find(|node| node.name == name) {
+        return Ok(node.id);
+    }
+    let known: Vec<&str> = nodes.iter().map(|node| &*node.name).collect();
+    Err(Trouble::NoNode { name: name.to_owned(), known: known.join(", ") })
+}
+
+impl Pair<'_> {
+    fn name(&self, node: NodeId) -> String {
+        self.topology.node(node).map_or_else(|| node.to_string(), |node| node.name.clone())
+    }
+
+    fn stage(&self, stage: Stage) -> String {
+        let incoming = self.name(self.incoming);
+        match stage {
+            Stage::Reaching => format!("{incoming} is told to host a manager"),
+            Stage::Learning { has, of } => {
+                let (has, of) = (words::count(has), words::count(of));
+                format!("{incoming} learns the log: it has {has} of {of} entries")
+            }
+            Stage::Voting => {
+                format!("{incoming} votes, and the vote of the former one is taken back")
+            }
+        }
+    }
+
+    fn refused(&self, why: &Refusal) -> Trouble {
+        let (outgoing, incoming) = (self.name(self.outgoing), self.name(self.incoming));
+        let names = |nodes: &[NodeId]| {
+            nodes.iter().map(|node| self.name(*node)).collect::<Vec<_>>().join(", ")
+        };
+        match why {
+            Refusal::NoManagers => {
+                Trouble::Cannot("the cluster has no managers: there is none to replace".to_owned())
+            }
+            Refusal::NoNode(node) => Trouble::Cannot(format!("there is no node {node}")),
+            Refusal::NotManager { managers } => Trouble::Cannot(format!(
+                "{outgoing} has no manager; replace one of {}",
+                names(managers)
+            )),
+            Refusal::IsManager => Trouble::Cannot(format!(
+                "{incoming} has a manager already; take a node that has none"
+            )),
+            Refusal::InMemory => Trouble::Refused(format!(
+                "{incoming} would keep the managers' log in memory; give it `data` in its file, and start it again"
+            )),
+            Refusal::CannotHost(why) => Trouble::Refused(format!(
+                "{incoming} cannot host a manager: {why}; look at its folder `data`, or take another node"
+            )),
+            Refusal::Failed(why) => Trouble::Refused(format!("the managers refuse: {why}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Five nodes, of which the first three have managers, by the latest list; the first one's leads.
+    fn report() -> Report {
+        let builder = Topology::builder().workers(1).datacenter("here");
+        let builder = (0..5).fold(builder, |builder, node| {
+            builder.node_at(format!("n{node}"), "here", format!("127.0.0.1:{}", 7000 + node))
+        });
+        let topology = builder.shard("n0", ["n0", "n1", "n2"], []).build().expect("a topology");
+        let node = |node: u32| {
+            let leader = Some(0);
+            let manager =
+                ManagerStatus { votes: true, leader, entries: 1200, ..Default::default() };
+            Ok(NodeStatus {
+                node,
+                name: format!("n{node}"),
+                managers: vec![0, 1, 2],
+                managers_version: 9,
+                manager: (node < 3).then_some(manager),
+                ..NodeStatus::default()
+            })
+        };
+        Report { topology, nodes: (0..5).map(node).collect(), skews: vec![None; 5] }
+    }
+
+    fn damaged(damage: impl FnOnce(&mut [Result<NodeStatus, String>])) -> (Vec<Role>, Vec<String>) {
+        let mut report = report();
+        damage(&mut report.nodes);
+        let overview = Overview::of(&report);
+        let roles = overview.managers.iter().map(|row| row.role).collect();
+        (roles, overview.missing())
+    }
+
+    fn of(status: &mut Result<NodeStatus, String>) -> &mut NodeStatus {
+        status.as_mut().expect("it answers")
+    }
+
+    #[test]
+    fn managers_are_what_the_latest_list_says() {
+        use Role::{Leads, Learns, Lost, Silent, Votes};
+        assert_eq!(damaged(|_| {}), (vec![Leads, Votes, Votes], vec![]));
+        let text = Overview::of(&report()).text();
+        assert!(text.contains("leads") && text.contains("1,200"), "{text}");
+
+        let (roles, missing) = damaged(|nodes| nodes[2] = Err("gone".to_owned()));
+        assert_eq!(roles, [Leads, Votes, Silent]);
+        assert!(missing[0].contains("`shoal managers replace n2 NEW`"), "{missing:?}");
+
+        let (roles, missing) = damaged(|nodes| of(&mut nodes[1]).manager = None);
+        assert_eq!(roles, [Leads, Lost, Votes]);
+        assert!(missing[0].contains("`shoal managers replace n1 n1`"), "{missing:?}");
+
+        // One that comes: it learns, and then others know of it before it does.
+        let learns = Some(ManagerStatus { entries: 3, ..ManagerStatus::default() });
+        let (roles, missing) = damaged(|nodes| of(&mut nodes[4]).manager = learns.clone());
+        assert_eq!((roles, missing.len()), (vec![Leads, Votes, Votes, Learns], 1));
+        let (roles, missing) = damaged(|nodes| {
+            (0..4).for_each(|at| of(&mut nodes[at]).managers = vec![0, 1, 4]);
+            of(&mut nodes[2]).manager = None;
+            let late = of(&mut nodes[4]);
+            (late.manager, late.managers_version) = (learns, 7);
+        });
+        assert_eq!(roles, [Leads, Votes, Learns]);
+        assert!(missing.iter().any(|it| it == "n4 knows an older list"), "{missing:?}");
+
+        let (_, missing) = damaged(|nodes| {
+            let managers = nodes.iter_mut().filter_map(|node| of(node).manager.as_mut());
+            managers.for_each(|manager| manager.leader = None);
+        });
+        assert!(missing[0].starts_with("no manager leads"), "{missing:?}");
+        let (roles, missing) = damaged(|nodes| {
+            let nothing = |node: &mut NodeStatus| (node.managers, node.manager) = (vec![], None);
+            nodes.iter_mut().for_each(|node| nothing(of(node)));
+        });
+        assert_eq!(roles, []);
+        assert!(missing[0].starts_with("the cluster has no managers"), "{missing:?}");
+    }
+}
