@@ -55,6 +55,10 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// A giver gives up when nothing has moved for so many times the time after which it repeats itself.
 const PATIENCE: u32 = 20;
 
+/// A taker takes another giver's copy when its own giver was silent for so many times the time after which that
+/// repeats itself.
+const SILENCES: u32 = 4;
+
 /// A part of a copy of a shard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
@@ -143,6 +147,8 @@ pub(super) struct Taking {
     at: usize,
     from: NodeId,
     copy: u64,
+    /// When a part came last.
+    heard_at: Time,
     /// Where the next part begins. `None` when all are here.
     reached: Option<Place>,
     /// Parts that came before their turn, by where they begin.
@@ -326,10 +332,16 @@ impl Mako {
         };
         let (shard, copy) = (part.shard, part.copy);
         let known = |it: &Taking| (it.at, it.from, it.copy) == (at, from, copy);
-        if place(&part.from) == Place::default() && !self.takings.iter().any(known) {
+        let now = self.desk.hub.now.get();
+        // A leader that prepares may have asked two: one of them is enough, unless it has fallen silent.
+        let patience = self.desk.hub.limits.retry_after * SILENCES;
+        let goes_on = |it: &Taking| it.at == at && it.from != from && now < it.heard_at + patience;
+        if place(&part.from) == Place::default()
+            && !self.takings.iter().any(|it| known(it) || goes_on(it))
+        {
             self.takings.retain(|taking| taking.at != at);
             let (reached, early) = (Some(Place::default()), BTreeMap::new());
-            self.takings.push(Taking { at, from, copy, reached, early });
+            self.takings.push(Taking { at, from, copy, heard_at: now, reached, early });
         }
         let reached = match self.takings.iter().position(known) {
             Some(taking) => self.take_in_turn(taking, part, effects),
@@ -342,6 +354,7 @@ impl Mako {
     /// Takes a part of a copy, and others whose turn comes with it. Returns how far that goes.
     fn take_in_turn(&mut self, at: usize, part: Part, effects: &mut Effects) -> Option<Place> {
         let taking = &mut self.takings[at];
+        taking.heard_at = self.desk.hub.now.get();
         let begins = place(&part.from);
         if taking.reached.as_ref().is_some_and(|reached| *reached <= begins)
             && (taking.early.len() < WINDOW || taking.reached.as_ref() == Some(&begins))
