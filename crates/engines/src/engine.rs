@@ -114,9 +114,10 @@ pub trait Engine: Sized {
         None
     }
 
-    /// Can this worker's stream of `shard` begin behind this snapshot? What goes with it may not have come.
-    fn may_restore(&self, shard: ShardId, state: &Bytes) -> bool {
-        let _ = (shard, state);
+    /// Can this worker's stream of `shard` begin behind this snapshot, which `from` says to stand for `length`
+    /// entries? What goes with it may not have come.
+    fn may_restore(&self, shard: ShardId, from: NodeId, length: u64, state: &Bytes) -> bool {
+        let _ = (shard, from, length, state);
         false
     }
 

@@ -11,6 +11,7 @@ use consensus::stream::{self, Length, Members, MemoryStorage, Storage, Stream};
 use consensus::topology::Topology;
 use engines::Engine;
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 use types::{Ballot, Epoch, NodeId, ShardId, Time};
 
 /// A stream, and what the engine knows of it.
@@ -25,7 +26,23 @@ pub(super) struct Held {
     office: Option<(Ballot, Epoch)>,
     /// In which life each replica was heard last.
     lives: BTreeMap<NodeId, Incarnation>,
+    /// Replicas that were given a snapshot and lack what came after it.
+    takers: BTreeMap<NodeId, Taker>,
 }
+
+/// A replica that was given a snapshot.
+struct Taker {
+    /// It has so many entries, or the snapshot stands for them.
+    has: u64,
+    /// When that was less.
+    moved_at: Time,
+}
+
+/// A stream waits for a taker that does not move for so long,
+const TAKER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// and until it has so many times as much as it keeps for anybody.
+const TAKER_RETAINS: u64 = 16;
 
 impl Held {
     /// The stream of `shard` on `node`, with what is left of a former life.
@@ -50,7 +67,39 @@ impl Held {
             learners: topology.learners(shard).to_vec(),
         };
         let stream = Stream::new(node, members, options, storage);
-        Held { stream, timer: None, told: 0, own_from: None, office: None, lives: BTreeMap::new() }
+        Held {
+            stream,
+            timer: None,
+            told: 0,
+            own_from: None,
+            office: None,
+            lives: BTreeMap::new(),
+            takers: BTreeMap::new(),
+        }
+    }
+
+    /// A replica is given a snapshot that stands for `length` entries.
+    pub(super) fn give(&mut self, now: Time, to: NodeId, length: u64) {
+        self.takers.insert(to, Taker { has: length, moved_at: now });
+    }
+
+    /// So many entries may be cut for all those who have just got a snapshot: to cut what they need next would make
+    /// them need another one.
+    fn takers_have(&mut self, now: Time, retain_bytes: u64) -> u64 {
+        if self.takers.is_empty() {
+            return u64::MAX;
+        }
+        let near = self.stream.storage().log().tail(retain_bytes / 2).0;
+        let acknowledged: BTreeMap<NodeId, Length> = self.stream.acknowledged().collect();
+        self.takers.retain(|node, taker| {
+            let has = acknowledged.get(node).map_or(0, |has| has.0);
+            if has > taker.has {
+                *taker = Taker { has, moved_at: now };
+            }
+            taker.has < near && now < taker.moved_at + TAKER_PATIENCE
+        });
+        let least = self.takers.values().map(|taker| taker.has).min().unwrap_or(u64::MAX);
+        least.max(self.stream.storage().log().tail(TAKER_RETAINS * retain_bytes).0)
     }
 
     /// Tells the engine what is decided: of its own entries how many, of others what they say.
@@ -157,8 +206,8 @@ impl<E: Engine> Worker<E> {
             self.bad_messages += 1;
             return;
         }
-        if let stream::Message::Snapshot { state, .. } = &message
-            && !self.engine.may_restore(shard, state)
+        if let stream::Message::Snapshot { length, state, .. } = &message
+            && !self.engine.may_restore(shard, from, length.0, state)
         {
             self.strays += 1; // It is asked for again.
             return;
@@ -247,7 +296,7 @@ impl<E: Engine> Worker<E> {
 
     /// Cuts what every replica has, and what is too much to be kept for those that have not.
     fn trim(&mut self, now: Time, shard: ShardId, effects: &mut Effects<E::Message>) {
-        let held = &self.streams[&shard];
+        let held = self.streams.get_mut(&shard).expect("held");
         let everywhere = held.stream.replicated_everywhere().0.min(held.told);
         let before = match self.engine.may_cut(shard) {
             _ if self.membership.is_fixed() => everywhere,
@@ -255,7 +304,8 @@ impl<E: Engine> Worker<E> {
             None => return,
             Some(absorbed) => {
                 let retained = held.stream.storage().log().tail(self.retain_bytes).0;
-                everywhere.max(retained).min(held.told).min(absorbed)
+                let taken = held.takers_have(now, self.retain_bytes);
+                everywhere.max(retained.min(taken)).min(held.told).min(absorbed)
             }
         };
         if before.saturating_sub(held.stream.start().0) >= self.trim_entries {

@@ -359,6 +359,9 @@ impl<E: Engine> Worker<E> {
                     self.stream_step(now, shard, stream::Event::Propose { entry }, effects);
                 }
                 engines::Effect::Snapshot { shard, to, length, state } => {
+                    if let Some(held) = self.streams.get_mut(&shard) {
+                        held.give(now, to, length);
+                    }
                     let event = stream::Event::Snapshot { to, length: Length(length), state };
                     self.stream_step(now, shard, event, effects);
                 }

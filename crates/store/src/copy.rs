@@ -11,7 +11,7 @@ use crate::session::{Pinned, Session};
 use crate::walk::{Place, walk};
 use std::ops::ControlFlow;
 use std::ptr::NonNull;
-use types::{Aborted, Conflict, Result, StampRef, TableId};
+use types::{StampRef, TableId};
 
 /// How much of a store a step of a copy looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,42 +63,36 @@ impl Session {
     }
 
     /// Drops, of the keys from `from` on and before `until` (`None`: to the end of the store), all versions
-    /// that `stale` picks out, without a trace. Returns how many.
-    ///
-    /// # Errors
-    /// [`Conflict::Locked`] where there is one and a transaction holds its key; some may be gone by then.
+    /// that `stale` picks out, without a trace; looks at `most` records. Returns before which place it has: `None`
+    /// where it has all, and otherwise less than `until`, since that was enough, or since a transaction holds the
+    /// key there.
     pub fn erase(
         &mut self,
         from: &Place,
         until: Option<&Place>,
+        most: usize,
         stale: impl Fn(TableId, &[u8], StampRef<'_>) -> bool,
-    ) -> Result<usize> {
+    ) -> Option<Place> {
         let state = &mut *Pinned::take(self.state.get_mut());
         let removals_before = state.removals.len();
-        let (mut erased, mut held) = (0, None);
+        let mut over = false;
         // SAFETY: pinned; so for all below.
-        unsafe {
-            walk(&self.store, from, usize::MAX, |table, record| {
+        let next = unsafe {
+            walk(&self.store, from, most, |table, record| {
                 let key = Record::key(record);
-                if until.is_some_and(|until| !until.is_behind(table, key)) {
+                over = until.is_some_and(|until| !until.is_behind(table, key));
+                if over {
                     return ControlFlow::Break(());
                 }
                 match state.discard(record, &|stamp| stale(table, key, stamp)) {
-                    Ok(gone) => erased += gone,
-                    Err(Held) => {
-                        held = Some(Conflict::Locked { table, key: Record::excerpt(record) });
-                        return ControlFlow::Break(());
-                    }
+                    Ok(_) => ControlFlow::Continue(()),
+                    Err(Held) => ControlFlow::Break(()),
                 }
-                ControlFlow::Continue(())
-            });
-        }
+            })
+        };
         let emptied = state.removals.len() - removals_before;
         state.sweep(&self.store, emptied, &|_| false);
-        match held {
-            Some(held) => Err(Aborted::from(held).into()),
-            None => Ok(erased),
-        }
+        next.filter(|next| !over && until.is_none_or(|until| next < until))
     }
 }
 
@@ -175,13 +169,17 @@ mod tests {
         let place = |table, key: &str| Place { table, key: key.as_bytes().to_vec() };
         let old =
             |_: TableId, key: &[u8], stamp: StampRef<'_>| stamp.clock < Clock(9) && key != b"c";
-        let gone = session.erase(&place(one, "b"), Some(&place(two, "a")), old);
-        assert_eq!(gone, Ok(1), "neither a, which is before, nor c, nor d, nor two's a");
+        let left = session.erase(&place(one, "b"), Some(&place(two, "a")), 100, old);
+        assert_eq!(left, None, "neither a, which is before, nor c, nor d, nor two's a");
         let keys = |rows: Vec<(u32, String, String, u64)>| -> Vec<String> {
             rows.into_iter().map(|(table, key, ..)| format!("{table}{key}")).collect()
         };
         assert_eq!(keys(rows(&mut session, SMALL)), ["0a", "0c", "0d", "1a"]);
-        assert_eq!(session.erase(&Place::default(), None, |_, _, _| true), Ok(4));
+        let left = session.erase(&Place::default(), None, 2, |_, _, _| true);
+        assert_eq!(keys(rows(&mut session, SMALL)), ["0d", "1a"]);
+        let left = left.expect("two are left");
+        assert!(left.is_behind(one, b"c") && !left.is_behind(one, b"d"), "{left:?}");
+        assert_eq!(session.erase(&left, None, 100, |_, _, _| true), None);
         assert!(rows(&mut session, SMALL).is_empty());
     }
 
@@ -193,8 +191,10 @@ mod tests {
         let transaction = other.begin();
         transaction.replicate(one, b"a", Some(b"2")).unwrap();
         let locked = transaction.lock().unwrap();
-        assert!(session.erase(&Place::default(), None, |_, _, _| true).is_err());
+        let at = Place { table: one, key: b"a".to_vec() };
+        assert_eq!(session.erase(&Place::default(), None, 100, |_, _, _| true), Some(at));
         drop(locked);
-        assert_eq!(session.erase(&Place::default(), None, |_, _, _| true), Ok(1));
+        assert_eq!(session.erase(&Place::default(), None, 100, |_, _, _| true), None);
+        assert!(rows(&mut session, SMALL).is_empty());
     }
 }

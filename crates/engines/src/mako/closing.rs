@@ -174,6 +174,9 @@ impl Mako {
         let Some(closed) = closed else { return };
         let hung = closed.ends.iter().filter(|(_, clock)| *clock < Clock::MAX);
         let hung = hung.map(|(epoch, _)| *epoch).next_back();
+        if let Some(last) = hung {
+            self.suspect_hanging(at, last, now);
+        }
         self.propose(at, closed, effects);
         if let Some(last) = hung {
             self.drop_hanging(at, last, effects);

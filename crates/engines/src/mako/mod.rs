@@ -124,6 +124,8 @@ pub struct Mako {
     /// Copies of shards that this worker gives, and takes; one for each replica, or shard.
     givings: Vec<Giving>,
     takings: Vec<Taking>,
+    /// When the next part may be given.
+    give_at: Time,
 }
 
 /// Who waits for the watermark.
@@ -174,6 +176,7 @@ impl Engine for Mako {
             sweeps: Vec::new(),
             givings: Vec::new(),
             takings: Vec::new(),
+            give_at: Time::ZERO,
             shared,
         }
     }
@@ -253,8 +256,8 @@ impl Engine for Mako {
         Some(self.may_cut(shard))
     }
 
-    fn may_restore(&self, shard: ShardId, state: &Bytes) -> bool {
-        self.has_copy(shard, state)
+    fn may_restore(&self, shard: ShardId, from: NodeId, length: u64, state: &Bytes) -> bool {
+        self.has_copy(shard, (from, length), state)
     }
 
     fn take_slow(&mut self) -> Vec<Slow> {

@@ -41,6 +41,8 @@ struct Peer {
     patience: u32,
     /// When that was last found to be too little.
     wronged_at: Time,
+    /// It was taken for gone since it was heard.
+    suspected: bool,
 }
 
 /// Most that a slow peer is given, and how long it is remembered to be slow.
@@ -51,7 +53,13 @@ impl Silence {
     pub(super) fn new(nodes: usize) -> Silence {
         Silence {
             peers: vec![
-                Peer { heard: Time::ZERO, first: 0, patience: 1, wronged_at: Time::ZERO };
+                Peer {
+                    heard: Time::ZERO,
+                    first: 0,
+                    patience: 1,
+                    wronged_at: Time::ZERO,
+                    suspected: false
+                };
                 nodes
             ],
             awake_since: Time::ZERO,
@@ -79,13 +87,21 @@ impl Silence {
     ) {
         let Some(peer) = self.peers.get_mut(from.0 as usize) else { return };
         let was_heard = peer.heard > Time::ZERO && peer.heard >= self.awake_since;
-        if was_heard && peer.heard + patience * peer.patience < now && waits(peer.heard) {
+        let late = was_heard && peer.heard + patience * peer.patience < now;
+        if std::mem::take(&mut peer.suspected) || late && waits(peer.heard) {
             peer.patience = PATIENCE_MAX.min(peer.patience * 2);
             peer.wronged_at = now;
         } else if peer.patience > 1 && peer.wronged_at + WRONG_FOR < now {
             peer.patience = 1;
         }
         peer.heard = now;
+    }
+
+    /// A node was taken for gone: should it be heard again, that was wrong.
+    fn suspect(&mut self, node: NodeId) {
+        if let Some(peer) = self.peers.get_mut(node.0 as usize) {
+            peer.suspected = true;
+        }
     }
 
     /// From when on the coordinator of a transaction counts as gone, if nothing comes from it.
@@ -148,13 +164,21 @@ impl Mako {
             first.is_some_and(|first| first.epoch == open && self.hangs(first, now))
         });
         let Some(shard) = held_up.map(|led| led.lead.shard) else { return };
+        let at = self.place_of(shard).expect("it is led");
+        self.suspect_hanging(at, open, now);
         if self.options().faults.has(Fault::SilenceResolves) {
-            let at = self.place_of(shard).expect("it is led");
             return self.end_branches(at, open, effects);
         }
         self.silence.asked = open;
         effects.observe(|| Observation::HeldUp { shard, epoch: open });
         effects.push(Effect::Close { shard, epoch: open });
+    }
+
+    /// Takes note of those who are taken for gone: what they have in flight, of this epoch or of one before, hangs.
+    pub(super) fn suspect_hanging(&mut self, at: usize, last: Epoch, now: Time) {
+        let hanging = self.led[at].lead.hanging(last).filter(|flight| self.hangs(*flight, now));
+        let gone: Vec<NodeId> = hanging.map(|flight| flight.transaction.node).collect();
+        gone.into_iter().for_each(|node| self.silence.suspect(node));
     }
 
     /// When to look again whether somebody is gone.
@@ -211,6 +235,15 @@ mod tests {
         assert_eq!(silence.gone_at(transaction(), PATIENCE), at(500) + PATIENCE);
         silence.hear(PEER, at(501), PATIENCE, |_| true);
         assert_eq!(silence.gone_at(transaction(), PATIENCE), at(501) + PATIENCE, "nor later");
+    }
+
+    #[test]
+    fn who_was_taken_for_gone_is_given_more_time_though_nothing_waits_by_then() {
+        let mut silence = Silence::new(2);
+        silence.hear(PEER, at(100), PATIENCE, |_| false);
+        silence.suspect(PEER);
+        silence.hear(PEER, at(200), PATIENCE, |_| false);
+        assert_eq!(silence.gone_at(transaction(), PATIENCE), at(200) + 2 * PATIENCE);
     }
 
     #[test]

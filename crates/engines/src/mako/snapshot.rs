@@ -46,11 +46,20 @@ use types::{
     coded_struct,
 };
 
-/// Parts that are under way at a time.
+/// Parts of a copy that are under way at a time,
 const WINDOW: usize = 16;
 
-/// Between two parts the worker does other things for so long.
+/// and bytes of all copies that a worker gives; one part always may be.
+const WINDOW_BYTES: usize = 8 << 20;
+
+/// Between two parts, of whatever copy, the worker does other things for so long.
 const PAUSE: Duration = Duration::from_millis(1);
+
+/// Records of its own that a taker looks at for one part.
+const ERASED_MAX: usize = 1 << 14;
+
+/// A snapshot that speaks of epochs so far beyond what this node has heard of is nonsense.
+const EPOCHS_AHEAD_MAX: u32 = 1 << 16;
 
 /// A giver gives up when nothing has moved for so many times the time after which it repeats itself.
 const PATIENCE: u32 = 20;
@@ -129,13 +138,11 @@ pub(super) struct Giving {
     /// The entries that it stands for.
     pub(super) length: u64,
     head: Bytes,
-    /// Where the parts begin that are sent and not acknowledged.
-    sent: VecDeque<Place>,
+    /// Where the parts begin that are sent and not acknowledged, and their bytes.
+    sent: VecDeque<(Place, usize)>,
     /// Where the next part begins. `None` once the last is sent.
     next: Option<Place>,
-    /// When the next part may be sent,
-    due: Time,
-    /// when anything came or went last,
+    /// When anything came or went last,
     active_at: Time,
     /// and when the taker last had more.
     moved_at: Time,
@@ -162,15 +169,16 @@ impl Giving {
             self.next = None;
             return !std::mem::take(&mut self.sent).is_empty();
         };
-        let first = self.sent.front().or(self.next.as_ref());
+        let first = self.sent.front().map(|(start, _)| start).or(self.next.as_ref());
         let old = |first: &Place| place == *first || place < *first && place != Place::default();
         if first.is_none_or(old) {
             return false; // It was said before.
         }
-        while self.sent.front().is_some_and(|start| *start < place) {
+        while self.sent.front().is_some_and(|(start, _)| *start < place) {
             self.sent.pop_front();
         }
-        if self.sent.front().or(self.next.as_ref()) != Some(&place) {
+        let first = self.sent.front().map(|(start, _)| start).or(self.next.as_ref());
+        if first != Some(&place) {
             // It took a part that ended elsewhere, or has forgotten this copy.
             self.next = Some(place);
             self.sent.clear();
@@ -180,7 +188,7 @@ impl Giving {
 
     /// What is not acknowledged is to be sent again.
     fn rewind(&mut self) {
-        if let Some(first) = self.sent.pop_front() {
+        if let Some((first, _)) = self.sent.pop_front() {
             self.next = Some(first);
             self.sent.clear();
         }
@@ -190,10 +198,9 @@ impl Giving {
         self.next.is_none() && self.sent.is_empty()
     }
 
-    /// When to look again.
-    fn next_due(&self, retry_after: Duration) -> Time {
-        let waits = self.next.is_none() || self.sent.len() >= WINDOW;
-        if waits { self.active_at + retry_after } else { self.due }
+    /// May the next part be sent, for all that this copy has under way?
+    fn has_room(&self) -> bool {
+        self.next.is_some() && self.sent.len() < WINDOW
     }
 }
 
@@ -238,7 +245,6 @@ impl Mako {
             head,
             sent: VecDeque::new(),
             next: Some(Place::default()),
-            due: now,
             active_at: now,
             moved_at: now,
         });
@@ -258,8 +264,11 @@ impl Mako {
             self.desk.counters.dropped += 1;
             return;
         };
-        if giving.advance(reached.map(place)) {
-            (giving.active_at, giving.moved_at) = (now, now);
+        let reached = reached.map(place);
+        let gets_on = reached != Some(Place::default());
+        if giving.advance(reached) {
+            giving.active_at = now;
+            giving.moved_at = if gets_on { now } else { giving.moved_at };
         }
     }
 
@@ -269,12 +278,10 @@ impl Mako {
         for place in (0..self.givings.len()).rev() {
             let giving = &mut self.givings[place];
             let shard = self.followed[giving.at].shard;
-            if !self.desk.hub.gives(shard, self.desk.hub.place.node, giving.to) {
-                self.givings.swap_remove(place); // Another leads, and whoever lacks something asks that one.
-                continue;
-            }
-            if giving.is_over() || giving.moved_at + retry_after * PATIENCE <= now {
-                // Of one that was given up the taker has not all, and drops this; then it asks again.
+            // Perhaps this node has not heard who leads.
+            let gives = self.desk.hub.gives(shard, self.desk.hub.place.node, giving.to);
+            if !gives || giving.is_over() || giving.moved_at + retry_after * PATIENCE <= now {
+                // Of one that is given up the taker has not all, and drops this; then it asks again.
                 let Giving { to, length, head, .. } = self.givings.swap_remove(place);
                 effects.push(Effect::Snapshot { shard, to, length, state: head });
                 continue;
@@ -283,15 +290,24 @@ impl Mako {
                 giving.rewind();
                 giving.active_at = now;
             }
-            if giving.next_due(retry_after) <= now {
-                self.give_part(now, place, effects);
-            }
         }
+        if self.give_at <= now
+            && self.parts_have_room()
+            && let Some(place) = self.givings.iter().position(Giving::has_room)
+        {
+            self.give_at = now + PAUSE;
+            self.give_part(now, place, effects);
+            self.givings.rotate_left(place + 1); // Each in its turn.
+        }
+    }
+
+    fn parts_have_room(&self) -> bool {
+        let sent = self.givings.iter().flat_map(|giving| &giving.sent);
+        sent.map(|(_, bytes)| bytes).sum::<usize>() < WINDOW_BYTES
     }
 
     fn give_part(&mut self, now: Time, place: usize, effects: &mut Effects) {
         let giving = &mut self.givings[place];
-        giving.due = now + PAUSE;
         let own = &self.desk.hub.own[giving.at];
         let (Some(from), Ok(mut session)) = (giving.next.clone(), own.sessions.take()) else {
             return;
@@ -306,7 +322,8 @@ impl Mako {
             let (key, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
             rows.push(Row { table, epoch: stamp.epoch, clock: stamp.clock, key, value });
         });
-        giving.sent.push_back(from.clone());
+        let bytes = rows.iter().map(|row| row.key.len() + row.value.len()).sum();
+        giving.sent.push_back((from.clone(), bytes));
         giving.next = until.clone();
         giving.active_at = now;
         let (copy, cut) = (giving.copy, giving.cut);
@@ -317,7 +334,9 @@ impl Mako {
     /// When to go on.
     pub(super) fn next_given(&self) -> Option<Time> {
         let retry_after = self.desk.hub.limits.retry_after;
-        self.givings.iter().map(|giving| giving.next_due(retry_after)).min()
+        let gives = self.parts_have_room() && self.givings.iter().any(Giving::has_room);
+        let again = self.givings.iter().map(|giving| giving.active_at + retry_after);
+        again.chain(gives.then_some(self.give_at)).min()
     }
 }
 
@@ -364,10 +383,9 @@ impl Mako {
         while let Some(reached) = self.takings[at].reached.clone()
             && let Some(part) = self.takings[at].early.remove(&reached)
         {
-            if self.copy_part(self.takings[at].at, &part, effects).is_err() {
+            let Ok(reached) = self.copy_part(self.takings[at].at, &part, effects) else {
                 break; // It comes again.
-            }
-            let reached = part.until.as_ref().map(place);
+            };
             let taking = &mut self.takings[at];
             taking.early.retain(|begins, _| reached.as_ref().is_some_and(|place| begins >= place));
             taking.reached = reached;
@@ -387,9 +405,14 @@ impl Mako {
             && part.rows.iter().all(fits)
     }
 
-    /// Makes a range of the store what the part says. An error where a lock is in the way, or a row is none; some
-    /// of it may be done then.
-    fn copy_part(&mut self, at: usize, part: &Part, effects: &mut Effects) -> Result<()> {
+    /// Makes a range of the store what the part says, as far as it gets: a range may hold much that goes, a lock may
+    /// be in the way, or a row be none. Returns before which place it has; `None` where it has the last part.
+    fn copy_part(
+        &mut self,
+        at: usize,
+        part: &Part,
+        effects: &mut Effects,
+    ) -> Result<Option<Place>> {
         let own = &self.desk.hub.own[at];
         let replica = self.shared.replica(part.shard).expect("held");
         let mut session = own.sessions.take()?;
@@ -398,11 +421,6 @@ impl Mako {
             part.rows.iter().map(|row| (row.table, &row.key[..])).collect();
         // Nobody replays meanwhile.
         let mut floor = replica.floor_mut();
-        if !self.shared.setup.options.faults.has(Fault::CopyKeepsDeleted) {
-            session.erase(&place(&part.from), until.as_ref(), |table, key, stamp| {
-                stamp.clock <= part.cut && !kept.contains(&(table, key))
-            })?;
-        }
         let here = replica.reached();
         for row in &part.rows {
             if row.clock > here && !floor.has(row.table, &row.key, row.clock) {
@@ -410,17 +428,43 @@ impl Mako {
             }
         }
         self.desk.counters.operations += part.rows.len() as u64;
-        floor.raise(part.cut, until);
-        Ok(())
+        // What goes leaves no trace but the floor: so that follows as far as this gets.
+        let stale = |table: TableId, key: &[u8], stamp: StampRef<'_>| {
+            stamp.clock <= part.cut && !kept.contains(&(table, key))
+        };
+        let from = place(&part.from);
+        let left = match self.shared.setup.options.faults.has(Fault::CopyKeepsDeleted) {
+            true => None,
+            false => session.erase(&from, until.as_ref(), ERASED_MAX, stale),
+        };
+        let reached = left.or(until);
+        floor.raise(part.cut, reached.clone());
+        Ok(reached)
     }
 
-    /// Has this worker all of the copy that goes with this snapshot of its stream of `shard`?
-    pub(super) fn has_copy(&self, shard: ShardId, state: &Bytes) -> bool {
-        let at = self.place_of(shard);
-        let Ok(head) = decode::<Head>(state) else { return false };
-        self.takings
-            .iter()
-            .any(|it| (Some(it.at), it.copy) == (at, head.copy) && it.reached.is_none())
+    /// Has this worker all of the copy that goes with this snapshot of its stream of `shard`, and can it be true?
+    pub(super) fn has_copy(
+        &self,
+        shard: ShardId,
+        (from, length): (NodeId, u64),
+        state: &Bytes,
+    ) -> bool {
+        let (Some(at), Ok(head)) = (self.place_of(shard), decode::<Head>(state)) else {
+            return false;
+        };
+        let Head { copy, extent, finals } = head;
+        let taken =
+            |it: &Taking| (it.at, it.from, it.copy) == (at, from, copy) && it.reached.is_none();
+        let (before, shards) =
+            (&self.followed[at].extent, self.desk.hub.topology.shards() as usize);
+        // The epoch after the last FVW is open, or its opening is on its way to this node.
+        let known = self.desk.hub.epoch.get().0.saturating_add(EPOCHS_AHEAD_MAX);
+        self.takings.iter().any(taken)
+            && extent.length == length
+            && extent.safe >= before.safe
+            && fits::clock(extent.greatest)
+            && extent.finals.0.max(extent.ended.0) <= known
+            && finals.iter().all(|last| last.shards() == shards)
     }
 
     /// This worker's stream of `shard` begins behind a snapshot.

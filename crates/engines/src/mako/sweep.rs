@@ -6,9 +6,10 @@
 //! finds whatever any of them had installed.
 
 use super::Mako;
+use crate::replication::replica::Replica;
 use std::time::Duration;
 use store::RollBack;
-use types::{Time, VectorWatermark};
+use types::{Clock, Time, VectorWatermark};
 
 /// Records that a step looks at.
 const RECORDS_MAX: usize = 256;
@@ -50,7 +51,10 @@ impl Mako {
         };
         let (shard, watermarks) = (own.shard, self.desk.hub.watermarks.borrow());
         let rejected = |stamp: types::StampRef<'_>| watermarks.rejects(shard, stamp);
-        let committed = |stamp: types::StampRef<'_>| watermarks.covers(shard, stamp);
+        // Where the node leads no more, older writes may still be on their way to a tombstone's key.
+        let reached = self.shared.replica(shard).map_or(Clock::ZERO, Replica::reached);
+        let committed =
+            |stamp: types::StampRef<'_>| stamp.clock <= reached && watermarks.covers(shard, stamp);
         let done = session.roll_back(&sweep.cursor, RECORDS_MAX, rejected, committed);
         self.desk.counters.discarded += done.discarded as u64;
         match done.next {
