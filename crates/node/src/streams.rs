@@ -252,7 +252,6 @@ impl<E: Engine> Worker<E> {
         effects: &mut Effects<E::Message>,
     ) {
         let incarnation = self.known.as_ref().map_or(Incarnation(0), |known| known.incarnation);
-        let cuts = self.gives_snapshots(shard);
         let held = self.streams.get_mut(&shard).expect("messages of others are dropped before");
         let mut wanted = Vec::new();
         held.stream.step(now, event, &mut wanted);
@@ -273,11 +272,13 @@ impl<E: Engine> Worker<E> {
                 }
                 stream::Effect::Decided { length } => held.decided(shard, length, news),
                 stream::Effect::Timer { at } => held.timer = Some(at),
-                // Where entries are cut only when every replica has them, whoever asks for one again has
-                // said what is not so, now or before.
-                stream::Effect::SnapshotWanted { to: _ } if !cuts => self.bad_messages += 1,
                 stream::Effect::SnapshotWanted { to } => {
-                    news.push_back(engines::Event::SnapshotWanted { shard, to });
+                    // Where nodes never begin anew, or begin with the first entry, entries are cut only when every
+                    // replica has them: whoever asks for one again has said what is not so, now or before.
+                    match self.membership.is_fixed() || self.engine.may_cut(shard).is_none() {
+                        true => self.bad_messages += 1,
+                        false => news.push_back(engines::Event::SnapshotWanted { shard, to }),
+                    }
                 }
                 stream::Effect::Restored { length, state } => {
                     held.told = length.0;
@@ -289,14 +290,12 @@ impl<E: Engine> Worker<E> {
         self.note_caught_up(shard, effects);
     }
 
-    /// Can a replica get a snapshot instead of entries that were cut? Where nodes never begin anew, none needs it.
-    fn gives_snapshots(&self, shard: ShardId) -> bool {
-        !self.membership.is_fixed() && self.engine.may_cut(shard).is_some()
-    }
-
     /// Cuts what every replica has, and what is too much to be kept for those that have not.
     fn trim(&mut self, now: Time, shard: ShardId, effects: &mut Effects<E::Message>) {
         let held = self.streams.get_mut(&shard).expect("held");
+        if held.told.saturating_sub(held.stream.start().0) < self.trim_entries {
+            return; // Mostly there is too little to look any further.
+        }
         let everywhere = held.stream.replicated_everywhere().0.min(held.told);
         let before = match self.engine.may_cut(shard) {
             _ if self.membership.is_fixed() => everywhere,

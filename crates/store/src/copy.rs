@@ -5,12 +5,11 @@
 //! of an instant. It has all that was committed when the first part was begun, or what came in its place;
 //! what came later is in it or not. Whoever replays what came later, by stamps, ends where the store is.
 
-use crate::discard::Held;
+use crate::discard::{Held, chain};
 use crate::record::Record;
 use crate::session::{Pinned, Session};
 use crate::walk::{Place, walk};
 use std::ops::ControlFlow;
-use std::ptr::NonNull;
 use types::{StampRef, TableId};
 
 /// How much of a store a step of a copy looks at.
@@ -44,18 +43,14 @@ impl Session {
                 if bytes >= part.bytes_max {
                     return ControlFlow::Break(());
                 }
-                let mut next = record.as_ref().word().version();
-                while let Some(version) = NonNull::new(next) {
-                    let version = version.as_ref();
-                    if committed(version.stamp_ref()) {
-                        if let Some(value) = version.value() {
-                            let key = Record::key(record);
-                            bytes += key.len() + value.len();
-                            visit(table, key, value, version.stamp_ref());
-                        }
-                        break;
-                    }
-                    next = version.prev();
+                let versions = chain(record.as_ref().word().version());
+                let mut versions = versions.map(|version| version.as_ref());
+                if let Some(version) = versions.find(|version| committed(version.stamp_ref()))
+                    && let Some(value) = version.value()
+                {
+                    let key = Record::key(record);
+                    bytes += key.len() + value.len();
+                    visit(table, key, value, version.stamp_ref());
                 }
                 ControlFlow::Continue(())
             })
@@ -105,7 +100,7 @@ mod tests {
 
     const SMALL: Part = Part { records_max: 2, bytes_max: usize::MAX };
 
-    /// Installs a row, or a tombstone, at a clock; only clocks up to `covered` are committed.
+    /// Installs a row, or a tombstone, at a clock; those up to 10 are committed.
     fn put(session: &mut Session, table: TableId, key: &str, value: Option<&str>, clock: u64) {
         let transaction = session.begin();
         transaction.replicate(table, key.as_bytes(), value.map(str::as_bytes)).unwrap();

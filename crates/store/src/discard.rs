@@ -213,7 +213,7 @@ pub(crate) fn unlink(
 /// The versions of a chain, from the newest.
 ///
 /// REQUIRES: under the guard, for as long as they are used.
-fn chain(newest: *mut Version) -> impl Iterator<Item = NonNull<Version>> {
+pub(crate) fn chain(newest: *mut Version) -> impl Iterator<Item = NonNull<Version>> {
     std::iter::successors(NonNull::new(newest), |version| {
         // SAFETY: the guard keeps it, and what can be reached from it, even once it is unlinked.
         NonNull::new(unsafe { version.as_ref() }.prev())

@@ -196,6 +196,14 @@ impl<'a> StampRef<'a> {
         }
     }
 
+    /// Whether every shard has come as far as this stamp, which `own` keeps, says; `reached` tells how far a shard
+    /// has, and for [`ShardId::EVERY`] how far all have.
+    #[inline]
+    pub fn is_reached(self, own: ShardId, reached: impl Fn(ShardId) -> Clock) -> bool {
+        self.clock <= reached(own)
+            && self.remote.iter().all(|entry| entry.clock <= reached(entry.shard))
+    }
+
     /// Copies it out.
     pub fn to_stamp(self) -> Stamp {
         Stamp { epoch: self.epoch, clock: self.clock, remote: self.remote.to_vec() }
@@ -333,9 +341,7 @@ impl VectorWatermark {
     /// Whether all that `stamp`, kept by `own`, depends on is durable. Stamps of other epochs are
     /// not covered, though the watermark of their own epoch may cover them.
     pub fn covers(&self, own: ShardId, stamp: StampRef<'_>) -> bool {
-        self.epoch == stamp.epoch
-            && stamp.clock <= self.of(own)
-            && stamp.remote.iter().all(|entry| entry.clock <= self.of(entry.shard))
+        self.epoch == stamp.epoch && stamp.is_reached(own, |shard| self.of(shard))
     }
 }
 

@@ -139,8 +139,10 @@ impl Absorbed {
         while ahead.get(*covered).is_some_and(is_covered) {
             *covered += 1;
         }
-        let news = (*covered > before).then(|| ahead[*covered - 1].safe);
-        let cut = replica.cover(worker, news.unwrap_or_default());
+        let cut = match *covered > before {
+            true => replica.cover(worker, ahead[*covered - 1].safe),
+            false => replica.covered(),
+        };
         while *covered > 0 && ahead[0].needs.greatest() <= cut {
             let said = ahead.pop_front().expect("it is covered");
             let forget = extent.finals;

@@ -5,7 +5,7 @@ use super::options::Options;
 use crate::engine::Setup;
 use crate::replication::replica::Replica;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use types::{Clock, Epoch, NodeId, RemoteClock, ShardId, StampRef, VectorWatermark};
+use types::{Clock, Epoch, NodeId, ShardId, StampRef, VectorWatermark};
 
 /// See the module.
 #[derive(Debug)]
@@ -116,14 +116,11 @@ impl SharedWatermark {
 
     /// Does it cover `stamp`, which `own` keeps? See [`VectorWatermark::covers`].
     pub(super) fn covers(&self, own: ShardId, stamp: StampRef<'_>) -> bool {
-        let reached = |entry: &RemoteClock| match entry.shard {
-            ShardId::EVERY => {
-                let shards = (0..self.clocks.len() as u32).map(ShardId);
-                shards.map(|shard| self.of(shard)).min() >= Some(entry.clock)
-            }
-            shard => self.of(shard) >= entry.clock,
-        };
-        self.of(own) >= stamp.clock && stamp.remote.iter().all(reached)
+        let all = || (0..self.clocks.len() as u32).map(|shard| self.of(ShardId(shard))).min();
+        stamp.is_reached(own, |shard| match shard {
+            ShardId::EVERY => all().unwrap_or(Clock::ZERO),
+            shard => self.of(shard),
+        })
     }
 
     /// Moves with every change.

@@ -36,6 +36,7 @@ use super::{Effects, Mako, Message, fits};
 use crate::engine::Effect;
 use crate::faults::Fault;
 use crate::observation::Observation;
+use crate::replication::replay::publish;
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -61,12 +62,16 @@ const ERASED_MAX: usize = 1 << 14;
 /// A snapshot that speaks of epochs so far beyond what this node has heard of is nonsense.
 const EPOCHS_AHEAD_MAX: u32 = 1 << 16;
 
-/// A giver gives up when nothing has moved for so many times the time after which it repeats itself.
-const PATIENCE: u32 = 20;
+/// A giver gives up when it has sent the same again so many times. Counted and not timed: how often its turn
+/// comes depends on how many copies it gives.
+const REPEATS_MAX: u32 = 20;
 
 /// A taker takes another giver's copy when its own giver was silent for so many times the time after which that
-/// repeats itself.
+/// repeats itself,
 const SILENCES: u32 = 4;
+
+/// and so many copies could each have had their turn.
+const TURNS: u32 = 64;
 
 /// A part of a copy of a shard.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -136,16 +141,16 @@ pub(super) struct Giving {
     copy: u64,
     cut: Clock,
     /// The entries that it stands for.
-    pub(super) length: u64,
+    length: u64,
     head: Bytes,
     /// Where the parts begin that are sent and not acknowledged, and their bytes.
     sent: VecDeque<(Place, usize)>,
     /// Where the next part begins. `None` once the last is sent.
     next: Option<Place>,
-    /// When anything came or went last,
+    /// When anything came or went last.
     active_at: Time,
-    /// and when the taker last had more.
-    moved_at: Time,
+    /// How often parts were sent again since the taker last had more.
+    repeats: u32,
 }
 
 /// A copy that this worker takes.
@@ -163,22 +168,25 @@ pub(super) struct Taking {
 }
 
 impl Giving {
+    /// Where the first part begins that is not acknowledged.
+    fn first(&self) -> Option<&Place> {
+        self.sent.front().map(|(start, _)| start).or(self.next.as_ref())
+    }
+
     /// The taker has everything before `place`. Says whether that is news.
     fn advance(&mut self, place: Option<Place>) -> bool {
         let Some(place) = place else {
             self.next = None;
             return !std::mem::take(&mut self.sent).is_empty();
         };
-        let first = self.sent.front().map(|(start, _)| start).or(self.next.as_ref());
         let old = |first: &Place| place == *first || place < *first && place != Place::default();
-        if first.is_none_or(old) {
+        if self.first().is_none_or(old) {
             return false; // It was said before.
         }
         while self.sent.front().is_some_and(|(start, _)| *start < place) {
             self.sent.pop_front();
         }
-        let first = self.sent.front().map(|(start, _)| start).or(self.next.as_ref());
-        if first != Some(&place) {
+        if self.first() != Some(&place) {
             // It took a part that ended elsewhere, or has forgotten this copy.
             self.next = Some(place);
             self.sent.clear();
@@ -191,6 +199,7 @@ impl Giving {
         if let Some((first, _)) = self.sent.pop_front() {
             self.next = Some(first);
             self.sent.clear();
+            self.repeats += 1;
         }
     }
 
@@ -228,7 +237,7 @@ impl Mako {
         let at = self.place_of(shard).expect("a stream that is held");
         let replica = self.shared.replica(shard).expect("held");
         let extent = self.absorbed_extent(at).clone();
-        let cut = replica.cover(self.desk.hub.place.worker, Clock::ZERO);
+        let cut = replica.covered();
         // Like no other, of this life or another.
         let copy = self.desk.hub.random.borrow_mut().next_u64();
         let watermarks = self.desk.hub.watermarks.borrow();
@@ -246,7 +255,7 @@ impl Mako {
             sent: VecDeque::new(),
             next: Some(Place::default()),
             active_at: now,
-            moved_at: now,
+            repeats: 0,
         });
     }
 
@@ -268,7 +277,7 @@ impl Mako {
         let gets_on = reached != Some(Place::default());
         if giving.advance(reached) {
             giving.active_at = now;
-            giving.moved_at = if gets_on { now } else { giving.moved_at };
+            giving.repeats = if gets_on { 0 } else { giving.repeats };
         }
     }
 
@@ -280,7 +289,7 @@ impl Mako {
             let shard = self.followed[giving.at].shard;
             // Perhaps this node has not heard who leads.
             let gives = self.desk.hub.gives(shard, self.desk.hub.place.node, giving.to);
-            if !gives || giving.is_over() || giving.moved_at + retry_after * PATIENCE <= now {
+            if !gives || giving.is_over() || giving.repeats == REPEATS_MAX {
                 // Of one that is given up the taker has not all, and drops this; then it asks again.
                 let Giving { to, length, head, .. } = self.givings.swap_remove(place);
                 effects.push(Effect::Snapshot { shard, to, length, state: head });
@@ -344,8 +353,7 @@ impl Mako {
 impl Mako {
     /// A part of a copy has come.
     pub(super) fn take_part(&mut self, from: NodeId, part: Part, effects: &mut Effects) {
-        let Some(at) = self.place_of(part.shard).filter(|at| self.may_take(*at, from, &part))
-        else {
+        let Some(at) = self.place_of(part.shard).filter(|_| self.may_take(from, &part)) else {
             self.desk.counters.dropped += 1;
             return;
         };
@@ -353,7 +361,7 @@ impl Mako {
         let known = |it: &Taking| (it.at, it.from, it.copy) == (at, from, copy);
         let now = self.desk.hub.now.get();
         // A leader that prepares may have asked two: one of them is enough, unless it has fallen silent.
-        let patience = self.desk.hub.limits.retry_after * SILENCES;
+        let patience = self.desk.hub.limits.retry_after * SILENCES + PAUSE * TURNS;
         let goes_on = |it: &Taking| it.at == at && it.from != from && now < it.heard_at + patience;
         if place(&part.from) == Place::default()
             && !self.takings.iter().any(|it| known(it) || goes_on(it))
@@ -394,12 +402,11 @@ impl Mako {
     }
 
     /// Can this be so, and is it for this node to take?
-    fn may_take(&self, at: usize, from: NodeId, part: &Part) -> bool {
+    fn may_take(&self, from: NodeId, part: &Part) -> bool {
         let ascends = part.until.as_ref().is_none_or(|until| part.from < *until);
         let fits = |row: &Row| row.epoch >= super::FIRST_EPOCH && fits::clock(row.clock);
-        let serves = self.desk.hub.own(part.shard).is_some() || self.led[at].serves();
         self.desk.hub.gives(part.shard, from, self.desk.hub.place.node)
-            && !serves
+            && self.desk.hub.own(part.shard).is_none()
             && ascends
             && fits::clock(part.cut)
             && part.rows.iter().all(fits)
@@ -506,20 +513,9 @@ fn copy_row(
     row: &Row,
     observations: &mut Option<Vec<Observation>>,
 ) -> Result<()> {
-    let order = (row.epoch, row.clock);
     let stamp = Stamp::local(row.epoch, row.clock);
     let transaction = session.begin();
     transaction.replicate(row.table, &row.key, Some(&row.value))?;
-    transaction.lock()?.replay(
-        stamp.as_ref(),
-        |newest| (newest.epoch, newest.clock) < order,
-        |_| false,
-        |table, key, won| {
-            if let Some(observations) = observations {
-                let (stamp, key) = (stamp.clone(), key.to_vec());
-                observations.push(Observation::Applied { shard, stamp, table, key, won });
-            }
-        },
-    );
+    publish(shard, transaction.lock()?, &stamp, false, |_| false, observations.as_mut());
     Ok(())
 }

@@ -9,8 +9,10 @@ use super::replica::Replica;
 use crate::execution::sessions::Sessions;
 use crate::faults::{Fault, Faults};
 use crate::observation::Observation;
+use std::ops::DerefMut;
 use std::rc::Rc;
-use types::{Aborted, Clock, Conflict, Error, Result, Stamp};
+use store::{Locked, Session};
+use types::{Aborted, Conflict, Error, Result, ShardId, Stamp, StampRef};
 
 /// Another worker of this node holds a lock for as long as it takes to replay a transaction; or for much
 /// longer, if it does not know yet that the node leads no more.
@@ -52,7 +54,7 @@ fn try_replay(
     stamp: &Stamp,
     writes: &[Write],
     faults: Faults,
-    mut observe: Option<&mut Vec<Observation>>,
+    observe: Option<&mut Vec<Observation>>,
 ) -> Result<()> {
     let transaction = store::Transaction::on(sessions.take()?);
     let floor = replica.floor();
@@ -61,19 +63,34 @@ fn try_replay(
             transaction.replicate(write.table, &write.key, write.value.as_deref())?;
         }
     }
-    let order: (_, Clock) = (stamp.epoch, stamp.clock);
     let complete = replica.reached();
+    let buried =
+        |tombstone: StampRef<'_>| tombstone.epoch == stamp.epoch && tombstone.clock <= complete;
     let last_wins = faults.has(Fault::ReplayInArrivalOrder);
-    transaction.lock()?.replay(
+    publish(replica.shard, transaction.lock()?, stamp, last_wins, buried, observe);
+    Ok(())
+}
+
+/// Publishes those of the writes that are newer than what is there; all, where the last wins. Of the tombstones that
+/// come to light go those that are buried.
+pub(crate) fn publish<S: DerefMut<Target = Session>>(
+    shard: ShardId,
+    locked: Locked<S>,
+    stamp: &Stamp,
+    last_wins: bool,
+    buried: impl Fn(StampRef<'_>) -> bool,
+    mut observe: Option<&mut Vec<Observation>>,
+) {
+    let order = (stamp.epoch, stamp.clock);
+    locked.replay(
         stamp.as_ref(),
         |newest| (newest.epoch, newest.clock) < order || last_wins,
-        |tombstone| tombstone.epoch == stamp.epoch && tombstone.clock <= complete,
+        buried,
         |table, key, won| {
             if let Some(observations) = &mut observe {
-                let (shard, stamp, key) = (replica.shard, stamp.clone(), key.to_vec());
+                let (stamp, key) = (stamp.clone(), key.to_vec());
                 observations.push(Observation::Applied { shard, stamp, table, key, won });
             }
         },
     );
-    Ok(())
 }

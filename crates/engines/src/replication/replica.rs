@@ -85,6 +85,11 @@ impl Replica {
     /// clock, or a lesser one, is in the store for good.
     pub(crate) fn cover(&self, worker: WorkerId, clock: Clock) -> Clock {
         self.covered[worker.0 as usize].fetch_max(clock.0, Ordering::AcqRel);
+        self.covered()
+    }
+
+    /// Up to where all workers have absorbed their streams.
+    pub(crate) fn covered(&self) -> Clock {
         least(&self.covered)
     }
 

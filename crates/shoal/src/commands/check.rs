@@ -1,6 +1,6 @@
 //! `shoal check`: judges a history.
 
-use super::{Trouble, Verdict, print};
+use super::{Trouble, Verdict, print, print_json};
 use clap::Args;
 use std::path::PathBuf;
 use workloads::history::{self, HistoryError};
@@ -31,9 +31,7 @@ impl Check {
             error => Trouble::Usage(format!("{}: {error}", self.file.display())),
         })?;
         if self.json {
-            let json = serde_json::to_string_pretty(&report)
-                .expect("a verdict has only text keys and whole numbers");
-            print(&(json + "\n"))?;
+            print_json(&report)?;
         } else {
             print(&report.to_string())?;
         }

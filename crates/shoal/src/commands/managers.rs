@@ -1,7 +1,7 @@
 //! `shoal managers`: who the configuration managers of a cluster are, and one instead of another.
 
 use super::target::Target;
-use super::{Trouble, Verdict, print};
+use super::{Trouble, Verdict, print, print_json};
 use crate::managers::{Overview, Replaced, Replacement};
 use crate::report::Report;
 use crate::{ask, duration};
@@ -91,8 +91,7 @@ impl List {
         let report = Report::gather(&self.target.addresses()?, &self.target.access()?).await;
         let overview = Overview::of(&report.map_err(Trouble::Usage)?);
         if self.json {
-            let json = serde_json::to_string_pretty(&overview).expect("numbers and names");
-            print(&(json + "\n"))?;
+            print_json(&overview)?;
         } else {
             print(&(overview.text() + "\n"))?;
             for missing in overview.missing() {
@@ -119,8 +118,7 @@ impl Replace {
         let replaced = replacement.run(&self.outgoing, &self.incoming, say).await?;
         let Replaced { managers } = &replaced;
         if self.json {
-            let json = serde_json::to_string_pretty(&replaced).expect("names");
-            print(&(json + "\n"))?;
+            print_json(&replaced)?;
         } else {
             let named: Vec<String> = managers.iter().map(|name| format!("\"{name}\"")).collect();
             print(&format!(

@@ -19,6 +19,7 @@ mod status;
 mod target;
 
 use clap::{Parser, Subcommand};
+use serde::Serialize;
 use std::fmt::Display;
 use std::fs;
 use std::io::{self, Write};
@@ -104,6 +105,12 @@ fn print(text: &str) -> Result<(), Trouble> {
         }
         _ => Ok(()),
     }
+}
+
+/// Writes what is only text, names and numbers to standard output, as JSON.
+fn print_json(value: &impl Serialize) -> Result<(), Trouble> {
+    let json = serde_json::to_string_pretty(value).expect("it has only text keys and numbers");
+    print(&(json + "\n"))
 }
 
 /// Makes sure that a result can be written to `path`, before time is spent on it.

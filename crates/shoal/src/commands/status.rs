@@ -1,7 +1,7 @@
 //! `shoal status`: how a cluster is.
 
 use super::target::Target;
-use super::{Trouble, Verdict, print};
+use super::{Trouble, Verdict, print, print_json};
 use crate::ask;
 use crate::report::{Report, Skew};
 use clap::Args;
@@ -48,8 +48,7 @@ impl Status {
                     Some(Known { node: node.as_ref().ok()?, clock: *clock })
                 })
                 .collect();
-            let json = serde_json::to_string_pretty(&known).expect("numbers and names");
-            print(&(json + "\n"))?;
+            print_json(&known)?;
         } else {
             print(&(report.text() + "\n"))?;
             for silent in report.nodes.iter().filter_map(|node| node.as_ref().err()) {

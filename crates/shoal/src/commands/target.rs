@@ -50,17 +50,14 @@ impl Target {
                 return Err(Trouble::Usage(missing.to_owned()));
             }
         };
-        let secret = fs::read(&path).map_err(|error| Trouble::file("read", &path, error))?;
-        let secret = Secret::new(secret.trim_ascii_end());
-        Ok(Access { role: Role::Operator, secret, ..self.access()? })
+        Ok(Access { role: Role::Operator, secret: read_secret(&path)?, ..self.access()? })
     }
 
     /// What lets clients in.
     pub fn access(&self) -> Result<Access, Trouble> {
         let mut access = Access::open(&*self.cluster);
         if let Some(path) = &self.client_secret {
-            let secret = fs::read(path).map_err(|error| Trouble::file("read", path, error))?;
-            access.secret = Secret::new(secret.trim_ascii_end());
+            access.secret = read_secret(path)?;
         }
         if let Some(path) = &self.authorities {
             let trusted = read_certificates(path)
@@ -69,4 +66,9 @@ impl Target {
         }
         Ok(access)
     }
+}
+
+fn read_secret(path: &Path) -> Result<Secret, Trouble> {
+    let secret = fs::read(path).map_err(|error| Trouble::file("read", path, error))?;
+    Ok(Secret::new(secret.trim_ascii_end()))
 }

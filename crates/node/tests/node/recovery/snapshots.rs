@@ -94,37 +94,33 @@ fn a_replica_without_memory_begins_behind_a_snapshot_and_may_lead() {
     }
 }
 
-#[test]
-fn a_copy_survives_the_loss_of_every_third_part() {
-    let mut cluster = cluster(2, 5);
+/// A replica comes back without memory; what becomes of the parts it gets, counted from 1, is said by `fate`.
+fn restored_through(seed: u64, fate: fn(u32) -> Fate) -> Cluster {
+    let mut cluster = cluster(2, seed);
     let away = cluster.follower();
     cluster.crash(away);
     cluster.gets_on(200 * MS);
     let mut count = 0;
     cluster.filter_parts(move |_| {
         count += 1;
-        if count % 3 == 0 { Fate::Drop } else { Fate::Pass }
+        fate(count)
     });
     cluster.restart(away, false);
     cluster.until_restored(away);
     cluster.filter = None;
-    cluster.finish();
+    cluster
+}
+
+#[test]
+fn a_copy_survives_the_loss_of_every_third_part() {
+    let lossy = |count| if count % 3 == 0 { Fate::Drop } else { Fate::Pass };
+    restored_through(5, lossy).finish();
 }
 
 #[test]
 fn parts_that_come_late_do_no_harm() {
-    let mut cluster = cluster(2, 6);
-    let away = cluster.follower();
-    cluster.crash(away);
-    cluster.gets_on(200 * MS);
-    let mut count = 0;
-    cluster.filter_parts(move |_| {
-        count += 1;
-        if count % 4 == 1 { Fate::Hold } else { Fate::Pass }
-    });
-    cluster.restart(away, false);
-    cluster.until_restored(away);
-    cluster.filter = None;
+    let late = |count| if count % 4 == 1 { Fate::Hold } else { Fate::Pass };
+    let mut cluster = restored_through(6, late);
     cluster.gets_on(200 * MS);
     assert!(!cluster.held.is_empty());
     cluster.release();
