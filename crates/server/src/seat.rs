@@ -92,6 +92,8 @@ pub(crate) struct Seat<E: Engine> {
     pub(crate) mail: Option<Mail>,
     /// The node that was asked last who the managers are.
     asked: usize,
+    /// Whose manager spoke last.
+    manager: Option<NodeId>,
     pub(crate) directory: Directory,
     /// The node's copies of shards.
     pub(crate) stores: Vec<(ShardId, Arc<Store>)>,
@@ -115,6 +117,7 @@ impl<E: Engine> Seat<E> {
             worker,
             mail,
             asked: 0,
+            manager: None,
             directory,
             stores,
             isolation: None,
@@ -155,7 +158,15 @@ impl<E: Engine> Seat<E> {
     fn tell_managers(&mut self, now: Time, message: &ToManager, out: &mut Outbox) {
         let Some(mail) = &self.mail else { return };
         let (version, mut managers) = mail.managers();
-        if self.worker.lease_end() <= now {
+        let lease_left = self.worker.lease_end() - now;
+        if matches!(message, ToManager::Heartbeat { .. })
+            && lease_left > mail.lease / 2
+            && let Some(manager) = self.manager.filter(|manager| managers.contains(manager))
+        {
+            // It leads, and the others have no use for heartbeats.
+            managers = vec![manager];
+        }
+        if lease_left.is_zero() {
             // Perhaps they are others by now, whom somebody knows.
             let nodes = self.directory.topology.nodes();
             self.asked = (self.asked + 1) % nodes.len();
@@ -189,6 +200,7 @@ impl<E: Engine> Seat<E> {
             Envelope::Worker(message) => self.take(now, Event::Received { from, message }, out),
             // Whoever says it was a manager then, and what it says was committed.
             Envelope::ToNode(message) if self.mail.is_some() => {
+                self.manager = Some(from);
                 self.take(now, Event::Told { message }, out);
             }
             Envelope::ToNode(_) => self.malformed += 1,
@@ -245,7 +257,10 @@ impl<E: Engine> Seat<E> {
 
     fn command(&mut self, now: Time, command: Command, out: &mut Outbox) {
         match command {
-            Command::Told(message) => self.take(now, Event::Told { message }, out),
+            Command::Told(message) => {
+                self.manager = Some(self.node);
+                self.take(now, Event::Told { message }, out);
+            }
             Command::Send { to, frame } => out.to_peer(to, frame),
             Command::Spawn(make) => {
                 let task = make(&self.worker.engine().local());

@@ -134,7 +134,7 @@ where
     let mut random = Random::new(chance()?);
     let managed = manager_options(round_trip);
     let has_managers = !config.managers.is_empty();
-    let (mail, inbox) = Mail::new(config.managers.clone());
+    let (mail, inbox) = Mail::new(config.managers.clone(), managed.lease);
     let mail = has_managers.then_some(mail);
     let member = has_managers
         // What streams had stored in a former life was in memory.

@@ -58,7 +58,7 @@ impl Desk {
                     None => return Ok(()),
                 },
                 () = news(self.site.as_mut()) => self.with_site(Site::exchange)?,
-                () = sleep(left) => self.with_site(|site| site.step(Event::Timer))?,
+                () = sleep(left) => self.tick()?,
             }
             if self.courier.is_stopped() {
                 return Ok(());
@@ -121,6 +121,17 @@ impl Desk {
         work: impl FnOnce(&mut Site) -> Result<(), Stopped>,
     ) -> Result<(), Stopped> {
         self.site.as_mut().map_or(Ok(()), work)
+    }
+
+    /// The manager here hears who has shown itself, and looks who has not.
+    fn tick(&mut self) -> Result<(), Stopped> {
+        let heartbeats = std::mem::take(&mut self.board.state().heartbeats);
+        self.with_site(|site| {
+            for (from, message) in heartbeats {
+                site.step(Event::Received { from, message })?;
+            }
+            site.step(Event::Timer)
+        })
     }
 
     async fn read(&mut self, letter: Letter) -> Result<(), Stopped> {

@@ -13,6 +13,7 @@
 //! A node sends the version it has with all that it says, and is told of a later one; while nobody grants it a lease,
 //! it asks one more node each time, until it has found somebody who knows. So no node has to be restarted when a
 //! manager moves, and one that begins with an old file finds its way. Nodes that have a folder keep the list in it.
+//! While a good part of its lease is left, a node shows itself to the manager that has granted it, and to no other.
 //!
 //! 1. *Nobody votes twice.* A member of the log is a volume, on a node. Who lost its volume has another one, which is
 //!    none of the members, and whatever is asked of the lost one is answered by nobody (`raft::Member`).
@@ -41,14 +42,16 @@ use consensus::topology::Topology;
 use desk::Desk;
 use folder::Folder;
 use raft::Members;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 use tokio::sync::mpsc;
 use types::{NodeId, Random};
 
-/// Most letters that wait at a desk: heartbeats of many nodes. More get lost, and are said again.
+/// Most letters that wait at a desk. More get lost, and are said again.
 const LETTERS_MAX: usize = 1 << 14;
 
 /// What comes to a desk from its node.
@@ -80,6 +83,23 @@ struct BoardState {
     known: Members,
     /// The log of the manager that is hosted here.
     log: Option<raft::Handle>,
+    /// The last heartbeat of each node. They wait for the next tick of the manager, and wake nobody: there are
+    /// more of them than of all other letters.
+    heartbeats: BTreeMap<NodeId, ToManager>,
+}
+
+impl BoardState {
+    /// Keeps a heartbeat for the manager here, if that leads; another has no use for it. Says whether anybody else has
+    /// to read it: somebody who knows less of who the managers are.
+    fn keep_heartbeat(&mut self, from: NodeId, version: u64, message: &ToManager) -> bool {
+        if version < self.known.version {
+            return true;
+        }
+        if self.log.as_ref().is_some_and(raft::Handle::leads) {
+            self.heartbeats.insert(from, message.clone());
+        }
+        false
+    }
 }
 
 impl Board {
@@ -111,18 +131,26 @@ impl Board {
 pub(crate) struct Mail {
     letters: mpsc::Sender<Letter>,
     board: Arc<Board>,
+    /// How long a lease lasts that managers grant.
+    pub(crate) lease: Duration,
 }
 
 impl Mail {
     /// A way, and its end, of a node whose file names these managers.
-    pub(crate) fn new(named: Vec<NodeId>) -> (Mail, Inbox) {
+    pub(crate) fn new(named: Vec<NodeId>, lease: Duration) -> (Mail, Inbox) {
         let (letters, received) = mpsc::channel(LETTERS_MAX);
         let board = Arc::new(Board { named, state: Mutex::default() });
-        (Mail { letters, board: Arc::clone(&board) }, Inbox { letters: received, board })
+        (Mail { letters, board: Arc::clone(&board), lease }, Inbox { letters: received, board })
     }
 
     /// Leaves a letter. It gets lost if too many wait, or if the desk is no more.
     pub(crate) fn post(&self, letter: Letter) {
+        if let Letter::FromNode { from, version, message: message @ ToManager::Heartbeat { .. } } =
+            &letter
+            && !self.board.state().keep_heartbeat(*from, *version, message)
+        {
+            return;
+        }
         if self.letters.try_send(letter).is_err() {
             tracing::debug!("a letter to the manager got lost");
         }
