@@ -69,7 +69,8 @@ pub enum Effect<M> {
         /// The answer.
         reply: Reply,
     },
-    /// Say this to every replica of the configuration manager. It may get lost.
+    /// Say this to every replica of the configuration manager, or to the one that leads if that is known. It may get
+    /// lost.
     Tell {
         /// What.
         message: ToManager,

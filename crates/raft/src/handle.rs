@@ -245,12 +245,6 @@ impl Handle {
         }
     }
 
-    /// Whether this replica leads, as far as it knows.
-    #[must_use]
-    pub fn leads(&self) -> bool {
-        self.raft.metrics().borrow().current_leader == Some(self.me.number())
-    }
-
     /// Who the members are, by the last list that is known here to be committed. There is none at first.
     #[must_use]
     pub fn members(&self) -> Option<Members> {

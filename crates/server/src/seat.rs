@@ -92,8 +92,8 @@ pub(crate) struct Seat<E: Engine> {
     pub(crate) mail: Option<Mail>,
     /// The node that was asked last who the managers are.
     asked: usize,
-    /// Whose manager spoke last.
-    manager: Option<NodeId>,
+    /// Whose manager has granted the lease.
+    granter: Option<NodeId>,
     pub(crate) directory: Directory,
     /// The node's copies of shards.
     pub(crate) stores: Vec<(ShardId, Arc<Store>)>,
@@ -117,7 +117,7 @@ impl<E: Engine> Seat<E> {
             worker,
             mail,
             asked: 0,
-            manager: None,
+            granter: None,
             directory,
             stores,
             isolation: None,
@@ -161,10 +161,10 @@ impl<E: Engine> Seat<E> {
         let lease_left = self.worker.lease_end() - now;
         if matches!(message, ToManager::Heartbeat { .. })
             && lease_left > mail.lease / 2
-            && let Some(manager) = self.manager.filter(|manager| managers.contains(manager))
+            && let Some(granter) = self.granter.filter(|granter| managers.contains(granter))
         {
             // It leads, and the others have no use for heartbeats.
-            managers = vec![manager];
+            managers = vec![granter];
         }
         if lease_left.is_zero() {
             // Perhaps they are others by now, whom somebody knows.
@@ -179,6 +179,14 @@ impl<E: Engine> Seat<E> {
             } else {
                 send(out, manager, &Envelope::<E::Message>::ToManager { version, message });
             }
+        }
+    }
+
+    fn hear_manager(&mut self, now: Time, from: NodeId, message: ToNode, out: &mut Outbox) {
+        let before = self.worker.lease_end();
+        self.take(now, Event::Told { message }, out);
+        if self.worker.lease_end() > before {
+            self.granter = Some(from);
         }
     }
 
@@ -200,8 +208,7 @@ impl<E: Engine> Seat<E> {
             Envelope::Worker(message) => self.take(now, Event::Received { from, message }, out),
             // Whoever says it was a manager then, and what it says was committed.
             Envelope::ToNode(message) if self.mail.is_some() => {
-                self.manager = Some(from);
-                self.take(now, Event::Told { message }, out);
+                self.hear_manager(now, from, message, out);
             }
             Envelope::ToNode(_) => self.malformed += 1,
             Envelope::ToManager { version, message } => {
@@ -257,10 +264,7 @@ impl<E: Engine> Seat<E> {
 
     fn command(&mut self, now: Time, command: Command, out: &mut Outbox) {
         match command {
-            Command::Told(message) => {
-                self.manager = Some(self.node);
-                self.take(now, Event::Told { message }, out);
-            }
+            Command::Told(message) => self.hear_manager(now, self.node, message, out),
             Command::Send { to, frame } => out.to_peer(to, frame),
             Command::Spawn(make) => {
                 let task = make(&self.worker.engine().local());

@@ -53,7 +53,7 @@ impl Failures {
                     lease,
                     heartbeat_every: lease / 8,
                     suspect_after: lease * 3 / 8,
-                    tick_every: lease / 24,
+                    tick_every: lease / 12,
                     retry_after: (lease / 2).max(nanos(2 * round_trip_ns)),
                     ..steady
                 }

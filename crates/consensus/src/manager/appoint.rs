@@ -20,9 +20,9 @@ impl Machine {
     }
 
     fn due(&self, now: Time) -> impl Iterator<Item = ShardId> + '_ {
-        // Leaders that went together get their successors together, in one epoch; their leases end
-        // within one heartbeat of each other.
-        let patience = self.options.heartbeat_every;
+        // Leaders that went together get their successors together, in one epoch; their last heartbeats came
+        // within the time between two, and their leases were renewed by the next tick.
+        let patience = self.options.heartbeat_every + self.options.tick_every;
         let others = self.is_leader_dying(now, now + patience);
         let waited = move |until: Time| if others { until + patience } else { until };
         let possible = self.closing.len() < CLOSING_MAX;

@@ -126,6 +126,8 @@ impl<L: Log> Manager<L> {
     /// was done, and never decreases in one life.
     pub fn step(&mut self, now: Time, event: Event, effects: &mut Vec<Effect>) {
         self.follow(now, effects);
+        // The next tick tells of all heartbeats that have come by then; the first of them brings none.
+        let waits = matches!(event, Event::Received { message: ToManager::Heartbeat { .. }, .. });
         match event {
             Event::Received { from, message } => self.on_message(now, from, &message, effects),
             Event::Asked { ask, change } => match self.term {
@@ -135,7 +137,9 @@ impl<L: Log> Manager<L> {
             Event::Log => {}
             Event::Timer => self.timer = None,
         }
-        self.tick(now);
+        if !waits {
+            self.tick(now);
+        }
         self.arm(now, effects);
     }
 

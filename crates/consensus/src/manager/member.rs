@@ -54,7 +54,7 @@ pub enum MemberEvent {
 /// What a member wants done, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MemberEffect {
-    /// Tell every replica of the manager. It may get lost.
+    /// Tell every replica of the manager, or the one that leads if that is known. It may get lost.
     Send {
         /// What.
         message: ToManager,

@@ -1,7 +1,7 @@
 //! What nodes and managers tell each other.
 //!
 //! Everything may be lost, repeated, reordered, and late by any time. Nodes send to all replicas of
-//! the manager; those that do not lead drop it.
+//! the manager, or to the one that leads if they know it; those that do not lead drop it.
 
 use super::command::{Claim, Incarnation, Life};
 use super::configuration::{Configuration, Revision};

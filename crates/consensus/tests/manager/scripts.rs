@@ -84,12 +84,7 @@ fn build(words: &Words<'_>) -> World {
     let delay = Duration::from_millis(5);
     World::new(Setup {
         topology,
-        options: Options {
-            drift_ppm: 10_000,
-            // So often that deaths of one moment are not all of one tick.
-            tick_every: Duration::from_millis(25),
-            ..Options::default()
-        },
+        options: Options { drift_ppm: 10_000, ..Options::default() },
         managers: words.named("managers").unwrap_or(1),
         pace: Pace::steady(delay),
         weather: Weather::fair(delay),

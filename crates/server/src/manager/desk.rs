@@ -15,8 +15,8 @@ use raft::{Members, Stopped, Volume};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use types::NodeId;
 use types::wire::encode;
+use types::{NodeId, Time};
 
 /// See the module.
 pub(super) struct Desk {
@@ -70,7 +70,7 @@ impl Desk {
     /// Ends the manager that is hosted here.
     pub(super) async fn close(&mut self) {
         (self.founding, self.change) = (None, None);
-        self.board.state().log = None;
+        self.board.close();
         if let Some(site) = self.site.take() {
             site.log.stop().await;
         }
@@ -125,9 +125,15 @@ impl Desk {
 
     /// The manager here hears who has shown itself, and looks who has not.
     fn tick(&mut self) -> Result<(), Stopped> {
-        let heartbeats = std::mem::take(&mut self.board.state().heartbeats);
+        let since =
+            Time(self.clock.now().0.saturating_sub(self.plan.options.lease.as_nanos() as u64));
+        let board = Arc::clone(&self.board);
         self.with_site(|site| {
-            for (from, message) in heartbeats {
+            if !site.leads() {
+                // Perhaps it will, when its first command is applied.
+                return site.step(Event::Timer);
+            }
+            for (from, message) in board.state().take_heartbeats(since) {
                 site.step(Event::Received { from, message })?;
             }
             site.step(Event::Timer)

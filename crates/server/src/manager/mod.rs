@@ -6,6 +6,7 @@
 //!             │   └──── board: who, how ◄────┘         │                                        │
 //!             └────────────── commands: told, send ◄───┴────────────────────────────────────────┘
 //! ```
+//! Heartbeats of nodes are left on the board, where the desk finds them when the manager ticks.
 //! Messages between managers go over the connections of the first workers. Every node has a desk, so that any can
 //! be told to host a manager; and so that any that knows who the managers are tells those who know less.
 //!
@@ -13,7 +14,7 @@
 //! A node sends the version it has with all that it says, and is told of a later one; while nobody grants it a lease,
 //! it asks one more node each time, until it has found somebody who knows. So no node has to be restarted when a
 //! manager moves, and one that begins with an old file finds its way. Nodes that have a folder keep the list in it.
-//! While a good part of its lease is left, a node shows itself to the manager that has granted it, and to no other.
+//! While more than half of its lease is left, a node shows itself to the manager that has granted it, and to no other.
 //!
 //! 1. *Nobody votes twice.* A member of the log is a volume, on a node. Who lost its volume has another one, which is
 //!    none of the members, and whatever is asked of the lost one is answered by nobody (`raft::Member`).
@@ -41,6 +42,7 @@ use consensus::manager::{Options, ToManager};
 use consensus::topology::Topology;
 use desk::Desk;
 use folder::Folder;
+use net::Clock;
 use raft::Members;
 use std::collections::BTreeMap;
 use std::io;
@@ -49,7 +51,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use types::{NodeId, Random};
+use types::{NodeId, Random, Time};
 
 /// Most letters that wait at a desk. More get lost, and are said again.
 const LETTERS_MAX: usize = 1 << 14;
@@ -83,22 +85,34 @@ struct BoardState {
     known: Members,
     /// The log of the manager that is hosted here.
     log: Option<raft::Handle>,
-    /// The last heartbeat of each node. They wait for the next tick of the manager, and wake nobody: there are
-    /// more of them than of all other letters.
-    heartbeats: BTreeMap<NodeId, ToManager>,
+    /// The last heartbeat of each node, and when it came. They wait for the next tick of the manager, and wake nobody:
+    /// there are more of them than of all other letters.
+    heartbeats: BTreeMap<NodeId, (Time, ToManager)>,
 }
 
 impl BoardState {
-    /// Keeps a heartbeat for the manager here, if that leads; another has no use for it. Says whether anybody else has
-    /// to read it: somebody who knows less of who the managers are.
-    fn keep_heartbeat(&mut self, from: NodeId, version: u64, message: &ToManager) -> bool {
+    /// Keeps a heartbeat for the manager here, which may be about to lead. Says whether it has to be read at once, since
+    /// its node knows less of who the managers are.
+    fn keep_heartbeat(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        version: u64,
+        message: &ToManager,
+    ) -> bool {
         if version < self.known.version {
             return true;
         }
-        if self.log.as_ref().is_some_and(raft::Handle::leads) {
-            self.heartbeats.insert(from, message.clone());
+        if self.log.is_some() {
+            self.heartbeats.insert(from, (now, message.clone()));
         }
         false
+    }
+
+    /// Takes the heartbeats that have come since then. Older ones are of another reign.
+    fn take_heartbeats(&mut self, since: Time) -> BTreeMap<NodeId, ToManager> {
+        let kept = std::mem::take(&mut self.heartbeats).into_iter();
+        kept.filter(|(_, (at, _))| *at >= since).map(|(from, (_, it))| (from, it)).collect()
     }
 }
 
@@ -109,6 +123,13 @@ impl Board {
 
     fn known(&self) -> Members {
         self.state().known.clone()
+    }
+
+    /// No manager is hosted here any more.
+    fn close(&self) {
+        let mut state = self.state();
+        state.log = None;
+        state.heartbeats.clear();
     }
 
     fn version(&self) -> u64 {
@@ -131,6 +152,7 @@ impl Board {
 pub(crate) struct Mail {
     letters: mpsc::Sender<Letter>,
     board: Arc<Board>,
+    clock: Clock,
     /// How long a lease lasts that managers grant.
     pub(crate) lease: Duration,
 }
@@ -140,14 +162,15 @@ impl Mail {
     pub(crate) fn new(named: Vec<NodeId>, lease: Duration) -> (Mail, Inbox) {
         let (letters, received) = mpsc::channel(LETTERS_MAX);
         let board = Arc::new(Board { named, state: Mutex::default() });
-        (Mail { letters, board: Arc::clone(&board), lease }, Inbox { letters: received, board })
+        let mail = Mail { letters, board: Arc::clone(&board), clock: Clock::new(), lease };
+        (mail, Inbox { letters: received, board })
     }
 
     /// Leaves a letter. It gets lost if too many wait, or if the desk is no more.
     pub(crate) fn post(&self, letter: Letter) {
         if let Letter::FromNode { from, version, message: message @ ToManager::Heartbeat { .. } } =
             &letter
-            && !self.board.state().keep_heartbeat(*from, *version, message)
+            && !self.board.state().keep_heartbeat(self.clock.now(), *from, *version, message)
         {
             return;
         }
@@ -228,5 +251,57 @@ struct StopsSeats(net::Handle<Command>);
 impl Drop for StopsSeats {
     fn drop(&mut self) {
         self.0.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use consensus::manager::{Incarnation, Life, Revision};
+
+    fn heartbeat(round: u64) -> ToManager {
+        let (life, incarnation, known) = (Life(1), Incarnation(1), Revision(0));
+        ToManager::Heartbeat { life, incarnation, round, granted: 0, known }
+    }
+
+    #[test]
+    fn heartbeats_wake_only_those_who_know_more_than_the_sender() {
+        let mut state = BoardState::default();
+        state.known.version = 3;
+        assert!(state.keep_heartbeat(Time(1), NodeId(1), 2, &heartbeat(1)), "it has to be told");
+        assert!(!state.keep_heartbeat(Time(1), NodeId(1), 3, &heartbeat(1)));
+        assert!(state.take_heartbeats(Time(0)).is_empty(), "nobody is here to want them");
+    }
+
+    #[tokio::test]
+    async fn the_last_heartbeat_of_each_node_waits_and_not_for_ever() {
+        let (_, log) = raft::start(
+            NodeId(0),
+            raft::Volume(1),
+            &raft::Options::default(),
+            raft::MemoryStorage::default(),
+            Nobody,
+        )
+        .await
+        .expect("it starts");
+        let mut state = BoardState { log: Some(log), ..BoardState::default() };
+        for (at, node, round) in [(1, 1, 1), (5, 2, 1), (6, 1, 2), (2, 3, 9)] {
+            assert!(!state.keep_heartbeat(Time(at), NodeId(node), 0, &heartbeat(round)));
+        }
+        let taken: Vec<_> = state.take_heartbeats(Time(5)).into_iter().collect();
+        assert_eq!(taken, [(NodeId(1), heartbeat(2)), (NodeId(2), heartbeat(1))]);
+        assert!(state.take_heartbeats(Time(0)).is_empty(), "each is taken once");
+    }
+
+    struct Nobody;
+
+    impl raft::Transport for Nobody {
+        async fn call(
+            &self,
+            to: NodeId,
+            _: bytes::Bytes,
+        ) -> Result<bytes::Bytes, raft::Unreachable> {
+            Err(raft::Unreachable { to })
+        }
     }
 }

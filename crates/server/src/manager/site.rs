@@ -41,6 +41,11 @@ impl Site {
         self.replica.news().await;
     }
 
+    /// Whether the manager leads, and may say so.
+    pub(super) fn leads(&self) -> bool {
+        self.manager.leads().is_some()
+    }
+
     pub(super) fn step(&mut self, event: Event) -> Result<(), raft::Stopped> {
         self.take(event);
         self.exchange()
