@@ -13,6 +13,8 @@
 //! pin = true                          # workers to cores; otherwise false
 //! chaos = true                        # clients may cut the node off; otherwise false
 //! slow_ms = 100                       # transactions that take longer are logged; otherwise 1000, and 0 for none
+//! memory_mb = 8192                    # of keys, versions and index, for each copy of a shard; otherwise unlimited
+//! memory_reserved_mb = 4096           # taken for each copy at the start; otherwise 0
 //! http = "127.0.0.1:9100"             # health and metrics; may be left out: then there are none
 //!
 //! [distance]                          # emulated, between datacenters; may be left out
@@ -34,6 +36,7 @@ use serde::Deserialize;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,13 +84,17 @@ pub struct NodeConfig {
     pub pin: bool,
     /// The commit protocol.
     pub protocol: Protocol,
-    /// How that behaves if it is Mako: for experiments, and so not in the file. `slow_after` counts, not
-    /// what its limits say of it.
+    /// How that behaves if it is Mako: for experiments, and so not in the file. What its limits say of memory and of
+    /// slow transactions does not count.
     pub mako: mako::Options,
     /// Whether clients may cut the node off from others: for tests.
     pub chaos: bool,
     /// A transaction that takes longer is logged. `None`: none is.
     pub slow_after: Option<Duration>,
+    /// Bytes of keys, versions and index that each of its copies of shards may hold.
+    pub memory_bytes_max: usize,
+    /// Bytes that it takes from the system for each of them at the start, so that no transaction waits for that.
+    pub memory_bytes_reserved: usize,
     /// Where it answers questions about its health, and for its metrics. It lets everybody ask.
     pub http: Option<SocketAddr>,
 }
@@ -162,6 +169,14 @@ pub enum Wrong {
     /// Its leaders never change.
     #[error("is of no use to two-phase-commit, whose leaders never change; leave it out")]
     ManagersUnused,
+    /// More than there may be.
+    #[error("takes {reserved} MB of the {max} that memory_mb allows; take as much or less")]
+    Reserved {
+        /// What is to be taken at the start.
+        reserved: usize,
+        /// What may be taken at all.
+        max: usize,
+    },
     /// Anybody could guess it.
     #[error("names {file}, which holds {bytes} bytes; write {SECRET_BYTES_MIN} or more into it")]
     ShortSecret {
@@ -215,6 +230,9 @@ struct File {
     #[serde(default)]
     chaos: bool,
     slow_ms: Option<u64>,
+    memory_mb: Option<NonZeroU32>,
+    #[serde(default)]
+    memory_reserved_mb: u32,
     http: Option<SocketAddr>,
     distance: Option<DistanceTable>,
     tls: Option<TlsTable>,
@@ -263,6 +281,8 @@ impl NodeConfig {
             mako: mako::Options::default(),
             chaos: false,
             slow_after: Some(SLOW_AFTER),
+            memory_bytes_max: usize::MAX,
+            memory_bytes_reserved: 0,
             http: None,
         };
         config.check(Path::new("the configuration"))?;
@@ -308,6 +328,8 @@ impl NodeConfig {
                 Some(0) => None,
                 Some(ms) => Some(Duration::from_millis(ms)),
             },
+            memory_bytes_max: file.memory_mb.map_or(usize::MAX, |mb| megabytes(mb.get())),
+            memory_bytes_reserved: megabytes(file.memory_reserved_mb),
             http: file.http,
         };
         config.check(path)?;
@@ -329,12 +351,21 @@ impl NodeConfig {
                 return wrong("managers", Wrong::Twice(name.unwrap_or_default()));
             }
         }
+        let (reserved, max) = (self.memory_bytes_reserved >> 20, self.memory_bytes_max >> 20);
+        if reserved > max {
+            return wrong("memory_reserved_mb", Wrong::Reserved { reserved, max });
+        }
         match (self.protocol, self.managers.len()) {
             (_, 0) | (Protocol::Mako, 1 | 3 | 5) => Ok(()),
             (Protocol::Mako, count) => wrong("managers", Wrong::Managers(count)),
             (Protocol::TwoPhaseCommit, _) => wrong("managers", Wrong::ManagersUnused),
         }
     }
+}
+
+/// So many of 2^20 bytes.
+fn megabytes(count: u32) -> usize {
+    (count as usize) << 20
 }
 
 /// Where a file stands, while what it names is read.
@@ -486,6 +517,18 @@ mod tests {
         assert_eq!(config.http, Some(([127, 0, 0, 1], 9100).into()));
         assert_eq!(config.slow_after, Some(Duration::from_millis(100)));
         assert_eq!(read("slow_ms = 0\n").expect("a configuration").slow_after, None);
+    }
+
+    #[test]
+    fn memory_is_counted_in_megabytes() {
+        let memory = |text: &str| {
+            let config = read(text).expect("a configuration");
+            (config.memory_bytes_max, config.memory_bytes_reserved)
+        };
+        assert_eq!(memory(""), (usize::MAX, 0));
+        assert_eq!(memory("memory_mb = 3\nmemory_reserved_mb = 2\n"), (3 << 20, 2 << 20));
+        let error = read("memory_mb = 0\n").expect_err("it could hold nothing").to_string();
+        assert!(error.contains("memory_mb"), "{error}");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use consensus::stream;
 use consensus::topology::Topology;
 use engines::client::Directory;
 use engines::engine::Setup;
+use engines::execution::Limits;
 use engines::{Engine, Procedures, mako, two_phase_commit};
 use net::{Datacenter, Distances, Handle, Network, Panicked, Peer};
 use node::{Membership, Origin, Worker};
@@ -71,12 +72,12 @@ impl Server {
         match config.protocol {
             Protocol::Mako => {
                 let mut options = config.mako.clone();
-                options.limits.slow_after = config.slow_after;
+                limit(&mut options.limits, config);
                 start::<mako::Mako>(config, options, procedures, listener)
             }
             Protocol::TwoPhaseCommit => {
                 let mut options = two_phase_commit::Options::default();
-                options.limits.slow_after = config.slow_after;
+                limit(&mut options.limits, config);
                 start::<two_phase_commit::TwoPhaseCommit>(config, options, procedures, listener)
             }
         }
@@ -189,6 +190,13 @@ where
     };
     let http = http.map(serve).transpose()?;
     Ok(Server { network, manager, http })
+}
+
+/// What a node's configuration says of its engine's limits.
+fn limit(limits: &mut Limits, config: &NodeConfig) {
+    limits.slow_after = config.slow_after;
+    limits.memory_bytes_max = config.memory_bytes_max;
+    limits.memory_bytes_reserved = config.memory_bytes_reserved;
 }
 
 fn listen(topology: &Topology, node: NodeId) -> Result<TcpListener, StartError> {

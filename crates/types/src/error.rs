@@ -230,7 +230,9 @@ pub enum Rejected {
         max: usize,
     },
     /// Limit `memory_bytes_max` of the database's options.
-    #[error("the database holds {bytes} bytes, memory_bytes_max is {max}; delete data or raise it")]
+    #[error(
+        "the database holds {bytes} bytes, memory_bytes_max is {max}; delete data or raise it (memory_mb of a node)"
+    )]
     MemoryFull {
         /// What the database holds now.
         bytes: usize,

@@ -61,6 +61,11 @@ pub struct Limits {
     /// Store sessions, and so transactions executing or being certified, that a replica allows. Default
     /// 4096.
     pub sessions_max: usize,
+    /// Bytes of keys, versions and index that a replica may hold. Default: no limit.
+    pub memory_bytes_max: usize,
+    /// Bytes that a replica takes from the system at once, so that growing to that size costs no transaction the time
+    /// in which the system finds and clears a page. More is taken as needed. Default 0.
+    pub memory_bytes_reserved: usize,
     /// A transaction that takes longer at its coordinator is counted, and said by
     /// [`Engine::take_slow`](crate::Engine::take_slow). `None`: none is. Default `None`.
     pub slow_after: Option<Duration>,
@@ -78,6 +83,7 @@ impl Limits {
             ("queue_max", self.queue_max),
             ("attempts_max", self.attempts_max as usize),
             ("sessions_max", self.sessions_max),
+            ("memory_bytes_max", self.memory_bytes_max),
         ]);
         not_zero([("retry_after", self.retry_after), ("queue_wait_max", self.queue_wait_max)]);
     }
@@ -119,6 +125,8 @@ impl Default for Limits {
             answers_remembered: 1 << 14,
             failures_remembered: 1 << 14,
             sessions_max: 4096,
+            memory_bytes_max: usize::MAX,
+            memory_bytes_reserved: 0,
             slow_after: None,
         }
     }

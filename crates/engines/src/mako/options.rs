@@ -35,8 +35,6 @@ pub struct Options {
     /// A leader that says nothing for so long is taken for gone by those whom its transactions hold up: they
     /// ask for the end of the epoch. Some times `gossip_again`. Default 40 ms.
     pub silent_after: Duration,
-    /// Bytes of keys, versions and index that a replica may hold. Default: no limit.
-    pub memory_bytes_max: usize,
     /// How much of a store one message of a copy takes, for a replica that lacks what the streams have no more: less
     /// keeps the worker for a shorter time. Default 1024 records, 128 KiB.
     pub snapshot_part: store::Part,
@@ -97,7 +95,6 @@ impl Options {
         at_least_one([
             ("batch_transactions_max", self.batch_transactions_max),
             ("batch_bytes_max", self.batch_bytes_max),
-            ("memory_bytes_max", self.memory_bytes_max),
             ("snapshot_part", self.snapshot_part.records_max),
         ]);
         not_zero([
@@ -121,7 +118,6 @@ impl Default for Options {
             gossip_again: Duration::from_millis(15),
             hang_after: Duration::from_millis(100),
             silent_after: Duration::from_millis(40),
-            memory_bytes_max: usize::MAX,
             snapshot_part: store::Part { records_max: 1024, bytes_max: 128 << 10 },
             faults: Faults::NONE,
         }

@@ -12,7 +12,7 @@
 //! this stream, which has all of the epoch up to that clock. A **final** is the FVW of a settled epoch, for
 //! those who hear of it nowhere else.
 
-use crate::replication::codec::{Malformed, Reader, Write, put_writes};
+use crate::replication::codec::{Malformed, Reader, Write, put_writes, take_entry};
 use bytes::{BufMut, Bytes, BytesMut};
 use types::{Clock, Epoch, RemoteClock, ShardId, Stamp, StampRef, TableId, VectorWatermark};
 
@@ -92,11 +92,11 @@ impl Batch {
         ends: &[(Epoch, Clock)],
         finals: &[VectorWatermark],
     ) -> Bytes {
-        let Batch { mut bytes, pieces } = std::mem::take(self);
+        let Batch { bytes, pieces } = self;
         let count = |items: usize| u8::try_from(items).expect("at most ENDS_MAX");
         let mut header = &mut bytes[..HEADER_BYTES];
         header.put_u64_le(safe.0);
-        header.put_u32_le(pieces);
+        header.put_u32_le(std::mem::take(pieces));
         header.put_u8(count(ends.len()));
         header.put_u8(count(finals.len()));
         for (epoch, clock) in ends {
@@ -108,7 +108,7 @@ impl Batch {
             bytes.put_u32_le(last.shards() as u32);
             (0..last.shards() as u32).for_each(|s| bytes.put_u64_le(last.of(ShardId(s)).0));
         }
-        bytes.freeze()
+        take_entry(bytes, HEADER_BYTES)
     }
 }
 

@@ -20,11 +20,9 @@ impl Shared {
     pub(super) fn new(setup: &Setup<Options>, node: NodeId, epoch: Epoch) -> Shared {
         let topology = &setup.topology;
         let options = &setup.options;
-        let (sessions_max, memory_bytes_max) =
-            (options.limits.sessions_max, options.memory_bytes_max);
         Shared {
             node,
-            replicas: Replica::all(topology, node, epoch, sessions_max, memory_bytes_max),
+            replicas: Replica::all(topology, node, epoch, &options.limits),
             epochs: Epochs::new(epoch, topology.shards() as usize, topology.workers()),
             setup: setup.clone(),
         }

@@ -289,13 +289,15 @@ impl Mako {
             let shard = self.followed[giving.at].shard;
             // Perhaps this node has not heard who leads.
             let gives = self.desk.hub.gives(shard, self.desk.hub.place.node, giving.to);
-            if !gives || giving.is_over() || giving.repeats == REPEATS_MAX {
+            let is_due = giving.active_at + retry_after <= now;
+            let is_vain = is_due && giving.repeats == REPEATS_MAX;
+            if !gives || giving.is_over() || is_vain {
                 // Of one that is given up the taker has not all, and drops this; then it asks again.
                 let Giving { to, length, head, .. } = self.givings.swap_remove(place);
                 effects.push(Effect::Snapshot { shard, to, length, state: head });
                 continue;
             }
-            if giving.active_at + retry_after <= now {
+            if is_due {
                 giving.rewind();
                 giving.active_at = now;
             }

@@ -38,6 +38,21 @@ pub(crate) fn put_writes(
     bytes[count_at..count_at + 4].copy_from_slice(&count.to_le_bytes());
 }
 
+/// A buffer that has grown beyond this, by a large transaction, is not kept.
+const BUFFER_BYTES_MAX: usize = 1 << 20;
+
+/// Copies a finished entry out of the buffer in which it was made, and begins another with an empty header. A buffer
+/// for each would grow step by step, and each time the system would have to find and clear pages.
+pub(crate) fn take_entry(buffer: &mut BytesMut, header_bytes: usize) -> Bytes {
+    let entry = match buffer.capacity() > BUFFER_BYTES_MAX {
+        true => std::mem::take(buffer).freeze(),
+        false => Bytes::copy_from_slice(buffer),
+    };
+    buffer.clear();
+    buffer.resize(header_bytes, 0);
+    entry
+}
+
 /// Bytes that are no entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("an entry of {bytes} bytes is malformed at its byte {at}")]

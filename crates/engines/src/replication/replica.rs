@@ -1,6 +1,7 @@
 //! A node's copy of a shard, and how far each of its workers has come with it.
 
 use super::floor::Floor;
+use crate::execution::Limits;
 use consensus::topology::Topology;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -38,14 +39,14 @@ impl Replica {
         topology: &Topology,
         node: NodeId,
         epoch: Epoch,
-        sessions_max: usize,
-        memory_bytes_max: usize,
+        limits: &Limits,
     ) -> Vec<Replica> {
         let workers = topology.workers() as usize;
         let replicas = topology.shards_of(node).map(|shard| {
             let store = Store::new(store::Options {
-                transactions_max: sessions_max,
-                memory_bytes_max,
+                transactions_max: limits.sessions_max,
+                memory_bytes_max: limits.memory_bytes_max,
+                memory_bytes_reserved: limits.memory_bytes_reserved,
                 epoch,
                 ..store::Options::default()
             });

@@ -86,6 +86,7 @@ impl Followed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::execution::Limits;
     use bytes::Bytes;
     use consensus::topology::{Partitioning, Topology};
     use types::{Epoch, NodeId, TableId, WorkerId};
@@ -94,7 +95,7 @@ mod tests {
         let topology = Topology::symmetric(1, 1, 1, 0, 1)
             .with_tables([("t", Partitioning::Hash { prefix_bytes: 0 })])
             .expect("a valid topology");
-        Followed::new(&Replica::all(&topology, NodeId(0), Epoch(1), 4, usize::MAX)[0])
+        Followed::new(&Replica::all(&topology, NodeId(0), Epoch(1), &Limits::default())[0])
     }
 
     fn id(sequence: u64) -> TransactionId {

@@ -128,6 +128,7 @@ impl Led {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::execution::Limits;
     use crate::replication::lead::Flight;
     use consensus::topology::{Partitioning, Topology};
     use types::{NodeId, WorkerId};
@@ -144,7 +145,7 @@ mod tests {
         let topology = Topology::symmetric(1, 1, 1, 0, 1)
             .with_tables([("t", Partitioning::Hash { prefix_bytes: 0 })])
             .expect("a valid topology");
-        Replica::all(&topology, NodeId(0), EPOCH, 4, usize::MAX).pop().expect("one shard")
+        Replica::all(&topology, NodeId(0), EPOCH, &Limits::default()).pop().expect("one shard")
     }
 
     fn id(sequence: u64) -> TransactionId {

@@ -23,8 +23,6 @@ pub struct Options {
     /// A stream that has nothing to say says after this, once, how far it is safe: followers keep
     /// tombstones until they know. Default 100 ms.
     pub heartbeat: Duration,
-    /// Bytes of keys, versions and index that a replica may hold. Default: no limit.
-    pub memory_bytes_max: usize,
     /// Planted bugs. Default: none.
     pub faults: Faults,
 }
@@ -39,7 +37,6 @@ impl Options {
         at_least_one([
             ("batch_records_max", self.batch_records_max),
             ("batch_bytes_max", self.batch_bytes_max),
-            ("memory_bytes_max", self.memory_bytes_max),
         ]);
         not_zero([("heartbeat", self.heartbeat)]);
     }
@@ -54,7 +51,6 @@ impl Default for Options {
             batch_gap: Duration::from_micros(50),
             batch_delay: Duration::from_millis(1),
             heartbeat: Duration::from_millis(100),
-            memory_bytes_max: usize::MAX,
             faults: Faults::NONE,
         }
     }

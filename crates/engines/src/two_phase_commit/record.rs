@@ -14,7 +14,7 @@
 //! it writes on its coordinator's home shard, if anything. *Committed* and *aborted* say what became of
 //! an earlier *prepare* of the same stream. An entry without records only carries a safe clock.
 
-use crate::replication::codec::{Malformed, Reader, Write, put_writes};
+use crate::replication::codec::{Malformed, Reader, Write, put_writes, take_entry};
 use crate::transaction_id::TransactionId;
 use bytes::{BufMut, Bytes, BytesMut};
 use types::{Clock, Epoch, NodeId, ShardId, TableId, WorkerId};
@@ -121,12 +121,12 @@ impl Batch {
 
     /// Takes the entry and begins another.
     pub(super) fn close(&mut self, epoch: Epoch, safe: Clock) -> Bytes {
-        let Batch { mut bytes, records } = std::mem::take(self);
+        let Batch { bytes, records } = self;
         let mut header = &mut bytes[..HEADER_BYTES];
         header.put_u32_le(epoch.0);
         header.put_u64_le(safe.0);
-        header.put_u32_le(records);
-        bytes.freeze()
+        header.put_u32_le(std::mem::take(records));
+        take_entry(bytes, HEADER_BYTES)
     }
 }
 

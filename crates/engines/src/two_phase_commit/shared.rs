@@ -16,9 +16,7 @@ pub struct Shared {
 
 impl Shared {
     pub(super) fn new(setup: &Setup<Options>, node: NodeId, epoch: Epoch) -> Shared {
-        let options = &setup.options;
-        let (sessions_max, bytes_max) = (options.limits.sessions_max, options.memory_bytes_max);
-        let replicas = Replica::all(&setup.topology, node, epoch, sessions_max, bytes_max);
+        let replicas = Replica::all(&setup.topology, node, epoch, &setup.options.limits);
         Shared { node, epoch, replicas, setup: setup.clone() }
     }
 

@@ -138,8 +138,8 @@ struct Common {
     /// How often to run, each time on a fresh database; the medians are shown
     #[arg(long, default_value_t = 1, value_parser = value_parser!(u16).range(1..=1000))]
     runs: u16,
-    /// Memory to take from the system before the run, so that growing costs no transaction time:
-    /// 0, 500MB, 4GB [default: for TPC-C what it may grow to, else 0; at most a quarter of what is free]
+    /// Memory to take from the system before the run, for all copies together, so that growing costs no transaction
+    /// time: 0, 500MB, 4GB [default: for TPC-C what it may grow to, else 0; at most a quarter of what is free]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     reserve: Option<usize>,
     /// Write the measurement to this file as JSON; of several engines a list
@@ -207,8 +207,8 @@ trait Asked: Placeable {
 
     fn make<D: Database>(&self, db: &D) -> types::Result<Self::Workload>;
 
-    /// What of memory is a good start on an embedded database.
-    fn reserve(&self) -> usize {
+    /// What of memory is a good start for all data, which so many threads change.
+    fn reserve(&self, _threads: u16) -> usize {
         0
     }
 }
@@ -222,12 +222,10 @@ impl Asked for TpccArgs {
         TpcC::new(db, Scale::specification(self.warehouses()))
     }
 
-    fn reserve(&self) -> usize {
-        let growth = f64::from(self.common.workers()) * GROWTH_BYTES_PER_S;
+    fn reserve(&self, threads: u16) -> usize {
+        let growth = f64::from(threads) * GROWTH_BYTES_PER_S;
         let seconds = (self.common.warm_up + self.common.duration).as_secs_f64();
-        let bytes = usize::from(self.warehouses()) * WAREHOUSE_BYTES + (growth * seconds) as usize;
-        let free = machine::available_bytes().map_or(0, |bytes| bytes as usize);
-        bytes.min(free / 4)
+        usize::from(self.warehouses()) * WAREHOUSE_BYTES + (growth * seconds) as usize
     }
 }
 
@@ -304,6 +302,12 @@ impl Bench {
     }
 }
 
+/// Threads that run at a time.
+fn cores() -> u16 {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    u16::try_from(cores).unwrap_or(u16::MAX)
+}
+
 impl Common {
     /// Measures a workload on what the command line says.
     fn run<A: Asked>(&self, asked: &A) -> Result<Verdict, Trouble> {
@@ -320,13 +324,19 @@ impl Common {
         if !self.connect.is_empty() {
             return self.run_connected(asked);
         }
-        let memory_bytes_reserved = self.reserve.unwrap_or_else(|| asked.reserve());
+        let memory_bytes_reserved = self.reserved(asked.reserve(self.workers()), 1);
         let measured = self.measure("embedded", memory_bytes_reserved, || {
             let db = Db::with_options(Options { memory_bytes_reserved, ..Options::default() });
             let workload = asked.make(&db).map_err(|error| error.to_string())?;
             Ok((Threads(db), Arc::new(workload)))
         })?;
         self.report(&measured)
+    }
+
+    /// Bytes to take from the system beforehand, for so many copies of the data.
+    fn reserved(&self, whole: usize, copies: u32) -> usize {
+        let free = machine::available_bytes().map_or(0, |bytes| bytes as usize);
+        self.reserve.unwrap_or_else(|| (whole * copies as usize).min(free / 4))
     }
 
     fn is_embedded(&self) -> bool {
@@ -337,8 +347,10 @@ impl Common {
     fn run_local<A: Asked>(&self, asked: &A) -> Result<Verdict, Trouble> {
         let mut measured = Vec::new();
         for engine in &self.engines {
-            let plan = self.shape.plan(self.node_workers, *engine);
-            let trial = Trial { plan, inside: self.inside, settings: self.settings(0) };
+            let mut plan = self.shape.plan(self.node_workers, *engine);
+            let reserved = self.reserved(asked.reserve(self.workers().min(cores())), plan.replicas);
+            plan.memory_bytes_reserved = reserved / (plan.shards * plan.replicas) as usize;
+            let trial = Trial { plan, inside: self.inside, settings: self.settings(reserved) };
             let mut bar = self.bar();
             let measurement = trial.measure(asked, &mut |at| bar.show(at));
             bar.finish();
@@ -386,9 +398,8 @@ impl Common {
     }
 
     fn workers(&self) -> u16 {
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let default = || match self.is_embedded() {
-            true => u16::try_from(cores()).unwrap_or(u16::MAX),
+            true => cores(),
             false if self.inside => {
                 u16::try_from(CLIENTS_INSIDE * self.shape.shards()).unwrap_or(u16::MAX)
             }

@@ -21,6 +21,9 @@ pub struct Shape {
     /// Emulated jitter, one way
     #[arg(long, default_value = "0ms", value_parser = duration::parse)]
     jitter: Duration,
+    /// Over how many datacenters the leaders are spread, in turn; at most as many as there are replicas
+    #[arg(long, default_value_t = 1, value_name = "DATACENTERS", value_parser = value_parser!(u32).range(1..=7))]
+    leaders_in: u32,
 }
 
 fn replicas(text: &str) -> Result<u32, String> {
@@ -59,6 +62,7 @@ impl Shape {
             workers,
             round_trip: self.wan,
             jitter: self.jitter,
+            leader_datacenters: self.leaders_in.min(self.replicas),
             protocol: engine.into(),
             ..Plan::new(self.shards, self.replicas)
         }

@@ -37,7 +37,8 @@ impl InProcess {
             let config = NodeConfig::new(&topology, node.id, managers.clone(), secret.clone())?;
             let distance = Distance { delay: plan.round_trip / 2, jitter: plan.jitter };
             let (protocol, mako) = (plan.protocol, plan.mako.clone());
-            Ok(NodeConfig { distance, protocol, mako, ..config })
+            let memory_bytes_reserved = plan.memory_bytes_reserved;
+            Ok(NodeConfig { distance, protocol, mako, memory_bytes_reserved, ..config })
         };
         let servers = start_all(topology.nodes().iter().map(config), listeners)?;
         let runtime = ask::runtime().map_err(|error| error.to_string())?;

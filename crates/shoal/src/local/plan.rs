@@ -79,6 +79,8 @@ pub struct Plan {
     pub protocol: Protocol,
     /// How that behaves if it is `mako`. Files of nodes do not say it: only clusters of this process have it.
     pub mako: mako::Options,
+    /// Bytes that each copy of a shard takes from the system at the start. Clusters of processes take none.
+    pub memory_bytes_reserved: usize,
     /// The tables, and how each is divided.
     pub tables: Vec<(&'static str, Partitioning)>,
 }
@@ -106,6 +108,7 @@ impl Plan {
             jitter: Duration::ZERO,
             protocol: Protocol::Mako,
             mako: mako::Options::default(),
+            memory_bytes_reserved: 0,
             tables: tables(),
         }
     }

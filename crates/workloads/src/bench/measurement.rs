@@ -142,6 +142,8 @@ pub struct Run {
     pub conflicts: u64,
     /// Transactions given up after their retry budget.
     pub given_up: u64,
+    /// Transactions that had met conflicts when time was up, and were not tried again.
+    pub cut: u64,
     /// Transactions of which nobody knows whether they committed: a leader failed meanwhile.
     pub unknown: u64,
     /// Open loop: transactions due before the end that no worker had begun.

@@ -10,6 +10,7 @@
 #![allow(clippy::disallowed_methods, reason = "measuring takes clocks, a fixed rate takes waiting")]
 
 mod executor;
+mod gate;
 mod loader;
 pub mod machine;
 pub mod measurement;

@@ -10,6 +10,7 @@
 //! is off by at most one transaction a worker at either end.
 
 use super::executor::block_on;
+use super::gate::{Gate, Phase};
 use super::loader::{Loaded, Loader};
 use super::machine::{self, Machine};
 use super::measurement::{
@@ -17,7 +18,7 @@ use super::measurement::{
     Throughput,
 };
 use super::place::{Place, Who};
-use super::worker::{Counters, Gate, Pace, Phase, Shared, Worker, WorkerTally};
+use super::worker::{Counters, Pace, Shared, Worker, WorkerTally};
 use crate::workload::Workload;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -223,8 +224,10 @@ impl<P: Place, W: Workload + 'static> RunStage<'_, P, W> {
             committed,
             rolled_back: kinds.iter().map(|kind| kind.rolled_back).sum(),
             conflicts: kinds.iter().map(|kind| kind.conflicts).sum::<u64>()
-                + measured.tally.given_up_conflicts,
+                + measured.tally.given_up_conflicts
+                + measured.tally.cut_conflicts,
             given_up: measured.tally.given_up,
+            cut: measured.tally.cut,
             unknown: measured.tally.unknown,
             overdue: measured.tally.overdue,
             running_s: measured.tally.time.map(|time| time.running.as_secs_f64()),
@@ -300,7 +303,7 @@ impl<P: Place, W: Workload + 'static> RunStage<'_, P, W> {
         let tally = || WorkerTally::new(self.workload.kinds().len());
         let shared = Arc::new(Shared {
             workload: Arc::clone(self.workload),
-            gate: Gate::default(),
+            gate: Arc::new(Gate::default()),
             counters: clients.clone().map(|_| Counters::default()).collect(),
             tallies: (0..crews).map(|_| Mutex::new(tally())).collect(),
         });
@@ -369,7 +372,8 @@ impl<W> Watch<'_, W> {
             sum.add(&tally);
             sum
         });
-        Ok(Measured { tally: sum.expect("there is a client"), seconds, timeline, counted })
+        let tally = sum.expect("there is a client");
+        Ok(Measured { tally, seconds, timeline, counted })
     }
 
     /// Samples throughput for `duration`. A worker ends early only with an error.

@@ -7,6 +7,7 @@
 //! Invariant: only the worker writes its [`Counters`], and only those of its crew, which are all on one
 //! thread, its [`KindTally`]s.
 
+use super::gate::{Gate, Gated, Phase, is_over};
 use super::machine::ThreadTime;
 use super::place::Work;
 use crate::tally::Padded;
@@ -14,7 +15,7 @@ use crate::workload::Workload;
 use hdrhistogram::Histogram;
 use std::future::poll_fn;
 use std::mem;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
@@ -30,34 +31,6 @@ const LATENCY_DIGITS: u8 = 3;
 /// A worker that waits for its next transaction sleeps until this long before it is due, since
 /// sleepers wake late, and spins from there.
 const SPIN_BEFORE: Duration = Duration::from_micros(200);
-
-/// What the workers are to do, set by the runner and read before every transaction.
-#[derive(Debug, Default)]
-pub(super) struct Gate(Padded<AtomicU8>);
-
-/// A state of the [`Gate`], in the order in which they follow one another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum Phase {
-    WarmUp,
-    Measure,
-    Stop,
-}
-
-impl Gate {
-    pub(super) fn set(&self, phase: Phase) {
-        self.0.0.store(phase as u8, Ordering::Relaxed);
-    }
-
-    #[inline]
-    fn phase(&self) -> Phase {
-        match self.0.0.load(Ordering::Relaxed) {
-            0 => Phase::WarmUp,
-            1 => Phase::Measure,
-            _ => Phase::Stop,
-        }
-    }
-}
 
 /// What the runner looks at while a worker runs: transactions committed so far, warm-up included.
 pub(super) type Counters = Padded<AtomicU64>;
@@ -77,6 +50,9 @@ pub(super) struct WorkerTally {
     /// Transactions given up, and the conflicts they met.
     pub(super) given_up: u64,
     pub(super) given_up_conflicts: u64,
+    /// Transactions that were under way when time was up, and not tried again, and the conflicts they had met.
+    pub(super) cut: u64,
+    pub(super) cut_conflicts: u64,
     pub(super) unknown: u64,
     pub(super) overdue: u64,
     /// How the threads got processors; none where the system does not say.
@@ -91,6 +67,8 @@ impl WorkerTally {
             kinds: vec![KindTally { latencies, rolled_back: 0, conflicts: 0 }; kinds],
             given_up: 0,
             given_up_conflicts: 0,
+            cut: 0,
+            cut_conflicts: 0,
             unknown: 0,
             overdue: 0,
             time: None,
@@ -106,6 +84,8 @@ impl WorkerTally {
         }
         self.given_up += other.given_up;
         self.given_up_conflicts += other.given_up_conflicts;
+        self.cut += other.cut;
+        self.cut_conflicts += other.cut_conflicts;
         self.unknown += other.unknown;
         self.overdue += other.overdue;
         self.time = self.time.zip(other.time).map(|(time, other)| ThreadTime {
@@ -166,7 +146,7 @@ fn wait_until(due: Instant, mut now: Instant, gate: &Gate) {
 /// What all workers of a run share.
 pub(super) struct Shared<W> {
     pub(super) workload: Arc<W>,
-    pub(super) gate: Gate,
+    pub(super) gate: Arc<Gate>,
     /// One each.
     pub(super) counters: Vec<Counters>,
     /// One for each crew: the workers of one thread.
@@ -198,6 +178,7 @@ pub(super) struct Worker<W: Workload> {
 
 impl<W: Workload + 'static> Work for Worker<W> {
     async fn run<D: Database>(mut self, db: D) {
+        let db = Gated::new(db, Arc::clone(&self.shared.gate));
         let ended = self.work(&db).await;
         // Without a runner nobody wants to know.
         let _ = self.ended.send(ended);
@@ -209,7 +190,7 @@ impl<W: Workload> Worker<W> {
     ///
     /// # Errors
     /// The first one that is no abort: the workload or the database is broken.
-    async fn work<D: Database>(&mut self, db: &D) -> Result<()> {
+    async fn work<D: Database>(&mut self, db: &Gated<D>) -> Result<()> {
         let shared = Arc::clone(&self.shared);
         let mut own = self.alone.then(|| mem::take(&mut *shared.tally(self.crew)));
         let result = self.run_transactions(db, &shared, &mut own).await;
@@ -221,7 +202,7 @@ impl<W: Workload> Worker<W> {
 
     async fn run_transactions<D: Database>(
         &mut self,
-        db: &D,
+        db: &Gated<D>,
         shared: &Shared<W>,
         own: &mut Option<WorkerTally>,
     ) -> Result<()> {
@@ -246,7 +227,7 @@ impl<W: Workload> Worker<W> {
             last_end = end;
             if phase == Phase::Measure {
                 let latency = end.saturating_duration_since(begin);
-                self.note(shared, own, |tally| tally.record(&outcome, latency));
+                self.note(shared, own, |tally| tally.record(&outcome, latency, db.runs()));
             }
             match outcome {
                 Ok(done) if !done.rolled_back => {
@@ -254,6 +235,7 @@ impl<W: Workload> Worker<W> {
                 }
                 // Leaders may fail meanwhile, and with them what they were asked.
                 Ok(_) | Err(Error::Aborted(_) | Error::Unknown(_)) => {}
+                Err(error) if is_over(&error) => {}
                 Err(error @ Error::Rejected(_)) => return Err(error),
             }
             if !self.alone {
@@ -297,7 +279,7 @@ impl WorkerTally {
     }
 
     #[inline]
-    fn record(&mut self, outcome: &Result<crate::workload::Done>, latency: Duration) {
+    fn record(&mut self, outcome: &Result<crate::workload::Done>, latency: Duration, runs: u64) {
         match outcome {
             Ok(done) => {
                 let kind = &mut self.kinds[done.kind];
@@ -320,6 +302,10 @@ impl WorkerTally {
                 };
             }
             Err(Error::Unknown(_)) => self.unknown += 1,
+            Err(error) if is_over(error) => {
+                self.cut += 1;
+                self.cut_conflicts += runs;
+            }
             // Ends the worker.
             Err(Error::Rejected(_)) => {}
         }
@@ -353,10 +339,10 @@ mod tests {
         let done =
             |kind, retries, rolled_back| Ok(crate::workload::Done { kind, retries, rolled_back });
         let mut one = WorkerTally::new(2);
-        one.record(&done(0, 0, false), Duration::from_micros(5));
-        one.record(&done(1, 3, true), Duration::from_secs(5000));
+        one.record(&done(0, 0, false), Duration::from_micros(5), 1);
+        one.record(&done(1, 3, true), Duration::from_secs(5000), 4);
         let unknown = types::Unknown::Session { session: 1 };
-        one.record(&Err(unknown.into()), Duration::from_micros(5));
+        one.record(&Err(unknown.into()), Duration::from_micros(5), 1);
         let mut both = one.clone();
         both.add(&one);
         assert_eq!((both.kinds[0].latencies.len(), both.unknown), (2, 2));

@@ -114,6 +114,13 @@ pub fn warnings(measurement: &Measurement) -> Vec<String> {
             words::count(given_up)
         ));
     }
+    let cut = sum(|run| run.cut);
+    if cut > sum(|run| run.committed + run.rolled_back) / 100 {
+        warnings.push(format!(
+            "{} transactions had met conflicts when time was up, and were not tried again: latencies are too good.",
+            words::count(cut)
+        ));
+    }
     let unknown = sum(|run| run.unknown);
     if unknown > 0 {
         warnings.push(format!(
