@@ -40,7 +40,8 @@ pub struct Limits {
     /// The first pause after a conflict is drawn below this; it doubles with every attempt.
     /// Default 50 µs.
     pub pause: Duration,
-    /// The longest pause. Default 10 ms.
+    /// The longest pause, which is reached after as many conflicts as show that others hold what is wanted for long: vain
+    /// attempts would keep the worker from what they wait for. Default 100 ms.
     pub pause_max: Duration,
     /// How long a request to another worker waits for an answer before it is sent again; after that twice
     /// as long each time, up to 16 times: whoever does not answer may have too much to do. Default 250 ms,
@@ -118,7 +119,7 @@ impl Default for Limits {
             queue_wait_max: Duration::from_secs(1),
             attempts_max: 1000,
             pause: Duration::from_micros(50),
-            pause_max: Duration::from_millis(10),
+            pause_max: Duration::from_millis(100),
             retry_after: Duration::from_millis(250),
             session_idle_max: Duration::from_secs(10),
             session_open_max: Duration::from_secs(30),

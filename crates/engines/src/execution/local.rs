@@ -44,7 +44,7 @@ impl Local {
     /// # Errors
     /// [`Aborted::Overloaded`]; [`Aborted::NotServing`] where this node leads nothing meanwhile.
     pub(super) async fn begin(&self) -> Result<Transaction> {
-        Ok(Transaction::begin(&self.hub, self.enter().await?))
+        Ok(Transaction::begin(&self.hub, self.enter().await?, false))
     }
 
     /// Pauses before another attempt, longer and longer, and never as long as a rival.
@@ -82,7 +82,7 @@ impl Local {
     ) -> Result<T> {
         let permit = self.enter().await?;
         loop {
-            let tx = Transaction::begin(&self.hub, Rc::clone(&permit));
+            let tx = Transaction::begin(&self.hub, Rc::clone(&permit), trace.attempts > 0);
             let returned = body(&tx).await;
             trace.attempts += 1;
             trace.see(&self.hub, &tx);

@@ -26,6 +26,24 @@ impl<T> Slot<T> {
         }
     }
 
+    /// Whether the value is there.
+    pub(crate) fn is_filled(&self) -> bool {
+        self.state.borrow().0.is_some()
+    }
+
+    /// Waits until the value is there, and leaves it.
+    pub(crate) async fn filled(&self) {
+        poll_fn(|context| {
+            let mut state = self.state.borrow_mut();
+            if state.0.is_some() {
+                return Poll::Ready(());
+            }
+            state.1 = Some(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
     /// Waits for the value and takes it.
     pub(crate) async fn take(&self) -> T {
         poll_fn(|context| {
@@ -37,5 +55,32 @@ impl<T> Slot<T> {
             Poll::Pending
         })
         .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::execution::tasks::Tasks;
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    #[test]
+    fn a_value_can_be_waited_for_and_left() {
+        let (slot, seen) = (Rc::new(Slot::default()), Rc::new(RefCell::new(Vec::new())));
+        let mut tasks = Tasks::default();
+        let (waited, noted) = (Rc::clone(&slot), Rc::clone(&seen));
+        tasks.spawn(Box::pin(async move {
+            waited.filled().await;
+            noted.borrow_mut().push(waited.is_filled());
+            let value = waited.take().await;
+            noted.borrow_mut().push(value == 7 && !waited.is_filled());
+        }));
+        for value in [None, Some(7)] {
+            value.into_iter().for_each(|value| slot.fill(value));
+            tasks.begin_round();
+            while tasks.poll_next() {}
+        }
+        assert_eq!(*seen.borrow(), [true, true]);
     }
 }

@@ -33,6 +33,8 @@ pub struct Transaction {
     kept: Bump,
     /// How many there were so far.
     operations: Cell<u32>,
+    /// An earlier attempt met a conflict: own shards are read only when what was asked ahead of others is here.
+    is_again: bool,
     /// The engine knows how it ended, or will be told by whom it was handed to.
     ended: bool,
 }
@@ -49,7 +51,7 @@ enum Target {
 
 impl Transaction {
     /// Begins one, which has been admitted.
-    pub(super) fn begin(hub: &Rc<Hub>, permit: Rc<Permit>) -> Transaction {
+    pub(super) fn begin(hub: &Rc<Hub>, permit: Rc<Permit>, is_again: bool) -> Transaction {
         let sequence = hub.sequences.borrow_mut().begin();
         let id = TransactionId { node: hub.place.node, worker: hub.place.worker, sequence };
         Transaction {
@@ -58,6 +60,7 @@ impl Transaction {
             ahead: RefCell::default(),
             kept: Bump::new(),
             operations: Cell::new(0),
+            is_again,
             ended: false,
             hub: Rc::clone(hub),
         }
@@ -150,6 +153,19 @@ impl Transaction {
         Ok(self.own[own].get().expect("begun above"))
     }
 
+    /// Waits for what was asked ahead, in another attempt: what is read here meanwhile could change for as long as the
+    /// others take to answer, and where many change it always does.
+    async fn settle(&self) {
+        if !self.is_again {
+            return;
+        }
+        loop {
+            let ahead = self.ahead.borrow().values().find(|ticket| !ticket.is_filled()).cloned();
+            let Some(ticket) = ahead else { return };
+            ticket.filled().await;
+        }
+    }
+
     fn issue(&self, shard: ShardId, operation: Operation) -> Result<Ticket> {
         let epoch = self.exchange.epoch;
         if epoch < self.hub.epoch.get() {
@@ -204,7 +220,10 @@ impl Transaction {
     /// Asks one shard for its rows.
     async fn scan_shard(&self, table: TableId, shard: ShardId, scan: Scan<'_>) -> Result<Rows<'_>> {
         match self.target(shard)? {
-            Target::Own(own) => self.branch(own)?.scan(table, scan),
+            Target::Own(own) => {
+                self.settle().await;
+                self.branch(own)?.scan(table, scan)
+            }
             Target::Other(shard) => {
                 let operation = Operation::Scan { table, range: Range::of(&scan) };
                 self.rows(self.issue(shard, operation)?).await
@@ -248,7 +267,10 @@ impl types::Transaction for Transaction {
     async fn get(&self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>> {
         self.count();
         let shard = match self.source(table, key)? {
-            Target::Own(own) => return self.branch(own)?.get(table, key),
+            Target::Own(own) => {
+                self.settle().await;
+                return self.branch(own)?.get(table, key);
+            }
             Target::Other(shard) => shard,
         };
         check_key(table, key)?;
@@ -349,6 +371,7 @@ impl types::Transaction for Transaction {
             && !matches!(self.hub.topology.home(table, key), Some(Home::Everywhere))
         {
             self.count();
+            self.settle().await;
             return self.branch(own)?.add(table, key, delta);
         }
         let sum = types::transaction::sum(table, key, self.get(table, key).await?, delta)?;

@@ -261,9 +261,9 @@ impl Mako {
                     self.check_serves(at, effects)?;
                     self.depend_on_reads(at, &it.exchange, &branch, effects)?;
                     let locked = branch.lock()?;
-                    if self.options().faults.has(Fault::ValidateBeforeLocks) {
-                        locked.validate()?;
-                    }
+                    // It is checked when all locks are held (rule M1). What fails now already need not be kept from
+                    // others for as long as locks on other shards take.
+                    locked.validate()?;
                     OwnBranch::Locked(locked)
                 }
                 other => other,

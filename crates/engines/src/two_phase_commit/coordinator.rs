@@ -281,6 +281,9 @@ impl TwoPhaseCommit {
             };
             self.observe_reads(at, transaction, &branch, effects);
             let locked = branch.lock()?;
+            // It is checked when all locks are held (rule P1). What fails now already need not be kept from others for
+            // as long as locks on other shards take.
+            locked.validate()?;
             let clock = self.draw(at, transaction, &locked, effects);
             it.drawn.push((self.led[at].lead.shard, clock));
             it.own.push((at, OwnBranch::Locked { locked, clock, prepared: false }));
