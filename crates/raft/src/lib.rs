@@ -15,7 +15,8 @@
 //! 2. *At most one replica, in one life of it, leads in a term; a later leader in a higher one.* A
 //!    term is Raft's own and the member's number; the library has no two leaders of the same two. It
 //!    would let a leader that restarts go on in its term: [`start`] makes it resign first.
-//! 3. *A proposal may get lost, or be committed any time later.* Nobody waits for one. There are
+//! 3. *When a leader led for certain* it knows from what others acknowledge: `lead.rs`.
+//! 4. *A proposal may get lost, or be committed any time later.* Nobody waits for one. There are
 //!    limits to how many are on their way; beyond, they are dropped and counted.
 //!
 //! A replica says that it leads when the library says so and an entry of its own term was told: then
@@ -25,7 +26,7 @@
 //! what is asked of a lost one is answered by none. It has to be [replaced](Handle::replace), by another volume on
 //! the same node or elsewhere.
 //!
-//! Read in this order: `member.rs`, `replica.rs`, `handle.rs`; `config.rs`, `store.rs` with `storage/`,
+//! Read in this order: `member.rs`, `replica.rs` with `lead.rs`, `handle.rs`; `config.rs`, `store.rs` with `storage/`,
 //! `network.rs`; `code/`.
 //!
 //! Source: Ongaro and Ousterhout, *In Search of an Understandable Consensus Algorithm* (ATC'14).
@@ -33,6 +34,7 @@
 mod code;
 mod config;
 mod handle;
+mod lead;
 mod member;
 mod network;
 mod replica;

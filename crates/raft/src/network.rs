@@ -2,6 +2,7 @@
 
 use crate::code::{self, Request, Response};
 use crate::config::{Number, StorageError, Types, Vote};
+use crate::lead::Lead;
 use crate::member::Member;
 use crate::replica::Tally;
 use crate::{ENTRIES_PER_REQUEST_MAX, REQUEST_BYTES_MAX};
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use thiserror::Error;
+use tokio::time::Instant;
 use types::NodeId;
 
 /// Nothing came back. The request may have arrived, or may still.
@@ -64,12 +66,18 @@ pub struct Network {
     transport: Arc<dyn Carrier>,
     /// How long to leave alone who was not reached.
     pause: Duration,
+    lead: Lead,
     tally: Arc<Tally>,
 }
 
 impl Network {
-    pub fn new(transport: impl Transport, pause: Duration, tally: Arc<Tally>) -> Network {
-        Network { transport: Arc::new(transport), pause, tally }
+    pub fn new(
+        transport: impl Transport,
+        pause: Duration,
+        lead: Lead,
+        tally: Arc<Tally>,
+    ) -> Network {
+        Network { transport: Arc::new(transport), pause, lead, tally }
     }
 }
 
@@ -81,6 +89,7 @@ impl RaftNetworkFactory<Types> for Network {
             to: Member::numbered(target),
             transport: Arc::clone(&self.transport),
             pause: self.pause,
+            lead: self.lead.clone(),
             tally: Arc::clone(&self.tally),
         }
     }
@@ -91,6 +100,7 @@ pub struct Way {
     to: Member,
     transport: Arc<dyn Carrier>,
     pause: Duration,
+    lead: Lead,
     tally: Arc<Tally>,
 }
 
@@ -138,12 +148,18 @@ impl RaftNetwork<Types> for Way {
         let is_cut = fit < append.entries.len();
         append.entries.truncate(fit);
         let last = append.entries.last().map(|entry| entry.log_id);
-        match self.call(Request::Append(append)).await? {
-            Response::Append(AppendEntriesResponse::Success) if is_cut => {
+        let (vote, sent) = (append.vote, Instant::now());
+        let Response::Append(response) = self.call(Request::Append(append)).await? else {
+            return Err(self.crossed());
+        };
+        if !matches!(response, AppendEntriesResponse::HigherVote(_)) {
+            self.lead.acknowledges(self.to.number(), &vote, sent);
+        }
+        match response {
+            AppendEntriesResponse::Success if is_cut => {
                 Ok(AppendEntriesResponse::PartialSuccess(last))
             }
-            Response::Append(response) => Ok(response),
-            Response::Vote(_) => Err(self.crossed()),
+            response => Ok(response),
         }
     }
 

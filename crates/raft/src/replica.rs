@@ -2,6 +2,7 @@
 
 use crate::config::{self, Number, Options, Raft};
 use crate::handle::Handle;
+use crate::lead::Lead;
 use crate::member::{Member, Volume};
 use crate::network::{Network, Transport};
 use crate::storage::Storage;
@@ -13,9 +14,11 @@ use std::fmt::Display;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
-use types::{NodeId, wire};
+use tokio::time::Instant;
+use types::{NodeId, Time, wire};
 
 /// The replica has stopped: it was asked to, or cannot rely on its storage. To go on, start it again.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -79,6 +82,9 @@ pub struct Replica {
     told: Option<LeaderId<Number>>,
     /// What was said last of its leading.
     term: Option<Term>,
+    /// How many acknowledgements of others that takes into account.
+    acknowledged: u64,
+    lead: Lead,
     committed: watch::Receiver<Committed>,
     metrics: watch::Receiver<RaftMetrics<Number, ()>>,
     proposals: mpsc::Sender<Command>,
@@ -105,8 +111,10 @@ pub async fn start(
     transport: impl Transport,
 ) -> Result<(Replica, Handle), Stopped> {
     let tally = Arc::new(Tally::default());
-    let network = Network::new(transport, options.heartbeat, Arc::clone(&tally));
-    begin((node, new), options, Store::new(storage), network, tally).await
+    let lead = Lead::default();
+    let network = Network::new(transport, options.heartbeat, lead.clone(), Arc::clone(&tally));
+    let store = Store::new(storage, lead.clone());
+    begin((node, new), options, store, network, (lead, tally)).await
 }
 
 type Begun<'a> = Pin<Box<dyn Future<Output = Result<(Replica, Handle), Stopped>> + Send + 'a>>;
@@ -117,9 +125,9 @@ fn begin(
     options: &Options,
     store: Store,
     network: Network,
-    tally: Arc<Tally>,
+    shared: (Lead, Arc<Tally>),
 ) -> Begun<'_> {
-    Box::pin(begin_here(place, options, store, network, tally))
+    Box::pin(begin_here(place, options, store, network, shared))
 }
 
 async fn begin_here(
@@ -127,7 +135,7 @@ async fn begin_here(
     options: &Options,
     store: Store,
     network: Network,
-    tally: Arc<Tally>,
+    (lead, tally): (Lead, Arc<Tally>),
 ) -> Result<(Replica, Handle), Stopped> {
     if let Some(purged) = store.purged().map_err(|error| Stopped::new(node, &error))? {
         return Err(Stopped::new(node, &format_args!("its log is gone up to {purged}")));
@@ -149,6 +157,8 @@ async fn begin_here(
         next: 0,
         told: None,
         term: None,
+        acknowledged: 0,
+        lead,
         committed,
         metrics,
         proposals,
@@ -177,17 +187,17 @@ async fn drive(raft: Raft, mut proposals: mpsc::Receiver<Command>, tally: Arc<Ta
 }
 
 impl Replica {
-    /// Takes what was proposed, and puts what is committed and who leads. True if there is news for
-    /// the manager. Reads the storage, and waits for nothing else. What is long comes in several calls, and there is
-    /// `news` until it is told.
+    /// Takes what was proposed, and puts what is committed, who leads, and since when that is certain. True if there
+    /// is news for the manager. Reads the storage, and waits for nothing else. What is long comes in several calls, and
+    /// there is `news` until it is told. `now` is the manager's clock, read just before.
     ///
     /// # Errors
     /// [`Stopped`] if nothing will come any more. Then the replica does not lead either.
-    pub fn exchange(&mut self, mailbox: &mut Mailbox) -> Result<bool, Stopped> {
+    pub fn exchange(&mut self, now: Time, mailbox: &mut Mailbox) -> Result<bool, Stopped> {
         self.take_proposals(mailbox);
-        let news = self.tell(mailbox);
+        let news = self.tell(now, mailbox);
         if news.is_err() {
-            (self.term, mailbox.term) = (None, None);
+            (self.term, mailbox.term, mailbox.led) = (None, None, None);
         }
         news
     }
@@ -200,6 +210,7 @@ impl Replica {
             let _ = tokio::select! {
                 changed = self.committed.changed() => changed,
                 changed = self.metrics.changed() => changed,
+                () = self.lead.news.notified() => Ok(()),
             };
         }
     }
@@ -213,7 +224,7 @@ impl Replica {
         }
     }
 
-    fn tell(&mut self, mailbox: &mut Mailbox) -> Result<bool, Stopped> {
+    fn tell(&mut self, now: Time, mailbox: &mut Mailbox) -> Result<bool, Stopped> {
         let running = self.metrics.borrow_and_update().running_state.clone();
         running.map_err(|error| self.stopped(&error))?;
         if self.is_gone() {
@@ -221,7 +232,7 @@ impl Replica {
         }
         let end = self.end().min(self.next + TOLD_AT_ONCE_MAX);
         let entries = self.store.entries(self.next..end).map_err(|error| self.stopped(&error))?;
-        let before = (self.next, self.term);
+        let before = (self.next, self.term, self.acknowledged);
         for entry in entries {
             if entry.log_id.index != self.next {
                 break;
@@ -235,7 +246,19 @@ impl Replica {
         }
         self.term = self.leads();
         mailbox.term = self.term;
-        Ok(before != (self.next, self.term))
+        self.acknowledged = self.lead.count();
+        mailbox.led = self.led().map(|ago| Time(now.0.saturating_sub(ago.as_nanos() as u64)));
+        Ok(before != (self.next, self.term, self.acknowledged))
+    }
+
+    /// How long ago it led for certain; rather too long than too short.
+    fn led(&self) -> Option<Duration> {
+        self.term?;
+        let now = Instant::now();
+        let metrics = self.metrics.borrow();
+        let members = metrics.membership_config.membership();
+        let since = self.lead.since(metrics.id, metrics.vote.leader_id, members, now)?;
+        Some(Instant::now() - since)
     }
 
     fn stopped(&self, reason: &dyn Display) -> Stopped {
@@ -261,6 +284,7 @@ impl Replica {
 
     fn has_news(&self) -> bool {
         self.next < self.end()
+            || self.lead.count() != self.acknowledged
             || self.leads() != self.term
             || self.metrics.borrow().running_state.is_err()
             || self.is_gone()

@@ -5,6 +5,7 @@
 
 use crate::code::{self, Foreign};
 use crate::config::{Entry, LogId, Number, StorageError, Types, Vote};
+use crate::lead::Lead;
 use crate::member::{Members, Volume};
 use crate::storage::{Cell, Storage};
 use bytes::Bytes;
@@ -24,11 +25,12 @@ use types::wire::{self, Malformed};
 #[derive(Debug, Clone)]
 pub struct Store {
     storage: Arc<dyn Storage>,
+    lead: Lead,
 }
 
 impl Store {
-    pub fn new(storage: impl Storage) -> Store {
-        Store { storage: Arc::new(storage) }
+    pub fn new(storage: impl Storage, lead: Lead) -> Store {
+        Store { storage: Arc::new(storage), lead }
     }
 
     /// The entries in `range` that are there.
@@ -133,6 +135,7 @@ impl RaftLogStorage<Types> for Store {
     }
 
     async fn save_vote(&mut self, vote: &Vote) -> Result<(), StorageError> {
+        self.lead.votes(vote);
         self.set_cell(Cell::Vote, vote).map_err(|error| write_failed(&error))
     }
 
@@ -322,7 +325,7 @@ mod tests {
 
     impl StoreBuilder<Types, Store, Count> for InMemory {
         async fn build(&self) -> Result<((), Store, Count), StorageError> {
-            Ok(((), Store::new(MemoryStorage::new()), Count::new().0))
+            Ok(((), Store::new(MemoryStorage::new(), Lead::default()), Count::new().0))
         }
     }
 
@@ -332,7 +335,7 @@ mod tests {
         async fn build(&self) -> Result<(TempDir, Store, Count), StorageError> {
             let folder = TempDir::new().expect("a folder");
             let storage = DiskStorage::open(&folder.path().join("log")).expect("a file");
-            Ok((folder, Store::new(storage), Count::new().0))
+            Ok((folder, Store::new(storage, Lead::default()), Count::new().0))
         }
     }
 
@@ -348,7 +351,7 @@ mod tests {
 
     #[test]
     fn who_led_before_a_restart_does_not_lead_after_it() {
-        let store = Store::new(MemoryStorage::new());
+        let store = Store::new(MemoryStorage::new(), Lead::default());
         let votes = [
             (Vote::new_committed(4, 1), Vote::new(5, 1)),
             (Vote::new_committed(4, 2), Vote::new_committed(4, 2)),

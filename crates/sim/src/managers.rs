@@ -128,6 +128,11 @@ impl Managers {
         self.log.due()
     }
 
+    /// What a manager's clock shows.
+    pub(crate) fn local(&self, now: Time, manager: usize) -> Time {
+        self.servers[manager].clock.local(now)
+    }
+
     /// When a manager's timer goes off.
     pub(crate) fn timer_at(&self, manager: usize) -> Time {
         self.servers[manager].timer.1
@@ -144,10 +149,11 @@ impl Managers {
         let mut wanted = Wanted::default();
         if server.is_down {
             // Whatever the log tells it now is told again when it comes back.
-            self.log.exchange(now, manager, &mut Mailbox::default());
+            self.log.exchange(now, server.clock.local(now), manager, &mut Mailbox::default());
             return Ok(wanted);
         }
-        let news = self.log.exchange(now, manager, server.manager.log_mut());
+        let own = server.clock.local(now);
+        let news = self.log.exchange(now, own, manager, server.manager.log_mut());
         let event = match event {
             None if !news => return Ok(wanted),
             None => Event::Log,
@@ -157,8 +163,8 @@ impl Managers {
             server.timer = (Time::MAX, Time::MAX);
         }
         let mut effects = Vec::new();
-        server.manager.step(server.clock.local(now), event, &mut effects);
-        self.log.exchange(now, manager, server.manager.log_mut());
+        server.manager.step(own, event, &mut effects);
+        self.log.exchange(now, own, manager, server.manager.log_mut());
         for effect in effects {
             match effect {
                 Effect::Send { to, message } => wanted.messages.push((to, message)),

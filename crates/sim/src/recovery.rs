@@ -84,7 +84,6 @@ impl Recoveries {
                 }
             }
             Applied::Took(_)
-            | Applied::Renewed { .. }
             | Applied::Joined { .. }
             | Applied::Revived(_)
             | Applied::Raised(_)

@@ -14,14 +14,10 @@ use types::{Ballot, Epoch, NodeId, ShardId, Time};
 type Gathering = BTreeMap<DatacenterId, usize>;
 
 impl Machine {
-    /// Whether a shard has waited long enough, and somebody can lead it.
-    pub(super) fn is_appointment_due(&self, now: Time) -> bool {
-        self.due(now).next().is_some()
-    }
-
+    /// Shards that have waited long enough, and that somebody can lead.
     fn due(&self, now: Time) -> impl Iterator<Item = ShardId> + '_ {
         // Leaders that went together get their successors together, in one epoch; their last heartbeats came
-        // within the time between two, and their leases were renewed by the next tick.
+        // within the time between two, and by the next tick the log knows.
         let patience = self.options.heartbeat_every + self.options.tick_every;
         let others = self.is_leader_dying(now, now + patience);
         let waited = move |until: Time| if others { until + patience } else { until };

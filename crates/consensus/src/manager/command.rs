@@ -39,7 +39,7 @@ pub struct Command {
     pub action: Action,
 }
 
-/// A heartbeat that came since the last tick.
+/// The last heartbeat that a node's manager took, this term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Heard {
     /// Whose.
@@ -48,8 +48,8 @@ pub struct Heard {
     pub incarnation: Incarnation,
     /// Its number; a lower one than heard before renews nothing.
     pub round: u64,
-    /// The latest heartbeat of which the node knows that it was granted.
-    pub granted: u64,
+    /// When it came, on the clock of the manager that says so.
+    pub at: Time,
     /// The configuration that the node has.
     pub known: Revision,
 }
@@ -72,9 +72,9 @@ pub struct Claim {
 pub enum Action {
     /// A term begins. Its manager proposes nothing else before it has seen this applied.
     Take,
-    /// Time goes on: leases are renewed, others run out, leaders are appointed.
+    /// Time goes on: leases run out, leaders are appointed.
     Tick {
-        /// Heartbeats since the last one.
+        /// All nodes that the manager heard in the last lease.
         heard: Vec<Heard>,
     },
     /// A node's new life is admitted, if no other was since `after`. So a letter of a former life,
@@ -88,6 +88,8 @@ pub enum Action {
         after: Incarnation,
         /// Whether the former life's memory is lost: promises, streams, data.
         lost: bool,
+        /// When the manager last heard the former life; it hears no more of it.
+        heard: Time,
     },
     /// A shard's part of the end of an epoch.
     Report {

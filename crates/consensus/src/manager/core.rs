@@ -1,15 +1,16 @@
 //! A replica of the manager: it applies what the log commits, and if it leads, hears nodes, proposes,
 //! and tells them what came of it.
 //!
-//! Nothing it says is true before it is committed and applied here. So a manager that is deposed and
-//! does not know it does no harm: what it proposes is void, what it tells was so.
+//! Nothing it says is true before it is committed and applied here, but that a lease is renewed: see `hearing.rs`.
+//! So a manager that is deposed and does not know it does no harm: what it proposes is void, what it tells was so.
 
 use super::command::{Action, Ask, Change, Claim, Command, Heard, Incarnation, Life, Term};
+use super::hearing::{Hearing, Renewal};
 use super::log::Log;
 use super::machine::{Applied, Machine};
 use super::message::{ToManager, ToNode};
 use super::options::Options;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use types::{NodeId, Time};
 
@@ -26,6 +27,8 @@ pub enum Event {
     Received {
         /// The node.
         from: NodeId,
+        /// When it came, if it had to wait; not later than the step.
+        at: Time,
         /// What.
         message: ToManager,
     },
@@ -92,8 +95,8 @@ pub struct Manager<L> {
     taking: Option<(Term, Time)>,
     /// The term to which what follows belongs.
     term: Option<Term>,
-    /// Heartbeats that no tick has told of.
-    heard: BTreeMap<NodeId, Heard>,
+    /// Heartbeats of this term.
+    hearing: Hearing,
     /// The times of ticks in flight.
     ticks: VecDeque<Time>,
     next_tick: Time,
@@ -113,7 +116,7 @@ impl<L: Log> Manager<L> {
             machine,
             taking: None,
             term: None,
-            heard: BTreeMap::new(),
+            hearing: Hearing::default(),
             ticks: VecDeque::new(),
             next_tick: Time::ZERO,
             proposals: Vec::new(),
@@ -126,10 +129,10 @@ impl<L: Log> Manager<L> {
     /// was done, and never decreases in one life.
     pub fn step(&mut self, now: Time, event: Event, effects: &mut Vec<Effect>) {
         self.follow(now, effects);
-        // The next tick tells of all heartbeats that have come by then; the first of them brings none.
-        let waits = matches!(event, Event::Received { message: ToManager::Heartbeat { .. }, .. });
         match event {
-            Event::Received { from, message } => self.on_message(now, from, &message, effects),
+            Event::Received { from, at, message } => {
+                self.on_message(now, (from, at), &message, effects);
+            }
             Event::Asked { ask, change } => match self.term {
                 Some(_) => self.propose_once(now, Action::Change { ask, change }),
                 None => self.counters.not_leading += 1,
@@ -137,9 +140,8 @@ impl<L: Log> Manager<L> {
             Event::Log => {}
             Event::Timer => self.timer = None,
         }
-        if !waits {
-            self.tick(now);
-        }
+        self.renew(now, effects);
+        self.tick(now);
         self.arm(now, effects);
     }
 
@@ -194,7 +196,7 @@ impl<L: Log> Manager<L> {
         let term = leads.filter(|term| *term == self.machine.term());
         if self.term != term {
             self.term = term;
-            self.heard.clear();
+            self.hearing.clear();
             self.ticks.clear();
             self.proposals.clear();
         }
@@ -217,15 +219,6 @@ impl<L: Log> Manager<L> {
 
     fn tell(&self, applied: &Applied, effects: &mut Vec<Effect>) {
         match applied {
-            Applied::Renewed { node, incarnation, round } => {
-                let configuration = self.machine.configuration();
-                let revision = configuration.revision;
-                let knows = self.machine.known(*node) >= revision;
-                let configuration = (!knows).then(|| Arc::clone(configuration));
-                let (incarnation, round) = (*incarnation, *round);
-                let message = ToNode::Granted { incarnation, round, revision, configuration };
-                effects.push(Effect::Send { to: *node, message });
-            }
             Applied::Joined { node, life, incarnation } => {
                 self.welcome(*node, *life, *incarnation, effects);
             }
@@ -266,7 +259,7 @@ impl<L: Log> Manager<L> {
     fn on_message(
         &mut self,
         now: Time,
-        from: NodeId,
+        (from, at): (NodeId, Time),
         message: &ToManager,
         effects: &mut Vec<Effect>,
     ) {
@@ -280,8 +273,8 @@ impl<L: Log> Manager<L> {
         }
         match *message {
             ToManager::Heartbeat { life, incarnation, round, granted, known } => {
-                let heard = Heard { node: from, incarnation, round, granted, known };
-                self.on_heartbeat(life, heard, effects);
+                let heard = Heard { node: from, incarnation, round, at, known };
+                self.on_heartbeat(now, (life, heard, granted), effects);
             }
             ToManager::Join { life, after, lost } => {
                 self.on_join(now, from, (life, after, lost), effects);
@@ -298,8 +291,13 @@ impl<L: Log> Manager<L> {
         }
     }
 
-    /// Kept for the next tick, if it is the node that the manager knows.
-    fn on_heartbeat(&mut self, life: Life, heard: Heard, effects: &mut Vec<Effect>) {
+    /// Taken, if it is the node that the manager knows.
+    fn on_heartbeat(
+        &mut self,
+        now: Time,
+        (life, heard, granted): (Life, Heard, u64),
+        effects: &mut Vec<Effect>,
+    ) {
         let Some((own_life, own)) = self.machine.node(heard.node) else { return };
         if own == Incarnation(0) || life != own_life {
             let message = ToNode::Stranger { life, incarnation: own };
@@ -307,14 +305,10 @@ impl<L: Log> Manager<L> {
         } else if heard.incarnation != own {
             self.welcome(heard.node, life, own, effects);
         } else {
-            let last = self.heard.entry(heard.node).or_insert(heard);
-            if last.round <= heard.round {
-                *last = heard;
-            }
+            self.hearing.hear(now, heard, granted, &self.machine);
             // Whoever was taken for dead may have heard nothing: that it learns of this proves it.
             let configuration = self.machine.configuration();
-            let alive = configuration.nodes[heard.node.0 as usize].alive;
-            if !alive && heard.known < configuration.revision {
+            if !self.machine.is_alive(heard.node) && heard.known < configuration.revision {
                 let configuration = Arc::clone(configuration);
                 let message = ToNode::Configured { configuration };
                 effects.push(Effect::Send { to: heard.node, message });
@@ -333,7 +327,11 @@ impl<L: Log> Manager<L> {
         if own > Incarnation(0) && life == own_life {
             self.welcome(from, life, own, effects);
         } else if after == own {
-            self.propose_once(now, Action::Join { node: from, life, after, lost });
+            let heard = match self.machine.options.faults.forget_former_life {
+                true => Time::ZERO,
+                false => self.hearing.end(from, own),
+            };
+            self.propose_once(now, Action::Join { node: from, life, after, lost, heard });
         } else {
             let message = ToNode::Stranger { life, incarnation: own };
             effects.push(Effect::Send { to: from, message });
@@ -365,9 +363,25 @@ impl<L: Log> Manager<L> {
         }
     }
 
+    /// Renews leases by itself, as far as it led for certain.
+    fn renew(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        let Some(_) = self.term else { return };
+        let led = if self.options.faults.grant_unconfirmed { Some(now) } else { self.log.led() };
+        let Some(led) = led else { return };
+        for Renewal { node, heard } in self.hearing.renew(now, led, &self.machine) {
+            let configuration = self.machine.configuration();
+            let revision = configuration.revision;
+            let configuration = (heard.known < revision).then(|| Arc::clone(configuration));
+            let (incarnation, round) = (heard.incarnation, heard.round);
+            let message = ToNode::Granted { incarnation, round, revision, configuration };
+            effects.push(Effect::Send { to: node, message });
+        }
+    }
+
     fn tick(&mut self, now: Time) {
         let Some(term) = self.term else { return };
-        if now < self.next_tick || (self.heard.is_empty() && !self.machine.is_due(now)) {
+        let wanted = || self.machine.is_due(now) || self.hearing.has_news(now, &self.machine);
+        if now < self.next_tick || !wanted() {
             return;
         }
         self.next_tick = now + self.options.tick_every;
@@ -376,7 +390,7 @@ impl<L: Log> Manager<L> {
         }
         if self.ticks.len() < TICKS_MAX {
             self.ticks.push_back(now);
-            let heard = std::mem::take(&mut self.heard).into_values().collect();
+            let heard = self.hearing.told(now, &self.options);
             self.log.propose(Command { term, at: now, action: Action::Tick { heard } });
         }
     }

@@ -2,6 +2,7 @@
 
 use super::command::{Command, Term};
 use std::collections::VecDeque;
+use types::Time;
 
 /// One replica of the log.
 ///
@@ -12,6 +13,10 @@ use std::collections::VecDeque;
 pub trait Log {
     /// The term in which this replica leads, as far as it knows.
     fn leads(&self) -> Option<Term>;
+
+    /// A time, by the clock that the manager's steps are given, at which this replica led for certain: everybody who
+    /// leads in a later term was elected after it. The latest that is known.
+    fn led(&self) -> Option<Time>;
 
     /// Proposes a command. If it gets lost, nobody says so.
     fn propose(&mut self, command: Command);
@@ -27,6 +32,8 @@ pub trait Log {
 pub struct Mailbox {
     /// Whether this replica leads, and in which term.
     pub term: Option<Term>,
+    /// When it led for certain.
+    pub led: Option<Time>,
     /// To be taken: what was proposed, in order.
     pub proposed: VecDeque<Command>,
     /// To be put: what is committed, in order.
@@ -36,6 +43,10 @@ pub struct Mailbox {
 impl Log for Mailbox {
     fn leads(&self) -> Option<Term> {
         self.term
+    }
+
+    fn led(&self) -> Option<Time> {
+        self.led
     }
 
     fn propose(&mut self, command: Command) {

@@ -28,15 +28,6 @@ pub(super) const CLOSING_MAX: usize = 1024;
 pub enum Applied {
     /// A term began.
     Took(Term),
-    /// The node's lease is renewed, from the sending of this heartbeat.
-    Renewed {
-        /// The node,
-        node: NodeId,
-        /// its incarnation,
-        incarnation: Incarnation,
-        /// and the heartbeat.
-        round: u64,
-    },
     /// A node's life is admitted.
     Joined {
         /// The node.
@@ -93,11 +84,9 @@ pub(super) struct Node {
     /// 0 if it never joined.
     pub(super) incarnation: Incarnation,
     pub(super) alive: bool,
-    /// When its lease was last renewed, or began anew; of no meaning if it is dead.
+    /// When it was last heard, as far as the log knows, or its lease began anew; of no meaning if it is dead.
     pub(super) heard: Time,
     round: u64,
-    /// The first grant since the node last proved that it hears, and when that was.
-    unproved: Option<(u64, Time)>,
     known: Revision,
 }
 
@@ -163,7 +152,6 @@ impl Machine {
             alive: true,
             heard: Time::ZERO,
             round: 0,
-            unproved: None,
             known: Revision(0),
         };
         let shards: Vec<Shard> = topology.shard_ids().map(first).collect();
@@ -204,7 +192,7 @@ impl Machine {
     pub fn apply(&mut self, command: &Command, effects: &mut Vec<Applied>) {
         let before = (self.epoch, self.settled, self.revision);
         if let Some(now) = self.admit(command, effects) {
-            self.act(now, &command.action, effects);
+            self.act(now, command, effects);
         }
         self.publish(effects);
         assert!(before <= (self.epoch, self.settled, self.revision), "went back: {self:?}");
@@ -249,12 +237,24 @@ impl Machine {
         anybody || shard.is_led_by(claim)
     }
 
-    /// Whether a tick at this time of the manager's clock would do more than renew.
+    /// Whether the log knows the node as living.
+    pub(super) fn is_alive(&self, node: NodeId) -> bool {
+        self.nodes.get(node.0 as usize).is_some_and(|node| node.alive)
+    }
+
+    /// Whether the node's lease runs at this time of the manager's clock, by what the log knows.
+    pub(super) fn lease_runs(&self, node: NodeId, now: Time) -> bool {
+        let lease = self.options.lease_at_manager();
+        let node = self.nodes.get(node.0 as usize).filter(|node| node.alive);
+        self.now.is_some() && node.is_some_and(|node| node.heard + lease > now)
+    }
+
+    /// Whether a tick at this time of the manager's clock may do something.
     #[must_use]
     pub fn is_due(&self, now: Time) -> bool {
         self.now.is_none()
+            || self.shards.iter().any(|shard| shard.vacant.is_some())
             || self.nodes.iter().any(|node| node.alive && self.lease_end(node) <= now)
-            || self.is_appointment_due(now)
             || self.is_promotion_due()
     }
 
@@ -299,7 +299,7 @@ impl Machine {
         }
         let end = now + self.options.lease_at_manager();
         for node in &mut self.nodes {
-            (node.heard, node.unproved) = (now, None);
+            node.heard = now;
         }
         for until in self.shards.iter_mut().filter_map(|shard| shard.vacant.as_mut()) {
             if *until > Time::ZERO {
@@ -308,15 +308,15 @@ impl Machine {
         }
     }
 
-    fn act(&mut self, now: Time, action: &Action, effects: &mut Vec<Applied>) {
-        let counts = match action {
+    fn act(&mut self, now: Time, command: &Command, effects: &mut Vec<Applied>) {
+        let counts = match &command.action {
             Action::Take => false,
             Action::Tick { heard } => {
-                self.on_tick(now, heard, effects);
+                self.on_tick(now, command.at, heard, effects);
                 true
             }
-            Action::Join { node, life, after, lost } => {
-                self.on_join(now, *node, (*life, *after, *lost), effects)
+            Action::Join { node, life, after, lost, heard } => {
+                self.on_join(now, *node, (*life, *after, *lost), *heard, effects)
             }
             Action::Report { claim, epoch, watermark } => {
                 self.on_report(*claim, *epoch, *watermark, effects)
@@ -334,42 +334,43 @@ impl Machine {
         self.void += u64::from(!counts);
     }
 
-    fn on_tick(&mut self, now: Time, heard: &[Heard], effects: &mut Vec<Applied>) {
+    /// It may have been overtaken by commands of a later time, and tells of what was heard `at` its own: so leases run
+    /// out by that.
+    fn on_tick(&mut self, now: Time, at: Time, heard: &[Heard], effects: &mut Vec<Applied>) {
         for heard in heard {
-            self.renew(now, heard, effects);
+            self.renew(now, at, heard, effects);
         }
         for place in 0..self.nodes.len() {
             let node = &self.nodes[place];
-            if node.alive && self.lease_end(node) <= now {
-                self.bury(NodeId(place as u32), now, effects);
+            if node.alive && self.lease_end(node) <= at {
+                self.bury(NodeId(place as u32), at, effects);
             }
         }
-        self.appoint_leaders(now, effects);
+        self.appoint_leaders(at, effects);
         self.begin_promotions(effects);
         self.forget_finals();
     }
 
-    fn renew(&mut self, now: Time, heard: &Heard, effects: &mut Vec<Applied>) {
-        let Heard { node: id, incarnation, round, granted, known } = *heard;
+    fn renew(&mut self, now: Time, told: Time, heard: &Heard, effects: &mut Vec<Applied>) {
+        let Heard { node: id, incarnation, round, at, known } = *heard;
         let (lease, known) = (self.options.lease_at_manager(), known.min(self.revision));
+        let at = at.min(told);
         let Some(node) = self.nodes.get_mut(id.0 as usize) else {
             self.void += 1;
             return;
         };
-        if incarnation == Incarnation(0) || node.incarnation != incarnation || round <= node.round {
-            self.void += 1; // Of a former life, or said before.
+        if incarnation == Incarnation(0) || node.incarnation != incarnation || round < node.round {
+            self.void += 1; // Of a former life, or overtaken.
             return;
         }
-        let proved = |(first, _)| granted >= first || known > node.known;
-        node.unproved = node.unproved.filter(|unproved| !proved(*unproved));
+        let is_repeat = round == node.round;
         (node.round, node.known) = (round, node.known.max(known));
-        if node.unproved.is_some_and(|(_, since)| now - since >= lease) {
-            self.void += 1; // It speaks and does not hear: its lease is of no use to anybody.
-            return;
+        if !node.alive && (is_repeat || at + lease <= now) {
+            return; // It had died by what is told here: that brings nobody back.
         }
-        node.heard = now;
-        node.unproved.get_or_insert((round, now));
+        node.heard = node.heard.max(at);
         if !node.alive {
+            node.heard = at;
             node.alive = true;
             self.changed = true;
             effects.push(Applied::Revived(id));
@@ -381,7 +382,6 @@ impl Machine {
                 }
             }
         }
-        effects.push(Applied::Renewed { node: id, incarnation, round });
     }
 
     /// Its lease has run out by every clock.
@@ -401,6 +401,7 @@ impl Machine {
         now: Time,
         id: NodeId,
         (life, after, lost): (Life, Incarnation, bool),
+        heard: Time,
         effects: &mut Vec<Applied>,
     ) -> bool {
         let Some(node) = self.nodes.get(id.0 as usize).copied() else { return false };
@@ -409,10 +410,11 @@ impl Machine {
         }
         let incarnation = Incarnation(after.0 + 1);
         // The former life may act until then, if it is not over after all.
-        let lease_end = if node.alive { self.lease_end(&node) } else { now };
+        let last = Node { heard: node.heard.max(heard.min(now)), ..node };
+        let lease_end = if node.alive { self.lease_end(&last) } else { now };
         let known = Revision(0);
         self.nodes[id.0 as usize] =
-            Node { life, incarnation, alive: true, heard: now, round: 0, unproved: None, known };
+            Node { life, incarnation, alive: true, heard: now, round: 0, known };
         self.changed = true;
         // In its first life a node has nothing to lose, and comes to what the topology gave it.
         if after > Incarnation(0) {
@@ -432,6 +434,11 @@ impl Machine {
     pub(super) fn lease_end(&self, node: &Node) -> Time {
         let lease = self.options.lease_at_manager();
         node.heard + if self.options.faults.appoint_early { lease / 2 } else { lease }
+    }
+
+    /// The last heartbeat of the node that the log knows.
+    pub(super) fn round(&self, node: NodeId) -> u64 {
+        self.nodes.get(node.0 as usize).map_or(0, |node| node.round)
     }
 
     /// The shard of a claim, if the configuration says the same.

@@ -427,7 +427,7 @@ impl Member {
 
     fn on_timer(&mut self, now: Time, effects: &mut Vec<MemberEffect>) {
         if self.next_heartbeat <= now {
-            self.next_heartbeat = now + self.options.heartbeat_every;
+            self.next_heartbeat = self.next_beat(now);
             self.round += 1;
             self.sent.push_back((self.round, now));
             if self.sent.len() > HEARTBEATS_MAX {
@@ -443,6 +443,13 @@ impl Member {
             pending.again = now + self.options.retry_after;
             effects.push(MemberEffect::Send { message: pending.message.clone() });
         }
+    }
+
+    /// Heartbeats are due at multiples of the time between them: nodes whose clocks agree send them together, and who
+    /// hears them is woken once.
+    fn next_beat(&self, now: Time) -> Time {
+        let every = self.options.heartbeat_every.as_nanos() as u64;
+        Time((now.0 / every + 1).saturating_mul(every))
     }
 
     fn assert_invariants(&self) {

@@ -22,25 +22,27 @@
 //!
 //! 1. A node counts its lease from when it *sent* the heartbeat that was granted, L·(1−ρ) on its own
 //!    clock: it ends less than L after the sending, in true time.
-//! 2. The manager that hears the heartbeat writes its own time into the command that renews the
-//!    lease. That is after the sending.
-//! 3. The lease has run out when a command of the *same* manager carries a time that is L·(1+ρ)
-//!    later on that manager's clock: at least L of true time after the sending. Only then is
-//!    anybody else appointed, and knows of it only after that command was applied.
+//! 2. The manager that hears the heartbeat notes its own time, which is after the sending. Most leases it renews by
+//!    itself, without the log, when it is certain that it led at that time, and that no tick on its way takes the node
+//!    for dead; each tick tells of all that was heard in the last lease. The argument is in `hearing.rs`.
+//! 3. The lease has run out when a tick of the *same* manager carries a time that is L·(1+ρ) later on that manager's
+//!    clock than the last heartbeat it tells of: at least L of true time after the sending. Only then is anybody else
+//!    appointed, and knows of it only after that tick was applied.
 //! 4. Times of different managers are never compared. A manager in a new term first proposes
 //!    [`Action::Take`] and, once that is applied *to its own machine*, commands with times. The first
-//!    of those begins all leases anew. Every renewal before `Take` was proposed before it was
-//!    applied, so before that time was read, and no lease is counted from too early. Commands of
-//!    former terms that come after `Take` are void. Nothing is asked of the log but one order, and
-//!    no two leaders of one term.
+//!    of those begins all leases anew. Every heartbeat that a former manager granted came when that one led for
+//!    certain, so before this one was elected, and before that time was read: no lease is counted from too early.
+//!    Commands of former terms that come after `Take` are void. Of the log is asked one order, no two leaders of one
+//!    term, and what it says of [having led](Log::led).
 //! 5. A grant names the [`Revision`] of the configuration at which it was given, and counts only on a
 //!    node that has it. So a node that was deposed, and is heard again, does not hold its old office
 //!    under its new lease.
 //! 6. An office belongs to one incarnation of a node. A node that has restarted does not lead what it
 //!    led, and its former life may still be about, as far as anybody can tell: its shards wait until
-//!    the lease of that life has run out as well.
+//!    the lease of that life has run out as well. Once it asks to be admitted, its former life is heard no more, and
+//!    the request carries when that was last.
 //!
-//! A node that is heard and does not hear is granted nothing after a while: its heartbeats say which
+//! A node that is heard and does not hear counts as silent after a while: its heartbeats say which
 //! grants came. So somebody else gets its offices, which it could not hold anyway.
 //!
 //! A node that is suspected wrongly loses its offices and nothing else: it learns the configuration
@@ -67,9 +69,10 @@
 //! remembers.
 //!
 //! Read in this order: `command.rs`, `configuration.rs`, `machine.rs` with `appoint.rs`,
-//! `closing.rs` and `change.rs`; `message.rs`, `core.rs`, `member.rs`; `log.rs`, `simulated.rs`; `wire.rs`.
+//! `closing.rs` and `change.rs`; `message.rs`, `core.rs` with `hearing.rs`, `member.rs`; `log.rs`, `simulated.rs`; `wire.rs`.
 //!
-//! Sources: Gray and Cheriton, *Leases* (SOSP'89), for clocks that only drift; Mako §5, appendix A,
+//! Sources: Gray and Cheriton, *Leases* (SOSP'89), for clocks that only drift; Ongaro, *Consensus: Bridging Theory and
+//! Practice* (2014), §6.4, for being sure of the lead without the log; Mako §5, appendix A,
 //! for epochs; Lamport, Malkhi and Zhou, *Vertical Paxos* (2009), for leaders made by a manager.
 
 mod appoint;
@@ -78,6 +81,7 @@ mod closing;
 mod command;
 mod configuration;
 mod core;
+mod hearing;
 mod log;
 mod machine;
 mod member;

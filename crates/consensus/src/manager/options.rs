@@ -14,13 +14,13 @@ pub struct Options {
     /// How much faster or slower than true time a clock may run, in parts per million. If one
     /// exceeds it, two leaders may hold leases at one time. Default 1000; oscillators stay below 200.
     pub drift_ppm: u32,
-    /// A node sends a heartbeat this often. Several have to fit into a lease. Default 75 ms.
+    /// A node sends a heartbeat this often, at multiples of it on its clock. Several have to fit into a lease. Default
+    /// 75 ms.
     pub heartbeat_every: Duration,
     /// A node that was not heard for so long, though its lease runs, is appointed only if nobody else
     /// can be. A few heartbeats. Default 225 ms.
     pub suspect_after: Duration,
-    /// The manager renews and looks for the dead this often, in one command for all nodes. Default
-    /// 50 ms: each is written to the disks of a majority.
+    /// The manager looks for the dead, and for what else the log has to know, this often. Default 50 ms.
     pub tick_every: Duration,
     /// Silence after which something is proposed, asked or said again. Must exceed the round trip.
     /// Default 300 ms.
@@ -77,6 +77,12 @@ fn nanoseconds(count: u128) -> Duration {
 pub struct Faults {
     /// A leader counts as dead after half of its lease (breaks rule M7).
     pub appoint_early: bool,
+    /// A manager grants leases before it knows whether it still leads (breaks rule M7).
+    pub grant_unconfirmed: bool,
+    /// A manager renews leases that have run out, and does not wait until the log knows (breaks rule M7).
+    pub renew_lapsed: bool,
+    /// A new life of a node is admitted without a word of when the former was last heard (breaks rule M7).
+    pub forget_former_life: bool,
     /// A node counts its lease from when the grant came (breaks rule M7).
     pub lease_from_reply: bool,
     /// The manager compares times with those of managers before it (breaks rule M7).

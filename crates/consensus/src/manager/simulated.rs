@@ -10,6 +10,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use types::{Random, Time};
 
+/// A leader asks the others no more often.
+const ASK_EVERY: Duration = Duration::from_millis(20);
+
 /// How fast and how reliable the log is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pace {
@@ -33,6 +36,12 @@ struct Replica {
     leads: Option<Term>,
     /// What it will believe of its leading, and when.
     rumours: BTreeMap<Time, Option<Term>>,
+    /// What it is about to learn: when, and at what time of its own it led; `None` if the others' word got lost.
+    learns: Option<(Time, Option<Time>)>,
+    /// When it asks next whether it leads.
+    asks: Time,
+    /// Until then it is told nothing.
+    cut_off: Time,
 }
 
 /// The log, and the way of each replica to it. Time is the simulation's.
@@ -104,6 +113,7 @@ impl SimulatedLog {
         self.term.0 += 1;
         let (soon, later) = (now + self.delay(), now + self.delay() * 4);
         if let Some(last) = self.leader.replace(replica).filter(|last| *last != replica) {
+            let later = later.max(self.replicas[last].cut_off);
             self.replicas[last].rumours.insert(later, None);
         }
         // Older rumours would depose it again.
@@ -111,19 +121,32 @@ impl SimulatedLog {
         self.replicas[replica].rumours.insert(soon, Some(self.term));
     }
 
+    /// Tells a replica nothing until then. It may lead in its own eyes for so long, while another does.
+    pub fn cut_off(&mut self, replica: usize, until: Time) {
+        self.replicas[replica].cut_off = until;
+    }
+
     /// The replica has restarted, with the order and without knowing that it led.
     pub fn restart(&mut self, now: Time, replica: usize) {
         let again = &mut self.replicas[replica];
-        (again.told, again.leads) = (0, None);
+        (again.told, again.leads, again.cut_off) = (0, None, now);
         again.rumours.clear();
+        again.learns = None;
         again.due.iter_mut().for_each(|due| *due = (*due).min(now));
         if self.leader == Some(replica) {
             self.leader = None;
         }
     }
 
-    /// Takes what the replica proposed, and puts what it knows by now. True if there is news for it.
-    pub fn exchange(&mut self, now: Time, replica: usize, mailbox: &mut Mailbox) -> bool {
+    /// Takes what the replica proposed, and puts what it knows by now. True if there is news for it. `own` is what its
+    /// manager's clock reads.
+    pub fn exchange(
+        &mut self,
+        now: Time,
+        own: Time,
+        replica: usize,
+        mailbox: &mut Mailbox,
+    ) -> bool {
         while let Some(command) = mailbox.proposed.pop_front() {
             if self.random.below(100) >= self.pace.loss_percent {
                 self.proposed += 1;
@@ -133,8 +156,9 @@ impl SimulatedLog {
             }
         }
         self.commit(now);
+        let learnt = self.learn(now, own, replica);
         let own = &mut self.replicas[replica];
-        let before = (own.told, own.leads);
+        let before = (own.told, own.leads, mailbox.led);
         while let Some(rumour) = own.rumours.first_entry().filter(|rumour| *rumour.key() <= now) {
             own.leads = rumour.remove();
         }
@@ -143,7 +167,25 @@ impl SimulatedLog {
             own.told += 1;
         }
         mailbox.term = own.leads;
-        before != (own.told, own.leads)
+        mailbox.led = mailbox.led.max(learnt);
+        before != (own.told, own.leads, mailbox.led)
+    }
+
+    /// Who leads asks the others whether it does, one time after the other. What they answer is true of the time at
+    /// which it was asked, however late it comes.
+    fn learn(&mut self, now: Time, own: Time, replica: usize) -> Option<Time> {
+        let is_due = |(at, _): &(Time, Option<Time>)| *at <= now && !self.is_out;
+        let learnt = self.replicas[replica].learns.take_if(|learns| is_due(learns));
+        let leads = self.leader == Some(replica) && self.replicas[replica].leads == Some(self.term);
+        let may_ask = self.replicas[replica].learns.is_none() && self.replicas[replica].asks <= now;
+        if leads && may_ask {
+            let is_lost = self.random.below(100) < self.pace.loss_percent;
+            let is_late = self.random.below(100) < self.pace.late_percent;
+            let at = now + self.delay() * if is_late || is_lost { 10 } else { 2 };
+            let asking = &mut self.replicas[replica];
+            (asking.learns, asking.asks) = (Some((at, (!is_lost).then_some(own))), now + ASK_EVERY);
+        }
+        learnt.and_then(|(_, led)| led)
     }
 
     /// The next time at which there will be something to exchange.
@@ -152,7 +194,9 @@ impl SimulatedLog {
         let committed = self.proposals.keys().map(|(at, _)| *at).next().filter(|_| !self.is_out);
         let told = self.replicas.iter().filter_map(|own| own.due.get(own.told).copied());
         let rumoured = self.replicas.iter().filter_map(|own| own.rumours.keys().next().copied());
-        told.chain(rumoured).chain(committed).min()
+        let learnt = self.replicas.iter().filter_map(|own| own.learns.map(|(at, _)| at));
+        let learnt = learnt.filter(|_| !self.is_out);
+        told.chain(rumoured).chain(committed).chain(learnt).min()
     }
 
     fn commit(&mut self, now: Time) {
@@ -167,7 +211,7 @@ impl SimulatedLog {
             }
             self.order.push(command);
             for replica in 0..self.replicas.len() {
-                let at = now + self.delay();
+                let at = (now + self.delay()).max(self.replicas[replica].cut_off);
                 let due = &mut self.replicas[replica].due;
                 let at = due.last().map_or(at, |last| at.max(*last));
                 due.push(at);

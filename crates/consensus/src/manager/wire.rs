@@ -21,14 +21,14 @@ coded_struct!(Heard {
     node: NodeId,
     incarnation: Incarnation,
     round: u64,
-    granted: u64,
+    at: Time,
     known: Revision,
 });
 
 coded_enum!(Action {
     0 => Take,
     1 => Tick { heard },
-    2 => Join { node, life, after, lost },
+    2 => Join { node, life, after, lost, heard },
     3 => Report { claim, epoch, watermark },
     4 => CaughtUp { claim, replica, incarnation },
     5 => Change { ask, change },

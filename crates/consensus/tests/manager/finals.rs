@@ -16,8 +16,8 @@ fn who_begins_anew_hears_the_same_finals() {
     };
     apply(&mut machine, Action::Take);
     for node in topology.nodes() {
-        let join =
-            Action::Join { node: node.id, life: Life(7), after: Incarnation(0), lost: false };
+        let (node, life, after) = (node.id, Life(7), Incarnation(0));
+        let join = Action::Join { node, life, after, lost: false, heard: Time::ZERO };
         apply(&mut machine, join);
     }
     let claim = |machine: &Machine, shard: u32| {

@@ -85,7 +85,7 @@ impl Judge<'_> {
                 }
                 Ok(())
             }
-            Applied::Renewed { .. } | Applied::Answered { .. } | Applied::Changed(_) => Ok(()),
+            Applied::Answered { .. } | Applied::Changed(_) => Ok(()),
         }
     }
 

@@ -3,11 +3,12 @@
 //! [`world`] has nodes, managers, clocks and a network in true time, and watches leases as it goes;
 //! [`judge`] reads the log afterwards and holds every command to the rules. [`scripts`] runs the
 //! folder `manager_scripts/`, whose files are scenarios with their traces. [`random`] draws everything
-//! from a seed, and plants bugs. [`terms`] is about one manager after the other, [`member`] about one node. [`nonsense`] says
-//! what no correct process says.
+//! from a seed, and plants bugs. [`leases`] is about what one manager renews, [`terms`] about one after the other,
+//! [`member`] about one node. [`nonsense`] says what no correct process says.
 
 mod finals;
 mod judge;
+mod leases;
 mod member;
 mod nonsense;
 mod random;

@@ -22,7 +22,8 @@ fn configurations() -> Vec<Arc<Configuration>> {
     let mut made = vec![Arc::clone(machine.configuration())];
     let join = |node, after| {
         let life = Life(u64::from(after) + 1);
-        Action::Join { node: NodeId(node), life, after: Incarnation(after), lost: false }
+        let (node, after, heard) = (NodeId(node), Incarnation(after), Time::ZERO);
+        Action::Join { node, life, after, lost: false, heard }
     };
     let heard = Vec::new();
     for (at, action) in [

@@ -57,7 +57,7 @@ fn heard(random: &mut Random) -> Heard {
         node: node(random),
         incarnation: Incarnation(number(random) as u32),
         round: number(random).saturating_add(random.below(100)),
-        granted: number(random),
+        at: Time(number(random)),
         known: Revision(number(random)),
     }
 }
@@ -66,7 +66,8 @@ fn to_manager(random: &mut Random) -> ToManager {
     let life = Life(number(random));
     match random.below(5) {
         0 => {
-            let Heard { incarnation, round, granted, known, .. } = heard(random);
+            let Heard { incarnation, round, known, .. } = heard(random);
+            let granted = number(random);
             ToManager::Heartbeat { life, incarnation, round, granted, known }
         }
         1 => {
@@ -96,7 +97,8 @@ fn action(random: &mut Random) -> Action {
         }
         ToManager::Heartbeat { .. } => Action::Tick { heard: Vec::new() },
         ToManager::Join { life, after, lost } => {
-            Action::Join { node: node(random), life, after, lost }
+            let heard = Time(number(random));
+            Action::Join { node: node(random), life, after, lost, heard }
         }
         ToManager::Report { claim, epoch, watermark } => Action::Report { claim, epoch, watermark },
         ToManager::Close { claim, epoch } => Action::Close { claim, epoch },
@@ -169,11 +171,15 @@ fn run_manager(random: &mut Random) {
                 if random.chance(1, 10) {
                     mailbox.term = Some(Term(random.below(6))).filter(|term| *term > Term(0));
                 }
+                mailbox.led = Some(Time(number(random).saturating_mul(1_000_000_000)));
                 let proposed = std::mem::take(&mut mailbox.proposed);
                 mailbox.decided.extend(proposed);
                 Event::Log
             }
-            _ => Event::Received { from: node(random), message: to_manager(random) },
+            _ => {
+                let (from, at) = (node(random), Time(number(random)));
+                Event::Received { from, at, message: to_manager(random) }
+            }
         };
         manager.step(Time(now), event, &mut Vec::new());
     }

@@ -183,7 +183,21 @@ impl Run {
             15 => {
                 self.world.mute.clear();
                 self.world.deaf.clear();
+                self.world.unheard.clear();
                 self.world.log.set_out(false);
+            }
+            17 => {
+                // Only the manager that leads hears it, and is followed by another without a word.
+                let managers = 0..self.world.servers.len();
+                let leads = self.world.log.leader();
+                let others = managers.filter(|manager| Some(*manager) != leads);
+                self.world.unheard.extend(others.map(|manager| (node, manager)));
+                if let Some(leads) = leads.filter(|_| self.random.below(4) < self.changes) {
+                    let span = millis(&mut self.random, 100, 3000);
+                    self.world.log.cut_off(leads, self.world.now + span);
+                    let manager = self.any_manager();
+                    self.world.elect(manager);
+                }
             }
             16 if self.random.below(4) < self.changes => {
                 // Another manager, and a leader that is cut off when that has just begun.
@@ -212,6 +226,7 @@ impl Run {
         self.world.weather = Weather::fair(delay);
         self.world.mute.clear();
         self.world.deaf.clear();
+        self.world.unheard.clear();
         self.world.elect(0);
         for node in (0..self.world.nodes.len() as u32).map(NodeId) {
             self.world.nodes[node.0 as usize].paused = None;
@@ -418,6 +433,25 @@ fn appointing_before_the_lease_ran_out_is_caught() {
 }
 
 #[test]
+fn a_grant_before_the_lead_is_certain_is_caught() {
+    let faults = Faults { grant_unconfirmed: true, ..Faults::default() };
+    assert!(seeds_until_caught(faults) <= 60);
+}
+
+#[test]
+fn a_lease_renewed_when_it_had_run_out_is_caught() {
+    // A tick has to be on its way in that moment: `leases.rs` has it so.
+    let faults = Faults { renew_lapsed: true, ..Faults::default() };
+    assert!(seeds_until_caught(faults) <= 500);
+}
+
+#[test]
+fn a_former_life_that_is_forgotten_is_caught() {
+    let faults = Faults { forget_former_life: true, ..Faults::default() };
+    assert!(seeds_until_caught(faults) <= 60);
+}
+
+#[test]
 fn a_lease_from_the_reply_is_caught() {
     let faults = Faults { lease_from_reply: true, ..Faults::default() };
     assert!(seeds_until_caught(faults) <= 60);
@@ -432,7 +466,7 @@ fn times_of_other_managers_are_caught() {
 #[test]
 fn a_grant_to_who_does_not_know_is_caught() {
     let faults = Faults { grant_without_configuration: true, ..Faults::default() };
-    assert!(seeds_until_caught(faults) <= 60);
+    assert!(seeds_until_caught(faults) <= 200);
 }
 
 #[test]

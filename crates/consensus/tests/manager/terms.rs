@@ -28,12 +28,13 @@ impl Story {
         self.machine.apply(&command, &mut Vec::new());
     }
 
+    /// It tells of heartbeats that have just come.
     fn tick(&mut self, term: u64, at_ms: u64, rounds: &[u64]) {
         let heard = |round: &u64| Heard {
             node: NODE,
             incarnation: Incarnation(1),
             round: *round,
-            granted: round - 1,
+            at: Time(at_ms * 1_000_000),
             known: Revision(1),
         };
         self.tell(term, at_ms, Action::Tick { heard: rounds.iter().map(heard).collect() });
@@ -47,7 +48,7 @@ impl Story {
     fn begin(&mut self) {
         self.tell(1, 0, Action::Take);
         let (life, after) = (Life(7), Incarnation(0));
-        self.tell(1, 10, Action::Join { node: NODE, life, after, lost: false });
+        self.tell(1, 10, Action::Join { node: NODE, life, after, lost: false, heard: Time::ZERO });
         self.tick(1, 20, &[1]);
     }
 

@@ -145,6 +145,8 @@ pub struct World {
     /// Nodes that managers do not hear, and those that do not hear managers.
     pub mute: BTreeSet<NodeId>,
     pub deaf: BTreeSet<NodeId>,
+    /// Nodes that a manager does not hear.
+    pub unheard: BTreeSet<(NodeId, usize)>,
     happenings: BTreeMap<(Time, u64), Happening>,
     counted: u64,
     timers: BTreeMap<(bool, u32), (Time, u64)>,
@@ -200,6 +202,7 @@ impl World {
             random,
             mute: BTreeSet::new(),
             deaf: BTreeSet::new(),
+            unheard: BTreeSet::new(),
             happenings: BTreeMap::new(),
             counted: 0,
             timers: BTreeMap::new(),
@@ -324,10 +327,11 @@ impl World {
     fn take(&mut self, happening: Happening) -> Result<(), String> {
         match happening {
             Happening::ToManager { from, to, message } => {
-                if self.mute.contains(&from) {
+                if self.mute.contains(&from) || self.unheard.contains(&(from, to)) {
                     return Ok(());
                 }
-                self.manager_step(to, Some(Event::Received { from, message }))
+                let at = self.servers[to].dial.read(self.now);
+                self.manager_step(to, Some(Event::Received { from, at, message }))
             }
             Happening::ToNode { from, to, message } => {
                 let node = &self.nodes[to.0 as usize];
@@ -371,15 +375,16 @@ impl World {
     pub fn manager_step(&mut self, manager: usize, event: Option<Event>) -> Result<(), String> {
         let (now, server) = (self.now, &mut self.servers[manager]);
         let Some(it) = &mut server.manager else { return Ok(()) };
-        let news = self.log.exchange(now, manager, it.log_mut());
+        let own = server.dial.read(now);
+        let news = self.log.exchange(now, own, manager, it.log_mut());
         let event = match event {
             None if !news => return Ok(()),
             None => Event::Log,
             Some(event) => event,
         };
         let mut effects = Vec::new();
-        it.step(server.dial.read(now), event, &mut effects);
-        self.log.exchange(now, manager, it.log_mut());
+        it.step(own, event, &mut effects);
+        self.log.exchange(now, own, manager, it.log_mut());
         for effect in effects {
             match effect {
                 Effect::Send { to, message } => self.send_node(manager, to, &message),
@@ -586,7 +591,7 @@ fn carried<T: Coded + PartialEq + Debug>(message: &T) -> T {
 /// What is worth a line; not the heartbeats.
 fn show_applied(applied: &Applied) -> Option<String> {
     let line = match applied {
-        Applied::Renewed { .. } | Applied::Changed(_) | Applied::Answered { .. } => return None,
+        Applied::Changed(_) | Applied::Answered { .. } => return None,
         Applied::Took(term) => format!("term {term} begins"),
         Applied::Joined { node, incarnation, .. } => {
             format!("{node} joins, incarnation {incarnation}")

@@ -21,7 +21,7 @@ fn commands() -> impl Strategy<Value = Command> {
             node: NodeId(1),
             incarnation: Incarnation(2),
             round: number,
-            granted: 4,
+            at: Time(4),
             known: Revision(5),
         };
         let splits = vec![(Box::default(), ShardId(0)), (Box::from(&b"m"[..]), ShardId(1))];

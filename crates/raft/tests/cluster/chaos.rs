@@ -44,6 +44,7 @@ async fn survives(seed: u64) {
     }
     world.create("healed").await;
     world.agree().await;
+    assert!(world.certain > 0, "nobody ever led for certain");
     world.end().await;
 }
 

@@ -107,6 +107,6 @@ async fn answers_that_make_no_sense_are_counted() {
     assert!(handle.counters().malformed as usize > requests / 2, "{:?}", handle.counters());
     assert!(*babble.longest.lock().expect("no panic") < REQUEST_BYTES_MAX);
     let mut mailbox = Mailbox::default();
-    replica.exchange(&mut mailbox).expect("it runs");
+    replica.exchange(types::Time(1), &mut mailbox).expect("it runs");
     assert_eq!(mailbox.term, None);
 }

@@ -151,7 +151,8 @@ async fn a_replica_that_stops_says_so() {
     site.replica.news().await;
     let mailbox = site.manager.log_mut();
     assert!(mailbox.term.is_some());
-    let stopped = site.replica.exchange(mailbox).expect_err("nothing more will come");
+    let stopped =
+        site.replica.exchange(types::Time(1), mailbox).expect_err("nothing more will come");
     assert_eq!((stopped.node, mailbox.term), (NodeId(1), None));
     assert!(site.handle.serve(&[]).await.is_err());
 }
@@ -169,7 +170,7 @@ async fn commit_one(storage: DiskStorage) -> (Term, usize) {
     let mut proposed = None;
     loop {
         replica.news().await;
-        replica.exchange(&mut mailbox).expect("it runs");
+        replica.exchange(types::Time(1), &mut mailbox).expect("it runs");
         let Some(term) = mailbox.term else { continue };
         let command = proposed.get_or_insert_with(|| {
             let action = consensus::manager::Action::Take;
@@ -177,7 +178,7 @@ async fn commit_one(storage: DiskStorage) -> (Term, usize) {
             mailbox.proposed.push_back(command.clone());
             command
         });
-        replica.exchange(&mut mailbox).expect("it runs");
+        replica.exchange(types::Time(1), &mut mailbox).expect("it runs");
         if mailbox.decided.back() == Some(command) {
             handle.stop().await;
             return (term, mailbox.decided.len());

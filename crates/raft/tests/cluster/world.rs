@@ -54,6 +54,10 @@ pub struct World {
     order: Vec<Command>,
     /// Who led in which term, in which of its lives.
     reigns: BTreeMap<Term, (NodeId, u64)>,
+    /// When that was first seen.
+    begun: BTreeMap<Term, Time>,
+    /// How often somebody led for certain.
+    pub certain: u64,
     lives: u64,
     asks: u64,
 }
@@ -67,6 +71,8 @@ impl World {
             began: Instant::now(),
             order: Vec::new(),
             reigns: BTreeMap::new(),
+            begun: BTreeMap::new(),
+            certain: 0,
             lives: 0,
             asks: 0,
         }
@@ -208,6 +214,13 @@ impl World {
                 assert_eq!(reign, (*node, site.life), "two lead in term {term}");
                 let later = self.reigns.range(term..).nth(1).filter(|(_, by)| by.1 == site.life);
                 assert_eq!(later, None, "{node} leads in {term} after that");
+                self.begun.entry(term).or_insert(now);
+                if let Some(led) = site.manager.log_mut().led {
+                    let later = self.begun.range(term..).nth(1);
+                    let before = later.filter(|(_, begun)| **begun <= led);
+                    assert_eq!(before, None, "{node} did not lead in {term} at {led} any more");
+                    self.certain += u64::from(led > Time::ZERO);
+                }
             }
             let told = &site.told;
             let both = told.len().min(self.order.len());
@@ -271,7 +284,7 @@ impl World {
 impl Site {
     /// Whatever has come, and whatever is due.
     fn turn(&mut self, now: Time) {
-        while self.exchange() {
+        while self.exchange(now) {
             self.step(now, Event::Log);
         }
         if self.timer.is_some_and(|at| at <= now) {
@@ -279,15 +292,15 @@ impl Site {
             self.step(now, Event::Timer);
         }
         self.hear(now);
-        if self.exchange() {
+        if self.exchange(now) {
             self.step(now, Event::Log);
         }
     }
 
-    fn exchange(&mut self) -> bool {
+    fn exchange(&mut self, now: Time) -> bool {
         let mailbox = self.manager.log_mut();
         let before = mailbox.decided.len();
-        let news = self.replica.exchange(mailbox).expect("it runs");
+        let news = self.replica.exchange(now, mailbox).expect("it runs");
         self.told.extend(mailbox.decided.iter().skip(before).cloned());
         news
     }
@@ -315,6 +328,6 @@ impl Site {
         } else {
             ToManager::Join { life, after: Incarnation(0), lost: false }
         };
-        self.step(now, Event::Received { from: NODE, message });
+        self.step(now, Event::Received { from: NODE, at: now, message });
     }
 }

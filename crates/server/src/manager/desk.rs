@@ -35,7 +35,7 @@ pub(super) struct Desk {
 impl Desk {
     pub(super) fn new(plan: Plan, board: Arc<Board>, seats: net::Handle<Command>) -> Desk {
         let courier = Courier::new(seats);
-        let clock = Clock::new();
+        let clock = board.clock;
         let folder = Folder(plan.data.clone());
         Desk { plan, folder, board, courier, clock, site: None, founding: None, change: None }
     }
@@ -57,8 +57,14 @@ impl Desk {
                     Some(letter) => self.read(letter).await?,
                     None => return Ok(()),
                 },
-                () = news(self.site.as_mut()) => self.with_site(Site::exchange)?,
-                () = sleep(left) => self.tick()?,
+                () = news(self.site.as_mut()) => {
+                    self.with_site(Site::exchange)?;
+                    self.listen()?;
+                }
+                () = sleep(left) => {
+                    self.listen()?;
+                    self.with_site(|site| site.step(Event::Timer))?;
+                }
             }
             if self.courier.is_stopped() {
                 return Ok(());
@@ -85,7 +91,7 @@ impl Desk {
             Storage::Memory(memory) => raft::start(node, new, options, memory, courier).await?,
         };
         let machine = Machine::new(Arc::clone(&self.plan.topology), self.plan.options.clone());
-        let mut site = Site::new(machine, replica, self.courier.clone());
+        let mut site = Site::new(machine, replica, self.courier.clone(), self.clock);
         tracing::info!(member = %site.log.me(), "a manager is hosted here");
         self.board.state().log = Some(site.log.clone());
         site.step(Event::Timer)?;
@@ -123,28 +129,24 @@ impl Desk {
         self.site.as_mut().map_or(Ok(()), work)
     }
 
-    /// The manager here hears who has shown itself, and looks who has not.
-    fn tick(&mut self) -> Result<(), Stopped> {
-        let since =
-            Time(self.clock.now().0.saturating_sub(self.plan.options.lease.as_nanos() as u64));
-        let board = Arc::clone(&self.board);
-        self.with_site(|site| {
-            if !site.leads() {
-                // Perhaps it will, when its first command is applied.
-                return site.step(Event::Timer);
-            }
-            for (from, message) in board.state().take_heartbeats(since) {
-                site.step(Event::Received { from, message })?;
-            }
-            site.step(Event::Timer)
-        })
+    /// The manager here hears who has shown itself, if it leads; perhaps it will, when its first command is applied.
+    fn listen(&mut self) -> Result<(), Stopped> {
+        let lease = self.plan.options.lease.as_nanos() as u64;
+        let since = Time(self.clock.now().0.saturating_sub(lease));
+        let Some(site) = self.site.as_mut().filter(|site| site.leads()) else { return Ok(()) };
+        let heartbeats = self.board.state().take_heartbeats(since);
+        for (from, (at, message)) in heartbeats {
+            site.step(Event::Received { from, at, message })?;
+        }
+        Ok(())
     }
 
     async fn read(&mut self, letter: Letter) -> Result<(), Stopped> {
         match letter {
             Letter::FromNode { from, version, message } => {
                 self.correct(from, version);
-                self.with_site(|site| site.step(Event::Received { from, message }))?;
+                let at = self.clock.now();
+                self.with_site(|site| site.step(Event::Received { from, at, message }))?;
             }
             Letter::Ask { from, number, question: Question::Log(request) } => {
                 self.serve(from, number, request);

@@ -6,7 +6,8 @@
 //!             │   └──── board: who, how ◄────┘         │                                        │
 //!             └────────────── commands: told, send ◄───┴────────────────────────────────────────┘
 //! ```
-//! Heartbeats of nodes are left on the board, where the desk finds them when the manager ticks.
+//! Heartbeats of nodes are left on the board, where the desk finds them when other managers have acknowledged that this
+//! one leads: so they wake nobody.
 //! Messages between managers go over the connections of the first workers. Every node has a desk, so that any can
 //! be told to host a manager; and so that any that knows who the managers are tells those who know less.
 //!
@@ -76,6 +77,8 @@ pub(crate) enum Letter {
 struct Board {
     /// Where to begin: the managers of the node's file.
     named: Vec<NodeId>,
+    /// The manager's clock, by which heartbeats come too.
+    clock: Clock,
     state: Mutex<BoardState>,
 }
 
@@ -85,8 +88,8 @@ struct BoardState {
     known: Members,
     /// The log of the manager that is hosted here.
     log: Option<raft::Handle>,
-    /// The last heartbeat of each node, and when it came. They wait for the next tick of the manager, and wake nobody:
-    /// there are more of them than of all other letters.
+    /// The last heartbeat of each node, and when it came. They wait, and wake nobody: there are more of them than of all
+    /// other letters.
     heartbeats: BTreeMap<NodeId, (Time, ToManager)>,
 }
 
@@ -110,15 +113,21 @@ impl BoardState {
     }
 
     /// Takes the heartbeats that have come since then. Older ones are of another reign.
-    fn take_heartbeats(&mut self, since: Time) -> BTreeMap<NodeId, ToManager> {
-        let kept = std::mem::take(&mut self.heartbeats).into_iter();
-        kept.filter(|(_, (at, _))| *at >= since).map(|(from, (_, it))| (from, it)).collect()
+    fn take_heartbeats(&mut self, since: Time) -> BTreeMap<NodeId, (Time, ToManager)> {
+        let mut kept = std::mem::take(&mut self.heartbeats);
+        kept.retain(|_, (at, _)| *at >= since);
+        kept
     }
 }
 
 impl Board {
     fn state(&self) -> MutexGuard<'_, BoardState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep_heartbeat(&self, from: NodeId, version: u64, message: &ToManager) -> bool {
+        let mut state = self.state();
+        state.keep_heartbeat(self.clock.now(), from, version, message)
     }
 
     fn known(&self) -> Members {
@@ -152,7 +161,6 @@ impl Board {
 pub(crate) struct Mail {
     letters: mpsc::Sender<Letter>,
     board: Arc<Board>,
-    clock: Clock,
     /// How long a lease lasts that managers grant.
     pub(crate) lease: Duration,
 }
@@ -161,8 +169,8 @@ impl Mail {
     /// A way, and its end, of a node whose file names these managers.
     pub(crate) fn new(named: Vec<NodeId>, lease: Duration) -> (Mail, Inbox) {
         let (letters, received) = mpsc::channel(LETTERS_MAX);
-        let board = Arc::new(Board { named, state: Mutex::default() });
-        let mail = Mail { letters, board: Arc::clone(&board), clock: Clock::new(), lease };
+        let board = Arc::new(Board { named, clock: Clock::new(), state: Mutex::default() });
+        let mail = Mail { letters, board: Arc::clone(&board), lease };
         (mail, Inbox { letters: received, board })
     }
 
@@ -170,7 +178,7 @@ impl Mail {
     pub(crate) fn post(&self, letter: Letter) {
         if let Letter::FromNode { from, version, message: message @ ToManager::Heartbeat { .. } } =
             &letter
-            && !self.board.state().keep_heartbeat(self.clock.now(), *from, *version, message)
+            && !self.board.keep_heartbeat(*from, *version, message)
         {
             return;
         }
@@ -289,7 +297,9 @@ mod tests {
             assert!(!state.keep_heartbeat(Time(at), NodeId(node), 0, &heartbeat(round)));
         }
         let taken: Vec<_> = state.take_heartbeats(Time(5)).into_iter().collect();
-        assert_eq!(taken, [(NodeId(1), heartbeat(2)), (NodeId(2), heartbeat(1))]);
+        let wanted = [(1, 6, 2), (2, 5, 1)];
+        let wanted = wanted.map(|(node, at, round)| (NodeId(node), (Time(at), heartbeat(round))));
+        assert_eq!(taken, wanted);
         assert!(state.take_heartbeats(Time(0)).is_empty(), "each is taken once");
     }
 

@@ -3,7 +3,7 @@
 use super::courier::Courier;
 use crate::envelope::Envelope;
 use crate::seat::Command;
-use consensus::manager::{Applied, Effect, Event, Machine, Mailbox, Manager, ToNode};
+use consensus::manager::{Effect, Event, Machine, Mailbox, Manager, ToNode};
 use net::Clock;
 use raft::Replica;
 use std::time::Duration;
@@ -25,10 +25,11 @@ impl Site {
         machine: Machine,
         (replica, log): (Replica, raft::Handle),
         courier: Courier,
+        clock: Clock,
     ) -> Site {
         let manager = Manager::new(Mailbox::default(), machine);
         let node = log.me().node;
-        Site { node, manager, replica, log, courier, clock: Clock::new(), timer: None }
+        Site { node, manager, replica, log, courier, clock, timer: None }
     }
 
     /// Until its timer goes off; `None` if there is none.
@@ -53,7 +54,7 @@ impl Site {
 
     /// Gives the log what the manager proposes, and the manager what the log has for it.
     pub(super) fn exchange(&mut self) -> Result<(), raft::Stopped> {
-        while self.replica.exchange(self.manager.log_mut())? {
+        while self.replica.exchange(self.clock.now(), self.manager.log_mut())? {
             self.take(Event::Log);
         }
         Ok(())
@@ -70,9 +71,6 @@ impl Site {
                 Effect::Send { to, message } => self.tell(to, message),
                 Effect::Answer { ask, result } => {
                     tracing::info!(node = %self.node, ?ask, ?result, "a change was asked for");
-                }
-                Effect::Applied(applied @ Applied::Renewed { .. }) => {
-                    tracing::trace!(node = %self.node, ?applied, "the manager");
                 }
                 Effect::Applied(applied) => {
                     tracing::info!(node = %self.node, ?applied, "the manager");

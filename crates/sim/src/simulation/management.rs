@@ -141,7 +141,7 @@ impl<E: Engine> Simulation<E> {
         truth: &Configuration,
     ) -> Result<(), Violation> {
         use consensus::manager::Applied;
-        if !matches!(applied, Applied::Renewed { .. } | Applied::Changed(_)) {
+        if !matches!(applied, Applied::Changed(_)) {
             self.note(|now, trace| trace.note(now, format_args!("managers: {applied:?}")));
         }
         if let Some(watcher) = &mut self.watcher {

@@ -453,7 +453,9 @@ impl<E: Engine> Simulation<E> {
                 Ok(())
             }
             Item::ToManager { manager, from, message } => {
-                let event = consensus::manager::Event::Received { from, message };
+                let Some(managers) = &self.managers else { return Ok(()) };
+                let at = managers.local(self.now, manager as usize);
+                let event = consensus::manager::Event::Received { from, at, message };
                 self.manager_step(manager as usize, Some(event))
             }
             Item::ToNode { node, message } => {

@@ -39,14 +39,12 @@ fn changes() -> impl Strategy<Value = Change> {
 }
 
 fn heards() -> impl Strategy<Value = Heard> {
-    any::<(u32, u32, u64, u64, u64)>().prop_map(|(node, incarnation, round, granted, known)| {
-        Heard {
-            node: NodeId(node),
-            incarnation: Incarnation(incarnation),
-            round,
-            granted,
-            known: Revision(known),
-        }
+    any::<(u32, u32, u64, u64, u64)>().prop_map(|(node, incarnation, round, at, known)| Heard {
+        node: NodeId(node),
+        incarnation: Incarnation(incarnation),
+        round,
+        at: Time(at),
+        known: Revision(known),
     })
 }
 
@@ -63,11 +61,14 @@ fn actions() -> impl Strategy<Value = Action> {
     prop_oneof![
         Just(Action::Take),
         vec(heards(), 0..5).prop_map(|heard| Action::Tick { heard }),
-        any::<(u32, u64, u32, bool)>().prop_map(|(node, life, after, lost)| Action::Join {
-            node: NodeId(node),
-            life: Life(life),
-            after: Incarnation(after),
-            lost
+        any::<(u32, u64, u32, bool, u64)>().prop_map(|(node, life, after, lost, heard)| {
+            Action::Join {
+                node: NodeId(node),
+                life: Life(life),
+                after: Incarnation(after),
+                lost,
+                heard: Time(heard),
+            }
         }),
         (claims(), any::<(u32, u64)>()).prop_map(|(claim, (epoch, watermark))| Action::Report {
             claim,
@@ -250,7 +251,7 @@ fn forms_stay_as_they_are() {
         node: NodeId(1),
         incarnation: Incarnation(2),
         round: 3,
-        granted: 4,
+        at: Time(4),
         known: Revision(5),
     };
     let tick = Action::Tick { heard: vec![heard] };

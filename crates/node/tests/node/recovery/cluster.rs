@@ -289,7 +289,8 @@ impl Cluster {
                     }
                 }
                 Coming::Manager(from, message) => {
-                    self.ask_manager(manager::Event::Received { from, message });
+                    let at = self.now;
+                    self.ask_manager(manager::Event::Received { from, at, message });
                 }
                 Coming::ManagerTimer => self.ask_manager(manager::Event::Timer),
             }
@@ -299,6 +300,8 @@ impl Cluster {
 
     fn ask_manager(&mut self, event: manager::Event) {
         let mut effects = Vec::new();
+        // There is one, and it leads.
+        self.manager.log_mut().led = Some(self.now);
         self.manager.step(self.now, event, &mut effects);
         // Whatever is proposed is committed at once.
         loop {
@@ -323,9 +326,7 @@ impl Cluster {
                 manager::Effect::Timer { at } => self.send(at - self.now, Coming::ManagerTimer),
                 manager::Effect::Answer { .. } => {}
                 manager::Effect::Applied(applied) => {
-                    if !matches!(applied, manager::Applied::Renewed { .. }) {
-                        self.note(format_args!("manager: {applied:?}"));
-                    }
+                    self.note(format_args!("manager: {applied:?}"));
                 }
             }
         }

@@ -1,0 +1,190 @@
+//! One manager, step by step: when it renews a lease by itself, and when the log has to know first.
+
+use shoal_consensus::manager::{
+    Action, Command, Effect, Event, Faults, Incarnation, Life, Machine, Mailbox, Manager, Options,
+    Revision, Term, ToManager, ToNode,
+};
+use shoal_consensus::topology::Topology;
+use std::sync::Arc;
+use types::{NodeId, Time};
+
+const NODE: NodeId = NodeId(0);
+
+struct Story {
+    manager: Manager<Mailbox>,
+    /// Proposals on their way.
+    proposed: Vec<Command>,
+}
+
+fn ms(at: u64) -> Time {
+    Time(at * 1_000_000)
+}
+
+impl Story {
+    /// The node joined at 1 ms, and all that was proposed is committed.
+    fn new(faults: Faults) -> Story {
+        let options = Options { faults, ..Options::default() };
+        let topology = Arc::new(Topology::compact(3, 1, 3, 0, 1));
+        let machine = Machine::new(topology, options);
+        let manager = Manager::new(Mailbox::default(), machine);
+        let mut story = Story { manager, proposed: Vec::new() };
+        story.manager.log_mut().term = Some(Term(1));
+        story.step(0, Event::Timer);
+        story.commit(0);
+        story.join(1, 1, 0);
+        story.commit(1);
+        story
+    }
+
+    /// Steps, and says which heartbeats of the node are granted.
+    fn step(&mut self, now: u64, event: Event) -> Vec<u64> {
+        let mut effects = Vec::new();
+        self.manager.step(ms(now), event, &mut effects);
+        self.proposed.extend(self.manager.log_mut().proposed.drain(..));
+        let granted = effects.iter().filter_map(|effect| match effect {
+            Effect::Send { to: NODE, message: ToNode::Granted { round, .. } } => Some(*round),
+            _ => None,
+        });
+        granted.collect()
+    }
+
+    fn commit(&mut self, now: u64) -> Vec<u64> {
+        let mut granted = Vec::new();
+        while !self.proposed.is_empty() {
+            let proposed = std::mem::take(&mut self.proposed);
+            self.manager.log_mut().decided.extend(proposed);
+            granted.extend(self.step(now, Event::Log));
+        }
+        granted
+    }
+
+    /// It led for certain at `at`, and learns of it now.
+    fn led(&mut self, now: u64, at: u64) -> Vec<u64> {
+        self.manager.log_mut().led = Some(ms(at));
+        self.step(now, Event::Log)
+    }
+
+    fn say(&mut self, now: u64, message: ToManager) -> Vec<u64> {
+        self.step(now, Event::Received { from: NODE, at: ms(now), message })
+    }
+
+    fn join(&mut self, now: u64, life: u64, after: u32) {
+        let (life, after) = (Life(life), Incarnation(after));
+        self.say(now, ToManager::Join { life, after, lost: false });
+    }
+
+    fn beat(&mut self, now: u64, round: u64) -> Vec<u64> {
+        let (life, incarnation, known) = (Life(1), Incarnation(1), Revision(1));
+        let granted = round - 1;
+        self.say(now, ToManager::Heartbeat { life, incarnation, round, granted, known })
+    }
+
+    fn is_alive(&self) -> bool {
+        self.manager.machine().configuration().nodes[NODE.0 as usize].alive
+    }
+}
+
+#[test]
+fn a_lease_is_renewed_without_the_log_once_the_lead_is_certain() {
+    let mut story = Story::new(Faults::default());
+    assert_eq!(story.beat(100, 1), [], "perhaps another leads");
+    assert_eq!(story.led(101, 99), [], "perhaps another led when it came");
+    assert_eq!(story.led(102, 100), [1]);
+    assert_eq!(story.led(110, 110), [], "it is renewed by that");
+    story.commit(111);
+    story.beat(200, 2);
+    assert_eq!(story.led(201, 201), [2]);
+    assert!(story.proposed.is_empty(), "the log is spared");
+}
+
+/// The others' word takes longer than one heartbeat after the other.
+#[test]
+fn heartbeats_that_wait_are_not_replaced_by_later_ones() {
+    let mut story = Story::new(Faults::default());
+    for round in 1..=4 {
+        story.beat(100 * round, round);
+    }
+    assert_eq!(story.led(401, 250), [2]);
+    assert_eq!(story.led(402, 400), [4]);
+}
+
+/// It was last heard at 1 ms. A tick of 602 ms is on its way when it is heard again.
+fn lapse(faults: Faults) -> (Story, Vec<u64>) {
+    let mut story = Story::new(faults);
+    story.step(602, Event::Timer);
+    assert_eq!(story.proposed.len(), 1, "a tick");
+    story.beat(603, 1);
+    let granted = story.led(604, 604);
+    (story, granted)
+}
+
+#[test]
+fn a_lease_that_had_run_out_waits_for_the_log() {
+    let (mut story, granted) = lapse(Faults::default());
+    assert_eq!(granted, [], "it may be dead for the log");
+    story.commit(605);
+    assert!(!story.is_alive(), "so it is");
+    story.step(660, Event::Timer);
+    story.commit(661);
+    assert!(story.is_alive(), "the next tick told of it");
+    story.beat(680, 2);
+    assert_eq!(story.led(681, 681), [2]);
+}
+
+#[test]
+fn a_lease_renewed_when_it_had_run_out_breaks_the_rule() {
+    let (mut story, granted) = lapse(Faults { renew_lapsed: true, ..Faults::default() });
+    assert_eq!(granted, [1]);
+    story.commit(605);
+    assert!(!story.is_alive(), "dead for the log, and under a lease");
+}
+
+#[test]
+fn a_former_life_is_heard_no_more_and_waited_for() {
+    for (faults, waits) in [
+        (Faults::default(), true),
+        (Faults { forget_former_life: true, ..Faults::default() }, false),
+    ] {
+        let mut story = Story::new(faults);
+        story.beat(100, 1);
+        story.commit(101);
+        story.beat(400, 2);
+        assert_eq!(
+            story.led(401, 400),
+            [2],
+            "a lease until a second, of which the log knows nothing"
+        );
+        story.join(500, 2, 1);
+        if waits {
+            story.beat(510, 3);
+            assert_eq!(story.led(511, 511), [], "its successor is on its way");
+        }
+        story.commit(512);
+        let ballot = |story: &Story| story.manager.machine().configuration().shards[0].ballot;
+        let before = ballot(&story);
+        for at in (610..1000).step_by(60) {
+            story.step(at, Event::Timer);
+            story.commit(at);
+        }
+        assert_eq!(ballot(&story) == before, waits, "another leads while the former life may");
+    }
+}
+
+/// What a manager before has heard is known from the log.
+#[test]
+fn a_late_heartbeat_of_a_term_before_renews_nothing() {
+    let mut story = Story::new(Faults::default());
+    story.beat(500, 7);
+    story.step(610, Event::Timer);
+    assert!(matches!(&story.proposed[0].action, Action::Tick { heard } if heard.len() == 1));
+    story.commit(611);
+    story.manager.log_mut().term = Some(Term(2));
+    story.step(620, Event::Log);
+    story.commit(621);
+    story.step(680, Event::Timer);
+    story.commit(681);
+    story.beat(700, 6);
+    assert_eq!(story.led(701, 701), []);
+    story.beat(710, 8);
+    assert_eq!(story.led(711, 711), [8]);
+}
