@@ -142,11 +142,11 @@ impl Exchange {
     pub(crate) fn fail(&self, shard: ShardId, error: &Error) {
         self.failure.borrow_mut().get_or_insert_with(|| error.clone());
         for remote in self.remotes.borrow_mut().iter_mut() {
+            // Nor is there any use in waiting for other shards.
+            remote.asked.iter().flatten().for_each(|ticket| ticket.fill(Err(error.clone())));
             if remote.shard == shard {
                 remote.over = true;
-                remote.asked.take().into_iter().flatten().for_each(|ticket| {
-                    ticket.fill(Err(error.clone()));
-                });
+                remote.asked = None;
             }
             remote.outgoing.clear();
             for ticket in remote.waiting.drain(..) {
@@ -258,6 +258,7 @@ impl Remote {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::execution::hub::recovering;
     use bytes::Bytes;
     use types::{TableId, WorkerId};
 
@@ -275,5 +276,19 @@ mod tests {
         let error = put(3).expect_err("four quarters and their keys");
         assert!(matches!(error, Error::Rejected(Rejected::TransactionBytes { .. })), "{error}");
         assert_eq!(exchange.remotes()[0].outgoing.len(), 3);
+    }
+
+    #[test]
+    fn what_cannot_succeed_waits_for_no_shard() {
+        let id = TransactionId { node: NodeId(0), worker: WorkerId(0), sequence: 0 };
+        let exchange = Exchange::new(Time::ZERO, id, Epoch(1), Permit::alone());
+        let get = || Operation::Get { table: TableId(0), key: Bytes::from_static(b"k") };
+        let asked = [ShardId(1), ShardId(2)].map(|shard| {
+            exchange.issue(shard, (NodeId(shard.0), Epoch(1)), get()).expect("within the limits")
+        });
+        exchange.take_batches(|_, _| {});
+        exchange.fail(ShardId(1), &recovering(ShardId(1)));
+        assert!(asked.iter().all(|ticket| ticket.is_filled()));
+        assert!(exchange.is_busy(), "the other shard will answer");
     }
 }

@@ -9,10 +9,11 @@
 //! ```
 //! Bodies are futures: procedures, sessions of clients, tasks that live on the worker. The worker
 //! polls them (`tasks.rs`), no runtime does. An operation on a shard that this worker's node leads is
-//! a plain call into the store and ready at once. One on another shard goes into the transaction's
-//! `exchange.rs` and parks the body; the engine sends what has gathered there, one batch for each
-//! shard at a time, and wakes the body with the answers. So a worker keeps many transactions in
-//! flight, and operations that are awaited together travel together.
+//! a plain call into the store and ready at once; but after a conflict it first waits for what was asked
+//! ahead of others. One on another shard goes into the transaction's `exchange.rs` and parks the body; the
+//! engine sends what has gathered there, one batch for each shard at a time, and wakes the body with the
+//! answers. So a worker keeps many transactions in flight, and operations that are awaited together travel
+//! together.
 //!
 //! What futures and the engine share is the `hub.rs`; it belongs to one worker and needs no lock.
 //!

@@ -4,41 +4,55 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::task::{Poll, Waker};
 
-/// Filled once by the engine, taken once by a future.
+/// Filled once by the engine, taken once by a future. Others may wait for the filling as well.
 #[derive(Debug)]
 pub(crate) struct Slot<T> {
-    state: RefCell<(Option<T>, Option<Waker>)>,
+    state: RefCell<State<T>>,
+}
+
+#[derive(Debug)]
+struct State<T> {
+    value: Option<T>,
+    /// The value came. It stays true when the value is taken.
+    came: bool,
+    /// Who waits: mostly one.
+    first: Option<Waker>,
+    others: Vec<Waker>,
 }
 
 impl<T> Default for Slot<T> {
     fn default() -> Slot<T> {
-        Slot { state: RefCell::new((None, None)) }
+        let state = State { value: None, came: false, first: None, others: Vec::new() };
+        Slot { state: RefCell::new(state) }
     }
 }
 
 impl<T> Slot<T> {
-    /// Fills it and wakes who waits. What was there before stays: the first answer counts.
+    /// Fills it and wakes all who wait. What came before stays: the first answer counts.
     pub(crate) fn fill(&self, value: T) {
         let mut state = self.state.borrow_mut();
-        state.0.get_or_insert(value);
-        if let Some(waker) = state.1.take() {
-            waker.wake();
+        if std::mem::replace(&mut state.came, true) {
+            return;
         }
+        state.value = Some(value);
+        let (first, others) = (state.first.take(), std::mem::take(&mut state.others));
+        drop(state);
+        first.into_iter().chain(others).for_each(Waker::wake);
     }
 
-    /// Whether the value is there.
+    /// Whether the value came. It may be taken already.
     pub(crate) fn is_filled(&self) -> bool {
-        self.state.borrow().0.is_some()
+        self.state.borrow().came
     }
 
-    /// Waits until the value is there, and leaves it.
+    /// Waits until the value came, and leaves it.
     pub(crate) async fn filled(&self) {
         poll_fn(|context| {
             let mut state = self.state.borrow_mut();
-            if state.0.is_some() {
+            if state.came {
                 return Poll::Ready(());
             }
-            state.1 = Some(context.waker().clone());
+            state.wait(context.waker());
             Poll::Pending
         })
         .await;
@@ -48,39 +62,85 @@ impl<T> Slot<T> {
     pub(crate) async fn take(&self) -> T {
         poll_fn(|context| {
             let mut state = self.state.borrow_mut();
-            if let Some(value) = state.0.take() {
+            if let Some(value) = state.value.take() {
                 return Poll::Ready(value);
             }
-            state.1 = Some(context.waker().clone());
+            state.wait(context.waker());
             Poll::Pending
         })
         .await
     }
 }
 
+impl<T> State<T> {
+    fn wait(&mut self, waker: &Waker) {
+        if self.first.iter().chain(&self.others).any(|waiting| waiting.will_wake(waker)) {
+            return;
+        }
+        match &self.first {
+            None => self.first = Some(waker.clone()),
+            Some(_) => self.others.push(waker.clone()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::execution::tasks::Tasks;
-    use std::cell::RefCell;
-    use std::rc::Rc;
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::task::{Context, Wake};
+
+    /// Counts how often it is woken.
+    #[derive(Default)]
+    struct Bell(AtomicU32);
+
+    impl Wake for Bell {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn bell() -> (Arc<Bell>, Waker) {
+        let bell = Arc::<Bell>::default();
+        (Arc::clone(&bell), Waker::from(bell))
+    }
 
     #[test]
     fn a_value_can_be_waited_for_and_left() {
-        let (slot, seen) = (Rc::new(Slot::default()), Rc::new(RefCell::new(Vec::new())));
-        let mut tasks = Tasks::default();
-        let (waited, noted) = (Rc::clone(&slot), Rc::clone(&seen));
-        tasks.spawn(Box::pin(async move {
-            waited.filled().await;
-            noted.borrow_mut().push(waited.is_filled());
-            let value = waited.take().await;
-            noted.borrow_mut().push(value == 7 && !waited.is_filled());
-        }));
-        for value in [None, Some(7)] {
-            value.into_iter().for_each(|value| slot.fill(value));
-            tasks.begin_round();
-            while tasks.poll_next() {}
+        let (slot, (_, waker)) = (Slot::default(), bell());
+        let mut context = Context::from_waker(&waker);
+        let (mut filled, mut taken) = (pin!(slot.filled()), pin!(slot.take()));
+        assert!(!slot.is_filled() && filled.as_mut().poll(&mut context).is_pending());
+        slot.fill(7);
+        slot.fill(8);
+        assert_eq!(filled.as_mut().poll(&mut context), Poll::Ready(()));
+        assert_eq!(taken.as_mut().poll(&mut context), Poll::Ready(7));
+        assert!(slot.is_filled());
+    }
+
+    #[test]
+    fn who_waits_for_the_filling_need_not_come_before_the_value_is_taken() {
+        let (slot, (_, waker)) = (Slot::default(), bell());
+        let mut context = Context::from_waker(&waker);
+        let (mut filled, mut taken) = (pin!(slot.filled()), pin!(slot.take()));
+        assert!(filled.as_mut().poll(&mut context).is_pending());
+        slot.fill(7);
+        assert_eq!(taken.as_mut().poll(&mut context), Poll::Ready(7));
+        assert_eq!(filled.as_mut().poll(&mut context), Poll::Ready(()));
+    }
+
+    #[test]
+    fn all_who_wait_are_woken_and_each_once() {
+        let (slot, bells) = (Slot::default(), [bell(), bell(), bell()]);
+        let mut waiting = [pin!(slot.filled()), pin!(slot.filled()), pin!(slot.filled())];
+        for _ in 0..2 {
+            for (filled, (_, waker)) in waiting.iter_mut().zip(&bells) {
+                assert!(filled.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
+            }
         }
-        assert_eq!(*seen.borrow(), [true, true]);
+        slot.fill(7);
+        assert!(bells.iter().all(|(bell, _)| bell.0.load(Ordering::Relaxed) == 1));
     }
 }

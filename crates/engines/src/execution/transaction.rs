@@ -35,6 +35,8 @@ pub struct Transaction {
     operations: Cell<u32>,
     /// An earlier attempt met a conflict: own shards are read only when what was asked ahead of others is here.
     is_again: bool,
+    /// It is another attempt, and something that was asked ahead may still be on its way.
+    unsettled: Cell<bool>,
     /// The engine knows how it ended, or will be told by whom it was handed to.
     ended: bool,
 }
@@ -61,6 +63,7 @@ impl Transaction {
             kept: Bump::new(),
             operations: Cell::new(0),
             is_again,
+            unsettled: Cell::new(false),
             ended: false,
             hub: Rc::clone(hub),
         }
@@ -153,16 +156,25 @@ impl Transaction {
         Ok(self.own[own].get().expect("begun above"))
     }
 
-    /// Waits for what was asked ahead, in another attempt: what is read here meanwhile could change for as long as the
-    /// others take to answer, and where many change it always does.
-    async fn settle(&self) {
-        if !self.is_again {
-            return;
+    /// Where what reads goes. In another attempt, what reads here waits before it does for what was asked ahead: it could
+    /// change for as long as the others take to answer, and where many change it always does.
+    async fn settled(&self, target: impl Fn() -> Result<Target>) -> Result<Target> {
+        match target()? {
+            Target::Own(_) if self.unsettled.get() => self.settle().await,
+            target => return Ok(target),
         }
-        loop {
+        // Somebody else may lead the shard by now.
+        target()
+    }
+
+    /// Waits for what was asked ahead. What cannot succeed any more waits for nobody.
+    async fn settle(&self) {
+        while self.unsettled.get() && self.exchange.failure().is_none() {
             let ahead = self.ahead.borrow().values().find(|ticket| !ticket.is_filled()).cloned();
-            let Some(ticket) = ahead else { return };
-            ticket.filled().await;
+            match ahead {
+                Some(ticket) => ticket.filled().await,
+                None => self.unsettled.set(false),
+            }
         }
     }
 
@@ -219,11 +231,8 @@ impl Transaction {
 
     /// Asks one shard for its rows.
     async fn scan_shard(&self, table: TableId, shard: ShardId, scan: Scan<'_>) -> Result<Rows<'_>> {
-        match self.target(shard)? {
-            Target::Own(own) => {
-                self.settle().await;
-                self.branch(own)?.scan(table, scan)
-            }
+        match self.settled(|| self.target(shard)).await? {
+            Target::Own(own) => self.branch(own)?.scan(table, scan),
             Target::Other(shard) => {
                 let operation = Operation::Scan { table, range: Range::of(&scan) };
                 self.rows(self.issue(shard, operation)?).await
@@ -244,10 +253,10 @@ impl Transaction {
         scan: Scan<'_>,
     ) -> Result<Rows<'_>> {
         let mut rows = Rows::new();
-        let mut tickets = Vec::new();
+        let (mut own, mut tickets) = (Vec::new(), Vec::new());
         for shard in shards {
             match self.target(*shard)? {
-                Target::Own(own) => rows.extend(self.branch(own)?.scan(table, scan)?),
+                Target::Own(_) => own.push(*shard),
                 Target::Other(shard) => {
                     let operation = Operation::Scan { table, range: Range::of(&scan) };
                     tickets.push(self.issue(shard, operation)?);
@@ -256,6 +265,10 @@ impl Transaction {
         }
         for ticket in tickets {
             rows.extend(self.rows(ticket).await?);
+        }
+        // Last, so that it does not change while the others are waited for.
+        for shard in own {
+            rows.extend(self.scan_shard(table, shard, scan).await?);
         }
         rows.sort_unstable_by(|(a, _), (b, _)| if scan.reverse { b.cmp(a) } else { a.cmp(b) });
         rows.truncate(scan.limit);
@@ -266,11 +279,8 @@ impl Transaction {
 impl types::Transaction for Transaction {
     async fn get(&self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>> {
         self.count();
-        let shard = match self.source(table, key)? {
-            Target::Own(own) => {
-                self.settle().await;
-                return self.branch(own)?.get(table, key);
-            }
+        let shard = match self.settled(|| self.source(table, key)).await? {
+            Target::Own(own) => return self.branch(own)?.get(table, key),
             Target::Other(shard) => shard,
         };
         check_key(table, key)?;
@@ -301,6 +311,7 @@ impl types::Transaction for Transaction {
                         && let Ok(ticket) = self.issue(shard, operation)
                     {
                         self.ahead.borrow_mut().insert(place, ticket);
+                        self.unsettled.set(self.is_again);
                     }
                 }
                 Ok(Target::Other(_)) | Err(_) => {}
@@ -346,6 +357,8 @@ impl types::Transaction for Transaction {
         self.count();
         check_key(table, key)?;
         check_value(table, key, value)?;
+        // It reads that there is nothing.
+        self.settled(|| self.source(table, key)).await?;
         let mut tickets = Vec::new();
         self.each_home(table, key, |target| match target {
             Target::Own(own) => self.branch(own)?.insert(table, key, value),
@@ -367,11 +380,10 @@ impl types::Transaction for Transaction {
     }
 
     async fn add(&self, table: TableId, key: &[u8], delta: i64) -> Result<i64> {
-        if let Target::Own(own) = self.source(table, key)?
+        if let Target::Own(own) = self.settled(|| self.source(table, key)).await?
             && !matches!(self.hub.topology.home(table, key), Some(Home::Everywhere))
         {
             self.count();
-            self.settle().await;
             return self.branch(own)?.add(table, key, delta);
         }
         let sum = types::transaction::sum(table, key, self.get(table, key).await?, delta)?;
