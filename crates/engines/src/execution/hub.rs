@@ -37,11 +37,16 @@ pub struct Limits {
     pub queue_wait_max: Duration,
     /// How often a transaction that meets conflicts is run. Default 1000.
     pub attempts_max: u32,
+    /// So long after it came, a transaction that meets a conflict is not run again. Longer outlasts longer
+    /// contention; but whoever asked and has stopped waiting is never told that nothing happened. Default
+    /// 7 s, below the 10 s that clients wait by default, with room for the last attempt.
+    pub attempts_span_max: Duration,
     /// The first pause after a conflict is drawn below this; it doubles with every attempt.
     /// Default 50 µs.
     pub pause: Duration,
     /// The longest pause, which is reached after as many conflicts as show that others hold what is wanted for long: vain
-    /// attempts would keep the worker from what they wait for. Default 100 ms.
+    /// attempts would keep the worker from what they wait for. Conflicts that show nothing of the kind, while a shard is
+    /// recovered or an epoch ends, do not count here, and after them no pause is longer than 10 ms. Default 100 ms.
     pub pause_max: Duration,
     /// How long a request to another worker waits for an answer before it is sent again; after that twice
     /// as long each time, up to 16 times: whoever does not answer may have too much to do. Default 250 ms,
@@ -118,6 +123,7 @@ impl Default for Limits {
             queue_max: 1 << 16,
             queue_wait_max: Duration::from_secs(1),
             attempts_max: 1000,
+            attempts_span_max: Duration::from_secs(7),
             pause: Duration::from_micros(50),
             pause_max: Duration::from_millis(100),
             retry_after: Duration::from_millis(250),

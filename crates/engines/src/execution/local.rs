@@ -1,13 +1,16 @@
 //! The database as code on a worker sees it, and how it runs a transaction.
 
 use super::admission::Permit;
-use super::hub::{Ending, Hub};
+use super::hub::{Ending, Hub, Limits};
 use super::trace::Trace;
 use super::transaction::Transaction;
 use crate::slow::Kind;
 use std::rc::Rc;
 use std::time::Duration;
 use types::{Aborted, Conflict, Database, Error, Rejected, Result, TableId, Time};
+
+/// The longest pause where nobody holds what is wanted: what is waited for is over at some moment, for all at once.
+const PASSING_PAUSE_MAX: Duration = Duration::from_millis(10);
 
 /// A handle for procedures, sessions and tasks: it stays on its worker. Transactions are coordinated
 /// there.
@@ -47,11 +50,9 @@ impl Local {
         Ok(Transaction::begin(&self.hub, self.enter().await?, false))
     }
 
-    /// Pauses before another attempt, longer and longer, and never as long as a rival.
-    async fn pause(&self, attempts: u32) {
-        let limits = &self.hub.limits;
-        let longest = limits.pause * (1 << (attempts - 1).min(16));
-        let longest = longest.min(limits.pause_max).as_nanos() as u64;
+    /// Pauses before another attempt, for less than this, and never as long as a rival.
+    async fn pause(&self, longest: Duration) {
+        let longest = longest.as_nanos() as u64;
         let nanos = self.hub.random.borrow_mut().below(longest.max(1));
         self.hub.sleep(Duration::from_nanos(nanos)).await;
     }
@@ -80,6 +81,7 @@ impl Local {
         trace: &mut Trace,
         mut body: impl AsyncFnMut(&Transaction) -> Result<T>,
     ) -> Result<T> {
+        let (began, mut conflicts) = (self.now(), Conflicts::default());
         let permit = self.enter().await?;
         loop {
             let tx = Transaction::begin(&self.hub, Rc::clone(&permit), trace.attempts > 0);
@@ -98,16 +100,71 @@ impl Local {
                 }
             };
             let Err(Error::Aborted(Aborted::Conflict(last))) = outcome else { return outcome };
-            self.count(trace.attempts, last)?;
-            self.pause(trace.attempts).await;
+            let longest = conflicts.longest_pause(&self.hub.limits, &last);
+            self.count(began, trace.attempts, last)?;
+            self.pause(longest).await;
             self.hub.admission.again().await;
         }
     }
 
-    fn count(&self, attempts: u32, last: Conflict) -> Result<()> {
-        if attempts >= self.hub.limits.attempts_max {
+    fn count(&self, began: Time, attempts: u32, last: Conflict) -> Result<()> {
+        let limits = &self.hub.limits;
+        if attempts >= limits.attempts_max || self.now() - began >= limits.attempts_span_max {
             Err(Aborted::RetriesExhausted { attempts, last })?;
         }
         Ok(())
+    }
+}
+
+/// What stopped the attempts of a transaction so far.
+#[derive(Default)]
+struct Conflicts {
+    /// Others, who hold what is wanted.
+    rivals: u32,
+    /// A shard that is recovered, or an epoch that ends.
+    passing: u32,
+}
+
+impl Conflicts {
+    /// Counts one. The pause after it is at most so long: it doubles with every one of its kind.
+    fn longest_pause(&mut self, limits: &Limits, conflict: &Conflict) -> Duration {
+        let (count, max) = match conflict {
+            Conflict::ReadChanged { .. }
+            | Conflict::Locked { .. }
+            | Conflict::Overtaken { .. }
+            | Conflict::RangeChanged { .. } => (&mut self.rivals, limits.pause_max),
+            Conflict::OtherEpoch { .. }
+            | Conflict::Recovering { .. }
+            | Conflict::EpochNotOpen { .. } => {
+                (&mut self.passing, limits.pause_max.min(PASSING_PAUSE_MAX))
+            }
+        };
+        let doubled = limits.pause * (1 << (*count).min(16));
+        *count = count.saturating_add(1);
+        doubled.min(max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::ShardId;
+
+    #[test]
+    fn pauses_grow_while_others_hold_what_is_wanted_and_stay_short_while_nobody_does() {
+        let (limits, mut conflicts) = (Limits::default(), Conflicts::default());
+        let recovering = Conflict::Recovering { shard: ShardId(0) };
+        let changed = Conflict::RangeChanged { table: TableId(0) };
+        let mut longest = |conflict| conflicts.longest_pause(&limits, conflict);
+        assert_eq!(longest(&recovering), limits.pause);
+        for _ in 0..100 {
+            assert!(longest(&recovering) <= PASSING_PAUSE_MAX);
+        }
+        assert_eq!(longest(&recovering), PASSING_PAUSE_MAX);
+        assert_eq!(longest(&changed), limits.pause, "the first rival");
+        assert_eq!(longest(&changed), 2 * limits.pause);
+        assert!((0..100).all(|_| longest(&changed) <= limits.pause_max));
+        assert_eq!(longest(&changed), limits.pause_max);
+        assert_eq!(longest(&recovering), PASSING_PAUSE_MAX);
     }
 }

@@ -210,10 +210,15 @@ impl Mako {
             .filter(|(_, writes)| install && *writes)
             .map(|(shard, _)| *shard)
             .collect();
+        let too_early = self.options().faults.has(Fault::ValidateBeforeLocks);
+        if (too_early || !writers.is_empty())
+            && let Err(error) = check_own(&it)
+        {
+            return self.abort(it, error, effects);
+        }
         it.phase = Phase::Locking;
         it.waiting = writers.len();
         // All other locks are held by now, so the only one left may validate right after it.
-        let too_early = self.options().faults.has(Fault::ValidateBeforeLocks);
         let validate = writers.len() == 1 || too_early;
         it.validated = writers.first().copied().filter(|_| validate);
         for shard in &writers {
@@ -260,11 +265,7 @@ impl Mako {
                 OwnBranch::Reading(branch) if !branch.is_read_only() => {
                     self.check_serves(at, effects)?;
                     self.depend_on_reads(at, &it.exchange, &branch, effects)?;
-                    let locked = branch.lock()?;
-                    // It is checked when all locks are held (rule M1). What fails now already need not be kept from
-                    // others for as long as locks on other shards take.
-                    locked.validate()?;
-                    OwnBranch::Locked(locked)
+                    OwnBranch::Locked(branch.lock()?)
                 }
                 other => other,
             };
@@ -536,4 +537,13 @@ impl Mako {
         self.coordinator.transactions.remove(&exchange.id.sequence);
         self.desk.give_up(exchange, || Request::Abort, effects);
     }
+}
+
+/// All is checked when all locks are held (design §5, step 3). But what fails now already need not be kept from others
+/// for as long as locks on other shards take.
+fn check_own(it: &Certification) -> Result<()> {
+    it.own.iter().try_for_each(|(_, branch)| match branch {
+        OwnBranch::Locked(locked) => locked.validate(),
+        OwnBranch::Reading(branch) => branch.validate(),
+    })
 }

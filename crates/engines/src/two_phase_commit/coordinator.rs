@@ -240,9 +240,10 @@ impl TwoPhaseCommit {
         };
         let locked = self.lock_own(&mut it, &own, effects);
         let too_early = self.options().faults.has(Fault::ValidateBeforeLocks);
-        if let Err(error) = locked.and_then(|()| match too_early {
-            true => self.validate_own(&mut it, effects),
-            false => Ok(()),
+        if let Err(error) = locked.and_then(|()| match (too_early, others.is_empty()) {
+            (true, _) => self.validate_own(&mut it, effects),
+            (false, false) => check_own(&it),
+            (false, true) => Ok(()),
         }) {
             return self.abort(it, error, effects);
         }
@@ -281,9 +282,6 @@ impl TwoPhaseCommit {
             };
             self.observe_reads(at, transaction, &branch, effects);
             let locked = branch.lock()?;
-            // It is checked when all locks are held (rule P1). What fails now already need not be kept from others for
-            // as long as locks on other shards take.
-            locked.validate()?;
             let clock = self.draw(at, transaction, &locked, effects);
             it.drawn.push((self.led[at].lead.shard, clock));
             it.own.push((at, OwnBranch::Locked { locked, clock, prepared: false }));
@@ -471,6 +469,15 @@ impl TwoPhaseCommit {
         self.coordinator.transactions.remove(&exchange.id.sequence);
         self.desk.give_up(exchange, || Request::Abort, effects);
     }
+}
+
+/// All is checked when all locks are held (rule P1). But what fails now already need not be kept from others for as
+/// long as locks on other shards take.
+fn check_own(it: &Commit) -> Result<()> {
+    it.own.iter().try_for_each(|(_, branch)| match branch {
+        OwnBranch::Locked { locked, .. } => locked.validate(),
+        OwnBranch::Reading(branch) => branch.validate(),
+    })
 }
 
 /// The branches on other nodes' shards that have something to check, or to be prepared.

@@ -59,8 +59,8 @@ pub enum Request {
         /// What is still to be written.
         operations: Vec<Operation>,
     },
-    /// Run these writes, lock the write set, draw a clock and append the prepare record. Legal until
-    /// the branch is locked.
+    /// Run these writes, lock the write set, draw a clock and append the prepare record; unless what was read
+    /// has changed already. Legal until the branch is locked.
     Prepare {
         /// What is still to be written.
         operations: Vec<Operation>,

@@ -211,9 +211,9 @@ impl TwoPhaseCommit {
         self.desk.perform(&branch, operations)?;
         self.observe_reads(at, transaction, &branch, effects);
         let locked = branch.lock()?;
-        if self.options().faults.has(Fault::ValidateBeforeLocks) {
-            locked.validate()?;
-        }
+        // Checked again when all locks are held (rule P1). What fails now already need not be written and kept from
+        // others until then.
+        self.validate(|| locked.validate())?;
         let clock = self.draw(at, transaction, &locked, effects);
         let waiter = Some(Waiter::Branch(transaction));
         self.led[at].append(self.desk.hub.now.get(), Some(clock), waiter, |batch| {

@@ -2,12 +2,15 @@
 
 use super::message::{Header, Request};
 use super::*;
-use crate::operation::Operation;
+use crate::operation::{Answer, Operation};
 use crate::procedure::Procedures;
 use crate::transaction_id::TransactionId;
 use consensus::stream;
 use consensus::topology::{Partitioning, Topology};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 use types::{Clock, Database, Result, TableId, Transaction};
 
@@ -95,17 +98,55 @@ impl Hand {
         self.step(Event::Received { from: OTHER, message })
     }
 
-    /// Runs a transaction that writes these keys. The cell has its outcome, once it is told.
-    fn put(&mut self, keys: &'static [&'static [u8]]) -> (Rc<Cell<Option<bool>>>, Vec<Message>) {
-        let outcome = Rc::new(Cell::new(None));
+    /// Runs a transaction. The cell has its outcome, once it is told.
+    fn run(
+        &mut self,
+        body: impl AsyncFnMut(&crate::Transaction) -> Result<()> + 'static,
+    ) -> (Outcome, Vec<Message>) {
+        let outcome = Outcome::default();
         let (db, told) = (self.worker.local(), Rc::clone(&outcome));
         self.worker.spawn(Box::pin(async move {
-            let body =
-                async |tx: &crate::Transaction| keys.iter().try_for_each(|k| tx.put(T, k, b"new"));
             told.set(Some(db.transact(body).await.is_ok()));
         }));
         let said = self.step(Event::Timer);
         (outcome, said)
+    }
+
+    /// Runs a transaction that writes these keys.
+    fn put(&mut self, keys: &'static [&'static [u8]]) -> (Outcome, Vec<Message>) {
+        self.run(async |tx| keys.iter().try_for_each(|key| tx.put(T, key, b"new")))
+    }
+
+    /// Somebody else's transaction `sequence` writes this key.
+    fn change(&mut self, sequence: u64, key: &'static [u8]) {
+        let request = Request::OnePhase { operations: write(key), install: true };
+        assert_eq!(self.ask(sequence, 1, request), None);
+        assert!(matches!(only_reply(self.durable()), Some(Reply::Committed { .. })));
+    }
+
+    /// The first attempt of a transaction, which has just asked the other shard to execute this, reads `a` too early.
+    /// What the second one asks for.
+    fn fail_once(&mut self, said: &[Message]) -> Vec<Message> {
+        assert!(matches!(requests(said)[..], [Request::Execute { .. }]), "{said:?}");
+        self.change(7, b"a");
+        let said = self.reply(&said[0], absent());
+        assert!(matches!(requests(&said)[..], [Request::Abort]), "{said:?}");
+        assert_eq!(self.reply(&said[0], Reply::Resolved), []);
+        let said = self.step(Event::Timer);
+        assert!(matches!(requests(&said)[..], [Request::Execute { .. }]), "{said:?}");
+        said
+    }
+
+    /// Everybody agrees with what was prepared: it commits.
+    fn finish(&mut self, said: &[Message]) {
+        assert!(matches!(requests(said)[..], [Request::Prepare { .. }]), "{said:?}");
+        let said = self.reply(&said[0], Reply::Locked { clock: Clock(40) });
+        assert!(matches!(requests(&said)[..], [Request::Validate]), "{said:?}");
+        assert_eq!(self.reply(&said[0], Reply::Validated), []);
+        let said = self.durable();
+        assert!(matches!(requests(&said)[..], [Request::Commit]), "{said:?}");
+        self.reply(&said[0], Reply::Resolved);
+        assert_eq!(self.worker.pending(), 0);
     }
 
     /// What a transaction of its own finds now, if the key is not locked.
@@ -115,6 +156,13 @@ impl Hand {
         tx.validate()?;
         Ok(value)
     }
+}
+
+type Outcome = Rc<Cell<Option<bool>>>;
+
+/// The one key that was asked for does not exist.
+fn absent() -> Reply {
+    Reply::Executed { answers: vec![Ok(Answer::Value(None))] }
 }
 
 fn only_reply(mut said: Vec<Message>) -> Option<Reply> {
@@ -235,16 +283,10 @@ fn a_coordinator_decides_when_all_is_prepared_and_tells_when_that_is_durable() {
 #[test]
 fn the_only_shard_that_is_written_decides() {
     let mut hand = Hand::new();
-    let outcome = Rc::new(Cell::new(None));
-    let (db, told) = (hand.worker.local(), Rc::clone(&outcome));
-    hand.worker.spawn(Box::pin(async move {
-        let body = async |tx: &crate::Transaction| {
-            tx.get(T, b"a").await?;
-            tx.put(T, b"x", b"new")
-        };
-        told.set(Some(db.transact(body).await.is_ok()));
-    }));
-    let said = hand.step(Event::Timer);
+    let (outcome, said) = hand.run(async |tx| {
+        tx.get(T, b"a").await?;
+        tx.put(T, b"x", b"new")
+    });
     assert!(matches!(requests(&said)[..], [Request::Lock { .. }]), "{said:?}");
     let said = hand.reply(&said[0], Reply::Locked { clock: Clock(40) });
     assert!(matches!(requests(&said)[..], [Request::OnePhase { install: true, .. }]), "{said:?}");
@@ -252,4 +294,124 @@ fn the_only_shard_that_is_written_decides() {
     let said = hand.reply(&said[0], Reply::Committed { clock: Some(Clock(40)) });
     assert_eq!((said, outcome.get()), (vec![], Some(true)));
     assert_eq!((hand.proposed, hand.worker.pending()), (0, 0));
+}
+
+#[test]
+fn what_is_in_vain_is_asked_of_nobody() {
+    // What changes is written as well, is read beside what is written, or only read here.
+    for (key, writes) in [(b"a", true), (b"b", true), (b"a", false)] {
+        let mut hand = Hand::new();
+        let (outcome, said) = hand.run(async move |tx| {
+            tx.get(T, key).await?;
+            if writes {
+                tx.put(T, b"a", b"mine")?;
+            }
+            tx.get(T, b"x").await?;
+            tx.put(T, b"x", b"mine")
+        });
+        assert!(matches!(requests(&said)[..], [Request::Execute { .. }]), "{said:?}");
+        hand.change(7, key);
+        let said = hand.reply(&said[0], absent());
+        assert!(matches!(requests(&said)[..], [Request::Abort]), "{said:?}");
+        assert_eq!(hand.value(key), Ok(Some(b"new".to_vec())), "it is not locked");
+        assert_eq!((hand.worker.desk.counters.conflicts, outcome.get()), (1, None));
+    }
+}
+
+#[test]
+fn another_attempt_reads_here_last() {
+    let (mut hand, noted) = (Hand::new(), Rc::new(RefCell::new(Vec::new())));
+    let notes = Rc::clone(&noted);
+    let (outcome, said) = hand.run(async move |tx| {
+        tx.prefetch(&[(T, b"x")]);
+        let read = tx.get(T, b"a").await?.map(<[u8]>::to_vec);
+        notes.borrow_mut().push(read);
+        tx.get(T, b"x").await?;
+        tx.put(T, b"a", b"mine")?;
+        tx.put(T, b"x", b"mine")
+    });
+    let said = hand.fail_once(&said);
+    assert_eq!(*noted.borrow(), [None], "the second one waits");
+    hand.change(8, b"a");
+    let said = hand.reply(&said[0], absent());
+    assert_eq!(*noted.borrow(), [None, Some(b"new".to_vec())]);
+    hand.finish(&said);
+    assert_eq!((hand.worker.desk.counters.conflicts, outcome.get()), (1, Some(true)));
+}
+
+#[test]
+fn the_last_check_is_still_made() {
+    for writes in [true, false] {
+        let mut hand = Hand::new();
+        let (_, said) = hand.run(async move |tx| {
+            tx.get(T, b"b").await?;
+            if writes {
+                tx.put(T, b"a", b"mine")?;
+            }
+            tx.put(T, b"x", b"mine")
+        });
+        let asked = requests(&said);
+        let locks = matches!(asked[..], [Request::Prepare { .. } | Request::Lock { .. }]);
+        assert!(locks, "{said:?}");
+        hand.change(7, b"b");
+        let said = hand.reply(&said[0], Reply::Locked { clock: Clock(40) });
+        assert!(matches!(requests(&said)[..], [Request::Abort]), "{said:?}");
+    }
+}
+
+#[test]
+fn who_keeps_meeting_conflicts_is_told_before_he_stops_waiting() {
+    let mut hand = Hand::new();
+    assert!(matches!(hand.ask(9, 1, prepare(b"a")), Some(Reply::Locked { .. })));
+    let (outcome, _) = hand.put(&[b"a"]);
+    let mut try_until = |span| {
+        let until = hand.now + span;
+        while hand.now < until && outcome.get().is_none() {
+            hand.now = hand.now + Duration::from_millis(50);
+            hand.step(Event::Timer);
+        }
+        outcome.get()
+    };
+    assert_eq!(try_until(Duration::from_secs(6)), None);
+    assert_eq!(try_until(Duration::from_secs(2)), Some(false));
+}
+
+#[test]
+fn reads_awaited_together_end() {
+    let mut hand = Hand::new();
+    let (outcome, said) = hand.run(async |tx| {
+        tx.prefetch(&[(T, b"x")]);
+        let (mut here, mut there) = (pin!(tx.get(T, b"a")), pin!(tx.get(T, b"x")));
+        let (mut is_first, mut read, mut took) = (true, false, false);
+        // First it is seen that the one here waits; from then on the other one takes what it waits for.
+        poll_fn(|context| {
+            for is_there in [!is_first, is_first] {
+                match is_there {
+                    true if !took => took = there.as_mut().poll(context).is_ready(),
+                    false if !read => read = here.as_mut().poll(context).is_ready(),
+                    _ => {}
+                }
+            }
+            is_first = false;
+            if read && took { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        tx.put(T, b"a", b"mine")?;
+        tx.put(T, b"x", b"mine")
+    });
+    let said = hand.fail_once(&said);
+    let said = hand.reply(&said[0], absent());
+    hand.finish(&said);
+    assert_eq!(outcome.get(), Some(true));
+}
+
+#[test]
+fn a_participant_prepares_nothing_in_vain() {
+    let mut hand = Hand::new();
+    let operations = vec![Operation::Get { table: T, key: Bytes::from_static(b"b") }];
+    assert_eq!(hand.ask(9, 1, Request::Execute { operations }), Some(absent()));
+    hand.change(7, b"b");
+    let proposed = hand.proposed;
+    assert!(matches!(hand.ask(9, 2, prepare(b"a")), Some(Reply::Refused { .. })));
+    assert_eq!((hand.proposed, hand.value(b"a")), (proposed, Ok(None)));
 }

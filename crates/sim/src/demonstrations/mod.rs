@@ -108,7 +108,7 @@ impl Shown for TwoPhaseCommit {
 
     const STAMP_FORMS: &'static [Form<TwoPhaseCommit>] = &[];
 
-    /// As long as locks are held: who comes back earlier meets the same ones.
+    /// At least as long as locks are held: who comes back earlier meets the same ones.
     fn pause_max(far: Duration) -> Duration {
         far.max(Limits::default().pause_max)
     }

@@ -139,6 +139,7 @@ pub(super) fn limits<E: Shown>(setting: &Setting) -> Limits {
         queue_max: 1 << 20,
         queue_wait_max: PATIENCE,
         attempts_max: u32::MAX,
+        attempts_span_max: PATIENCE,
         pause_max: E::pause_max(setting.far),
         // What holds locks until a replica far away has answered holds a session as long.
         sessions_max: 2 * setting.shards as usize * open_max,
