@@ -123,6 +123,9 @@ pub enum Cuts {
     Early,
 }
 
+/// Where datacenters are farther apart, parts of copies are not tiny.
+const TINY_PARTS_MAX: Duration = Duration::from_millis(20);
+
 /// Draws how streams pace themselves.
 pub fn streams(random: &mut Random, round_trip: Duration, cuts: Cuts) -> stream::Options {
     let window_entries = one_of(random, &[16, 256, 4096]);
@@ -172,6 +175,11 @@ impl Subject for Mako {
         let mut apart = random.fork(1);
         options.snapshot_part.records_max = one_of(&mut apart, &[1, 3, 20, 1000]);
         options.snapshot_part.bytes_max = one_of(&mut apart, &[1, 100, 100_000]);
+        // A few parts are on their way at a time: far apart, one record each, a copy would outlast every patience.
+        if round_trip > TINY_PARTS_MAX {
+            options.snapshot_part.records_max = options.snapshot_part.records_max.max(20);
+            options.snapshot_part.bytes_max = options.snapshot_part.bytes_max.max(100_000);
+        }
         options
     }
 
