@@ -84,6 +84,7 @@ impl Planted {
 const RARE: &[(&str, &str, u64)] = &[
     ("mako", "act-without-lease", 588),
     ("mako", "appoint-early", 521),
+    ("mako", "copy-keeps-deleted", 100),
     ("mako", "lease-from-reply", 1117),
 ];
 

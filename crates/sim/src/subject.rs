@@ -124,7 +124,7 @@ pub enum Cuts {
 }
 
 /// Where datacenters are farther apart, parts of copies are not tiny.
-const TINY_PARTS_MAX: Duration = Duration::from_millis(20);
+const TINY_PARTS_MAX: Duration = Duration::from_millis(50);
 
 /// Draws how streams pace themselves.
 pub fn streams(random: &mut Random, round_trip: Duration, cuts: Cuts) -> stream::Options {
