@@ -39,12 +39,12 @@ pub const RAFT_TERM_MAX: u64 = 1 << 31;
 /// How patient the replicas are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// A leader shows itself this often, and waits so long for an answer: more than a round trip and
-    /// a write to disk take. Default 50 ms.
+    /// A leader waits so long for an answer, more than a round trip and a write to disk take, and shows itself after one
+    /// and a half of it at the latest. Default 50 ms.
     pub heartbeat: Duration,
     /// A follower that has not heard the leader for `election_max`, and then for a random time from
-    /// here to there, wants to lead. More than a heartbeat. With the defaults that is over before
-    /// the leases of the nodes run out, which the last leader granted. Default 100 ms.
+    /// here to there, wants to lead. More than a heartbeat. With the defaults that is mostly
+    /// over before the leases of the nodes run out, which the last leader granted. Default 100 ms.
     pub election_min: Duration,
     /// See there. Default 200 ms.
     pub election_max: Duration,

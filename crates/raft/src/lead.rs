@@ -6,9 +6,9 @@
 //! vote, as it is kept, is for itself. This is what a read through the leader asks for (Ongaro, *Consensus*, §6.4);
 //! the heartbeats that are sent anyway answer it.
 //!
-//! The majority is one of the members that the library says at the moment of the answer, or of both lists during a
-//! change. A list that follows is made only when the one before is committed, and the library has said so by then: so
-//! the majorities of two lists in a row meet.
+//! The majority is one of the members that the library says when the times are read, or of both lists during a change. A
+//! list that follows is made only when the one before is committed, and the library has said so by then: so the
+//! majorities of two lists in a row meet. Who answers that the logs do not match has accepted the leader as well.
 
 use crate::config::{Membership, Number, Vote};
 use openraft::LeaderId;

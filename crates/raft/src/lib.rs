@@ -10,7 +10,7 @@
 //!
 //! 1. *One order, told to every replica from the first command on.* A [`Replica`] reads the log up to
 //!    where it is committed, from the first entry, in each of its lives. Nothing is ever removed from
-//!    the log, which so grows with every command, ticks of the manager too: hundreds of megabytes a
+//!    the log, which so grows with every command, ticks of the manager too: tens of megabytes a
 //!    day. Compaction needs a machine that can be written down, and a log that may begin with one.
 //! 2. *At most one replica, in one life of it, leads in a term; a later leader in a higher one.* A
 //!    term is Raft's own and the member's number; the library has no two leaders of the same two. It

@@ -87,8 +87,15 @@ pub struct Replica {
     lead: Lead,
     committed: watch::Receiver<Committed>,
     metrics: watch::Receiver<RaftMetrics<Number, ()>>,
-    proposals: mpsc::Sender<Command>,
+    wants: mpsc::Sender<Want>,
     tally: Arc<Tally>,
+}
+
+/// What the library is to do.
+enum Want {
+    Propose(Command),
+    /// Ask the others whether it leads.
+    Ask,
 }
 
 /// Begins a life of a replica, in the runtime that this is called from. `storage` is what its former
@@ -147,7 +154,7 @@ async fn begin_here(
     let raft = Raft::new(me.number(), options.config(), network, store.clone(), count)
         .await
         .map_err(|error| Stopped::new(node, &error))?;
-    let (proposals, taken) = mpsc::channel(PROPOSALS_MAX);
+    let (wants, taken) = mpsc::channel(PROPOSALS_MAX);
     tokio::spawn(drive(raft.clone(), taken, Arc::clone(&tally)));
     let metrics = raft.metrics();
     let handle = Handle::new(me, raft, committed.clone(), Arc::clone(&tally));
@@ -161,7 +168,7 @@ async fn begin_here(
         lead,
         committed,
         metrics,
-        proposals,
+        wants,
         tally,
     };
     Ok((replica, handle))
@@ -169,9 +176,15 @@ async fn begin_here(
 
 /// Brings proposals into the library, until the replica or the library is gone. What comes to one
 /// that does not lead gets lost there.
-async fn drive(raft: Raft, mut proposals: mpsc::Receiver<Command>, tally: Arc<Tally>) {
+async fn drive(raft: Raft, mut wants: mpsc::Receiver<Want>, tally: Arc<Tally>) {
     let metrics = raft.metrics();
-    while let Some(command) = proposals.recv().await {
+    while let Some(want) = wants.recv().await {
+        let Want::Propose(command) = want else {
+            if raft.trigger().heartbeat().await.is_err() {
+                return;
+            }
+            continue;
+        };
         // A leader without a majority would take any number.
         let uncommitted = {
             let metrics = metrics.borrow();
@@ -218,9 +231,13 @@ impl Replica {
     fn take_proposals(&mut self, mailbox: &mut Mailbox) {
         for command in mailbox.proposed.drain(..) {
             let is_short = wire::encode(&command).len() <= COMMAND_BYTES_MAX;
-            if !is_short || self.proposals.try_send(command).is_err() {
+            if !is_short || self.wants.try_send(Want::Propose(command)).is_err() {
                 self.tally.proposals_dropped.fetch_add(1, Ordering::Relaxed);
             }
+        }
+        if std::mem::take(&mut mailbox.asks) {
+            // Where there is no room, a proposal asks the same.
+            let _ = self.wants.try_send(Want::Ask);
         }
     }
 

@@ -206,7 +206,7 @@ impl<E: Engine> Seat<E> {
         };
         match envelope {
             Envelope::Worker(message) => self.take(now, Event::Received { from, message }, out),
-            // Whoever says it was a manager then, and what it says was committed.
+            // Whoever says it was a manager then, and what it says was true.
             Envelope::ToNode(message) if self.mail.is_some() => {
                 self.hear_manager(now, from, message, out);
             }

@@ -14,6 +14,13 @@ use types::{Ballot, Epoch, NodeId, ShardId, Time};
 type Gathering = BTreeMap<DatacenterId, usize>;
 
 impl Machine {
+    /// Whether a shard has no leader, and can have one, now or later.
+    pub(super) fn is_vacancy_waiting(&self) -> bool {
+        let can_be_led = |shard: &Shard| self.candidates(shard).next().is_some();
+        let mut vacant = self.shards.iter().filter(|shard| shard.vacant.is_some());
+        self.closing.len() < CLOSING_MAX && vacant.any(can_be_led)
+    }
+
     /// Shards that have waited long enough, and that somebody can lead.
     fn due(&self, now: Time) -> impl Iterator<Item = ShardId> + '_ {
         // Leaders that went together get their successors together, in one epoch; their last heartbeats came

@@ -100,6 +100,7 @@ pub struct Manager<L> {
     /// The times of ticks in flight.
     ticks: VecDeque<Time>,
     next_tick: Time,
+    next_ask: Time,
     /// Other proposals in flight, and since when.
     proposals: Vec<(Action, Time)>,
     timer: Option<Time>,
@@ -119,6 +120,7 @@ impl<L: Log> Manager<L> {
             hearing: Hearing::default(),
             ticks: VecDeque::new(),
             next_tick: Time::ZERO,
+            next_ask: Time::ZERO,
             proposals: Vec::new(),
             timer: None,
             counters: Counters::default(),
@@ -196,7 +198,9 @@ impl<L: Log> Manager<L> {
         let term = leads.filter(|term| *term == self.machine.term());
         if self.term != term {
             self.term = term;
-            self.hearing.clear();
+            if let Some(term) = term {
+                self.hearing.begin(term, now);
+            }
             self.ticks.clear();
             self.proposals.clear();
         }
@@ -367,14 +371,19 @@ impl<L: Log> Manager<L> {
     fn renew(&mut self, now: Time, effects: &mut Vec<Effect>) {
         let Some(_) = self.term else { return };
         let led = if self.options.faults.grant_unconfirmed { Some(now) } else { self.log.led() };
-        let Some(led) = led else { return };
-        for Renewal { node, heard } in self.hearing.renew(now, led, &self.machine) {
+        let renewals = led.map(|led| self.hearing.renew(now, led, &self.machine));
+        for Renewal { node, heard } in renewals.into_iter().flatten() {
             let configuration = self.machine.configuration();
             let revision = configuration.revision;
             let configuration = (heard.known < revision).then(|| Arc::clone(configuration));
             let (incarnation, round) = (heard.incarnation, heard.round);
             let message = ToNode::Granted { incarnation, round, revision, configuration };
             effects.push(Effect::Send { to: node, message });
+        }
+        // Others are far away, or the log has nothing to say to them for a while.
+        if self.next_ask <= now && self.hearing.has_waited(now, self.options.tick_every) {
+            self.next_ask = now + self.options.tick_every;
+            self.log.ask();
         }
     }
 
@@ -390,7 +399,7 @@ impl<L: Log> Manager<L> {
         }
         if self.ticks.len() < TICKS_MAX {
             self.ticks.push_back(now);
-            let heard = self.hearing.told(now, &self.options);
+            let heard = self.hearing.told(now, &self.options).collect();
             self.log.propose(Command { term, at: now, action: Action::Tick { heard } });
         }
     }

@@ -7,18 +7,19 @@
 //! 1. *It led when the heartbeat came*, for certain: [`Log::led`](super::Log::led) says so. Then a manager of a later
 //!    term was elected after the heartbeat was sent, and when it begins all leases anew, it begins this one not too
 //!    early.
-//! 2. *The lease had not run out* when the heartbeat was taken, by what the log knows or by a heartbeat before it that
-//!    was such a one. Each tick tells of all that was heard in the last lease. So no tick on its way, lost or late,
+//! 2. *The lease had not run out* when the heartbeat was taken: by what the log knows, by a heartbeat before it that was
+//!    such a one, or since the term has not lasted for a lease, and no lease begins earlier than its term. Each tick tells of all that was heard in the last lease. So no tick on its way, lost or late,
 //!    takes the node for dead: one proposed before the heartbeat was taken is from a time at which the lease ran, and
 //!    tells of why or finds it in the log; one proposed after it tells of this heartbeat.
 //!
 //! A node whose lease has run out may have been taken for dead by a tick on its way. So the log has to hear of its
 //! heartbeat first, and then of the next one nobody has to.
 
-use super::command::{Heard, Incarnation};
+use super::command::{Heard, Incarnation, Term};
 use super::machine::Machine;
 use super::options::Options;
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 use types::{NodeId, Time};
 
 /// Heartbeats of a node that wait, at most. More are not renewed by; the first of them may be any moment.
@@ -50,13 +51,18 @@ pub(super) struct Renewal {
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Hearing {
+    /// In which term, and since when it is this manager's.
+    term: Term,
+    since: Time,
     voices: BTreeMap<NodeId, Voice>,
 }
 
 impl Hearing {
-    /// A term begins or ends.
-    pub(super) fn clear(&mut self) {
-        self.voices.clear();
+    /// A term begins. All that was heard in the one before is over.
+    pub(super) fn begin(&mut self, term: Term, now: Time) {
+        if self.term != term {
+            *self = Hearing { term, since: now, voices: BTreeMap::new() };
+        }
     }
 
     /// Takes a heartbeat of the incarnation that the machine knows, whose node knows that `granted` was.
@@ -80,10 +86,9 @@ impl Hearing {
             return;
         }
         let runs = voice.is_sound && voice.heard.at + lease > now;
-        let may_be_renewed = runs
-            || machine.lease_runs(heard.node, now)
-            || machine.options.faults.renew_lapsed && machine.is_alive(heard.node);
-        voice.is_sound = may_be_renewed;
+        let is_young = self.since + lease > now || machine.options.faults.renew_lapsed;
+        voice.is_sound =
+            runs || machine.lease_runs(heard.node, now) || is_young && machine.is_alive(heard.node);
         voice.heard = Heard { at: heard.at.min(now).max(voice.heard.at), ..heard };
         if voice.is_sound && voice.waiting.len() < WAITING_MAX {
             voice.waiting.push_back(voice.heard);
@@ -118,19 +123,26 @@ impl Hearing {
     }
 
     /// What a tick tells.
-    pub(super) fn told(&self, now: Time, options: &Options) -> Vec<Heard> {
+    pub(super) fn told(&self, now: Time, options: &Options) -> impl Iterator<Item = Heard> {
         let lease = options.lease_at_manager();
         let heard = self.voices.values().map(|voice| voice.heard);
-        heard.filter(|heard| heard.round > 0 && heard.at + lease > now).collect()
+        heard.filter(move |heard| heard.round > 0 && heard.at + lease > now)
+    }
+
+    /// Whether a heartbeat waits since then, for the manager to be certain.
+    pub(super) fn has_waited(&self, now: Time, span: Duration) -> bool {
+        let first =
+            |voice: &Voice| voice.waiting.front().is_some_and(|heard| heard.at + span <= now);
+        self.voices.values().any(first)
     }
 
     /// Whether the log should know of a heartbeat before leases run out by it.
     pub(super) fn has_news(&self, now: Time, machine: &Machine) -> bool {
         let revision = machine.configuration().revision;
-        self.told(now, &machine.options).iter().any(|Heard { node, incarnation, known, .. }| {
-            let is_current = machine.node(*node).is_some_and(|(_, own)| own == *incarnation);
-            let is_behind = machine.known(*node) < (*known).min(revision);
-            is_current && (is_behind || !machine.is_alive(*node))
+        self.told(now, &machine.options).any(|Heard { node, incarnation, known, .. }| {
+            let is_current = machine.node(node).is_some_and(|(_, own)| own == incarnation);
+            let is_behind = machine.known(node) < known.min(revision);
+            is_current && (is_behind || !machine.is_alive(node))
         })
     }
 

@@ -8,7 +8,7 @@ use types::Time;
 ///
 /// Whoever implements it promises: all replicas are told the same commands in the same order, each
 /// from the first one on; and at most one replica, in one life of it, leads in a term, and a later
-/// leader in a higher one. A leader may learn late that it is none any more. A proposal may get lost,
+/// leader in a higher one. Who led in a term and says that it does not never leads in that one again. A leader may learn late that it is none any more. A proposal may get lost,
 /// or be committed any time later, even in a later term.
 pub trait Log {
     /// The term in which this replica leads, as far as it knows.
@@ -17,6 +17,9 @@ pub trait Log {
     /// A time, by the clock that the manager's steps are given, at which this replica led for certain: everybody who
     /// leads in a later term was elected after it. The latest that is known.
     fn led(&self) -> Option<Time>;
+
+    /// [`led`](Log::led) should become later: others are to be asked now. They are now and then without this.
+    fn ask(&mut self);
 
     /// Proposes a command. If it gets lost, nobody says so.
     fn propose(&mut self, command: Command);
@@ -34,6 +37,8 @@ pub struct Mailbox {
     pub term: Option<Term>,
     /// When it led for certain.
     pub led: Option<Time>,
+    /// To be taken: whether others are to be asked.
+    pub asks: bool,
     /// To be taken: what was proposed, in order.
     pub proposed: VecDeque<Command>,
     /// To be put: what is committed, in order.
@@ -47,6 +52,10 @@ impl Log for Mailbox {
 
     fn led(&self) -> Option<Time> {
         self.led
+    }
+
+    fn ask(&mut self) {
+        self.asks = true;
     }
 
     fn propose(&mut self, command: Command) {

@@ -253,7 +253,7 @@ impl Machine {
     #[must_use]
     pub fn is_due(&self, now: Time) -> bool {
         self.now.is_none()
-            || self.shards.iter().any(|shard| shard.vacant.is_some())
+            || self.is_vacancy_waiting()
             || self.nodes.iter().any(|node| node.alive && self.lease_end(node) <= now)
             || self.is_promotion_due()
     }

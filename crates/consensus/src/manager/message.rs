@@ -62,8 +62,8 @@ pub enum ToManager {
     },
 }
 
-/// From a manager to a node. Whatever it says was applied, and so is true of some time; what is newer is
-/// told by revisions, incarnations and rounds.
+/// From a manager to a node. Whatever it says was applied, or is a lease that it may grant, and so is true of some time;
+/// what is newer is told by revisions, incarnations and rounds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToNode {
     /// The newest incarnation of this node is another life: join after it. In answer to `Heartbeat`

@@ -4,7 +4,7 @@
 //! ```text
 //!   nodes                managers (few replicas)
 //!   Member ─ Heartbeat ─► Manager ─ propose ─► Log ─ the same order to all ─► Machine
-//!      ◄──── Granted ────    ◄──────────── effects of what is applied ────────────┘
+//!      ◄── Granted, … ────    ◄── led ─────────┘  effects of what is applied ─────┘
 //!
 //!   a leader dies in epoch e:
 //!   lease runs out ─► appoint, epoch e+1 ─► every shard's leader reports the end of e ─► FVW(e), final

@@ -59,7 +59,7 @@ impl Options {
         nanoseconds(self.lease.as_nanos() * (MILLION - u128::from(self.drift_ppm)) / MILLION)
     }
 
-    /// The lease on the manager's clock, from the time in the command that renewed it: never less
+    /// The lease on the manager's clock, from when the heartbeat came: never less
     /// than [`lease`](Options::lease) of true time.
     #[must_use]
     pub fn lease_at_manager(&self) -> Duration {

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use types::{Random, Time};
 
-/// A leader asks the others no more often.
-const ASK_EVERY: Duration = Duration::from_millis(20);
+/// A leader asks the others so often by itself.
+const ASK_EVERY: Duration = Duration::from_millis(75);
 
 /// How fast and how reliable the log is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +38,7 @@ struct Replica {
     rumours: BTreeMap<Time, Option<Term>>,
     /// What it is about to learn: when, and at what time of its own it led; `None` if the others' word got lost.
     learns: Option<(Time, Option<Time>)>,
-    /// When it asks next whether it leads.
+    /// When it asks next by itself whether it leads.
     asks: Time,
     /// Until then it is told nothing.
     cut_off: Time,
@@ -156,7 +156,8 @@ impl SimulatedLog {
             }
         }
         self.commit(now);
-        let learnt = self.learn(now, own, replica);
+        let asks = std::mem::take(&mut mailbox.asks);
+        let learnt = self.learn(now, own, replica, asks);
         let own = &mut self.replicas[replica];
         let before = (own.told, own.leads, mailbox.led);
         while let Some(rumour) = own.rumours.first_entry().filter(|rumour| *rumour.key() <= now) {
@@ -173,12 +174,12 @@ impl SimulatedLog {
 
     /// Who leads asks the others whether it does, one time after the other. What they answer is true of the time at
     /// which it was asked, however late it comes.
-    fn learn(&mut self, now: Time, own: Time, replica: usize) -> Option<Time> {
+    fn learn(&mut self, now: Time, own: Time, replica: usize, asks: bool) -> Option<Time> {
         let is_due = |(at, _): &(Time, Option<Time>)| *at <= now && !self.is_out;
         let learnt = self.replicas[replica].learns.take_if(|learns| is_due(learns));
         let leads = self.leader == Some(replica) && self.replicas[replica].leads == Some(self.term);
-        let may_ask = self.replicas[replica].learns.is_none() && self.replicas[replica].asks <= now;
-        if leads && may_ask {
+        let asks = asks || self.replicas[replica].asks <= now;
+        if leads && asks && self.replicas[replica].learns.is_none() {
             let is_lost = self.random.below(100) < self.pace.loss_percent;
             let is_late = self.random.below(100) < self.pace.late_percent;
             let at = now + self.delay() * if is_late || is_lost { 10 } else { 2 };

@@ -27,8 +27,9 @@ coded_struct!(Heard {
 
 coded_enum!(Action {
     0 => Take,
-    1 => Tick { heard },
-    2 => Join { node, life, after, lost, heard },
+    // 1 and 2 were ticks and joins of another form.
+    7 => Tick { heard },
+    8 => Join { node, life, after, lost, heard },
     3 => Report { claim, epoch, watermark },
     4 => CaughtUp { claim, replica, incarnation },
     5 => Change { ask, change },

@@ -188,3 +188,30 @@ fn a_late_heartbeat_of_a_term_before_renews_nothing() {
     story.beat(710, 8);
     assert_eq!(story.led(711, 711), [8]);
 }
+
+/// Of former terms nothing is known but that no lease begins before its own.
+#[test]
+fn a_new_manager_renews_by_the_heartbeats_it_finds() {
+    let mut story = Story::new(Faults::default());
+    story.manager.log_mut().term = Some(Term(2));
+    story.step(700, Event::Log);
+    story.commit(710);
+    story.beat(711, 5);
+    assert_eq!(story.led(712, 711), [5], "before the log knows anything of its term");
+    story.commit(713);
+    assert!(story.is_alive());
+}
+
+#[test]
+fn others_are_asked_when_heartbeats_wait() {
+    let mut story = Story::new(Faults::default());
+    story.beat(100, 1);
+    assert!(!story.manager.log_mut().asks, "they are asked now and then");
+    story.step(151, Event::Timer);
+    assert!(std::mem::take(&mut story.manager.log_mut().asks), "it has waited for 50 ms");
+    story.step(160, Event::Timer);
+    assert!(!story.manager.log_mut().asks, "they have just been asked");
+    assert_eq!(story.led(170, 151), [1]);
+    story.step(250, Event::Timer);
+    assert!(!story.manager.log_mut().asks, "nothing waits");
+}

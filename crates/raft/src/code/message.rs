@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use types::wire::{Coded, Input, Malformed, put_count};
 
 /// The form of all bytes here.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// From one replica to another.
 #[derive(Debug, Clone)]

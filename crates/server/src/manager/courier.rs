@@ -13,7 +13,7 @@ use types::NodeId;
 use types::wire::encode;
 
 /// Questions that wait for their answers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Asked {
     number: u64,
     waiting: BTreeMap<u64, (NodeId, oneshot::Sender<Answer>)>,
@@ -27,8 +27,10 @@ pub(super) struct Courier {
 }
 
 impl Courier {
-    pub(super) fn new(seats: net::Handle<Command>) -> Courier {
-        Courier { seats, asked: Arc::default() }
+    /// Its questions are numbered from `first` on, drawn by chance: answers to a former life of the node fit none.
+    pub(super) fn new(seats: net::Handle<Command>, first: u64) -> Courier {
+        let asked = Asked { number: first, waiting: BTreeMap::new() };
+        Courier { seats, asked: Arc::new(Mutex::new(asked)) }
     }
 
     /// Whether the node has ended.
@@ -72,7 +74,7 @@ impl Courier {
         let (answer, answered) = oneshot::channel();
         let number = {
             let mut asked = self.asked();
-            asked.number += 1;
+            asked.number = asked.number.wrapping_add(1);
             let number = asked.number;
             asked.waiting.insert(number, (to, answer));
             number

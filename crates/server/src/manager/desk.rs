@@ -33,8 +33,8 @@ pub(super) struct Desk {
 }
 
 impl Desk {
-    pub(super) fn new(plan: Plan, board: Arc<Board>, seats: net::Handle<Command>) -> Desk {
-        let courier = Courier::new(seats);
+    pub(super) fn new(mut plan: Plan, board: Arc<Board>, seats: net::Handle<Command>) -> Desk {
+        let courier = Courier::new(seats, plan.random.next_u64());
         let clock = board.clock;
         let folder = Folder(plan.data.clone());
         Desk { plan, folder, board, courier, clock, site: None, founding: None, change: None }
@@ -135,10 +135,8 @@ impl Desk {
         let since = Time(self.clock.now().0.saturating_sub(lease));
         let Some(site) = self.site.as_mut().filter(|site| site.leads()) else { return Ok(()) };
         let heartbeats = self.board.state().take_heartbeats(since);
-        for (from, (at, message)) in heartbeats {
-            site.step(Event::Received { from, at, message })?;
-        }
-        Ok(())
+        let events = heartbeats.into_iter();
+        site.steps(events.map(|(from, (at, message))| Event::Received { from, at, message }))
     }
 
     async fn read(&mut self, letter: Letter) -> Result<(), Stopped> {

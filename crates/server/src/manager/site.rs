@@ -48,7 +48,14 @@ impl Site {
     }
 
     pub(super) fn step(&mut self, event: Event) -> Result<(), raft::Stopped> {
-        self.take(event);
+        self.steps([event])
+    }
+
+    pub(super) fn steps(
+        &mut self,
+        events: impl IntoIterator<Item = Event>,
+    ) -> Result<(), raft::Stopped> {
+        events.into_iter().for_each(|event| self.take(event));
         self.exchange()
     }
 

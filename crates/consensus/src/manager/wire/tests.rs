@@ -257,7 +257,7 @@ fn forms_stay_as_they_are() {
     let tick = Action::Tick { heard: vec![heard] };
     #[rustfmt::skip]
     let form = [
-        1, 1, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0,
+        7, 1, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0,
         5, 0, 0, 0, 0, 0, 0, 0,
     ];
     assert_eq!(encode(&tick)[..], form);
