@@ -250,9 +250,7 @@ fn streams(round_trip: Duration) -> stream::Options {
 
 fn manager_options(round_trip: Duration) -> Options {
     let options = Options::default();
-    // A manager is certain that it leads two round trips later at worst, and half of one may pass on either way.
-    let lease = options.lease.max(5 * round_trip);
-    Options { lease, retry_after: options.retry_after.max(3 * round_trip), ..options }
+    Options { retry_after: options.retry_after.max(3 * round_trip), ..options }
 }
 
 /// A leader of the managers' log has to be heard before anybody else wants to lead.

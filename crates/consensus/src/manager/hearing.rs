@@ -8,7 +8,7 @@
 //!    term was elected after the heartbeat was sent, and when it begins all leases anew, it begins this one not too
 //!    early.
 //! 2. *The lease had not run out* when the heartbeat was taken: by what the log knows, by a heartbeat before it that was
-//!    such a one, or since the term has not lasted for a lease, and no lease begins earlier than its term. Each tick tells of all that was heard in the last lease. So no tick on its way, lost or late,
+//!    such a one, or since the term has not lasted for a lease, and the log has still to begin all leases in it. Each tick tells of all that was heard in the last lease. So no tick on its way, lost or late,
 //!    takes the node for dead: one proposed before the heartbeat was taken is from a time at which the lease ran, and
 //!    tells of why or finds it in the log; one proposed after it tells of this heartbeat.
 //!
@@ -86,7 +86,8 @@ impl Hearing {
             return;
         }
         let runs = voice.is_sound && voice.heard.at + lease > now;
-        let is_young = self.since + lease > now || machine.options.faults.renew_lapsed;
+        let is_young = machine.is_timeless() && self.since + lease > now;
+        let is_young = is_young || machine.options.faults.renew_lapsed;
         voice.is_sound =
             runs || machine.lease_runs(heard.node, now) || is_young && machine.is_alive(heard.node);
         voice.heard = Heard { at: heard.at.min(now).max(voice.heard.at), ..heard };

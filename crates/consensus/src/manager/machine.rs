@@ -242,6 +242,11 @@ impl Machine {
         self.nodes.get(node.0 as usize).is_some_and(|node| node.alive)
     }
 
+    /// Whether the log knows no time of this term yet: all leases are still to begin.
+    pub(super) fn is_timeless(&self) -> bool {
+        self.now.is_none()
+    }
+
     /// Whether the node's lease runs at this time of the manager's clock, by what the log knows.
     pub(super) fn lease_runs(&self, node: NodeId, now: Time) -> bool {
         let lease = self.options.lease_at_manager();
@@ -370,7 +375,6 @@ impl Machine {
         }
         node.heard = node.heard.max(at);
         if !node.alive {
-            node.heard = at;
             node.alive = true;
             self.changed = true;
             effects.push(Applied::Revived(id));

@@ -97,8 +97,9 @@ impl Judge<'_> {
             return Err(format!("{node} cannot lead {id}"));
         }
         // A learner that leads may become a voter meanwhile: without a vote yet, but not without memory.
-        let moved = old.leader != node;
-        if old.empty.contains_key(&node) || (moved && new.empty.contains_key(&node)) {
+        let moved = (old.leader, old.incarnation) != (new.leader, new.incarnation);
+        let is_empty = old.empty.contains_key(&node) || new.empty.contains_key(&node);
+        if moved && is_empty {
             return Err(format!("{node} leads {id} without memory"));
         }
         self.probe(match (moved, new.voters.contains(&node)) {

@@ -215,3 +215,34 @@ fn others_are_asked_when_heartbeats_wait() {
     story.step(250, Event::Timer);
     assert!(!story.manager.log_mut().asks, "nothing waits");
 }
+
+/// It was dead when the term began, and was heard before. By that it is alive again, for a lease and no longer.
+#[test]
+fn who_was_dead_when_a_term_began_has_no_lease_of_its_beginning() {
+    let mut story = Story::new(Faults::default());
+    story.step(602, Event::Timer);
+    story.commit(603);
+    assert!(!story.is_alive());
+    story.manager.log_mut().term = Some(Term(2));
+    story.step(1000, Event::Log);
+    story.commit(1000);
+    let (life, incarnation, known) = (Life(1), Incarnation(1), Revision(1));
+    let message = ToManager::Heartbeat { life, incarnation, round: 7, granted: 0, known };
+    story.step(1001, Event::Received { from: NODE, at: ms(700), message });
+    story.step(1051, Event::Timer);
+    story.commit(1052);
+    assert!(story.is_alive());
+    for at in (1100..1800).step_by(51) {
+        story.step(at, Event::Timer);
+        if !story.proposed.is_empty() && at > 1300 {
+            break;
+        }
+        story.commit(at);
+    }
+    assert!(story.is_alive() && !story.proposed.is_empty(), "a tick that buries it is on its way");
+    let now = story.proposed[0].at.0 / 1_000_000 + 5;
+    story.beat(now, 8);
+    assert_eq!(story.led(now + 1, now), [], "it may be dead for the log");
+    story.commit(now + 2);
+    assert!(!story.is_alive());
+}

@@ -58,6 +58,8 @@ pub struct Weather {
     /// Messages that come late by up to `late_max`.
     pub late_percent: u64,
     pub late_max: Duration,
+    /// Messages that managers leave unread for a while.
+    pub waits_percent: u64,
 }
 
 impl Weather {
@@ -69,6 +71,7 @@ impl Weather {
             delay_max: delay,
             late_percent: 0,
             late_max: Duration::ZERO,
+            waits_percent: 0,
         }
     }
 }
@@ -108,11 +111,37 @@ pub struct Server {
 }
 
 enum Happening {
-    ToManager { from: NodeId, to: usize, message: ToManager },
-    ToNode { from: usize, to: NodeId, message: ToNode },
-    NodeTimer { node: NodeId, life: u64 },
-    ManagerTimer { manager: usize, life: u64 },
-    Task { node: NodeId, life: u64, task: Task },
+    ToManager {
+        from: NodeId,
+        to: usize,
+        message: ToManager,
+    },
+    /// Read later than it came.
+    Read {
+        from: NodeId,
+        to: usize,
+        life: u64,
+        at: Time,
+        message: ToManager,
+    },
+    ToNode {
+        from: usize,
+        to: NodeId,
+        message: ToNode,
+    },
+    NodeTimer {
+        node: NodeId,
+        life: u64,
+    },
+    ManagerTimer {
+        manager: usize,
+        life: u64,
+    },
+    Task {
+        node: NodeId,
+        life: u64,
+        task: Task,
+    },
     Log,
 }
 
@@ -330,7 +359,19 @@ impl World {
                 if self.mute.contains(&from) || self.unheard.contains(&(from, to)) {
                     return Ok(());
                 }
-                let at = self.servers[to].dial.read(self.now);
+                let (at, life) = (self.servers[to].dial.read(self.now), self.servers[to].lives);
+                let waits = self.weather.waits_percent;
+                if waits == 0 || self.random.below(100) >= waits {
+                    return self.manager_step(to, Some(Event::Received { from, at, message }));
+                }
+                let wait = Duration::from_millis(self.random.below(300));
+                self.happen(self.now + wait, Happening::Read { from, to, life, at, message });
+                Ok(())
+            }
+            Happening::Read { from, to, life, at, message } => {
+                if self.servers[to].lives != life {
+                    return Ok(());
+                }
                 self.manager_step(to, Some(Event::Received { from, at, message }))
             }
             Happening::ToNode { from, to, message } => {
