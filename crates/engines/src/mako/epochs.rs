@@ -139,6 +139,11 @@ impl Epochs {
         }
     }
 
+    /// How `epoch` ends is not known yet.
+    pub(super) fn is_live(&self, epoch: Epoch) -> bool {
+        self.state().live.contains_key(&epoch)
+    }
+
     /// A worker's stream of `shard`, which leads under `ballot`, has ended `epoch`, durably, and has all of
     /// it up to `clock`. Returns how far the shard has, once all its streams have ended.
     pub(super) fn end(

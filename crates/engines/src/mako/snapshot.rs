@@ -14,7 +14,8 @@
 //! the giver had absorbed every stream of the shard when it began. Why the taker ends where the giver is:
 //!
 //! - Every piece in the entries up to the extent is absorbed before the first part is taken, and has a clock
-//!   up to the cut (`absorbed.rs`). So each is in the parts, or what came in its place: in a later part that
+//!   up to the cut (`absorbed.rs`). What is there from up to the cut counts as committed, whether the giver was told so
+//!   or has it from a copy. So each is in the parts, or what came in its place: in a later part that
 //!   is newer, and it comes again with its entry. Versions go by stamps (rule M6), so once more does no harm.
 //! - What was deleted up to the cut is not in the parts, and its tombstone may be gone. So a key that the taker
 //!   has from up to the cut, and the part has not, goes; and what any worker of the taker replays of such
@@ -325,9 +326,12 @@ impl Mako {
         };
         let (shard, Options { snapshot_part, faults, .. }) =
             (own.shard, &self.shared.setup.options);
-        let epochs = &self.shared.epochs;
-        let committed =
-            |stamp: StampRef<'_>| faults.has(Fault::CopyUncommitted) || epochs.covers(shard, stamp);
+        let (epochs, cut) = (&self.shared.epochs, giving.cut);
+        // What this node itself has from a copy may be ahead of the watermarks that it was told.
+        let committed = |stamp: StampRef<'_>| {
+            let is_absorbed = stamp.clock <= cut && epochs.is_live(stamp.epoch);
+            is_absorbed || faults.has(Fault::CopyUncommitted) || epochs.covers(shard, stamp)
+        };
         let mut rows = Vec::new();
         let until = session.copy(&from, *snapshot_part, committed, |table, key, value, stamp| {
             let (key, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
@@ -337,7 +341,7 @@ impl Mako {
         giving.sent.push_back((from.clone(), bytes));
         giving.next = until.clone();
         giving.active_at = now;
-        let (copy, cut) = (giving.copy, giving.cut);
+        let copy = giving.copy;
         let part = Part { shard, copy, cut, from: form(from), until: until.map(form), rows };
         effects.push(Effect::Send { to: giving.to, message: Message::Part(part) });
     }
