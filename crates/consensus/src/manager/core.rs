@@ -5,7 +5,7 @@
 //! So a manager that is deposed and does not know it does no harm: what it proposes is void, what it tells was so.
 
 use super::command::{Action, Ask, Change, Claim, Command, Heard, Incarnation, Life, Term};
-use super::hearing::{Hearing, Renewal};
+use super::hearing::Hearing;
 use super::log::Log;
 use super::machine::{Applied, Machine};
 use super::message::{ToManager, ToNode};
@@ -372,11 +372,10 @@ impl<L: Log> Manager<L> {
         let Some(_) = self.term else { return };
         let led = if self.options.faults.grant_unconfirmed { Some(now) } else { self.log.led() };
         let renewals = led.map(|led| self.hearing.renew(now, led, &self.machine));
-        for Renewal { node, heard } in renewals.into_iter().flatten() {
+        for Heard { node, incarnation, round, known, .. } in renewals.into_iter().flatten() {
             let configuration = self.machine.configuration();
             let revision = configuration.revision;
-            let configuration = (heard.known < revision).then(|| Arc::clone(configuration));
-            let (incarnation, round) = (heard.incarnation, heard.round);
+            let configuration = (known < revision).then(|| Arc::clone(configuration));
             let message = ToNode::Granted { incarnation, round, revision, configuration };
             effects.push(Effect::Send { to: node, message });
         }

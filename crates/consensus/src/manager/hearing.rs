@@ -8,8 +8,8 @@
 //!    term was elected after the heartbeat was sent, and when it begins all leases anew, it begins this one not too
 //!    early.
 //! 2. *The lease had not run out* when the heartbeat was taken: by what the log knows, by a heartbeat before it that was
-//!    such a one, or since the term has not lasted for a lease, and the log has still to begin all leases in it. Each tick tells of all that was heard in the last lease. So no tick on its way, lost or late,
-//!    takes the node for dead: one proposed before the heartbeat was taken is from a time at which the lease ran, and
+//!    such a one, or since the term has not lasted for a lease, and the log has still to begin all leases in it. Each
+//!    tick tells of all that was heard in the last lease. So no tick on its way, lost or late, takes the node for dead: one proposed before the heartbeat was taken is from a time at which the lease ran, and
 //!    tells of why or finds it in the log; one proposed after it tells of this heartbeat.
 //!
 //! A node whose lease has run out may have been taken for dead by a tick on its way. So the log has to hear of its
@@ -41,13 +41,6 @@ struct Voice {
     is_over: bool,
 }
 
-/// A lease to be renewed: from the sending of this heartbeat.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Renewal {
-    pub(super) node: NodeId,
-    pub(super) heard: Heard,
-}
-
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Hearing {
@@ -70,11 +63,8 @@ impl Hearing {
     /// Not of a node that speaks and does not hear: its lease is of no use to anybody.
     pub(super) fn hear(&mut self, now: Time, heard: Heard, granted: u64, machine: &Machine) {
         let lease = machine.options.lease_at_manager();
-        let voice =
-            self.voices.entry(heard.node).or_insert(Voice::of(heard.node, heard.incarnation));
-        if voice.heard.incarnation != heard.incarnation {
-            *voice = Voice::of(heard.node, heard.incarnation);
-        }
+        let is_young = machine.is_timeless() && self.since + lease > now;
+        let voice = self.voice(heard.node, heard.incarnation);
         // The log takes none that is older than what it knows, maybe from a manager before.
         let last = voice.heard.round.max(machine.round(heard.node));
         if voice.is_over || heard.round <= last {
@@ -86,18 +76,17 @@ impl Hearing {
             return;
         }
         let runs = voice.is_sound && voice.heard.at + lease > now;
-        let is_young = machine.is_timeless() && self.since + lease > now;
-        let is_young = is_young || machine.options.faults.renew_lapsed;
-        voice.is_sound =
-            runs || machine.lease_runs(heard.node, now) || is_young && machine.is_alive(heard.node);
+        voice.is_sound = runs
+            || machine.lease_runs(heard.node, now)
+            || (is_young || machine.options.faults.renew_lapsed) && machine.is_alive(heard.node);
         voice.heard = Heard { at: heard.at.min(now).max(voice.heard.at), ..heard };
         if voice.is_sound && voice.waiting.len() < WAITING_MAX {
             voice.waiting.push_back(voice.heard);
         }
     }
 
-    /// Renews the leases that may be, of a manager that led at `led`.
-    pub(super) fn renew(&mut self, now: Time, led: Time, machine: &Machine) -> Vec<Renewal> {
+    /// Renews the leases that may be, of a manager that led at `led`, from the sending of these heartbeats.
+    pub(super) fn renew(&mut self, now: Time, led: Time, machine: &Machine) -> Vec<Heard> {
         let lease = machine.options.lease_at_manager();
         let mut renewals = Vec::new();
         for (node, voice) in &mut self.voices {
@@ -117,7 +106,7 @@ impl Hearing {
             );
             if is_alive {
                 voice.unproved.get_or_insert((heard.round, now));
-                renewals.push(Renewal { node: *node, heard });
+                renewals.push(heard);
             }
         }
         renewals
@@ -150,12 +139,18 @@ impl Hearing {
     /// A successor of this incarnation wants to be admitted: from now on nothing of it is taken. Says when it was
     /// heard last.
     pub(super) fn end(&mut self, node: NodeId, incarnation: Incarnation) -> Time {
+        let voice = self.voice(node, incarnation);
+        voice.is_over = true;
+        voice.heard.at
+    }
+
+    /// What is heard of this incarnation; of any other it is over.
+    fn voice(&mut self, node: NodeId, incarnation: Incarnation) -> &mut Voice {
         let voice = self.voices.entry(node).or_insert(Voice::of(node, incarnation));
         if voice.heard.incarnation != incarnation {
             *voice = Voice::of(node, incarnation);
         }
-        voice.is_over = true;
-        voice.heard.at
+        voice
     }
 }
 

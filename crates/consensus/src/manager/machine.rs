@@ -251,7 +251,7 @@ impl Machine {
     pub(super) fn lease_runs(&self, node: NodeId, now: Time) -> bool {
         let lease = self.options.lease_at_manager();
         let node = self.nodes.get(node.0 as usize).filter(|node| node.alive);
-        self.now.is_some() && node.is_some_and(|node| node.heard + lease > now)
+        !self.is_timeless() && node.is_some_and(|node| node.heard + lease > now)
     }
 
     /// Whether a tick at this time of the manager's clock may do something.

@@ -329,8 +329,8 @@ impl Mako {
         let (epochs, cut) = (&self.shared.epochs, giving.cut);
         // What this node itself has from a copy may be ahead of the watermarks that it was told.
         let committed = |stamp: StampRef<'_>| {
-            let is_absorbed = stamp.clock <= cut && epochs.is_live(stamp.epoch);
-            is_absorbed || faults.has(Fault::CopyUncommitted) || epochs.covers(shard, stamp)
+            let is_absorbed = || stamp.clock <= cut && epochs.is_live(stamp.epoch);
+            faults.has(Fault::CopyUncommitted) || epochs.covers(shard, stamp) || is_absorbed()
         };
         let mut rows = Vec::new();
         let until = session.copy(&from, *snapshot_part, committed, |table, key, value, stamp| {
