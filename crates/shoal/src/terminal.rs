@@ -3,7 +3,6 @@
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use std::fmt::Write;
 use workloads::bench::Measurement;
-use workloads::bench::measurement::Run;
 use workloads::report::{comparison, page, stages, words};
 
 /// The measurement in words and tables.
@@ -20,7 +19,7 @@ pub fn text(measurement: &Measurement) -> String {
     }
     text += &facts("parameters", &page::parameters(measurement));
     text += &facts("machine", &page::machine(measurement));
-    text += &outcome(&measurement.runs[measurement.runs.len() - 1]);
+    text += &outcome(measurement);
     text += &checks(measurement);
     for warning in page::warnings(measurement) {
         _ = writeln!(text, "warning: {warning}");
@@ -115,24 +114,27 @@ fn facts(title: &str, facts: &[(&str, String)]) -> String {
     format!("{title:<11} {}\n", facts.join(" · "))
 }
 
-fn outcome(run: &Run) -> String {
+/// The medians over the runs, except for the process's memory, which is the most in any run.
+fn outcome(measurement: &Measurement) -> String {
+    let summary = &measurement.summary;
+    let each = if measurement.runs.len() > 1 { " · medians a run" } else { "" };
     let mut outcome = format!(
-        "{:<11} {} committed · {} rolled back as demanded · {} conflicts ({})\n",
+        "{:<11} {} committed · {} rolled back as demanded · {} conflicts ({}){each}\n",
         "outcome",
-        words::count(run.committed),
-        words::count(run.rolled_back),
-        words::count(run.conflicts),
-        words::percent(run.conflict_rate()),
+        words::count(summary.committed),
+        words::count(summary.rolled_back),
+        words::count(summary.conflicts),
+        words::percent(summary.conflict_rate),
     );
     let bytes = |bytes: Option<u64>| bytes.map_or("unknown".into(), words::bytes);
     _ = writeln!(
         outcome,
         "{:<11} {} rows loaded in {} · then {} of data · process at most {}",
         "memory",
-        words::count(run.loaded_rows),
-        words::seconds(run.load_s),
-        bytes(run.loaded_bytes),
-        bytes(run.peak_resident_bytes),
+        words::count(summary.loaded_rows),
+        words::seconds(summary.load_s),
+        bytes(summary.loaded_bytes),
+        bytes(summary.peak_resident_bytes),
     );
     outcome
 }
@@ -150,4 +152,39 @@ fn checks(measurement: &Measurement) -> String {
         _ = writeln!(text, "  FAILED {}: {detail}", check.name);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use workloads::bench::{self, Build, Settings, Threads};
+    use workloads::model::Model;
+    use workloads::ycsb::{Distribution, Letter, Ycsb};
+
+    #[test]
+    fn the_outcome_shows_medians_and_not_the_last_run() {
+        let settings = Settings {
+            workers: 1,
+            warm_up: std::time::Duration::ZERO,
+            duration: std::time::Duration::from_millis(1),
+            rate_per_s: None,
+            seed: 1,
+            runs: 2,
+            check: false,
+            reserved_bytes: 0,
+        };
+        let build =
+            Build { version: "0", profile: "debug", allocator: "system", target: "model".into() };
+        let make = || {
+            let db = Model::new();
+            let ycsb = Ycsb::new(&db, Letter::C, 10, 10, Distribution::Uniform)?;
+            Ok((Threads(db), std::sync::Arc::new(ycsb)))
+        };
+        let mut measurement = bench::run(&settings, build, make, &mut |_| ()).expect("it runs");
+        measurement.runs[1].committed = 999;
+        measurement.summary.committed = 123;
+        let shown = outcome(&measurement);
+        assert!(shown.contains("123 committed") && shown.contains("medians a run"), "{shown}");
+        assert!(!shown.contains("999"), "{shown}");
+    }
 }

@@ -8,7 +8,7 @@
 //! Why not the general allocator: records and versions are looked up at random, so on pages of 4 KiB
 //! most lookups miss the address cache too, and it knows nothing of huge pages unless the process asks
 //! at its start, which a library cannot. And a record and its version, made together, come to lie
-//! together. `docs/performance.md` has the numbers.
+//! together. `docs/lessons.md` has the numbers.
 //!
 //! Blocks are cut in a few sizes ([`class`]); a freed block waits in a list of
 //! its size (magazines and a depot: Bonwick and Adams, USENIX ATC'01), so that what one session

@@ -104,6 +104,20 @@ pub struct Summary {
     pub committed_per_cpu_s: Option<f64>,
     /// Of all attempts, how many a conflict ended: 0 to 1.
     pub conflict_rate: f64,
+    /// Transactions committed.
+    pub committed: u64,
+    /// Transactions the workload itself rolled back, as its specification demands.
+    pub rolled_back: u64,
+    /// Attempts that a conflict ended.
+    pub conflicts: u64,
+    /// Rows loaded.
+    pub loaded_rows: u64,
+    /// How long loading took.
+    pub load_s: f64,
+    /// What keys, values and index took after loading, where the database knows.
+    pub loaded_bytes: Option<u64>,
+    /// The most memory the process has held in any run.
+    pub peak_resident_bytes: Option<u64>,
     /// By transaction type, in the workload's order.
     pub kinds: Vec<KindSummary>,
 }
@@ -339,6 +353,10 @@ impl Summary {
             numbers
         };
         let middle = |numbers: &[f64]| median(numbers).expect("there is a run");
+        let count = |number: fn(&Run) -> u64| middle(&sorted(&|run| number(run) as f64)) as u64;
+        let mut loaded_bytes: Vec<f64> =
+            runs.iter().filter_map(|run| run.loaded_bytes).map(|bytes| bytes as f64).collect();
+        loaded_bytes.sort_by(f64::total_cmp);
         let rates = sorted(&|run| run.throughput.mean_per_s);
         let mut per_cpu_s: Vec<f64> = runs.iter().filter_map(Run::committed_per_cpu_s).collect();
         per_cpu_s.sort_by(f64::total_cmp);
@@ -357,6 +375,13 @@ impl Summary {
             committed_per_s_max: rates[rates.len() - 1],
             committed_per_cpu_s: median(&per_cpu_s),
             conflict_rate: middle(&sorted(&Run::conflict_rate)),
+            committed: count(|run| run.committed),
+            rolled_back: count(|run| run.rolled_back),
+            conflicts: count(|run| run.conflicts),
+            loaded_rows: count(|run| run.loaded_rows),
+            load_s: middle(&sorted(&|run| run.load_s)),
+            loaded_bytes: median(&loaded_bytes).map(|bytes| bytes as u64),
+            peak_resident_bytes: runs.iter().filter_map(|run| run.peak_resident_bytes).max(),
             kinds: kinds.collect(),
         }
     }

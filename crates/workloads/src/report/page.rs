@@ -141,7 +141,6 @@ pub fn warnings(measurement: &Measurement) -> Vec<String> {
 
 fn tiles(measurement: &Measurement) -> String {
     let summary = &measurement.summary;
-    let last = &measurement.runs[measurement.runs.len() - 1];
     let spread = if measurement.runs.len() > 1 {
         format!(
             "median of {} runs, {} to {}",
@@ -150,18 +149,18 @@ fn tiles(measurement: &Measurement) -> String {
             words::rate(summary.committed_per_s_max)
         )
     } else {
-        let Run { throughput, .. } = last;
+        let Run { throughput, .. } = &measurement.runs[0];
         format!("median interval {}", words::rate(throughput.median_per_s))
     };
     let per_worker = words::rate(summary.committed_per_s / measurement.load.workers as f64);
     let per_cpu = summary.committed_per_cpu_s.map_or("a second".into(), |per_s| {
         format!("a second, {} per CPU second", words::rate(per_s))
     });
-    let memory = last.peak_resident_bytes.map_or("unknown".into(), words::bytes);
+    let memory = summary.peak_resident_bytes.map_or("unknown".into(), words::bytes);
     let loaded = format!(
         "{} rows loaded in {}",
-        words::count(last.loaded_rows),
-        words::seconds(measurement.runs[0].load_s)
+        words::count(summary.loaded_rows),
+        words::seconds(summary.load_s)
     );
     let tile = |class: &str, name: &str, value: &str, more: &str| {
         format!(
@@ -169,8 +168,8 @@ fn tiles(measurement: &Measurement) -> String {
              <div class=\"tile-value\">{value}</div><div class=\"tile-more\">{more}</div></div>"
         )
     };
-    let conflicts =
-        format!("{} of {}", words::count(last.conflicts), words::count(last.attempts()));
+    let attempts = summary.committed + summary.rolled_back + summary.conflicts;
+    let conflicts = format!("{} of {}", words::count(summary.conflicts), words::count(attempts));
     let rate = words::rate(summary.committed_per_s);
     [
         "<div class=\"tiles\">".to_owned(),

@@ -47,6 +47,20 @@ fn the_json_can_be_read_back() {
 }
 
 #[test]
+fn the_summary_holds_medians_over_the_runs() {
+    let measurement = measured(3);
+    let middle = |count: fn(&bench::measurement::Run) -> u64| {
+        let mut counts: Vec<u64> = measurement.runs.iter().map(count).collect();
+        counts.sort_unstable();
+        counts[1]
+    };
+    let summary = &measurement.summary;
+    assert_eq!(summary.committed, middle(|run| run.committed));
+    assert_eq!(summary.conflicts, middle(|run| run.conflicts));
+    assert_eq!(summary.loaded_rows, 100);
+}
+
+#[test]
 fn the_page_stands_alone_and_says_everything() {
     let mut measurement = measured(1);
     let page = report::html(&measurement);
