@@ -177,7 +177,7 @@ mod tests {
             Build { version: "0", profile: "debug", allocator: "system", target: "model".into() };
         let make = || {
             let db = Model::new();
-            let ycsb = Ycsb::new(&db, Letter::C, 10, 10, Distribution::Uniform)?;
+            let ycsb = Ycsb::new(&db, Letter::C, 100, 100, Distribution::Uniform)?;
             Ok((Threads(db), std::sync::Arc::new(ycsb)))
         };
         let mut measurement = bench::run(&settings, build, make, &mut |_| ()).expect("it runs");
