@@ -338,8 +338,9 @@ impl Heap {
         }
     }
 
+    /// Adds memory that is not a block of this heap, like a session's lists, to what is in use.
     #[inline]
-    fn count(&mut self, bytes: i64) {
+    pub(crate) fn count(&mut self, bytes: i64) {
         self.pending_bytes += bytes;
         if self.pending_bytes.abs() >= FOLD_BYTES {
             self.fold();

@@ -43,20 +43,44 @@ const ADVANCE_BYTES: usize = 64 << 10;
 /// A limbo that is longer or heavier than this is handed to all sessions: its own may rest for long.
 const LIMBO_MAX: usize = 16 * ADVANCE_EVERY;
 const LIMBO_BYTES_MAX: usize = 4 * ADVANCE_BYTES;
+/// Where the store's memory is limited, the limbos of all sessions together stay within this part of
+/// it, but for [`LIMBO_BYTES_MIN`] a session: sessions at rest free nothing, and a store that is full
+/// of their garbage would refuse every put.
+const LIMBO_SHARE: usize = 16;
+const LIMBO_BYTES_MIN: usize = 4 << 10;
 
 /// How much a session frees at a time of what others handed over: more than it adds itself.
 const ADOPTED_MAX: usize = 4 * ADVANCE_EVERY;
+/// Every so many transactions a session frees what others handed over, even if it has no garbage of
+/// its own: else the garbage would stay once all transactions only read, or fail.
+const ADOPT_EVERY: u32 = if cfg!(feature = "model") { 1 } else { 64 };
+/// How much a transaction frees at its beginning where the store is short of memory: some 0.5 ms.
+const RELIEVED_MAX: usize = 64 * ADVANCE_EVERY;
+/// What was handed over makes the store short of memory where it takes this part of the limit.
+const ORPHANS_SHARE: u64 = 8;
+/// The era has to move on this often until what was unlinked just now is ripe: see invariant 3.
+const RIPE_ERAS: usize = 3;
 
 /// The eras, and a slot for every session. Shared by all sessions of a store.
 pub(crate) struct Eras {
-    era: CachePadded<AtomicU64>,
+    shared: CachePadded<Shared>,
     slots: Box<[CachePadded<AtomicU64>]>,
+    memory_bytes_max: usize,
     /// How many slots were ever used: the rest need not be looked at.
     slots_used: AtomicU64,
     free_slots: Mutex<Vec<usize>>,
     /// What sessions that are gone, or were held up for long, left waiting.
     orphans: Mutex<VecDeque<Waiting>>,
     faults: Faults,
+}
+
+/// What every transaction reads at its beginning or end, and few write.
+struct Shared {
+    era: AtomicU64,
+    /// How heavy `orphans` is.
+    orphan_bytes: AtomicU64,
+    /// 1 since a put was refused for want of memory, until no orphan is left.
+    short: AtomicU64,
 }
 
 /// Something that was unlinked.
@@ -78,13 +102,18 @@ struct Waiting {
 unsafe impl Send for Waiting {}
 
 impl Retired {
-    /// The memory it takes, if that can be a lot.
+    /// The memory it takes.
     #[inline]
     fn weight(self) -> usize {
-        match self {
-            // SAFETY: what waits is not freed yet.
-            Retired::Version(version) => unsafe { version.as_ref() }.bytes_taken(),
-            Retired::Record(_) | Retired::Leaf(_) | Retired::Inner(_) | Retired::Separator(_) => 0,
+        // SAFETY: what waits is not freed yet.
+        unsafe {
+            match self {
+                Retired::Version(version) => version.as_ref().bytes_taken(),
+                Retired::Record(record) => Record::bytes_taken(record),
+                Retired::Leaf(_) => size_of::<Leaf>(),
+                Retired::Inner(_) => size_of::<Inner>(),
+                Retired::Separator(separator) => Separator::bytes_taken(separator),
+            }
         }
     }
 
@@ -106,10 +135,27 @@ impl Retired {
     }
 }
 
+impl Waiting {
+    /// Gives the memory back, and the room in the list.
+    ///
+    /// # Safety
+    /// Nobody can reach it any more.
+    unsafe fn free(self, heap: &mut Heap) {
+        // SAFETY: the caller's promise.
+        unsafe { self.what.free(heap) };
+        heap.count(-(size_of::<Waiting>() as i64));
+    }
+}
+
 impl Eras {
-    pub(crate) fn new(sessions_max: usize, faults: Faults) -> Eras {
+    pub(crate) fn new(sessions_max: usize, memory_bytes_max: usize, faults: Faults) -> Eras {
         Eras {
-            era: CachePadded::new(AtomicU64::new(1)),
+            shared: CachePadded::new(Shared {
+                era: AtomicU64::new(1),
+                orphan_bytes: AtomicU64::new(0),
+                short: AtomicU64::new(0),
+            }),
+            memory_bytes_max,
             slots: (0..sessions_max).map(|_| CachePadded::new(AtomicU64::new(IDLE))).collect(),
             slots_used: AtomicU64::new(0),
             free_slots: Mutex::new((0..sessions_max).rev().collect()),
@@ -123,9 +169,35 @@ impl Eras {
         self.slots.len()
     }
 
+    /// The store refused a put for want of memory: from now on transactions begin by freeing what
+    /// they can.
+    pub(crate) fn fall_short(&self) {
+        self.shared.short.store(1, Ordering::Relaxed);
+    }
+
+    /// Is memory so short that a transaction should free some before it begins?
+    #[inline]
+    fn is_short(&self) -> bool {
+        let heavy = (self.memory_bytes_max as u64 / ORPHANS_SHARE).max(1);
+        self.shared.orphan_bytes.load(Ordering::Relaxed) >= heavy
+            || self.shared.short.load(Ordering::Relaxed) != 0
+    }
+
+    #[inline]
+    fn has_orphans(&self) -> bool {
+        self.shared.orphan_bytes.load(Ordering::Relaxed) != 0
+    }
+
+    /// How heavy a limbo may become.
+    fn limbo_bytes_max(&self) -> usize {
+        let sessions = self.slots_used.load(Ordering::Relaxed).max(1) as usize;
+        let share = self.memory_bytes_max / LIMBO_SHARE / sessions;
+        share.clamp(LIMBO_BYTES_MIN, LIMBO_BYTES_MAX)
+    }
+
     /// Moves the era on if every guard has seen the present one. Returns the era.
     fn advance(&self) -> u64 {
-        let era = self.era.load(Ordering::Relaxed);
+        let era = self.shared.era.load(Ordering::Relaxed);
         // Orders the load above before the slots below, against the fence in `pin`.
         fence(Ordering::SeqCst);
         let used = self.slots_used.load(Ordering::Acquire) as usize;
@@ -135,7 +207,8 @@ impl Eras {
                 return era;
             }
         }
-        let next = self.era.compare_exchange(era, era + 1, Ordering::AcqRel, Ordering::Acquire);
+        let next =
+            self.shared.era.compare_exchange(era, era + 1, Ordering::AcqRel, Ordering::Acquire);
         next.map_or_else(|newer| newer, |era| era + 1)
     }
 
@@ -146,7 +219,7 @@ impl Eras {
     pub(crate) unsafe fn free_orphans(&self, heap: &mut Heap) {
         for waiting in lock(&self.orphans).drain(..) {
             // SAFETY: without sessions there is no guard.
-            unsafe { waiting.what.free(heap) };
+            unsafe { waiting.free(heap) };
         }
     }
 }
@@ -162,6 +235,8 @@ pub(crate) struct Memory {
     /// How long and how heavy the limbo may grow before the next try to move the era on.
     advance_at: usize,
     advance_at_bytes: usize,
+    /// Transactions until the session looks for what others handed over.
+    adopt_in: u32,
     pub(crate) heap: Heap,
 }
 
@@ -177,7 +252,8 @@ impl Memory {
             limbo: VecDeque::new(),
             limbo_bytes: 0,
             advance_at: ADVANCE_EVERY,
-            advance_at_bytes: ADVANCE_BYTES,
+            advance_at_bytes: ADVANCE_BYTES.min(eras.limbo_bytes_max()),
+            adopt_in: ADOPT_EVERY,
             heap: Heap::new(Arc::clone(arena)),
         })
     }
@@ -190,14 +266,17 @@ impl Memory {
     /// Takes the guard: from here on, nothing reachable is freed until [`unpin`](Memory::unpin).
     pub(crate) fn pin(&mut self) {
         assert_eq!(self.pinned, IDLE, "a session holds one guard at a time");
+        if self.eras.is_short() {
+            self.relieve(&|| false);
+        }
         let slot = &self.eras.slots[self.slot];
-        let mut era = self.eras.era.load(Ordering::Relaxed);
+        let mut era = self.eras.shared.era.load(Ordering::Relaxed);
         loop {
             // Release: whoever sees this guard has seen the end of the one before.
             slot.store(era, Ordering::Release);
             // Either `advance` sees the slot, or the load below sees the era it moved to.
             fence(Ordering::SeqCst);
-            let now = self.eras.era.load(Ordering::Acquire);
+            let now = self.eras.shared.era.load(Ordering::Acquire);
             if now == era {
                 break;
             }
@@ -211,8 +290,41 @@ impl Memory {
         assert_ne!(self.pinned, IDLE, "gave back a guard it did not hold");
         self.pinned = IDLE;
         self.eras.slots[self.slot].store(IDLE, Ordering::Release);
-        if self.limbo.len() >= self.advance_at || self.limbo_bytes >= self.advance_at_bytes {
+        self.adopt_in = self.adopt_in.wrapping_sub(1);
+        let adopts = self.adopt_in == 0 && {
+            self.adopt_in = ADOPT_EVERY;
+            self.eras.has_orphans()
+        };
+        if adopts
+            || self.limbo.len() >= self.advance_at
+            || self.limbo_bytes >= self.advance_at_bytes
+        {
             self.collect();
+        }
+    }
+
+    /// Frees what it can, of its own limbo and of what was handed over, until `enough`; at most
+    /// [`RELIEVED_MAX`] of the latter. Under a guard that is only what was unlinked before it.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn relieve(&mut self, enough: &dyn Fn() -> bool) {
+        let mut left = RELIEVED_MAX;
+        for _ in 0..RIPE_ERAS {
+            let era = self.eras.advance();
+            self.free_ripe(era);
+            while left > 0 && !enough() {
+                let freed = self.adopt_orphans(era);
+                // `enough` sees the total, not what this session has yet to add to it.
+                self.heap.fold();
+                if freed == 0 {
+                    break;
+                }
+                left = left.saturating_sub(freed);
+            }
+        }
+        self.heap.fold();
+        if !self.eras.has_orphans() {
+            self.eras.shared.short.store(0, Ordering::Relaxed);
         }
     }
 
@@ -227,6 +339,7 @@ impl Memory {
             return;
         }
         self.limbo_bytes += what.weight();
+        self.heap.count(size_of::<Waiting>() as i64);
         self.limbo.push_back(Waiting { tag: self.pinned + 1, what });
     }
 
@@ -241,35 +354,48 @@ impl Memory {
                 self.free_ripe(era);
             }
         }
-        self.adopt_orphans(era);
-        if self.limbo.len() >= LIMBO_MAX || self.limbo_bytes >= LIMBO_BYTES_MAX {
+        if self.eras.has_orphans() {
+            self.adopt_orphans(era);
+        }
+        let limbo_bytes_max = self.eras.limbo_bytes_max();
+        if self.limbo.len() >= LIMBO_MAX || self.limbo_bytes >= limbo_bytes_max {
             self.hand_over();
         }
         self.advance_at = self.limbo.len() + ADVANCE_EVERY;
-        self.advance_at_bytes = self.limbo_bytes + ADVANCE_BYTES;
+        self.advance_at_bytes = (self.limbo_bytes + ADVANCE_BYTES).min(limbo_bytes_max);
     }
 
     fn free_ripe(&mut self, era: u64) {
         while let Some(waiting) = pop_ripe(&mut self.limbo, era) {
             self.limbo_bytes -= waiting.what.weight();
             // SAFETY: invariant 3.
-            unsafe { waiting.what.free(&mut self.heap) };
+            unsafe { waiting.free(&mut self.heap) };
         }
     }
 
-    /// Frees what other sessions left behind, when its time has come.
-    fn adopt_orphans(&mut self, era: u64) {
+    /// Frees what other sessions left behind, when its time has come: at most [`ADOPTED_MAX`]. Returns
+    /// how many.
+    fn adopt_orphans(&mut self, era: u64) -> usize {
         let mut orphans = lock(&self.eras.orphans);
-        for _ in 0..ADOPTED_MAX {
-            let Some(waiting) = pop_ripe(&mut orphans, era) else { return };
-            // SAFETY: invariant 3, which holds whoever frees.
-            unsafe { waiting.what.free(&mut self.heap) };
+        let (mut freed, mut bytes) = (0, 0);
+        while freed < ADOPTED_MAX
+            && let Some(waiting) = pop_ripe(&mut orphans, era)
+        {
+            freed += 1;
+            bytes += waiting.what.weight();
+            // SAFETY: invariant 3, which holds whichever session frees.
+            unsafe { waiting.free(&mut self.heap) };
         }
+        // Under the lock, so that the sum is that of the list.
+        self.eras.shared.orphan_bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
+        freed
     }
 
-    /// Leaves what waits to whoever finds it ripe.
+    /// Leaves what waits to the next session that finds it ripe.
     fn hand_over(&mut self) {
-        lock(&self.eras.orphans).extend(self.limbo.drain(..));
+        let mut orphans = lock(&self.eras.orphans);
+        orphans.extend(self.limbo.drain(..));
+        self.eras.shared.orphan_bytes.fetch_add(self.limbo_bytes as u64, Ordering::Relaxed);
         self.limbo_bytes = 0;
     }
 }

@@ -97,6 +97,15 @@ impl Record {
         }
     }
 
+    /// The memory it takes, without its versions.
+    ///
+    /// # Safety
+    /// It is not freed yet.
+    pub(crate) unsafe fn bytes_taken(record: NonNull<Record>) -> usize {
+        // SAFETY: the caller's promise.
+        Self::bytes(usize::from(unsafe { record.as_ref() }.key_bytes))
+    }
+
     /// The header ends where `key_bytes` does; the key begins there, without padding.
     const KEY_OFFSET: usize = std::mem::offset_of!(Record, key_bytes) + size_of::<u16>();
 

@@ -68,7 +68,11 @@ impl Store {
             names: Mutex::new(BTreeMap::new()),
             clock: CachePadded::new(AtomicU64::new(Clock::ZERO.0)),
             removals: Mutex::new(Removals::new()),
-            eras: Arc::new(Eras::new(options.transactions_max, options.faults)),
+            eras: Arc::new(Eras::new(
+                options.transactions_max,
+                options.memory_bytes_max,
+                options.faults,
+            )),
             arena,
             options,
         }
@@ -138,6 +142,12 @@ impl Store {
 
     pub(crate) fn take_removals(&self) -> Removals {
         std::mem::take(&mut *lock(&self.removals))
+    }
+
+    /// Is there room for so much `more` within [`Options::memory_bytes_max`]?
+    #[inline]
+    pub(crate) fn has_room(&self, more: usize) -> bool {
+        self.arena.bytes().saturating_add(more) <= self.options.memory_bytes_max
     }
 
     #[inline]

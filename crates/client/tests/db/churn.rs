@@ -1,10 +1,10 @@
 //! Churn: however much is written, memory returns to a steady state.
 
-use client::{Db, TableId};
+use client::{Db, Error, Options, TableId};
 use shoal_client as client;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use types::Random;
+use types::{Random, Rejected};
 
 /// Each part of the work is that of two new threads.
 const PARTS: u64 = 10;
@@ -115,6 +115,31 @@ fn keys_that_come_and_go_keep_memory_steady() {
 #[test]
 fn a_queue_keeps_memory_steady() {
     queue(10_000);
+}
+
+/// Rows are overwritten beside a transaction that stays open, until nothing more fits. Once it has
+/// ended, puts succeed again: a blind one at once, one behind a read after one refusal at most.
+#[test]
+fn a_full_database_takes_puts_again_once_the_oldest_transaction_has_ended() {
+    for (rows, bytes) in [(1, 1024), (20, 1024), (1000, 1024), (1000, 100)] {
+        let db = Db::with_options(Options { memory_bytes_max: 8 << 20, ..Options::default() });
+        let table = db.table("t").expect("a table");
+        let put = |n: u64, value: u8| {
+            let key = (n % rows).to_be_bytes();
+            db.transact_blocking(|tx| tx.put(table, &key, &vec![value; bytes]))
+        };
+        (0..rows).for_each(|n| put(n, 0).expect("room"));
+        let open = db.begin_blocking().expect("room");
+        open.get(table, &0u64.to_be_bytes()).expect("within limits");
+        let refused = (0..1_000_000).find_map(|n| put(n, 1).err()).expect("old versions fill it");
+        assert!(matches!(refused, Error::Rejected(Rejected::MemoryFull { .. })), "{refused}");
+        drop(open);
+        for n in 0..10_000 {
+            assert_eq!(put(n, 2), Ok(()), "{rows} rows of {bytes} bytes, put {n}");
+            let added = db.transact_blocking(|tx| tx.add(table, b"counter", 1));
+            assert_eq!(added, Ok(n as i64 + 1));
+        }
+    }
 }
 
 #[test]

@@ -38,9 +38,18 @@ impl Separator {
     pub(crate) unsafe fn free(separator: NonNull<Separator>, heap: &mut Heap) {
         // SAFETY: allocated above with this size.
         unsafe {
-            let bytes = usize::from(separator.as_ref().bytes);
-            heap.free(separator.cast(), size_of::<Separator>() + bytes);
+            let bytes = Self::bytes_taken(separator);
+            heap.free(separator.cast(), bytes);
         }
+    }
+
+    /// The memory it takes.
+    ///
+    /// # Safety
+    /// It is not freed yet.
+    pub(crate) unsafe fn bytes_taken(separator: NonNull<Separator>) -> usize {
+        // SAFETY: the caller's promise.
+        size_of::<Separator>() + usize::from(unsafe { separator.as_ref() }.bytes)
     }
 
     /// Its key.

@@ -459,5 +459,6 @@ impl Sets {
         self.recent.forget();
         self.locked = 0;
         self.gaps_stale = false;
+        self.lent = false;
     }
 }

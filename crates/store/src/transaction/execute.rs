@@ -76,6 +76,7 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
     ) -> Result<Option<VersionRef<'_>>> {
         let index = self.session().store.index(table)?;
         check_key(table, key)?;
+        self.session().state.borrow_mut().sets.lent = true;
         // SAFETY: pinned; so for the versions below, which outlive the borrow of the transaction.
         let Lookup::Found(record) = (unsafe { index.get(key) }) else { return Ok(None) };
         // SAFETY: as above.
@@ -170,17 +171,12 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
         let index = store.index(table)?;
         check_key(table, key)?;
         check_value(table, key, value)?;
-        check_memory(store, key.len() + value.len())?;
+        let more = key.len() + value.len();
+        if !store.has_room(more) {
+            self.session().state.borrow_mut().make_room(store, more)?;
+        }
         Ok(index)
     }
-}
-
-fn check_memory(store: &Store, more: usize) -> Result<()> {
-    let (bytes, max) = (store.arena.bytes(), store.options.memory_bytes_max);
-    if bytes.saturating_add(more) > max {
-        Err(Rejected::MemoryFull { bytes, max })?;
-    }
-    Ok(())
 }
 
 /// What a read found.
@@ -283,6 +279,15 @@ impl Sets {
         Some(word.version())
     }
 
+    /// Has the transaction neither read nor written anything, so that its guard keeps nothing?
+    fn is_untouched(&self) -> bool {
+        self.reads.is_empty()
+            && self.nodes.is_empty()
+            && self.writes.is_empty()
+            && self.recent.used == 0
+            && !self.lent
+    }
+
     /// Is there room for another read?
     #[inline]
     pub(super) fn check_reads(&self) -> Result<()> {
@@ -303,6 +308,32 @@ impl Sets {
 }
 
 impl State {
+    /// Frees memory until the store has room for so much `more`.
+    ///
+    /// # Errors
+    /// [`Rejected::MemoryFull`] where it has not; the transactions that begin next free what this one
+    /// could not.
+    #[cold]
+    #[inline(never)]
+    fn make_room(&mut self, store: &Store, more: usize) -> Result<()> {
+        let has_room = || store.has_room(more);
+        self.memory.heap.fold();
+        if self.sets.is_untouched() {
+            // Without the guard more becomes ripe, and there is nothing yet that it has to keep.
+            self.memory.unpin();
+            self.memory.relieve(&has_room);
+            self.memory.pin();
+        } else {
+            self.memory.relieve(&has_room);
+        }
+        if !has_room() {
+            store.eras.fall_short();
+            let (bytes, max) = (store.arena.bytes(), store.options.memory_bytes_max);
+            Err(Rejected::MemoryFull { bytes, max })?;
+        }
+        Ok(())
+    }
+
     /// Adds a write, or replaces the one that the transaction made of the same key before. `gap` is
     /// the place in the node set of the leaf where the key was just found absent, if it was.
     fn write(

@@ -81,6 +81,8 @@ pub(crate) struct Sets {
     replaced: Vec<NonNull<Version>>,
     /// Where a scan builds the end of a prefix's range.
     bound: Vec<u8>,
+    /// Versions were lent that no set here knows of.
+    lent: bool,
 }
 
 /// One read: the version the record had. Null where it had none.
