@@ -4,6 +4,8 @@
 //! its round trip. On Linux a timer that is a file wakes the loop on time, like a socket; elsewhere the
 //! runtime's has to do.
 //!
+//! It counts what the clock counts, so after a machine was suspended it goes off at once if its time has come.
+//!
 //! The alarm may go off early, never forgets, and costs nothing while it stands.
 
 use crate::clock::Clock;
@@ -65,7 +67,7 @@ mod timer {
         )]
         pub fn new() -> io::Result<Timer> {
             let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
-            let file = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+            let file = timerfd_create(TimerfdClockId::Boottime, flags)?;
             Ok(Timer(AsyncFd::with_interest(file, Interest::READABLE)?))
         }
 

@@ -1,16 +1,20 @@
 //! The real clock, as the cores see it.
 //!
-//! A time is nanoseconds since 1970 by the clock on the wall when this clock was made, and by the
+//! A time is nanoseconds since 1970 by the clock on the wall when this clock was made, and by a
 //! monotonic clock from then on. So it never goes back, times of nodes differ by no more than their wall
 //! clocks did, and one can be shown to people.
+//!
+//! That clock must not stand still while the machine is suspended: leases are counted by it (rule M7), and a node
+//! that slept through the end of its lease would go on as a leader. On Linux it is `CLOCK_BOOTTIME`; what the standard
+//! library reads there, `CLOCK_MONOTONIC`, stands still.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use types::Time;
 
 /// Reads the time. A copy reads the same.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
-    began: Instant,
+    began: Duration,
     /// What the time was then.
     origin: Time,
 }
@@ -20,19 +24,39 @@ impl Clock {
     /// A clock that is right now, if the one on the wall is.
     pub fn new() -> Clock {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Clock { began: Instant::now(), origin: Time::ZERO + wall }
+        Clock { began: boot_time(), origin: Time::ZERO + wall }
     }
 
     /// The time. Never earlier than what was read before, on any thread.
     #[inline]
     pub fn now(&self) -> Time {
-        self.origin + self.began.elapsed()
+        self.origin + boot_time().saturating_sub(self.began)
     }
 
     /// A time of this clock, for display.
     pub fn wall(&self, time: Time) -> SystemTime {
         UNIX_EPOCH + Duration::from_nanos(time.0)
     }
+}
+
+/// The time since the machine was started, that for which it was suspended included. Read without a system call.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+#[inline]
+fn boot_time() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let seconds = u64::try_from(now.tv_sec).expect("a machine was started in the past");
+    let nanoseconds = u32::try_from(now.tv_nsec).expect("less than a second");
+    Duration::new(seconds, nanoseconds)
+}
+
+/// The time since it was first read. Elsewhere the standard library has to do. It promises a clock that never goes
+/// back, and not that it goes on while the machine is suspended: on systems where it does not, a machine that runs a
+/// node must not be suspended.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+#[expect(clippy::disallowed_methods, reason = "clocks are read here")]
+fn boot_time() -> Duration {
+    static FIRST: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+    FIRST.get_or_init(std::time::Instant::now).elapsed()
 }
 
 impl Default for Clock {
@@ -53,5 +77,19 @@ mod tests {
         assert!(first >= clock.origin);
         assert!(clock.wall(first) > UNIX_EPOCH + Duration::from_secs(1_600_000_000));
         assert_eq!(clock.wall(Time(5)), UNIX_EPOCH + Duration::from_nanos(5));
+    }
+
+    /// Whether it is the clock that goes on in a suspended machine can be seen on one that was suspended, and on one
+    /// whose clocks have offsets, as in a time namespace.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn it_is_the_time_since_the_machine_was_started() {
+        let read = || rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let nanoseconds = |at: rustix::time::Timespec| {
+            i128::from(at.tv_sec) * 1_000_000_000 + i128::from(at.tv_nsec)
+        };
+        let (before, now, after) = (nanoseconds(read()), boot_time(), nanoseconds(read()));
+        let now = i128::try_from(now.as_nanos()).expect("a short time");
+        assert!(before <= now && now <= after, "{now} is not from {before} to {after}");
     }
 }

@@ -9,13 +9,17 @@
 //! The majority is one of the members that the library says when the times are read, or of both lists during a change. A
 //! list that follows is made only when the one before is committed, and the library has said so by then: so the
 //! majorities of two lists in a row meet. Who answers that the logs do not match has accepted the leader as well.
+//!
+//! All times here are of one clock, [`Transport::now`](crate::Transport::now), which goes on while the machine is
+//! suspended. A clock that stood still meanwhile would make an old acknowledgement look recent, and the leader sure of
+//! a time at which another one led.
 
 use crate::config::{Membership, Number, Vote};
 use openraft::LeaderId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
-use tokio::time::Instant;
+use types::Time;
 
 /// What the ways to others, the storage and the replica share. A copy is the same.
 #[derive(Debug, Clone, Default)]
@@ -32,7 +36,7 @@ struct State {
     /// How many acknowledgements there were.
     count: u64,
     /// Of the leader that this replica was last: who acknowledged requests, and when the last of those was sent.
-    acknowledged: Option<(LeaderId<Number>, BTreeMap<Number, Instant>)>,
+    acknowledged: Option<(LeaderId<Number>, BTreeMap<Number, Time>)>,
 }
 
 impl Lead {
@@ -46,7 +50,7 @@ impl Lead {
     }
 
     /// A request of this replica was accepted by another, sent at that time under that vote.
-    pub fn acknowledges(&self, by: Number, vote: &Vote, sent: Instant) {
+    pub fn acknowledges(&self, by: Number, vote: &Vote, sent: Time) {
         let mut state = self.state();
         let leader = vote.leader_id;
         state.count += 1;
@@ -73,8 +77,8 @@ impl Lead {
         me: Number,
         leader: LeaderId<Number>,
         members: &Membership,
-        now: Instant,
-    ) -> Option<Instant> {
+        now: Time,
+    ) -> Option<Time> {
         let state = self.state();
         let of = state.acknowledged.as_ref().filter(|(other, _)| *other == leader);
         let own = (state.vote == Some(leader)).then_some(now);

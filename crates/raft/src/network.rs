@@ -21,8 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use thiserror::Error;
-use tokio::time::Instant;
-use types::NodeId;
+use types::{NodeId, Time};
 
 /// Nothing came back. The request may have arrived, or may still.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -45,12 +44,17 @@ pub trait Transport: Send + Sync + 'static {
         to: NodeId,
         request: Bytes,
     ) -> impl Future<Output = Result<Bytes, Unreachable>> + Send;
+
+    /// The time, by the clock whose times [`Replica::exchange`](crate::Replica::exchange) is given. It goes on while
+    /// the machine is suspended, and never goes back.
+    fn now(&self) -> Time;
 }
 
 /// The same, whoever implements it. The library is generic over its network and large: with one type for all of
 /// them it is compiled once, and here.
 trait Carrier: Send + Sync {
     fn carry(&self, to: NodeId, request: Bytes) -> Carried<'_>;
+    fn read_clock(&self) -> Time;
 }
 
 type Carried<'a> = Pin<Box<dyn Future<Output = Result<Bytes, Unreachable>> + Send + 'a>>;
@@ -58,6 +62,10 @@ type Carried<'a> = Pin<Box<dyn Future<Output = Result<Bytes, Unreachable>> + Sen
 impl<T: Transport> Carrier for T {
     fn carry(&self, to: NodeId, request: Bytes) -> Carried<'_> {
         Box::pin(self.call(to, request))
+    }
+
+    fn read_clock(&self) -> Time {
+        self.now()
     }
 }
 
@@ -148,7 +156,7 @@ impl RaftNetwork<Types> for Way {
         let is_cut = fit < append.entries.len();
         append.entries.truncate(fit);
         let last = append.entries.last().map(|entry| entry.log_id);
-        let (vote, sent) = (append.vote, Instant::now());
+        let (vote, sent) = (append.vote, self.transport.read_clock());
         let Response::Append(response) = self.call(Request::Append(append)).await? else {
             return Err(self.crossed());
         };

@@ -14,10 +14,8 @@ use std::fmt::Display;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
-use tokio::time::Instant;
 use types::{NodeId, Time, wire};
 
 /// The replica has stopped: it was asked to, or cannot rely on its storage. To go on, start it again.
@@ -264,18 +262,16 @@ impl Replica {
         self.term = self.leads();
         mailbox.term = self.term;
         self.acknowledged = self.lead.count();
-        mailbox.led = self.led().map(|ago| Time(now.0.saturating_sub(ago.as_nanos() as u64)));
+        mailbox.led = self.led(now);
         Ok(before != (self.next, self.term, self.acknowledged))
     }
 
-    /// How long ago it led for certain; rather too long than too short.
-    fn led(&self) -> Option<Duration> {
+    /// When it led for certain; rather too early than too late.
+    fn led(&self, now: Time) -> Option<Time> {
         self.term?;
-        let now = Instant::now();
         let metrics = self.metrics.borrow();
         let members = metrics.membership_config.membership();
-        let since = self.lead.since(metrics.id, metrics.vote.leader_id, members, now)?;
-        Some(Instant::now() - since)
+        self.lead.since(metrics.id, metrics.vote.leader_id, members, now)
     }
 
     fn stopped(&self, reason: &dyn Display) -> Stopped {

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use store::Store;
-use types::{NodeId, Random, ShardId, Time, WorkerId};
+use types::{Ballot, NodeId, Random, ShardId, Time, WorkerId};
 
 /// A worker and its place in time.
 pub(crate) struct Seat<E: Engine> {
@@ -121,6 +121,19 @@ impl<E: Engine> Cluster<E> {
     /// Is the node alive?
     pub fn is_up(&self, node: NodeId) -> bool {
         self.shared[node.0 as usize].is_some()
+    }
+
+    /// The nodes that take themselves for the leader of `shard`: each with the ballot under which, and the true time
+    /// at which its lease ends.
+    pub fn leases(&self, shard: ShardId) -> impl Iterator<Item = (NodeId, Ballot, Time)> + '_ {
+        (0..self.clocks.len() as u32).map(NodeId).filter_map(move |node| {
+            let host = self.seat_of(Place { node, worker: WorkerId(0) });
+            let member = self.worker(host)?.member()?;
+            let assignment = member.configuration()?.shard(shard)?;
+            let own = (Some(assignment.leader), Some(assignment.incarnation));
+            let end = member.lease_end().filter(|_| own == (Some(node), member.incarnation()))?;
+            Some((node, assignment.ballot, self.clocks[node.0 as usize].when(end)))
+        })
     }
 
     /// A node begins a life, with what its streams have stored unless that is lost.

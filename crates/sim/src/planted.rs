@@ -54,6 +54,7 @@ const BOUNDS: &[Bound] = &[
     ("mako", "count-learner", "M4", &["M4"], 60),
     ("mako", "forget-promise", "M4", &["M4", "M9", "assertion", "liveness"], 700),
     ("mako", "appoint-early", "M7", &["M7"], 800),
+    ("mako", "appoint-hasty", "M7", &["M7"], 800),
     ("mako", "lease-from-reply", "M7", &["M7"], 2000),
     ("two-phase-commit", "skip-remote-validation", "serializability", CLIENTS, 30),
     ("two-phase-commit", "safe-clock-past-in-flight", "P5", &["P5"], 10),

@@ -27,13 +27,15 @@ pub enum Bug {
     ForgetPromise,
     /// Another leader is appointed before the lease of the last has run out (M7).
     AppointEarly,
+    /// Another leader is appointed a tick before the lease of the last has run out (M7).
+    AppointHasty,
     /// A node counts its lease from when the grant came (M7).
     LeaseFromReply,
 }
 
 impl Bug {
     /// Bugs by the names that the command line knows.
-    pub const NAMED: [(&str, Bug); 26] = [
+    pub const NAMED: [(&str, Bug); 27] = [
         ("skip-remote-validation", Bug::Engine(Fault::SkipRemoteValidation)),
         ("clock-before-lock", Bug::Engine(Fault::ClockBeforeLock)),
         ("safe-clock-past-in-flight", Bug::Engine(Fault::SafeClockPastInFlight)),
@@ -59,6 +61,7 @@ impl Bug {
         ("count-learner", Bug::CountLearner),
         ("forget-promise", Bug::ForgetPromise),
         ("appoint-early", Bug::AppointEarly),
+        ("appoint-hasty", Bug::AppointHasty),
         ("lease-from-reply", Bug::LeaseFromReply),
     ];
 
@@ -108,6 +111,7 @@ pub fn plant<E: Subject>(setup: &mut Setup<E::Options>, managers: &mut Option<Ma
         Bug::CountLearner => setup.streams.faults.count_learner = true,
         Bug::ForgetPromise => setup.streams.faults.forget_promise = true,
         Bug::AppointEarly => manager.appoint_early = true,
+        Bug::AppointHasty => manager.appoint_hasty = true,
         Bug::LeaseFromReply => manager.lease_from_reply = true,
     }
 }

@@ -97,8 +97,10 @@ impl Hearing {
                 continue;
             }
             let faults = machine.options.faults;
-            let is_faulty =
-                faults.renew_lapsed || faults.appoint_early || faults.trust_former_clocks;
+            let is_faulty = faults.renew_lapsed
+                || faults.appoint_early
+                || faults.appoint_hasty
+                || faults.trust_former_clocks;
             let (is_alive, is_over) = (machine.is_alive(*node), heard.at + lease <= now);
             assert!(
                 is_alive || is_over || is_faulty,

@@ -14,6 +14,7 @@ use super::options::Options;
 use crate::topology::Topology;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 use types::{Ballot, Clock, Epoch, NodeId, ShardId, Time, VectorWatermark};
 
 /// The epoch in which a cluster begins, and the leaders that its topology names are appointed.
@@ -437,7 +438,13 @@ impl Machine {
     /// When the lease of a living node has run out by every clock.
     pub(super) fn lease_end(&self, node: &Node) -> Time {
         let lease = self.options.lease_at_manager();
-        node.heard + if self.options.faults.appoint_early { lease / 2 } else { lease }
+        let faults = &self.options.faults;
+        let early = match faults.appoint_early {
+            true => lease / 2,
+            false if faults.appoint_hasty => self.options.tick_every.min(lease),
+            false => Duration::ZERO,
+        };
+        node.heard + (lease - early)
     }
 
     /// The last heartbeat of the node that the log knows.

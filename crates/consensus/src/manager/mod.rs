@@ -18,7 +18,9 @@
 //!
 //! Clocks may differ by any offset, and a manager may be followed by one with any clock. Assumed is
 //! only that while a true time t passes, every clock moves on by t·(1−ρ) to t·(1+ρ), where ρ is
-//! [`Options::drift_ppm`]. L is [`Options::lease`]. Then:
+//! [`Options::drift_ppm`]. L is [`Options::lease`]. True time goes on while a machine is suspended, and so must each
+//! clock here: one that stood still would let a leader that slept past the end of its lease act under it. The times
+//! that events carry are the caller's; production reads `CLOCK_BOOTTIME` (`net/src/clock.rs`). Then:
 //!
 //! 1. A node counts its lease from when it *sent* the heartbeat that was granted, L·(1−ρ) on its own
 //!    clock: it ends less than L after the sending, in true time.

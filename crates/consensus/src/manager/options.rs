@@ -77,6 +77,9 @@ fn nanoseconds(count: u128) -> Duration {
 pub struct Faults {
     /// A leader counts as dead after half of its lease (breaks rule M7).
     pub appoint_early: bool,
+    /// A leader counts as dead one [`tick`](Options::tick_every) before its lease has run out (breaks rule M7). Its
+    /// successor mostly learns of that later, and so the two rarely act at one time.
+    pub appoint_hasty: bool,
     /// A manager grants leases before it knows whether it still leads (breaks rule M7).
     pub grant_unconfirmed: bool,
     /// A manager renews leases that have run out, and does not wait until the log knows (breaks rule M7).

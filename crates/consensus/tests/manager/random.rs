@@ -8,7 +8,9 @@
 
 use crate::judge::{Probes, judge};
 use crate::world::{Setup, Weather, World};
-use shoal_consensus::manager::{Assignment, Change, Faults, Manager, Member, Options, Pace};
+use shoal_consensus::manager::{
+    Applied, Assignment, Change, Faults, Manager, Member, Options, Pace,
+};
 use shoal_consensus::topology::{Partitioning, Topology};
 use std::collections::BTreeSet;
 use std::env;
@@ -431,6 +433,52 @@ fn a_dead_leader_is_soon_replaced() {
 fn appointing_before_the_lease_ran_out_is_caught() {
     let faults = Faults { appoint_early: true, ..Faults::default() };
     assert!(seeds_until_caught(faults) <= 60);
+}
+
+/// A leader that is cut off, and appointments one tick too early: whether they break the rule. Messages take more than
+/// half a tick, so the successor learns of its appointment when the former lease has ended.
+fn cut_off(faults: Faults, judges_appointments: bool) -> Result<(), String> {
+    let delay = Duration::from_millis(30);
+    let (random, options) = (Random::new(1), Options { faults, ..Options::default() });
+    assert!(delay < options.tick_every && 2 * delay > options.tick_every);
+    let mut world = World::new(Setup {
+        topology: Topology::compact(3, 1, 3, 0, 1),
+        options,
+        managers: 1,
+        pace: Pace::steady(Duration::from_millis(1)),
+        weather: Weather::fair(delay),
+        owners: Some(Duration::from_millis(10)),
+        random,
+    });
+    world.judges_appointments = judges_appointments;
+    world.elect(0);
+    for node in (0..3).map(NodeId) {
+        world.start(node, true)?;
+    }
+    // At several phases of ticks and heartbeats.
+    for round in 0..20 {
+        world.wait(Duration::from_millis(1500 + 7 * round))?;
+        let Some(leader) = world.leaders(ShardId(0)).first().copied() else { continue };
+        world.mute.insert(leader);
+        world.deaf.insert(leader);
+        world.wait(Duration::from_millis(1500))?;
+        world.mute.clear();
+        world.deaf.clear();
+    }
+    assert!(world.applied.iter().any(|it| matches!(it, Applied::Appointed { .. })));
+    Ok(())
+}
+
+#[test]
+fn a_hasty_appointment_is_caught_when_it_is_made_and_only_then() {
+    assert_eq!(cut_off(Faults::default(), true), Ok(()));
+    let hasty = Faults { appoint_hasty: true, ..Faults::default() };
+    assert_eq!(cut_off(hasty, false), Ok(()), "no two leaders ever act");
+    let complaint = cut_off(hasty, true).expect_err("a lease runs when its successor is appointed");
+    assert!(
+        complaint.contains("is appointed to") && complaint.contains("holds a lease"),
+        "{complaint}"
+    );
 }
 
 #[test]

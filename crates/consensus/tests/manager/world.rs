@@ -1,11 +1,13 @@
 //! Nodes, managers, their clocks, a log and a network, in one process and in true time.
 //!
 //! After everything that happens, no shard may have two leaders with valid leases (rule M7), by
-//! whatever clock each of them goes.
+//! whatever clock each of them goes. And when a manager appoints a leader, the lease of the one before has ended in true
+//! time, whether or not the new one knows of its appointment: how long that takes must not hide that it came too early.
 
 use shoal_consensus::manager::{
-    Applied, Ask, Change, Configuration, Effect, Event, Faults, Life, Machine, Mailbox, Manager,
-    Member, MemberEffect, MemberEvent, Options, Pace, SimulatedLog, ToManager, ToNode,
+    Applied, Ask, Change, Configuration, Effect, Event, Faults, Incarnation, Life, Machine,
+    Mailbox, Manager, Member, MemberEffect, MemberEvent, Options, Pace, SimulatedLog, ToManager,
+    ToNode,
 };
 use shoal_consensus::topology::Topology;
 use std::collections::{BTreeMap, BTreeSet};
@@ -182,6 +184,8 @@ pub struct World {
     /// What all commands have done, as the first manager that applied them said.
     pub applied: Vec<Applied>,
     pub finals: BTreeMap<Epoch, VectorWatermark>,
+    /// Whether appointments are judged when they are made.
+    pub judges_appointments: bool,
     pub answers: Vec<(Ask, bool)>,
     asks: u64,
     pub trace: Vec<String>,
@@ -237,6 +241,7 @@ impl World {
             timers: BTreeMap::new(),
             applied: Vec::new(),
             finals: BTreeMap::new(),
+            judges_appointments: true,
             answers: Vec::new(),
             asks: 0,
             trace: Vec::new(),
@@ -338,6 +343,25 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// A manager has just appointed this life of a node: the leases of all others that led have ended.
+    fn check_former(&self, shard: ShardId, new: (NodeId, Incarnation)) -> Result<(), String> {
+        let holds = |id: NodeId, dial: &Dial, member: &Member| {
+            let now = dial.read(self.now);
+            let is_former = Some(new) != member.incarnation().map(|incarnation| (id, incarnation));
+            is_former && member.leads(shard, now)
+        };
+        let living = self.nodes.iter().zip((0..).map(NodeId));
+        let living = living.filter_map(|(node, id)| Some((id, &node.dial, node.member.as_ref()?)));
+        let dead = self.zombies.iter().map(|(id, dial, member)| (*id, dial, member));
+        match living.chain(dead).find(|(id, dial, member)| holds(*id, dial, member)) {
+            Some((former, _, _)) if self.judges_appointments => Err(format!(
+                "M7: {} is appointed to {shard} at {}, while {former} holds a lease of it",
+                new.0, self.now
+            )),
+            _ => Ok(()),
+        }
     }
 
     fn happen(&mut self, at: Time, happening: Happening) {
@@ -461,8 +485,15 @@ impl World {
         if let Some(line) = show_applied(&applied) {
             self.trace.push(line);
         }
-        if let Applied::Final(watermark) = &applied {
-            self.check_final(watermark)?;
+        match &applied {
+            Applied::Final(watermark) => self.check_final(watermark)?,
+            Applied::Appointed { shard, ballot } => {
+                let machine =
+                    self.servers[manager].manager.as_ref().expect("it has just applied").machine();
+                let (_, incarnation) = machine.node(ballot.node).expect("it is appointed");
+                self.check_former(*shard, (ballot.node, incarnation))?;
+            }
+            _ => {}
         }
         self.applied.push(applied);
         Ok(())

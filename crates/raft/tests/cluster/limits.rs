@@ -89,6 +89,10 @@ impl Transport for Babble {
         // No version, or the answer to another question.
         Ok(Bytes::from_static(if request[9] == 1 { &[2, 0] } else { &[7] }))
     }
+
+    fn now(&self) -> types::Time {
+        types::Time::ZERO
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,7 +5,8 @@ use raft::{Handle, Transport, Unreachable};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use types::{NodeId, Random};
+use tokio::time::Instant;
+use types::{NodeId, Random, Time};
 
 /// What a network does to messages, from now on.
 struct Weather {
@@ -15,11 +16,14 @@ struct Weather {
     /// From whom to whom nothing gets.
     cut: BTreeSet<(NodeId, NodeId)>,
     handles: BTreeMap<NodeId, Handle>,
+    /// For how long the machine was suspended, all in all: the runtime's time stands still meanwhile.
+    suspended: Duration,
 }
 
 /// The network; its clones are the same.
 #[derive(Clone)]
 pub struct Network {
+    began: Instant,
     weather: Arc<Mutex<Weather>>,
 }
 
@@ -37,8 +41,9 @@ impl Network {
             delay_max: Duration::from_millis(2),
             cut: BTreeSet::new(),
             handles: BTreeMap::new(),
+            suspended: Duration::ZERO,
         };
-        Network { weather: Arc::new(Mutex::new(weather)) }
+        Network { began: Instant::now(), weather: Arc::new(Mutex::new(weather)) }
     }
 
     pub fn access(&self, from: NodeId) -> Access {
@@ -82,6 +87,16 @@ impl Network {
         self.set_loss(0, Duration::from_millis(2));
     }
 
+    /// Suspends the machine that all run on. The clock of the replicas goes on, and nothing else does.
+    pub fn suspend(&self, span: Duration) {
+        self.change(|weather| weather.suspended += span);
+    }
+
+    /// The time, by a clock that goes on while the machine is suspended.
+    pub fn now(&self) -> Time {
+        Time::ZERO + self.began.elapsed() + self.change(|weather| weather.suspended)
+    }
+
     /// Takes as long as a message does. False if it gets lost on the way.
     async fn travel(&self, from: NodeId, to: NodeId) -> bool {
         let (lost, delay) = self.change(|weather| {
@@ -104,5 +119,9 @@ impl Transport for Access {
         let Some(handle) = handle else { return gone };
         let Ok(response) = handle.serve(&request).await else { return gone };
         if self.network.travel(to, self.from).await { Ok(response) } else { gone }
+    }
+
+    fn now(&self) -> Time {
+        self.network.now()
     }
 }

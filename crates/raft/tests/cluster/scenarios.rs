@@ -80,6 +80,24 @@ async fn a_leader_that_is_cut_off_is_followed_by_another() {
     }
 }
 
+/// A leader that is cut off, and whose machine is suspended, was sure of its lead before that, and is not afterwards.
+#[tokio::test(start_paused = true)]
+async fn a_leader_is_not_sure_of_the_time_for_which_it_was_suspended() {
+    let mut world = World::of(5, [1, 2, 3]).await;
+    world.create("a").await;
+    let leader = world.leader().expect("undisturbed");
+    world.network.isolate(leader, nodes([1, 2, 3]));
+    let last = world.network.now();
+    world.network.suspend(Duration::from_secs(60));
+    let now = world.network.now();
+    let site = world.sites.get_mut(&leader).expect("it runs");
+    site.replica.exchange(now, site.manager.log_mut()).expect("it runs");
+    assert!(site.manager.leads().is_some(), "it has heard nothing else");
+    let led = site.manager.log_mut().led.expect("it led for certain before");
+    assert!(led <= last, "at {led} it was suspended, since {last}");
+    world.end().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_proposal_whose_answer_is_lost_is_committed_once_or_never() {
     let mut committed = 0;

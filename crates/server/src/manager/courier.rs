@@ -3,14 +3,14 @@
 use crate::envelope::{Answer, Envelope, Question};
 use crate::seat::{Command, HOST};
 use bytes::Bytes;
-use net::Unheard;
+use net::{Clock, Unheard};
 use raft::{Transport, Unreachable};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
-use types::NodeId;
 use types::wire::encode;
+use types::{NodeId, Time};
 
 /// Questions that wait for their answers.
 #[derive(Debug)]
@@ -23,14 +23,15 @@ struct Asked {
 #[derive(Debug, Clone)]
 pub(super) struct Courier {
     seats: net::Handle<Command>,
+    clock: Clock,
     asked: Arc<Mutex<Asked>>,
 }
 
 impl Courier {
     /// Its questions are numbered from `first` on, drawn by chance: answers to a former life of the node fit none.
-    pub(super) fn new(seats: net::Handle<Command>, first: u64) -> Courier {
+    pub(super) fn new(seats: net::Handle<Command>, clock: Clock, first: u64) -> Courier {
         let asked = Asked { number: first, waiting: BTreeMap::new() };
-        Courier { seats, asked: Arc::new(Mutex::new(asked)) }
+        Courier { seats, clock, asked: Arc::new(Mutex::new(asked)) }
     }
 
     /// Whether the node has ended.
@@ -95,6 +96,10 @@ impl Transport for Courier {
             Answer::Log(response) => Ok(response),
             Answer::Hosts(_) | Answer::InMemory | Answer::CannotHost(_) => Err(Unreachable { to }),
         }
+    }
+
+    fn now(&self) -> Time {
+        self.clock.now()
     }
 }
 

@@ -34,8 +34,8 @@ pub(super) struct Desk {
 
 impl Desk {
     pub(super) fn new(mut plan: Plan, board: Arc<Board>, seats: net::Handle<Command>) -> Desk {
-        let courier = Courier::new(seats, plan.random.next_u64());
         let clock = board.clock;
+        let courier = Courier::new(seats, clock, plan.random.next_u64());
         let folder = Folder(plan.data.clone());
         Desk { plan, folder, board, courier, clock, site: None, founding: None, change: None }
     }

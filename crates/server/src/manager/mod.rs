@@ -313,5 +313,9 @@ mod tests {
         ) -> Result<bytes::Bytes, raft::Unreachable> {
             Err(raft::Unreachable { to })
         }
+
+        fn now(&self) -> Time {
+            Time::ZERO
+        }
     }
 }

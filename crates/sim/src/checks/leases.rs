@@ -1,7 +1,11 @@
-//! M7: once a shard's next leader serves, no former one acts.
+//! M7: a leader is appointed when the lease of the former one has ended, in true time; and once it serves, no former
+//! one acts.
+//!
+//! The first is the stricter: a successor takes a while to hear of its appointment and to recover the shard, and by
+//! then a lease that was given up too early has mostly ended.
 
 use std::collections::BTreeMap;
-use types::{Ballot, ShardId};
+use types::{Ballot, NodeId, ShardId, Time};
 
 /// Who serves what.
 #[derive(Debug, Default)]
@@ -14,6 +18,23 @@ impl Leases {
     pub fn serves(&mut self, shard: ShardId, ballot: Ballot) {
         let served = self.served.entry(shard).or_default();
         *served = ballot.max(*served);
+    }
+
+    /// The managers have appointed a leader. `lease` is that of another node, which holds an earlier appointment to the
+    /// shard: its ballot there, and when its lease ends in true time.
+    pub fn appointed(
+        shard: ShardId,
+        ballot: Ballot,
+        (node, former, end): (NodeId, Ballot, Time),
+        now: Time,
+    ) -> super::Verdict {
+        if former < ballot && now < end {
+            return Err(format!(
+                "{ballot} is appointed to {shard}, and the lease of {node}, which leads it as {former}, \
+                 lasts until {end}"
+            ));
+        }
+        Ok(())
     }
 
     /// A leader has acted.

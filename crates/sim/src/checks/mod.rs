@@ -9,7 +9,7 @@
 //! | `told.rs` | M5: nobody is told of what is not durable |
 //! | `replies.rs` | M5 once more, at the door: what clients outside are shown; and exactly once |
 //! | `replay.rs` | M6: followers apply what is durable, and the greatest clock wins |
-//! | `leases.rs` | M7: once a shard's next leader serves, no former one acts |
+//! | `leases.rs` | M7: a leader is appointed when the former lease has ended; once it serves, no former one acts |
 //! | `epochs.rs` | M8: nobody reads what a later epoch wrote, or an earlier one has not settled |
 //! | `finals.rs` | M9: an FVW is one, and covers what was told and nothing that is not durable |
 //! | `records.rs` | P4: nothing is seen or told whose record is not durable |
@@ -190,9 +190,25 @@ impl Checks {
         verdict.map_err(|what| Violation { rule: "M4", what, at: moment.at, place })
     }
 
-    /// Somebody is to lead a shard under this ballot.
-    pub fn appointed(&mut self, shard: ShardId, ballot: Ballot) {
+    /// The managers have appointed a leader of the shard, under this ballot. `formers` are the other nodes that take
+    /// themselves for its leader: each with the ballot under which, and when its lease ends in true time.
+    ///
+    /// # Errors
+    /// If one of those leases has not ended.
+    pub fn appointed(
+        &mut self,
+        now: Time,
+        (shard, ballot): (ShardId, Ballot),
+        formers: impl IntoIterator<Item = (NodeId, Ballot, Time)>,
+    ) -> Result<(), Violation> {
         self.appointed.insert((shard, ballot));
+        for former in formers {
+            match Leases::appointed(shard, ballot, former, now) {
+                Err(_) if self.wild_clocks => self.two_leaders += 1,
+                verdict => verdict.map_err(|what| Violation::new("M7", now, what))?,
+            }
+        }
+        Ok(())
     }
 
     /// A node has crashed.

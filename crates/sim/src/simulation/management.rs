@@ -151,7 +151,11 @@ impl<E: Engine> Simulation<E> {
             match applied {
                 Applied::Final(watermark) => checks.is_final(self.now, watermark)?,
                 Applied::CaughtUp { shard, replica } => checks.remembers(*shard, *replica),
-                Applied::Appointed { shard, ballot } => checks.appointed(*shard, *ballot),
+                Applied::Appointed { shard, ballot } => {
+                    let formers = self.cluster.leases(*shard);
+                    let formers = formers.filter(|(node, ..)| *node != ballot.node);
+                    checks.appointed(self.now, (*shard, *ballot), formers)?;
+                }
                 _ => {}
             }
         }
