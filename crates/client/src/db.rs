@@ -3,6 +3,7 @@
 use crate::pool::{Pool, thread_slot};
 use crate::retry::Retries;
 use crate::transaction::{BlockingTransaction, Transaction};
+use ring::rand::{SecureRandom, SystemRandom};
 use std::fmt;
 use std::sync::Arc;
 use store::{Faults, Store};
@@ -17,10 +18,11 @@ use types::{Database, Epoch, Result, TableId};
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// Transactions that may be open at once. More make the next one fail, with an error that says
-    /// so. Default 1024.
+    /// so; and so does each where this is above
+    /// [`TRANSACTIONS_OPEN_MAX`](types::limits::TRANSACTIONS_OPEN_MAX). Default 1024.
     pub transactions_max: usize,
-    /// Bytes that keys, values and index may take together; a put beyond it is rejected, a
-    /// delete is not. It counts what is stored: what was freed is used again for blocks of a similar
+    /// Bytes that keys, values, index and the lists of open transactions may take together; a put beyond
+    /// it is rejected, a delete is not. It counts what is stored: what was freed is used again for blocks of a similar
     /// size, but the process keeps it until the database goes. Default: no limit.
     pub memory_bytes_max: usize,
     /// Bytes to take from the system at the start, so that growing to that size costs no transaction
@@ -62,12 +64,16 @@ impl Db {
     }
 
     /// An empty database in memory, with limits of your own.
+    ///
+    /// # Panics
+    /// If the system has no random numbers to give.
     pub fn with_options(options: Options) -> Db {
         let store = Store::new(store::Options {
             transactions_max: options.transactions_max,
             memory_bytes_max: options.memory_bytes_max,
             memory_bytes_reserved: options.memory_bytes_reserved,
             epoch: Epoch::default(),
+            hash_seed: hash_seed(),
             faults: options.faults,
         });
         let attempts_max = options.attempts_max;
@@ -115,7 +121,8 @@ impl Db {
     ///
     /// # Errors
     /// What `body` returns; [`Aborted::RetriesExhausted`](types::Aborted::RetriesExhausted);
-    /// [`Rejected::TooManyTransactions`](types::Rejected::TooManyTransactions).
+    /// [`Rejected::TooManyTransactions`](types::Rejected::TooManyTransactions),
+    /// [`Rejected::TransactionsMax`](types::Rejected::TransactionsMax).
     pub async fn transact<T>(
         &self,
         mut body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<T>,
@@ -184,6 +191,13 @@ impl Db {
         let seed = (thread_slot() as u64) << 48 ^ self.pool.store().clock().0;
         Retries::new(self.attempts_max, seed)
     }
+}
+
+/// A seed that authors of keys cannot know, for the hash by which transactions find their writes.
+fn hash_seed() -> u64 {
+    let mut bytes = [0; 8];
+    SystemRandom::new().fill(&mut bytes).expect("the system gives random numbers");
+    u64::from_le_bytes(bytes)
 }
 
 impl Database for Db {

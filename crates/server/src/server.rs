@@ -72,12 +72,12 @@ impl Server {
         match config.protocol {
             Protocol::Mako => {
                 let mut options = config.mako.clone();
-                limit(&mut options.limits, config);
+                limit(&mut options.limits, config)?;
                 start::<mako::Mako>(config, options, procedures, listener)
             }
             Protocol::TwoPhaseCommit => {
                 let mut options = two_phase_commit::Options::default();
-                limit(&mut options.limits, config);
+                limit(&mut options.limits, config)?;
                 start::<two_phase_commit::TwoPhaseCommit>(config, options, procedures, listener)
             }
         }
@@ -192,11 +192,13 @@ where
     Ok(Server { network, manager, http })
 }
 
-/// What a node's configuration says of its engine's limits.
-fn limit(limits: &mut Limits, config: &NodeConfig) {
+/// What a node's configuration says of its engine's limits, and a seed that clients cannot know.
+fn limit(limits: &mut Limits, config: &NodeConfig) -> Result<(), StartError> {
     limits.slow_after = config.slow_after;
     limits.memory_bytes_max = config.memory_bytes_max;
     limits.memory_bytes_reserved = config.memory_bytes_reserved;
+    limits.hash_seed = chance()?;
+    Ok(())
 }
 
 fn listen(topology: &Topology, node: NodeId) -> Result<TcpListener, StartError> {
@@ -214,7 +216,7 @@ fn chance() -> Result<u64, StartError> {
     let mut bytes = [0; 8];
     let none = |_| {
         let error = io::Error::other("the system has no chance to give");
-        StartError::System { what: "draw a life".into(), error }
+        StartError::System { what: "draw a random number".into(), error }
     };
     SystemRandom::new().fill(&mut bytes).map_err(none)?;
     Ok(u64::from_le_bytes(bytes))

@@ -182,7 +182,7 @@ impl State {
         if unsafe { newest.as_ref() }.is_none_or(|newest| newest.value().is_none()) {
             // Whoever would have taken the key out of the index may have found it in use.
             // SAFETY: as above.
-            self.removals.push_back((guarded.table(), unsafe { Record::key(record) }.into()));
+            unsafe { self.removals.push_back(record, &mut self.memory.heap) };
         }
         Ok(discarded)
     }

@@ -38,7 +38,15 @@ fn short_head(key: &[u8], offset: usize) -> u64 {
 
 /// How many bytes `a` and `b` have in common at their beginning.
 pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+    let least = a.len().min(b.len());
+    for offset in (0..least).step_by(8) {
+        // Padding is alike in both, or behind the end of the shorter.
+        let differing = head_at(a, offset) ^ head_at(b, offset);
+        if differing != 0 {
+            return (offset + differing.leading_zeros() as usize / 8).min(least);
+        }
+    }
+    least
 }
 
 #[cfg(all(test, not(feature = "model")))]
@@ -55,6 +63,17 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_common_prefix_ends_where_bytes_differ(
+            a in prop::collection::vec(0..2u8, 0..40),
+            b in prop::collection::vec(0..2u8, 0..40),
+            same in prop::collection::vec(any::<u8>(), 0..40),
+        ) {
+            let (a, b) = ([&same[..], &a].concat(), [&same[..], &b].concat());
+            let expected = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
+            prop_assert_eq!(common_prefix(&a, &b), expected);
+        }
+
         #[test]
         fn heads_are_the_padded_bytes(key in prop::collection::vec(any::<u8>(), 0..24), offset in 0..30usize) {
             prop_assert_eq!(head_at(&key, offset), slow_head(&key, offset));

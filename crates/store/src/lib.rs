@@ -45,6 +45,7 @@ mod sync;
 mod transaction;
 mod version;
 mod walk;
+mod work;
 
 pub use copy::Part;
 pub use discard::{RollBack, RolledBack};

@@ -163,6 +163,11 @@ impl Arena {
         usize::try_from(self.bytes.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
+    /// Adds memory that is no block to what is in use, or takes it off.
+    pub(crate) fn count(&self, bytes: i64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// Bytes taken from the system, used or not.
     #[cfg(all(test, not(feature = "model")))]
     pub(crate) fn region_bytes(&self) -> usize {

@@ -31,6 +31,7 @@ use crossbeam_utils::CachePadded;
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use types::limits::TRANSACTIONS_OPEN_MAX;
 
 /// What a slot shows while its session holds no guard. Eras begin at 1.
 const IDLE: u64 = 0;
@@ -148,7 +149,9 @@ impl Waiting {
 }
 
 impl Eras {
+    /// REQUIRES: `sessions_max` within [`TRANSACTIONS_OPEN_MAX`].
     pub(crate) fn new(sessions_max: usize, memory_bytes_max: usize, faults: Faults) -> Eras {
+        assert!(sessions_max <= TRANSACTIONS_OPEN_MAX, "slots for {sessions_max} sessions");
         Eras {
             shared: CachePadded::new(Shared {
                 era: AtomicU64::new(1),

@@ -1,6 +1,8 @@
 //! Sessions: a place in the store for one transaction at a time.
 
+use crate::memory::Heap;
 use crate::reclaim::{Memory, Retired};
+use crate::record::Record;
 use crate::store::Store;
 use crate::transaction::{Sets, Transaction};
 use crate::version::Version;
@@ -10,6 +12,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::Arc;
+use types::limits::TRANSACTIONS_OPEN_MAX;
 use types::{Rejected, Result, StampRef, TableId};
 
 /// One user's place in a [`Store`]: it can be kept and used again, and it moves between threads
@@ -31,8 +34,49 @@ pub(crate) struct State {
     pub(crate) removals: Removals,
 }
 
-/// Keys that may have to leave the index, the newest at the back.
-pub(crate) type Removals = VecDeque<(TableId, Box<[u8]>)>;
+/// Keys that may have to leave the index, the newest at the back. The heap of the session at work counts
+/// what they take.
+#[derive(Default)]
+pub(crate) struct Removals {
+    keys: VecDeque<(TableId, Box<[u8]>)>,
+}
+
+impl Removals {
+    pub(crate) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// The key of a record that may be empty.
+    ///
+    /// # Safety
+    /// The record is kept.
+    pub(crate) unsafe fn push_back(&mut self, record: NonNull<Record>, heap: &mut Heap) {
+        // SAFETY: the caller's promise.
+        let (table, key) = unsafe { (record.as_ref().table(), Record::key(record)) };
+        heap.count(Self::bytes(key) as i64);
+        self.keys.push_back((table, key.into()));
+    }
+
+    pub(crate) fn pop_back(&mut self, heap: &mut Heap) -> Option<(TableId, Box<[u8]>)> {
+        let (table, key) = self.keys.pop_back()?;
+        heap.count(-(Self::bytes(&key) as i64));
+        Some((table, key))
+    }
+
+    /// Puts one back that came out at the other end and has to wait.
+    fn push_front(&mut self, (table, key): (TableId, Box<[u8]>), heap: &mut Heap) {
+        heap.count(Self::bytes(&key) as i64);
+        self.keys.push_front((table, key));
+    }
+
+    pub(crate) fn append(&mut self, others: &mut Removals) {
+        self.keys.append(&mut others.keys);
+    }
+
+    fn bytes(key: &[u8]) -> usize {
+        size_of::<(TableId, Box<[u8]>)>() + key.len()
+    }
+}
 
 // SAFETY: the pointers in a state lead to memory of the store, which the state's guard or its own
 // privacy keeps, on whatever thread; nothing in it belongs to a thread.
@@ -46,9 +90,13 @@ fn next_id() -> u64 {
 
 impl Session {
     pub(crate) fn new(store: &Arc<Store>) -> Result<Session> {
+        let (asked, max) = (store.options.transactions_max, TRANSACTIONS_OPEN_MAX);
+        if asked > max {
+            Err(Rejected::TransactionsMax { asked, max })?;
+        }
         let memory = Memory::new(&store.eras, &store.arena)
             .ok_or(Rejected::TooManyTransactions { max: store.eras.sessions_max() })?;
-        let state = State { memory, sets: Sets::default(), removals: Removals::new() };
+        let state = State { memory, sets: Sets::new(store), removals: Removals::default() };
         Ok(Session { store: Arc::clone(store), state: RefCell::new(state), id: next_id() })
     }
 
@@ -66,7 +114,7 @@ impl Session {
     /// tombstones were not committed then. Transactions do this at their end; an idle session can.
     pub fn sweep(&mut self, committed: impl Fn(StampRef<'_>) -> bool) {
         let state = &mut *Pinned::take(self.state.get_mut());
-        state.removals.extend(self.store.take_removals());
+        state.removals.append(&mut self.store.take_removals());
         state.sweep(&self.store, usize::MAX, &committed);
     }
 }
@@ -92,7 +140,8 @@ impl State {
         committed: &dyn Fn(StampRef<'_>) -> bool,
     ) {
         for _ in 0..self.removals.len().min(most) {
-            let Some((table, key)) = self.removals.pop_back() else { return };
+            let popped = self.removals.pop_back(&mut self.memory.heap);
+            let Some((table, key)) = popped else { return };
             let mut pending = false;
             let index = store.index(table).expect("a key of a table that exists");
             // SAFETY: pinned.
@@ -112,7 +161,7 @@ impl State {
                 self.retire_chain(unsafe { record.as_ref() }.word().version());
                 self.memory.retire(Retired::Record(record));
             } else if pending {
-                self.removals.push_front((table, key));
+                self.removals.push_front((table, key), &mut self.memory.heap);
             }
         }
     }
@@ -163,7 +212,7 @@ impl Drop for Pinned<'_> {
 impl Drop for Session {
     fn drop(&mut self) {
         let removals = std::mem::take(&mut self.state.get_mut().removals);
-        if !removals.is_empty() {
+        if removals.len() > 0 {
             self.store.leave_removals(removals);
         }
     }

@@ -7,29 +7,36 @@ use crate::reclaim::Eras;
 use crate::record::Record;
 use crate::session::{Removals, Session};
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
+use crate::transaction::HashKeys;
 use crate::version::Version;
 use crossbeam_utils::CachePadded;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock};
-use types::limits::{TABLE_NAME_BYTES_MAX, TABLES_MAX};
+use types::limits::{TABLE_NAME_BYTES_MAX, TABLES_MAX, TRANSACTIONS_OPEN_MAX};
 use types::{Clock, Epoch, Rejected, Result, TableId};
 
 /// What a store allows.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Sessions, and so transactions, that may be open at once. Each costs a few
-    /// kilobytes once used, and a look whenever memory is reclaimed. Default 1024.
+    /// kilobytes once used, and a look whenever memory is reclaimed. At most
+    /// [`TRANSACTIONS_OPEN_MAX`]. Default 1024.
     pub transactions_max: usize,
-    /// Bytes of keys, versions and index that the store may hold; a put beyond it is rejected.
-    /// Checked against a count that lags by up to 64 KiB a session. Default: no limit.
+    /// Bytes of keys, versions, index and sessions' lists that the store may hold; a put beyond it is
+    /// rejected, and so is a read where the transaction's list of reads would need more room. Checked
+    /// against a count that lags by up to 64 KiB a session. Default: no limit.
     pub memory_bytes_max: usize,
     /// Bytes to take from the system at once, so that growing to that size costs no transaction the
     /// time in which the system finds and clears a page. More is taken as needed. Default 0.
     pub memory_bytes_reserved: usize,
     /// The epoch that local transactions are stamped with. Default 0.
     pub epoch: Epoch,
+    /// Keys the hash by which transactions find their own writes. Clients who know it can choose keys
+    /// that collide, and so make a transaction slow: where clients are not trusted, give each store a
+    /// random one. Default 0.
+    pub hash_seed: u64,
     /// Planted bugs, for tests. Default: none.
     pub faults: Faults,
 }
@@ -41,6 +48,7 @@ impl Default for Options {
             memory_bytes_max: usize::MAX,
             memory_bytes_reserved: 0,
             epoch: Epoch::default(),
+            hash_seed: 0,
             faults: Faults::NONE,
         }
     }
@@ -56,6 +64,7 @@ pub struct Store {
     removals: Mutex<Removals>,
     pub(crate) eras: Arc<Eras>,
     pub(crate) arena: Arc<Arena>,
+    pub(crate) hash_keys: Arc<HashKeys>,
 }
 
 impl Store {
@@ -63,17 +72,19 @@ impl Store {
     pub fn new(options: Options) -> Store {
         let arena = Arc::new(Arena::default());
         arena.reserve(options.memory_bytes_reserved);
+        // An impossible number is reported when a session is asked for.
+        let sessions_max = match options.transactions_max {
+            asked if asked <= TRANSACTIONS_OPEN_MAX => asked,
+            _ => 0,
+        };
         Store {
             tables: (0..TABLES_MAX).map(|_| OnceLock::new()).collect(),
             names: Mutex::new(BTreeMap::new()),
             clock: CachePadded::new(AtomicU64::new(Clock::ZERO.0)),
-            removals: Mutex::new(Removals::new()),
-            eras: Arc::new(Eras::new(
-                options.transactions_max,
-                options.memory_bytes_max,
-                options.faults,
-            )),
+            removals: Mutex::new(Removals::default()),
+            eras: Arc::new(Eras::new(sessions_max, options.memory_bytes_max, options.faults)),
             arena,
+            hash_keys: Arc::new(HashKeys::new(options.hash_seed)),
             options,
         }
     }
@@ -104,7 +115,8 @@ impl Store {
     /// A place for one transaction at a time.
     ///
     /// # Errors
-    /// [`Rejected::TooManyTransactions`] where [`Options::transactions_max`] sessions exist.
+    /// [`Rejected::TooManyTransactions`] where [`Options::transactions_max`] sessions exist;
+    /// [`Rejected::TransactionsMax`] where that is more than there can be.
     pub fn session(self: &Arc<Self>) -> Result<Session> {
         Session::new(self)
     }
@@ -136,8 +148,8 @@ impl Store {
         self.draw_clock()
     }
 
-    pub(crate) fn leave_removals(&self, removals: Removals) {
-        lock(&self.removals).extend(removals);
+    pub(crate) fn leave_removals(&self, mut removals: Removals) {
+        lock(&self.removals).append(&mut removals);
     }
 
     pub(crate) fn take_removals(&self) -> Removals {
@@ -177,6 +189,8 @@ impl Drop for Store {
         }
         // SAFETY: as above.
         unsafe { self.eras.free_orphans(&mut heap) };
+        let mut removals = self.take_removals();
+        while removals.pop_back(&mut heap).is_some() {}
         heap.fold();
         debug_assert_eq!(self.arena.bytes(), 0, "memory that nobody accounts for");
     }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! | prev 8 | clock 8 | epoch 4 | shape 4 | value … | padding | remote clocks 16 each … |
+//! prev:  | address of the next older version, or null | level 3 |
 //! shape: | value length 24 | tombstone 1 | remote clocks 7 |
 //! ```
 //! A version is written by one transaction, published by storing its address in the record, and
@@ -23,6 +24,7 @@ const LENGTH_BITS: u32 = 24;
 const TOMBSTONE: u32 = 1 << LENGTH_BITS;
 const REMOTE_SHIFT: u32 = LENGTH_BITS + 1;
 
+const _: () = assert!(align_of::<Version>() > Version::LEVEL_MAX as usize);
 const _: () = assert!(VALUE_BYTES_MAX < 1 << LENGTH_BITS);
 const _: () = assert!(REMOTE_MAX < 1 << (32 - REMOTE_SHIFT));
 
@@ -151,14 +153,29 @@ impl Version {
         StampRef { epoch: self.epoch, clock: self.clock, remote }
     }
 
+    /// The greatest level: what fits beside an address.
+    pub(crate) const LEVEL_MAX: u8 = 7;
+
     /// The next older version, or null.
     pub(crate) fn prev(&self) -> *mut Version {
-        self.prev.load(Ordering::Acquire)
+        self.prev.load(Ordering::Acquire).map_addr(|word| word & !usize::from(Self::LEVEL_MAX))
+    }
+
+    /// How seldom the chain from this version on is walked: see `transaction/commit.rs`.
+    pub(crate) fn level(&self) -> u8 {
+        self.prev.load(Ordering::Acquire).addr() as u8 & Self::LEVEL_MAX
     }
 
     /// Links an older chain behind this version, or cuts it off.
     pub(crate) fn set_prev(&self, prev: *mut Version) {
-        self.prev.store(prev, Ordering::Release);
+        self.set_prev_at(prev, 0);
+    }
+
+    /// The same, at a level.
+    pub(crate) fn set_prev_at(&self, prev: *mut Version, level: u8) {
+        debug_assert!(level <= Self::LEVEL_MAX, "level {level}");
+        let word = prev.map_addr(|address| address | usize::from(level));
+        self.prev.store(word, Ordering::Release);
     }
 }
 

@@ -229,6 +229,16 @@ pub enum Rejected {
         /// The limit.
         max: usize,
     },
+    /// Limit [`crate::limits::TRANSACTIONS_OPEN_MAX`].
+    #[error(
+        "transactions_max is {asked}, TRANSACTIONS_OPEN_MAX allows no more than {max}; lower it"
+    )]
+    TransactionsMax {
+        /// What the options say.
+        asked: usize,
+        /// The limit.
+        max: usize,
+    },
     /// Limit `memory_bytes_max` of the database's options.
     #[error(
         "the database holds {bytes} bytes, memory_bytes_max is {max}; delete data or raise it (memory_mb of a node)"

@@ -15,8 +15,13 @@ pub const TRANSACTION_BYTES_MAX: usize = 64 << 20;
 /// Keys that one transaction may write.
 pub const TRANSACTION_WRITES_MAX: usize = 1 << 20;
 
-/// Rows, gaps and leaves that one transaction may read; each costs 16 bytes until its end.
+/// Rows, gaps and leaves that one transaction may read; each costs up to 64 bytes until its end, which
+/// count as memory of the database.
 pub const TRANSACTION_READS_MAX: usize = 1 << 24;
+
+/// Transactions that one database may be allowed to have open at once; each may cost 128 bytes before
+/// any is open.
+pub const TRANSACTIONS_OPEN_MAX: usize = 1 << 20;
 
 /// Tables of one database.
 pub const TABLES_MAX: usize = 1024;

@@ -72,6 +72,9 @@ pub struct Limits {
     /// Bytes that a replica takes from the system at once, so that growing to that size costs no transaction the time
     /// in which the system finds and clears a page. More is taken as needed. Default 0.
     pub memory_bytes_reserved: usize,
+    /// Keys the hash by which transactions find their own writes: clients who know it can choose keys that
+    /// collide, and make a transaction slow. A node draws one at random. Default 0.
+    pub hash_seed: u64,
     /// A transaction that takes longer at its coordinator is counted, and said by
     /// [`Engine::take_slow`](crate::Engine::take_slow). `None`: none is. Default `None`.
     pub slow_after: Option<Duration>,
@@ -134,6 +137,7 @@ impl Default for Limits {
             sessions_max: 4096,
             memory_bytes_max: usize::MAX,
             memory_bytes_reserved: 0,
+            hash_seed: 0,
             slow_after: None,
         }
     }

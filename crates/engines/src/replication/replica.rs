@@ -48,6 +48,7 @@ impl Replica {
                 memory_bytes_max: limits.memory_bytes_max,
                 memory_bytes_reserved: limits.memory_bytes_reserved,
                 epoch,
+                hash_seed: limits.hash_seed,
                 ..store::Options::default()
             });
             for (at, table) in topology.tables().iter().enumerate() {

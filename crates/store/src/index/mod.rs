@@ -25,7 +25,7 @@ mod scan;
 mod tests;
 
 pub(crate) use inner::{Inner, Separator};
-pub(crate) use leaf::Leaf;
+pub(crate) use leaf::{LEAF_MAX, Leaf};
 pub(crate) use scan::Seek;
 
 use crate::memory::Heap;
@@ -33,7 +33,6 @@ use crate::reclaim::{Memory, Retired};
 use crate::record::Record;
 use crate::sync::{AtomicPtr, Ordering, spin_loop};
 use inner::INNER_MAX;
-use leaf::LEAF_MAX;
 use node::{Header, Latch};
 use std::ptr::NonNull;
 

@@ -8,7 +8,8 @@
 //! All keys of a node share its **prefix**; a **head** is the eight bytes of a key behind it
 //! (`key.rs`). A search compares the prefix once, then heads, and looks at a whole key only where
 //! heads are equal. The prefix comes from the keys that are there; a key that does not share it
-//! makes it shorter.
+//! makes it shorter. The header holds its first 32 bytes; the rest of a longer one is read from a key
+//! of the node, one that the search has found by its head where it can.
 //!
 //! Concurrency contract (optimistic lock coupling: Leis et al., DaMoN'16). The version word is
 //! `| counter 62 | obsolete 1 | latched 1 |`. A writer latches the node, changes it, and raises the
@@ -21,11 +22,15 @@
 
 use crate::key::{common_prefix, head_at};
 use crate::sync::{AtomicPtr, AtomicU64, Ordering, fence, spin_loop};
+use crate::work::{self, Work};
 use std::cmp;
 use std::hint::select_unpredictable;
 
 const PREFIX_WORDS: usize = 4;
-const PREFIX_BYTES_MAX: usize = PREFIX_WORDS * 8;
+/// What of the prefix stands in the header.
+const PREFIX_BYTES_INLINE: usize = PREFIX_WORDS * 8;
+/// Keys that share up to so many bytes more are told apart by the heads as well, without a look at a key.
+const PREFIX_BYTES_SLACK: usize = 4;
 
 const LATCHED: u64 = 1;
 const OBSOLETE: u64 = 2;
@@ -138,11 +143,11 @@ impl Header {
         self.shape().count
     }
 
-    /// How `key` compares with every key that begins with the prefix.
+    /// How `key` compares with every key that begins with the part of the prefix in the header.
     #[inline]
     fn compare_prefix(&self, shape: Shape, key: &[u8]) -> cmp::Ordering {
         let mut offset = 0;
-        while offset < shape.prefix_bytes.min(PREFIX_BYTES_MAX) {
+        while offset < shape.prefix_bytes.min(PREFIX_BYTES_INLINE) {
             let bytes = (shape.prefix_bytes - offset).min(8);
             let mask = u64::MAX << (8 * (8 - bytes));
             let ours = head_at(key, offset) & mask;
@@ -229,15 +234,38 @@ pub(super) trait Entries {
             cmp::Ordering::Equal => {}
         }
         let head = head_at(key, shape.prefix_bytes);
-        let mut at = count_below(heads, head);
-        while at < heads.len() && heads[at].load(Ordering::Relaxed) == head {
-            match self.key(at)?.cmp(key) {
-                cmp::Ordering::Less => at += 1,
-                cmp::Ordering::Equal => return Some(Place { at, equal: true }),
-                cmp::Ordering::Greater => break,
+        let at = count_below(heads, head);
+        if shape.prefix_bytes > PREFIX_BYTES_INLINE && shape.count > 0 {
+            match compare_beyond(self.key(at.min(shape.count - 1))?, shape, key)? {
+                cmp::Ordering::Less => return Some(Place { at: 0, equal: false }),
+                cmp::Ordering::Greater => return Some(Place { at: heads.len(), equal: false }),
+                cmp::Ordering::Equal => {}
             }
         }
-        Some(Place { at, equal: false })
+        if at == heads.len() || heads[at].load(Ordering::Relaxed) != head {
+            return Some(Place { at, equal: false });
+        }
+        work::count(Work::KeyCompared);
+        match self.key(at)?.cmp(key) {
+            cmp::Ordering::Less => self.find_behind(at, heads, head, key),
+            order => Some(Place { at, equal: order.is_eq() }),
+        }
+    }
+
+    /// Finds `key` behind the entry at `at`, which has its `head` and is below it.
+    fn find_behind(&self, at: usize, heads: &[AtomicU64], head: u64, key: &[u8]) -> Option<Place> {
+        let alike = head.checked_add(1).map_or(heads.len(), |above| count_below(heads, above));
+        let (mut low, mut high) = (at + 1, alike);
+        while low < high {
+            let middle = low.midpoint(high);
+            work::count(Work::KeyCompared);
+            match self.key(middle)?.cmp(key) {
+                cmp::Ordering::Less => low = middle + 1,
+                cmp::Ordering::Equal => return Some(Place { at: middle, equal: true }),
+                cmp::Ordering::Greater => high = middle,
+            }
+        }
+        Some(Place { at: low, equal: false })
     }
 
     /// The first entry that has the head of `key`.
@@ -259,12 +287,15 @@ pub(super) trait Entries {
         let (first, last) = (self.latched_key(0), self.latched_key(last));
         let shared = common_prefix(first, last);
         // A single key says nothing of its neighbours; half of it is as good a guess as any.
-        let prefix_bytes = if count == 1 { shared / 2 } else { shared }.min(PREFIX_BYTES_MAX);
+        let prefix_bytes = worthwhile(if count == 1 { shared / 2 } else { shared });
         self.reshape(first, prefix_bytes, count);
     }
 
     /// Sets the count, the prefix to the first bytes of `like`, and the heads by it.
     fn reshape(&self, like: &[u8], prefix_bytes: usize, count: usize) {
+        // Without a key there is none to read the rest from.
+        let most = if count == 0 { PREFIX_BYTES_INLINE } else { usize::MAX };
+        let prefix_bytes = prefix_bytes.min(most);
         self.header().set_prefix(like, prefix_bytes);
         for (at, head) in self.heads()[..count].iter().enumerate() {
             head.store(head_at(self.latched_key(at), prefix_bytes), Ordering::Relaxed);
@@ -275,7 +306,14 @@ pub(super) trait Entries {
     /// Shortens the prefix until `key` shares it.
     fn admit(&self, key: &[u8]) {
         let shape = self.header().shape();
-        if self.header().compare_prefix(shape, key).is_eq() && key.len() >= shape.prefix_bytes {
+        let beyond = || match shape.count {
+            0 => false,
+            _ => compare_beyond(self.latched_key(0), shape, key).is_some_and(cmp::Ordering::is_eq),
+        };
+        if self.header().compare_prefix(shape, key).is_eq()
+            && key.len() >= shape.prefix_bytes
+            && (shape.prefix_bytes <= PREFIX_BYTES_INLINE || beyond())
+        {
             return;
         }
         let prefix_bytes = match shape.count {
@@ -295,13 +333,33 @@ pub(super) trait Entries {
             return;
         }
         let shared = common_prefix(self.latched_key(0), self.latched_key(count - 1));
-        if shared.min(PREFIX_BYTES_MAX) > prefix_bytes {
+        if worthwhile(shared) > prefix_bytes {
             self.rebuild(count);
         }
     }
 
     fn latched_key(&self, at: usize) -> &[u8] {
         self.key(at).expect("an entry within the count of a latched node")
+    }
+}
+
+/// How `key` compares with every key that begins with the prefix, where those bytes of the prefix are
+/// equal that stand in the header. `like` is one of the node's keys; `None` asks a reader that raced with
+/// a writer to begin again.
+fn compare_beyond(like: &[u8], shape: Shape, key: &[u8]) -> Option<cmp::Ordering> {
+    let theirs = like.get(PREFIX_BYTES_INLINE..shape.prefix_bytes)?;
+    let ours = key.get(PREFIX_BYTES_INLINE..).unwrap_or_default();
+    work::count(Work::KeyCompared);
+    Some(ours[..ours.len().min(theirs.len())].cmp(theirs))
+}
+
+/// How much of what keys share is worth having as their prefix: what does not fit the header costs a look
+/// at a key.
+fn worthwhile(shared: usize) -> usize {
+    match shared {
+        ..=PREFIX_BYTES_INLINE => shared,
+        _ if shared <= PREFIX_BYTES_INLINE + PREFIX_BYTES_SLACK => PREFIX_BYTES_INLINE,
+        _ => shared,
     }
 }
 

@@ -1,18 +1,22 @@
 //! The end of a transaction: lock, draw the clock, validate, install; or roll back.
 
 use super::writes::Write;
-use super::{LeafRead, Read, Sets, Transaction};
-use crate::discard::unlink;
+use super::{Read, Sets, Transaction};
+use crate::discard::{chain, unlink};
 use crate::faults::{Fault, Faults};
-use crate::index::{Index, Insertion, LeafChange, LeafVersion};
+use crate::index::{Index, Insertion, LeafChange};
 use crate::reclaim::{Memory, Retired};
 use crate::record::{LockError, Record};
 use crate::session::{Session, State};
 use crate::store::Store;
 use crate::version::Version;
+use crate::work::{self, Work};
 use std::ops::DerefMut;
 use std::ptr::{self, NonNull};
 use types::{Aborted, Clock, Conflict, Result, StampRef, TableId};
+
+/// How many versions of a chain an installation looks at where it does not walk it.
+const GLANCE: usize = 4;
 
 /// How many keys that earlier transactions left empty a commit looks at.
 const SWEEP_MORE: usize = 4;
@@ -148,6 +152,7 @@ impl State {
         if replaced_dead {
             sets.order.sort_unstable();
         }
+        sets.count_lists();
         Ok(())
     }
 
@@ -172,7 +177,7 @@ impl State {
                 record.unlock(version.as_ptr());
                 self.retire_chain(old);
             } else {
-                new.set_prev(old);
+                new.set_prev_at(old, write.level);
                 let mut cut = ptr::null_mut();
                 // SAFETY: kept by the guard.
                 if let Some(kept) = unsafe { write.kept.as_ref() } {
@@ -185,8 +190,7 @@ impl State {
             }
             if new.value().is_none() {
                 // SAFETY: kept by the guard.
-                let key = unsafe { Record::key(write.record) };
-                self.removals.push_back((record.table(), key.into()));
+                unsafe { self.removals.push_back(write.record, &mut self.memory.heap) };
             }
         }
         self.sets.locked = 0;
@@ -234,8 +238,7 @@ impl State {
             // SAFETY: kept by the guard.
             if unsafe { record.word().version().as_ref() }.is_none_or(|now| now.value().is_none()) {
                 // SAFETY: as above.
-                let key = unsafe { Record::key(write.record) };
-                self.removals.push_back((record.table(), key.into()));
+                unsafe { self.removals.push_back(write.record, &mut self.memory.heap) };
             }
         }
         self.sets.locked = 0;
@@ -263,6 +266,11 @@ impl State {
     /// Checks M2 for every write, and finds the newest committed version of every chain: what is older
     /// will go.
     ///
+    /// A chain whose versions wait long for their commit is not walked at every installation: the
+    /// longer it was found to be, the more seldom it is walked again ([`seldom`]), and in between only
+    /// its newest versions are looked at. So an installation costs a few versions on average, and what
+    /// is committed may stay until as many versions have come in front of it as it took to find it.
+    ///
     /// REQUIRES: locked.
     fn plan_cuts(
         &mut self,
@@ -275,20 +283,18 @@ impl State {
         }
         for write in &mut self.sets.writes.entries {
             // SAFETY: the record is kept by the guard; so are the versions below.
-            let mut next = unsafe { write.record.as_ref() }.word().version();
+            let newest = unsafe { write.record.as_ref() }.word().version();
             // SAFETY: as above.
-            let overwritten = unsafe { next.as_ref() }.map(Version::stamp_ref);
+            let Some(overwritten) = (unsafe { newest.as_ref() }) else { continue };
+            let old = overwritten.stamp_ref();
             assert!(
-                overwritten.is_none_or(|old| (old.epoch, old.clock) < (stamp.epoch, stamp.clock)),
-                "M2: {stamp:?} installed over {overwritten:?}"
+                (old.epoch, old.clock) < (stamp.epoch, stamp.clock),
+                "M2: {stamp:?} installed over {old:?}"
             );
-            // SAFETY: as above.
-            while !is_committed && let Some(version) = unsafe { next.as_ref() } {
-                if committed(version.stamp_ref()) {
-                    write.kept = next;
-                    break;
-                }
-                next = version.prev();
+            if !is_committed {
+                let level = overwritten.level();
+                let most = if is_due(level, stamp.clock) { usize::MAX } else { GLANCE };
+                (write.kept, write.level) = plan_cut(newest, level, most, committed);
             }
         }
     }
@@ -313,7 +319,7 @@ impl State {
             if unsafe { newest.as_ref() }.is_none_or(|newest| newest.value().is_none()) {
                 // A placeholder of ours; or others met our lock and left the key to us to remove.
                 // SAFETY: as above.
-                removals.push_back((guarded.table(), unsafe { Record::key(record) }.into()));
+                unsafe { removals.push_back(record, &mut memory.heap) };
             }
         }
         for write in &sets.writes.entries {
@@ -334,19 +340,41 @@ impl State {
     }
 }
 
-/// Follows a change that the transaction itself made: its own insertion is no phantom to it (Silo
-/// §4.6). Says whether the transaction had noted the leaf.
-fn renew(nodes: &mut Vec<LeafRead>, table: TableId, change: &LeafChange) -> bool {
-    let mut noted = false;
-    let before = LeafVersion { leaf: change.leaf, version: change.from };
-    for node in nodes.iter_mut().filter(|node| node.leaf == before) {
-        node.leaf.version = change.to;
-        noted = true;
+/// Looks for the newest committed version among the first `most` of a chain. Returns it, or null, and how
+/// seldom the chain is to be walked from now on.
+///
+/// REQUIRES: under the guard.
+fn plan_cut(
+    newest: *mut Version,
+    level: u8,
+    most: usize,
+    committed: &dyn Fn(StampRef<'_>) -> bool,
+) -> (*mut Version, u8) {
+    let mut passed = 0;
+    for version in chain(newest).take(most) {
+        work::count(Work::VersionVisited);
+        // SAFETY: kept by the guard.
+        if committed(unsafe { version.as_ref() }.stamp_ref()) {
+            return (version.as_ptr(), seldom(passed));
+        }
+        passed += 1;
     }
-    if let Some(leaf) = change.split.filter(|_| noted) {
-        nodes.push(LeafRead { table, leaf });
-    }
-    noted
+    // The end of the chain was seen, or it was not looked for.
+    (ptr::null_mut(), if passed < most { seldom(passed) } else { level })
+}
+
+/// The level of a chain in which `passed` versions stand before the first committed one: at level n it
+/// is walked at one of 4ⁿ installations, which is never less than one in as many as there are versions.
+fn seldom(passed: usize) -> u8 {
+    let level = (passed / 2).checked_ilog2().unwrap_or(0) / 2;
+    (level as u8).min(Version::LEVEL_MAX)
+}
+
+/// Does the installation at this clock walk chains of this level? One of 4ⁿ clocks does, whatever the
+/// distance between a key's clocks is: multiples of the factor are spread evenly (Knuth, vol. 3, §6.4).
+fn is_due(level: u8, clock: Clock) -> bool {
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    clock.0.wrapping_mul(FACTOR).leading_zeros() >= 2 * u32::from(level)
 }
 
 fn locked(record: NonNull<Record>) -> Conflict {
@@ -373,7 +401,7 @@ impl Sets {
             // SAFETY: pinned; the record is private.
             && let Some(change) = unsafe { Index::insert_at(private, gap.leaf) }
         {
-            renew(nodes, table, &change);
+            nodes.renew(table, &change);
             return read_placeholder();
         }
         let index = store.index(table).expect("the table of a write exists");
@@ -381,7 +409,7 @@ impl Sets {
         let mut changed = |change: LeafChange| {
             // The node set will know both halves, but not which of them a gap fell to.
             *gaps_stale |= change.split.is_some();
-            noted = renew(nodes, table, &change);
+            noted = nodes.renew(table, &change);
         };
         // SAFETY: pinned; the record is private.
         match unsafe { index.insert(private, memory, &mut changed) } {
@@ -421,7 +449,7 @@ impl Sets {
                 return Err(Conflict::ReadChanged { table: guarded.table(), key });
             }
         }
-        for node in &self.nodes {
+        for node in self.nodes.iter() {
             // SAFETY: noted under this guard.
             if !unsafe { node.leaf.validate() } && !faults.has(Fault::SkipNodeSet) {
                 return Err(Conflict::RangeChanged { table: node.table });
@@ -448,14 +476,16 @@ impl Sets {
     }
 
     fn forget(&mut self) {
-        const KEPT: usize = 1 << 14;
+        /// What a session at rest keeps of the room for its lists.
+        const KEPT: usize = 1 << 10;
         self.reads.clear();
         self.reads.shrink_to(KEPT);
-        self.nodes.clear();
-        self.nodes.shrink_to(KEPT);
+        self.nodes.clear(KEPT);
         self.order.clear();
         self.order.shrink_to(KEPT);
         self.writes.clear();
+        self.replaced.shrink_to(KEPT);
+        self.count_lists();
         self.recent.forget();
         self.locked = 0;
         self.gaps_stale = false;

@@ -1,7 +1,7 @@
 //! Execution: reads that remember what they saw, writes that nobody else sees yet.
 
-use super::writes::{Write, hash};
-use super::{LeafRead, Read, Sets, Transaction};
+use super::writes::Write;
+use super::{LeafRead, READS_AHEAD, Read, Sets, Transaction};
 use crate::index::{Index, LeafVersion, Lookup, prefetch};
 use crate::record::Record;
 use crate::session::{Session, State};
@@ -128,11 +128,12 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
         let index = self.session().store.index(table)?;
         check_key(table, key)?;
         let state = &mut *self.session().state.borrow_mut();
-        let hash = hash(table, key);
+        let hash = state.sets.hash_keys.hash(table, key);
         if state.sets.writes.find(hash, table, key).is_none()
             && let Lookup::Absent(leaf) = state.sets.find(index, hash, table, key)
         {
-            // Nothing to remove; that it stays so is all the transaction has to know.
+            // Nothing to remove; that it stays so is all the transaction has to know: a read.
+            state.sets.check_reads()?;
             state.sets.note_leaf(table, leaf);
             return Ok(());
         }
@@ -191,7 +192,7 @@ impl Sets {
     /// Reads `key`: the transaction's own version, or the newest there is, which it remembers.
     #[inline]
     fn read(&mut self, index: &Index, table: TableId, key: &[u8]) -> Found {
-        let hash = hash(table, key);
+        let hash = self.hash_keys.hash(table, key);
         if let Some(place) = self.writes.find(hash, table, key) {
             return Found { version: self.writes.entries[place].version.as_ptr(), gap: None };
         }
@@ -253,7 +254,7 @@ impl Sets {
             let (guarded, found) = unsafe { (record.as_ref(), Record::key(*record)) };
             if found == *key && guarded.table() == *table {
                 prefetch(guarded.word().version(), PREFETCH_VERSION_BYTES);
-                self.recent.note(hash(*table, key), *record);
+                self.recent.note(self.hash_keys.hash(*table, key), *record);
             }
         }
     }
@@ -290,20 +291,19 @@ impl Sets {
 
     /// Is there room for another read?
     #[inline]
-    pub(super) fn check_reads(&self) -> Result<()> {
+    pub(super) fn check_reads(&mut self) -> Result<()> {
         if self.reads.len().max(self.nodes.len()) >= TRANSACTION_READS_MAX {
             Err(Rejected::TransactionReads { max: TRANSACTION_READS_MAX })?;
+        }
+        if self.reads.capacity() - self.reads.len() < READS_AHEAD || !self.nodes.has_room() {
+            self.grow_reads()?;
         }
         Ok(())
     }
 
     /// Remembers a leaf for its gaps. Returns its place in the node set.
     pub(super) fn note_leaf(&mut self, table: TableId, leaf: LeafVersion) -> u32 {
-        let read = LeafRead { table, leaf };
-        if self.nodes.last() != Some(&read) {
-            self.nodes.push(read);
-        }
-        self.nodes.len() as u32 - 1
+        self.nodes.note(LeafRead { table, leaf })
     }
 }
 
@@ -351,7 +351,7 @@ impl State {
             let (bytes, max) = (sets.writes.bytes + bytes, TRANSACTION_BYTES_MAX);
             Err(Rejected::TransactionBytes { bytes, max })?;
         }
-        let hash = hash(table, key);
+        let hash = sets.hash_keys.hash(table, key);
         let own = sets.writes.find(hash, table, key);
         if own.is_none() && sets.writes.entries.len() == TRANSACTION_WRITES_MAX {
             Err(Rejected::TransactionWrites { max: TRANSACTION_WRITES_MAX })?;
@@ -370,16 +370,12 @@ impl State {
         // The record first, and its first version next to it: they will be read one after the other.
         let record = found.unwrap_or_else(|| Record::allocate(&mut memory.heap, table, key));
         let version = Version::allocate(&mut memory.heap, content);
-        let kept = ptr::null_mut();
-        sets.writes.push(Write {
-            hash,
-            table,
-            record,
-            version,
-            kept,
-            linked: found.is_some(),
-            gap,
-        });
+        let (kept, level, linked) = (ptr::null_mut(), 0, found.is_some());
+        let listed = sets.writes.bytes_listed();
+        sets.writes.push(Write { hash, table, record, version, kept, level, linked, gap });
+        if sets.writes.bytes_listed() != listed {
+            sets.count_lists();
+        }
         Ok(())
     }
 }

@@ -22,6 +22,8 @@
 
 mod commit;
 mod execute;
+mod hash;
+mod nodes;
 mod scan;
 mod writes;
 
@@ -33,13 +35,21 @@ pub use execute::VersionRef;
 #[cfg(feature = "bare")]
 pub(crate) use scan::prefetch_rows;
 
-use crate::index::LeafVersion;
+pub(crate) use hash::HashKeys;
+
+use crate::index::{LEAF_MAX, LeafVersion};
+use crate::memory::Arena;
 use crate::record::Record;
 use crate::session::Session;
+use crate::store::Store;
 use crate::version::Version;
+use nodes::NodeSet;
 use std::ops::DerefMut;
 use std::ptr::NonNull;
-use types::{Result, StampRef, TableId};
+use std::sync::Arc;
+#[cfg(all(test, not(feature = "model")))]
+use types::limits::TRANSACTION_READS_MAX;
+use types::{Rejected, Result, StampRef, TableId};
 use writes::WriteSet;
 
 /// A transaction on a session `S`: `&mut Session`, or something that owns one.
@@ -65,10 +75,15 @@ pub struct Transaction<S: DerefMut<Target = Session>> {
 }
 
 /// What a transaction has read and will write.
-#[derive(Default)]
 pub(crate) struct Sets {
+    hash_keys: Arc<HashKeys>,
+    /// The store's, which counts what the lists here take.
+    arena: Arc<Arena>,
+    memory_bytes_max: usize,
+    /// As much of that as the arena knows.
+    listed_bytes: usize,
     reads: Vec<Read>,
-    nodes: Vec<LeafRead>,
+    nodes: NodeSet,
     writes: WriteSet,
     /// A leaf was split on the way of a new key, so the gaps noted in the write set do not hold.
     gaps_stale: bool,
@@ -84,6 +99,77 @@ pub(crate) struct Sets {
     /// Versions were lent that no set here knows of.
     lent: bool,
 }
+
+impl Sets {
+    /// Empty ones, for a session of `store`.
+    pub(crate) fn new(store: &Store) -> Sets {
+        Sets {
+            hash_keys: Arc::clone(&store.hash_keys),
+            arena: Arc::clone(&store.arena),
+            memory_bytes_max: store.options.memory_bytes_max,
+            listed_bytes: 0,
+            reads: Vec::new(),
+            nodes: NodeSet::default(),
+            writes: WriteSet::default(),
+            gaps_stale: false,
+            recent: Recent::default(),
+            order: Vec::new(),
+            locked: 0,
+            replaced: Vec::new(),
+            bound: Vec::new(),
+            lent: false,
+        }
+    }
+}
+
+impl Sets {
+    /// Adds what the lists have room for to the memory in use, if it has changed.
+    fn count_lists(&mut self) {
+        let bytes = self.reads.capacity() * size_of::<Read>()
+            + self.order.capacity() * size_of::<(usize, u32)>()
+            + self.replaced.capacity() * size_of::<NonNull<Version>>()
+            + self.nodes.bytes_listed()
+            + self.writes.bytes_listed();
+        if bytes != self.listed_bytes {
+            self.arena.count(bytes as i64 - self.listed_bytes as i64);
+            self.listed_bytes = bytes;
+        }
+    }
+
+    /// Makes it look as if as many rows were read as may be.
+    #[cfg(all(test, not(feature = "model")))]
+    fn fill_reads(&mut self) {
+        let read = Read { record: NonNull::dangling(), version: std::ptr::null_mut() };
+        self.reads.resize(TRANSACTION_READS_MAX, read);
+    }
+
+    /// Makes room for more reads.
+    #[cold]
+    fn grow_reads(&mut self) -> Result<()> {
+        /// So much a transaction may read even where the store is full.
+        const LISTED_FREE: usize = 64 << 10;
+        let more = self.reads.capacity() * size_of::<Read>() + self.nodes.bytes_listed();
+        let (bytes, max) = (self.arena.bytes(), self.memory_bytes_max);
+        if self.listed_bytes + more > LISTED_FREE && bytes.saturating_add(more) > max {
+            Err(Rejected::MemoryFull { bytes, max })?;
+        }
+        self.reads.reserve(READS_AHEAD);
+        self.nodes.reserve();
+        self.count_lists();
+        Ok(())
+    }
+}
+
+impl Drop for Sets {
+    fn drop(&mut self) {
+        self.arena.count(-(self.listed_bytes as i64));
+    }
+}
+
+/// For so many reads there is room whenever one begins: what a scan reads from a leaf.
+const READS_AHEAD: usize = 64;
+
+const _: () = assert!(LEAF_MAX <= READS_AHEAD);
 
 /// One read: the version the record had. Null where it had none.
 #[derive(Clone, Copy)]
@@ -115,16 +201,22 @@ impl Default for Recent {
 impl Recent {
     const SLOTS: usize = 64;
 
+    /// Of the upper half: see `hash.rs`.
+    #[inline]
+    fn slot(hash: u64) -> usize {
+        (hash >> 40) as usize % Self::SLOTS
+    }
+
     #[inline]
     fn note(&mut self, hash: u64, record: NonNull<Record>) {
-        let slot = hash as usize % Self::SLOTS;
+        let slot = Self::slot(hash);
         self.records[slot] = (hash, record);
         self.used |= 1 << slot;
     }
 
     #[inline]
     fn find(&self, hash: u64) -> Option<NonNull<Record>> {
-        let slot = hash as usize % Self::SLOTS;
+        let slot = Self::slot(hash);
         let (noted, record) = self.records[slot];
         (self.used & 1 << slot != 0 && noted == hash).then_some(record)
     }

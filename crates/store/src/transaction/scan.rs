@@ -1,12 +1,13 @@
 //! Scans: the index's rows and the transaction's own writes, in one order.
 
-use super::writes::{Write, hash};
+use super::writes::{TableWrites, Write, WrittenKey};
 use super::{Recent, Sets, Transaction};
 use crate::index::{Index, Seek, prefetch};
 use crate::record::Record;
 use crate::session::Session;
 use crate::version::Version;
 use std::cmp::Ordering;
+use std::collections::btree_map;
 use std::ops::{Bound, DerefMut};
 use std::ptr::NonNull;
 use types::limits::check_key;
@@ -76,6 +77,20 @@ impl<'k> Range<'k> {
         Range { low: scan.start, high }
     }
 
+    /// Can there be no key in it?
+    fn is_empty(&self) -> bool {
+        match (bound_key(self.low), bound_key(self.high)) {
+            (Some(low), Some(high)) => match low.cmp(high) {
+                Ordering::Less => false,
+                Ordering::Equal => {
+                    !matches!((self.low, self.high), (Bound::Included(_), Bound::Included(_)))
+                }
+                Ordering::Greater => true,
+            },
+            _ => false,
+        }
+    }
+
     fn is_above_low(&self, key: &[u8]) -> bool {
         match self.low {
             Bound::Included(low) => key >= low,
@@ -115,22 +130,35 @@ impl<'k> Range<'k> {
 }
 
 /// The transaction's own writes in a range, as far as they are not yet merged into a scan's rows.
-struct Own {
-    /// Taken from the write set for the time of the scan.
-    places: Vec<u32>,
-    next: usize,
-    end: usize,
+struct Own<'w> {
+    rest: Option<btree_map::Range<'w, WrittenKey, u32>>,
+    /// The place of the next one in the scan's order.
+    next: Option<u32>,
     reverse: bool,
 }
 
-impl Own {
+impl<'w> Own<'w> {
+    fn new(rows: &'w TableWrites, range: Range<'_>, reverse: bool) -> Own<'w> {
+        let Range { low, high } = range;
+        let asked = !rows.is_empty() && !range.is_empty();
+        let rest = asked.then(|| rows.range::<[u8], _>((low, high)));
+        let mut own = Own { rest, next: None, reverse };
+        own.advance();
+        own
+    }
+
+    fn advance(&mut self) {
+        let reverse = self.reverse;
+        let next = self
+            .rest
+            .as_mut()
+            .and_then(|rest| if reverse { rest.next_back() } else { rest.next() });
+        self.next = next.map(|(_, place)| *place);
+    }
+
     /// The next own write at or before `key` in the scan's order, and whether it is at `key`.
     fn take_until(&mut self, writes: &[Write], key: Option<&[u8]>) -> Option<(Write, bool)> {
-        if self.next >= self.end {
-            return None;
-        }
-        let place = self.places[if self.reverse { self.end - 1 } else { self.next }];
-        let write = writes[place as usize];
+        let write = writes[self.next? as usize];
         let order = key.map_or(Ordering::Less, |key| {
             // SAFETY: the record is kept by the guard, or private.
             let order = unsafe { Record::key(write.record) }.cmp(key);
@@ -139,11 +167,7 @@ impl Own {
         if order == Ordering::Greater {
             return None;
         }
-        if self.reverse {
-            self.end -= 1;
-        } else {
-            self.next += 1;
-        }
+        self.advance();
         Some((write, order == Ordering::Equal))
     }
 }
@@ -157,11 +181,10 @@ impl Sets {
         reverse: bool,
         limit: usize,
     ) -> Result<Rows<'g>> {
-        let mut own = self.own_writes(table, range, reverse);
+        let written = self.writes.lend_rows(table);
+        let mut own = Own::new(&written, range, reverse);
         let rows = self.merge(index, table, range, limit, &mut own);
-        if self.writes.touches(table) {
-            self.writes.ordered.places = own.places;
-        }
+        self.writes.return_rows(table, written);
         rows
     }
 
@@ -172,7 +195,7 @@ impl Sets {
         table: TableId,
         range: Range<'_>,
         limit: usize,
-        own: &mut Own,
+        own: &mut Own<'_>,
     ) -> Result<Rows<'g>> {
         let reverse = own.reverse;
         let mut rows = Rows::with_capacity(limit.min(16));
@@ -204,7 +227,7 @@ impl Sets {
                 // A dead record is leaving; the leaf's version, noted above, tells at the end.
                 if let Some(version) = self.read_record(record) {
                     if rows.len() < Recent::SLOTS {
-                        self.recent.note(hash(table, key), record);
+                        self.recent.note(self.hash_keys.hash(table, key), record);
                     }
                     push_row(&mut rows, record, version);
                 }
@@ -227,22 +250,6 @@ impl Sets {
         }
         rows.truncate(limit);
         Ok(rows)
-    }
-
-    /// The transaction's own writes in a range.
-    fn own_writes(&mut self, table: TableId, range: Range<'_>, reverse: bool) -> Own {
-        if self.writes.touches(table) {
-            self.writes.order(table);
-        }
-        let places = match self.writes.touches(table) {
-            true => std::mem::take(&mut self.writes.ordered.places),
-            false => Vec::new(),
-        };
-        // SAFETY: the records of a write set are kept by the guard, or private.
-        let key = |place: &u32| unsafe { Record::key(self.writes.entries[*place as usize].record) };
-        let next = places.partition_point(|place| !range.is_above_low(key(place)));
-        let end = places.partition_point(|place| range.is_below_high(key(place)));
-        Own { places, next, end, reverse }
     }
 }
 

@@ -552,3 +552,55 @@ fn a_replay_keeps_the_newest_whatever_the_order() {
     // Nothing older can come any more, so the tombstone went; what comes is newer.
     assert_eq!(replay(12, Some(b"12"), 12), (true, Some(b"12".to_vec())));
 }
+
+#[test]
+fn too_many_transactions_to_allow_is_an_error() {
+    for asked in [limits::TRANSACTIONS_OPEN_MAX + 1, usize::MAX] {
+        let options = Options { transactions_max: asked, ..Options::default() };
+        let refused = Arc::new(Store::new(options)).session().expect_err("there is no such room");
+        let max = limits::TRANSACTIONS_OPEN_MAX;
+        assert_eq!(refused, Rejected::TransactionsMax { asked, max }.into());
+    }
+}
+
+#[test]
+fn deletes_of_absent_keys_are_reads_with_a_limit() {
+    let (_store, table, mut one, _two) = store();
+    let tx = one.begin();
+    // One leaf: reads of rows, not leaves, reach the limit.
+    let read = || tx.get(table, b"x").map(|_| ());
+    tx.put(table, b"y", b"").expect("within limits");
+    tx.session().state.borrow_mut().sets.fill_reads();
+    let refused = Error::from(Rejected::TransactionReads { max: limits::TRANSACTION_READS_MAX });
+    assert_eq!(read(), Err(refused.clone()));
+    assert_eq!(tx.delete(table, b"absent"), Err(refused));
+    assert_eq!(tx.delete(table, b"y"), Ok(()), "a write of its own is no read");
+}
+
+#[test]
+fn lists_of_a_transaction_count_as_memory() {
+    let options = Options { memory_bytes_max: 2 << 20, ..Options::default() };
+    let store = Arc::new(Store::new(options));
+    let table = store.table("t").expect("a table");
+    let (mut one, mut two) = (store.session().expect("first"), store.session().expect("second"));
+    set(&mut one, table, b"x", Some(b"0"));
+    let before = store.memory_bytes();
+    let tx = one.begin();
+    let refused = (0..1 << 20).find_map(|_| tx.get(table, b"x").err());
+    assert!(matches!(refused, Some(Error::Rejected(Rejected::MemoryFull { .. }))), "{refused:?}");
+    assert!(store.memory_bytes() > before + (512 << 10), "{} bytes", store.memory_bytes());
+    let other = two.begin();
+    let value = vec![0; 1 << 20];
+    let put = other.put(table, b"y", &value);
+    assert!(matches!(put, Err(Error::Rejected(Rejected::MemoryFull { .. }))), "{put:?}");
+    assert_eq!(other.delete(table, b"x"), Ok(()), "a delete needs no room");
+    drop(tx);
+    other.put(table, b"y", &value).expect("the other's list is gone");
+    drop(other);
+    assert!(store.memory_bytes() < before + (64 << 10), "{} bytes", store.memory_bytes());
+    // New keys: lists of writes, and a table of them.
+    let tx = two.begin();
+    let put = |n: u32| tx.put(table, &n.to_be_bytes(), b"").err();
+    let fits = (0..1 << 20).position(|n| put(n).is_some()).expect("memory ends");
+    assert!(fits < (2 << 20) / 96, "{fits} writes in 2 MiB");
+}

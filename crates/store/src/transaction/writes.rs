@@ -1,10 +1,16 @@
 //! The write set: what a transaction will install, found again by key.
 
-use crate::key::head_at;
 use crate::record::Record;
 use crate::version::Version;
+use crate::work::{self, Work};
+use std::borrow::Borrow;
+use std::cmp;
+use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use types::TableId;
+
+/// A set that held more writes gives the room back.
+const KEPT_MAX: usize = 1 << 9;
 
 /// Up to this many writes, looking at all of them is quicker than a table of them.
 const LINEAR_MAX: usize = 32;
@@ -20,6 +26,8 @@ pub(super) struct Write {
     pub(super) version: NonNull<Version>,
     /// The oldest version that stays behind it, once that is known; null where all stay.
     pub(super) kept: *mut Version,
+    /// How seldom the chain behind it is walked; see `commit.rs`.
+    pub(super) level: u8,
     /// The record is, or was, in the index.
     pub(super) linked: bool,
     /// The place in the node set of the leaf where the key was found absent.
@@ -39,31 +47,110 @@ pub(super) struct WriteSet {
     slots: Vec<u32>,
     /// Bytes of keys and values, counting what was overwritten.
     pub(super) bytes: usize,
-    /// The writes of the table that was scanned last, in the order of their keys.
-    pub(super) ordered: Ordered,
+    ordered: Ordered,
 }
 
-/// Places of the writes of one table, in the order of their keys.
+/// The writes of a table by key.
+pub(super) type TableWrites = BTreeMap<WrittenKey, u32>;
+
+/// The writes by table and key, as far as scans have asked for them.
 #[derive(Default)]
-pub(super) struct Ordered {
-    table: TableId,
-    /// How many of the set's entries were looked at.
+struct Ordered {
+    /// How many of the set's entries are here: each is looked at once, whatever is scanned.
     seen: usize,
-    pub(super) places: Vec<u32>,
+    /// The place in `tables` of each table, one more than the place or 0.
+    places: Vec<u16>,
+    tables: Vec<OrderedTable>,
 }
 
-/// The hash of a key; the same key in another table has another.
-#[inline]
-pub(super) fn hash(table: TableId, key: &[u8]) -> u64 {
-    // Multiply and rotate, a word at a time: keys are short, and nothing but speed depends on it.
-    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mut hash = (u64::from(table.0) ^ (key.len() as u64) << 32).wrapping_mul(FACTOR);
-    let mut offset = 0;
-    while offset < key.len() {
-        hash = (hash.rotate_left(26) ^ head_at(key, offset)).wrapping_mul(FACTOR);
-        offset += 8;
+#[derive(Default)]
+struct OrderedTable {
+    /// Places of entries that are not in `rows` yet.
+    fresh: Vec<u32>,
+    rows: TableWrites,
+}
+
+/// The key of a record in the write set.
+///
+/// Invariant: the records of a write set are kept by the guard, or private, until it is cleared; so the
+/// key can be read as long as it stands in [`Ordered`].
+pub(super) struct WrittenKey(NonNull<Record>);
+
+impl Borrow<[u8]> for WrittenKey {
+    fn borrow(&self) -> &[u8] {
+        // SAFETY: the invariant.
+        unsafe { Record::key(self.0) }
     }
-    hash ^ hash >> 32
+}
+
+impl Ord for WrittenKey {
+    fn cmp(&self, other: &WrittenKey) -> cmp::Ordering {
+        work::count(Work::KeyCompared);
+        let (ours, theirs): (&[u8], &[u8]) = (self.borrow(), other.borrow());
+        ours.cmp(theirs)
+    }
+}
+
+impl PartialOrd for WrittenKey {
+    fn partial_cmp(&self, other: &WrittenKey) -> Option<cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for WrittenKey {
+    fn eq(&self, other: &WrittenKey) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for WrittenKey {}
+
+impl Ordered {
+    /// The place of a table.
+    fn place(&mut self, table: TableId) -> usize {
+        let at = table.0 as usize;
+        if self.places.len() <= at {
+            self.places.resize(at + 1, 0);
+        }
+        if self.places[at] == 0 {
+            self.tables.push(OrderedTable::default());
+            self.places[at] = self.tables.len() as u16;
+        }
+        usize::from(self.places[at]) - 1
+    }
+
+    /// Takes in what was written since the last scan. Returns the place of `table`, whose writes are in
+    /// order now.
+    fn update(&mut self, entries: &[Write], table: TableId) -> usize {
+        for (place, write) in entries.iter().enumerate().skip(self.seen) {
+            let at = self.place(write.table);
+            self.tables[at].fresh.push(place as u32);
+        }
+        self.seen = entries.len();
+        let at = self.place(table);
+        let OrderedTable { fresh, rows } = &mut self.tables[at];
+        rows.extend(
+            fresh.drain(..).map(|place| (WrittenKey(entries[place as usize].record), place)),
+        );
+        at
+    }
+
+    fn clear(&mut self) {
+        /// More tables than this are given up, with what they have room for.
+        const KEPT: usize = 16;
+        if self.seen == 0 {
+            return;
+        }
+        if self.seen > KEPT_MAX || self.tables.len() > KEPT {
+            *self = Ordered::default();
+            return;
+        }
+        self.seen = 0;
+        for table in &mut self.tables {
+            table.fresh.clear();
+            table.rows.clear();
+        }
+    }
 }
 
 impl WriteSet {
@@ -82,6 +169,7 @@ impl WriteSet {
 
     fn find_likely(&self, hash: u64, table: TableId, key: &[u8]) -> Option<usize> {
         let is_it = |write: &Write| {
+            work::count(Work::SetProbed);
             // SAFETY: the records of a write set are kept by the guard, or private.
             write.hash == hash
                 && write.table == table
@@ -121,37 +209,36 @@ impl WriteSet {
     fn enter(&mut self, place: usize) {
         let mut slot = self.slot(self.entries[place].hash);
         while self.slots[slot] != 0 {
+            work::count(Work::SetProbed);
             slot = (slot + 1) % self.slots.len();
         }
         self.slots[slot] = place as u32 + 1;
     }
 
     fn slot(&self, hash: u64) -> usize {
-        (hash >> 8) as usize % self.slots.len()
+        (hash >> 32) as usize % self.slots.len()
     }
 
-    /// Brings `ordered` up to date for a scan of `table`.
-    pub(super) fn order(&mut self, table: TableId) {
-        /// So many new writes are put where they belong one by one; more are sorted with the rest.
-        const FEW: usize = 32;
-        let WriteSet { entries, ordered, .. } = self;
-        if ordered.table != table {
-            *ordered = Ordered { table, seen: 0, places: std::mem::take(&mut ordered.places) };
-            ordered.places.clear();
+    /// Lends out the writes of `table` by key, for a scan; [`return_rows`](WriteSet::return_rows) takes
+    /// them back.
+    pub(super) fn lend_rows(&mut self, table: TableId) -> TableWrites {
+        if !self.touches(table) {
+            return TableWrites::new();
         }
-        // SAFETY: the records of a write set are kept by the guard, or private.
-        let key = |place: u32| unsafe { Record::key(entries[place as usize].record) };
-        let fresh = (ordered.seen..entries.len()).filter(|place| entries[*place].table == table);
-        if entries.len() - ordered.seen <= FEW {
-            for place in fresh.map(|place| place as u32) {
-                let at = ordered.places.partition_point(|other| key(*other) < key(place));
-                ordered.places.insert(at, place);
-            }
-        } else {
-            ordered.places.extend(fresh.map(|place| place as u32));
-            ordered.places.sort_by(|a, b| key(*a).cmp(key(*b)));
+        let at = self.ordered.update(&self.entries, table);
+        std::mem::take(&mut self.ordered.tables[at].rows)
+    }
+
+    pub(super) fn return_rows(&mut self, table: TableId, rows: TableWrites) {
+        if self.touches(table) {
+            let at = self.ordered.place(table);
+            self.ordered.tables[at].rows = rows;
         }
-        ordered.seen = entries.len();
+    }
+
+    /// Bytes that the lists have room for, but for what scans have asked to be ordered.
+    pub(super) fn bytes_listed(&self) -> usize {
+        self.entries.capacity() * size_of::<Write>() + self.slots.capacity() * size_of::<u32>()
     }
 
     /// May there be a write in this table?
@@ -170,14 +257,11 @@ impl WriteSet {
 
     /// Forgets all writes; keeps their room unless it is uncommonly large.
     pub(super) fn clear(&mut self) {
-        const KEPT: usize = 1 << 12;
         self.entries.clear();
-        self.entries.shrink_to(KEPT);
+        self.entries.shrink_to(KEPT_MAX);
         self.slots.clear();
-        self.slots.shrink_to(4 * KEPT);
-        self.ordered.seen = 0;
-        self.ordered.places.clear();
-        self.ordered.places.shrink_to(KEPT);
+        self.slots.shrink_to(4 * KEPT_MAX);
+        self.ordered.clear();
         self.filter = 0;
         self.tables = 0;
         self.bytes = 0;

@@ -55,6 +55,7 @@ coded_enum!(Rejected {
     16 => Procedure { reason as short },
     17 => CallTooLong { bytes as short, max as short },
     18 => AnswerTooLong { bytes as short, max as short },
+    19 => TransactionsMax { asked as short, max as short },
 });
 
 coded_enum!(Unknown {

@@ -83,7 +83,7 @@ fn rejected() -> impl Strategy<Value = Rejected> {
     let text = ".{0,20}".prop_map(Box::<str>::from);
     let names = prop::sample::select(crate::error::wire::operation_name::NAMES.to_vec());
     let sizes = (0..1_usize << 40, 0..1_usize << 20);
-    let parts = (0..19, any::<u32>(), key(), sizes, text, names);
+    let parts = (0..20, any::<u32>(), key(), sizes, text, names);
     parts.prop_map(|(variant, number, key, (bytes, max), text, operation)| {
         let table = TableId(number);
         match variant {
@@ -105,7 +105,8 @@ fn rejected() -> impl Strategy<Value = Rejected> {
             15 => Rejected::WrongValue { table, key, operation, bytes, expected: max },
             16 => Rejected::Procedure { reason: text },
             17 => Rejected::CallTooLong { bytes, max },
-            _ => Rejected::AnswerTooLong { bytes, max },
+            18 => Rejected::AnswerTooLong { bytes, max },
+            _ => Rejected::TransactionsMax { asked: bytes, max },
         }
     })
 }

@@ -1,0 +1,14 @@
+//! Histories of random transactions on few keys, judged for strict serializability.
+//!
+//! | module | shows |
+//! |---|---|
+//! | `checker` | what a history has to be like |
+//! | `programs` | transactions on a store, a step at a time |
+//! | `stepped` | histories whose steps a seed interleaves: they repeat; planted bugs are caught |
+//! | `threads` | histories of real threads |
+#![cfg(not(feature = "model"))]
+
+mod checker;
+mod programs;
+mod stepped;
+mod threads;
