@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use types::ShardId;
 use workloads::history::generator::{Client, Generator, Parameters};
-use workloads::history::{Attempt, History, Outcome, Recorder, Report, check};
+use workloads::history::{Attempt, History, Outcome, Recorder, Report, Verdict, check};
 use workloads::report::words;
 
 /// Clients at work.
@@ -183,9 +183,9 @@ pub(super) fn judge(
 }
 
 impl Judged {
-    /// Does one order explain all that was seen?
-    pub fn holds(&self) -> bool {
-        self.report.is_clean()
+    /// Whether one order explains all that was seen.
+    pub fn verdict(&self) -> Verdict {
+        self.report.verdict
     }
 
     /// How many anomalies were found.
@@ -211,9 +211,16 @@ impl fmt::Display for Judged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = |number: usize| words::count(number as u64);
         let (all, spread) = (count(self.transactions()), count(self.spread));
-        if !self.holds() {
-            writeln!(f, "THE HISTORY of {all} transactions IS NOT STRICTLY SERIALIZABLE:")?;
-            return write!(f, "{}", self.report);
+        match self.verdict() {
+            Verdict::Violated => {
+                writeln!(f, "THE HISTORY of {all} transactions IS NOT STRICTLY SERIALIZABLE:")?;
+                return write!(f, "{}", self.report);
+            }
+            Verdict::Undecided => {
+                writeln!(f, "THE HISTORY of {all} transactions IS UNDECIDED:")?;
+                return write!(f, "{}", self.report);
+            }
+            Verdict::Consistent => {}
         }
         let unknown = self.report.attempts
             - self.report.aborted
@@ -248,7 +255,7 @@ mod tests {
         recorder.read("l1", Seen::List(vec![2]));
         recorder.unknown();
         let judged = judge([recorder].into_iter(), home).expect("a history");
-        assert!(judged.holds());
+        assert_eq!(judged.verdict(), Verdict::Consistent);
         let text = judged.to_string();
         assert!(text.contains("history of 2 transactions is strictly serializable"), "{text}");
         assert!(text.contains("; 1 of them touch several") && text.contains("1 have an"), "{text}");
@@ -264,7 +271,7 @@ mod tests {
         recorder.read("l0", Seen::Absent);
         recorder.committed(4);
         let judged = judge([recorder].into_iter(), home).expect("a history");
-        assert!(!judged.holds() && judged.anomalies() == 1);
+        assert_eq!((judged.verdict(), judged.anomalies()), (Verdict::Violated, 1));
         let text = judged.to_string();
         assert!(text.contains("NOT STRICTLY") && text.contains("G-single-realtime"), "{text}");
         let folder = tempfile::tempdir().expect("a folder");

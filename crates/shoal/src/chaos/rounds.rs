@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 use types::Random;
+use workloads::history::Verdict;
 use workloads::report::words;
 
 /// Within this a cluster is whole again, and serves.
@@ -69,6 +70,7 @@ struct Row {
     unknown: u64,
     lost: u64,
     anomalies: u64,
+    undecided: u64,
 }
 
 /// What came of all rounds.
@@ -159,11 +161,17 @@ impl Summary {
         row.whole = row.whole.max(round.whole);
         row.transactions += round.seen.judged.transactions() as u64;
         row.anomalies += round.seen.judged.anomalies() as u64;
+        row.undecided += u64::from(round.seen.judged.verdict() == Verdict::Undecided);
     }
 
     /// Lost writes, and those that were done twice, and anomalies.
     pub fn wrongs(&self) -> u64 {
         self.0.values().map(|row| row.lost + row.anomalies).sum()
+    }
+
+    /// Rounds whose history the checker could not decide within its bounds.
+    pub fn undecided(&self) -> u64 {
+        self.0.values().map(|row| row.undecided).sum()
     }
 
     /// As people read it.

@@ -5,6 +5,7 @@ use super::tally::Tally;
 use super::writers::Writers;
 use client::{Cluster, Error};
 use std::time::Duration;
+use workloads::history::Verdict;
 
 /// Both, at work. To be started within a `LocalSet`.
 pub struct Watch {
@@ -64,8 +65,8 @@ impl Watch {
 }
 
 impl Seen {
-    /// Is all that was acknowledged there, and does one order explain what was seen?
+    /// Whether all that was acknowledged is there, and one order explains what was seen.
     pub fn holds(&self) -> bool {
-        self.tally.holds() && self.judged.holds()
+        self.tally.holds() && self.judged.verdict() == Verdict::Consistent
     }
 }

@@ -34,7 +34,7 @@ Examples:
   shoal chaos loop --rounds 200
 
 Exit codes: 0 every acknowledged write is there and the history is strictly serializable, 1 not so,
-2 there is no such cluster")]
+2 there is no such cluster, 3 the checker could not decide a history within its bounds")]
 pub struct Chaos {
     #[command(subcommand)]
     what: What,
@@ -171,7 +171,7 @@ async fn strike(
     let written = seen.judged.write(&path);
     written.map_err(|error| Trouble::file("write", &path, error))?;
     print(&format!("It stands in {}.\n", path.display()))?;
-    Ok(if seen.holds() { Verdict::Holds } else { Verdict::Fails })
+    Ok(if seen.tally.holds() { Verdict::of(seen.judged.verdict()) } else { Verdict::Fails })
 }
 
 impl Loop {
@@ -210,6 +210,15 @@ impl Loop {
         ended?;
         if summary.wrongs() > 0 {
             return Ok(Verdict::Fails);
+        }
+        if summary.undecided() > 0 {
+            print(&format!(
+                "Every acknowledged write is there, once; the checker could not decide {} of the histories, \
+                 which stand in {}.\n",
+                summary.undecided(),
+                folder.0.display()
+            ))?;
+            return Ok(Verdict::Undecided);
         }
         print(
             "Every acknowledged write is there, once; every history is strictly serializable.\n",

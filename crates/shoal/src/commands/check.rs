@@ -8,13 +8,16 @@ use workloads::history::{self, HistoryError};
 /// Judge whether a history of transactions is strictly serializable
 ///
 /// A history is a file of JSON lines, one transaction attempt a line, as docs/history-format.md
-/// describes it. Anomalies are named, each with a small set of transactions that shows it.
+/// describes it. Anomalies are named, each with a small set of transactions that shows it. Where the
+/// history is consistent, the checker has found an order of the transactions that explains it. Where it
+/// finds neither within its bounds, the history is undecided, which is not a pass.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
   shoal check history.jsonl
 
-Exit codes: 0 no anomaly, 1 an anomaly was found, 2 the file cannot be read or is no history")]
+Exit codes: 0 consistent, 1 an anomaly was found, 2 the file cannot be read or is no history,
+3 undecided: neither an anomaly nor an order was found within the bounds of the search")]
 pub struct Check {
     /// The history
     file: PathBuf,
@@ -35,6 +38,6 @@ impl Check {
         } else {
             print(&report.to_string())?;
         }
-        Ok(if report.is_clean() { Verdict::Holds } else { Verdict::Fails })
+        Ok(Verdict::of(report.verdict))
     }
 }

@@ -52,6 +52,19 @@ enum Command {
 enum Verdict {
     Holds,
     Fails,
+    /// The checker of histories reached its bounds: neither of the two.
+    Undecided,
+}
+
+impl Verdict {
+    /// The verdict on a history.
+    fn of(verdict: workloads::history::Verdict) -> Verdict {
+        match verdict {
+            workloads::history::Verdict::Consistent => Verdict::Holds,
+            workloads::history::Verdict::Undecided => Verdict::Undecided,
+            workloads::history::Verdict::Violated => Verdict::Fails,
+        }
+    }
 }
 
 /// Why a command could not.
@@ -86,6 +99,7 @@ pub fn run(shoal: &Shoal) -> ExitCode {
     match ended {
         Ok(Verdict::Holds) => ExitCode::SUCCESS,
         Ok(Verdict::Fails) => ExitCode::from(1),
+        Ok(Verdict::Undecided) => ExitCode::from(3),
         Err(Trouble::Database(message)) => {
             eprintln!("error: {message}");
             ExitCode::from(1)

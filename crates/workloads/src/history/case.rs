@@ -15,6 +15,8 @@ pub(super) struct Case<'h> {
     pub findings: Findings<'h>,
     /// Pairs already reported as lost updates; the cycles they form need no second name.
     pub lost_updates: Vec<[TransactionId; 2]>,
+    /// Edges and candidates that searches have looked at: the work done so far.
+    pub steps: usize,
 }
 
 impl<'h> Case<'h> {
@@ -25,6 +27,7 @@ impl<'h> Case<'h> {
             graph: Graph::new(history.attempts().len()),
             findings: Findings::new(history),
             lost_updates: Vec::new(),
+            steps: 0,
         }
     }
 
@@ -42,7 +45,7 @@ impl<'h> Case<'h> {
     pub fn link(&mut self, from: TransactionId, to: TransactionId, kind: Kind, note: Note) {
         if from != to {
             let note = self.graph.note(note);
-            self.graph.link(Graph::node(from), Graph::node(to), kind, Some(note));
+            self.graph.link(from, to, kind, Some(note));
         }
     }
 
@@ -116,7 +119,7 @@ impl<'h> Case<'h> {
                 "{first} and {second} both found {version} as the newest of {name}, and both \
                  committed a write on top of it{more}"
             );
-            let note = Note { key, before, after: None };
+            let note = Note::new(key, before, None);
             let steps = [(first, second), (second, first)].map(|(from, to)| {
                 explain::between_versions(self.history, *from, *to, Kind::Rw, note)
             });

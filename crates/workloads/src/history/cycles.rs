@@ -21,19 +21,19 @@
 //! earlier class is passed over: its members are entangled with a worse anomaly, and most of what
 //! could be said of them follows from that.
 //!
-//! The witness is a shortest cycle: breadth first from every member of the component, where the
-//! edges out of helpers have no length. In components so large that this would take more than
-//! [`STEPS_MAX`] steps it is the shortest of those met till then, or, if no cycle of the class was
-//! met, the component is left to the next class.
+//! The witness is a shortest cycle: breadth first from every member of the component that has an
+//! edge of the class's first kind, where the edges out of helpers have no length. The members that
+//! began last come first: one stale read makes a component of all that happened since what it
+//! missed, and a shortest cycle passes through it. In components so large that the search
+//! would take more than [`STEPS_MAX`] steps the witness is the shortest cycle met till then. If none of
+//! the class was met, the component is left to the next class; a component that all classes have
+//! left still has cycles, one of which is named by the edges it is made of.
 
-use super::graph::{Edge, Graph, Kind, Kinds, NoteId};
-use super::indexed::TransactionId;
-use super::report::AnomalyKind;
-use petgraph::Graph as Petgraph;
-use petgraph::algo::kosaraju_scc;
-use petgraph::graph::{EdgeIndex, NodeIndex};
-use petgraph::visit::{EdgeFiltered, EdgeRef};
-use std::collections::{HashMap, VecDeque};
+use super::components::Components;
+use super::graph::{Adjacency, Edge, Graph, Kind, Kinds, NoteId, Vertex};
+use super::indexed::{History, TransactionId};
+use super::report::{AnomalyKind, Dependency};
+use std::collections::VecDeque;
 
 /// Edges that the search for one component's shortest cycle may look at.
 pub const STEPS_MAX: usize = 20_000_000;
@@ -94,18 +94,29 @@ const CLASSES: [Class; 10] = {
 };
 
 /// The graph's cycles, one a component and class. `lost_updates` are pairs already reported: the
-/// G-single or G2-item that each of them forms gets no second name.
-pub(super) fn find(graph: &Graph, lost_updates: &[[TransactionId; 2]]) -> Vec<Cycle> {
+/// G-single or G2-item that each of them forms gets no second name. Adds to `steps` the edges it
+/// looked at.
+pub(super) fn find(
+    history: &History,
+    graph: &Graph,
+    lost_updates: &[[TransactionId; 2]],
+    steps: &mut usize,
+) -> Vec<Cycle> {
     let tangle = Tangle::new(graph);
+    *steps += graph.edges.len();
     let mut witnesses: Vec<Vec<TransactionId>> = Vec::new();
     let mut cycles = Vec::new();
+    if tangle.transactions.is_empty() {
+        return cycles;
+    }
     for class in &CLASSES {
         if class.kind == AnomalyKind::GSingle {
             witnesses.extend(lost_updates.iter().map(|pair| pair.to_vec()));
         }
-        let components = tangle.components(class.within);
+        let components = Components::new(&tangle.adjacency, class.within);
+        *steps += tangle.adjacency.edges.len();
         let covered = tangle.covered(&components, &witnesses);
-        let mut search = Search::new(&tangle, &components);
+        let mut search = Search::new(history, &tangle, &components);
         for (members, _) in components.members.iter().zip(covered).filter(|(_, covered)| !covered) {
             if let Some(edges) = search.shortest_cycle(members, class) {
                 let links = tangle.links(&edges);
@@ -113,68 +124,78 @@ pub(super) fn find(graph: &Graph, lost_updates: &[[TransactionId; 2]]) -> Vec<Cy
                 cycles.push(Cycle { kind: class.kind, links });
             }
         }
+        *steps += search.steps_of_all;
     }
+    // What the bounded searches have left.
+    let components = Components::new(&tangle.adjacency, EVERYTHING);
+    let covered = tangle.covered(&components, &witnesses);
+    let mut search = Search::new(history, &tangle, &components);
+    for (members, _) in components.members.iter().zip(covered).filter(|(_, covered)| !covered) {
+        let links = tangle.links(&search.any_cycle(members));
+        cycles.push(Cycle { kind: name(&links), links });
+    }
+    *steps += search.steps_of_all;
     cycles
 }
 
-/// The part of the graph that can hold cycles: its components of more than one node.
-struct Tangle {
-    /// A node is a transaction, or a helper.
-    graph: Petgraph<Option<TransactionId>, Edge>,
-    nodes: HashMap<TransactionId, NodeIndex>,
+/// The class of a cycle, by its edges.
+fn name(links: &[Link]) -> AnomalyKind {
+    use AnomalyKind::{
+        G0, G0Realtime, G1c, G1cRealtime, G2Item, G2ItemRealtime, GSingle, GSingleRealtime,
+    };
+    let count =
+        |dependency| links.iter().filter(|link| link.kind.dependency() == Some(dependency)).count();
+    let in_time = links
+        .iter()
+        .any(|link| matches!(link.kind, Kind::Realtime | Kind::WwRealtime | Kind::RwRealtime));
+    let (plain, realtime) = match (count(Dependency::Rw), count(Dependency::Wr)) {
+        (0, 0) => (G0, G0Realtime),
+        (0, _) => (G1c, G1cRealtime),
+        (1, _) => (GSingle, GSingleRealtime),
+        (_, _) => (G2Item, G2ItemRealtime),
+    };
+    if in_time { realtime } else { plain }
 }
 
-/// The strongly connected components of more than one node, for some kinds of edges.
-struct Components {
-    members: Vec<Vec<NodeIndex>>,
-    /// The component of each node, if it is in one.
-    number: Vec<Option<u32>>,
+/// The part of the graph that can hold cycles: its components of more than one vertex.
+struct Tangle {
+    adjacency: Adjacency,
+    /// What each vertex stands for: a transaction, or `None` for a helper.
+    transactions: Vec<Option<TransactionId>>,
+    /// The vertex of each transaction of the whole graph, if it is in a component.
+    places: Vec<Option<Vertex>>,
 }
 
 impl Tangle {
     fn new(whole: &Graph) -> Tangle {
-        let mut tangle = Tangle { graph: Petgraph::new(), nodes: HashMap::new() };
-        let mut place = vec![None; whole.inner.node_count()];
-        let components = kosaraju_scc(&whole.inner).into_iter().filter(|nodes| nodes.len() > 1);
-        for (number, members) in components.enumerate() {
-            for member in members {
-                let transaction = whole.transaction(member);
-                let node = tangle.graph.add_node(transaction);
-                place[member.index()] = Some((number, node));
-                tangle.nodes.extend(transaction.map(|id| (id, node)));
-            }
+        let adjacency = Adjacency::new(whole.vertices(), &whole.edges);
+        let components = Components::new(&adjacency, EVERYTHING);
+        let mut places = vec![None; whole.vertices()];
+        let mut transactions = Vec::new();
+        for member in components.members.iter().flatten() {
+            places[member.index()] = Some(Vertex(transactions.len() as u32));
+            transactions.push(whole.transaction(*member));
         }
-        for edge in whole.inner.edge_references() {
-            if let Some((from_number, from)) = place[edge.source().index()]
-                && let Some((to_number, to)) = place[edge.target().index()]
-                && from_number == to_number
-            {
-                tangle.graph.add_edge(from, to, *edge.weight());
+        let number = |vertex: Vertex| components.number[vertex.index()];
+        let within = whole.edges.iter().filter_map(|edge| {
+            if number(edge.from) != number(edge.to) {
+                return None;
             }
-        }
-        tangle
-    }
-
-    fn components(&self, kinds: Kinds) -> Components {
-        let restricted =
-            EdgeFiltered::from_fn(&self.graph, |edge| kinds.contains(edge.weight().kind));
-        let members: Vec<Vec<NodeIndex>> =
-            kosaraju_scc(&restricted).into_iter().filter(|nodes| nodes.len() > 1).collect();
-        let mut number = vec![None; self.graph.node_count()];
-        for (component, nodes) in members.iter().enumerate() {
-            for node in nodes {
-                number[node.index()] = Some(component as u32);
-            }
-        }
-        Components { members, number }
+            let (from, to) = (places[edge.from.index()]?, places[edge.to.index()]?);
+            Some(Edge { from, to, ..*edge })
+        });
+        let adjacency = Adjacency::new(transactions.len(), &within.collect::<Vec<_>>());
+        Tangle { adjacency, transactions, places }
     }
 
     /// Which components hold the whole of a witness.
     fn covered(&self, components: &Components, witnesses: &[Vec<TransactionId>]) -> Vec<bool> {
         let mut covered = vec![false; components.members.len()];
         for witness in witnesses {
-            let number_of =
-                |id| self.nodes.get(id).and_then(|node| components.number[node.index()]);
+            let number_of = |id: &TransactionId| {
+                let vertex = self.places[id.0 as usize]?;
+                components.number[vertex.index()]
+            };
             let Some(number) = witness.first().and_then(number_of) else { continue };
             if witness.iter().all(|id| number_of(id) == Some(number)) {
                 covered[number as usize] = true;
@@ -183,16 +204,15 @@ impl Tangle {
         covered
     }
 
-    /// The dependencies that a cycle of edges stands for, helpers left out.
-    fn links(&self, edges: &[EdgeIndex]) -> Vec<Link> {
+    /// The dependencies that a cycle of edges stands for, helpers left out. It begins at a
+    /// transaction.
+    fn links(&self, edges: &[Edge]) -> Vec<Link> {
         let mut links: Vec<Link> = Vec::new();
-        for &index in edges {
-            let Some((source, target)) = self.graph.edge_endpoints(index) else { continue };
-            let Edge { kind, note } = self.graph[index];
-            if let Some(from) = self.graph[source] {
-                links.push(Link { from, to: from, kind, note });
+        for Edge { from, to, kind, note } in edges {
+            if let Some(from) = self.transactions[from.index()] {
+                links.push(Link { from, to: from, kind: *kind, note: *note });
             }
-            if let Some((link, to)) = links.last_mut().zip(self.graph[target]) {
+            if let Some((link, to)) = links.last_mut().zip(self.transactions[to.index()]) {
                 link.to = to;
             }
         }
@@ -200,37 +220,41 @@ impl Tangle {
     }
 }
 
-/// Looks for shortest cycles. What it knows of a node belongs to one start and is out of date for
+/// Looks for shortest cycles. What it knows of a vertex belongs to one start and is out of date for
 /// the next, so that nothing has to be cleared.
 struct Search<'t> {
+    history: &'t History,
     tangle: &'t Tangle,
     components: &'t Components,
     round: u32,
     reached: Vec<Reached>,
+    /// Edges looked at for the present component, and for all before it.
     steps: usize,
+    steps_of_all: usize,
 }
 
-/// How a node was reached, if `round` is the present one.
+/// How a vertex was reached, if `round` is the present one: by which of the tangle's edges.
 #[derive(Clone, Copy)]
 struct Reached {
     round: u32,
     distance: u32,
-    by: EdgeIndex,
+    by: u32,
 }
 
 impl<'t> Search<'t> {
-    fn new(tangle: &'t Tangle, components: &'t Components) -> Search<'t> {
-        let never = Reached { round: 0, distance: u32::MAX, by: EdgeIndex::end() };
-        let reached = vec![never; tangle.graph.node_count()];
-        Search { tangle, components, round: 0, reached, steps: 0 }
+    fn new(history: &'t History, tangle: &'t Tangle, components: &'t Components) -> Search<'t> {
+        let never = Reached { round: 0, distance: u32::MAX, by: u32::MAX };
+        let reached = vec![never; tangle.transactions.len()];
+        Search { history, tangle, components, round: 0, reached, steps: 0, steps_of_all: 0 }
     }
 
-    fn shortest_cycle(&mut self, members: &[NodeIndex], class: &Class) -> Option<Vec<EdgeIndex>> {
+    fn shortest_cycle(&mut self, members: &[Vertex], class: &Class) -> Option<Vec<Edge>> {
         self.steps = 0;
         let mut best = None;
         let mut length_max = u32::MAX;
-        for &start in members.iter().filter(|node| self.tangle.graph[**node].is_some()) {
-            if let Some(length) = self.return_to(start, class, length_max) {
+        let kinds = [class.first, class.rest];
+        for start in self.starts(members, class.first) {
+            if let Some(length) = self.return_to(start, kinds, length_max, STEPS_MAX) {
                 best = Some(self.path_to(start));
                 length_max = length;
             }
@@ -239,23 +263,58 @@ impl<'t> Search<'t> {
                 break;
             }
         }
+        self.steps_of_all += self.steps;
         best
     }
 
-    /// The length of the shortest cycle through `start`, if it is below `length_max`.
-    fn return_to(&mut self, start: NodeIndex, class: &Class, length_max: u32) -> Option<u32> {
+    /// A cycle through some transaction of the component, of whatever edges.
+    fn any_cycle(&mut self, members: &[Vertex]) -> Vec<Edge> {
+        self.steps = 0;
+        let is_transaction = |vertex: &&Vertex| self.tangle.transactions[vertex.index()].is_some();
+        let start = *members.iter().find(is_transaction).expect("helpers alone form no cycle");
+        let length = self.return_to(start, [EVERYTHING; 2], u32::MAX, usize::MAX);
+        assert!(length.is_some(), "a member of a component has a path to itself");
+        self.steps_of_all += self.steps;
+        self.path_to(start)
+    }
+
+    /// The transactions with an edge of the `first` kinds, the latest to begin first.
+    fn starts(&mut self, members: &[Vertex], first: Kinds) -> Vec<Vertex> {
+        let mut starts = Vec::new();
+        for &member in members {
+            let Some(id) = self.tangle.transactions[member.index()] else { continue };
+            let edges = self.tangle.adjacency.of(member);
+            self.steps += edges.len();
+            if edges.iter().any(|edge| first.contains(edge.kind)) {
+                starts.push((self.history.attempt(id).start_ns, member));
+            }
+        }
+        starts.sort_unstable_by(|a, b| b.cmp(a));
+        starts.into_iter().map(|(_, member)| member).collect()
+    }
+
+    /// The length of the shortest cycle through `start` that begins with an edge of the first kinds
+    /// and goes on with the second, if it is below `length_max` and found in time.
+    fn return_to(
+        &mut self,
+        start: Vertex,
+        kinds: [Kinds; 2],
+        length_max: u32,
+        steps_max: usize,
+    ) -> Option<u32> {
         self.round += 1;
         let mut queue = VecDeque::new();
-        self.expand(start, 0, class.first, &mut queue);
-        while let Some((node, distance)) = queue.pop_front() {
-            if distance >= length_max || self.steps > STEPS_MAX {
+        let [first, rest] = kinds;
+        self.expand(start, 0, first, &mut queue);
+        while let Some((vertex, distance)) = queue.pop_front() {
+            if distance >= length_max || self.steps > steps_max {
                 return None;
             }
-            if node == start {
+            if vertex == start {
                 return Some(distance);
             }
-            if distance == self.reached[node.index()].distance {
-                self.expand(node, distance, class.rest, &mut queue);
+            if distance == self.reached[vertex.index()].distance {
+                self.expand(vertex, distance, rest, &mut queue);
             }
         }
         None
@@ -265,42 +324,43 @@ impl<'t> Search<'t> {
     /// what costs nothing goes in front.
     fn expand(
         &mut self,
-        node: NodeIndex,
+        vertex: Vertex,
         distance: u32,
         kinds: Kinds,
-        queue: &mut VecDeque<(NodeIndex, u32)>,
+        queue: &mut VecDeque<(Vertex, u32)>,
     ) {
-        for edge in self.tangle.graph.edges(node) {
-            self.steps += 1;
-            let (target, kind) = (edge.target(), edge.weight().kind);
-            let number = &self.components.number;
-            if !kinds.contains(kind) || number[target.index()] != number[node.index()] {
+        let number = &self.components.number;
+        let range = self.tangle.adjacency.range(vertex);
+        self.steps += range.len();
+        for place in range {
+            let Edge { to, kind, .. } = self.tangle.adjacency.edges[place];
+            if !kinds.contains(kind) || number[to.index()] != number[vertex.index()] {
                 continue;
             }
             let distance = distance + u32::from(kind != Kind::Fan);
-            let reached = &mut self.reached[target.index()];
+            let reached = &mut self.reached[to.index()];
             if reached.round == self.round && reached.distance <= distance {
                 continue;
             }
-            *reached = Reached { round: self.round, distance, by: edge.id() };
+            *reached = Reached { round: self.round, distance, by: place as u32 };
             if kind == Kind::Fan {
-                queue.push_front((target, distance));
+                queue.push_front((to, distance));
             } else {
-                queue.push_back((target, distance));
+                queue.push_back((to, distance));
             }
         }
     }
 
     /// The edges of the cycle through `start` that was just found.
-    fn path_to(&self, start: NodeIndex) -> Vec<EdgeIndex> {
+    fn path_to(&self, start: Vertex) -> Vec<Edge> {
         let mut edges = Vec::new();
-        let mut node = start;
+        let mut vertex = start;
         loop {
-            let by = self.reached[node.index()].by;
-            edges.push(by);
-            match self.tangle.graph.edge_endpoints(by) {
-                Some((source, _)) if source != start => node = source,
-                _ => break,
+            let edge = self.tangle.adjacency.edges[self.reached[vertex.index()].by as usize];
+            edges.push(edge);
+            vertex = edge.from;
+            if vertex == start {
+                break;
             }
         }
         edges.reverse();

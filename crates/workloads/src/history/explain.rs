@@ -19,7 +19,8 @@ pub(super) fn cycle(
         None => in_time(history, link.from, link.to),
         Some(note) => {
             let mut step = between_versions(history, link.from, link.to, link.kind, note);
-            if matches!(link.kind, Kind::WwRealtime | Kind::RwRealtime) {
+            let in_time = matches!(link.kind, Kind::WwRealtime | Kind::RwRealtime);
+            if in_time && note.path_to.is_none() {
                 let touches = &touches.registers[note.key.0 as usize];
                 add_evidence_in_time(&mut step, history, touches, note);
             }
@@ -37,7 +38,7 @@ pub(super) fn between_versions(
     kind: Kind,
     note: Note,
 ) -> Step {
-    let Note { key, before, after } = note;
+    let Note { key, before, after, path_to } = note;
     let name = history.key_name(key);
     let is_list = history.key_kind(key) == KeyKind::List;
     let is_next = after.is_some();
@@ -65,7 +66,28 @@ pub(super) fn between_versions(
         Dependency::Rw => format!("{from} found {had} in {name}, which {to} replaced by {after}"),
         Dependency::Realtime => return in_time(history, from, to),
     };
-    Step { from, to, dependency, why, others: Vec::new() }
+    let mut step = Step { from, to, dependency, why, others: Vec::new() };
+    if let Some(reached) = path_to {
+        add_evidence_of_path(&mut step, history, note, reached);
+    }
+    step
+}
+
+/// Adds that version `before` was there first since its writer precedes one that had the other.
+fn add_evidence_of_path(step: &mut Step, history: &History, note: Note, reached: TransactionId) {
+    let write = note.before.and_then(|value| history.write_of(note.key, value));
+    let Some(writer) = write.map(|write| write.transaction) else { return };
+    let after = show(last_write(history, step.to, note.key));
+    let had = show(note.before);
+    step.others = vec![writer, reached];
+    step.why += &if reached == step.to {
+        format!("; {had} came before {after}, for a path leads from {writer} to {reached}")
+    } else {
+        format!(
+            "; {had} came before {after}, for a path leads from {writer}, which wrote the one, to \
+             {reached}, which had the other"
+        )
+    };
 }
 
 fn in_time(history: &History, from: TransactionId, to: TransactionId) -> Step {

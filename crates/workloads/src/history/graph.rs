@@ -1,8 +1,8 @@
-//! The dependency graph: a node for every attempt, an edge wherever one must come before another.
+//! The dependency graph: a vertex for every attempt, an edge wherever one must come before another.
 //!
 //! Some rules relate one transaction to a whole range of others: everyone who began after it
 //! ended, everyone who overwrote what it read. A [`Fan`] keeps such edges few. It is a tree of
-//! helper nodes over a sequence of transactions, so that any range of them is a handful of
+//! helper vertices over a sequence of transactions, so that any range of them is a handful of
 //! subtrees:
 //!
 //! ```text
@@ -13,6 +13,9 @@
 //!      a    b  c    d
 //! ```
 //!
+//! A [`Suffixes`] is the same for ranges that all reach to the end: helper *i* leads to transaction
+//! *i* and to helper *i* + 1, so that each range costs one edge.
+//!
 //! Invariants:
 //! - An edge into a helper carries the kind of the dependency; [`Kind::Fan`] edges, which lead out
 //!   of helpers, only continue it. So a path from one transaction to the next that passes through
@@ -22,8 +25,9 @@
 
 use super::indexed::{KeyId, TransactionId};
 use super::report::{Dependency, EdgeCounts};
-use petgraph::Graph as Petgraph;
-use petgraph::graph::NodeIndex;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::num::NonZeroU32;
 use std::ops::Range;
 
 /// By what rule an edge stands.
@@ -73,6 +77,9 @@ impl Kinds {
         Kinds(bits)
     }
 
+    /// All kinds.
+    pub const ALL: Kinds = Kinds(u8::MAX);
+
     pub const fn and(self, other: Kinds) -> Kinds {
         Kinds(self.0 | other.0)
     }
@@ -90,23 +97,56 @@ pub(super) struct Note {
     pub before: Option<u64>,
     /// The version that the second wrote, where that is not simply its last to the key.
     pub after: Option<u64>,
+    /// A transaction that had the second version, and which a path leads to from the writer of the
+    /// first: why the versions stand in this order, where the kind does not tell.
+    pub path_to: Option<TransactionId>,
 }
 
+impl Note {
+    /// Evidence of a version of a key, and of what followed it.
+    pub fn new(key: KeyId, before: Option<u64>, after: Option<u64>) -> Note {
+        Note { key, before, after, path_to: None }
+    }
+}
+
+/// The number of a note, from 1: an edge without one takes no more space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct NoteId(u32);
+pub(super) struct NoteId(NonZeroU32);
+
+/// A transaction or a helper, by its number in the graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Vertex(pub u32);
+
+impl Vertex {
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl From<TransactionId> for Vertex {
+    fn from(id: TransactionId) -> Vertex {
+        Vertex(id.0)
+    }
+}
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Edge {
+    pub from: Vertex,
+    pub to: Vertex,
     pub kind: Kind,
     pub note: Option<NoteId>,
 }
 
-/// See the module.
+// A history of a million transactions has some ten million edges.
+const _: () = assert!(size_of::<Edge>() == 16);
+
+/// The dependency graph as it is built: vertices by number, edges in a list.
 #[derive(Debug)]
 pub(super) struct Graph {
-    pub inner: Petgraph<(), Edge>,
-    /// The first nodes are attempts, by number; the others are helpers.
+    /// The first vertices are attempts, by number; the others are helpers.
     attempts: usize,
+    vertices: usize,
+    pub edges: Vec<Edge>,
     notes: Vec<Note>,
     pub counts: EdgeCounts,
 }
@@ -114,39 +154,49 @@ pub(super) struct Graph {
 impl Graph {
     /// The graph of `attempts` attempts, without edges.
     pub fn new(attempts: usize) -> Graph {
-        let mut inner = Petgraph::with_capacity(3 * attempts, 16 * attempts);
-        for _ in 0..attempts {
-            inner.add_node(());
+        Graph {
+            attempts,
+            vertices: attempts,
+            edges: Vec::new(),
+            notes: Vec::new(),
+            counts: EdgeCounts::default(),
         }
-        Graph { inner, attempts, notes: Vec::new(), counts: EdgeCounts::default() }
     }
 
-    /// The node of an attempt.
-    pub fn node(id: TransactionId) -> NodeIndex {
-        NodeIndex::new(id.0 as usize)
+    /// The number of vertices, helpers included.
+    pub fn vertices(&self) -> usize {
+        self.vertices
     }
 
-    /// The attempt whose node it is; `None` for a helper.
-    pub fn transaction(&self, node: NodeIndex) -> Option<TransactionId> {
-        (node.index() < self.attempts).then_some(TransactionId(node.index() as u32))
+    /// The attempt whose vertex it is; `None` for a helper.
+    pub fn transaction(&self, vertex: Vertex) -> Option<TransactionId> {
+        (vertex.index() < self.attempts).then_some(TransactionId(vertex.0))
     }
 
     /// A helper: edges into it are continued by what it is linked to.
-    pub fn helper(&mut self) -> NodeIndex {
-        self.inner.add_node(())
+    pub fn helper(&mut self) -> Vertex {
+        self.vertices += 1;
+        Vertex(self.vertices as u32 - 1)
     }
 
     /// Keeps the evidence for edges to come.
     pub fn note(&mut self, note: Note) -> NoteId {
         self.notes.push(note);
-        NoteId(self.notes.len() as u32 - 1)
+        let number = NonZeroU32::new(self.notes.len() as u32);
+        NoteId(number.expect("fewer notes than edges, which are numbered in 32 bits"))
     }
 
     pub fn note_of(&self, id: NoteId) -> Note {
-        self.notes[id.0 as usize]
+        self.notes[id.0.get() as usize - 1]
     }
 
-    pub fn link(&mut self, from: NodeIndex, to: NodeIndex, kind: Kind, note: Option<NoteId>) {
+    pub fn link(
+        &mut self,
+        from: impl Into<Vertex>,
+        to: impl Into<Vertex>,
+        kind: Kind,
+        note: Option<NoteId>,
+    ) {
         match kind.dependency() {
             Some(Dependency::Ww) => self.counts.ww += 1,
             Some(Dependency::Wr) => self.counts.wr += 1,
@@ -154,24 +204,123 @@ impl Graph {
             Some(Dependency::Realtime) => self.counts.realtime += 1,
             None => {}
         }
-        self.inner.add_edge(from, to, Edge { kind, note });
+        self.edges.push(Edge { from: from.into(), to: to.into(), kind, note });
     }
 }
 
-/// A sequence of transactions, any range of which can be linked to at once. See the module.
+/// Edges by the vertex they lead out of, side by side in memory.
+#[derive(Debug)]
+pub(super) struct Adjacency {
+    /// Where the edges of each vertex begin; one more than there are vertices.
+    offsets: Vec<u32>,
+    pub edges: Vec<Edge>,
+}
+
+impl Adjacency {
+    /// Sorts these edges between `vertices` vertices; those of one vertex keep their order.
+    pub fn new(vertices: usize, edges: &[Edge]) -> Adjacency {
+        let mut offsets = vec![0_u32; vertices + 1];
+        for edge in edges {
+            offsets[edge.from.index() + 1] += 1;
+        }
+        for vertex in 0..vertices {
+            offsets[vertex + 1] += offsets[vertex];
+        }
+        let mut next = offsets.clone();
+        let mut sorted = edges.to_vec();
+        for edge in edges {
+            let place = &mut next[edge.from.index()];
+            sorted[*place as usize] = *edge;
+            *place += 1;
+        }
+        Adjacency { offsets, edges: sorted }
+    }
+
+    /// The number of vertices.
+    pub fn vertices(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    /// Where the edges out of a vertex stand in `edges`.
+    pub fn range(&self, vertex: Vertex) -> Range<usize> {
+        self.offsets[vertex.index()] as usize..self.offsets[vertex.index() + 1] as usize
+    }
+
+    /// The edges out of a vertex.
+    pub fn of(&self, vertex: Vertex) -> &[Edge] {
+        &self.edges[self.range(vertex)]
+    }
+
+    /// How many edges lead into each vertex.
+    pub fn in_degrees(&self) -> Vec<u32> {
+        let mut degrees = vec![0; self.vertices()];
+        for edge in &self.edges {
+            degrees[edge.to.index()] += 1;
+        }
+        degrees
+    }
+
+    /// All vertices, each after those that edges lead from to it; `None` if there is a cycle. Where
+    /// there is a choice the least by `priority` comes first.
+    pub fn topological_order(&self, priority: impl Fn(Vertex) -> u64) -> Option<Vec<Vertex>> {
+        let mut waiting = self.in_degrees();
+        let ready = (0..self.vertices() as u32).filter(|number| waiting[*number as usize] == 0);
+        let entry = |vertex: Vertex| Reverse((priority(vertex), vertex));
+        let mut ready: BinaryHeap<_> = ready.map(|number| entry(Vertex(number))).collect();
+        let mut order = Vec::with_capacity(self.vertices());
+        while let Some(Reverse((_, vertex))) = ready.pop() {
+            order.push(vertex);
+            for edge in self.of(vertex) {
+                waiting[edge.to.index()] -= 1;
+                if waiting[edge.to.index()] == 0 {
+                    ready.push(entry(edge.to));
+                }
+            }
+        }
+        (order.len() == self.vertices()).then_some(order)
+    }
+}
+
+/// All suffixes of a sequence of transactions, any of which can be linked to at once.
+#[derive(Debug)]
+pub(super) struct Suffixes {
+    helpers: Vec<Vertex>,
+}
+
+impl Suffixes {
+    pub fn new(graph: &mut Graph, targets: &[TransactionId]) -> Suffixes {
+        let helpers: Vec<Vertex> = targets.iter().map(|_| graph.helper()).collect();
+        for (place, (&helper, &target)) in helpers.iter().zip(targets).enumerate() {
+            graph.link(helper, target, Kind::Fan, None);
+            if let Some(&next) = helpers.get(place + 1) {
+                graph.link(helper, next, Kind::Fan, None);
+            }
+        }
+        Suffixes { helpers }
+    }
+
+    /// Links `source` to the targets from `start` on, which it must not be among.
+    pub fn link(&self, graph: &mut Graph, source: TransactionId, start: usize, kind: Kind) {
+        if let Some(&helper) = self.helpers.get(start) {
+            graph.link(source, helper, kind, None);
+        }
+    }
+}
+
+/// A sequence of transactions, any range of which can be linked to at once.
 #[derive(Debug)]
 pub(super) struct Fan {
-    targets: Vec<NodeIndex>,
-    /// The tree's inner nodes, as a heap: node *i* has the children 2*i* and 2*i*+1; number *n* + *i* is
+    targets: Vec<Vertex>,
+    /// The tree's inner vertices, as a heap: number *i* has the children 2*i* and 2*i*+1; number *n* + *i* is
     /// target *i*. Number 0 is unused.
-    inner: Vec<NodeIndex>,
+    inner: Vec<Vertex>,
 }
 
 impl Fan {
     pub fn new(graph: &mut Graph, targets: impl IntoIterator<Item = TransactionId>) -> Fan {
-        let targets: Vec<NodeIndex> = targets.into_iter().map(Graph::node).collect();
+        let targets: Vec<Vertex> = targets.into_iter().map(Vertex::from).collect();
         let inner =
-            (0..targets.len()).map(|i| if i == 0 { NodeIndex::end() } else { graph.helper() });
+            (0..targets.len()).map(|i| if i == 0 { Vertex(u32::MAX) } else { graph.helper() });
         let fan = Fan { inner: inner.collect(), targets };
         for parent in 1..fan.targets.len() {
             for child in [2 * parent, 2 * parent + 1] {
@@ -186,7 +335,7 @@ impl Fan {
     pub fn link(
         &self,
         graph: &mut Graph,
-        source: NodeIndex,
+        source: Vertex,
         range: Range<usize>,
         except: &[usize],
         (kind, note): (Kind, Option<NoteId>),
@@ -202,7 +351,7 @@ impl Fan {
     fn link_range(
         &self,
         graph: &mut Graph,
-        source: NodeIndex,
+        source: Vertex,
         range: Range<usize>,
         (kind, note): (Kind, Option<NoteId>),
     ) {
@@ -222,7 +371,7 @@ impl Fan {
         }
     }
 
-    fn at(&self, place: usize) -> NodeIndex {
+    fn at(&self, place: usize) -> Vertex {
         match place.checked_sub(self.targets.len()) {
             Some(target) => self.targets[target],
             None => self.inner[place],
@@ -233,7 +382,35 @@ impl Fan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use petgraph::visit::Dfs;
+
+    /// The transactions that paths from `source` lead to.
+    fn reached_from(graph: &Graph, source: Vertex) -> Vec<usize> {
+        let adjacency = Adjacency::new(graph.vertices(), &graph.edges);
+        let (mut reached, mut stack) = (vec![], vec![source]);
+        while let Some(vertex) = stack.pop() {
+            for edge in adjacency.of(vertex) {
+                stack.push(edge.to);
+                reached.extend(graph.transaction(edge.to).map(|id| id.0 as usize));
+            }
+        }
+        reached
+    }
+
+    #[test]
+    fn suffixes_reach_exactly_what_stands_from_a_place_on() {
+        for size in 1..9 {
+            for start in 0..=size {
+                let mut graph = Graph::new(size + 1);
+                let targets: Vec<TransactionId> = (0..size as u32).map(TransactionId).collect();
+                let suffixes = Suffixes::new(&mut graph, &targets);
+                let source = TransactionId(size as u32);
+                suffixes.link(&mut graph, source, start, Kind::Realtime);
+                let mut reached = reached_from(&graph, source.into());
+                reached.sort_unstable();
+                assert_eq!(reached, (start..size).collect::<Vec<_>>(), "size {size}, {start}..");
+            }
+        }
+    }
 
     #[test]
     fn a_fan_reaches_exactly_the_range_without_the_exceptions() {
@@ -241,16 +418,10 @@ mod tests {
             for (start, end) in (0..=size).flat_map(|s| (s..=size).map(move |e| (s, e))) {
                 for hole in 0..size {
                     let mut graph = Graph::new(size + 1);
-                    let source = NodeIndex::new(size);
+                    let source = Vertex(size as u32);
                     let fan = Fan::new(&mut graph, (0..size as u32).map(TransactionId));
                     fan.link(&mut graph, source, start..end, &[hole], (Kind::Realtime, None));
-                    let mut reached = vec![];
-                    let mut dfs = Dfs::new(&graph.inner, source);
-                    while let Some(node) = dfs.next(&graph.inner) {
-                        if node.index() < size {
-                            reached.push(node.index());
-                        }
-                    }
+                    let mut reached = reached_from(&graph, source);
                     reached.sort_unstable();
                     let expected: Vec<usize> = (start..end).filter(|&i| i != hole).collect();
                     assert_eq!(reached, expected, "size {size}, {start}..{end} without {hole}");

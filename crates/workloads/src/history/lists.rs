@@ -18,7 +18,7 @@
 //! are judged as if these elements were not there, so that one fault is not reported as many.
 
 use super::case::Case;
-use super::graph::{Fan, Graph, Kind, Note};
+use super::graph::{Fan, Kind, Note, Vertex};
 use super::indexed::{KeyId, TransactionId};
 use super::report::{AnomalyKind, show_list};
 use super::touches::ListTouch;
@@ -170,7 +170,7 @@ fn link_writers(case: &mut Case<'_>, versions: &Versions) {
     for pair in versions.order.windows(2) {
         let (before, after) = (pair[0], pair[1]);
         if let (Some(from), Some(to)) = (writer_of(case, before), writer_of(case, after)) {
-            let note = Note { key, before: Some(before), after: Some(after) };
+            let note = Note::new(key, Some(before), Some(after));
             case.link(from, to, Kind::Ww, note);
         }
     }
@@ -186,12 +186,12 @@ fn link_reader(case: &mut Case<'_>, versions: &Versions, reading: &Reading<'_>) 
     let (key, reader) = (versions.key, reading.transaction);
     let last = reading.elements.last().copied();
     if let Some(write) = last.and_then(|last| case.history.write_of(key, last)) {
-        case.link(write.transaction, reader, Kind::Wr, Note { key, before: last, after: None });
+        case.link(write.transaction, reader, Kind::Wr, Note::new(key, last, None));
     }
     match versions.order.get(reading.elements.len()) {
         Some(&next) => {
             if let Some(write) = case.history.write_of(key, next) {
-                let note = Note { key, before: last, after: Some(next) };
+                let note = Note::new(key, last, Some(next));
                 case.link(reader, write.transaction, Kind::Rw, note);
             }
         }
@@ -209,10 +209,10 @@ fn link_to_unread(
 ) {
     let Versions { key, unread, fan, .. } = versions;
     let own = unread.binary_search(&from).ok();
-    let note = case.graph.note(Note { key: *key, before, after: None });
+    let note = case.graph.note(Note::new(*key, before, None));
     fan.link(
         &mut case.graph,
-        Graph::node(from),
+        Vertex::from(from),
         0..unread.len(),
         own.as_slice(),
         (kind, Some(note)),

@@ -25,25 +25,34 @@
 //! anomaly (G1b), as are reads of what aborted (G1a) or never was; they are reported and not used.
 
 use super::case::Case;
-use super::graph::{Fan, Graph, Kind, Note};
+use super::graph::{Fan, Kind, Note, Vertex};
 use super::indexed::{KeyId, TransactionId};
 use super::touches::RegisterTouch;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// A version of a register, and everyone who had to do with it. `None` for what is unknown of the
-/// initial version: who wrote it, and when.
-struct Version {
-    value: Option<u64>,
-    writer: Option<TransactionId>,
-    /// Those who found it and did not write.
-    readers: Vec<TransactionId>,
-    /// Those who found it and wrote.
-    updaters: Vec<TransactionId>,
-    /// The first end of those who read or wrote it; `u64::MAX` if none is known.
-    first_end: u64,
+/// A version of a register, and the transactions that read, wrote or replaced it.
+#[derive(Debug)]
+pub(super) struct Version {
+    /// The value; `None` for the initial version.
+    pub value: Option<u64>,
+    /// The transaction that wrote it; `None` for the initial version.
+    pub writer: Option<TransactionId>,
+    /// The transactions that found it and did not write.
+    pub readers: Vec<TransactionId>,
+    /// The transactions that found it and wrote.
+    pub updaters: Vec<TransactionId>,
+    /// The first end of those that read or wrote it; `u64::MAX` if none is known.
+    pub first_end: u64,
     /// The last start of those.
-    last_start: u64,
+    pub last_start: u64,
+}
+
+impl Version {
+    /// The transactions that read or wrote it.
+    pub fn holders(&self) -> impl Iterator<Item = TransactionId> + '_ {
+        self.writer.into_iter().chain(self.readers.iter().chain(&self.updaters).copied())
+    }
 }
 
 /// A set of versions that are known to follow some version, as places in a fan over their writers.
@@ -56,19 +65,19 @@ struct Followers<'a> {
     kinds: (Kind, Kind),
 }
 
-/// Adds all edges that the touches of this register justify.
-pub(super) fn infer(case: &mut Case<'_>, key: KeyId, touches: &[RegisterTouch]) {
+/// Adds all edges that the touches of this register justify. Returns its versions: the initial one
+/// first, the others by last start.
+pub(super) fn infer(case: &mut Case<'_>, key: KeyId, touches: &[RegisterTouch]) -> Vec<Version> {
     if touches.is_empty() {
-        return;
+        return Vec::new();
     }
-    // The initial version first, the others by last start.
     let mut versions = gather_versions(case, key, touches);
     versions[1..].sort_by_key(|version| (version.last_start, version.writer));
     let writers: Vec<TransactionId> = versions.iter().filter_map(|v| v.writer).collect();
     let places = places_of(&writers);
     let everyone = Fan::new(&mut case.graph, writers);
     for version in &versions {
-        let note = Note { key, before: version.value, after: None };
+        let note = Note::new(key, version.value, None);
         for &reader in version.readers.iter().chain(&version.updaters) {
             if let Some(writer) = version.writer {
                 case.link(writer, reader, Kind::Wr, note);
@@ -101,6 +110,7 @@ pub(super) fn infer(case: &mut Case<'_>, key: KeyId, touches: &[RegisterTouch]) 
         };
         link_followers(case, version, note, &later);
     }
+    versions
 }
 
 /// Sorts the touches by the version they found or wrote. Reports reads that found none.
@@ -159,15 +169,15 @@ fn link_followers(case: &mut Case<'_>, version: &Version, note: Note, followers:
     let shared = graph.helper();
     fan.link(graph, shared, range.clone(), own.as_slice(), (Kind::Fan, None));
     if let Some(writer) = writer {
-        graph.link(Graph::node(*writer), shared, *from_writer, note);
+        graph.link(*writer, shared, *from_writer, note);
     }
     for reader in readers {
-        graph.link(Graph::node(*reader), shared, *from_reader, note);
+        graph.link(*reader, shared, *from_reader, note);
     }
     for updater in updaters {
         let mut except: Vec<usize> = own.into_iter().chain(places.get(updater).copied()).collect();
         except.sort_unstable();
-        let node = Graph::node(*updater);
+        let node = Vertex::from(*updater);
         fan.link(graph, node, range.clone(), &except, (*from_reader, note));
     }
 }

@@ -9,6 +9,9 @@ use std::fmt::{self, Write as _};
 /// Witnesses kept of each kind of anomaly; all are counted.
 pub const WITNESSES_MAX: usize = 8;
 
+/// Transactions that are shown where an anomaly concerns any number of them.
+pub(super) const TRANSACTIONS_SHOWN_MAX: usize = 8;
+
 /// Elements of a list that are shown; of a longer one, the last.
 const ELEMENTS_SHOWN_MAX: usize = 8;
 
@@ -58,6 +61,9 @@ pub enum AnomalyKind {
     /// G2-item with real time.
     #[serde(rename = "G2-item-realtime")]
     G2ItemRealtime,
+    /// No order explains the history, and no one cycle shows why.
+    #[serde(rename = "no-order")]
+    NoOrder,
 }
 
 impl AnomalyKind {
@@ -79,6 +85,7 @@ impl AnomalyKind {
             AnomalyKind::G1cRealtime => "G1c-realtime",
             AnomalyKind::GSingleRealtime => "G-single-realtime",
             AnomalyKind::G2ItemRealtime => "G2-item-realtime",
+            AnomalyKind::NoOrder => "no-order",
         }
     }
 
@@ -100,6 +107,7 @@ impl AnomalyKind {
             AnomalyKind::G1cRealtime => "a read saw a write that began after the read had ended",
             AnomalyKind::GSingleRealtime => "stale read: missed what had ended before it began",
             AnomalyKind::G2ItemRealtime => "reads missed writes in an order time rules out",
+            AnomalyKind::NoOrder => "every order of the versions contradicts some read",
         }
     }
 }
@@ -177,9 +185,23 @@ pub struct EdgeCounts {
     pub realtime: usize,
 }
 
-/// The verdict on a history.
+/// What a history was found to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// Strictly serializable: an order that explains it was found.
+    Consistent,
+    /// Neither an order nor an anomaly was found within the bounds of the search.
+    Undecided,
+    /// Not strictly serializable: there are anomalies.
+    Violated,
+}
+
+/// The verdict on a history, and what it rests on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Report {
+    /// The verdict.
+    pub verdict: Verdict,
     /// Attempts that were judged.
     pub attempts: usize,
     /// Those that committed, by their outcome or because a committed transaction read them.
@@ -194,6 +216,8 @@ pub struct Report {
     pub keys: usize,
     /// The dependency graph's size.
     pub edges: EdgeCounts,
+    /// The work it took: edges and candidates that searches looked at.
+    pub steps: usize,
     /// How often each kind of anomaly was met.
     pub found: BTreeMap<AnomalyKind, usize>,
     /// Witnesses, at most [`WITNESSES_MAX`] of each kind, the worst kind first.
@@ -201,9 +225,9 @@ pub struct Report {
 }
 
 impl Report {
-    /// No anomaly was found.
+    /// An order was found that explains the history. An undecided history is not clean.
     pub fn is_clean(&self) -> bool {
-        self.found.is_empty()
+        self.verdict == Verdict::Consistent
     }
 }
 
@@ -223,8 +247,22 @@ impl fmt::Display for Report {
         )?;
         let EdgeCounts { ww, wr, rw, realtime } = self.edges;
         writeln!(f, "graph: {ww} ww, {wr} wr, {rw} rw, {realtime} realtime edges")?;
-        if self.is_clean() {
-            return writeln!(f, "verdict: no anomaly; consistent with strict serializability");
+        match self.verdict {
+            Verdict::Consistent => {
+                return writeln!(
+                    f,
+                    "verdict: consistent with strict serializability; an order was found"
+                );
+            }
+            Verdict::Undecided => {
+                return writeln!(
+                    f,
+                    "verdict: UNDECIDED: found neither an anomaly nor an order that explains all in {} steps; \
+                     record fewer concurrent writes of each register, or use lists",
+                    self.steps
+                );
+            }
+            Verdict::Violated => {}
         }
         let found: Vec<String> =
             self.found.iter().map(|(kind, count)| format!("{count} {kind}")).collect();

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// File, the anomaly in it, how long its cycle is (0 for none), words of the evidence.
-const PLANTED: [(&str, AnomalyKind, usize, &str); 40] = {
+const PLANTED: [(&str, AnomalyKind, usize, &str); 43] = {
     use AnomalyKind::*;
     [
         ("g0", G0, 2, "T2 appended 2 to x right after T1 appended 1"),
@@ -25,6 +25,8 @@ const PLANTED: [(&str, AnomalyKind, usize, &str); 40] = {
         ("g-single-list", GSingle, 2, "T2 found x empty, without the 1 that T1 appended"),
         ("g-single-register", GSingle, 2, "T2 found nothing in x, which T1 replaced by 1"),
         ("g-single-rewrite", GSingle, 2, "T3 found 1 in x, which T2 replaced by 2"),
+        ("g-single-version-order", GSingle, 2, "1 came before 2, for a path leads from T1 to T2"),
+        ("g-single-first-version", GSingle, 2, "1 came before 2, for a path leads from T1 to T2"),
         ("g2-item-write-skew", G2Item, 2, "T2 found 1 in y, which T3 replaced by 2"),
         ("g2-item-phantom", G2Item, 2, "T1 found k2 empty, without the 1 that T2 appended"),
         ("g2-item-long-fork", G2Item, 4, "T4 found nothing in x, which T1 replaced by 1"),
@@ -59,6 +61,7 @@ const PLANTED: [(&str, AnomalyKind, usize, &str); 40] = {
         ("g-single-realtime-null", GSingleRealtime, 2, "T2 found nothing in x"),
         ("g-single-realtime-register", GSingleRealtime, 2, "in x, which"),
         ("g-single-realtime-reads", GSingleRealtime, 3, "came before"),
+        ("no-order", NoOrder, 0, "all orders of 8 transactions were tried"),
         ("g2-item-realtime", G2ItemRealtime, 3, "T2 ended at 20 ns, before T3 began at 30 ns"),
     ]
 };
@@ -126,6 +129,7 @@ fn every_kind_is_planted_and_every_file_is_used() {
         G1cRealtime,
         GSingleRealtime,
         G2ItemRealtime,
+        NoOrder,
     ] {
         assert!(planted.contains(&kind), "no history is planted with {kind}");
     }

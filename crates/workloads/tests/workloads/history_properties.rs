@@ -195,7 +195,89 @@ fn twenty_thousand_transactions_are_checked_at_once() {
     let report = judge(attempts.clone());
     assert!(report.is_clean(), "{report}");
     attempts.iter_mut().for_each(|attempt| attempt.start_ns = attempt.start_ns.min(1000));
-    assert!(judge(attempts).is_clean(), "who starts early may take effect late");
+    let report = judge(attempts);
+    assert!(report.is_clean(), "who starts early may take effect late: {report}");
+}
+
+/// An anomaly in an otherwise clean history.
+#[derive(Debug, Clone, Copy)]
+enum Planted {
+    /// A register is overwritten at once, and its first value read at last: all transactions between
+    /// are entangled with that.
+    StaleRead,
+    /// In the middle, three concurrent transactions of which only the order of versions tells.
+    VersionOrder,
+}
+
+fn execution_with(planted: Planted, transactions: u64) -> Vec<Attempt> {
+    let shape = Shape { transactions, keys: 8, generation: 200, ..OVERLAPPING };
+    let mut attempts = serial_execution(&shape, 5);
+    let mut add = |start_ns, end_ns, operations| {
+        let outcome = Outcome::Ok;
+        attempts.push(Attempt { client: 9, start_ns, end_ns: Some(end_ns), outcome, operations });
+    };
+    let write = |key: &str, value| Operation::Write(key.to_owned(), value);
+    let read = |key: &str, value| Operation::Read(key.to_owned(), Seen::Value(value));
+    let end = (transactions + 10) * SPACING_NS;
+    match planted {
+        Planted::StaleRead => {
+            add(1, 2, vec![write("x", 1)]);
+            add(3, 4, vec![write("x", 2)]);
+            add(end, end + 1, vec![read("x", 1)]);
+        }
+        Planted::VersionOrder => {
+            let (start, end) = (end / 2, end / 2 + SPACING_NS);
+            add(start, end, vec![write("x", 1), write("y", 1)]);
+            add(start, end, vec![read("y", 1), write("x", 2), write("z", 1)]);
+            add(start, end, vec![read("z", 1), read("x", 1)]);
+        }
+    }
+    attempts
+}
+
+/// Work, not time: a history twice as long takes twice as much.
+#[test]
+fn one_anomaly_among_many_transactions_takes_work_in_proportion() {
+    for (planted, kind) in [
+        (Planted::StaleRead, AnomalyKind::GSingleRealtime),
+        (Planted::VersionOrder, AnomalyKind::GSingle),
+    ] {
+        let steps = [5000, 10_000].map(|transactions| {
+            let report = judge(execution_with(planted, transactions));
+            assert_eq!(report.found.into_iter().collect::<Vec<_>>(), [(kind, 1)], "{planted:?}");
+            assert!(report.steps < 2000 * report.attempts, "{planted:?}: {} steps", report.steps);
+            report.steps
+        });
+        println!("{planted:?}: {steps:?}");
+        assert!(steps[1] < 3 * steps[0], "{planted:?}: {steps:?}");
+    }
+}
+
+/// Sizes for `cargo test --release -- --ignored --nocapture million`: prints how long each takes.
+#[test]
+#[ignore = "measures; run in the release profile"]
+#[expect(clippy::disallowed_methods, reason = "it measures, with a real clock")]
+fn a_million_transactions_with_one_anomaly_take_seconds() {
+    for planted in [Planted::StaleRead, Planted::VersionOrder] {
+        let attempts = execution_with(planted, 1_000_000);
+        let mut text = Vec::new();
+        let history = History::new(attempts).expect("well formed");
+        history.write(&mut text).expect("memory takes everything");
+        drop(history);
+        let started = std::time::Instant::now();
+        let history = History::read(text.as_slice()).expect("what was written");
+        let read = started.elapsed();
+        let report = check(&history);
+        println!("{planted:?}: read in {read:?}, with the check {:?}", started.elapsed());
+        println!("{} steps: {:?}", report.steps, report.found);
+        assert_eq!(report.found.len(), 1, "{report}");
+    }
+    let attempts = execution_with(Planted::StaleRead, 1_000_000);
+    let history = History::new(attempts[..1_000_000].to_vec()).expect("well formed");
+    let started = std::time::Instant::now();
+    let report = check(&history);
+    println!("clean: judged in {:?}, {} steps", started.elapsed(), report.steps);
+    assert!(report.is_clean(), "{report}");
 }
 
 /// Sizes for `cargo test --release -- --ignored`: prints how long each takes.
