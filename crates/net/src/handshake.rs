@@ -413,4 +413,4 @@ pub(crate) fn broken(error: &io::Error) -> CloseReason {
 
 #[cfg(test)]
 #[path = "handshake/tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -45,6 +45,8 @@ mod distance;
 mod door;
 mod event_loop;
 mod frame;
+#[cfg(test)]
+mod fuzz_targets;
 mod handshake;
 mod hub;
 mod link;

@@ -1,4 +1,5 @@
 //! Topologies: their files, and which shard has what.
 
 mod files;
+mod fuzz_target;
 mod homes;

@@ -71,6 +71,35 @@ async fn accept_on(stream: &mut DuplexStream, side: &Side) -> Result<Caller, Fai
     accept(stream, &mut reader, &side.terms(preamble), &HOST, &Porter).await
 }
 
+/// Plays bytes to one side, in pieces, until it ends or all is said, and then hangs up.
+async fn play(mut wire: DuplexStream, heard: &[u8], piece_bytes: usize) {
+    for piece in heard.chunks(piece_bytes) {
+        if wire.write_all(piece).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// The acceptor hears these bytes. They cannot hold a proof, since they do not answer its nonce.
+pub(crate) fn hear_as_acceptor(heard: &[u8], piece_bytes: usize) {
+    let (wire, mut far) = duplex(1 << 16);
+    let side = side();
+    let met = block_on(async {
+        tokio::join!(play(wire, heard, piece_bytes), accept_on(&mut far, &side)).1
+    });
+    assert!(met.is_err(), "accepted {met:?}");
+}
+
+/// The dialer hears these bytes.
+pub(crate) fn hear_as_dialer(heard: &[u8], piece_bytes: usize) {
+    let (wire, mut near) = duplex(1 << 16);
+    let side = side();
+    let met = block_on(async {
+        tokio::join!(play(wire, heard, piece_bytes), dial_on(&mut near, &side)).1
+    });
+    assert!(met.is_err(), "dialed {met:?}");
+}
+
 fn shake(dialer: &Side, acceptor: &Side) -> (Result<Host, Failure>, Result<Caller, Failure>) {
     let (mut near, mut far) = duplex(4096);
     block_on(async { tokio::join!(dial_on(&mut near, dialer), accept_on(&mut far, acceptor)) })

@@ -2,4 +2,5 @@
 
 mod cases;
 mod folder;
+mod fuzz_target;
 mod random;

@@ -83,7 +83,7 @@ fn twisted(bytes: &[u8], twist: &Twist, lines: &[String]) -> Vec<u8> {
 }
 
 /// What holds of every configuration that a node may start with.
-fn assert_sound(config: &NodeConfig) {
+pub fn assert_sound(config: &NodeConfig) {
     let nodes = config.topology.nodes();
     assert!(nodes.iter().any(|node| node.id == config.node), "{config:?}");
     assert!(nodes.iter().all(|node| node.address.is_some()), "{config:?}");

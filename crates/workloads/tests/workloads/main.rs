@@ -2,6 +2,7 @@
 
 mod bench;
 mod history_common;
+mod history_fuzz;
 mod history_generator;
 mod history_oracle;
 mod history_planted;
