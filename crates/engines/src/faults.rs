@@ -51,6 +51,11 @@ pub enum Fault {
     CopyUncommitted,
     /// Whoever takes a copy keeps what it has not (M6).
     CopyKeepsDeleted,
+    /// A copy has what is as old as its cut, in an epoch that is not settled, whether it was decided or not (M10).
+    CopyByClock,
+    /// A replica that takes a copy does not take over what the giver knows to be durable, and so leaves rows out of
+    /// the copies that it gives itself (M10).
+    CopyWithoutWatermarks,
 }
 
 /// A set of planted bugs.

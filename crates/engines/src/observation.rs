@@ -154,6 +154,22 @@ pub enum Observation {
         /// The shard.
         shard: ShardId,
     },
+    /// A part of a copy of a shard goes to another replica: all rows of a range that are committed (rule M10).
+    Given {
+        /// The shard.
+        shard: ShardId,
+        /// All that was committed up to this clock is in it, or what came in its place.
+        cut: Clock,
+        /// Where the range begins.
+        from: (TableId, Vec<u8>),
+        /// Where it ends; `None` for the end of the shard.
+        until: Option<(TableId, Vec<u8>)>,
+        /// The rows, in order: table, key, and the epoch and clock of the version.
+        rows: Vec<(TableId, Vec<u8>, Epoch, Clock)>,
+        /// Versions up to the cut that are left out, since they are not known to be committed and how their epoch
+        /// ends is open.
+        withheld: usize,
+    },
     /// A follower has looked at one write of a piece.
     Applied {
         /// The shard.

@@ -68,7 +68,7 @@ const BOUNDS: &[Bound] = &[
 const LOST: &[&str] = &["M9", "assertion", "lost acknowledgement", "atomicity"];
 
 /// A replica that has what it should not, or has not what it should.
-const COPIES: &[&str] = &["M6", "replicas", "assertion", "M2", "lost acknowledgement"];
+const COPIES: &[&str] = &["M6", "M10", "replicas", "assertion", "M2", "lost acknowledgement"];
 
 /// What clients see, and nobody else.
 const CLIENTS: &[&str] = &["client"];

@@ -89,6 +89,8 @@ probes! {
     manager_lost = "manager stopped",
     /// A clock broke its bounds.
     wild_clock = "clock beyond its bounds",
+    /// A copy left out a version up to its cut that is not committed.
+    withheld = "old version left out of a copy",
     /// A stream began behind a snapshot.
     restored = "stream begun behind a snapshot",
     /// A shard was taken over.
@@ -156,6 +158,7 @@ impl Probes {
             }
             Observation::HeldUp { .. } => self.held_up += 1,
             Observation::Restored { .. } => self.restored += 1,
+            Observation::Given { withheld, .. } => self.withheld += u64::from(*withheld > 0),
             Observation::Drawn { .. }
             | Observation::Serves { .. }
             | Observation::Acted { .. }

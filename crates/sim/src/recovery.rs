@@ -144,6 +144,7 @@ impl Recoveries {
             | Observation::RolledBack { .. }
             | Observation::HeldUp { .. }
             | Observation::Restored { .. }
+            | Observation::Given { .. }
             | Observation::Told { .. }
             | Observation::Applied { .. } => return None,
         };

@@ -139,6 +139,16 @@ impl Epochs {
         }
     }
 
+    /// How far `epoch` is known to be durable: its FVW, where it is settled. `None` where this node has not heard
+    /// that it opened.
+    pub(super) fn watermark(&self, epoch: Epoch) -> Option<VectorWatermark> {
+        let state = self.state();
+        let Some(live) = state.live.get(&epoch) else { return state.finals.get(&epoch).cloned() };
+        let mut watermark = VectorWatermark::new(epoch, self.shards);
+        live.refresh(&mut watermark);
+        Some(watermark)
+    }
+
     /// How `epoch` ends is not known yet.
     pub(super) fn is_live(&self, epoch: Epoch) -> bool {
         self.state().live.contains_key(&epoch)

@@ -11,11 +11,34 @@
 //! ```
 //! Each worker's stream has snapshots of its own, the store is one: so each brings all of it. Parts show what
 //! is committed when they are taken, so the whole is no moment's state. The **cut** is the clock up to which
-//! the giver had absorbed every stream of the shard when it began. Why the taker ends where the giver is:
+//! the giver had absorbed every stream of the shard when it began, or up to which a whole copy that it took itself
+//! had brought everything.
 //!
-//! - Every piece in the entries up to the extent is absorbed before the first part is taken, and has a clock
-//!   up to the cut (`absorbed.rs`). What is there from up to the cut counts as committed, whether the giver was told so
-//!   or has it from a copy. So each is in the parts, or what came in its place: in a later part that
+//! **A part holds committed versions only (rule M10).** A store also has versions that this node certified in a
+//! lead of its own; their clocks tell nothing, since a successor's clocks pass them while their epoch is not
+//! settled. A row is given if, and only if, the giver's watermark or FVW of the row's epoch covers its stamp
+//! (`Epochs::covers`). That is knowledge of what streams have decided: a shard has one leader an epoch that
+//! draws clocks, and where its watermark has reached a clock, every stream has decided its pieces up to that
+//! clock (M3, M4), for good (M9). A piece that was never decided lies above every safe clock that its stream
+//! decided in its epoch, and so above the shard's watermark and its end. What a giver has from a copy keeps of its
+//! stamp only epoch and clock. Therefore each part says how far the giver knows the epochs of its rows to be durable,
+//! read after the rows were, and the taker takes that over before it stores any of them. By induction over copies of
+//! copies each node's watermarks cover the whole stamp of every row that it has from a copy, whether the store keeps
+//! that stamp or the short one, or had the version before. So the giver decides by its watermarks alone, what a taker
+//! has from copies is rolled back by the same rule as everything else, and a part whose rows its watermarks do not
+//! cover is refused.
+//!
+//! The newest committed version of a key is in its chain, below whatever is not committed: installing trims only
+//! what is below a version that the watermarks cover, and the giver asks the same watermarks, later.
+//! So a key that a part lacks has no committed value: its newest committed version is a tombstone, or was one
+//! until that left the index, or there is none. Tombstones that are not committed hide nothing from a copy, and
+//! never leave the index.
+//!
+//! Why the taker ends where the giver is:
+//!
+//! - Every piece in the entries up to the extent is absorbed before the first part is taken, or came with a whole
+//!   copy, and has a clock up to the cut (`absorbed.rs`). The giver's watermarks cover it, or never will. So each is
+//!   in the parts, or what came in its place: in a later part that
 //!   is newer, and it comes again with its entry. Versions go by stamps (rule M6), so once more does no harm.
 //! - What was deleted up to the cut is not in the parts, and its tombstone may be gone. So a key that the taker
 //!   has from up to the cut, and the part has not, goes; and what any worker of the taker replays of such
@@ -39,6 +62,7 @@ use crate::faults::Fault;
 use crate::observation::Observation;
 use crate::replication::replay::publish;
 use bytes::Bytes;
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use store::{Place, Session};
@@ -87,11 +111,16 @@ pub struct Part {
     pub from: (TableId, Bytes),
     /// Where the next one begins. `None` for the last.
     pub until: Option<(TableId, Bytes)>,
+    /// The epochs up to this one were settled, as far as the giver knew, when the copy began.
+    pub settled: Epoch,
+    /// In the first part, the FVWs of those that do not cover all of their epoch. In every part, how far the giver
+    /// knows each later epoch of the rows to be durable: each row is covered.
+    pub watermarks: Vec<VectorWatermark>,
     /// All rows in between, in order.
     pub rows: Vec<Row>,
 }
 
-/// A row of a part: committed, so nobody asks any more what it depends on.
+/// A row of a part. It is committed: the epoch and the clock are all of its stamp that is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
     /// Its table.
@@ -112,6 +141,8 @@ coded_struct!(Part {
     cut: Clock as short,
     from: (TableId, Bytes),
     until: Option<(TableId, Bytes)>,
+    settled: Epoch as short,
+    watermarks: Vec<VectorWatermark>,
     rows: Vec<Row>,
 });
 
@@ -141,6 +172,8 @@ pub(super) struct Giving {
     to: NodeId,
     copy: u64,
     cut: Clock,
+    /// The epochs up to this one were settled when it began.
+    settled: Epoch,
     /// The entries that it stands for.
     length: u64,
     head: Bytes,
@@ -238,11 +271,14 @@ impl Mako {
         let at = self.place_of(shard).expect("a stream that is held");
         let replica = self.shared.replica(shard).expect("held");
         let extent = self.absorbed_extent(at).clone();
-        let cut = replica.covered();
+        // What this worker's extent says may stand for a copy that this node took itself: then the other workers
+        // may not have absorbed their streams so far.
+        let cut = replica.covered().max(replica.floor().whole());
         // Like no other, of this life or another.
         let copy = self.desk.hub.random.borrow_mut().next_u64();
         let watermarks = self.desk.hub.watermarks.borrow();
         let finals = watermarks.partial(extent.finals).cloned().collect();
+        let settled = watermarks.settled();
         let length = extent.length;
         let head = encode(&Head { copy, extent, finals });
         self.givings.retain(|giving| (giving.at, giving.to) != (at, to));
@@ -251,6 +287,7 @@ impl Mako {
             to,
             copy,
             cut,
+            settled,
             length,
             head,
             sent: VecDeque::new(),
@@ -326,11 +363,15 @@ impl Mako {
         };
         let (shard, Options { snapshot_part, faults, .. }) =
             (own.shard, &self.shared.setup.options);
-        let (epochs, cut) = (&self.shared.epochs, giving.cut);
-        // What this node itself has from a copy may be ahead of the watermarks that it was told.
+        let (epochs, cut, settled) = (&self.shared.epochs, giving.cut, giving.settled);
+        let withheld = Cell::new(0);
         let committed = |stamp: StampRef<'_>| {
-            let is_absorbed = || stamp.clock <= cut && epochs.is_live(stamp.epoch);
-            faults.has(Fault::CopyUncommitted) || epochs.covers(shard, stamp) || is_absorbed()
+            if epochs.covers(shard, stamp) || faults.has(Fault::CopyUncommitted) {
+                return true;
+            }
+            let by_clock = stamp.clock <= cut && epochs.is_live(stamp.epoch);
+            withheld.set(withheld.get() + usize::from(by_clock));
+            by_clock && faults.has(Fault::CopyByClock)
         };
         let mut rows = Vec::new();
         let until = session.copy(&from, *snapshot_part, committed, |table, key, value, stamp| {
@@ -341,9 +382,25 @@ impl Mako {
         giving.sent.push_back((from.clone(), bytes));
         giving.next = until.clone();
         giving.active_at = now;
-        let copy = giving.copy;
-        let part = Part { shard, copy, cut, from: form(from), until: until.map(form), rows };
-        effects.push(Effect::Send { to: giving.to, message: Message::Part(part) });
+        let (to, copy, is_first) = (giving.to, giving.copy, from == Place::default());
+        // Asked after the rows were: so what is told of their epochs covers them.
+        let watermarks = self.watermarks_of(&rows, settled, is_first);
+        let (from, until) = (form(from), until.map(form));
+        let part = Part { shard, copy, cut, from, until, settled, watermarks, rows };
+        let planted = faults.has(Fault::CopyUncommitted) || faults.has(Fault::CopyByClock);
+        assert!(planted || self.covers(&part), "M10: a row of {part:?} is not covered");
+        effects.observe(|| part.observation(withheld.get()));
+        effects.push(Effect::Send { to, message: Message::Part(part) });
+    }
+
+    /// What the taker of these rows has to know of their epochs: see [`Part::watermarks`].
+    fn watermarks_of(&self, rows: &[Row], settled: Epoch, is_first: bool) -> Vec<VectorWatermark> {
+        let epochs: BTreeSet<Epoch> = rows.iter().map(|row| row.epoch).collect();
+        let later = epochs.into_iter().filter(|epoch| *epoch > settled);
+        let later = later.map(|epoch| self.shared.epochs.watermark(epoch).expect("rows have it"));
+        let watermarks = self.desk.hub.watermarks.borrow();
+        let finals = watermarks.partial(settled).filter(|_| is_first).cloned();
+        finals.chain(later).collect()
     }
 
     /// When to go on.
@@ -397,6 +454,10 @@ impl Mako {
         while let Some(reached) = self.takings[at].reached.clone()
             && let Some(part) = self.takings[at].early.remove(&reached)
         {
+            if !self.learn_watermarks(&part, effects) {
+                self.desk.counters.dropped += 1;
+                break; // It says what cannot be.
+            }
             let Ok(reached) = self.copy_part(self.takings[at].at, &part, effects) else {
                 break; // It comes again.
             };
@@ -410,12 +471,71 @@ impl Mako {
     /// Can this be so, and is it for this node to take?
     fn may_take(&self, from: NodeId, part: &Part) -> bool {
         let ascends = part.until.as_ref().is_none_or(|until| part.from < *until);
-        let fits = |row: &Row| row.epoch >= super::FIRST_EPOCH && fits::clock(row.clock);
+        let shards = self.desk.hub.topology.shards() as usize;
+        let (first, last) = (super::FIRST_EPOCH, self.last_epoch());
+        let is_known = |epoch| part.watermarks.iter().any(|it| it.epoch() == epoch);
+        let fits = |row: &Row| {
+            let told = row.epoch <= part.settled || is_known(row.epoch);
+            row.epoch >= first && row.epoch <= last && told && fits::clock(row.clock)
+        };
+        let whole = |it: &VectorWatermark| {
+            it.shards() == shards && it.epoch() >= first && it.epoch() <= last
+        };
         self.desk.hub.gives(part.shard, from, self.desk.hub.place.node)
             && self.desk.hub.own(part.shard).is_none()
             && ascends
             && fits::clock(part.cut)
+            && part.settled < last
+            && part.watermarks.iter().all(whole)
             && part.rows.iter().all(fits)
+    }
+
+    /// No peer has honestly heard of a later epoch.
+    fn last_epoch(&self) -> Epoch {
+        Epoch(self.desk.hub.epoch.get().0.saturating_add(EPOCHS_AHEAD_MAX))
+    }
+
+    /// Takes over what the giver knows of the epochs of a part's rows, so that this node takes each of them for
+    /// committed, whatever it is asked later (rule M10). Says whether that is so.
+    fn learn_watermarks(&mut self, part: &Part, effects: &mut Effects) -> bool {
+        if self.options().faults.has(Fault::CopyWithoutWatermarks) {
+            return true;
+        }
+        if place(&part.from) == Place::default() {
+            self.hear_finals(part.settled, &part.watermarks, effects);
+        }
+        let later = part.watermarks.iter().filter(|it| it.epoch() > part.settled);
+        for watermark in later {
+            self.open_epoch(watermark.epoch(), effects);
+            // Where this node has heard the FVW, that says it all.
+            let Some(at) = self.live(watermark.epoch()) else { continue };
+            if self.live[at].watermark.merge(watermark) {
+                self.gossip.hears();
+                self.desk.nudge_others(effects);
+            }
+        }
+        self.covers(part)
+    }
+
+    /// Does this node take all rows of a part for committed?
+    fn covers(&self, part: &Part) -> bool {
+        let epochs = &self.shared.epochs;
+        let is_covered = |row: &Row| {
+            let stamp = Stamp::local(row.epoch, row.clock);
+            row.epoch <= epochs.open() && epochs.covers(part.shard, stamp.as_ref())
+        };
+        part.rows.iter().all(is_covered)
+    }
+
+    /// The epochs up to `last` are settled: these are the FVWs of those that lost something.
+    fn hear_finals(&mut self, last: Epoch, finals: &[VectorWatermark], effects: &mut Effects) {
+        let shards = self.desk.hub.topology.shards() as usize;
+        let settled = self.desk.hub.watermarks.borrow().settled();
+        for epoch in (settled.0 + 1..=last.0).map(Epoch) {
+            let partial = finals.iter().find(|watermark| watermark.epoch() == epoch).cloned();
+            let whole = || VectorWatermark::whole(epoch, shards);
+            self.hear_settled(partial.unwrap_or_else(whole), effects);
+        }
     }
 
     /// Makes a range of the store what the part says, as far as it gets: a range may hold much that goes, a lock may
@@ -471,7 +591,7 @@ impl Mako {
         let (before, shards) =
             (&self.followed[at].extent, self.desk.hub.topology.shards() as usize);
         // The epoch after the last FVW is open, or its opening is on its way to this node.
-        let known = self.desk.hub.epoch.get().0.saturating_add(EPOCHS_AHEAD_MAX);
+        let known = self.last_epoch().0;
         self.takings.iter().any(taken)
             && extent.length == length
             && extent.safe >= before.safe
@@ -485,19 +605,29 @@ impl Mako {
         let at = self.place_of(shard).expect("a stream that is held");
         let Head { extent, finals, .. } = decode(state).expect("it was looked at before");
         self.takings.retain(|taking| taking.at != at);
-        let (last, shards) = (extent.finals, self.desk.hub.topology.shards() as usize);
-        let safe = extent.safe;
+        let (last, safe) = (extent.finals, extent.safe);
         self.followed[at].restore(extent);
         let replica = self.shared.replica(shard).expect("held");
         let worker = self.desk.hub.place.worker;
         replica.cover(worker, safe);
         super::followed::publish(&self.followed[at], replica, worker);
         effects.observe(|| Observation::Restored { shard });
-        let settled = self.desk.hub.watermarks.borrow().settled();
-        for epoch in (settled.0 + 1..=last.0).map(Epoch) {
-            let partial = finals.iter().find(|watermark| watermark.epoch() == epoch).cloned();
-            let whole = || VectorWatermark::whole(epoch, shards);
-            self.hear_settled(partial.unwrap_or_else(whole), effects);
+        self.hear_finals(last, &finals, effects);
+    }
+}
+
+impl Part {
+    /// What a checker sees of it.
+    fn observation(&self, withheld: usize) -> Observation {
+        let plain = |(table, key): &(TableId, Bytes)| (*table, key.to_vec());
+        let row = |row: &Row| (row.table, row.key.to_vec(), row.epoch, row.clock);
+        Observation::Given {
+            shard: self.shard,
+            cut: self.cut,
+            from: plain(&self.from),
+            until: self.until.as_ref().map(plain),
+            rows: self.rows.iter().map(row).collect(),
+            withheld,
         }
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! Each worker of a node makes its own pass over a shard that the node has led, after it has settled an
 //! epoch that lost something: by then it installs nothing of that any more, and the last worker's pass
-//! finds whatever any of them had installed.
+//! finds whatever any of them had installed. A replica that took a copy makes passes, too: it rolls back like any
+//! other (rule M10).
 
 use super::Mako;
 use crate::replication::replica::Replica;
@@ -36,8 +37,11 @@ impl Mako {
         }
         let due = self.desk.hub.now.get();
         self.sweeps.clear(); // A new pass does what the last one had left.
-        for at in (0..self.led.len()).filter(|at| self.led[*at].ever_led) {
-            self.sweeps.push(Sweep { at, cursor: RollBack::default(), due });
+        for (at, led) in self.led.iter().enumerate() {
+            let replica = self.shared.replica(led.lead.shard).expect("held");
+            if led.ever_led || !replica.floor().is_empty() {
+                self.sweeps.push(Sweep { at, cursor: RollBack::default(), due });
+            }
         }
     }
 

@@ -127,6 +127,11 @@ impl Gossip {
         }
     }
 
+    /// Others have come further: who does not hear of it from its leader hears it from us.
+    pub(super) fn hears(&mut self) {
+        (self.news, self.quiet) = (true, 0);
+    }
+
     /// A stamp with this floor is about.
     pub(super) fn raise_floor(&mut self, floor: Clock) {
         if floor > self.floor {
@@ -204,8 +209,7 @@ impl Mako {
         // After the clocks: they are where those shards have ended.
         let have_ended = ended.iter().fold(false, |news, shard| live.end(*shard) | news);
         if came_further || have_ended {
-            // Who does not hear of it from its leader hears it from us.
-            (self.gossip.news, self.gossip.quiet) = (true, 0);
+            self.gossip.hears();
             self.desk.nudge_others(effects);
         }
     }

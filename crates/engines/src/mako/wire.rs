@@ -69,14 +69,19 @@ mod tests {
         })
     }
 
-    fn gossip() -> impl Strategy<Value = Message> {
-        let clocks = vec(number(), 0..5);
-        let parts = (any::<u32>(), clocks, vec(any::<u32>(), 0..3), number());
-        parts.prop_map(|(epoch, clocks, ended, floor)| {
+    fn watermark() -> impl Strategy<Value = VectorWatermark> {
+        (any::<u32>(), vec(number(), 0..5)).prop_map(|(epoch, clocks)| {
             let mut watermark = VectorWatermark::new(Epoch(epoch), clocks.len());
             for (shard, clock) in (0..).map(ShardId).zip(clocks) {
                 watermark.raise(shard, Clock(clock));
             }
+            watermark
+        })
+    }
+
+    fn gossip() -> impl Strategy<Value = Message> {
+        let parts = (watermark(), vec(any::<u32>(), 0..3), number());
+        parts.prop_map(|(watermark, ended, floor)| {
             let ended = ended.into_iter().map(ShardId).collect();
             Message::Gossip { watermark, ended, floor: Clock(floor) }
         })
@@ -99,10 +104,12 @@ mod tests {
             value: value.into(),
         });
         let numbers = (any::<u32>(), number(), number());
-        let parts = (numbers, place(), proptest::option::of(place()), vec(row, 0..3));
-        parts.prop_map(|((shard, copy, cut), from, until, rows)| {
-            let (shard, cut) = (ShardId(shard), Clock(cut));
-            Message::Part(Part { shard, copy, cut, from, until, rows })
+        let watermarks = vec(watermark(), 0..2);
+        let ranges = (place(), proptest::option::of(place()));
+        let parts = (numbers, ranges, any::<u32>(), watermarks, vec(row, 0..3));
+        parts.prop_map(|((shard, copy, cut), (from, until), settled, watermarks, rows)| {
+            let (shard, cut, settled) = (ShardId(shard), Clock(cut), Epoch(settled));
+            Message::Part(Part { shard, copy, cut, from, until, settled, watermarks, rows })
         })
     }
 
@@ -190,8 +197,10 @@ mod tests {
         let (key, value) = ("k".into(), "v".into());
         let rows = vec![Row { table, epoch, clock: Clock(7), key, value }];
         let (from, until) = ((table, "".into()), Some((table, "l".into())));
-        let part = Part { shard, copy: 6, cut, from, until, rows };
+        let watermarks = vec![VectorWatermark::new(epoch, 1)];
+        let part = Part { shard, copy: 6, cut, from, until, settled: Epoch(3), watermarks, rows };
         let form = [4, 3, 6, 0, 0, 0, 0, 0, 0, 0, 8, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 1, b'l'];
+        let form = [&form[..], &[3, 1, 0, 0, 0, 4, 1, 0]].concat();
         let rows = [1, 0, 0, 0, 1, 4, 7, 1, b'k', 1, b'v'];
         assert_eq!(encode(&Message::Part(part))[..], [&form[..], &rows].concat());
         let taken = Message::PartTaken { shard, copy: 6, reached: None };

@@ -29,6 +29,17 @@ impl Floor {
         self.claims.iter().any(has)
     }
 
+    /// Of all keys the replica has what was written up to here, or what came in its place.
+    pub(crate) fn whole(&self) -> Clock {
+        let whole = self.claims.iter().filter(|claim| claim.until.is_none());
+        whole.map(|claim| claim.cut).max().unwrap_or_default()
+    }
+
+    /// Has no copy brought anything?
+    pub(crate) fn is_empty(&self) -> bool {
+        self.claims.is_empty()
+    }
+
     /// Everything before `until` has come, as it was at `cut` or later; `None` where that is everything.
     pub(crate) fn raise(&mut self, cut: Clock, until: Option<Place>) {
         let new = Claim { cut, until };
@@ -58,6 +69,7 @@ mod tests {
     #[test]
     fn copies_count_as_far_as_they_have_come() {
         let mut floor = Floor::default();
+        assert!(floor.is_empty() && floor.whole() == Clock::ZERO);
         let (one, two) = (TableId(1), TableId(2));
         let place = |key: &[u8]| Some(Place { table: one, key: key.to_vec() });
         assert!(!floor.has(one, b"a", Clock(1)));
@@ -67,7 +79,9 @@ mod tests {
         assert!(!floor.has(one, b"m", Clock(7)) && !floor.has(two, b"a", Clock(7)), "to come");
         floor.raise(Clock(9), place(b"b"));
         assert!(floor.has(one, b"a", Clock(9)) && floor.has(one, b"l", Clock(7)));
+        assert!(!floor.is_empty() && floor.whole() == Clock::ZERO, "no copy is whole");
         floor.raise(Clock(7), None);
+        assert_eq!(floor.whole(), Clock(7));
         assert!(floor.has(two, b"a", Clock(7)) && floor.has(one, b"a", Clock(9)));
         assert!(!floor.has(two, b"a", Clock(8)));
         floor.raise(Clock(5), None);

@@ -186,11 +186,16 @@ fn mako_reply(random: &mut Random) -> mako::message::Reply {
     }
 }
 
-fn gossip(random: &mut Random) -> mako::Message {
+fn watermark(random: &mut Random) -> VectorWatermark {
     let mut watermark = VectorWatermark::new(EPOCH, random.below(4) as usize);
     for shard in 0..3 {
         watermark.raise(ShardId(shard), Clock(number(random)));
     }
+    watermark
+}
+
+fn gossip(random: &mut Random) -> mako::Message {
+    let watermark = watermark(random);
     let ended = (0..random.below(3)).map(|_| ShardId(number(random) as u32)).collect();
     mako::Message::Gossip { watermark, ended, floor: Clock(number(random)) }
 }
@@ -213,9 +218,19 @@ fn copy(random: &mut Random) -> mako::Message {
         value: bytes(random).into(),
     };
     let rows = (0..random.below(3)).map(|_| row(random)).collect();
-    let cut = Clock(number(random));
+    let (cut, settled) = (Clock(number(random)), Epoch(small(random)));
     let until = until.filter(|_| random.chance(2, 3));
-    mako::Message::Part(mako::message::Part { shard, copy, cut, from, until, rows })
+    let watermarks = (0..random.below(3)).map(|_| watermark(random)).collect();
+    mako::Message::Part(mako::message::Part {
+        shard,
+        copy,
+        cut,
+        from,
+        until,
+        settled,
+        watermarks,
+        rows,
+    })
 }
 
 /// A request like a real one, or another to the same branch.

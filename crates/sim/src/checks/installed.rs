@@ -7,6 +7,7 @@
 use super::durable::Durable;
 use engines::TransactionId;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use types::{Clock, Epoch, NodeId, ShardId, Stamp, TableId};
 
 /// What the leaders have installed.
@@ -62,6 +63,11 @@ impl Versions {
         self.0.last()
     }
 
+    /// All that may still count, the newest last.
+    pub fn all(&self) -> &[Version] {
+        &self.0
+    }
+
     /// Puts a version in its place.
     fn put(&mut self, version: Version) -> Result<(), String> {
         let at = self.0.partition_point(|other| other.order < version.order);
@@ -86,6 +92,26 @@ impl Installed {
     /// What a shard holds of a table.
     pub fn rows(&self, shard: ShardId, table: TableId) -> Option<&Rows> {
         self.shards[shard.0 as usize].get(&table)
+    }
+
+    /// The keys of a shard from one place on and before another, in order, with their versions.
+    pub fn range<'a>(
+        &'a self,
+        shard: ShardId,
+        from: &'a (TableId, Vec<u8>),
+        until: Option<&'a (TableId, Vec<u8>)>,
+    ) -> impl Iterator<Item = (TableId, &'a [u8], &'a Versions)> {
+        let last = until.map_or(TableId(u32::MAX), |until| until.0);
+        let tables = self.shards[shard.0 as usize].range(from.0..=last);
+        let before = move |table: TableId, key: &[u8]| {
+            until.is_none_or(|(last, end)| table < *last || key < &end[..])
+        };
+        tables.flat_map(move |(table, rows)| {
+            let start = if *table == from.0 { &from.1[..] } else { &[] };
+            let rows = rows.range::<[u8], _>((Bound::Included(start), Bound::Unbounded));
+            let rows = rows.map(|(key, versions)| (*table, &key[..], versions));
+            rows.take_while(move |(table, key, _)| before(*table, key))
+        })
     }
 
     /// The leader of a shard, on this node, installs a version. It stays out of the model if it is rolled

@@ -12,6 +12,7 @@
 //! | `leases.rs` | M7: a leader is appointed when the former lease has ended; once it serves, no former one acts |
 //! | `epochs.rs` | M8: nobody reads what a later epoch wrote, or an earlier one has not settled |
 //! | `finals.rs` | M9: an FVW is one, and covers what was told and nothing that is not durable |
+//! | `copies.rs` | M10: a copy for a replica has what is committed, all of it up to its cut, and nothing else |
 //! | `records.rs` | P4: nothing is seen or told whose record is not durable |
 //! | `replicas.rs` | at the end: all copies of a shard are equal, and equal to the model |
 //! | `acknowledged.rs` | at the end: what is covered is there wholly, and nothing else was told |
@@ -22,6 +23,7 @@
 //! [`Rules`] says which of them hold for an engine; those that name no kind there hold for all.
 
 mod acknowledged;
+mod copies;
 mod durable;
 mod epochs;
 mod finals;
@@ -40,6 +42,7 @@ use crate::violation::Violation;
 use acknowledged::Acknowledged;
 use bytes::Bytes;
 use consensus::topology::Topology;
+use copies::Given;
 use durable::{Durable, Facts};
 use engines::client::{ClientId, Reply, Request};
 use engines::{Observation, Place};
@@ -361,6 +364,11 @@ impl Checks {
                     }
                     Rules::Records => blame("P4", records.told(*transaction, seen, durable))?,
                 }
+            }
+            Observation::Given { shard, cut, from, until, rows, withheld: _ } => {
+                let (shard, cut, until) = (*shard, *cut, until.as_ref());
+                let given = Given { shard, cut, from, until, rows };
+                blame("M10", copies::check(given, installed, transactions, durable))?;
             }
             Observation::Applied { shard, stamp, table, key, won } => {
                 let node = moment.place.node;

@@ -165,6 +165,7 @@ fn digest_observation(digest: &mut Digest, observation: &Observation) {
         Observation::RolledBack { transaction, settled } => {
             words(15, transaction.sequence, u64::from(*settled));
         }
+        Observation::Given { cut, rows, .. } => words(18, cut.0, rows.len() as u64),
         Observation::Restored { shard } => words(17, u64::from(shard.0), 0),
         Observation::HeldUp { shard, epoch } => words(16, u64::from(shard.0), u64::from(epoch.0)),
     }

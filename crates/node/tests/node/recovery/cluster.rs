@@ -399,7 +399,7 @@ impl Cluster {
         self.send(delay, Coming::Worker((to, worker), life, event));
     }
 
-    fn rows(&self, node: NodeId, shard: ShardId) -> Vec<Row> {
+    pub fn rows(&self, node: NodeId, shard: ShardId) -> Vec<Row> {
         rows(Mako::store(&self.shared[&node], shard).expect("a replica"), &TABLES)
     }
 

@@ -6,6 +6,7 @@
 //! that fails.
 
 mod cluster;
+mod former_leaders;
 mod odd_times;
 mod scenarios;
 mod snapshots;

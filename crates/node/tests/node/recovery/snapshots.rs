@@ -28,14 +28,14 @@ impl Cluster {
     }
 
     /// The first entries that the streams of a replica still hold.
-    fn starts(&self, node: NodeId) -> Vec<u64> {
+    pub fn starts(&self, node: NodeId) -> Vec<u64> {
         let workers = (0..self.topology.workers()).map(WorkerId);
         let streams = workers.map(|worker| self.workers[&(node, worker)].stream(S).expect("held"));
         streams.map(|stream| stream.start().0).collect()
     }
 
     /// Nobody hears a node any more, and it hears nobody.
-    fn cut_off(&mut self, node: NodeId) {
+    pub fn cut_off(&mut self, node: NodeId) {
         let others = (0..=self.manager_id().0).map(NodeId).filter(|other| *other != node);
         self.cut.extend(others.flat_map(|other| [(node, other), (other, node)]));
     }

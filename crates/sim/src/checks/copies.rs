@@ -1,0 +1,89 @@
+//! M10: a copy of a shard that is given to a replica holds committed versions only, and all that was committed
+//! up to its cut, or what came in its place. What a part leaves out the taker drops, up to the cut: so
+//! absence is judged as well as rows are.
+
+use super::durable::Durable;
+use super::installed::{Installed, Versions};
+use super::replay;
+use super::transactions::Transactions;
+use std::collections::BTreeMap;
+use types::{Clock, Epoch, ShardId, Stamp, TableId};
+
+/// A part of a copy, as its giver has observed it.
+#[derive(Debug, Clone, Copy)]
+pub struct Given<'a> {
+    /// The shard.
+    pub shard: ShardId,
+    /// All that was committed up to here is in it, or what came in its place.
+    pub cut: Clock,
+    /// Where it begins.
+    pub from: &'a (TableId, Vec<u8>),
+    /// Where it ends; `None` for the end of the shard.
+    pub until: Option<&'a (TableId, Vec<u8>)>,
+    /// Its rows.
+    pub rows: &'a [(TableId, Vec<u8>, Epoch, Clock)],
+}
+
+/// The place of a version among those of its key.
+type Order = (Epoch, Clock);
+
+/// What is needed to say of a version whether it is committed.
+#[derive(Clone, Copy)]
+struct Judge<'a> {
+    shard: ShardId,
+    transactions: &'a Transactions,
+    durable: &'a Durable,
+}
+
+impl Judge<'_> {
+    /// Is the version with this place committed? Says what is missing, if not.
+    fn is_committed(&self, (epoch, clock): Order) -> super::Verdict {
+        let stamp = Stamp::local(epoch, clock);
+        let writer = self.transactions.writer(self.shard, &stamp).map(|(_, seen)| seen);
+        replay::covered(self.shard, &stamp, writer, self.durable)
+    }
+
+    /// The newest of a key's versions that is committed and not after `cut`, if it is a value and no later committed
+    /// version is a tombstone: a copy with this cut has it, or a later value.
+    fn expected(&self, versions: &Versions, cut: Clock) -> Option<Order> {
+        let committed = |order| self.is_committed(order).is_ok();
+        let mut newest_first = versions.all().iter().rev();
+        let deleted = |at: &&super::installed::Version| at.value.is_none() && committed(at.order);
+        let first =
+            newest_first.find(|at| deleted(at) || (at.order.1 <= cut && committed(at.order)))?;
+        first.value.is_some().then_some(first.order)
+    }
+}
+
+/// Judges a part when it is given.
+pub fn check(
+    given: Given<'_>,
+    installed: &Installed,
+    transactions: &Transactions,
+    durable: &Durable,
+) -> super::Verdict {
+    let Given { shard, cut, from, until, rows } = given;
+    let judge = Judge { shard, transactions, durable };
+    let name = |table: TableId, key: &[u8]| format!("of {table} '{}'", key.escape_ascii());
+    let mut present = BTreeMap::new();
+    for (table, key, epoch, clock) in rows {
+        judge.is_committed((*epoch, *clock)).map_err(|what| {
+            format!("a copy has a row {} that is not committed: {what}", name(*table, key))
+        })?;
+        present.insert((*table, &key[..]), (*epoch, *clock));
+    }
+    for (table, key, versions) in installed.range(shard, from, until) {
+        let Some(expected) = judge.expected(versions, cut) else { continue };
+        let has = present.get(&(table, key));
+        if has.is_none_or(|has| *has < expected) {
+            let has = has.map_or("nothing".into(), |(epoch, clock)| format!("{epoch} {clock}"));
+            return Err(format!(
+                "a copy of {shard} with cut {cut} has {has} {}, and {} {} is committed",
+                name(table, key),
+                expected.0,
+                expected.1
+            ));
+        }
+    }
+    Ok(())
+}
