@@ -15,6 +15,38 @@ pub enum Fault {
     SkipLockCheck,
     /// Free what is unlinked at once, under the readers' eyes.
     FreeTooEarly,
+    /// Tag what is unlinked with the era of the guard, not with the one after it.
+    TagTooEarly,
+    /// Hold a guard in the era that was read before it was shown, whatever came meanwhile.
+    PinWithoutSecondLook,
+    /// Do not look at the parent again once the child's version is noted.
+    ParentUnchecked,
+    /// Do not look at the root's address again once its version is noted.
+    RootUnchecked,
+    /// Take a node that is latched for one that is not.
+    LatchedIsStable,
+    /// Believe what a lookup found in a leaf that has changed meanwhile.
+    LookupUnchecked,
+    /// Believe what a scan found in a leaf that has changed meanwhile.
+    ScanUnchecked,
+    /// Insert into a leaf without raising its version.
+    SilentInsertion,
+    /// Remove from a leaf without raising its version.
+    SilentRemoval,
+    /// Merge a node into another without raising the version of that one.
+    SilentMerge,
+    /// Leave a node that was merged away as if it were still in the tree.
+    MergedStaysValid,
+    /// Do not note the right half of a leaf that the transaction itself split.
+    SplitUnnoted,
+    /// Use the leaf in which a key was found absent after it was split.
+    GapOutlivesSplit,
+    /// Do not note the leaf in which a deletion finds no key.
+    AbsentDeletionUnnoted,
+    /// Do not note that the gap is a placeholder now, which others may fill.
+    PlaceholderUnread,
+    /// Take a record that has left the index for unchanged.
+    DeadIsUnchanged,
 }
 
 /// A set of planted bugs.

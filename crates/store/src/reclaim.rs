@@ -280,7 +280,7 @@ impl Memory {
             // Either `advance` sees the slot, or the load below sees the era it moved to.
             fence(Ordering::SeqCst);
             let now = self.eras.shared.era.load(Ordering::Acquire);
-            if now == era {
+            if now == era || self.eras.faults.has(Fault::PinWithoutSecondLook) {
                 break;
             }
             era = now;
@@ -343,7 +343,9 @@ impl Memory {
         }
         self.limbo_bytes += what.weight();
         self.heap.count(size_of::<Waiting>() as i64);
-        self.limbo.push_back(Waiting { tag: self.pinned + 1, what });
+        let early = self.eras.faults.has(Fault::TagTooEarly);
+        let tag = if early { self.pinned } else { self.pinned + 1 };
+        self.limbo.push_back(Waiting { tag, what });
     }
 
     #[cold]

@@ -25,8 +25,8 @@ pub struct Options {
     /// [`TRANSACTIONS_OPEN_MAX`]. Default 1024.
     pub transactions_max: usize,
     /// Bytes of keys, versions, index and sessions' lists that the store may hold; a put beyond it is
-    /// rejected, and so is a read where the transaction's list of reads would need more room. Checked
-    /// against a count that lags by up to 64 KiB a session. Default: no limit.
+    /// rejected, and so is a read of a transaction whose lists take half of it. Checked against a count
+    /// that lags by up to 64 KiB a session. Default: no limit.
     pub memory_bytes_max: usize,
     /// Bytes to take from the system at once, so that growing to that size costs no transaction the
     /// time in which the system finds and clears a page. More is taken as needed. Default 0.
@@ -105,8 +105,8 @@ impl Store {
             Err(Rejected::TooManyTables { max: TABLES_MAX })?;
         }
         let table = TableId(names.len() as u32);
-        let fresh =
-            self.tables[names.len()].set(Index::new(&mut Heap::new(Arc::clone(&self.arena))));
+        let heap = &mut Heap::new(Arc::clone(&self.arena));
+        let fresh = self.tables[names.len()].set(Index::new(heap, self.options.faults));
         assert!(fresh.is_ok(), "{table} existed before it got its name {name:?}");
         names.insert(name.into(), table);
         Ok(table)

@@ -186,6 +186,113 @@ fn merge_against_readers(faults: Faults) {
     writer.join().expect("no panic");
 }
 
+/// Keys that a scan finds come in order, once each, and those that stay are among them.
+fn check_scan(session: &mut Session, table: TableId, stay: &[&[u8]]) {
+    let tx = session.begin();
+    for scan in [Scan::all(), Scan::all().reverse()] {
+        let rows = tx.scan(table, scan).expect("within limits");
+        let mut keys: Vec<&[u8]> = rows.iter().map(|(key, _)| *key).collect();
+        if scan.reverse {
+            keys.reverse();
+        }
+        assert!(keys.is_sorted_by(|a, b| a < b), "out of order: {keys:?}");
+        assert!(stay.iter().all(|key| keys.contains(key)), "missing: {keys:?}");
+    }
+}
+
+/// What a thread does with a key, alone in its transaction.
+#[derive(Clone, Copy)]
+enum Change {
+    Put(&'static [u8]),
+    Delete(&'static [u8]),
+}
+
+fn change(store: &Arc<Store>, table: TableId, change: Change) {
+    let mut session = session(store);
+    let tx = session.begin();
+    match change {
+        Change::Put(key) => tx.put(table, key, &2u64.to_le_bytes()).expect("within limits"),
+        Change::Delete(key) => tx.delete(table, key).expect("within limits"),
+    }
+    tx.commit().expect("it reads nothing and meets no lock");
+}
+
+/// One thread changes a tree of these keys; the other looks for a key that stays, and scans.
+fn look_while(
+    faults: Faults,
+    keys: &[&[u8]],
+    before: &[Change],
+    then: Change,
+    stays: &'static [u8],
+) {
+    let (store, table) = store(faults);
+    put_all(&store, table, &keys.iter().map(|key| (*key, 1)).collect::<Vec<_>>());
+    before.iter().for_each(|now| change(&store, table, *now));
+    let mut reader = session(&store);
+    let writer = {
+        let store = Arc::clone(&store);
+        thread::spawn(move || change(&store, table, then))
+    };
+    let found = number(reader.begin().get(table, stays).expect("within limits"));
+    assert_eq!(found, 1, "{stays:?} is missing");
+    check_scan(&mut reader, table, &[stays]);
+    writer.join().expect("no panic");
+}
+
+/// The root is a full leaf, and splits.
+fn root_splits(faults: Faults) {
+    look_while(faults, &[b"a", b"b", b"c"], &[], Change::Put(b"bb"), b"c");
+}
+
+/// A full leaf below the root splits, and what moves is looked for.
+fn leaf_splits(faults: Faults) {
+    look_while(faults, &[b"a", b"b", b"c", b"d"], &[], Change::Put(b"bb"), b"c");
+}
+
+/// A key comes into a leaf in front of the one that is looked for.
+fn leaf_fills(faults: Faults) {
+    look_while(faults, &[b"a", b"c"], &[], Change::Put(b"b"), b"c");
+}
+
+/// A key leaves a leaf in front of the one that is looked for.
+fn leaf_drains(faults: Faults) {
+    look_while(faults, &[b"a", b"b", b"c"], &[], Change::Delete(b"a"), b"c");
+}
+
+/// The right one of two leaves with a key each is merged into the left one.
+fn leaves_merge(faults: Faults) {
+    let before = [Change::Delete(b"b"), Change::Delete(b"c")];
+    look_while(faults, &[b"a", b"b", b"c", b"d"], &before, Change::Delete(b"a"), b"d");
+}
+
+/// A thread that is about to take its guard while the era moves on several times, then unlinks what
+/// another one reads that began after that.
+fn guard_of_an_old_era(faults: Faults) {
+    let (store, table) = store(faults);
+    put_all(&store, table, &[(b"x", 7), (b"y", 7)]);
+    let mut sessions = [session(&store), session(&store)];
+    let late = {
+        let mut session = session(&store);
+        thread::spawn(move || {
+            let tx = session.begin();
+            tx.put(table, b"x", &8u64.to_le_bytes()).expect("within limits");
+            tx.commit().expect("it reads nothing and meets no lock");
+        })
+    };
+    let [others, reader] = &mut sessions;
+    for _ in 0..4 {
+        let tx = others.begin();
+        tx.put(table, b"y", &8u64.to_le_bytes()).expect("within limits");
+        tx.commit().expect("it reads nothing and meets no lock");
+    }
+    let tx = reader.begin();
+    let value = tx.get(table, b"x").expect("within limits");
+    let first = number(value);
+    late.join().expect("no panic");
+    assert!([7, 8].contains(&first), "read freed memory: {first:#x}");
+    assert_eq!(number(value), first, "freed under the reader");
+}
+
 /// A reader holds a value while another overwrites, deletes and inserts it again and again: the value
 /// stays what it was until the reader ends.
 fn freed_under_a_reader(faults: Faults) {
@@ -385,11 +492,17 @@ fn gaps_and_ranges_are_serializable() {
 fn splits_and_merges_lose_nothing() {
     holds(split_against_readers);
     holds(merge_against_readers);
+    holds(root_splits);
+    holds(leaf_splits);
+    holds(leaf_fills);
+    holds(leaf_drains);
+    holds(leaves_merge);
 }
 
 #[test]
 fn nothing_is_freed_under_a_reader() {
     holds(freed_under_a_reader);
+    holds(guard_of_an_old_era);
 }
 
 #[test]
@@ -421,4 +534,42 @@ fn skipping_the_lock_check_is_caught() {
 #[test]
 fn freeing_too_early_is_caught() {
     catches(freed_under_a_reader, Fault::FreeTooEarly);
+}
+
+#[test]
+fn a_parent_that_is_not_checked_again_is_caught() {
+    catches(leaf_splits, Fault::ParentUnchecked);
+}
+
+#[test]
+fn a_root_that_is_not_checked_again_is_caught() {
+    catches(root_splits, Fault::RootUnchecked);
+}
+
+#[test]
+fn taking_a_latched_node_for_stable_is_caught() {
+    catches(leaf_fills, Fault::LatchedIsStable);
+}
+
+#[test]
+fn lookups_and_scans_in_leaves_that_change_are_caught() {
+    catches(leaf_fills, Fault::LookupUnchecked);
+    catches(leaf_drains, Fault::ScanUnchecked);
+}
+
+#[test]
+fn changes_that_leave_the_version_are_caught() {
+    catches(leaf_fills, Fault::SilentInsertion);
+    catches(leaf_drains, Fault::SilentRemoval);
+    catches(leaves_merge, Fault::SilentMerge);
+}
+
+#[test]
+fn a_placeholder_that_is_not_read_is_caught() {
+    catches(scan_then_write, Fault::PlaceholderUnread);
+}
+
+#[test]
+fn a_guard_without_a_second_look_is_caught() {
+    catches(guard_of_an_old_era, Fault::PinWithoutSecondLook);
 }

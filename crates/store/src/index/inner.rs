@@ -13,7 +13,7 @@ use crate::sync::{AtomicPtr, AtomicU64, Ordering};
 use std::ptr::{self, NonNull};
 
 /// Separators of an inner node, which has one child more: what fills sixteen cache lines.
-pub(crate) const INNER_MAX: usize = if cfg!(feature = "model") { 3 } else { 39 };
+pub(crate) const INNER_MAX: usize = if cfg!(feature = "model") { 4 } else { 39 };
 
 /// A separator: a key of its own, which never changes.
 #[repr(C)]

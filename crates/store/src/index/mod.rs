@@ -28,6 +28,7 @@ pub(crate) use inner::{Inner, Separator};
 pub(crate) use leaf::{LEAF_MAX, Leaf};
 pub(crate) use scan::Seek;
 
+use crate::faults::{Fault, Faults};
 use crate::memory::Heap;
 use crate::reclaim::{Memory, Retired};
 use crate::record::Record;
@@ -36,18 +37,21 @@ use inner::INNER_MAX;
 use node::{Header, Latch};
 use std::ptr::NonNull;
 
-/// A node with fewer entries than this looks for a neighbour to merge with when a key is removed.
-const SPARSE: usize = LEAF_MAX / 4;
+/// A node with fewer entries than this looks for a neighbour to merge with when a key is removed. Under
+/// the permutation tester that is a leaf with one key, so that there are merges at all.
+const SPARSE: usize = if cfg!(feature = "model") { 2 } else { LEAF_MAX / 4 };
 /// Merging must leave room, or the next insertion would split again.
 const MERGED_LEAF_MAX: usize = LEAF_MAX * 3 / 4;
 const MERGED_INNER_MAX: usize = INNER_MAX * 3 / 4;
 
 // Two sparse neighbours always fit.
-const _: () = assert!(2 * SPARSE <= MERGED_LEAF_MAX && 2 * SPARSE < MERGED_INNER_MAX);
+const _: () = assert!(2 * (SPARSE - 1) <= MERGED_LEAF_MAX);
+const _: () = assert!(2 * (SPARSE - 1) < MERGED_INNER_MAX);
 
 /// See the module.
 pub(crate) struct Index {
     root: AtomicPtr<Header>,
+    faults: Faults,
 }
 
 /// A leaf as it was at one version: what a transaction remembers of a gap or a range.
@@ -192,8 +196,8 @@ fn prefetch_node(node: NonNull<Header>, level: u8) {
 }
 
 impl Index {
-    pub(crate) fn new(heap: &mut Heap) -> Index {
-        Index { root: AtomicPtr::new(Leaf::allocate(heap).cast().as_ptr()) }
+    pub(crate) fn new(heap: &mut Heap, faults: Faults) -> Index {
+        Index { root: AtomicPtr::new(Leaf::allocate(heap).cast().as_ptr()), faults }
     }
 
     /// The root at a version at which it was the root.
@@ -202,20 +206,24 @@ impl Index {
         let root = self.root.load(Ordering::Acquire);
         // SAFETY: the root is never null, and the caller's guard keeps it.
         let node = unsafe { &*root };
-        let version = node.stable_version()?;
+        let version = node.stable_version(self.faults)?;
         // A root that was split since it was loaded is only the left half.
-        (self.root.load(Ordering::Acquire) == root).then_some(Step { node, version })
+        let checked =
+            self.faults.has(Fault::RootUnchecked) || self.root.load(Ordering::Acquire) == root;
+        checked.then_some(Step { node, version })
     }
 
     /// One step down.
     #[inline]
-    fn down<'t>(from: Step<'t, Inner>, place: usize) -> Option<Step<'t, Header>> {
+    fn down<'t>(&self, from: Step<'t, Inner>, place: usize) -> Option<Step<'t, Header>> {
         let child = from.node.child(place)?;
         prefetch_node(child, from.node.header().level() - 1);
         // SAFETY: kept by the caller's guard.
         let node: &'t Header = unsafe { child.as_ref() };
-        let version = node.stable_version()?;
-        from.node.header().is_unchanged(from.version).then_some(Step { node, version })
+        let version = node.stable_version(self.faults)?;
+        let checked = self.faults.has(Fault::ParentUnchecked)
+            || from.node.header().is_unchanged(from.version);
+        checked.then_some(Step { node, version })
     }
 
     /// Finds `key`.
@@ -239,12 +247,14 @@ impl Index {
             let Step { node, version } = step;
             match kind(node) {
                 Kind::Inner(node) => {
-                    step = Self::down(Step { node, version }, node.place_of(key)?)?;
+                    step = self.down(Step { node, version }, node.place_of(key)?)?;
                 }
                 Kind::Leaf(leaf) => {
                     let place = leaf.find(key)?;
                     let record = if place.equal { leaf.record(place.at) } else { None };
-                    return node.is_unchanged(version).then(|| match record {
+                    let checked =
+                        self.faults.has(Fault::LookupUnchecked) || node.is_unchanged(version);
+                    return checked.then(|| match record {
                         Some(record) => Lookup::Found(record),
                         None => Lookup::Absent(LeafVersion { leaf: NonNull::from(leaf), version }),
                     });
@@ -267,7 +277,11 @@ impl Index {
     ///
     /// # Safety
     /// As for [`insert`](Index::insert).
-    pub(crate) unsafe fn insert_at(record: NonNull<Record>, at: LeafVersion) -> Option<LeafChange> {
+    pub(crate) unsafe fn insert_at(
+        &self,
+        record: NonNull<Record>,
+        at: LeafVersion,
+    ) -> Option<LeafChange> {
         // SAFETY: the record is the caller's; the leaf is kept by its guard.
         let (key, leaf) = unsafe { (Record::key(record), at.leaf.as_ref()) };
         let mut latch = leaf.header().latch(at.version)?;
@@ -277,7 +291,9 @@ impl Index {
         let place = leaf.find(key)?;
         assert!(!place.equal, "{key:?} was absent at this version");
         leaf.insert(place.at, key, record);
-        latch.change();
+        if !self.faults.has(Fault::SilentInsertion) {
+            latch.change();
+        }
         let (from, to) = latch.versions();
         Some(LeafChange { leaf: at.leaf, from, to, split: None })
     }
@@ -321,7 +337,7 @@ impl Index {
                         self.split_inner(parent, here, place, memory)?;
                         return None;
                     }
-                    step = Self::down(here, place)?;
+                    step = self.down(here, place)?;
                     parent = Some((here, place));
                 }
                 Kind::Leaf(leaf) => {
@@ -337,7 +353,9 @@ impl Index {
                     }
                     let mut latch = node.latch(version)?;
                     leaf.insert(place.at, key, record);
-                    latch.change();
+                    if !self.faults.has(Fault::SilentInsertion) {
+                        latch.change();
+                    }
                     let (from, to) = latch.versions();
                     changed(LeafChange { leaf: NonNull::from(leaf), from, to, split: None });
                     return Some(Insertion::Inserted);
@@ -449,7 +467,7 @@ impl Index {
                         self.drop_root(here, memory)?;
                     }
                     let place = node.place_of(key)?;
-                    step = Self::down(here, place)?;
+                    step = self.down(here, place)?;
                     if step.node.count() < SPARSE && self.merge(here, place, memory) {
                         return None;
                     }
@@ -462,7 +480,9 @@ impl Index {
                         return Some(None);
                     };
                     leaf.remove(place.at);
-                    latch.change();
+                    if !self.faults.has(Fault::SilentRemoval) {
+                        latch.change();
+                    }
                     return Some(Some(record));
                 }
             }
@@ -506,7 +526,7 @@ impl Index {
         if !Self::fit(left, right) {
             return false;
         }
-        let Some((mut above, mut keep, mut gone)) = Self::latch_family(parent, left, right) else {
+        let Some((mut above, mut keep, mut gone)) = self.latch_family(parent, left, right) else {
             return false;
         };
         if !Self::fit(left, right) {
@@ -526,8 +546,12 @@ impl Index {
             _ => unreachable!("children of one node stand on one level"),
         }
         above.change();
-        keep.change();
-        gone.obsolete();
+        if !self.faults.has(Fault::SilentMerge) {
+            keep.change();
+        }
+        if !self.faults.has(Fault::MergedStaysValid) {
+            gone.obsolete();
+        }
         true
     }
 
@@ -543,14 +567,15 @@ impl Index {
 
     /// Latches a parent and two neighbouring children.
     fn latch_family<'t>(
+        &self,
         parent: Step<'t, Inner>,
         left: &'t Header,
         right: &'t Header,
     ) -> Option<(Latch<'t>, Latch<'t>, Latch<'t>)> {
         let above = parent.node.header().latch(parent.version)?;
         // While the parent is latched these are its children, so neither is obsolete.
-        let left = left.latch(left.stable_version()?)?;
-        let right = right.latch(right.stable_version()?)?;
+        let left = left.latch(left.stable_version(self.faults)?)?;
+        let right = right.latch(right.stable_version(self.faults)?)?;
         Some((above, left, right))
     }
 

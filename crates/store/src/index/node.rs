@@ -20,6 +20,7 @@
 //!
 //! Invariants: heads ascend within the count; an obsolete node never changes again.
 
+use crate::faults::{Fault, Faults};
 use crate::key::{common_prefix, head_at};
 use crate::sync::{AtomicPtr, AtomicU64, Ordering, fence, spin_loop};
 use crate::work::{self, Work};
@@ -80,10 +81,11 @@ impl Header {
 
     /// The version once nobody holds the latch; `None` if the node is obsolete.
     #[inline]
-    pub(crate) fn stable_version(&self) -> Option<u64> {
+    pub(crate) fn stable_version(&self, faults: Faults) -> Option<u64> {
+        let unstable = if faults.has(Fault::LatchedIsStable) { 0 } else { LATCHED };
         loop {
             let version = self.version.load(Ordering::Acquire);
-            if version & (LATCHED | OBSOLETE) == 0 {
+            if version & (unstable | OBSOLETE) == 0 {
                 return Some(version);
             }
             if version & OBSOLETE != 0 {
@@ -117,7 +119,11 @@ impl Header {
 
     /// Takes the latch if the node is still at `version`.
     pub(crate) fn latch(&self, version: u64) -> Option<Latch<'_>> {
-        debug_assert!(version & (LATCHED | OBSOLETE) == 0, "latched a node at version {version}");
+        // One that is latched already is not at a version at which it could be.
+        if version & LATCHED != 0 {
+            return None;
+        }
+        debug_assert!(version & OBSOLETE == 0, "latched a node at version {version}");
         self.version
             .compare_exchange(version, version | LATCHED, Ordering::SeqCst, Ordering::Relaxed)
             .ok()?;

@@ -3,6 +3,7 @@
 use super::inner::Separator;
 use super::leaf::{LEAF_MAX, Leaf};
 use super::{Index, Kind, LeafVersion, Step, kind};
+use crate::faults::Fault;
 use crate::record::Record;
 use crate::sync::spin_loop;
 use std::ptr::NonNull;
@@ -80,7 +81,7 @@ impl Index {
                     low = place.checked_sub(1).and_then(|at| node.separator(at)).or(low);
                     let bounded = place < node.header().count();
                     high = if bounded { Some(node.separator(place)?) } else { high };
-                    step = Self::down(Step { node, version }, place)?;
+                    step = self.down(Step { node, version }, place)?;
                 }
                 Kind::Leaf(leaf) => {
                     // SAFETY: separators are kept by the caller's guard, during 'g.
@@ -93,7 +94,9 @@ impl Index {
                     let mut rows =
                         LeafRows { leaf: leaf_version, records: [None; LEAF_MAX], count: 0, next };
                     rows.take(leaf, seek, most)?;
-                    return node.is_unchanged(version).then_some(rows);
+                    let checked =
+                        self.faults.has(Fault::ScanUnchecked) || node.is_unchanged(version);
+                    return checked.then_some(rows);
                 }
             }
         }

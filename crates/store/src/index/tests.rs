@@ -24,7 +24,7 @@ impl Bench {
     fn new() -> Bench {
         let arena = Arc::new(Arena::default());
         let eras = Arc::new(Eras::new(1, usize::MAX, Faults::NONE));
-        let index = Index::new(&mut Heap::new(Arc::clone(&arena)));
+        let index = Index::new(&mut Heap::new(Arc::clone(&arena)), Faults::NONE);
         let memory = Memory::new(&eras, &arena).expect("a free slot");
         Bench { index, memory, model: BTreeMap::new(), arena, eras }
     }

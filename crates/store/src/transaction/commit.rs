@@ -4,7 +4,7 @@ use super::writes::Write;
 use super::{Read, Sets, Transaction};
 use crate::discard::{chain, unlink};
 use crate::faults::{Fault, Faults};
-use crate::index::{Index, Insertion, LeafChange};
+use crate::index::{Insertion, LeafChange};
 use crate::reclaim::{Memory, Retired};
 use crate::record::{LockError, Record};
 use crate::session::{Session, State};
@@ -14,6 +14,9 @@ use crate::work::{self, Work};
 use std::ops::DerefMut;
 use std::ptr::{self, NonNull};
 use types::{Aborted, Clock, Conflict, Result, StampRef, TableId};
+
+/// The lists of a smaller transaction are counted as they grow while it executes, and not again.
+const LISTS_COUNTED_FROM: usize = 64;
 
 /// How many versions of a chain an installation looks at where it does not walk it.
 const GLANCE: usize = 4;
@@ -152,7 +155,9 @@ impl State {
         if replaced_dead {
             sets.order.sort_unstable();
         }
-        sets.count_lists();
+        if sets.order.len() > LISTS_COUNTED_FROM {
+            sets.count_lists();
+        }
         Ok(())
     }
 
@@ -387,6 +392,7 @@ impl Sets {
     /// Puts the private record of a write into the index, or takes the one that is there by now.
     fn link(&mut self, store: &Store, memory: &mut Memory, place: usize) {
         let Sets { nodes, writes, reads, gaps_stale, .. } = self;
+        let faults = store.options.faults;
         let write = &mut writes.entries[place];
         let private = write.record;
         // SAFETY: private.
@@ -394,22 +400,25 @@ impl Sets {
         write.linked = true;
         // Whoever finds the placeholder may fill it before it is locked here, and the leaf will not
         // tell: where the gap was read, so is the placeholder.
-        let mut read_placeholder =
-            || reads.push(Read { record: private, version: ptr::null_mut() });
+        let mut read_placeholder = || {
+            if !faults.has(Fault::PlaceholderUnread) {
+                reads.push(Read { record: private, version: ptr::null_mut() });
+            }
+        };
+        let index = store.index(table).expect("the table of a write exists");
         let gap = write.gap.filter(|_| !*gaps_stale);
         if let Some(gap) = gap.and_then(|gap| nodes.get(gap as usize))
             // SAFETY: pinned; the record is private.
-            && let Some(change) = unsafe { Index::insert_at(private, gap.leaf) }
+            && let Some(change) = unsafe { index.insert_at(private, gap.leaf) }
         {
-            nodes.renew(table, &change);
+            nodes.renew(table, &change, faults);
             return read_placeholder();
         }
-        let index = store.index(table).expect("the table of a write exists");
         let mut noted = false;
         let mut changed = |change: LeafChange| {
             // The node set will know both halves, but not which of them a gap fell to.
-            *gaps_stale |= change.split.is_some();
-            noted = nodes.renew(table, &change);
+            *gaps_stale |= change.split.is_some() && !faults.has(Fault::GapOutlivesSplit);
+            noted = nodes.renew(table, &change, faults);
         };
         // SAFETY: pinned; the record is private.
         match unsafe { index.insert(private, memory, &mut changed) } {
@@ -442,7 +451,8 @@ impl Sets {
             if word.is_locked() && !self.holds_lock(*record) && !faults.has(Fault::SkipLockCheck) {
                 return Err(locked(*record));
             }
-            let same = word.version() == *version && !word.is_dead();
+            let dead = word.is_dead() && !faults.has(Fault::DeadIsUnchanged);
+            let same = word.version() == *version && !dead;
             if !same && !faults.has(Fault::SkipReadSet) {
                 // SAFETY: kept by the guard.
                 let key = unsafe { Record::excerpt(*record) };
@@ -485,7 +495,9 @@ impl Sets {
         self.order.shrink_to(KEPT);
         self.writes.clear();
         self.replaced.shrink_to(KEPT);
-        self.count_lists();
+        if self.listed_bytes > KEPT * size_of::<Read>() {
+            self.count_lists();
+        }
         self.recent.forget();
         self.locked = 0;
         self.gaps_stale = false;

@@ -2,6 +2,7 @@
 
 use super::writes::Write;
 use super::{LeafRead, READS_AHEAD, Read, Sets, Transaction};
+use crate::faults::Fault;
 use crate::index::{Index, LeafVersion, Lookup, prefetch};
 use crate::record::Record;
 use crate::session::{Session, State};
@@ -134,7 +135,9 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
         {
             // Nothing to remove; that it stays so is all the transaction has to know: a read.
             state.sets.check_reads()?;
-            state.sets.note_leaf(table, leaf);
+            if !self.session().store.options.faults.has(Fault::AbsentDeletionUnnoted) {
+                state.sets.note_leaf(table, leaf);
+            }
             return Ok(());
         }
         state.write(index, table, key, Content::Tombstone, None)

@@ -146,11 +146,11 @@ impl Sets {
     /// Makes room for more reads.
     #[cold]
     fn grow_reads(&mut self) -> Result<()> {
-        /// So much a transaction may read even where the store is full.
-        const LISTED_FREE: usize = 64 << 10;
         let more = self.reads.capacity() * size_of::<Read>() + self.nodes.bytes_listed();
         let (bytes, max) = (self.arena.bytes(), self.memory_bytes_max);
-        if self.listed_bytes + more > LISTED_FREE && bytes.saturating_add(more) > max {
+        // A store that is full can be read still, or nothing could be found to be deleted.
+        let free = (max / 2).max(LISTED_FREE_MIN);
+        if self.listed_bytes + more > free && bytes.saturating_add(more) > max {
             Err(Rejected::MemoryFull { bytes, max })?;
         }
         self.reads.reserve(READS_AHEAD);
@@ -165,6 +165,10 @@ impl Drop for Sets {
         self.arena.count(-(self.listed_bytes as i64));
     }
 }
+
+/// What a transaction's lists may take where the store is full: half of what the store may hold, and no
+/// less than this.
+const LISTED_FREE_MIN: usize = 64 << 10;
 
 /// For so many reads there is room whenever one begins: what a scan reads from a leaf.
 const READS_AHEAD: usize = 64;

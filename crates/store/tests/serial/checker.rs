@@ -20,8 +20,15 @@ pub type State = BTreeMap<Key, Value>;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Op {
     Get(Key, Option<Value>),
-    Scan { range: RangeInclusive<Key>, reverse: bool, limit: usize, rows: Vec<(Key, Value)> },
+    Scan {
+        range: RangeInclusive<Key>,
+        reverse: bool,
+        limit: usize,
+        rows: Vec<(Key, Value)>,
+    },
     Put(Key, Value),
+    /// A write where there is no value yet; says whether there was none.
+    Insert(Key, Value, bool),
     Delete(Key),
 }
 
@@ -92,6 +99,13 @@ fn run(transaction: &Committed, state: &mut State) -> Result<(), (Op, String)> {
             }
             Op::Put(key, value) => {
                 state.insert(*key, *value);
+            }
+            Op::Insert(key, value, inserted) => {
+                let expected = !state.contains_key(key);
+                if expected != *inserted {
+                    return Err((op.clone(), format!("{expected}")));
+                }
+                state.entry(*key).or_insert(*value);
             }
             Op::Delete(key) => {
                 state.remove(key);

@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `checker` | what a history has to be like |
 //! | `programs` | transactions on a store, a step at a time |
+//! | `scenarios` | a few transactions of two or three sessions: what random ones rarely come to |
 //! | `stepped` | histories whose steps a seed interleaves: they repeat; planted bugs are caught |
 //! | `threads` | histories of real threads |
 #![cfg(not(feature = "model"))]
 
 mod checker;
 mod programs;
+mod scenarios;
 mod stepped;
 mod threads;

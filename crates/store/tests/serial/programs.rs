@@ -4,7 +4,7 @@ use crate::checker::{Committed, Key, Op, State, Value};
 use shoal_store::{Faults, Locked, Options, Session, Store, Transaction};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use types::{Epoch, Random, Scan, StampRef, TableId};
+use types::{Epoch, Error, Random, Rejected, Scan, StampRef, TableId};
 
 /// Keys of a history: some leaves full, so that leaves split and merge.
 pub const KEYS: Key = 120;
@@ -91,7 +91,13 @@ impl Mood {
                 Op::Scan { range, reverse: random.chance(1, 2), limit, rows: Vec::new() }
             }
             _ if random.below(10) < self.deletes => Op::Delete(self.key(random)),
-            _ => Op::Put(self.key(random), world.values.fetch_add(1, Ordering::Relaxed)),
+            at => {
+                let value = world.values.fetch_add(1, Ordering::Relaxed);
+                match at {
+                    3..6 => Op::Put(self.key(random), value),
+                    _ => Op::Insert(self.key(random), value, false),
+                }
+            }
         };
         (0..count).map(|_| op(random)).collect()
     }
@@ -227,6 +233,13 @@ impl World {
             Op::Put(key, value) => {
                 transaction.put(self.table, &key_bytes(key), &value.to_le_bytes()).expect(fits);
                 Op::Put(key, value)
+            }
+            Op::Insert(key, value, _) => {
+                let inserted =
+                    transaction.insert(self.table, &key_bytes(key), &value.to_le_bytes());
+                let exists = matches!(inserted, Err(Error::Rejected(Rejected::KeyExists { .. })));
+                assert!(exists || inserted.is_ok(), "{inserted:?}");
+                Op::Insert(key, value, !exists)
             }
             Op::Delete(key) => {
                 transaction.delete(self.table, &key_bytes(key)).expect(fits);

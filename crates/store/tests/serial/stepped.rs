@@ -49,3 +49,46 @@ fn histories_are_strictly_serializable() {
         }
     }
 }
+
+#[cfg(feature = "faults")]
+mod planted {
+    use super::*;
+    use shoal_store::Fault;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    /// A bug shows within so many seeds, as a violation or as a broken assertion.
+    const SEEDS: u64 = 400;
+
+    #[track_caller]
+    fn catches(fault: Fault) {
+        let run =
+            |seed| catch_unwind(AssertUnwindSafe(|| history(seed, Faults::only(fault)).is_err()));
+        let caught = (0..SEEDS).find(|seed| run(*seed).unwrap_or(true));
+        assert!(caught.is_some(), "{fault:?} went unnoticed for {SEEDS} seeds");
+    }
+
+    #[test]
+    fn skip_read_set() {
+        catches(Fault::SkipReadSet);
+    }
+
+    #[test]
+    fn skip_node_set() {
+        catches(Fault::SkipNodeSet);
+    }
+
+    #[test]
+    fn skip_lock_check() {
+        catches(Fault::SkipLockCheck);
+    }
+
+    #[test]
+    fn absent_deletion_unnoted() {
+        catches(Fault::AbsentDeletionUnnoted);
+    }
+
+    #[test]
+    fn dead_is_unchanged() {
+        catches(Fault::DeadIsUnchanged);
+    }
+}

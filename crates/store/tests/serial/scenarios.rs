@@ -1,0 +1,133 @@
+//! Histories of two or three sessions, written down: each is what a planted bug needs to show.
+
+use shoal_store::{Faults, Options, Session, Store};
+use std::sync::Arc;
+use types::{Result, TableId};
+
+struct World {
+    store: Arc<Store>,
+    table: TableId,
+}
+
+/// A store with these keys.
+fn world(faults: Faults, keys: impl IntoIterator<Item = u32>) -> World {
+    let store = Arc::new(Store::new(Options { faults, ..Options::default() }));
+    let table = store.table("t").expect("a table");
+    let world = World { store, table };
+    keys.into_iter().for_each(|key| world.put(key).expect("nobody else is there"));
+    world
+}
+
+impl World {
+    fn session(&self) -> Session {
+        self.store.session().expect("few are open")
+    }
+
+    /// A transaction by itself.
+    fn put(&self, key: u32) -> Result<()> {
+        let mut session = self.session();
+        let tx = session.begin();
+        tx.put(self.table, &key.to_be_bytes(), b"")?;
+        tx.commit()
+    }
+
+    fn delete(&self, key: u32) -> Result<()> {
+        let mut session = self.session();
+        let tx = session.begin();
+        tx.delete(self.table, &key.to_be_bytes())?;
+        tx.commit()
+    }
+}
+
+/// A transaction reads a leaf that is full, and splits it. A key that another puts into the right half
+/// after that stops it.
+fn split_by_oneself(faults: Faults) -> bool {
+    let world = world(faults, (0..28).map(|key| 2 * key));
+    let mut session = world.session();
+    let tx = session.begin();
+    let rows = tx.scan(world.table, types::Scan::all()).expect("within limits");
+    assert_eq!(rows.len(), 28);
+    tx.put(world.table, &31u32.to_be_bytes(), b"").expect("within limits");
+    let locked = tx.lock().expect("nobody else is there");
+    world.put(45).expect("it reads nothing");
+    locked.validate().is_err()
+}
+
+/// A transaction inserts two keys into one full leaf: the first splits it, and the second belongs into
+/// the new half.
+fn two_keys_for_a_full_leaf(faults: Faults) -> bool {
+    let world = world(faults, (0..28).map(|key| 2 * key));
+    let mut session = world.session();
+    let tx = session.begin();
+    for key in [31u32, 45] {
+        tx.insert(world.table, &key.to_be_bytes(), b"").expect("it is new");
+    }
+    tx.commit().expect("nobody else is there");
+    let tx = session.begin();
+    let found =
+        |key: u32| tx.get(world.table, &key.to_be_bytes()).expect("within limits").is_some();
+    found(31) && found(45)
+}
+
+/// A transaction finds a key absent in a leaf, which is then merged into its left neighbour. The key that
+/// another puts there after that stops it.
+fn gap_in_a_merged_leaf(faults: Faults) -> bool {
+    let world = world(faults, (0..36).map(|key| 2 * key));
+    // Of the first 28, six stay: few enough to be merged by the next removal there.
+    (0..22).for_each(|key| world.delete(2 * key).expect("nobody else is there"));
+    let mut session = world.session();
+    let tx = session.begin();
+    assert_eq!(tx.get(world.table, &61u32.to_be_bytes()), Ok(None));
+    world.delete(44).expect("nobody else wrote it");
+    world.put(61).expect("it reads nothing");
+    tx.validate().is_err()
+}
+
+/// A transaction begins before the era moves on, and unlinks what another one reads that began after that.
+/// The other one reads it still.
+fn unlinked_by_an_older_guard(faults: Faults) -> bool {
+    const VALUE: [u8; 3000] = [7; 3000];
+    // As many as make a session look for what it can free.
+    const KEYS: std::ops::Range<u32> = 0..40;
+    let world = world(faults, []);
+    let write = |session: &mut Session, from: u32| {
+        let tx = session.begin();
+        for key in KEYS {
+            tx.put(world.table, &(from + key).to_be_bytes(), &VALUE).expect("within limits");
+        }
+        tx.commit().expect("nobody else wrote it");
+    };
+    let (mut old, mut other, mut reader) = (world.session(), world.session(), world.session());
+    write(&mut other, 0);
+    write(&mut other, 1000);
+    let older = old.begin();
+    // What is overwritten here has the era move on.
+    write(&mut other, 1000);
+    let tx = reader.begin();
+    let read = tx.get(world.table, &0u32.to_be_bytes()).expect("within limits").expect("a value");
+    for key in KEYS {
+        older.put(world.table, &key.to_be_bytes(), b"").expect("within limits");
+    }
+    older.commit().expect("it reads nothing");
+    read == VALUE
+}
+
+/// The scenarios, of which each holds where no bug is planted.
+#[test]
+fn scenarios_hold() {
+    assert!(split_by_oneself(Faults::NONE));
+    assert!(two_keys_for_a_full_leaf(Faults::NONE));
+    assert!(gap_in_a_merged_leaf(Faults::NONE));
+    assert!(unlinked_by_an_older_guard(Faults::NONE));
+}
+
+#[cfg(feature = "faults")]
+#[test]
+fn planted_bugs_break_them() {
+    use shoal_store::Fault;
+    assert!(!split_by_oneself(Faults::only(Fault::SplitUnnoted)));
+    assert!(!split_by_oneself(Faults::only(Fault::SkipNodeSet)));
+    assert!(!two_keys_for_a_full_leaf(Faults::only(Fault::GapOutlivesSplit)));
+    assert!(!gap_in_a_merged_leaf(Faults::only(Fault::MergedStaysValid)));
+    assert!(!unlinked_by_an_older_guard(Faults::only(Fault::TagTooEarly)));
+}
