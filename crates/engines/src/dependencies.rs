@@ -38,7 +38,7 @@ pub(crate) struct ReadVersion<'a> {
 ///
 /// # Errors
 /// Where a version belongs to another epoch than the transaction, and is of a later one, or not known
-/// to be durable (rule M8).
+/// to be durable (rule M8): then the error names a shard that has not said how the epoch ended there, if there is one.
 pub(crate) fn of(
     branch: &Branch,
     from: usize,
@@ -54,7 +54,8 @@ pub(crate) fn of(
             (version.stamp.epoch, reads.watermarks.covers(reads.shard, version.stamp));
         let settles = covered || reads.faults.has(Fault::ReadUnsettledEpoch);
         if epoch > reads.epoch || (epoch < reads.epoch && !settles) {
-            foreign = Some(epoch);
+            let waits_for = reads.watermarks.waits_for(reads.shard, version.stamp);
+            foreign = Some((epoch, waits_for.filter(|_| epoch < reads.epoch)));
             return;
         }
         if (covered && !reads.full)
@@ -65,8 +66,12 @@ pub(crate) fn of(
         }
         stamp.merge(reads.shard, version.stamp.seen_by(reads.shard));
     });
-    if let Some(epoch) = foreign {
-        return Err(Aborted::from(Conflict::OtherEpoch { shard: reads.shard, epoch }).into());
+    if let Some((epoch, waits_for)) = foreign {
+        let conflict = match waits_for {
+            Some(shard) => Conflict::Undecided { shard, epoch },
+            None => Conflict::OtherEpoch { shard: reads.shard, epoch },
+        };
+        return Err(Aborted::from(conflict).into());
     }
     if !reads.full {
         reads.watermarks.prune(&mut stamp);

@@ -56,6 +56,12 @@ pub enum Fault {
     /// A replica that takes a copy does not take over what the giver knows to be durable, and so leaves rows out of
     /// the copies that it gives itself (M10).
     CopyWithoutWatermarks,
+    /// Waits for other shards have no bound (M11).
+    WaitForever,
+    /// A leader draws clocks while its shard is out (M12).
+    ServeWhileOut,
+    /// A leader whose stream decides nothing goes on to certify (M11).
+    CertifyWhileStalled,
 }
 
 /// A set of planted bugs.

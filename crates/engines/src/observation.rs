@@ -170,6 +170,17 @@ pub enum Observation {
         /// ends is open.
         withheld: usize,
     },
+    /// A new leader has installed a version that it inherited, of which nobody can say yet whether it counts.
+    Inherited {
+        /// The shard.
+        shard: ShardId,
+        /// The stamp, as the shard keeps it.
+        stamp: Stamp,
+        /// The table.
+        table: TableId,
+        /// The key.
+        key: Vec<u8>,
+    },
     /// A follower has looked at one write of a piece.
     Applied {
         /// The shard.

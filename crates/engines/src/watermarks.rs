@@ -1,5 +1,9 @@
-//! What a worker knows to be durable: of each epoch that is open or closing, its vector watermark; of
-//! those that are settled, the final one (design §5, "Failure").
+//! What a worker knows to be durable: of each epoch that is open or closing, its vector watermark, and which shards have
+//! ended it; of those that are settled, the final one (design §5, "Failure").
+//!
+//! A version is **committed** once each entry of its stamp is covered, **rolled back** once one exceeds the end of its
+//! shard, and else **undecided** (rule M12). An epoch is settled once all shards have ended it, whatever became
+//! of those before.
 
 use crate::faults::{Fault, Faults};
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,11 +14,11 @@ use types::{Clock, Epoch, ShardId, Stamp, StampRef, VectorWatermark};
 pub(crate) struct Watermarks {
     shards: usize,
     faults: Faults,
-    /// The last epoch whose FVW is known; so are those of all before.
-    settled: Epoch,
+    /// The last epoch that this worker has heard of.
+    newest: Epoch,
     /// FVWs that do not cover all of their epoch.
     finals: BTreeMap<Epoch, VectorWatermark>,
-    /// Of the epochs after that, one after the other.
+    /// Of the epochs that are not settled, the newest last.
     live: Vec<VectorWatermark>,
     /// Shards that have ended such an epoch, and come no further in it.
     ended: BTreeSet<(Epoch, ShardId)>,
@@ -26,7 +30,7 @@ impl Watermarks {
         Watermarks {
             shards,
             faults,
-            settled: Epoch(epoch.0 - 1),
+            newest: epoch,
             finals: BTreeMap::new(),
             live: vec![VectorWatermark::new(epoch, shards)],
             ended: BTreeSet::new(),
@@ -35,7 +39,7 @@ impl Watermarks {
 
     /// How a settled epoch ended.
     pub(crate) fn last(&self, epoch: Epoch) -> VectorWatermark {
-        assert!(epoch <= self.settled, "{epoch} is not settled");
+        assert!(self.is_settled(epoch), "{epoch} is not settled");
         let known = self.finals.get(&epoch).cloned();
         known.unwrap_or_else(|| VectorWatermark::whole(epoch, self.shards))
     }
@@ -49,7 +53,7 @@ impl Watermarks {
     /// that before what it depends on.
     pub(crate) fn rejects(&self, own: ShardId, stamp: StampRef<'_>) -> bool {
         let Some(watermark) = self.live(stamp.epoch) else {
-            return stamp.epoch <= self.settled && !self.covers(own, stamp);
+            return self.is_settled(stamp.epoch) && !self.covers(own, stamp);
         };
         let floor = stamp.entry(own, ShardId::EVERY);
         self.ended_in(stamp.epoch).any(|shard| {
@@ -69,23 +73,43 @@ impl Watermarks {
         self.ended.range(first..=last).map(|(_, shard)| *shard)
     }
 
-    /// The last epoch that is settled.
+    /// Epochs up to this one are settled, and the next is not.
     pub(crate) fn settled(&self) -> Epoch {
-        self.settled
+        self.live.first().map_or(self.newest, |first| Epoch(first.epoch().0 - 1))
+    }
+
+    /// Is it known how an epoch ended on all shards?
+    pub(crate) fn is_settled(&self, epoch: Epoch) -> bool {
+        epoch <= self.newest && self.live(epoch).is_none()
+    }
+
+    /// How an epoch ended on a shard, if that is known.
+    pub(crate) fn end_of(&self, epoch: Epoch, shard: ShardId) -> Option<Clock> {
+        let known = self.is_settled(epoch) || self.ended.contains(&(epoch, shard));
+        known.then(|| self.of(epoch, shard))
+    }
+
+    /// A shard that has not said how it ended the epoch of what has this stamp, kept by `own`, which depends on more of
+    /// it than is known to be durable.
+    pub(crate) fn waits_for(&self, own: ShardId, stamp: StampRef<'_>) -> Option<ShardId> {
+        let watermark = self.live(stamp.epoch)?;
+        let shards = (0..self.shards as u32).map(ShardId);
+        let mut open = shards.filter(|shard| !self.ended.contains(&(stamp.epoch, *shard)));
+        open.find(|shard| stamp.entry(own, *shard) > watermark.of(*shard))
     }
 
     /// Epochs up to this one are open or closing.
     pub(crate) fn begin(&mut self, newest: Epoch) {
-        while self.settled.0 + (self.live.len() as u32) < newest.0 {
-            let epoch = Epoch(self.settled.0 + self.live.len() as u32 + 1);
-            self.live.push(VectorWatermark::new(epoch, self.shards));
+        while self.newest < newest {
+            self.newest.0 += 1;
+            self.live.push(VectorWatermark::new(self.newest, self.shards));
         }
     }
 
-    /// The first epoch that is not settled has ended like this.
+    /// An epoch that was not settled has ended like this.
     pub(crate) fn settle(&mut self, last: VectorWatermark) {
-        let first = self.live.remove(0);
-        assert_eq!(first.epoch(), last.epoch(), "M9: epochs are settled in their order");
+        let at = self.live.iter().position(|live| live.epoch() == last.epoch());
+        let first = self.live.remove(at.expect("it is not settled"));
         let shards = || (0..self.shards as u32).map(ShardId);
         assert!(
             shards().all(|shard| first.of(shard) <= last.of(shard)),
@@ -96,8 +120,7 @@ impl Watermarks {
             "M9: {first:?} is how {:?} have ended, and {last:?} is final",
             self.ended
         );
-        self.settled = last.epoch();
-        self.ended = self.ended.split_off(&(Epoch(self.settled.0 + 1), ShardId(0)));
+        self.ended.retain(|(epoch, _)| *epoch != last.epoch());
         if !last.is_whole() {
             self.finals.insert(last.epoch(), last);
         }
@@ -105,13 +128,13 @@ impl Watermarks {
 
     /// The watermark of an epoch that is not settled.
     pub(crate) fn live(&self, epoch: Epoch) -> Option<&VectorWatermark> {
-        self.live.get(self.at(epoch)?)
+        // Mostly it is the open one.
+        self.live.iter().rfind(|live| live.epoch() == epoch)
     }
 
     /// See [`live`](Watermarks::live).
     pub(crate) fn live_mut(&mut self, epoch: Epoch) -> Option<&mut VectorWatermark> {
-        let at = self.at(epoch)?;
-        self.live.get_mut(at)
+        self.live.iter_mut().rfind(|live| live.epoch() == epoch)
     }
 
     /// All epochs that are not settled, oldest first.
@@ -119,15 +142,11 @@ impl Watermarks {
         self.live.iter()
     }
 
-    fn at(&self, epoch: Epoch) -> Option<usize> {
-        Some(epoch.0.checked_sub(self.settled.0 + 1)? as usize)
-    }
-
     /// Whether all that `stamp`, kept by `own`, depends on is committed.
     pub(crate) fn covers(&self, own: ShardId, stamp: StampRef<'_>) -> bool {
         match self.live(stamp.epoch) {
             Some(watermark) => watermark.covers(own, stamp),
-            None if stamp.epoch <= self.settled => {
+            None if stamp.epoch <= self.newest => {
                 self.finals.get(&stamp.epoch).is_none_or(|last| {
                     let by_clock = self.faults.has(Fault::RollBackByClock);
                     last.covers(own, stamp) || (by_clock && stamp.clock <= last.of(own))
@@ -148,7 +167,7 @@ impl Watermarks {
     pub(crate) fn of(&self, epoch: Epoch, shard: ShardId) -> Clock {
         match self.live(epoch) {
             Some(watermark) => watermark.of(shard),
-            None if epoch <= self.settled => {
+            None if epoch <= self.newest => {
                 self.finals.get(&epoch).map_or(Clock::MAX, |last| last.of(shard))
             }
             None => Clock::ZERO,
@@ -214,6 +233,36 @@ mod tests {
         watermarks.settle(last);
         assert_eq!(rejected(&watermarks), [false, true, true], "as was said");
         assert_eq!(watermarks.ended_in(Epoch(1)).count(), 0);
+    }
+
+    /// An epoch is settled whatever became of those before.
+    #[test]
+    fn an_epoch_waits_for_none_before() {
+        let other = ShardId(1);
+        let mut watermarks = Watermarks::new(Epoch(1), 2, Faults::NONE);
+        watermarks.begin(Epoch(3));
+        let stamp = |epoch, clock, remote| {
+            let mut stamp = Stamp::local(Epoch(epoch), Clock(clock));
+            stamp.push(S, other, Clock(remote));
+            stamp
+        };
+        watermarks.live_mut(Epoch(1)).expect("live").raise(S, Clock(7));
+        watermarks.end(Epoch(1), S);
+        watermarks.settle(VectorWatermark::whole(Epoch(2), 2));
+        let (lost, open) = (stamp(1, 8, 1), stamp(1, 7, 1));
+        assert!(watermarks.rejects(S, lost.as_ref()), "whatever the other shard says");
+        assert!(!watermarks.rejects(S, open.as_ref()) && !watermarks.covers(S, open.as_ref()));
+        assert_eq!(watermarks.waits_for(S, open.as_ref()), Some(other));
+        assert!(watermarks.covers(S, stamp(2, 90, 90).as_ref()));
+        assert_eq!((watermarks.settled(), watermarks.is_settled(Epoch(2))), (Epoch(0), true));
+        assert_eq!(watermarks.end_of(Epoch(1), S), Some(Clock(7)));
+        assert_eq!(watermarks.end_of(Epoch(1), other), None);
+        assert_eq!(watermarks.end_of(Epoch(2), other), Some(Clock::MAX));
+        let mut last = VectorWatermark::new(Epoch(1), 2);
+        last.raise(S, Clock(7));
+        watermarks.settle(last);
+        assert!(watermarks.rejects(S, open.as_ref()));
+        assert_eq!(watermarks.settled(), Epoch(2));
     }
 
     #[test]

@@ -93,6 +93,8 @@ probes! {
     withheld = "old version left out of a copy",
     /// A stream began behind a snapshot.
     restored = "stream begun behind a snapshot",
+    /// A new leader installed what nobody could decide yet.
+    inherited = "undecided version installed",
     /// A shard was taken over.
     led = "stream prepared by a new leader",
     /// A transaction was rolled back with its epoch.
@@ -159,6 +161,7 @@ impl Probes {
             Observation::HeldUp { .. } => self.held_up += 1,
             Observation::Restored { .. } => self.restored += 1,
             Observation::Given { withheld, .. } => self.withheld += u64::from(*withheld > 0),
+            Observation::Inherited { .. } => self.inherited += 1,
             Observation::Drawn { .. }
             | Observation::Serves { .. }
             | Observation::Acted { .. }

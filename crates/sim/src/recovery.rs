@@ -88,6 +88,8 @@ impl Recoveries {
             | Applied::Revived(_)
             | Applied::Raised(_)
             | Applied::Reported { .. }
+            | Applied::Ended { .. }
+            | Applied::Out { .. }
             | Applied::CaughtUp { .. }
             | Applied::Answered { .. }
             | Applied::Changed(_) => {}
@@ -145,6 +147,7 @@ impl Recoveries {
             | Observation::HeldUp { .. }
             | Observation::Restored { .. }
             | Observation::Given { .. }
+            | Observation::Inherited { .. }
             | Observation::Told { .. }
             | Observation::Applied { .. } => return None,
         };

@@ -94,6 +94,14 @@ pub enum Aborted {
         /// The node that was asked.
         node: NodeId,
     },
+    /// A majority of the shard's replicas is lost or cut off, so that it takes no part in this epoch.
+    #[error(
+        "{shard} is out, since a majority of its replicas does not answer; retry when it is back"
+    )]
+    ShardOut {
+        /// The shard.
+        shard: ShardId,
+    },
     /// It was certified, and its epoch ended without it, since a shard that it depends on failed.
     #[error("{epoch} ended without it, since a shard failed; run it again")]
     RolledBack {
@@ -156,6 +164,29 @@ pub enum Conflict {
     Overtaken {
         /// The shard.
         shard: ShardId,
+    },
+    /// A shard did not answer in time: it has no serving leader, or none that can be reached.
+    #[error("{shard} did not answer in time; it has no serving leader that can be reached")]
+    NoAnswer {
+        /// The shard.
+        shard: ShardId,
+    },
+    /// The shard's leader can make nothing durable, and so certifies nothing.
+    #[error("{shard} can make nothing durable; a majority of its voters does not answer")]
+    NoMajority {
+        /// The shard.
+        shard: ShardId,
+    },
+    /// A version that was read is of an epoch of which a shard that the version depends on has not said how it ended:
+    /// whether the version counts is not known.
+    #[error(
+        "a version that was read depends on {shard}, which has not said how {epoch} ended there"
+    )]
+    Undecided {
+        /// The shard that has not said so.
+        shard: ShardId,
+        /// The version's epoch.
+        epoch: Epoch,
     },
     /// A key appeared in, or left, a range that this transaction scanned or a gap it found absent.
     #[error("keys came to or left a range of {table} that was read")]
@@ -364,6 +395,14 @@ pub enum Unknown {
     /// One shard was to decide alone, and its leader failed before it said so.
     #[error("the leader of {shard} failed while it decided; read what should be there")]
     Participant {
+        /// The shard.
+        shard: ShardId,
+    },
+    /// The transaction was certified, and a shard that it depends on did not become durable as far as that in time.
+    #[error(
+        "it was certified, and {shard}, which it depends on, is not durable so far; read what should be there"
+    )]
+    NotDurable {
         /// The shard.
         shard: ShardId,
     },

@@ -56,6 +56,7 @@ impl Attempts {
                 Aborted::RetriesExhausted { .. }
                 | Aborted::Overloaded { .. }
                 | Aborted::Idle { .. }
+                | Aborted::ShardOut { .. }
                 | Aborted::OpenTooLong { .. },
             )
             | Error::Rejected(_)

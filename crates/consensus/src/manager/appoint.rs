@@ -137,10 +137,13 @@ impl Machine {
 
     /// Closes the epoch and begins the next, with these appointments.
     pub(super) fn raise_epoch(&mut self, chosen: &[(ShardId, NodeId)], effects: &mut Vec<Applied>) {
-        self.closing.insert(self.epoch, vec![None; self.shards.len()]);
+        let closed = self.epoch;
+        self.close_epoch();
         self.epoch = Epoch(self.epoch.0.checked_add(1).expect("an epoch a second lasts a century"));
-        self.changed = true;
+        (self.changed, self.began) = (true, self.now);
         effects.push(Applied::Raised(self.epoch));
+        self.list_out(effects);
+        self.settle(closed, effects); // All shards may have been out.
         for (id, leader) in chosen {
             let ballot = Ballot { epoch: self.epoch, node: *leader };
             let shard = &mut self.shards[id.0 as usize];
@@ -153,9 +156,8 @@ impl Machine {
             shard.assignment.ballot = ballot;
             shard.vacant = None;
             shard.ready.clear();
-            // The new leader closes them all again.
-            for reports in self.closing.values_mut() {
-                reports[id.0 as usize] = None;
+            if self.options.faults.erase_ends {
+                self.closing.values_mut().for_each(|ends| ends[id.0 as usize] = None);
             }
             effects.push(Applied::Appointed { shard: *id, ballot });
         }

@@ -4,9 +4,9 @@
 //!  a voter is replaced:   learner, empty ─ caught up ─► new epoch: voter, empty ─ caught up ─► voter
 //!  it lost its memory:                       voter, empty ─ ready ─► new epoch ─ caught up ─► voter
 //! ```
-//! Both need a new epoch, with the same leader under a new ballot. That can wait: for the next one
-//! that begins anyway, or until all former ones are settled; it is for all shards that are ready by
-//! then. If the incoming voter leads as a learner meanwhile, it leads on, and says of itself when it
+//! Both need a new epoch, with the same leader under a new ballot. That can wait a while: for the next one
+//! that begins anyway, until all former ones are settled, or until the open one is as old as a lease; it is for all
+//! shards that are ready by then. If the incoming voter leads as a learner meanwhile, it leads on, and says of itself when it
 //! has prepared.
 
 use super::command::{Change, Claim, Incarnation};
@@ -15,7 +15,7 @@ use super::machine::{Applied, Machine, Node, Shard};
 use crate::topology::{Partitioning, REPLICAS_MAX, Table, TopologyError};
 use std::sync::Arc;
 use thiserror::Error;
-use types::{NodeId, ShardId, TableId};
+use types::{NodeId, ShardId, TableId, Time};
 
 /// Why a change was refused; nothing has happened.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -184,13 +184,14 @@ impl Machine {
     }
 
     /// Whether an epoch should begin for the sake of replicas.
-    pub(super) fn is_promotion_due(&self) -> bool {
-        self.closing.is_empty() && self.shards.iter().any(|shard| shard.is_promotable(&self.nodes))
+    pub(super) fn is_promotion_due(&self, now: Time) -> bool {
+        self.may_begin_epoch(now)
+            && self.shards.iter().any(|shard| shard.is_promotable(&self.nodes))
     }
 
     /// Begins it, if so. Nobody waits for that: leaders lead on, under their new ballots.
-    pub(super) fn begin_promotions(&mut self, effects: &mut Vec<Applied>) {
-        if self.is_promotion_due() {
+    pub(super) fn begin_promotions(&mut self, now: Time, effects: &mut Vec<Applied>) {
+        if self.is_promotion_due(now) {
             let chosen = self.promote_replicas();
             self.raise_epoch(&chosen, effects);
         }

@@ -1,11 +1,22 @@
-//! The ends of epochs: shards report, and when all have, the FVW is final.
+//! The ends of epochs, shard by shard (rule M12): per (epoch, shard) the first end that is accepted is final. When an
+//! epoch has those of all shards, they are its FVW. Epochs end in any order; none waits for another.
+//!
+//! ```text
+//!             e   e+1   e+2   e+3 (open)
+//!   shard 0   ∞    ∞     ∞
+//!   shard 1   17   …   [out since e+2]     e+2 is settled, e+1 is not
+//! ```
+//! A shard that lacks the end of a closed epoch for two leases is listed as *out*, in a new epoch: in that one, and until
+//! it is in again, it draws no clock, so its end is known. It is let in, again by a new epoch, when it has said how all
+//! closed epochs ended: its leader has prepared at a majority then, and its former ends are durable.
 
 use super::command::Claim;
-use super::machine::{Applied, Machine};
-use types::{Clock, Epoch, ShardId, VectorWatermark};
+use super::machine::{Applied, Machine, Shard};
+use types::{Clock, Epoch, ShardId, Time, VectorWatermark};
 
 impl Machine {
-    /// A leader says how an epoch ended on its shard. False if it is not its place to say so.
+    /// A leader says how an epoch ended on its shard. False if it is not its place to say so, or the shard has ended it
+    /// otherwise.
     pub(super) fn on_report(
         &mut self,
         claim: Claim,
@@ -17,30 +28,46 @@ impl Machine {
         if self.claimed(&claim).is_none() || epoch >= self.epoch {
             return false;
         }
-        if epoch <= self.settled {
-            effects.push(Applied::Reported { claim, epoch });
-            return true; // A repeat that was overtaken by the end.
-        }
-        let reports = self.closing.get_mut(&epoch).expect("closed epochs are closing or settled");
-        let report = &mut reports[claim.shard.0 as usize];
         effects.push(Applied::Reported { claim, epoch });
-        if report.is_some_and(|before| before != watermark) {
-            return false; // What was reported under one ballot stays.
+        match self.closing.get(&epoch).map(|ends| ends[claim.shard.0 as usize]) {
+            Some(Some(before)) => before == watermark,
+            Some(None) => {
+                self.accept_end(claim.shard, epoch, watermark, effects);
+                true
+            }
+            None => true, // A repeat that was overtaken by the end.
         }
-        *report = Some(watermark);
-        self.settle(effects);
-        true
     }
 
-    /// A leader says that something hangs in the open epoch. One epoch at a time is ended for that: who
-    /// suspects wrongly, and often, costs no more than that.
+    /// Takes the end of a closed epoch on a shard, which had none: final from here on.
+    ///
+    /// # Panics
+    /// If it had one (M12).
+    pub(super) fn accept_end(
+        &mut self,
+        shard: ShardId,
+        epoch: Epoch,
+        watermark: Clock,
+        effects: &mut Vec<Applied>,
+    ) {
+        let ends = self.closing.get_mut(&epoch).expect("it is closed, and not settled");
+        let before = ends[shard.0 as usize].replace(watermark);
+        assert_eq!(before, None, "M12: {epoch} ends twice on {shard}");
+        self.untold_ends = true;
+        effects.push(Applied::Ended { shard, epoch, watermark });
+        self.settle(epoch, effects);
+    }
+
+    /// A leader says that something hangs in the open epoch. While an epoch is not settled, one in a lease is ended for
+    /// that: who suspects wrongly, and often, costs no more than that.
     pub(super) fn on_close(
         &mut self,
+        now: Time,
         claim: Claim,
         epoch: Epoch,
         effects: &mut Vec<Applied>,
     ) -> bool {
-        if self.claimed(&claim).is_none() || epoch != self.epoch || !self.closing.is_empty() {
+        if self.claimed(&claim).is_none() || epoch != self.epoch || !self.may_begin_epoch(now) {
             return false;
         }
         let chosen = self.promote_replicas();
@@ -48,21 +75,94 @@ impl Machine {
         true
     }
 
-    /// Epochs end in their order; a later one may have all its reports already.
-    fn settle(&mut self, effects: &mut Vec<Applied>) {
-        while let Some(entry) = self.closing.first_entry()
-            && entry.get().iter().all(Option::is_some)
-        {
-            let (epoch, reports) = entry.remove_entry();
-            let mut watermark = VectorWatermark::new(epoch, reports.len());
-            for (shard, clock) in (0..).map(ShardId).zip(reports.into_iter().flatten()) {
-                watermark.raise(shard, clock);
-            }
-            self.settled = epoch;
-            self.finals.push((self.next_revision(), watermark.clone()));
-            self.changed = true;
-            effects.push(Applied::Final(watermark));
+    /// Whether an epoch may begin for something that can wait: all former ones are settled, or the open one is as old as
+    /// a lease.
+    pub(super) fn may_begin_epoch(&self, now: Time) -> bool {
+        let lease = self.options.lease_at_manager();
+        self.closing.is_empty() || self.began.is_some_and(|began| began + lease <= now)
+    }
+
+    /// The open epoch is closed. Of the shards that are out its end is known.
+    pub(super) fn close_epoch(&mut self) {
+        let out = |shard: &Shard| shard.assignment.out.map(|_| Clock::MAX);
+        self.closing.insert(self.epoch, self.shards.iter().map(out).collect());
+    }
+
+    /// Takes note of shards that lack the end of a closed epoch.
+    pub(super) fn note_lacking(&mut self, now: Time) {
+        for at in 0..self.shards.len() {
+            let lacks = self.lacks_end(at);
+            let since = &mut self.shards[at].lacks_since;
+            *since = lacks.then(|| since.unwrap_or(now));
         }
+    }
+
+    /// Does a shard lack the end of a closed epoch?
+    fn lacks_end(&self, at: usize) -> bool {
+        self.closing.values().any(|ends| ends[at].is_none())
+    }
+
+    /// Is the shard at this place to be out, or in again, in the next epoch?
+    fn turns(&self, at: usize, now: Time) -> bool {
+        let shard = &self.shards[at];
+        match (shard.assignment.out, self.lacks_end(at)) {
+            (None, true) => {
+                let patience = 2 * self.options.lease_at_manager();
+                shard.lacks_since.is_some_and(|since| since + patience <= now)
+            }
+            // Another leader would have to prepare first.
+            (Some(_), false) => shard.vacant.is_none(),
+            (None, false) | (Some(_), true) => false,
+        }
+    }
+
+    /// Whether an epoch should begin since a shard is to be out, or in again.
+    pub(super) fn is_turn_due(&self, now: Time) -> bool {
+        self.may_begin_epoch(now) && (0..self.shards.len()).any(|at| self.turns(at, now))
+    }
+
+    /// Begins it, if so.
+    pub(super) fn turn_shards(&mut self, now: Time, effects: &mut Vec<Applied>) {
+        if self.is_turn_due(now) {
+            let chosen = self.promote_replicas();
+            self.raise_epoch(&chosen, effects);
+        }
+    }
+
+    /// An epoch begins: who is out of it?
+    pub(super) fn list_out(&mut self, effects: &mut Vec<Applied>) {
+        let Some(now) = self.now else { return };
+        for at in 0..self.shards.len() {
+            if !self.turns(at, now) {
+                continue;
+            }
+            let (id, epoch) = (ShardId(at as u32), self.epoch);
+            let assignment = &mut self.shards[at].assignment;
+            assignment.out = assignment.out.xor(Some(epoch));
+            let since = assignment.out;
+            effects.push(Applied::Out { shard: id, since });
+            if since.is_some() && self.options.faults.out_ends_former {
+                self.closing.values_mut().for_each(|ends| _ = ends[at].get_or_insert(Clock::MAX));
+            }
+        }
+    }
+
+    /// An epoch that has the ends of all shards is settled.
+    pub(super) fn settle(&mut self, epoch: Epoch, effects: &mut Vec<Applied>) {
+        let ends = self.closing.get(&epoch).filter(|ends| ends.iter().all(Option::is_some));
+        let Some(ends) = ends else { return };
+        let mut watermark = VectorWatermark::new(epoch, ends.len());
+        for (shard, clock) in (0..).map(ShardId).zip(ends.iter().flatten()) {
+            watermark.raise(shard, *clock);
+        }
+        self.closing.remove(&epoch);
+        let first = self.closing.keys().next().copied().unwrap_or(self.epoch);
+        self.settled = Epoch(first.0 - 1);
+        let told = self.next_revision();
+        let at = self.finals.partition_point(|(_, other)| other.epoch() < epoch);
+        self.finals.insert(at, (told, watermark.clone()));
+        self.changed = true;
+        effects.push(Applied::Final(watermark));
     }
 
     /// A planted bug, and nothing else.

@@ -101,7 +101,7 @@ pub enum Action {
         watermark: Clock,
     },
     /// Something hangs in the open epoch, and holds up a healthy shard: the epoch is to end before anybody
-    /// is known to be dead. Void while an epoch before it is not settled.
+    /// is known to be dead. Void while an epoch before it is not settled and this one is younger than a lease.
     Close {
         /// The leader of the shard says so,
         claim: Claim,

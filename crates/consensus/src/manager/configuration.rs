@@ -5,7 +5,7 @@ use crate::topology::{Partitioning, Topology};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use types::{Ballot, Epoch, NodeId, ShardId, TableId, VectorWatermark};
+use types::{Ballot, Clock, Epoch, NodeId, ShardId, TableId, VectorWatermark};
 
 number!(/** Counts the changes of the configuration, with and without a new epoch. */ Revision(u64));
 
@@ -25,9 +25,11 @@ pub struct Configuration {
     pub shards: Vec<Assignment>,
     /// The last epoch whose FVW is final; so are those of all before.
     pub settled: Epoch,
-    /// FVWs up to that of `settled`, ascending: those that some node may not know, and those that do not
-    /// cover all of their epoch. Any other covers all.
+    /// FVWs, ascending: those that some node may not know, and those that do not cover all of their epoch. Any other of
+    /// a closed epoch that is not in `ends` covers all.
     pub finals: Vec<VectorWatermark>,
+    /// Of each closed epoch whose FVW is not final: how it ended on the shards that have said so. Final, shard by shard.
+    pub ends: BTreeMap<Epoch, Vec<Option<Clock>>>,
     /// What is being moved between shards.
     pub moving: Option<Move>,
 }
@@ -57,6 +59,9 @@ pub struct Assignment {
     pub voters: Vec<NodeId>,
     /// Those who do not.
     pub learners: Vec<NodeId>,
+    /// If the shard is *out*: since which epoch. In that one and those that follow it draws no clock and its end counts
+    /// as known, so that nothing waits for it; it lacks the end of an epoch before.
+    pub out: Option<Epoch>,
     /// Replicas without memory, and the epoch in which they had lost it. A voter among them is given
     /// its vote back when a leader of a later appointment has said that it has caught up.
     pub empty: BTreeMap<NodeId, Epoch>,
@@ -93,18 +98,27 @@ impl Configuration {
         self.shards.get(shard.0 as usize)
     }
 
-    /// The FVWs of all epochs after `known`, up to that of `settled`.
-    pub fn finals_after(&self, known: Epoch) -> impl Iterator<Item = VectorWatermark> + '_ {
-        (known.0 + 1..=self.settled.0).map(Epoch).map(|epoch| {
-            match self.finals.binary_search_by_key(&epoch, VectorWatermark::epoch) {
-                Ok(at) => self.finals[at].clone(),
-                Err(_) => VectorWatermark::whole(epoch, self.shards.len()),
-            }
+    /// The FVW of an epoch; `None` if it is open, or some shard has not said how it ended.
+    #[must_use]
+    pub fn last(&self, epoch: Epoch) -> Option<VectorWatermark> {
+        if epoch >= self.epoch || self.ends.contains_key(&epoch) {
+            return None;
+        }
+        Some(match self.finals.binary_search_by_key(&epoch, VectorWatermark::epoch) {
+            Ok(at) => self.finals[at].clone(),
+            Err(_) => VectorWatermark::whole(epoch, self.shards.len()),
         })
     }
 
+    /// Does a shard still have to say how a closed epoch ended there?
+    #[must_use]
+    pub fn lacks_end(&self, epoch: Epoch, shard: ShardId) -> bool {
+        let ends = self.ends.get(&epoch).and_then(|ends| ends.get(shard.0 as usize));
+        ends.is_some_and(Option::is_none)
+    }
+
     /// The epochs that are closed and whose FVW is not final: leaders have to report for them.
-    pub fn closing(&self) -> impl Iterator<Item = Epoch> + use<> {
-        (self.settled.0 + 1..self.epoch.0).map(Epoch)
+    pub fn closing(&self) -> impl Iterator<Item = Epoch> + '_ {
+        self.ends.keys().copied()
     }
 }

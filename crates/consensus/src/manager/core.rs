@@ -249,6 +249,8 @@ impl<L: Log> Manager<L> {
             | Applied::Revived(_)
             | Applied::Raised(_)
             | Applied::Appointed { .. }
+            | Applied::Ended { .. }
+            | Applied::Out { .. }
             | Applied::Final(_)
             | Applied::CaughtUp { .. } => {}
         }

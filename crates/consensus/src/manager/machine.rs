@@ -58,6 +58,22 @@ pub enum Applied {
         /// About which epoch.
         epoch: Epoch,
     },
+    /// How a closed epoch ended on a shard: final.
+    Ended {
+        /// The shard.
+        shard: ShardId,
+        /// The epoch.
+        epoch: Epoch,
+        /// Its end.
+        watermark: Clock,
+    },
+    /// A shard is out from the epoch on that begins with this, or in again.
+    Out {
+        /// The shard.
+        shard: ShardId,
+        /// Since when, if it is.
+        since: Option<Epoch>,
+    },
     /// The FVW of an epoch: final.
     Final(VectorWatermark),
     /// A replica that had been empty is full.
@@ -100,6 +116,8 @@ pub(super) struct Shard {
     pub(super) replacement: Option<Replacement>,
     /// Empty voters that would be full, were the leader's appointment not older than their loss.
     pub(super) ready: BTreeSet<NodeId>,
+    /// Since when it lacks the end of a closed epoch, as far as this term knows.
+    pub(super) lacks_since: Option<Time>,
 }
 
 /// The manager's state. See the [module](super).
@@ -109,16 +127,21 @@ pub struct Machine {
     pub(super) topology: Arc<Topology>,
     term: Term,
     /// The latest time in a command of this term, on its manager's clock.
-    now: Option<Time>,
+    pub(super) now: Option<Time>,
+    /// When the open epoch began, or the first that this term knows.
+    pub(super) began: Option<Time>,
     revision: Revision,
     pub(super) changed: bool,
     pub(super) epoch: Epoch,
     pub(super) nodes: Vec<Node>,
     pub(super) shards: Vec<Shard>,
-    /// For each closed epoch that is not final, what the shards reported.
+    /// For each closed epoch that is not final, how it ended on the shards that have said so.
     pub(super) closing: BTreeMap<Epoch, Vec<Option<Clock>>>,
+    /// An end was accepted since the last configuration.
+    pub(super) untold_ends: bool,
+    /// The FVWs of all epochs up to this one are final; of later ones some may be.
     pub(super) settled: Epoch,
-    /// FVWs, and the first configuration that tells of each.
+    /// FVWs by their epochs, and the first configuration that tells of each.
     pub(super) finals: Vec<(Revision, VectorWatermark)>,
     pub(super) moving: Option<Move>,
     void: u64,
@@ -142,9 +165,11 @@ impl Machine {
                 since: FIRST_EPOCH,
                 voters: topology.voters(shard).to_vec(),
                 learners: topology.learners(shard).to_vec(),
+                out: None,
                 empty: BTreeMap::new(),
             };
-            Shard { assignment, vacant: None, replacement: None, ready: BTreeSet::new() }
+            let (vacant, replacement, lacks_since) = (None, None, None);
+            Shard { assignment, vacant, replacement, ready: BTreeSet::new(), lacks_since }
         };
         let node = Node {
             life: Life::default(),
@@ -166,6 +191,7 @@ impl Machine {
             shards: Vec::new(),
             settled,
             finals: Vec::new(),
+            ends: BTreeMap::new(),
             moving: None,
         };
         let mut machine = Machine {
@@ -173,12 +199,14 @@ impl Machine {
             topology,
             term: Term(0),
             now: None,
+            began: None,
             revision: Revision(0),
             changed: true,
             epoch: FIRST_EPOCH,
             nodes,
             shards,
             closing: BTreeMap::new(),
+            untold_ends: false,
             settled,
             finals: Vec::new(),
             moving: None,
@@ -261,7 +289,9 @@ impl Machine {
         self.now.is_none()
             || self.is_vacancy_waiting()
             || self.nodes.iter().any(|node| node.alive && self.lease_end(node) <= now)
-            || self.is_promotion_due()
+            || self.is_promotion_due(now)
+            || self.is_turn_due(now)
+            || self.untold_ends
     }
 
     /// Lets in the commands of the present term, in the time of its manager.
@@ -290,6 +320,8 @@ impl Machine {
 
     /// The next manager's clock is another. What had run out by the old one has run out.
     fn forget_time(&mut self) {
+        self.began = None;
+        self.shards.iter_mut().for_each(|shard| shard.lacks_since = None);
         let Some(now) = self.now.take() else { return };
         for until in self.shards.iter_mut().filter_map(|shard| shard.vacant.as_mut()) {
             if *until <= now {
@@ -327,7 +359,7 @@ impl Machine {
             Action::Report { claim, epoch, watermark } => {
                 self.on_report(*claim, *epoch, *watermark, effects)
             }
-            Action::Close { claim, epoch } => self.on_close(*claim, *epoch, effects),
+            Action::Close { claim, epoch } => self.on_close(now, *claim, *epoch, effects),
             Action::CaughtUp { claim, replica, incarnation } => {
                 self.on_caught_up(*claim, *replica, *incarnation, effects)
             }
@@ -352,8 +384,12 @@ impl Machine {
                 self.bury(NodeId(place as u32), at, effects);
             }
         }
+        self.began.get_or_insert(at);
+        self.note_lacking(at);
         self.appoint_leaders(at, effects);
-        self.begin_promotions(effects);
+        self.begin_promotions(at, effects);
+        self.turn_shards(at, effects);
+        self.changed |= self.untold_ends;
         self.forget_finals();
     }
 
@@ -472,6 +508,7 @@ impl Machine {
             return;
         }
         self.revision.0 += 1;
+        self.untold_ends = false;
         let standing = |node: &Node| Standing { incarnation: node.incarnation, alive: node.alive };
         self.configuration = Arc::new(Configuration {
             revision: self.revision,
@@ -481,6 +518,7 @@ impl Machine {
             shards: self.shards.iter().map(|shard| shard.assignment.clone()).collect(),
             settled: self.settled,
             finals: self.finals.iter().map(|(_, watermark)| watermark.clone()).collect(),
+            ends: self.closing.clone(),
             moving: self.moving.clone(),
         });
         effects.push(Applied::Changed(self.revision));
@@ -492,9 +530,14 @@ impl Machine {
     }
 
     fn assert_invariants(&self) {
-        assert!(self.settled < self.epoch, "settled an open epoch: {self:?}");
-        let closing = (self.settled.0 + 1..self.epoch.0).map(Epoch);
-        assert!(self.closing.keys().copied().eq(closing), "epochs are missing: {self:?}");
+        let first = self.closing.keys().next().copied().unwrap_or(self.epoch);
+        assert_eq!(
+            Epoch(self.settled.0 + 1),
+            first,
+            "M12: the first that is not settled: {self:?}"
+        );
+        let last = self.closing.keys().next_back().copied();
+        assert!(last.is_none_or(|last| last < self.epoch), "closed an open epoch: {self:?}");
         for shard in &self.shards {
             let Assignment { leader, ballot, voters, learners, empty, .. } = &shard.assignment;
             assert!(ballot.epoch <= self.epoch, "appointed in the future: {shard:?}");
@@ -504,8 +547,11 @@ impl Machine {
             assert!(empty.keys().all(|node| shard.assignment.holds(*node)), "strays: {shard:?}");
             assert!(shard.ready.iter().all(|node| empty.contains_key(node)), "full: {shard:?}");
         }
-        let last = self.finals.last().map(|(_, watermark)| watermark.epoch());
-        assert!(last.is_none_or(|last| last <= self.settled), "an FVW is too early: {self:?}");
+        let early = |last: &VectorWatermark| {
+            last.epoch() >= self.epoch || self.closing.contains_key(&last.epoch())
+        };
+        assert!(!self.finals.iter().any(|(_, last)| early(last)), "an FVW is too early: {self:?}");
+        assert!(self.finals.is_sorted_by_key(|(_, last)| last.epoch()), "unsorted: {self:?}");
     }
 }
 

@@ -8,7 +8,7 @@ use super::configuration::{Configuration, Revision};
 use super::machine::CLOSING_MAX;
 use super::message::{ToManager, ToNode};
 use super::options::Options;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use types::{Clock, Epoch, NodeId, ShardId, Time, VectorWatermark};
 
@@ -64,7 +64,7 @@ pub enum MemberEffect {
         /// The new one.
         configuration: Arc<Configuration>,
     },
-    /// An FVW, each once, in the order of epochs. After the configuration that has it.
+    /// An FVW, each once; one of a later epoch may come before. After the configuration that has it.
     Final {
         /// Final.
         watermark: VectorWatermark,
@@ -110,8 +110,10 @@ pub struct Member {
     incarnation: Incarnation,
     is_superseded: bool,
     configuration: Option<Arc<Configuration>>,
-    /// The last FVW that the owner was told.
-    settled: Epoch,
+    /// The last epoch that is closed, as far as this node knows,
+    closed: Epoch,
+    /// and those up to it whose FVW the owner was not told.
+    untold: BTreeSet<Epoch>,
     round: u64,
     /// Heartbeats without an answer: their numbers, and when they were sent.
     sent: VecDeque<(u64, Time)>,
@@ -141,7 +143,8 @@ impl Member {
             incarnation: Incarnation(0),
             is_superseded: false,
             configuration: None,
-            settled: Epoch(0),
+            closed: Epoch(0),
+            untold: BTreeSet::new(),
             round: 0,
             sent: VecDeque::new(),
             granted: None,
@@ -334,10 +337,15 @@ impl Member {
 
     /// Can a correct manager have made it, as far as epochs go?
     fn is_possible(&self, configuration: &Configuration) -> bool {
-        let settled = configuration.settled;
-        let closing = configuration.epoch.0.saturating_sub(settled.0);
-        (1..=CLOSING_MAX as u32 + 1).contains(&closing)
-            && settled.0 <= self.settled.0.saturating_add(MISSED_MAX)
+        let Configuration { epoch, settled, ends, finals, shards, .. } = configuration;
+        let first = ends.keys().next().copied().unwrap_or(*epoch);
+        let is_closed = |it: &VectorWatermark| it.epoch() < *epoch && it.shards() == shards.len();
+        ends.len() <= CLOSING_MAX
+            && settled.0.checked_add(1) == Some(first.0)
+            && ends.keys().all(|closed| closed < epoch)
+            && ends.values().all(|ends| ends.len() == shards.len())
+            && finals.iter().all(is_closed)
+            && epoch.0 <= self.closed.0.saturating_add(MISSED_MAX)
     }
 
     /// Takes over a newer configuration, with the lease as it is: what it grants is at most what the
@@ -352,10 +360,13 @@ impl Member {
         }
         self.configuration = Some(Arc::clone(configuration));
         effects.push(MemberEffect::Configured { configuration: Arc::clone(configuration) });
-        for watermark in configuration.finals_after(self.settled) {
-            self.settled = watermark.epoch();
-            effects.push(MemberEffect::Final { watermark });
+        while self.closed.0 + 1 < configuration.epoch.0 {
+            self.closed.0 += 1;
+            self.untold.insert(self.closed);
         }
+        let known = self.untold.iter().filter_map(|epoch| configuration.last(*epoch));
+        effects.extend(known.map(|watermark| MemberEffect::Final { watermark }));
+        self.untold.retain(|epoch| configuration.last(*epoch).is_none());
         let mut pending = std::mem::take(&mut self.pending);
         pending.retain(|topic, it| self.is_wanted(*topic, &it.claim));
         self.pending = pending;
@@ -366,7 +377,7 @@ impl Member {
         let Some(configuration) = &self.configuration else { return false };
         let Some(assignment) = configuration.shard(claim.shard) else { return false };
         let asked = match topic {
-            Topic::Report(epoch, _) => configuration.settled < epoch && epoch < configuration.epoch,
+            Topic::Report(epoch, shard) => configuration.lacks_end(epoch, shard),
             // Its owner may have heard of an epoch, and how it ended, before its manager said so.
             Topic::Close(epoch) => configuration.epoch <= epoch,
             Topic::CaughtUp(_, replica) => assignment.empty.contains_key(&replica),

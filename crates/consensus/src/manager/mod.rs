@@ -50,15 +50,19 @@
 //! A node that is suspected wrongly loses its offices and nothing else: it learns the configuration
 //! with its next heartbeat and follows.
 //!
-//! # Epochs and their ends (rule M9)
+//! # Epochs and their ends (rules M9 and M12)
 //!
 //! Each raise of the epoch, for whatever reason, closes the one before. The leader of every shard
 //! reports for each closed epoch its final shard watermark, once that is durable in its streams:
 //! [`Clock::MAX`](types::Clock::MAX) if nothing was left hanging. A report counts only from the
-//! leader of the newest configuration, by node, incarnation and ballot; what a deposed one had
-//! reported of an epoch that is still open to reports goes with it, since its successor closes all of
-//! them again, out of what a majority holds. When every shard has reported, the FVW is part of the
-//! state, and no command can change it. Epochs end in their order; each gathers its own reports.
+//! leader of the newest configuration, by node, incarnation and ballot. The first that counts is final for that epoch
+//! and shard, whoever leads later: its end is durable in the streams, where every successor finds it. When every shard
+//! has reported, these ends are the FVW, and no command can change it. The configuration tells nodes the ends that are
+//! known of epochs that are not settled, so nothing has to wait for those of other shards.
+//!
+//! A shard that lacks the end of a closed epoch for two leases is *out* from the next epoch on: it draws no clock
+//! there, and so its end of that one is known when it closes. Epochs go on to be settled while a shard is lost, but for
+//! those that began before it was out. When it has said how these ended, the next epoch has it in again.
 //!
 //! # Who may lead, who may vote
 //!

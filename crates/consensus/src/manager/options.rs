@@ -97,6 +97,10 @@ pub struct Faults {
     pub grant_without_configuration: bool,
     /// A node that restarted takes up the offices of its former life.
     pub keep_office: bool,
+    /// An appointment erases the ends that the shard has reported (breaks rule M12).
+    pub erase_ends: bool,
+    /// A shard that is out counts as ended in the epochs before, too (breaks rule M12).
+    pub out_ends_former: bool,
     /// A report changes an FVW that is final already (breaks rule M9).
     pub late_report_overwrites: bool,
     /// Any node reports for any shard.

@@ -9,8 +9,8 @@ use crate::topology::{Partitioning, Topology};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use types::{
-    Ballot, Epoch, NodeId, ShardId, TableId, Time, VectorWatermark, coded_enum, coded_newtype,
-    coded_struct,
+    Ballot, Clock, Epoch, NodeId, ShardId, TableId, Time, VectorWatermark, coded_enum,
+    coded_newtype, coded_struct,
 };
 
 coded_newtype!(Term(u64), Life(u64), Incarnation(u32), Ask(u64), Revision(u64));
@@ -70,6 +70,7 @@ coded_struct!(Configuration {
     shards: Vec<Assignment>,
     settled: Epoch,
     finals: Vec<VectorWatermark>,
+    ends: BTreeMap<Epoch, Vec<Option<Clock>>>,
     moving: Option<Move>,
 });
 coded_struct!(Standing { incarnation: Incarnation, alive: bool });
@@ -80,6 +81,7 @@ coded_struct!(Assignment {
     since: Epoch,
     voters: Vec<NodeId>,
     learners: Vec<NodeId>,
+    out: Option<Epoch>,
     empty: BTreeMap<NodeId, Epoch>,
 });
 coded_struct!(Move { table: TableId, partitioning: Partitioning, begun: Epoch });

@@ -5,9 +5,9 @@ use crate::world::{World, watermark};
 use shoal_consensus::manager::{
     Action, Applied, Assignment, Claim, Configuration, Incarnation, Machine,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use types::{Epoch, NodeId, ShardId, VectorWatermark};
+use types::{Clock, Epoch, NodeId, ShardId, VectorWatermark};
 
 /// What has happened in a run, so that we know that it did.
 pub type Probes = BTreeMap<&'static str, u64>;
@@ -16,6 +16,10 @@ pub struct Judge<'a> {
     before: Arc<Configuration>,
     after: Arc<Configuration>,
     finals: BTreeMap<Epoch, VectorWatermark>,
+    /// How shards have ended epochs.
+    ends: BTreeMap<(Epoch, ShardId), Clock>,
+    /// Epochs in which shards were out.
+    out: BTreeSet<(Epoch, ShardId)>,
     probes: &'a mut Probes,
 }
 
@@ -23,8 +27,14 @@ pub struct Judge<'a> {
 pub fn judge(world: &World, probes: &mut Probes) -> Result<(), String> {
     let mut machine = Machine::new(Arc::clone(&world.topology), world.options.clone());
     let first = Arc::clone(machine.configuration());
-    let mut judge =
-        Judge { before: Arc::clone(&first), after: first, finals: BTreeMap::new(), probes };
+    let mut judge = Judge {
+        before: Arc::clone(&first),
+        after: first,
+        finals: BTreeMap::new(),
+        ends: BTreeMap::new(),
+        out: BTreeSet::new(),
+        probes,
+    };
     let mut told = world.applied.iter();
     for (place, command) in world.log.order().iter().enumerate() {
         let mut effects = Vec::new();
@@ -59,6 +69,11 @@ impl Judge<'_> {
         match effect {
             Applied::Appointed { shard, ballot } => self.appointed(*shard, ballot.node),
             Applied::Reported { claim, epoch } => self.reported(claim, *epoch),
+            Applied::Ended { shard, epoch, watermark } => self.ended(*shard, *epoch, *watermark),
+            Applied::Out { since, .. } => {
+                self.probe(if since.is_some() { "out" } else { "in again" });
+                Ok(())
+            }
             Applied::Final(watermark) => self.is_final(watermark),
             Applied::CaughtUp { shard, replica } => self.caught_up(action, *shard, *replica),
             Applied::Took(_) => {
@@ -122,7 +137,26 @@ impl Judge<'_> {
         Ok(())
     }
 
-    /// What the leaders of the newest configuration found, and for ever.
+    /// What the leader of the newest configuration found, once and for ever.
+    fn ended(&mut self, id: ShardId, epoch: Epoch, found: Clock) -> Result<(), String> {
+        let ballot = shard(&self.before, id).ballot;
+        let wanted = watermark(id, epoch, ballot);
+        if found != wanted {
+            return Err(format!("{epoch} ended at {found} on {id}, {ballot} found {wanted}"));
+        }
+        if let Some(before) = self.ends.insert((epoch, id), found) {
+            return Err(format!("M12: {epoch} ended at {before} on {id}, and at {found}"));
+        }
+        Ok(())
+    }
+
+    /// How an epoch ended on a shard, as far as it has said so, or was out.
+    fn end(&self, epoch: Epoch, id: ShardId) -> Option<Clock> {
+        let out = self.out.contains(&(epoch, id)).then_some(Clock::MAX);
+        out.or_else(|| self.ends.get(&(epoch, id)).copied())
+    }
+
+    /// The ends of all shards, for ever.
     fn is_final(&mut self, found: &VectorWatermark) -> Result<(), String> {
         let epoch = found.epoch();
         if let Some(before) = self.finals.insert(epoch, found.clone())
@@ -130,11 +164,14 @@ impl Judge<'_> {
         {
             return Err(format!("M9: FVW({epoch}) was {before:?}, is {found:?}"));
         }
-        for (id, it) in (0..).map(ShardId).zip(&self.after.shards) {
-            let (wanted, got) = (watermark(id, epoch, it.ballot), found.of(id));
-            if wanted != got {
-                return Err(format!("FVW({epoch}) of {id} is {got}, {} found {wanted}", it.ballot));
+        for id in (0..self.after.shards.len() as u32).map(ShardId) {
+            let (wanted, got) = (self.end(epoch, id), found.of(id));
+            if wanted != Some(got) {
+                return Err(format!("M12: FVW({epoch}) of {id} is {got}, it ended at {wanted:?}"));
             }
+        }
+        if self.after.closing().any(|other| other < epoch) {
+            self.probe("final before one before");
         }
         self.probe("final");
         Ok(())
@@ -158,7 +195,7 @@ impl Judge<'_> {
     }
 
     fn configuration(&mut self) -> Result<(), String> {
-        let (before, after) = (&self.before, &self.after);
+        let (before, after) = (Arc::clone(&self.before), Arc::clone(&self.after));
         if before == after {
             return Ok(());
         }
@@ -182,6 +219,17 @@ impl Judge<'_> {
         }
         if replaced > 0 {
             self.probe("replaced a voter");
+        }
+        let shards = (0..).map(ShardId).zip(&after.shards);
+        let out = shards.filter(|(_, it)| it.out.is_some()).map(|(id, _)| (after.epoch, id));
+        self.out.extend(out);
+        for (epoch, ends) in &self.after.ends {
+            for (id, told) in (0..).map(ShardId).zip(ends) {
+                if *told != self.end(*epoch, id) {
+                    let known = self.end(*epoch, id);
+                    return Err(format!("M12: {epoch} ended at {known:?} on {id}, not {told:?}"));
+                }
+            }
         }
         for found in &self.after.finals {
             if self.finals.get(&found.epoch()) != Some(found) {

@@ -117,8 +117,12 @@ fn configuration(random: &mut Random, like: &Configuration) -> Arc<Configuration
     it.shards.truncate(random.below(4) as usize);
     for shard in &mut it.shards {
         (shard.leader, shard.incarnation) = (node(random), Incarnation(number(random) as u32));
+        shard.out = random.chance(1, 3).then(|| Epoch(number(random) as u32));
         shard.empty.insert(node(random), Epoch(number(random) as u32));
     }
+    it.ends = (0..random.below(3))
+        .map(|_| (Epoch(number(random) as u32), vec![None; random.below(4) as usize]))
+        .collect();
     it.finals = (0..random.below(3))
         .map(|_| VectorWatermark::new(Epoch(number(random) as u32), random.below(4) as usize))
         .collect();

@@ -264,6 +264,9 @@ impl Run {
         if let Some(open) = newest.closing().next().filter(|_| !any_forgotten) {
             return Err(format!("{open} is open in the end"));
         }
+        if newest.shards.iter().any(|it| it.out.is_some() && !forgotten(it)) {
+            return Err("a shard is out in the end".to_owned());
+        }
         for (id, node) in (0..).map(NodeId).zip(&world.nodes) {
             let member = node.member.as_ref();
             if member.and_then(Member::configuration) != Some(newest) {
@@ -358,6 +361,9 @@ fn random_runs_keep_the_rules() {
         "appointed a learner",
         "appointed again",
         "final",
+        "final before one before",
+        "out",
+        "in again",
         "caught up",
         "replaced a voter",
     ] {
@@ -542,6 +548,18 @@ fn managers_that_differ_are_caught() {
 fn a_report_of_a_deposed_leader_is_caught() {
     let faults = Faults { deposed_reports: true, ..Faults::default() };
     assert!(seeds_until_caught(faults) <= 60);
+}
+
+#[test]
+fn ends_that_an_appointment_erases_are_caught() {
+    let faults = Faults { erase_ends: true, ..Faults::default() };
+    assert!(seeds_until_caught(faults) <= 100);
+}
+
+#[test]
+fn a_shard_that_is_out_and_taken_for_ended_is_caught() {
+    let faults = Faults { out_ends_former: true, ..Faults::default() };
+    assert!(seeds_until_caught(faults) <= 200);
 }
 
 #[test]

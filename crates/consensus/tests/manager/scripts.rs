@@ -146,11 +146,21 @@ fn change(words: &Words<'_>) -> Change {
 fn show_shard(line: &mut String, it: &Assignment) {
     let list = |nodes: &[NodeId]| nodes.iter().map(NodeId::to_string).collect::<Vec<_>>().join(",");
     write!(line, " {} voters={}", it.ballot, list(&it.voters)).expect("a string");
+    if let Some(since) = it.out {
+        write!(line, " out since {since}").expect("a string");
+    }
     if !it.learners.is_empty() {
         write!(line, " learners={}", list(&it.learners)).expect("a string");
     }
     for (node, since) in &it.empty {
         write!(line, " {node} empty since {since}").expect("a string");
+    }
+}
+
+fn show_clock(clock: Clock) -> String {
+    match clock {
+        Clock::MAX => "inf".to_owned(),
+        clock => clock.to_string(),
     }
 }
 
@@ -164,11 +174,13 @@ fn show_configuration(lines: &mut Vec<String>, it: &Configuration) {
         show_shard(&mut line, shard);
         lines.push(line);
     }
+    for (epoch, ends) in &it.ends {
+        let clocks = ends.iter().map(|end| end.map_or("?".to_owned(), show_clock));
+        lines.push(format!("  ends of {epoch}: {}", clocks.collect::<Vec<_>>().join(" ")));
+    }
     for found in &it.finals {
-        let clocks = (0..it.shards.len() as u32).map(|shard| match found.of(ShardId(shard)) {
-            Clock::MAX => "inf".to_owned(),
-            clock => clock.to_string(),
-        });
+        let shards = (0..it.shards.len() as u32).map(ShardId);
+        let clocks = shards.map(|shard| show_clock(found.of(shard)));
         let clocks = clocks.collect::<Vec<_>>().join(" ");
         lines.push(format!("  FVW({}) = {clocks}", found.epoch()));
     }

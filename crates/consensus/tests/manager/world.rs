@@ -94,7 +94,7 @@ pub struct Node {
 struct Told {
     revision: u64,
     epoch: Epoch,
-    settled: Epoch,
+    finals: BTreeSet<Epoch>,
 }
 
 /// What a leader does about a configuration.
@@ -191,8 +191,8 @@ pub struct World {
     pub trace: Vec<String>,
 }
 
-/// What a leader of this ballot finds at the end of an epoch. Others find something else, so that one
-/// sees whose word counted.
+/// What a leader of this ballot finds at the end of an epoch. Others find something else, which no correct leader does
+/// after one that has reported: so one sees whose word counted.
 pub fn watermark(shard: ShardId, epoch: Epoch, ballot: Ballot) -> Clock {
     let seed = u64::from(shard.0) << 48 | u64::from(epoch.0) << 32;
     let seed = seed | u64::from(ballot.epoch.0) << 16 | u64::from(ballot.node.0);
@@ -527,10 +527,9 @@ impl World {
                 }
                 MemberEffect::Final { watermark } => {
                     let told = &mut self.nodes[id.0 as usize].told;
-                    if watermark.epoch() <= told.settled {
+                    if !told.finals.insert(watermark.epoch()) {
                         return Err(format!("{id} was told FVW({}) again", watermark.epoch()));
                     }
-                    told.settled = watermark.epoch();
                     self.check_final(&watermark)?;
                 }
                 MemberEffect::Superseded => self.trace.push(format!("{id} is superseded")),
@@ -564,11 +563,9 @@ impl World {
                 continue;
             }
             let ballot = it.ballot;
-            tasks.extend(configuration.closing().map(|epoch| Task::Report {
-                shard,
-                epoch,
-                ballot,
-            }));
+            let lacking =
+                configuration.closing().filter(|epoch| configuration.lacks_end(*epoch, shard));
+            tasks.extend(lacking.map(|epoch| Task::Report { shard, epoch, ballot }));
             tasks.extend(it.empty.keys().map(|replica| {
                 let incarnation = configuration.nodes[replica.0 as usize].incarnation.0;
                 Task::CaughtUp { shard, replica: *replica, incarnation, ballot }
@@ -663,7 +660,7 @@ fn carried<T: Coded + PartialEq + Debug>(message: &T) -> T {
 /// What is worth a line; not the heartbeats.
 fn show_applied(applied: &Applied) -> Option<String> {
     let line = match applied {
-        Applied::Changed(_) | Applied::Answered { .. } => return None,
+        Applied::Changed(_) | Applied::Answered { .. } | Applied::Ended { .. } => return None,
         Applied::Took(term) => format!("term {term} begins"),
         Applied::Joined { node, incarnation, .. } => {
             format!("{node} joins, incarnation {incarnation}")
@@ -675,6 +672,8 @@ fn show_applied(applied: &Applied) -> Option<String> {
         Applied::Reported { claim, epoch } => {
             format!("{} reports {epoch} for {}", claim.node, claim.shard)
         }
+        Applied::Out { shard, since: Some(epoch) } => format!("{shard} is out since {epoch}"),
+        Applied::Out { shard, since: None } => format!("{shard} is in again"),
         Applied::Final(watermark) => format!("FVW({}) is final", watermark.epoch()),
         Applied::CaughtUp { shard, replica } => format!("{replica} is full again for {shard}"),
     };

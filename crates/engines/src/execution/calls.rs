@@ -178,7 +178,9 @@ impl Calls {
             let result = call(&hub, &procedures, (id, home), called, &mut trace).await;
             let unsettled = match &result {
                 Ok(_) => false,
-                Err(Error::Unknown(Unknown::Participant { .. })) => true,
+                Err(Error::Unknown(Unknown::Participant { .. } | Unknown::NotDurable { .. })) => {
+                    true
+                }
                 Err(Error::Aborted(_)) if !fresh => true,
                 // Somebody else leads the shard since, or did meanwhile, and may have run a copy.
                 Err(_) => hub.reign(home) != reign,

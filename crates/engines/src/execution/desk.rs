@@ -59,7 +59,7 @@ impl<M: Envelope> Desk<M> {
         Desk {
             tasks: Tasks::default(),
             calls: Calls::new(&hub, procedures),
-            outbox: Outbox::new(hub.limits.retry_after),
+            outbox: Outbox::new(hub.limits.retry_after, hub.limits.shard_wait_max),
             counters: Counters::default(),
             sleeping: Timers::default(),
             unresolved: BTreeMap::new(),
@@ -210,7 +210,7 @@ impl<M: Envelope> Desk<M> {
         let header = Header { transaction, shard, step, oldest, epoch, reign };
         let message = M::request(header, request);
         let key = (transaction.sequence, shard);
-        self.outbox.send(self.hub.now.get(), key, step, node, message.clone());
+        self.outbox.send(self.hub.now.get(), key, (step, epoch), node, message.clone());
         effects.push(Effect::Send { to: node, message });
     }
 
@@ -240,6 +240,33 @@ impl<M: Envelope> Desk<M> {
         let ended: Vec<u64> = ended;
         ended.into_iter().for_each(|sequence| self.resolved(sequence));
         open
+    }
+
+    /// Gives up the requests that were not answered for as long as a transaction waits for another shard. What is
+    /// decided is said again until it is confirmed, or its epoch is `over` everywhere; of the others says whose they are,
+    /// and which shard was asked. And says whether there were any of the open epoch: its end resolves what participants
+    /// keep.
+    pub(crate) fn expire(
+        &mut self,
+        now: Time,
+        over: impl Fn(Epoch) -> bool,
+    ) -> (Vec<BranchKey>, bool) {
+        let unresolved = &self.unresolved;
+        let kept =
+            |(sequence, _): BranchKey, epoch| unresolved.contains_key(&sequence) && !over(epoch);
+        let expired = self.outbox.expire(now, kept);
+        let open = self.hub.epoch.get();
+        let any = expired.iter().any(|(_, epoch, _)| *epoch == open);
+        let gone = expired.into_iter().filter(|(.., gone)| *gone).map(|(key, ..)| key);
+        let (decided, undecided): (Vec<_>, Vec<_>) =
+            gone.partition(|(sequence, _)| self.unresolved.contains_key(sequence));
+        decided.into_iter().for_each(|(sequence, _)| self.resolved(sequence));
+        (undecided, any)
+    }
+
+    /// When the next request may have to be given up.
+    pub(crate) fn next_expiry(&self) -> Option<Time> {
+        self.outbox.next_expiry()
     }
 
     /// A transaction is decided; so many participants have to confirm it.

@@ -162,6 +162,13 @@ impl Exchange {
         }
     }
 
+    /// The participant of `shard` does not answer: nothing can succeed any more. It may have the branch, and is told to
+    /// undo it.
+    pub(crate) fn time_out(&self, shard: ShardId, error: &Error) {
+        self.fail(shard, error);
+        self.with_remote(shard, |remote| remote.over = false);
+    }
+
     /// Why no operation can succeed any more, if that is so.
     pub(crate) fn failure(&self) -> Option<Error> {
         self.failure.borrow().clone()

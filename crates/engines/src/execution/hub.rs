@@ -7,14 +7,14 @@ use super::sessions::{Pooled, Sessions};
 use super::slot::Slot;
 use crate::client::{ClientId, Relay, Reply};
 use crate::engine::Place;
-use crate::faults::Faults;
+use crate::faults::{Fault, Faults};
 use crate::replication::replica::Replica;
 use crate::slow::Slows;
 use crate::watermarks::Watermarks;
 use consensus::manager::Configuration;
 use consensus::topology::Topology;
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,6 +52,11 @@ pub struct Limits {
     /// as long each time, up to 16 times: whoever does not answer may have too much to do. Default 250 ms,
     /// above the round trip between any two datacenters.
     pub retry_after: Duration,
+    /// How long a transaction waits for another shard: for an answer to one request, and, once it is certified, until
+    /// the shards that it depends on are durable. Then it ends with an error that names the shard. Longer outlasts
+    /// longer failovers; together with [`attempts_span_max`](Limits::attempts_span_max) it stays below the 10 s that
+    /// clients wait by default. Default 2.5 s.
+    pub shard_wait_max: Duration,
     /// An interactive transaction whose client is silent for so long is given up. Default 10 s.
     pub session_idle_max: Duration,
     /// An interactive transaction that is open for so long is given up: memory that it may look at
@@ -94,7 +99,11 @@ impl Limits {
             ("sessions_max", self.sessions_max),
             ("memory_bytes_max", self.memory_bytes_max),
         ]);
-        not_zero([("retry_after", self.retry_after), ("queue_wait_max", self.queue_wait_max)]);
+        not_zero([
+            ("retry_after", self.retry_after),
+            ("queue_wait_max", self.queue_wait_max),
+            ("shard_wait_max", self.shard_wait_max),
+        ]);
     }
 }
 
@@ -130,6 +139,7 @@ impl Default for Limits {
             pause: Duration::from_micros(50),
             pause_max: Duration::from_millis(100),
             retry_after: Duration::from_millis(250),
+            shard_wait_max: Duration::from_millis(2500),
             session_idle_max: Duration::from_secs(10),
             session_open_max: Duration::from_secs(30),
             answers_remembered: 1 << 14,
@@ -151,6 +161,8 @@ pub(crate) struct Hub {
     pub(crate) own: Vec<Own>,
     /// Who leads each shard, and in which epoch its reign began.
     leaders: RefCell<Vec<(NodeId, Epoch)>>,
+    /// The shards that take no part in the epoch of the configuration.
+    out: RefCell<BTreeSet<ShardId>>,
     /// The epoch of the configuration that says so.
     pub(crate) configured: Cell<Epoch>,
     pub(crate) limits: Limits,
@@ -269,6 +281,7 @@ impl Hub {
             place,
             own: own.collect(),
             leaders: RefCell::new(leaders),
+            out: RefCell::default(),
             configured: Cell::new(epoch),
             admission: Admission::new(&limits, place.node),
             slows: Slows::new(limits.slow_after),
@@ -342,6 +355,9 @@ impl Hub {
     /// Takes over who leads. Returns the shards in which another reign has begun.
     pub(crate) fn follow(&self, configuration: &Configuration) -> Vec<ShardId> {
         self.configured.set(configuration.epoch);
+        let shards = (0..).map(ShardId).zip(&configuration.shards);
+        let out = shards.filter(|(_, assignment)| assignment.out.is_some());
+        *self.out.borrow_mut() = out.map(|(shard, _)| shard).collect();
         let mut leaders = self.leaders.borrow_mut();
         let shards = (0..).map(ShardId).zip(leaders.iter_mut()).zip(&configuration.shards);
         let moved = shards.filter_map(|((shard, leader), assignment)| {
@@ -349,6 +365,35 @@ impl Hub {
             (std::mem::replace(leader, now) != now).then_some(shard)
         });
         moved.collect()
+    }
+
+    /// Does the shard take part in the open epoch (rule M12)? A worker that has heard of the epoch, and not yet of
+    /// its configuration, does not know.
+    pub(crate) fn takes_part(&self, shard: ShardId) -> bool {
+        self.configured.get() >= self.epoch.get() && !self.out.borrow().contains(&shard)
+    }
+
+    /// May a transaction of the open epoch need the shard?
+    ///
+    /// # Errors
+    /// [`Aborted::ShardOut`] where it takes no part.
+    pub(crate) fn check_in(&self, shard: ShardId) -> Result<()> {
+        match self.out.borrow().contains(&shard) && !self.faults.has(Fault::ServeWhileOut) {
+            true => Err(Aborted::ShardOut { shard }.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// May the shard's leader draw clocks in the open epoch?
+    ///
+    /// # Errors
+    /// [`Aborted::ShardOut`] where it takes no part, [`Conflict::Recovering`] where that is not known.
+    pub(crate) fn check_takes_part(&self, shard: ShardId) -> Result<()> {
+        self.check_in(shard)?;
+        match self.takes_part(shard) || self.faults.has(Fault::ServeWhileOut) {
+            true => Ok(()),
+            false => Err(recovering(shard)),
+        }
     }
 
     /// A shard that this node serves, or if there is none, the one as which it writes stamps.

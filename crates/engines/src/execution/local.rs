@@ -135,6 +135,9 @@ impl Conflicts {
             | Conflict::RangeChanged { .. } => (&mut self.rivals, limits.pause_max),
             Conflict::OtherEpoch { .. }
             | Conflict::Recovering { .. }
+            | Conflict::NoAnswer { .. }
+            | Conflict::Undecided { .. }
+            | Conflict::NoMajority { .. }
             | Conflict::EpochNotOpen { .. } => {
                 (&mut self.passing, limits.pause_max.min(PASSING_PAUSE_MAX))
             }

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
-use types::{NodeId, ShardId, Time};
+use types::{Epoch, NodeId, ShardId, Time};
 
 /// A branch of a transaction, as its coordinator names it: the transaction's sequence and the shard.
 pub(crate) type BranchKey = (u64, ShardId);
@@ -15,6 +15,10 @@ pub(crate) struct Outbox<M> {
     waiting: BTreeMap<BranchKey, Waiting<M>>,
     /// When to look at which request again. What was answered meanwhile stays until its turn.
     due: BinaryHeap<Reverse<(Time, BranchKey, u32)>>,
+    /// A request is given up when it has waited for so long.
+    wait_max: Duration,
+    /// No request has waited for so long before this.
+    expires_at: Time,
 }
 
 /// A request waits twice as long each time it is sent again, up to so many times as long as at first:
@@ -25,23 +29,36 @@ const PATIENCE_MAX: u32 = 16;
 struct Waiting<M> {
     to: NodeId,
     step: u32,
+    /// When it was sent first, and the epoch of its transaction.
+    since: Time,
+    epoch: Epoch,
     message: M,
     /// How many times as long as at first it waits.
     patience: u32,
 }
 
 impl<M: Clone> Outbox<M> {
-    pub(crate) fn new(retry_after: Duration) -> Outbox<M> {
-        Outbox { retry_after, waiting: BTreeMap::new(), due: BinaryHeap::new() }
+    pub(crate) fn new(retry_after: Duration, wait_max: Duration) -> Outbox<M> {
+        let (waiting, due) = (BTreeMap::new(), BinaryHeap::new());
+        Outbox { retry_after, waiting, due, wait_max, expires_at: Time::MAX }
     }
 
     /// Keeps `message`, which goes out now, until request `step` of the branch is answered.
     ///
     /// # Panics
     /// If a request of the branch is under way.
-    pub(crate) fn send(&mut self, now: Time, key: BranchKey, step: u32, to: NodeId, message: M) {
-        let before = self.waiting.insert(key, Waiting { to, step, message, patience: 1 });
+    pub(crate) fn send(
+        &mut self,
+        now: Time,
+        key: BranchKey,
+        (step, epoch): (u32, Epoch),
+        to: NodeId,
+        message: M,
+    ) {
+        let waiting = Waiting { to, step, since: now, epoch, message, patience: 1 };
+        let before = self.waiting.insert(key, waiting);
         assert!(before.is_none(), "two requests of branch {key:?} are under way");
+        self.expires_at = self.expires_at.min(now + self.wait_max);
         self.due.push(Reverse((now + self.retry_after, key, step)));
     }
 
@@ -74,6 +91,34 @@ impl<M: Clone> Outbox<M> {
     pub(crate) fn forget_shard(&mut self, shard: ShardId) -> Vec<u64> {
         let forgotten = self.waiting.extract_if(.., |(_, its), _| *its == shard);
         forgotten.map(|((sequence, _), _)| sequence).collect()
+    }
+
+    /// Finds the requests that have waited for too long, and gives up those that `kept` does not hold for, by their
+    /// branches and epochs. Returns them all, and whether each was given up.
+    pub(crate) fn expire(
+        &mut self,
+        now: Time,
+        kept: impl Fn(BranchKey, Epoch) -> bool,
+    ) -> Vec<(BranchKey, Epoch, bool)> {
+        if now < self.expires_at {
+            return Vec::new();
+        }
+        let wait_max = self.wait_max;
+        let expired = self.waiting.iter().filter(|(_, it)| it.since + wait_max <= now);
+        let expired: Vec<_> =
+            expired.map(|(key, it)| (*key, it.epoch, !kept(*key, it.epoch))).collect();
+        for (key, ..) in expired.iter().filter(|(.., gone)| *gone) {
+            self.waiting.remove(key);
+        }
+        // What is kept is looked at again after a while.
+        let next = self.waiting.values().map(|it| it.since + wait_max).min();
+        self.expires_at = next.map_or(Time::MAX, |at| at.max(now + wait_max / 8));
+        expired
+    }
+
+    /// When the next request may have waited for too long.
+    pub(crate) fn next_expiry(&self) -> Option<Time> {
+        Some(self.expires_at).filter(|at| *at < Time::MAX)
     }
 
     /// Shows the requests that have waited long enough, to be sent again.
@@ -112,6 +157,8 @@ mod tests {
     use super::*;
 
     const RETRY: Duration = Duration::from_nanos(10);
+    const WAIT: Duration = Duration::from_nanos(100);
+    const E: Epoch = Epoch(1);
 
     fn due(outbox: &mut Outbox<&'static str>, now: u64) -> Vec<&'static str> {
         let mut sent = Vec::new();
@@ -121,9 +168,9 @@ mod tests {
 
     #[test]
     fn a_request_is_sent_again_until_it_is_answered() {
-        let mut outbox = Outbox::new(RETRY);
-        outbox.send(Time(0), (1, ShardId(0)), 1, NodeId(2), "one");
-        outbox.send(Time(5), (2, ShardId(0)), 1, NodeId(2), "two");
+        let mut outbox = Outbox::new(RETRY, WAIT);
+        outbox.send(Time(0), (1, ShardId(0)), (1, E), NodeId(2), "one");
+        outbox.send(Time(5), (2, ShardId(0)), (1, E), NodeId(2), "two");
         assert_eq!(outbox.next_due(), Some(Time(10)));
         assert_eq!(due(&mut outbox, 9), Vec::<&str>::new());
         assert_eq!(due(&mut outbox, 10), ["one"]);
@@ -140,5 +187,24 @@ mod tests {
         assert_eq!(at, Some(1040));
         outbox.forget((2, ShardId(0)));
         assert_eq!((outbox.next_due(), outbox.len()), (None, 0));
+    }
+
+    #[test]
+    fn a_request_expires_however_often_it_was_sent_again() {
+        let mut outbox = Outbox::new(RETRY, WAIT);
+        let [first, second, third] = [1, 2, 3].map(|sequence| (sequence, ShardId(0)));
+        outbox.send(Time(0), first, (1, E), NodeId(2), "one");
+        outbox.send(Time(5), second, (1, E), NodeId(2), "two");
+        outbox.send(Time(5), third, (1, Epoch(2)), NodeId(2), "three");
+        assert_eq!(due(&mut outbox, 50).len(), 3);
+        assert_eq!(outbox.next_expiry(), Some(Time(100)));
+        assert!(outbox.answered(NodeId(2), first, 1, |_| true));
+        assert_eq!(outbox.expire(Time(100), |_, _| false), []);
+        let kept = |_, epoch| epoch == Epoch(2);
+        let expired = [(second, E, true), (third, Epoch(2), false)];
+        assert_eq!(outbox.expire(Time(112), kept), expired);
+        assert_eq!((outbox.next_expiry(), outbox.len()), (Some(Time(124)), 1));
+        assert_eq!(outbox.expire(Time(124), |_, _| false), [(third, Epoch(2), true)]);
+        assert_eq!((outbox.next_due(), outbox.next_expiry(), outbox.len()), (None, None, 0));
     }
 }

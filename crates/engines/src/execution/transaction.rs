@@ -132,6 +132,7 @@ impl Transaction {
     }
 
     fn target(&self, shard: ShardId) -> Result<Target> {
+        self.hub.check_in(shard)?;
         match self.hub.own(shard) {
             Some(own) => Ok(Target::Own(own)),
             None if self.hub.leader(shard) == self.hub.place.node => Err(recovering(shard)),

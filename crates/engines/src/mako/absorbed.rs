@@ -74,7 +74,7 @@ impl Needs {
     /// Is it known of each piece whether it counts?
     fn are_met(&self, own: ShardId, watermarks: &Watermarks) -> bool {
         let is_known = |need: &Stamp| {
-            need.epoch <= watermarks.settled() || watermarks.covers(own, need.as_ref())
+            watermarks.is_settled(need.epoch) || watermarks.covers(own, need.as_ref())
         };
         self.0.iter().all(is_known)
     }

@@ -72,7 +72,7 @@ impl<T> Awaiting<T> {
                 && clock <= reached
             {
                 self.queues[at].pop();
-                let item = &self.items[&number];
+                let Some(item) = self.items.get(&number) else { continue }; // It was taken out.
                 match first_uncovered(watermark, item.own, &item.stamp) {
                     Some((shard, clock)) => self.queue(shard).push(Reverse((clock, number))),
                     None => {
@@ -83,6 +83,27 @@ impl<T> Awaiting<T> {
                 }
             }
         }
+    }
+
+    /// Takes out the items that `picked` picks out, each with the shard that it waits for.
+    pub(crate) fn take_if(
+        &mut self,
+        watermark: &VectorWatermark,
+        picked: impl Fn(&T) -> bool,
+    ) -> Vec<(ShardId, T)> {
+        let taken = self.items.extract_if(.., |_, item| picked(&item.item));
+        let waits_for = |item: &Item<T>| match first_uncovered(watermark, item.own, &item.stamp) {
+            // A floor waits for the shard that is furthest behind.
+            Some((ShardId::EVERY, _)) => least(watermark),
+            Some((shard, _)) => shard,
+            None => item.own,
+        };
+        taken.map(|(_, item)| (waits_for(&item), item.item)).collect()
+    }
+
+    /// The items that wait.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.items.values().map(|item| &item.item)
     }
 
     /// Takes out everything that waits.
@@ -96,6 +117,12 @@ impl<T> Awaiting<T> {
         let last = self.queues.len() - 1;
         &mut self.queues[(shard.0 as usize).min(last)]
     }
+}
+
+/// The shard that is furthest behind.
+fn least(watermark: &VectorWatermark) -> ShardId {
+    let shards = (0..watermark.shards() as u32).map(ShardId);
+    shards.min_by_key(|shard| watermark.of(*shard)).unwrap_or(ShardId(0))
 }
 
 /// A shard that has not come as far as `stamp` needs, and how far that is.
@@ -147,5 +174,21 @@ mod tests {
         assert_eq!(advance(2, 8), [""; 0]);
         assert_eq!(advance(2, 9), ["slow"]);
         assert_eq!(awaiting.len(), 0);
+    }
+
+    #[test]
+    fn what_was_taken_out_does_not_come_back() {
+        let mut watermark = VectorWatermark::new(Epoch(1), 3);
+        let mut awaiting = Awaiting::new(3);
+        assert_eq!(awaiting.push(&watermark, S[0], stamp([5, 0, 9]), "old"), None);
+        assert_eq!(awaiting.push(&watermark, S[0], stamp([6, 0, 9]), "new"), None);
+        watermark.raise(S[0], Clock(5));
+        let taken = awaiting.take_if(&watermark, |item| *item == "old");
+        assert_eq!(taken, [(S[2], "old")]);
+        watermark.raise(S[0], Clock(9));
+        watermark.raise(S[2], Clock(9));
+        let mut done = Vec::new();
+        awaiting.advance(&watermark, |_, _, item| done.push(item));
+        assert_eq!((done, awaiting.len()), (vec!["new"], 0));
     }
 }

@@ -9,10 +9,14 @@ use super::{Effects, Mako, Waiter};
 use crate::engine::Effect;
 use crate::faults::Fault;
 use crate::observation::Observation;
+use consensus::manager::Configuration;
 use std::sync::Arc;
 use types::{
     Aborted, Ballot, Clock, Conflict, Epoch, ShardId, Stamp, StampRef, Time, VectorWatermark,
 };
+
+/// So often all are told the same of an epoch that is closed.
+const TOLD_MAX: u32 = 4;
 
 /// An epoch that is not settled, as a worker sees it.
 pub(super) struct Live {
@@ -25,16 +29,51 @@ pub(super) struct Live {
     pub(super) awaiting: Awaiting<Waiter>,
     /// When this worker heard that the next one is open.
     closed_at: Option<Time>,
+    /// The version of the watermark that all were told last, and how often.
+    told: (u64, u32),
 }
 
 impl Live {
     pub(super) fn new(epoch: Epoch, watermark: Arc<SharedWatermark>, shards: usize) -> Live {
-        Live { epoch, watermark, seen: 0, awaiting: Awaiting::new(shards), closed_at: None }
+        let (awaiting, told) = (Awaiting::new(shards), (0, 0));
+        Live { epoch, watermark, seen: 0, awaiting, closed_at: None, told }
     }
 
     /// Which.
     pub(super) fn epoch(&self) -> Epoch {
         self.epoch
+    }
+
+    /// When this worker heard that the next one is open.
+    pub(super) fn closed_at(&self) -> Option<Time> {
+        self.closed_at
+    }
+
+    /// Is there something to tell of it? Of an epoch that is closed the same is told so often and no more: what gets lost
+    /// all the same, the configuration tells.
+    pub(super) fn has_news(&mut self) -> bool {
+        let version = self.watermark.version();
+        if self.told.0 != version {
+            self.told = (version, 0);
+        }
+        self.closed_at.is_none() || self.told.1 < TOLD_MAX
+    }
+
+    /// All were told of it.
+    pub(super) fn tell(&mut self) {
+        self.told.1 = self.told.1.saturating_add(1);
+    }
+
+    /// `shard` has ended the epoch here, for good. Says whether that is news.
+    ///
+    /// # Panics
+    /// If it was durable further than that (M9), or has ended the epoch otherwise (M12).
+    fn end(&self, shard: ShardId, last: Clock) -> bool {
+        let (watermark, epoch) = (&self.watermark, self.epoch);
+        watermark.raise(shard, last);
+        let reached = watermark.of(shard);
+        assert_eq!(reached, last, "M9, M12: {shard} was durable further than it ended {epoch}");
+        watermark.end(shard)
     }
 }
 
@@ -46,9 +85,8 @@ impl Mako {
 
     /// Takes note of what has happened to epochs since the last time.
     pub(super) fn follow_epochs(&mut self, effects: &mut Effects) {
-        let settled = self.desk.hub.watermarks.borrow().settled();
-        let newest = self.live.last().map_or(settled, |live| live.epoch);
-        let Some(news) = self.shared.epochs.news(&mut self.epochs_seen, newest, settled) else {
+        let (newest, live) = (self.desk.hub.epoch.get(), self.live.iter().map(|live| live.epoch));
+        let Some(news) = self.shared.epochs.news(&mut self.epochs_seen, newest, live) else {
             return;
         };
         let shards = self.desk.hub.topology.shards() as usize;
@@ -82,14 +120,13 @@ impl Mako {
         self.follow_epochs(effects);
     }
 
-    /// The first epoch that is not settled has ended like this. What is covered may be told and
-    /// replayed, and nothing else of it ever will be.
+    /// An epoch has ended like this. What is covered may be told and replayed, and nothing else of it ever will be.
     fn settle(&mut self, last: VectorWatermark, effects: &mut Effects) {
-        let mut live = self.live.remove(0);
-        let epoch = live.epoch;
+        let epoch = last.epoch();
+        let mut live = self.live.remove(self.live(epoch).expect("it is not settled"));
         {
             let mut watermarks = self.desk.hub.watermarks.borrow_mut();
-            let view = watermarks.live_mut(epoch).expect("settled in order");
+            let view = watermarks.live_mut(epoch).expect("it is not settled");
             live.watermark.refresh(view);
             watermarks.settle(last.clone());
         }
@@ -113,24 +150,24 @@ impl Mako {
         effects: &mut Effects,
     ) {
         let error = Err(Aborted::RolledBack { epoch: stamp.epoch }.into());
-        match waiter {
-            Waiter::Outcome(exchange) => {
-                let transaction = exchange.id;
+        match &waiter.reveals {
+            None => {
+                let transaction = waiter.exchange.id;
                 let settled = self.live(stamp.epoch).is_none();
                 effects.observe(|| Observation::RolledBack { transaction, settled });
                 self.desk.counters.rolled_back += 1;
-                self.desk.finish(exchange, error);
+                self.desk.finish(&waiter.exchange, error);
             }
-            Waiter::Reveal(_, slot) => slot.fill(error),
+            Some(slot) => slot.fill(error),
         }
     }
 
     /// The last epoch that has been closed for so long that nobody waits for what is in flight of it.
     pub(super) fn overdue(&self, now: Time) -> Epoch {
         let hang_after = self.options().hang_after;
-        let over = |live: &&Live| live.closed_at.is_some_and(|at| at + hang_after <= now);
-        let settled = self.desk.hub.watermarks.borrow().settled();
-        self.live.iter().take_while(over).last().map_or(settled, |live| live.epoch)
+        let waits = |live: &&Live| live.closed_at.is_none_or(|at| at + hang_after > now);
+        let first = self.live.iter().find(waits).expect("one is open");
+        Epoch(first.epoch.0 - 1)
     }
 
     /// When the next epoch becomes overdue.
@@ -232,32 +269,49 @@ impl Mako {
         effects.push(Effect::Report { shard, epoch, watermark });
     }
 
-    /// All streams of `shard` have ended an epoch, durably. Whoever may lead it later finds these ends and
-    /// reports the same: so this is final for the shard, whatever the FVW will say of others, and need not
-    /// be waited for.
+    /// All streams of `shard` have ended an epoch, durably: every later leader finds these ends and reports the same. So
+    /// this is final for the shard (rule M12), whatever becomes of others, and need not be waited for.
     fn end_shard(&mut self, shard: ShardId, epoch: Epoch, last: Clock, effects: &mut Effects) {
         let Some(at) = self.live(epoch) else { return };
-        let live = &self.live[at].watermark;
-        // What a new leader has not replayed yet may be older than what it has.
-        let serves = self.place_of(shard).is_some_and(|at| self.led[at].serves());
-        let mut news = (serves || last == Clock::MAX) && live.raise(shard, last);
-        if serves {
-            assert_eq!(
-                live.of(shard),
-                last,
-                "M9: {shard} was durable further than it ended {epoch}"
-            );
-            news |= live.end(shard);
+        if self.live[at].end(shard, last) {
+            self.gossip.own_news = true;
+            self.desk.nudge_others(effects);
+        }
+    }
+
+    /// The configuration says which shards have ended epochs that are not settled, and which take no part in the open
+    /// one.
+    pub(super) fn hear_ends(&mut self, configuration: &Configuration, effects: &mut Effects) {
+        let mut news = false;
+        for live in &self.live {
+            let ends = configuration.ends.get(&live.epoch).into_iter().flatten();
+            for (shard, end) in (0..).map(ShardId).zip(ends) {
+                news |= end.is_some_and(|end| live.end(shard, end));
+            }
+            let assignments = (0..).map(ShardId).zip(&configuration.shards);
+            for (shard, assignment) in assignments {
+                let out = live.epoch == configuration.epoch && assignment.out.is_some();
+                news |= out && live.end(shard, Clock::MAX);
+            }
         }
         if news {
             self.gossip.own_news = true;
             self.desk.nudge_others(effects);
+        }
+        let settled = self.live.iter().filter_map(|live| configuration.last(live.epoch));
+        let settled: Vec<VectorWatermark> = settled.collect();
+        for last in settled {
+            self.hear_settled(last, effects);
         }
     }
 
     /// Some shards have ended the epoch at this place, for good: whoever depends on more of them than
     /// there is has lost, and need not wait for the other shards to be told.
     pub(super) fn give_up_lost(&mut self, at: usize, effects: &mut Effects) {
+        let epoch = self.live[at].epoch;
+        for followed in &mut self.followed {
+            followed.drop_rejected(epoch, &self.desk.hub.watermarks.borrow());
+        }
         let waiting: Vec<_> = self.live[at].awaiting.take_all().collect();
         for (own, stamp, waiter) in waiting {
             self.await_cover(own, stamp, waiter, effects);

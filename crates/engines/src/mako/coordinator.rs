@@ -335,6 +335,10 @@ impl Mako {
             let shard = self.led[*at].lead.shard;
             return self.abort(it, recovering(shard), effects);
         }
+        let mut own = it.own.iter().map(|(at, _)| self.check_draws(*at));
+        if let Some(error) = own.find_map(Result::err) {
+            return self.abort(it, error, effects);
+        }
         if let Some(shard) = self.overtaken(&it) {
             return self.abort(it, Aborted::from(Conflict::Overtaken { shard }).into(), effects);
         }
@@ -469,7 +473,8 @@ impl Mako {
             let stamp = stamp.clone();
             Observation::Certified { transaction, own, stamp, writes }
         });
-        let waiter = Waiter::Outcome(Rc::clone(exchange));
+        let since = self.desk.hub.now.get();
+        let waiter = Waiter { exchange: Rc::clone(exchange), since, reveals: None };
         if self.options().faults.has(Fault::AcknowledgeAtCertification) {
             return self.reveal(own, stamp, &waiter, effects);
         }
@@ -521,6 +526,27 @@ impl Mako {
                 }
                 other => self.coordinator.transactions.extend(other.map(|it| (sequence, it))),
             }
+        }
+    }
+
+    /// The participant of `shard` does not answer what it was asked: the transaction ends without it.
+    pub(super) fn give_up_on(&mut self, (sequence, shard): BranchKey, effects: &mut Effects) {
+        let error: Error = Aborted::from(Conflict::NoAnswer { shard }).into();
+        match self.coordinator.transactions.remove(&sequence) {
+            Some(Progress::Certifying(it)) => {
+                // It may have done all of it, and the answers got lost.
+                let error = match it.phase == Phase::Delegated {
+                    true => Unknown::Participant { shard }.into(),
+                    false => error,
+                };
+                self.abort(it, error, effects);
+            }
+            // Its body is told, and drops it.
+            Some(Progress::Executing(exchange)) => {
+                exchange.time_out(shard, &error);
+                self.coordinator.transactions.insert(sequence, Progress::Executing(exchange));
+            }
+            None => {}
         }
     }
 

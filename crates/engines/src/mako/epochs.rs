@@ -5,6 +5,8 @@
 //!   e opens ──► e+1 opens: e closes ──► every worker that leads appends the end of e ─► report
 //!                                        all shards have reported ─► FVW(e): e is settled
 //! ```
+//! No epoch waits for another: where a shard is lost, those in which it took part stay, and later ones are settled.
+//!
 //! A worker that sees an epoch open aborts what it coordinates in the one before and has not certified,
 //! and takes no more of it from others; what is certified is installed as ever. Once nothing of the
 //! epoch is in flight on it, nothing of the epoch can follow, and the worker's stream says so. What hangs
@@ -32,9 +34,7 @@ pub(super) struct Epochs {
 struct State {
     /// Of all epochs that are not settled.
     live: BTreeMap<Epoch, Arc<SharedWatermark>>,
-    /// Up to this one, all are known in `finals`.
-    settled: Epoch,
-    /// Some may have come before their time.
+    /// Of all that are settled.
     finals: BTreeMap<Epoch, VectorWatermark>,
     /// How streams of a shard have ended an epoch, durably, under the last appointment of its leader.
     ended: BTreeMap<(Epoch, ShardId), Ended>,
@@ -55,7 +55,7 @@ struct Ended {
 pub(super) struct News {
     /// Epochs that have opened, in order.
     pub(super) opened: Vec<(Epoch, Arc<SharedWatermark>)>,
-    /// The ends of epochs, in order.
+    /// The ends of epochs that the worker took for live, those among them that it has not heard of.
     pub(super) settled: Vec<VectorWatermark>,
 }
 
@@ -63,12 +63,7 @@ impl Epochs {
     /// `first` is open, and none was before.
     pub(super) fn new(first: Epoch, shards: usize, workers: u32) -> Epochs {
         let live = [(first, Arc::new(SharedWatermark::new(shards)))].into();
-        let state = State {
-            live,
-            settled: Epoch(first.0 - 1),
-            finals: BTreeMap::new(),
-            ended: BTreeMap::new(),
-        };
+        let state = State { live, finals: BTreeMap::new(), ended: BTreeMap::new() };
         Epochs {
             shards,
             workers,
@@ -119,12 +114,8 @@ impl Epochs {
             return false;
         }
         state.finals.insert(epoch, last);
-        while state.finals.contains_key(&Epoch(state.settled.0 + 1)) {
-            state.settled.0 += 1;
-            let settled = state.settled;
-            state.live.remove(&settled);
-            state.ended.retain(|(epoch, _), _| *epoch > settled);
-        }
+        state.live.remove(&epoch);
+        state.ended.retain(|(ended, _), _| *ended != epoch);
         self.version.fetch_add(1, Ordering::Release);
         true
     }
@@ -135,7 +126,7 @@ impl Epochs {
         let state = self.state();
         match state.live.get(&stamp.epoch) {
             Some(live) => live.covers(own, stamp),
-            None => state.finals.get(&stamp.epoch).is_none_or(|last| last.covers(own, stamp)),
+            None => state.finals.get(&stamp.epoch).is_some_and(|last| last.covers(own, stamp)),
         }
     }
 
@@ -163,6 +154,9 @@ impl Epochs {
         clock: Clock,
     ) -> Option<Clock> {
         let mut state = self.state();
+        if !state.live.contains_key(&epoch) {
+            return None; // It is settled: nobody asks.
+        }
         let new = || Ended { ballot, workers: 0, clock: Clock::MAX };
         let ended = state.ended.entry((epoch, shard)).or_insert_with(new);
         if ended.ballot < ballot {
@@ -177,9 +171,14 @@ impl Epochs {
         (ended.workers == self.workers).then_some(ended.clock)
     }
 
-    /// What a worker has not seen, which knows epochs up to `newest`, and of those up to `settled`
-    /// the end. `seen` is the version of what it has seen.
-    pub(super) fn news(&self, seen: &mut u64, newest: Epoch, settled: Epoch) -> Option<News> {
+    /// What a worker has not seen, which knows epochs up to `newest`, and takes these for live. `seen` is the version of
+    /// what it has seen.
+    pub(super) fn news(
+        &self,
+        seen: &mut u64,
+        newest: Epoch,
+        live: impl Iterator<Item = Epoch>,
+    ) -> Option<News> {
         if self.version.load(Ordering::Acquire) == *seen {
             return None;
         }
@@ -190,9 +189,10 @@ impl Epochs {
             let new = || Arc::new(SharedWatermark::new(self.shards));
             (epoch, state.live.get(&epoch).cloned().unwrap_or_else(new))
         });
-        let ends =
-            (settled.0 + 1..=state.settled.0).map(|epoch| state.finals[&Epoch(epoch)].clone());
-        Some(News { opened: opened.collect(), settled: ends.collect() })
+        let opened: Vec<_> = opened.collect();
+        let live = live.chain(opened.iter().map(|(epoch, _)| *epoch));
+        let settled = live.filter_map(|epoch| state.finals.get(&epoch).cloned()).collect();
+        Some(News { opened, settled })
     }
 }
 
@@ -208,21 +208,24 @@ mod tests {
     }
 
     #[test]
-    fn ends_come_in_order_however_they_arrive() {
+    fn ends_come_in_any_order() {
         let epochs = Epochs::new(Epoch(1), 1, 2);
         let mut seen = 0;
-        let first = epochs.news(&mut seen, Epoch(1), Epoch(0)).expect("never looked before");
+        let mut news = |newest, live: &[u32]| {
+            epochs.news(&mut seen, Epoch(newest), live.iter().map(|epoch| Epoch(*epoch)))
+        };
+        let first = news(1, &[1]).expect("never looked before");
         assert!(first.opened.is_empty() && first.settled.is_empty());
-        assert!(epochs.news(&mut seen, Epoch(1), Epoch(0)).is_none());
+        assert!(news(1, &[1]).is_none());
         assert!(epochs.settle(last(2)));
         assert_eq!(epochs.open(), Epoch(3), "what has ended is closed");
-        let news = epochs.news(&mut seen, Epoch(1), Epoch(0)).expect("two epochs opened");
-        let opened: Vec<Epoch> = news.opened.iter().map(|(epoch, _)| *epoch).collect();
-        assert_eq!((opened, news.settled), (vec![Epoch(2), Epoch(3)], vec![]));
+        let second = news(1, &[1]).expect("two epochs opened");
+        let opened: Vec<Epoch> = second.opened.iter().map(|(epoch, _)| *epoch).collect();
+        assert_eq!((opened, second.settled), (vec![Epoch(2), Epoch(3)], vec![last(2)]));
+        assert!(epochs.is_live(Epoch(1)) && !epochs.is_live(Epoch(2)));
         assert!(epochs.settle(last(1)));
         assert!(!epochs.settle(last(1)), "told twice");
-        let news = epochs.news(&mut seen, Epoch(3), Epoch(0)).expect("two have ended");
-        assert_eq!(news.settled, [last(1), last(2)]);
+        assert_eq!(news(3, &[1, 3]).expect("one has ended").settled, [last(1)]);
     }
 
     #[test]

@@ -168,6 +168,34 @@ impl Followed {
         }
     }
 
+    /// Shards have ended an epoch: drops what depends on more of them than there is.
+    pub(super) fn drop_rejected(&mut self, epoch: Epoch, watermarks: &Watermarks) {
+        let (Some(waiting), Some(watermark)) =
+            (self.waiting.get_mut(&epoch), watermarks.live(epoch))
+        else {
+            return;
+        };
+        let rejected = |piece: &Piece| watermarks.rejects(self.shard, piece.stamp.as_ref());
+        for (_, piece) in waiting.take_if(watermark, rejected) {
+            self.clocks.remove(&piece.stamp.clock);
+        }
+    }
+
+    /// Pieces of epochs before `since` of which it is not known here whether they count.
+    pub(super) fn undecided(&self, since: Epoch) -> impl Iterator<Item = &Piece> {
+        self.waiting.range(..since).flat_map(|(_, waiting)| waiting.iter())
+    }
+
+    /// The store has these as versions that are undecided: nothing waits for them here any more.
+    pub(super) fn hand_over(&mut self, since: Epoch) {
+        let later = self.waiting.split_off(&since);
+        for mut waiting in std::mem::replace(&mut self.waiting, later).into_values() {
+            for (_, stamp, _) in waiting.take_all() {
+                self.clocks.remove(&stamp.clock);
+            }
+        }
+    }
+
     /// Everything of this stream up to here has been replayed.
     pub(super) fn applied(&self) -> Clock {
         let safe = self.extent.safe;

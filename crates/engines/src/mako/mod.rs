@@ -27,6 +27,8 @@
 //! | `watermark.rs` | durability: shard watermarks, gossip | M4 |
 //! | `epochs.rs`, `closing.rs` | epochs open, close and are settled | M3, M8, M9 |
 //! | `silence.rs` | who holds up a shard and is gone | M3 |
+//! | `undecided.rs` | what a new leader inherits and nobody can decide yet | M12 |
+//! | `unanswered.rs` | waits for other shards have a bound | M11 |
 //! | `offices.rs` | who leads a shard: taking over, recovering, leaving | M7, M9 |
 //! | `absorbed.rs` | how much of a stream the store has for good, and the stream may lose | |
 //! | `snapshot.rs` | how a replica gets what streams have no more | |
@@ -54,6 +56,8 @@ mod shared;
 mod silence;
 mod snapshot;
 mod sweep;
+mod unanswered;
+mod undecided;
 mod watermark;
 mod wire;
 
@@ -126,14 +130,17 @@ pub struct Mako {
     takings: Vec<Taking>,
     /// When the next part may be given.
     give_at: Time,
+    /// No transaction has waited too long for the watermark before this.
+    waiters_due: Time,
 }
 
-/// Who waits for the watermark.
-enum Waiter {
-    /// A certified transaction.
-    Outcome(Rc<Exchange>),
-    /// Somebody who is about to be shown what a transaction has read.
-    Reveal(Rc<Exchange>, Rc<Slot<types::Result<()>>>),
+/// A transaction that waits for the watermark.
+struct Waiter {
+    exchange: Rc<Exchange>,
+    /// Since when.
+    since: Time,
+    /// Where it waits to show its client what it has read; `None` once it is certified.
+    reveals: Option<Rc<Slot<types::Result<()>>>>,
 }
 
 impl Engine for Mako {
@@ -177,6 +184,7 @@ impl Engine for Mako {
             givings: Vec::new(),
             takings: Vec::new(),
             give_at: Time::ZERO,
+            waiters_due: Time::MAX,
             shared,
         }
     }
@@ -216,6 +224,7 @@ impl Engine for Mako {
         self.recover_all(effects);
         if holds_lease {
             self.unpark(now, effects);
+            self.expire(now, effects);
             self.run(now, effects);
         }
         self.replay_blocked(effects);
@@ -292,7 +301,9 @@ impl Clerk for Mako {
             }
             Ask::Reveal { exchange, stamp, slot } => {
                 let home = self.desk.hub.home();
-                self.await_cover(home, stamp, Waiter::Reveal(exchange, slot), effects);
+                let since = self.desk.hub.now.get();
+                let waiter = Waiter { exchange, since, reveals: Some(slot) };
+                self.await_cover(home, stamp, waiter, effects);
             }
         }
     }
@@ -370,36 +381,34 @@ impl Mako {
         let Some(at) = self.live(stamp.epoch) else {
             return self.tell(own, stamp, &waiter, effects);
         };
+        let until = waiter.since + self.desk.hub.limits.shard_wait_max;
         let done = {
             let watermarks = self.desk.hub.watermarks.borrow();
             let watermark = watermarks.live(stamp.epoch).expect("it is not settled");
             self.live[at].awaiting.push(watermark, own, stamp, waiter)
         };
-        if let Some((stamp, waiter)) = done {
-            self.tell(own, stamp, &waiter, effects);
+        match done {
+            Some((stamp, waiter)) => self.tell(own, stamp, &waiter, effects),
+            None => self.waiters_due = self.waiters_due.min(until),
         }
     }
 
     /// The watermark covers `stamp`: whoever waited may be told (rule M5).
     fn tell(&mut self, own: ShardId, stamp: Stamp, waiter: &Waiter, effects: &mut Effects) {
-        let (Waiter::Outcome(exchange) | Waiter::Reveal(exchange, _)) = waiter;
         assert!(
             self.desk.hub.watermarks.borrow().covers(own, stamp.as_ref()),
             "M5: {} would reveal {stamp:?}",
-            exchange.id
+            waiter.exchange.id
         );
         self.reveal(own, stamp, waiter, effects);
     }
 
     fn reveal(&mut self, own: ShardId, stamp: Stamp, waiter: &Waiter, effects: &mut Effects) {
-        let (Waiter::Outcome(exchange) | Waiter::Reveal(exchange, _)) = waiter;
-        let transaction = exchange.id;
+        let transaction = waiter.exchange.id;
         effects.observe(|| Observation::Told { transaction, own, stamp });
-        match waiter {
-            Waiter::Outcome(exchange) => {
-                self.desk.commit(exchange);
-            }
-            Waiter::Reveal(_, slot) => slot.fill(Ok(())),
+        match &waiter.reveals {
+            None => self.desk.commit(&waiter.exchange),
+            Some(slot) => slot.fill(Ok(())),
         }
     }
 
@@ -414,7 +423,9 @@ impl Mako {
         let runs = self.holds_lease(now);
         let others = [
             self.desk.next_due().filter(|_| runs),
+            self.next_expiry().filter(|_| runs),
             self.next_silence(now),
+            self.next_stall(now),
             self.next_replay(now),
             self.gossip.next_due(&self.desk.hub.watermarks.borrow(), options),
             self.next_overdue(now),

@@ -2,14 +2,16 @@
 //! M7 and M9).
 //!
 //! ```text
-//!            appointed      stream prepared      all inherited     own end of each      FVWs of all
-//!  follows ──────────► waits ─────────► recovers ─────► is decided ─► epoch appended ─► of them ─► serves
+//!            appointed      stream prepared      all inherited     own end of each    applied, or
+//!  follows ──────────► waits ─────────► recovers ─────► is decided ─► epoch durable ─► undecided ─► serves
 //!     ▲                                                                                              │
 //!     └────────────────────── another is appointed, or leads the stream ─────────────────────────────┘
 //! ```
 //! Each worker recovers its own stream; a shard is served when all have. Requests for it wait meanwhile,
-//! in a queue that is bounded in time and size.
+//! in a queue that is bounded in time and size. Other shards are not waited for: what was inherited and depends on
+//! one that has not said how an epoch ended becomes a version that is undecided (`undecided.rs`, rule M12).
 
+use super::followed::publish;
 use super::led::Office;
 use super::piece::ENDS_MAX;
 use super::{Effects, Mako, Message};
@@ -52,6 +54,7 @@ impl Mako {
             }
         }
         self.open_epoch(configuration.epoch, effects);
+        self.hear_ends(configuration, effects);
         self.end_orphans(effects);
         for shard in moved {
             self.lose_participant(shard, effects);
@@ -130,23 +133,41 @@ impl Mako {
         if !office.closed && self.followed[at].extent.length >= office.inherited {
             self.close_former(at, effects);
         }
-        let settled = self.desk.hub.watermarks.borrow().settled();
+        let knows_ends = self.knows_former_ends(at);
         let (shard, Some(office)) = (self.led[at].lead.shard, &mut self.led[at].office) else {
             return;
         };
         let replica = self.shared.replica(shard).expect("held");
         let through = self.followed[at].is_through();
-        if !office.recovered && office.closed && settled.0 + 1 >= office.since.0 && through {
+        if !office.recovered && office.closed && knows_ends && through {
             office.recovered = true;
-            replica.recover(office.ballot);
+            let ballot = office.ballot;
+            self.bequeath(at);
+            if replica.recover(ballot) {
+                self.install_undecided(at, effects);
+                self.shared.replica(shard).expect("held").install(ballot);
+            }
             self.desk.nudge_others(effects);
         }
+        let replica = self.shared.replica(shard).expect("held");
+        let Some(office) = &mut self.led[at].office else { return };
         if office.recovered && !office.serves && replica.is_recovered(office.ballot) {
             office.serves = true;
-            let ballot = office.ballot;
+            let (ballot, since) = (office.ballot, office.since);
+            self.followed[at].hand_over(since);
+            publish(&self.followed[at], replica, self.desk.hub.place.worker);
             self.desk.hub.serve(at, true);
             effects.observe(|| Observation::Serves { shard, ballot });
         }
+    }
+
+    /// Are the ends of the shard at this place durable of all epochs before the reign?
+    fn knows_former_ends(&self, at: usize) -> bool {
+        let (shard, Some(office)) = (self.led[at].lead.shard, &self.led[at].office) else {
+            return false;
+        };
+        let mut former = self.live.iter().filter(|live| live.epoch() < office.since);
+        former.all(|live| live.watermark.has_ended(shard))
     }
 
     /// All that was inherited is decided: nothing of the epochs before this reign follows in this worker's
@@ -162,8 +183,15 @@ impl Mako {
         office.closed = true;
         let (ballot, since) = (office.ballot, office.since);
         let settled = self.desk.hub.watermarks.borrow().settled();
+        // Of some the end is known though the streams lack it: the shard was out.
+        let end = |epoch| {
+            let known = self.desk.hub.watermarks.borrow().end_of(epoch, shard);
+            let live = self.live(epoch).map(|at| &self.live[at].watermark);
+            let live = live.filter(|live| live.has_ended(shard)).map(|live| live.of(shard));
+            (epoch, known.or(live).unwrap_or(safe))
+        };
         let former: Vec<(Epoch, Clock)> =
-            (ended.max(settled).0 + 1..since.0).map(|epoch| (Epoch(epoch), safe)).collect();
+            (ended.max(settled).0 + 1..since.0).map(|epoch| end(Epoch(epoch))).collect();
         let before: Vec<(Epoch, Clock)> =
             extent.ends.iter().map(|(epoch, clock)| (*epoch, *clock)).collect();
         self.led[at].begin(extent.length, safe, ended.max(settled), finals);

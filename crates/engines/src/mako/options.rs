@@ -35,6 +35,10 @@ pub struct Options {
     /// A leader that says nothing for so long is taken for gone by those whom its transactions hold up: they
     /// ask for the end of the epoch. Some times `gossip_again`. Default 40 ms.
     pub silent_after: Duration,
+    /// A leader whose stream decides nothing for so long, though something is proposed, certifies nothing until it does:
+    /// a majority of its voters does not answer. Longer outlasts longer outages of the network between replicas; what is
+    /// certified meanwhile may never be told. Default 600 ms, a lease.
+    pub stalled_after: Duration,
     /// How much of a store one message of a copy takes, for a replica that lacks what the streams have no more: less
     /// keeps the worker for a shorter time. Default 1024 records, 128 KiB.
     pub snapshot_part: store::Part,
@@ -101,6 +105,7 @@ impl Options {
             ("gossip_again", self.gossip_again),
             ("hang_after", self.hang_after),
             ("silent_after", self.silent_after),
+            ("stalled_after", self.stalled_after),
         ]);
     }
 }
@@ -118,6 +123,7 @@ impl Default for Options {
             gossip_again: Duration::from_millis(15),
             hang_after: Duration::from_millis(100),
             silent_after: Duration::from_millis(40),
+            stalled_after: Duration::from_millis(600),
             snapshot_part: store::Part { records_max: 1024, bytes_max: 128 << 10 },
             faults: Faults::NONE,
         }

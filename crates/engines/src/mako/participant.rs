@@ -70,6 +70,7 @@ impl Mako {
                 }
                 let locked = matches!(context, Some(Context::Locked { .. }));
                 let is_open = header.epoch == self.desk.hub.epoch.get()
+                    && self.desk.hub.check_takes_part(header.shard).is_ok()
                     && !self.silence.is_gone(header.transaction);
                 match is_open || locked || ends {
                     true => self.act(at, header, request, effects),
@@ -214,7 +215,8 @@ impl Mako {
                 Ok((Some(context), Reply::Executed { answers, dependencies }))
             }
             Request::Lock { operations, validate } => {
-                let locked = self.desk.perform(&branch, &operations).and_then(|_| {
+                let locked = self.check_draws(at).and_then(|()| {
+                    self.desk.perform(&branch, &operations)?;
                     let (dependencies, _) =
                         self.gather(at, (id, header.epoch), &branch, reads, effects)?;
                     let locked = branch.lock()?;
@@ -337,7 +339,7 @@ impl Mako {
             return Err(recovering(self.led[at].lead.shard));
         }
         self.act_as_leader(at, effects);
-        Ok(())
+        self.check_draws(at)
     }
 
     /// Brings a finished stamp, kept by `own`, into the form that the options ask for.
@@ -378,6 +380,11 @@ impl Mako {
         locked: &Locked<Pooled>,
         effects: &mut Effects,
     ) -> Clock {
+        let shard = self.led[at].lead.shard;
+        assert!(!self.is_stalled(at), "M11: {shard} decides nothing, and certifies");
+        let hub = &self.desk.hub;
+        let takes_part = transaction.1 < hub.epoch.get() || hub.takes_part(shard);
+        assert!(takes_part, "M12: {shard} is out, and draws a clock");
         let clock = locked.draw_clock();
         self.fly(at, transaction, clock, effects);
         clock

@@ -44,7 +44,7 @@ pub(crate) struct Entry {
 }
 
 /// What one transaction writes on one shard.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Piece {
     /// As the shard keeps it.
     pub(crate) stamp: Stamp,

@@ -2,6 +2,7 @@
 
 use super::epochs::Epochs;
 use super::options::Options;
+use super::undecided::Inheritance;
 use crate::engine::Setup;
 use crate::replication::replica::Replica;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,15 +15,18 @@ pub struct Shared {
     pub(super) setup: Setup<Options>,
     pub(super) replicas: Vec<Replica>,
     pub(super) epochs: Epochs,
+    /// What the workers of a new leader leave to the last of them, by the place of the shard.
+    pub(super) inheritances: Vec<Inheritance>,
 }
 
 impl Shared {
     pub(super) fn new(setup: &Setup<Options>, node: NodeId, epoch: Epoch) -> Shared {
         let topology = &setup.topology;
-        let options = &setup.options;
+        let replicas = Replica::all(topology, node, epoch, &setup.options.limits);
         Shared {
             node,
-            replicas: Replica::all(topology, node, epoch, &options.limits),
+            inheritances: replicas.iter().map(|_| Inheritance::default()).collect(),
+            replicas,
             epochs: Epochs::new(epoch, topology.shards() as usize, topology.workers()),
             setup: setup.clone(),
         }

@@ -30,6 +30,9 @@ pub(super) struct Silence {
     stepped_at: Time,
     /// The last epoch whose end was asked for.
     asked: Epoch,
+    /// The last epoch in which a wait for another shard was too long: something may be kept somewhere that goes only
+    /// with the epoch.
+    pub(super) unanswered: Epoch,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -65,6 +68,7 @@ impl Silence {
             awake_since: Time::ZERO,
             stepped_at: Time::ZERO,
             asked: Epoch(0),
+            unanswered: Epoch(0),
         }
     }
 
@@ -163,7 +167,16 @@ impl Mako {
             let first = led.lead.first_in_flight();
             first.is_some_and(|first| first.epoch == open && self.hangs(first, now))
         });
-        let Some(shard) = held_up.map(|led| led.lead.shard) else { return };
+        let stalled = || {
+            let mut led = (0..self.led.len()).filter(|at| self.led[*at].lead.is_leading());
+            let at = led.find(|at| {
+                let takes_part = self.desk.hub.takes_part(self.led[*at].lead.shard);
+                self.silence.unanswered >= open || takes_part && self.is_stalled(*at)
+            })?;
+            Some(self.led[at].lead.shard)
+        };
+        let held_up = held_up.map(|led| led.lead.shard);
+        let Some(shard) = held_up.or_else(stalled) else { return };
         let at = self.place_of(shard).expect("it is led");
         self.suspect_hanging(at, open, now);
         if self.options().faults.has(Fault::SilenceResolves) {

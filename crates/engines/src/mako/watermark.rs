@@ -48,6 +48,9 @@ pub(super) struct Gossip {
     awaited: bool,
     /// How often all were told, since there was news, that there is none.
     quiet: u32,
+    /// Of so many epochs they were told last. Where many are closing, there is no more talk than usual, or talk would
+    /// keep them from being settled.
+    weight: u32,
 }
 
 /// So often the pause doubles, where there is no news: an idle node says little.
@@ -67,6 +70,7 @@ impl Gossip {
             leads: false,
             awaited: false,
             quiet: 0,
+            weight: 1,
         };
         gossip.aim(hub);
         gossip
@@ -99,9 +103,8 @@ impl Gossip {
     /// waits for that has no other voice.
     pub(super) fn next_due(&self, watermarks: &Watermarks, options: &Options) -> Option<Time> {
         let all = self.next_due_to_all(watermarks, options);
-        let followers = (self.news && !self.followers.is_empty()).then(|| {
-            self.followers_told_at.max(self.told_at) + weight(watermarks) * options.gossip_gap
-        });
+        let followers = (self.news && !self.followers.is_empty())
+            .then(|| self.followers_told_at.max(self.told_at) + self.weight * options.gossip_gap);
         all.into_iter().chain(followers).min()
     }
 
@@ -117,7 +120,7 @@ impl Gossip {
             false if self.leads => options.gossip_again * (1 << self.quiet),
             false => return None,
         };
-        Some(self.told_at + weight(watermarks) * after)
+        Some(self.told_at + self.weight * after)
     }
 
     /// Something of the group that ends there is about.
@@ -139,12 +142,6 @@ impl Gossip {
             self.own_news = true;
         }
     }
-}
-
-/// As many epochs as are told of at a time: where many are not settled, there is no more talk than usual, or
-/// talk would keep them from being settled.
-fn weight(watermarks: &Watermarks) -> u32 {
-    watermarks.all_live().count() as u32
 }
 
 impl Mako {
@@ -227,7 +224,8 @@ impl Mako {
                 let said = watermark.of(shard);
                 let (leader, since) = hub.reign(shard);
                 let own = leader == hub.place.node && watermark.epoch() >= since;
-                (fits::clock(said) || (ends && said == Clock::MAX))
+                // Where a shard is out, nothing of it is to come.
+                (fits::clock(said) || said <= known.of(shard) || (ends && said == Clock::MAX))
                     && (!own || said <= known.of(shard))
                     && (!known.has_ended(shard) || said <= known.of(shard))
             })
@@ -324,16 +322,21 @@ impl Mako {
             return;
         }
         let peers = if to_all { &gossip.peers } else { &gossip.followers };
-        for to in peers {
-            for watermark in watermarks.all_live() {
-                let message = Message::Gossip {
-                    watermark: watermark.clone(),
-                    ended: watermarks.ended_in(watermark.epoch()).collect(),
-                    floor: gossip.floor,
-                };
+        let mut weight = 0;
+        for live in self.live.iter_mut().filter_map(|live| live.has_news().then_some(live)) {
+            weight += 1;
+            let watermark = watermarks.live(live.epoch()).expect("it is not settled");
+            let ended: Vec<ShardId> = watermarks.ended_in(live.epoch()).collect();
+            for to in peers {
+                let (watermark, ended) = (watermark.clone(), ended.clone());
+                let message = Message::Gossip { watermark, ended, floor: gossip.floor };
                 effects.push(Effect::Send { to: *to, message });
             }
+            if to_all {
+                live.tell();
+            }
         }
+        gossip.weight = weight;
         if to_all {
             gossip.quiet = if gossip.own_news { 0 } else { QUIET_MAX.min(gossip.quiet + 1) };
             (gossip.own_news, gossip.told_at) = (false, now);

@@ -12,7 +12,7 @@ use types::TableId;
 const TOMBSTONE: u32 = u32::MAX;
 
 /// One key's new value, or `None` for a tombstone.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Write {
     pub(crate) table: TableId,
     pub(crate) key: Bytes,

@@ -31,6 +31,8 @@ pub(crate) struct Lead {
     decided: u64,
     safe_appended: Clock,
     appended_at: Time,
+    /// Since when the first entry that is not decided could be: it was appended then, or the one before was decided.
+    waits_since: Time,
     /// How long its pieces are on their way.
     pub(crate) transit: Transit,
 }
@@ -55,6 +57,7 @@ impl Lead {
             decided: 0,
             safe_appended: Clock::ZERO,
             appended_at: Time::ZERO,
+            waits_since: Time::ZERO,
             transit: Transit::default(),
         }
     }
@@ -155,6 +158,9 @@ impl Lead {
         );
         self.safe_appended = safe;
         self.appended_at = now;
+        if self.proposed == self.decided {
+            self.waits_since = now;
+        }
         self.transit.append(now);
         self.proposed += 1;
         self.proposed - 1
@@ -165,8 +171,21 @@ impl Lead {
         assert!(length <= self.proposed, "{} decided what was never proposed", self.shard);
         let news = length.saturating_sub(self.decided);
         self.decided += news;
+        if news > 0 {
+            self.waits_since = now;
+        }
         self.transit.decide(now, news as usize);
         news as usize
+    }
+
+    /// Has nothing been decided for so long, though something is to be?
+    pub(crate) fn is_stalled(&self, now: Time, after: Duration) -> bool {
+        self.waits_since().is_some_and(|since| since + after <= now)
+    }
+
+    /// Since when the first entry that is not decided could be, if there is one.
+    pub(crate) fn waits_since(&self) -> Option<Time> {
+        (self.leading && self.proposed > self.decided).then_some(self.waits_since)
     }
 
     /// Entries that are not decided, and clocks in flight.

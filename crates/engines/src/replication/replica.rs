@@ -29,8 +29,9 @@ pub(crate) struct Replica {
     /// may hear of it later, and their own streams' acknowledgements still come: `progress` means what
     /// was followed by then.
     over: AtomicU32,
-    /// An appointment of this node, and how many of its workers have recovered their part under it.
-    recovered: Mutex<(Ballot, u32)>,
+    /// An appointment of this node, how many of its workers have recovered their part under it, and whether what they
+    /// left to the last of them is installed.
+    recovered: Mutex<(Ballot, u32, bool)>,
 }
 
 impl Replica {
@@ -116,23 +117,33 @@ impl Replica {
     }
 
     /// One more worker has recovered its part under `ballot`. One that has not heard of a later
-    /// appointment says it again under that.
-    pub(crate) fn recover(&self, ballot: Ballot) {
+    /// appointment says it again under that. Says whether it is the last.
+    pub(crate) fn recover(&self, ballot: Ballot) -> bool {
         let mut recovered = self.recovered();
         if recovered.0 < ballot {
-            *recovered = (ballot, 0);
+            *recovered = (ballot, 0, false);
         }
+        if recovered.0 > ballot {
+            return false;
+        }
+        recovered.1 += 1;
+        recovered.1 == self.progress.len() as u32
+    }
+
+    /// The last worker has installed what others have left to it under `ballot`.
+    pub(crate) fn install(&self, ballot: Ballot) {
+        let mut recovered = self.recovered();
         if recovered.0 == ballot {
-            recovered.1 += 1;
+            recovered.2 = true;
         }
     }
 
     /// Have all workers recovered their part under `ballot`?
     pub(crate) fn is_recovered(&self, ballot: Ballot) -> bool {
-        *self.recovered() == (ballot, self.progress.len() as u32)
+        *self.recovered() == (ballot, self.progress.len() as u32, true)
     }
 
-    fn recovered(&self) -> MutexGuard<'_, (Ballot, u32)> {
+    fn recovered(&self) -> MutexGuard<'_, (Ballot, u32, bool)> {
         self.recovered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

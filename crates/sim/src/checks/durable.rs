@@ -21,6 +21,8 @@ pub struct Durable {
     streams: Vec<StreamState>,
     shards: Vec<Clock>,
     finals: BTreeMap<Epoch, VectorWatermark>,
+    /// Since which epoch shards are out, and from which on they are in again.
+    out: BTreeMap<(ShardId, Epoch), Epoch>,
 }
 
 /// What an entry says.
@@ -88,7 +90,13 @@ impl Durable {
         };
         let streams = topology.shard_ids().flat_map(|shard| vec![state(shard); workers]);
         let shards = vec![Clock::ZERO; topology.shards() as usize];
-        Durable { workers, streams: streams.collect(), shards, finals: BTreeMap::new() }
+        Durable {
+            workers,
+            streams: streams.collect(),
+            shards,
+            finals: BTreeMap::new(),
+            out: BTreeMap::new(),
+        }
     }
 
     fn stream(&mut self, shard: ShardId, worker: WorkerId) -> &mut StreamState {
@@ -306,11 +314,31 @@ impl Durable {
 
     /// The same, whether the epoch's FVW is known or not.
     pub fn accepted_of_epoch(&self, shard: ShardId, epoch: Epoch) -> Clock {
+        if self.is_out(shard, epoch) {
+            return Clock::MAX;
+        }
         let up_to = |stream: &StreamState| {
             let end = stream.ends.range(epoch..).next();
             end.map_or(stream.safe, |(_, clock)| *clock)
         };
         self.streams_of(shard).iter().map(up_to).min().unwrap_or(Clock::ZERO)
+    }
+
+    /// A shard is out in the epochs from this one on, or in again: nothing of it is in those in which it is out.
+    pub fn out(&mut self, shard: ShardId, open: Epoch, is_out: bool) {
+        match is_out {
+            true => _ = self.out.insert((shard, open), Epoch(u32::MAX)),
+            false => {
+                let last = self.out.range_mut((shard, Epoch(0))..=(shard, open)).next_back();
+                last.into_iter().for_each(|(_, until)| *until = open);
+            }
+        }
+    }
+
+    /// Is the shard out in this epoch?
+    fn is_out(&self, shard: ShardId, epoch: Epoch) -> bool {
+        let since = self.out.range((shard, Epoch(0))..=(shard, epoch)).next_back();
+        since.is_some_and(|(_, until)| epoch < *until)
     }
 
     /// The FVW of an epoch is known.
@@ -338,6 +366,9 @@ impl Durable {
 
     /// Where a shard has ended an epoch, once all its streams have, durably.
     pub fn ended(&self, shard: ShardId, epoch: Epoch) -> Option<Clock> {
+        if self.is_out(shard, epoch) {
+            return Some(Clock::MAX);
+        }
         let ends = self.streams_of(shard).iter();
         let ends = ends.map(|stream| stream.ends.range(epoch..).next().map(|(_, clock)| *clock));
         ends.min().flatten()

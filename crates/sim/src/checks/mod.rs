@@ -55,7 +55,7 @@ use replies::Replies;
 use safe_clock::SafeClocks;
 use std::collections::BTreeSet;
 use transactions::Transactions;
-use types::{Ballot, NodeId, ShardId, Time, VectorWatermark, WorkerId};
+use types::{Ballot, Epoch, NodeId, ShardId, Time, VectorWatermark, WorkerId};
 
 /// When and where something was observed.
 #[derive(Debug, Clone, Copy)]
@@ -191,6 +191,11 @@ impl Checks {
         let verdict = self.durable.leads(shard, worker, (ballot, length), entries);
         let place = Some(place);
         verdict.map_err(|what| Violation { rule: "M4", what, at: moment.at, place })
+    }
+
+    /// A shard is out from this epoch on, or in again, as the managers say.
+    pub fn out(&mut self, shard: ShardId, open: Epoch, is_out: bool) {
+        self.durable.out(shard, open, is_out);
     }
 
     /// The managers have appointed a leader of the shard, under this ballot. `formers` are the other nodes that take
@@ -369,6 +374,10 @@ impl Checks {
                 let (shard, cut, until) = (*shard, *cut, until.as_ref());
                 let given = Given { shard, cut, from, until, rows };
                 blame("M10", copies::check(given, installed, transactions, durable))?;
+            }
+            Observation::Inherited { shard, stamp: _, table, key } => {
+                // Like what it installs as a leader.
+                replay.installed(moment.place.node, *shard, (*table, key));
             }
             Observation::Applied { shard, stamp, table, key, won } => {
                 let node = moment.place.node;

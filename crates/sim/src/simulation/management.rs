@@ -151,6 +151,9 @@ impl<E: Engine> Simulation<E> {
             match applied {
                 Applied::Final(watermark) => checks.is_final(self.now, watermark)?,
                 Applied::CaughtUp { shard, replica } => checks.remembers(*shard, *replica),
+                Applied::Out { shard, since } => {
+                    checks.out(*shard, truth.epoch, since.is_some());
+                }
                 Applied::Appointed { shard, ballot } => {
                     let formers = self.cluster.leases(*shard);
                     let formers = formers.filter(|(node, ..)| *node != ballot.node);

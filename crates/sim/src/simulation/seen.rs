@@ -167,6 +167,10 @@ fn digest_observation(digest: &mut Digest, observation: &Observation) {
         }
         Observation::Given { cut, rows, .. } => words(18, cut.0, rows.len() as u64),
         Observation::Restored { shard } => words(17, u64::from(shard.0), 0),
+        Observation::Inherited { shard, stamp, key, .. } => {
+            words(19, u64::from(shard.0), stamp.clock.0);
+            digest.bytes(key);
+        }
         Observation::HeldUp { shard, epoch } => words(16, u64::from(shard.0), u64::from(epoch.0)),
     }
 }

@@ -21,6 +21,7 @@ coded_enum!(Aborted {
     6 => RolledBack { epoch as short },
     7 => UnknownSession { session as short },
     8 => Unanswered(wait),
+    9 => ShardOut { shard as short },
 });
 
 coded_enum!(Conflict {
@@ -31,6 +32,9 @@ coded_enum!(Conflict {
     4 => EpochNotOpen { epoch as short },
     5 => Overtaken { shard as short },
     6 => RangeChanged { table as short },
+    7 => NoAnswer { shard as short },
+    8 => NoMajority { shard as short },
+    9 => Undecided { shard as short, epoch as short },
 });
 
 coded_enum!(Rejected {
@@ -67,6 +71,7 @@ coded_enum!(Unknown {
     5 => Session { session as short },
     6 => Commit { session as short, wait },
     7 => Call { request, wait },
+    8 => NotDurable { shard as short },
 });
 
 /// The length of the whole key, and as much of it as is kept.

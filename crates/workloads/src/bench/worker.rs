@@ -297,6 +297,7 @@ impl WorkerTally {
                     | Aborted::OpenTooLong { .. }
                     | Aborted::UnknownSession { .. }
                     | Aborted::NotServing { .. }
+                    | Aborted::ShardOut { .. }
                     | Aborted::RolledBack { .. }
                     | Aborted::Unanswered(_) => 0,
                 };

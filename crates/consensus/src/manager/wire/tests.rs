@@ -117,7 +117,8 @@ fn to_manager() -> impl Strategy<Value = ToManager> {
 fn assignments() -> impl Strategy<Value = Assignment> {
     let nodes = || vec(any::<u32>().prop_map(NodeId), 0..4);
     let empty = proptest::collection::btree_map(any::<u32>(), any::<u32>(), 0..4);
-    (any::<[u32; 5]>(), nodes(), nodes(), empty).prop_map(|(numbers, voters, learners, empty)| {
+    let parts = (any::<[u32; 5]>(), nodes(), nodes(), any::<Option<u32>>(), empty);
+    parts.prop_map(|(numbers, voters, learners, out, empty)| {
         let [leader, incarnation, epoch, node, since] = numbers;
         Assignment {
             leader: NodeId(leader),
@@ -126,6 +127,7 @@ fn assignments() -> impl Strategy<Value = Assignment> {
             since: Epoch(since),
             voters,
             learners,
+            out: out.map(Epoch),
             empty: empty.into_iter().map(|(node, epoch)| (NodeId(node), Epoch(epoch))).collect(),
         }
     })
@@ -152,9 +154,14 @@ fn configurations() -> impl Strategy<Value = Arc<Configuration>> {
         });
     let shape = (1..3_u32, 0..3_u32)
         .prop_map(|(shards, learners)| Arc::new(Topology::compact(2, shards, 3, learners, 1)));
-    let lists = (vec(standing, 0..4), vec(assignments(), 0..4), vec(watermarks(), 0..3));
+    let ends = (any::<u32>(), vec(any::<Option<u64>>(), 0..4)).prop_map(|(epoch, clocks)| {
+        (Epoch(epoch), clocks.into_iter().map(|clock| clock.map(Clock)).collect())
+    });
+    let closed = (vec(watermarks(), 0..3), vec(ends, 0..3));
+    let lists = (vec(standing, 0..4), vec(assignments(), 0..4), closed);
     let parts = (any::<(u64, u32, u32)>(), shape, lists, proptest::option::of(moving));
-    parts.prop_map(|((revision, epoch, settled), topology, (nodes, shards, finals), moving)| {
+    parts.prop_map(|((revision, epoch, settled), topology, (nodes, shards, closed), moving)| {
+        let (finals, ends) = closed;
         Arc::new(Configuration {
             revision: Revision(revision),
             epoch: Epoch(epoch),
@@ -163,6 +170,7 @@ fn configurations() -> impl Strategy<Value = Arc<Configuration>> {
             shards,
             settled: Epoch(settled),
             finals,
+            ends: ends.into_iter().collect(),
             moving,
         })
     })
@@ -278,6 +286,7 @@ fn a_configuration_says_where_it_makes_no_sense() {
         shards: Vec::new(),
         settled: Epoch(0),
         finals: Vec::new(),
+        ends: BTreeMap::new(),
         moving: None,
     };
     let mut bytes = encode(&configuration).to_vec();

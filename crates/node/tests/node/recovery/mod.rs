@@ -7,6 +7,7 @@
 
 mod cluster;
 mod former_leaders;
+mod lost_shard;
 mod odd_times;
 mod scenarios;
 mod snapshots;

@@ -22,7 +22,7 @@ fn cluster(workers: u32, seed: u64) -> Cluster {
 
 impl Cluster {
     /// A voter of the shard that does not lead it.
-    fn follower(&self) -> NodeId {
+    pub fn follower(&self) -> NodeId {
         let voters = self.topology.voters(S);
         *voters.iter().find(|voter| **voter != self.leader(S)).expect("three voters")
     }

@@ -1,0 +1,112 @@
+//! Waits for other shards have a bound (rule M11).
+//!
+//! A transaction waits for a participant's answer, and, once it is certified, for the watermark. Where the other
+//! shard has no serving leader, neither comes. After [`Limits::shard_wait_max`] the wait ends with an error that names
+//! the shard: *aborted* where nothing can have happened, *unknown* where the transaction was certified, or where
+//! one participant was to do all of it. Nothing is kept here for it then: no session, no lock.
+//!
+//! Silence resolves nothing (rule M3): what a participant holds for such a transaction goes when it is told so, or with
+//! the epoch. So the coordinator asks for the end of the epoch, and says that the transaction has ended until that is
+//! confirmed, or the epoch was closed for as long: then no request is sent again, and participants need not
+//! remember the number any more. And a leader
+//! whose stream decides nothing for [`Options::stalled_after`] draws no clock any more and asks for the same: what it
+//! certified could never be told, and would hold up those who read it.
+//!
+//! [`Limits::shard_wait_max`]: crate::execution::Limits::shard_wait_max
+//! [`Options::stalled_after`]: super::Options::stalled_after
+
+use super::{Effects, Mako};
+use crate::faults::Fault;
+use types::{Aborted, Conflict, Epoch, Error, Result, ShardId, Time, Unknown};
+
+impl Mako {
+    /// Ends what has waited too long for other shards.
+    pub(super) fn expire(&mut self, now: Time, effects: &mut Effects) {
+        if self.options().faults.has(Fault::WaitForever) {
+            return;
+        }
+        let over = self.over_before(now);
+        let (expired, mut any) = self.desk.expire(now, |epoch| epoch < over);
+        for branch in expired {
+            self.give_up_on(branch, effects);
+        }
+        if self.waiters_due <= now {
+            any |= self.expire_waiters(now);
+        }
+        if any {
+            self.silence.unanswered = self.desk.hub.epoch.get();
+        }
+    }
+
+    /// Of epochs before this one participants keep nothing: they were closed for as long as any wait takes.
+    fn over_before(&self, now: Time) -> Epoch {
+        let wait_max = self.desk.hub.limits.shard_wait_max;
+        let waits = |live: &&super::Live| live.closed_at().is_none_or(|at| at + wait_max > now);
+        self.live.iter().find(waits).expect("one is open").epoch()
+    }
+
+    /// Ends transactions that have waited too long for the watermark. Says whether one was of the open epoch.
+    fn expire_waiters(&mut self, now: Time) -> bool {
+        let wait_max = self.desk.hub.limits.shard_wait_max;
+        let mut expired = Vec::new();
+        self.waiters_due = Time::MAX;
+        for live in &mut self.live {
+            let watermarks = self.desk.hub.watermarks.borrow();
+            let watermark = watermarks.live(live.epoch()).expect("it is not settled");
+            let picked = |waiter: &super::Waiter| waiter.since + wait_max <= now;
+            expired.extend(live.awaiting.take_if(watermark, picked));
+            let next = live.awaiting.iter().map(|waiter| waiter.since + wait_max).min();
+            self.waiters_due = self.waiters_due.min(next.unwrap_or(Time::MAX));
+        }
+        let open = self.desk.hub.epoch.get();
+        let any = expired.iter().any(|(_, waiter)| waiter.exchange.epoch == open);
+        for (shard, waiter) in expired {
+            match waiter.reveals {
+                None => {
+                    let error = Unknown::NotDurable { shard }.into();
+                    self.desk.finish(&waiter.exchange, Err(error));
+                }
+                Some(slot) => slot.fill(Err(Aborted::from(Conflict::NoAnswer { shard }).into())),
+            }
+        }
+        any
+    }
+
+    /// When the next wait may be over.
+    pub(super) fn next_expiry(&self) -> Option<Time> {
+        if self.options().faults.has(Fault::WaitForever) {
+            return None;
+        }
+        let waiters = Some(self.waiters_due).filter(|at| *at < Time::MAX);
+        self.desk.next_expiry().into_iter().chain(waiters).min()
+    }
+
+    /// Does this worker's stream of the shard at this place decide nothing, for so long that it may never again?
+    pub(super) fn is_stalled(&self, at: usize) -> bool {
+        self.led[at].lead.is_stalled(self.desk.hub.now.get(), self.options().stalled_after)
+    }
+
+    /// When the next stream may count as stalled.
+    pub(super) fn next_stall(&self, now: Time) -> Option<Time> {
+        let after = self.options().stalled_after;
+        let led = self.led.iter().filter_map(|led| Some(led.lead.waits_since()? + after));
+        led.filter(|at| *at > now).min()
+    }
+
+    /// May the leader of the shard at this place draw clocks?
+    ///
+    /// # Errors
+    /// [`Aborted::ShardOut`] where the shard takes no part in the epoch, [`Conflict::NoMajority`] where its stream decides
+    /// nothing.
+    pub(super) fn check_draws(&self, at: usize) -> Result<()> {
+        self.desk.hub.check_takes_part(self.led[at].lead.shard)?;
+        if self.is_stalled(at) && !self.options().faults.has(Fault::CertifyWhileStalled) {
+            return Err(no_majority(self.led[at].lead.shard));
+        }
+        Ok(())
+    }
+}
+
+fn no_majority(shard: ShardId) -> Error {
+    Aborted::from(Conflict::NoMajority { shard }).into()
+}
