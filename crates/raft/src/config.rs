@@ -1,6 +1,7 @@
 //! What the library is told of our types, and how patient it is.
 
 use crate::member::Member;
+use bytes::Bytes;
 use consensus::manager::{Command, Term};
 use openraft::{LeaderId, SnapshotPolicy};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ openraft::declare_raft_types!(
         R = (),
         NodeId = Number,
         Node = (),
-        SnapshotData = (),
+        SnapshotData = Bytes,
 );
 
 /// A replica, as the library numbers it: see [`Member`].
@@ -48,6 +49,11 @@ pub struct Options {
     pub election_min: Duration,
     /// See there. Default 200 ms.
     pub election_max: Duration,
+    /// After so many entries the log is compacted: a snapshot takes the place of those before. Fewer keep the log
+    /// shorter, and write the manager's state more often. Default 10,000, which is some ten minutes of ticks.
+    pub snapshot_every: u64,
+    /// So many of the entries in a snapshot are kept, for replicas that are a little behind. Default 1000.
+    pub entries_kept: u64,
 }
 
 impl Default for Options {
@@ -56,6 +62,8 @@ impl Default for Options {
             heartbeat: Duration::from_millis(50),
             election_min: Duration::from_millis(100),
             election_max: Duration::from_millis(200),
+            snapshot_every: 10_000,
+            entries_kept: 1000,
         }
     }
 }
@@ -71,10 +79,12 @@ impl Options {
             election_timeout_min: millis(self.election_min),
             election_timeout_max: millis(self.election_max),
             max_payload_entries: crate::ENTRIES_PER_REQUEST_MAX,
-            // Every command is kept, and told to each replica from the first one on.
-            snapshot_policy: SnapshotPolicy::Never,
+            snapshot_policy: SnapshotPolicy::LogsSinceLast(self.snapshot_every),
+            max_in_snapshot_log_to_keep: self.entries_kept,
+            purge_batch_size: 1,
             ..openraft::Config::default()
         };
+        assert!(self.snapshot_every > 0, "snapshots would never rest: {self:?}");
         assert!(config.heartbeat_interval > 0, "heartbeats would never rest: {self:?}");
         Arc::new(config.validate().unwrap_or_else(|error| panic!("{error}: {self:?}")))
     }

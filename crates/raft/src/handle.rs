@@ -6,9 +6,9 @@ use crate::member::{Member, Members};
 use crate::replica::{Counters, Stopped, Tally};
 use crate::store::Committed;
 use bytes::Bytes;
-use consensus::manager::Term;
-use openraft::ChangeMembers;
+use consensus::manager::{Machine, Options, Term};
 use openraft::error::{ChangeMembershipError, ClientWriteError, InitializeError, RaftError};
+use openraft::{ChangeMembers, Snapshot};
 use std::collections::BTreeSet;
 use std::fmt::{self, Display};
 use std::sync::Arc;
@@ -93,6 +93,8 @@ pub struct Handle {
     committed: watch::Receiver<Committed>,
     /// A list of this life had this replica as a member.
     was_member: Arc<AtomicBool>,
+    /// Those of the manager's machine, of which a snapshot is.
+    options: Options,
     tally: Arc<Tally>,
 }
 
@@ -107,9 +109,10 @@ impl Handle {
         me: Member,
         raft: Raft,
         committed: watch::Receiver<Committed>,
+        options: Options,
         tally: Arc<Tally>,
     ) -> Handle {
-        Handle { me, raft, committed, was_member: Arc::default(), tally }
+        Handle { me, raft, committed, was_member: Arc::default(), options, tally }
     }
 
     /// Which volume this is, on which node.
@@ -145,6 +148,16 @@ impl Handle {
         let response = match request {
             Request::Append(append) => self.raft.append_entries(append).await.map(Response::Append),
             Request::Vote(vote) => self.raft.vote(vote).await.map(Response::Vote),
+            Request::Snapshot(vote, image) => {
+                if Machine::from_image(&image.machine, self.options.clone()).is_err() {
+                    self.tally.malformed.fetch_add(1, Ordering::Relaxed);
+                    return Err(Malformed { what: "no image of a machine", at: 0 }.into());
+                }
+                let snapshot = Snapshot { meta: image.meta, snapshot: Box::new(image.machine) };
+                let installed = self.raft.install_full_snapshot(vote, snapshot).await;
+                let response = installed.map(|response| Response::Snapshot(response.vote));
+                return Ok(code::encode(&response.map_err(|error| self.stopped(&error))?));
+            }
         };
         Ok(code::encode(&response.map_err(|error| self.stopped(&error))?))
     }

@@ -8,10 +8,11 @@
 //! ```
 //! What the manager asks of its log (`consensus::manager::Log`) is kept like this:
 //!
-//! 1. *One order, told to every replica from the first command on.* A [`Replica`] reads the log up to
-//!    where it is committed, from the first entry, in each of its lives. Nothing is ever removed from
-//!    the log, which so grows with every command, ticks of the manager too: tens of megabytes a
-//!    day. Compaction needs a machine that can be written down, and a log that may begin with one.
+//! 1. *One order, told to every replica from the first command on, or from a machine that has applied those before.*
+//!    The library's state machine holds a machine of the manager and writes its image down every so many
+//!    entries ([`Options::snapshot_every`]); then those before are removed from the log. A [`Replica`] reads the
+//!    snapshot that its log begins with, and then the log up to where it is committed, in each of its lives. One that is
+//!    too far behind for the log of the leader is sent the snapshot, and its manager goes on from that.
 //! 2. *At most one replica, in one life of it, leads in a term; a later leader in a higher one.* A
 //!    term is Raft's own and the member's number; the library has no two leaders of the same two. It
 //!    would let a leader that restarts go on in its term: [`start`] makes it resign first.
@@ -55,6 +56,10 @@ pub const COMMAND_BYTES_MAX: usize = 4 << 20;
 /// Where a request to another replica is cut off, in bytes: after the entry before which it would be
 /// longer. With one command of the greatest size it is a little longer.
 pub const REQUEST_BYTES_MAX: usize = 4 << 20;
+
+/// Longest machine in a snapshot that is sent to another replica, in bytes. A longer one still compacts the log; a
+/// replica that needs it to catch up cannot. The splits of tables are what is long.
+pub const SNAPSHOT_BYTES_MAX: usize = 8 << 20;
 
 /// Most entries in one request.
 const ENTRIES_PER_REQUEST_MAX: u64 = 300;

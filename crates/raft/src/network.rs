@@ -1,11 +1,12 @@
 //! The way to other replicas: what somebody with sockets has to do, and what the library sees of it.
 
 use crate::code::{self, Request, Response};
-use crate::config::{Number, StorageError, Types, Vote};
+use crate::config::{Number, Types, Vote};
 use crate::lead::Lead;
 use crate::member::Member;
 use crate::replica::Tally;
-use crate::{ENTRIES_PER_REQUEST_MAX, REQUEST_BYTES_MAX};
+use crate::store::Image;
+use crate::{ENTRIES_PER_REQUEST_MAX, REQUEST_BYTES_MAX, SNAPSHOT_BYTES_MAX};
 use bytes::Bytes;
 use openraft::error::{
     Fatal, RPCError, RaftError, ReplicationClosed, StreamingError, Unreachable as RaftUnreachable,
@@ -178,22 +179,36 @@ impl RaftNetwork<Types> for Way {
     ) -> Result<VoteResponse<Number>, Unanswered> {
         match self.call(Request::Vote(vote)).await? {
             Response::Vote(response) => Ok(response),
-            Response::Append(_) => Err(self.crossed()),
+            Response::Append(_) | Response::Snapshot(_) => Err(self.crossed()),
         }
     }
 
-    /// Nobody purges a log, so nobody needs a snapshot.
+    /// Sends it in one request: the library asks again if no answer comes.
     async fn full_snapshot(
         &mut self,
-        _: Vote,
+        vote: Vote,
         snapshot: Snapshot<Types>,
-        _: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
+        closed: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
         _: RPCOption,
     ) -> Result<SnapshotResponse<Number>, StreamingError<Types, Fatal<Number>>> {
-        let error = std::io::Error::other(format!("a purged log: {}", snapshot.meta));
-        let stop: StorageError =
-            openraft::StorageIOError::read_logs(openraft::AnyError::new(&error)).into();
-        Err(StreamingError::StorageError(stop))
+        let image = Image { meta: snapshot.meta, machine: *snapshot.snapshot };
+        let unreachable = || RaftUnreachable::new(&Unreachable { to: self.to.node });
+        if image.machine.len() > SNAPSHOT_BYTES_MAX {
+            self.tally.snapshots_too_long.fetch_add(1, Ordering::Relaxed);
+            return Err(unreachable().into());
+        }
+        let answer = tokio::select! {
+            answer = self.call(Request::Snapshot(vote, image)) => answer,
+            closed = closed => return Err(closed.into()),
+        };
+        match answer {
+            Ok(Response::Snapshot(vote)) => Ok(SnapshotResponse::new(vote)),
+            Ok(Response::Append(_) | Response::Vote(_)) => {
+                self.tally.malformed.fetch_add(1, Ordering::Relaxed);
+                Err(unreachable().into())
+            }
+            Err(_) => Err(unreachable().into()),
+        }
     }
 
     fn backoff(&self) -> Backoff {

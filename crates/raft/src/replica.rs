@@ -1,14 +1,14 @@
 //! One replica of the log: its start, and the side that the manager's owner holds.
 
-use crate::config::{self, Number, Options, Raft};
+use crate::config::{self, Entry, Number, Options, Raft};
 use crate::handle::Handle;
 use crate::lead::Lead;
 use crate::member::{Member, Volume};
 use crate::network::{Network, Transport};
 use crate::storage::Storage;
-use crate::store::{self, Committed, Count, Store};
+use crate::store::{self, Committed, StateMachine, Store};
 use crate::{COMMAND_BYTES_MAX, PROPOSALS_MAX, TOLD_AT_ONCE_MAX, UNCOMMITTED_MAX};
-use consensus::manager::{Command, Mailbox, Term};
+use consensus::manager::{self, Command, Machine, Mailbox, Term};
 use openraft::{LeaderId, RaftMetrics, ServerState};
 use std::fmt::Display;
 use std::pin::Pin;
@@ -43,6 +43,8 @@ pub struct Counters {
     pub misdirected: u64,
     /// Proposals that were too long, or too many at once.
     pub proposals_dropped: u64,
+    /// Snapshots that were too long to be sent to a replica that needs one.
+    pub snapshots_too_long: u64,
 }
 
 /// The same, while it is counted.
@@ -51,6 +53,7 @@ pub struct Tally {
     pub malformed: AtomicU64,
     pub misdirected: AtomicU64,
     pub proposals_dropped: AtomicU64,
+    pub snapshots_too_long: AtomicU64,
 }
 
 impl Tally {
@@ -59,6 +62,7 @@ impl Tally {
             malformed: self.malformed.load(Ordering::Relaxed),
             misdirected: self.misdirected.load(Ordering::Relaxed),
             proposals_dropped: self.proposals_dropped.load(Ordering::Relaxed),
+            snapshots_too_long: self.snapshots_too_long.load(Ordering::Relaxed),
         }
     }
 }
@@ -69,11 +73,13 @@ impl Tally {
 /// manager, and at news, it calls [`exchange`](Replica::exchange); if there was something, it steps the
 /// manager with `Event::Log`.
 ///
-/// Invariant: what was told is a prefix of what is committed.
+/// Invariant: what was told, after what the machine had applied that was told first, is a prefix of what is committed.
 #[derive(Debug)]
 pub struct Replica {
     node: NodeId,
     store: Store,
+    /// Those of the manager's machine.
+    options: manager::Options,
     /// The first entry that was not told yet.
     next: u64,
     /// The leader that made the last entry that was told.
@@ -98,7 +104,7 @@ enum Want {
 
 /// Begins a life of a replica, in the runtime that this is called from. `storage` is what its former
 /// life left behind; empty, it becomes the volume `new`, drawn by chance, and the replica is none of the members
-/// that its node has been.
+/// that its node has been. `first` is the manager's machine before the first command of the log.
 ///
 /// Such a one does nothing until it is [initialised](Handle::initialise), or others make it
 /// [a member](Handle::change_members).
@@ -112,6 +118,7 @@ pub async fn start(
     node: NodeId,
     new: Volume,
     options: &Options,
+    first: Machine,
     storage: impl Storage,
     transport: impl Transport,
 ) -> Result<(Replica, Handle), Stopped> {
@@ -119,46 +126,53 @@ pub async fn start(
     let lead = Lead::default();
     let network = Network::new(transport, options.heartbeat, lead.clone(), Arc::clone(&tally));
     let store = Store::new(storage, lead.clone());
-    begin((node, new), options, store, network, (lead, tally)).await
+    begin((node, new), (options, first), store, network, (lead, tally)).await
 }
 
 type Begun<'a> = Pin<Box<dyn Future<Output = Result<(Replica, Handle), Stopped>> + Send + 'a>>;
 
 /// The same, in a box, so that all of the library is compiled here.
-fn begin(
+fn begin<'a>(
     place: (NodeId, Volume),
-    options: &Options,
+    plan: (&'a Options, Machine),
     store: Store,
     network: Network,
     shared: (Lead, Arc<Tally>),
-) -> Begun<'_> {
-    Box::pin(begin_here(place, options, store, network, shared))
+) -> Begun<'a> {
+    Box::pin(begin_here(place, plan, store, network, shared))
 }
 
 async fn begin_here(
     (node, new): (NodeId, Volume),
-    options: &Options,
+    (options, first): (&Options, Machine),
     store: Store,
     network: Network,
     (lead, tally): (Lead, Arc<Tally>),
 ) -> Result<(Replica, Handle), Stopped> {
-    if let Some(purged) = store.purged().map_err(|error| Stopped::new(node, &error))? {
-        return Err(Stopped::new(node, &format_args!("its log is gone up to {purged}")));
+    let purged = store.purged().map_err(|error| Stopped::new(node, &error))?;
+    let snapshot = store.snapshot().map_err(|error| Stopped::new(node, &error))?;
+    if purged > snapshot.and_then(|snapshot| snapshot.meta.last_log_id) {
+        let gone = "its log is gone up to a place that no snapshot covers";
+        return Err(Stopped::new(node, &gone));
     }
     let volume = store.volume(new).map_err(|error| Stopped::new(node, &error))?;
     let me = Member { node, volume };
     store.resign(me.number()).map_err(|error| Stopped::new(node, &error))?;
-    let (count, committed) = Count::new();
-    let raft = Raft::new(me.number(), options.config(), network, store.clone(), count)
+    let machine_options = first.options().clone();
+    let machine = StateMachine::new(store.clone(), first);
+    let (machine, committed) = machine.map_err(|error| Stopped::new(node, &error))?;
+    let raft = Raft::new(me.number(), options.config(), network, store.clone(), machine)
         .await
         .map_err(|error| Stopped::new(node, &error))?;
     let (wants, taken) = mpsc::channel(PROPOSALS_MAX);
     tokio::spawn(drive(raft.clone(), taken, Arc::clone(&tally)));
     let metrics = raft.metrics();
-    let handle = Handle::new(me, raft, committed.clone(), Arc::clone(&tally));
+    let watched = committed.clone();
+    let handle = Handle::new(me, raft, watched, machine_options.clone(), Arc::clone(&tally));
     let replica = Replica {
         node,
         store,
+        options: machine_options,
         next: 0,
         told: None,
         term: None,
@@ -245,9 +259,13 @@ impl Replica {
         if self.is_gone() {
             return Err(self.stopped(&"its tasks have ended"));
         }
-        let end = self.end().min(self.next + TOLD_AT_ONCE_MAX);
-        let entries = self.store.entries(self.next..end).map_err(|error| self.stopped(&error))?;
         let before = (self.next, self.term, self.acknowledged);
+        let (mut end, mut entries) = self.read_on()?;
+        if entries.first().is_none_or(|entry| entry.log_id.index != self.next) && self.next < end {
+            // Compacted since, or never here: the snapshot covers what is missing.
+            self.restore(mailbox)?;
+            (end, entries) = self.read_on()?;
+        }
         for entry in entries {
             if entry.log_id.index != self.next {
                 break;
@@ -264,6 +282,29 @@ impl Replica {
         self.acknowledged = self.lead.count();
         mailbox.led = self.led(now);
         Ok(before != (self.next, self.term, self.acknowledged))
+    }
+
+    /// The next committed entries, as far as the log has them, and where they should end.
+    fn read_on(&self) -> Result<(u64, Vec<Entry>), Stopped> {
+        let end = self.end().min(self.next.saturating_add(TOLD_AT_ONCE_MAX));
+        let entries = self.store.entries(self.next..end).map_err(|error| self.stopped(&error))?;
+        Ok((end.max(self.next), entries))
+    }
+
+    /// Puts the machine of the snapshot, in place of all that was committed before.
+    fn restore(&mut self, mailbox: &mut Mailbox) -> Result<(), Stopped> {
+        let snapshot = self.store.snapshot().map_err(|error| self.stopped(&error))?;
+        let last = snapshot.as_ref().and_then(|snapshot| snapshot.meta.last_log_id);
+        let Some((snapshot, last)) = snapshot.zip(last.filter(|last| last.index >= self.next))
+        else {
+            return Err(self.stopped(&format_args!("entry {} is committed and missing", self.next)));
+        };
+        let machine = Machine::from_image(&snapshot.machine, self.options.clone());
+        mailbox.restored = Some(Box::new(machine.map_err(|error| self.stopped(&error))?));
+        mailbox.decided.clear();
+        self.next = last.index + 1;
+        self.told = Some(last.leader_id);
+        Ok(())
     }
 
     /// When it led for certain; rather too early than too late.

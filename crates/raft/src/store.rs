@@ -1,7 +1,7 @@
-//! What the library sees of [`Storage`]: its log, and a state machine that only counts.
+//! What the library sees of [`Storage`]: its log, and its state machine.
 //!
-//! The commands themselves stay in the log. That one is committed means that the count passes it, and
-//! that the [`Replica`](crate::Replica) reads it from there. So they exist once.
+//! That a command is committed means that the state machine passes it, and that the [`Replica`](crate::Replica)
+//! reads it from the log. Where the log begins with a snapshot, the replica reads that first.
 
 use crate::code::{self, Foreign};
 use crate::config::{Entry, LogId, Number, StorageError, Types, Vote};
@@ -9,6 +9,7 @@ use crate::lead::Lead;
 use crate::member::{Members, Volume};
 use crate::storage::{Cell, Storage};
 use bytes::Bytes;
+use consensus::manager::{self, Machine};
 use openraft::storage::{LogFlushed, RaftLogStorage, RaftStateMachine};
 use openraft::{
     AnyError, EntryPayload, ErrorSubject, ErrorVerb, LogState, OptionalSend, RaftLogId,
@@ -17,7 +18,7 @@ use openraft::{
 use std::fmt::Debug;
 use std::io;
 use std::ops::{Bound, Range, RangeBounds};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use tokio::sync::watch;
 use types::wire::{self, Malformed};
 
@@ -59,6 +60,15 @@ impl Store {
         }
         self.storage.set_cell(Cell::Volume, &wire::encode(&new))?;
         Ok(new)
+    }
+
+    /// The snapshot that the log begins with, if there is one.
+    pub fn snapshot(&self) -> io::Result<Option<Image>> {
+        self.cell(Cell::Snapshot)
+    }
+
+    fn set_snapshot(&self, image: &Image) -> io::Result<()> {
+        self.set_cell(Cell::Snapshot, image)
     }
 
     /// Up to where the log is gone.
@@ -197,25 +207,52 @@ pub struct Committed {
     pub members: Members,
 }
 
-/// How far the log is committed, and who was a member then. It begins anew with each life; the
-/// library counts the committed entries again.
-#[derive(Debug)]
-pub struct Count {
-    applied: watch::Sender<Committed>,
-    membership: StoredMembership<Number, ()>,
-    snapshot: Arc<Mutex<Option<SnapshotMeta<Number, ()>>>>,
+/// What a snapshot holds: the manager's machine as it was after an entry, and the members then.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Image {
+    pub meta: SnapshotMeta<Number, ()>,
+    pub machine: Bytes,
 }
 
-impl Count {
-    /// And where it can be watched.
-    pub fn new() -> (Count, watch::Receiver<Committed>) {
+/// The library's state machine: how far the log is committed, who was a member then, and a machine of the
+/// manager that has applied so much. A life begins it with the snapshot that its log begins with.
+///
+/// The manager's owner has a machine of its own, which is told the same commands. This one is only ever
+/// written down: so the owner never waits for a snapshot.
+#[derive(Debug)]
+pub struct StateMachine {
+    store: Store,
+    applied: watch::Sender<Committed>,
+    membership: StoredMembership<Number, ()>,
+    machine: Machine,
+    options: manager::Options,
+}
+
+impl StateMachine {
+    /// And where it can be watched. `first` is the machine before the first command.
+    ///
+    /// # Errors
+    /// If the stored snapshot cannot be read.
+    pub fn new(
+        store: Store,
+        first: Machine,
+    ) -> io::Result<(StateMachine, watch::Receiver<Committed>)> {
         let (applied, watched) = watch::channel(Committed::default());
-        let count = Count {
-            applied,
-            membership: StoredMembership::default(),
-            snapshot: Arc::new(Mutex::new(None)),
-        };
-        (count, watched)
+        let options = first.options().clone();
+        let membership = StoredMembership::default();
+        let snapshot = store.snapshot()?;
+        let mut machine = StateMachine { store, applied, membership, machine: first, options };
+        if let Some(snapshot) = snapshot {
+            machine.restore(&snapshot).map_err(damaged)?;
+        }
+        Ok((machine, watched))
+    }
+
+    fn restore(&mut self, image: &Image) -> Result<(), Malformed> {
+        self.machine = Machine::from_image(&image.machine, self.options.clone())?;
+        self.membership = image.meta.last_membership.clone();
+        self.tell(image.meta.last_log_id);
+        Ok(())
     }
 
     fn last(&self) -> Option<LogId> {
@@ -227,8 +264,8 @@ impl Count {
     }
 }
 
-impl RaftStateMachine<Types> for Count {
-    type SnapshotBuilder = Extent;
+impl RaftStateMachine<Types> for StateMachine {
+    type SnapshotBuilder = Builder;
 
     async fn applied_state(
         &mut self,
@@ -243,11 +280,19 @@ impl RaftStateMachine<Types> for Count {
     {
         let mut last = self.last();
         let mut count = 0;
+        let mut effects = Vec::new();
         for entry in entries {
             let id = *entry.get_log_id();
             assert!(last < Some(id), "{id} is committed after {last:?}");
-            if let EntryPayload::Membership(membership) = entry.payload {
-                self.membership = StoredMembership::new(Some(id), membership);
+            match entry.payload {
+                EntryPayload::Membership(membership) => {
+                    self.membership = StoredMembership::new(Some(id), membership);
+                }
+                EntryPayload::Normal(command) => {
+                    self.machine.apply(&command, &mut effects);
+                    effects.clear();
+                }
+                EntryPayload::Blank => {}
             }
             last = Some(id);
             count += 1;
@@ -256,53 +301,50 @@ impl RaftStateMachine<Types> for Count {
         Ok(vec![(); count])
     }
 
-    async fn get_snapshot_builder(&mut self) -> Extent {
-        Extent {
-            applied: self.last(),
-            membership: self.membership.clone(),
-            snapshot: Arc::clone(&self.snapshot),
-        }
+    async fn get_snapshot_builder(&mut self) -> Builder {
+        let last_log_id = self.last();
+        let meta = SnapshotMeta {
+            last_log_id,
+            last_membership: self.membership.clone(),
+            snapshot_id: last_log_id.map_or_else(String::new, |id| id.to_string()),
+        };
+        let machine = self.machine.image();
+        Builder { store: self.store.clone(), image: Image { meta, machine } }
     }
 
-    async fn begin_receiving_snapshot(&mut self) -> Result<Box<()>, StorageError> {
+    async fn begin_receiving_snapshot(&mut self) -> Result<Box<Bytes>, StorageError> {
         Ok(Box::default())
     }
 
     async fn install_snapshot(
         &mut self,
         meta: &SnapshotMeta<Number, ()>,
-        _: Box<()>,
+        machine: Box<Bytes>,
     ) -> Result<(), StorageError> {
-        self.membership = meta.last_membership.clone();
-        self.tell(meta.last_log_id);
-        *self.snapshot.lock().unwrap_or_else(PoisonError::into_inner) = Some(meta.clone());
-        Ok(())
+        let image = Image { meta: meta.clone(), machine: *machine };
+        // Stored first: once it is told, the replica may read it.
+        self.store.set_snapshot(&image).map_err(|error| write_failed(&error))?;
+        self.restore(&image).map_err(|error| read_failed(&damaged(error)))
     }
 
     async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot<Types>>, StorageError> {
-        let meta = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Ok(meta.map(|meta| Snapshot { meta, snapshot: Box::default() }))
+        let image = self.store.snapshot().map_err(|error| read_failed(&error))?;
+        Ok(image.map(|Image { meta, machine }| Snapshot { meta, snapshot: Box::new(machine) }))
     }
 }
 
-/// A snapshot of a count: how far it is, without what the log keeps. The library wants one to
-/// exist; it never makes one with our options, and no replica sends one.
+/// Stores a snapshot that was taken.
 #[derive(Debug)]
-pub struct Extent {
-    applied: Option<LogId>,
-    membership: StoredMembership<Number, ()>,
-    snapshot: Arc<Mutex<Option<SnapshotMeta<Number, ()>>>>,
+pub struct Builder {
+    store: Store,
+    image: Image,
 }
 
-impl RaftSnapshotBuilder<Types> for Extent {
+impl RaftSnapshotBuilder<Types> for Builder {
     async fn build_snapshot(&mut self) -> Result<Snapshot<Types>, StorageError> {
-        let meta = SnapshotMeta {
-            last_log_id: self.applied,
-            last_membership: self.membership.clone(),
-            snapshot_id: self.applied.map_or_else(String::new, |id| id.to_string()),
-        };
-        *self.snapshot.lock().unwrap_or_else(PoisonError::into_inner) = Some(meta.clone());
-        Ok(Snapshot { meta, snapshot: Box::default() })
+        self.store.set_snapshot(&self.image).map_err(|error| write_failed(&error))?;
+        let Image { meta, machine } = self.image.clone();
+        Ok(Snapshot { meta, snapshot: Box::new(machine) })
     }
 }
 
@@ -318,24 +360,38 @@ pub fn command(entry: Entry) -> Option<consensus::manager::Command> {
 mod tests {
     use super::*;
     use crate::storage::{DiskStorage, MemoryStorage};
+    use consensus::topology::Topology;
     use openraft::testing::{StoreBuilder, Suite};
     use tempfile::TempDir;
 
     struct InMemory;
 
-    impl StoreBuilder<Types, Store, Count> for InMemory {
-        async fn build(&self) -> Result<((), Store, Count), StorageError> {
-            Ok(((), Store::new(MemoryStorage::new(), Lead::default()), Count::new().0))
+    /// The machine of a small cluster at its beginning.
+    fn first() -> Machine {
+        let topology = Topology::symmetric(3, 1, 1, 0, 1);
+        Machine::new(topology.into(), manager::Options::default())
+    }
+
+    fn with_machine(store: Store) -> (Store, StateMachine) {
+        let (machine, _) = StateMachine::new(store.clone(), first()).expect("no snapshot yet");
+        (store, machine)
+    }
+
+    impl StoreBuilder<Types, Store, StateMachine> for InMemory {
+        async fn build(&self) -> Result<((), Store, StateMachine), StorageError> {
+            let (store, machine) = with_machine(Store::new(MemoryStorage::new(), Lead::default()));
+            Ok(((), store, machine))
         }
     }
 
     struct OnDisk;
 
-    impl StoreBuilder<Types, Store, Count, TempDir> for OnDisk {
-        async fn build(&self) -> Result<(TempDir, Store, Count), StorageError> {
+    impl StoreBuilder<Types, Store, StateMachine, TempDir> for OnDisk {
+        async fn build(&self) -> Result<(TempDir, Store, StateMachine), StorageError> {
             let folder = TempDir::new().expect("a folder");
             let storage = DiskStorage::open(&folder.path().join("log")).expect("a file");
-            Ok((folder, Store::new(storage, Lead::default()), Count::new().0))
+            let (store, machine) = with_machine(Store::new(storage, Lead::default()));
+            Ok((folder, store, machine))
         }
     }
 

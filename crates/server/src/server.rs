@@ -264,5 +264,6 @@ fn log_options(round_trip: Duration) -> raft::Options {
         heartbeat,
         election_min,
         election_max: options.election_max.max(2 * election_min),
+        ..options
     }
 }

@@ -15,7 +15,7 @@ use super::machine::{Applied, Machine, Node, Shard};
 use crate::topology::{Partitioning, REPLICAS_MAX, Table, TopologyError};
 use std::sync::Arc;
 use thiserror::Error;
-use types::{NodeId, ShardId, TableId, Time};
+use types::{NodeId, ShardId, TableId, Time, coded_struct};
 
 /// Why a change was refused; nothing has happened.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -81,6 +81,8 @@ pub(super) struct Replacement {
     /// Whether the incoming one is a learner for this only.
     added: bool,
 }
+
+coded_struct!(Replacement { outgoing: NodeId, incoming: NodeId, added: bool });
 
 impl Machine {
     pub(super) fn on_change(

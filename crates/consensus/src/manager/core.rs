@@ -172,6 +172,13 @@ impl<L: Log> Manager<L> {
 
     /// Takes or leaves the lead, and applies what is committed.
     fn follow(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        if let Some(machine) = self.log.restored() {
+            assert!(
+                machine.term() >= self.machine.term(),
+                "restored to before what was applied: {machine:?}"
+            );
+            self.machine = machine;
+        }
         self.take_lead(now);
         let mut applied = Vec::new();
         while let Some(command) = self.log.committed() {

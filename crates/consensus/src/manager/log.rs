@@ -1,13 +1,14 @@
 //! What the manager needs of consensus: one order of commands, told to all its replicas.
 
 use super::command::{Command, Term};
+use super::machine::Machine;
 use std::collections::VecDeque;
 use types::Time;
 
 /// One replica of the log.
 ///
-/// Whoever implements it promises: all replicas are told the same commands in the same order, each
-/// from the first one on; and at most one replica, in one life of it, leads in a term, and a later
+/// Its implementation promises: all replicas are told the same commands in the same order, each from the first one on,
+/// or from the one after those that a machine it is given has applied; and at most one replica, in one life of it, leads in a term, and a later
 /// leader in a higher one. Who led in a term and says that it does not never leads in that one again. A leader may learn late that it is none any more. A proposal may get lost,
 /// or be committed any time later, even in a later term.
 pub trait Log {
@@ -23,6 +24,12 @@ pub trait Log {
 
     /// Proposes a command. If it gets lost, nobody says so.
     fn propose(&mut self, command: Command);
+
+    /// A machine that has applied all commands before the next committed one, where the log begins with it, or
+    /// the replica was so far behind that the others had no commands for it any more. Told once.
+    fn restored(&mut self) -> Option<Machine> {
+        None
+    }
 
     /// The next committed command, if it is known already. Each is told once.
     fn committed(&mut self) -> Option<Command>;
@@ -41,6 +48,8 @@ pub struct Mailbox {
     pub asks: bool,
     /// To be taken: what was proposed, in order.
     pub proposed: VecDeque<Command>,
+    /// To be put, with nothing left in `decided`: the machine that what is committed next goes on from.
+    pub restored: Option<Box<Machine>>,
     /// To be put: what is committed, in order.
     pub decided: VecDeque<Command>,
 }
@@ -60,6 +69,10 @@ impl Log for Mailbox {
 
     fn propose(&mut self, command: Command) {
         self.proposed.push_back(command);
+    }
+
+    fn restored(&mut self) -> Option<Machine> {
+        self.restored.take().map(|machine| *machine)
     }
 
     fn committed(&mut self) -> Option<Command> {

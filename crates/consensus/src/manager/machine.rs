@@ -7,6 +7,9 @@
 //! No clock, no chance: managers that applied the same commands are equal. A command that makes no
 //! sense, or comes too late, is counted and changes nothing.
 
+#[path = "machine/image.rs"]
+mod image;
+
 use super::change::{Refusal, Replacement};
 use super::command::{Action, Ask, Claim, Command, Heard, Incarnation, Life, Term};
 use super::configuration::{Assignment, Configuration, Move, Revision, Standing};
@@ -226,6 +229,12 @@ impl Machine {
         self.publish(effects);
         assert!(before <= (self.epoch, self.settled, self.revision), "went back: {self:?}");
         self.assert_invariants();
+    }
+
+    /// How patient it is.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.options
     }
 
     /// The configuration as it is.
@@ -530,28 +539,36 @@ impl Machine {
     }
 
     fn assert_invariants(&self) {
-        let first = self.closing.keys().next().copied().unwrap_or(self.epoch);
-        assert_eq!(
-            Epoch(self.settled.0 + 1),
-            first,
-            "M12: the first that is not settled: {self:?}"
-        );
-        let last = self.closing.keys().next_back().copied();
-        assert!(last.is_none_or(|last| last < self.epoch), "closed an open epoch: {self:?}");
-        for shard in &self.shards {
-            let Assignment { leader, ballot, voters, learners, empty, .. } = &shard.assignment;
-            assert!(ballot.epoch <= self.epoch, "appointed in the future: {shard:?}");
-            assert_eq!(ballot.node, *leader, "the ballot of another: {shard:?}");
-            assert!(shard.assignment.holds(*leader), "leads without a replica: {shard:?}");
-            assert!(!voters.iter().any(|node| learners.contains(node)), "two roles: {shard:?}");
-            assert!(empty.keys().all(|node| shard.assignment.holds(*node)), "strays: {shard:?}");
-            assert!(shard.ready.iter().all(|node| empty.contains_key(node)), "full: {shard:?}");
+        if let Some(fault) = self.fault() {
+            panic!("{fault}: {self:?}");
         }
+    }
+
+    /// An invariant that does not hold, if there is one.
+    fn fault(&self) -> Option<&'static str> {
+        let first = self.closing.keys().next().copied().unwrap_or(self.epoch);
+        let last = self.closing.keys().next_back().copied();
         let early = |last: &VectorWatermark| {
             last.epoch() >= self.epoch || self.closing.contains_key(&last.epoch())
         };
-        assert!(!self.finals.iter().any(|(_, last)| early(last)), "an FVW is too early: {self:?}");
-        assert!(self.finals.is_sorted_by_key(|(_, last)| last.epoch()), "unsorted: {self:?}");
+        let rules = [
+            (self.settled.0.checked_add(1) == Some(first.0), "M12: the first that is not settled"),
+            (last.is_none_or(|last| last < self.epoch), "closed an open epoch"),
+            (!self.finals.iter().any(|(_, last)| early(last)), "an FVW is too early"),
+            (self.finals.is_sorted_by_key(|(_, last)| last.epoch()), "FVWs are unsorted"),
+        ];
+        let of_shards = self.shards.iter().flat_map(|shard| {
+            let Assignment { leader, ballot, voters, learners, empty, .. } = &shard.assignment;
+            [
+                (ballot.epoch <= self.epoch, "appointed in the future"),
+                (ballot.node == *leader, "the ballot of another"),
+                (shard.assignment.holds(*leader), "leads without a replica"),
+                (!voters.iter().any(|node| learners.contains(node)), "two roles"),
+                (empty.keys().all(|node| shard.assignment.holds(*node)), "strays"),
+                (shard.ready.iter().all(|node| empty.contains_key(node)), "full"),
+            ]
+        });
+        rules.into_iter().chain(of_shards).find(|(holds, _)| !holds).map(|(_, fault)| fault)
     }
 }
 

@@ -75,7 +75,7 @@
 //! remembers.
 //!
 //! Read in this order: `command.rs`, `configuration.rs`, `machine.rs` with `appoint.rs`,
-//! `closing.rs` and `change.rs`; `message.rs`, `core.rs` with `hearing.rs`, `member.rs`; `log.rs`, `simulated.rs`; `wire.rs`.
+//! `closing.rs`, `change.rs` and `machine/image.rs` (the machine as bytes); `message.rs`, `core.rs` with `hearing.rs`, `member.rs`; `log.rs`, `simulated.rs`; `wire.rs`.
 //!
 //! Sources: Gray and Cheriton, *Leases* (SOSP'89), for clocks that only drift; Ongaro, *Consensus: Bridging Theory and
 //! Practice* (2014), §6.4, for being sure of the lead without the log; Mako §5, appendix A,

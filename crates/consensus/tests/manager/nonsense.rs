@@ -162,6 +162,39 @@ fn run_machine(random: &mut Random) {
     }
 }
 
+/// A machine from an image goes on as the one that it is of; damaged images are refused or are other machines.
+#[test]
+fn images_of_machines_return_and_damaged_ones_never_panic() {
+    for seed in 0..100 {
+        let mut random = Random::new(seed);
+        let mut machine = machine();
+        for at in 0..300_u64 {
+            let command =
+                Command { term: machine.term(), at: Time(at << 26), action: action(&mut random) };
+            let mut again = Machine::from_image(&machine.image(), Options::default())
+                .expect("the image of a machine");
+            let (mut effects, mut same) = (Vec::new(), Vec::new());
+            machine.apply(&command, &mut effects);
+            again.apply(&command, &mut same);
+            assert!(machine == again && effects == same, "seed {seed}, command {at}");
+        }
+        let image = machine.image();
+        for _ in 0..300 {
+            let mut damaged = image.to_vec();
+            let place = random.below(damaged.len() as u64) as usize;
+            match random.below(4) {
+                0 => damaged.truncate(place),
+                1 => damaged[place] = random.next_u64() as u8,
+                2 => damaged[place] ^= 1 << random.below(8),
+                _ => damaged.insert(place, 0),
+            }
+            if let Ok(other) = Machine::from_image(&damaged.clone().into(), Options::default()) {
+                assert_eq!(other.image(), damaged, "two images of one machine");
+            }
+        }
+    }
+}
+
 fn run_manager(random: &mut Random) {
     let mut manager = Manager::new(Mailbox::default(), machine());
     let mut now = 0;

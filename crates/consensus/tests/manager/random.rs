@@ -9,7 +9,7 @@
 use crate::judge::{Probes, judge};
 use crate::world::{Setup, Weather, World};
 use shoal_consensus::manager::{
-    Applied, Assignment, Change, Faults, Manager, Member, Options, Pace,
+    Applied, Assignment, Change, Faults, Machine, Manager, Member, Options, Pace,
 };
 use shoal_consensus::topology::{Partitioning, Topology};
 use std::collections::BTreeSet;
@@ -160,6 +160,18 @@ impl Run {
         self.world.ask(&change)
     }
 
+    /// Every machine is the machine of its image.
+    fn check_images(&self) -> Result<(), String> {
+        for manager in self.world.servers.iter().filter_map(|server| server.manager.as_ref()) {
+            let machine = manager.machine();
+            let again = Machine::from_image(&machine.image(), machine.options().clone());
+            if again.as_ref() != Ok(machine) {
+                return Err(format!("its image is of another: {machine:?} became {again:?}"));
+            }
+        }
+        Ok(())
+    }
+
     fn act(&mut self) -> Result<(), String> {
         let node = self.any_node();
         match self.random.below(20) {
@@ -307,6 +319,7 @@ impl Run {
         self.world.wait(Duration::from_millis(300))?;
         for _ in 0..ACTS {
             self.act()?;
+            self.check_images()?;
         }
         self.calm_down()
     }

@@ -6,15 +6,16 @@
 use super::Foreign;
 use crate::config::{self, Entry, LogId, Membership, Number, Vote};
 use crate::member::Member;
-use bytes::{BufMut, BytesMut};
+use crate::store::Image;
+use bytes::{BufMut, Bytes, BytesMut};
 use consensus::manager::Command;
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest, VoteResponse};
-use openraft::{CommittedLeaderId, EntryPayload};
+use openraft::{CommittedLeaderId, EntryPayload, SnapshotMeta, StoredMembership};
 use std::collections::BTreeSet;
 use types::wire::{Coded, Input, Malformed, put_count};
 
 /// The form of all bytes here.
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 
 /// From one replica to another.
 #[derive(Debug, Clone)]
@@ -23,6 +24,8 @@ pub enum Request {
     Append(AppendEntriesRequest<config::Types>),
     /// A candidate wants to lead.
     Vote(VoteRequest<Number>),
+    /// The leader has no entries any more for a follower that is so far behind, and a snapshot instead.
+    Snapshot(Vote, Image),
 }
 
 /// The answer.
@@ -32,6 +35,8 @@ pub enum Response {
     Append(AppendEntriesResponse<Number>),
     /// To `Vote`.
     Vote(VoteResponse<Number>),
+    /// To `Snapshot`: whom the follower follows.
+    Snapshot(Vote),
 }
 
 impl Foreign for (Member, Request) {
@@ -51,6 +56,11 @@ impl Foreign for (Member, Request) {
                 vote.vote.put(out);
                 vote.last_log_id.put(out);
             }
+            Request::Snapshot(vote, image) => {
+                out.put_u8(2);
+                vote.put(out);
+                image.put(out);
+            }
         }
     }
 
@@ -65,6 +75,7 @@ impl Foreign for (Member, Request) {
                 vote: Foreign::take(input)?,
                 last_log_id: Foreign::take(input)?,
             }),
+            2 => Request::Snapshot(Foreign::take(input)?, Foreign::take(input)?),
             _ => return Err(input.wrong("no such request")),
         };
         Ok((to, request))
@@ -111,6 +122,10 @@ impl Foreign for Response {
                 response.vote_granted.put(out);
                 response.last_log_id.put(out);
             }
+            Response::Snapshot(vote) => {
+                out.put_u8(5);
+                vote.put(out);
+            }
         }
     }
 
@@ -128,6 +143,7 @@ impl Foreign for Response {
                 vote_granted: bool::take(input)?,
                 last_log_id: Foreign::take(input)?,
             }),
+            5 => Response::Snapshot(Foreign::take(input)?),
             _ => return Err(input.wrong("no such response")),
         })
     }
@@ -213,6 +229,32 @@ impl Foreign for Entry {
             _ => return Err(input.wrong("no such entry")),
         };
         Ok(Entry { log_id, payload })
+    }
+}
+
+/// The place of the last entry in it, the members and the place of the entry that made them so, the machine.
+impl Foreign for Image {
+    fn put(&self, out: &mut BytesMut) {
+        let Image { meta, machine } = self;
+        let SnapshotMeta { last_log_id, last_membership, snapshot_id } = meta;
+        last_log_id.put(out);
+        last_membership.log_id().put(out);
+        let members = Some(last_membership.membership().clone());
+        members.filter(|members| members.nodes().next().is_some()).put(out);
+        Coded::put(snapshot_id, out);
+        Coded::put(machine, out);
+    }
+
+    fn take(input: &mut Input<'_>) -> Result<Image, Malformed> {
+        let last_log_id = Foreign::take(input)?;
+        let made = Foreign::take(input)?;
+        let members: Option<Membership> = Foreign::take(input)?;
+        let meta = SnapshotMeta {
+            last_log_id,
+            last_membership: StoredMembership::new(made, members.unwrap_or_default()),
+            snapshot_id: Coded::take(input)?,
+        };
+        Ok(Image { meta, machine: <Bytes as Coded>::take(input)? })
     }
 }
 

@@ -3,10 +3,11 @@
 use super::{Foreign, Request, Response, decode, encode};
 use crate::config::{Entry, LogId, Membership, RAFT_TERM_MAX, Vote};
 use crate::member::{Member, Volume};
+use crate::store::Image;
 use consensus::manager::{Action, Ask, Change, Command, Heard, Incarnation, Revision, Term};
 use consensus::topology::Partitioning;
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest, VoteResponse};
-use openraft::{CommittedLeaderId, EntryPayload};
+use openraft::{CommittedLeaderId, EntryPayload, SnapshotMeta, StoredMembership};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -109,6 +110,30 @@ proptest! {
     }
 
     #[test]
+    fn snapshots_return(
+        last in proptest::option::of(log_ids()),
+        members in proptest::option::of((log_ids(), memberships())),
+        machine in vec(any::<u8>(), 0..50),
+        vote in votes(),
+    ) {
+        let members = members.map(|(made, members)| StoredMembership::new(Some(made), members));
+        let meta = SnapshotMeta {
+            last_log_id: last,
+            last_membership: members.unwrap_or_default(),
+            snapshot_id: last.map_or_else(String::new, |last| last.to_string()),
+        };
+        let image = Image { meta, machine: machine.into() };
+        returns(&image)?;
+        let request = Request::Snapshot(vote, image.clone());
+        let again = decode::<(Member, Request)>(&encode(&(Member::numbered(3), request)));
+        let Ok((_, Request::Snapshot(voted, sent))) = again else { panic!("not it: {again:?}") };
+        prop_assert_eq!((voted, sent), (vote, image));
+        let again = decode::<Response>(&encode(&Response::Snapshot(vote)));
+        let Ok(Response::Snapshot(voted)) = again else { panic!("another: {again:?}") };
+        prop_assert_eq!(voted, vote);
+    }
+
+    #[test]
     fn requests_return(to in any::<u64>(), append in appends()) {
         // The last index there is has none after it.
         prop_assume!(append.prev_log_id.is_none_or(|last| last.index < u64::MAX - 5));
@@ -153,6 +178,7 @@ proptest! {
     fn any_bytes_are_withstood(bytes in vec(any::<u8>(), 0..200)) {
         withstands::<Entry>(&bytes)?;
         withstands::<Vote>(&bytes)?;
+        withstands::<Image>(&bytes)?;
         withstands::<Membership>(&bytes)?;
         withstands::<(Member, Request)>(&bytes)?;
         withstands::<Response>(&bytes)?;

@@ -47,6 +47,7 @@ fn number(cell: Cell) -> u8 {
         Cell::Committed => 1,
         Cell::Purged => 2,
         Cell::Volume => 3,
+        Cell::Snapshot => 4,
     }
 }
 

@@ -3,9 +3,7 @@
 //! Storage knows nothing of what it stores. All calls block until they are done, and what was written
 //! is on disk then; so a replica on a slow disk wants a runtime of its own.
 //!
-//! Nothing is ever dropped from the log: managers are rebuilt from its first command on, and the log
-//! grows with every command. [`Storage::purge`] is here because the library may ask for it; with our
-//! options it never does.
+//! The log is compacted: once a snapshot is stored, the entries that it covers are removed, but for the last few.
 
 mod disk;
 mod memory;
@@ -29,6 +27,8 @@ pub enum Cell {
     Purged,
     /// Which volume this is.
     Volume,
+    /// The snapshot that the log begins with.
+    Snapshot,
 }
 
 /// Where a replica keeps what it must not forget. One replica at a time, which writes one thing at a

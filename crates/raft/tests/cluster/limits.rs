@@ -1,6 +1,6 @@
 //! What is too much, and what makes no sense.
 
-use crate::world::{World, members, nodes};
+use crate::world::{World, first, members, nodes};
 use bytes::Bytes;
 use consensus::manager::{Action, Ask, Change, Command, Mailbox, Term};
 use consensus::topology::Partitioning;
@@ -57,13 +57,13 @@ async fn a_command_of_any_length_is_dropped_or_committed() {
 async fn requests_that_make_no_sense_are_counted() {
     let world = World::of(3, [1]).await;
     let handle = &world.site(NodeId(1)).handle;
-    for nonsense in [&b""[..], b"GET / HTTP/1.1\r\n", &[3, 1, 0, 0, 0, 1, 0, 0, 0, 9]] {
+    for nonsense in [&b""[..], b"GET / HTTP/1.1\r\n", &[4, 1, 0, 0, 0, 1, 0, 0, 0, 9]] {
         let refused = handle.serve(nonsense).await;
         assert!(matches!(refused, Err(Refused::Malformed(_))), "{refused:?}");
     }
     let here = handle.me();
     for to in [Member { node: NodeId(2), ..here }, Member { volume: Volume(99), ..here }] {
-        let mut request = vec![3];
+        let mut request = vec![4];
         request.extend_from_slice(&types::wire::encode(&to));
         // A vote of nobody, for who has nothing.
         request.extend_from_slice(&[&[1][..], &[0; 16], &[0], &[0]].concat());
@@ -101,7 +101,7 @@ async fn answers_that_make_no_sense_are_counted() {
     let options = raft::Options::default();
     let storage = raft::MemoryStorage::new();
     let (mut replica, handle) =
-        raft::start(NodeId(1), Volume(9), &options, storage, babble.clone())
+        raft::start(NodeId(1), Volume(9), &options, first(), storage, babble.clone())
             .await
             .expect("a replica");
     handle.initialise(&members([1, 2, 3])).await.expect("a cluster");

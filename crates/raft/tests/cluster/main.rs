@@ -5,6 +5,7 @@
 //! one course of things. What must hold in every course is checked at each turn, in `world.rs`.
 
 mod chaos;
+mod compaction;
 mod limits;
 mod members;
 mod network;

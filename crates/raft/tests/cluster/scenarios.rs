@@ -1,6 +1,6 @@
 //! The courses of things that everybody thinks of first.
 
-use crate::world::{World, nodes};
+use crate::world::{World, first, nodes};
 use consensus::manager::{Mailbox, Term};
 use raft::{DiskStorage, MemoryStorage, Options, Volume};
 use std::collections::BTreeSet;
@@ -180,7 +180,7 @@ async fn commit_one(storage: DiskStorage) -> (Term, usize) {
     let network = crate::network::Network::new(0);
     let node = NodeId(1);
     let (mut replica, handle) =
-        raft::start(node, Volume(9), &Options::default(), storage, network.access(node))
+        raft::start(node, Volume(9), &Options::default(), first(), storage, network.access(node))
             .await
             .expect("a file");
     handle.initialise(&BTreeSet::from([handle.me()])).await.expect("a cluster");
@@ -218,14 +218,15 @@ async fn a_file_keeps_what_was_committed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_purged_log_is_refused() {
+async fn a_purged_log_without_a_snapshot_is_refused() {
     use raft::{Cell, Storage};
     let storage = MemoryStorage::new();
     let committed = [2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0];
     storage.set_cell(Cell::Purged, &committed).expect("memory");
     let network = crate::network::Network::new(0);
     let access = network.access(NodeId(1));
-    let started = raft::start(NodeId(1), Volume(9), &Options::default(), storage, access).await;
+    let options = Options::default();
+    let started = raft::start(NodeId(1), Volume(9), &options, first(), storage, access).await;
     let stopped = started.expect_err("no first command");
-    assert_eq!(stopped.reason, "its log is gone up to T2-N9-3");
+    assert_eq!(stopped.reason, "its log is gone up to a place that no snapshot covers");
 }

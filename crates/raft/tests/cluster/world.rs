@@ -37,14 +37,19 @@ pub struct Site {
     pub manager: Manager<Mailbox>,
     pub replica: Replica,
     pub handle: Handle,
-    /// What it was told in this life.
+    /// What it was told in this life, after what the machine had applied that it began with.
     pub told: Vec<Command>,
+    /// How many of `told` came one by one, since a snapshot or the beginning.
+    pub told_singly: usize,
+    /// A machine that it was given, of which is not known yet how many commands it has applied.
+    restored: Option<Machine>,
     life: u64,
     timer: Option<Time>,
     round: u64,
 }
 
 pub struct World {
+    pub options: raft::Options,
     pub network: Network,
     pub sites: BTreeMap<NodeId, Site>,
     disks: BTreeMap<NodeId, MemoryStorage>,
@@ -63,6 +68,7 @@ pub struct World {
 impl World {
     pub fn new(seed: u64) -> World {
         World {
+            options: raft::Options::default(),
             network: Network::new(seed),
             sites: BTreeMap::new(),
             disks: BTreeMap::new(),
@@ -77,7 +83,16 @@ impl World {
 
     /// A cluster of these, of which one leads.
     pub async fn of<const N: usize>(seed: u64, members: [u32; N]) -> World {
-        let mut world = World::new(seed);
+        World::with(raft::Options::default(), seed, members).await
+    }
+
+    /// The same, of replicas with these options.
+    pub async fn with<const N: usize>(
+        options: raft::Options,
+        seed: u64,
+        members: [u32; N],
+    ) -> World {
+        let mut world = World { options, ..World::new(seed) };
         for node in nodes(members) {
             world.start(node).await;
         }
@@ -104,13 +119,23 @@ impl World {
         let new = Volume(u32::try_from(life).expect("a short test"));
         let storage = self.disks.entry(node).or_default().clone();
         let access = self.network.access(node);
-        let (replica, handle) = raft::start(node, new, &raft::Options::default(), storage, access)
-            .await
-            .expect("a replica");
+        let machine = first();
+        let started = raft::start(node, new, &self.options, machine.clone(), storage, access);
+        let replica = started.await;
+        let (replica, handle) = replica.expect("a replica");
         self.network.plug(node, Some(handle.clone()));
-        let topology = Arc::new(Topology::symmetric(3, 1, 1, 0, 1));
-        let manager = Manager::new(Mailbox::default(), Machine::new(topology, Options::default()));
-        let site = Site { manager, replica, handle, told: vec![], life, timer: None, round: 0 };
+        let manager = Manager::new(Mailbox::default(), machine);
+        let site = Site {
+            manager,
+            replica,
+            handle,
+            told: vec![],
+            told_singly: 0,
+            restored: None,
+            life,
+            timer: None,
+            round: 0,
+        };
         assert!(self.sites.insert(node, site).is_none(), "{node} runs already");
     }
 
@@ -125,6 +150,11 @@ impl World {
         for node in self.sites.keys().copied().collect::<Vec<_>>() {
             self.stop(node).await;
         }
+    }
+
+    /// What a node's replica has stored.
+    pub fn disk(&self, node: NodeId) -> &MemoryStorage {
+        &self.disks[&node]
     }
 
     /// A replica that lost its disk.
@@ -203,6 +233,10 @@ impl World {
         let now = self.now();
         for (node, site) in &mut self.sites {
             site.turn(now);
+            site.place_restored(&self.order);
+            if site.restored.is_some() {
+                continue;
+            }
             if let Some(term) = site.manager.log_mut().term {
                 // What former leaders committed it was told; and there is nothing yet of its own.
                 let is_new = !self.reigns.contains_key(&term);
@@ -278,7 +312,28 @@ impl World {
     }
 }
 
+/// The machine before the first command.
+pub fn first() -> Machine {
+    Machine::new(Arc::new(Topology::symmetric(3, 1, 1, 0, 1)), Options::default())
+}
+
 impl Site {
+    /// A machine that was given is what some of the first commands make, and what is told follows them.
+    fn place_restored(&mut self, order: &[Command]) {
+        let Some(restored) = &self.restored else { return };
+        let mut machine = first();
+        for (place, command) in order.iter().map(Some).chain([None]).enumerate() {
+            let told = order[place..].iter().zip(&self.told).all(|(one, two)| one == two);
+            if machine == *restored && told {
+                self.told.splice(..0, order[..place].iter().cloned());
+                self.restored = None;
+                return;
+            }
+            let Some(command) = command else { return };
+            machine.apply(command, &mut Vec::new());
+        }
+    }
+
     /// Whatever has come, and whatever is due.
     fn turn(&mut self, now: Time) {
         while self.exchange(now) {
@@ -298,7 +353,17 @@ impl Site {
         let mailbox = self.manager.log_mut();
         let before = mailbox.decided.len();
         let news = self.replica.exchange(now, mailbox).expect("it runs");
-        self.told.extend(mailbox.decided.iter().skip(before).cloned());
+        if let Some(machine) = &mailbox.restored {
+            self.restored = Some((**machine).clone());
+            (self.told, self.told_singly) = (Vec::new(), 0);
+        }
+        let told = mailbox
+            .decided
+            .iter()
+            .skip(if self.restored.is_some() && self.told.is_empty() { 0 } else { before });
+        let known = self.told.len();
+        self.told.extend(told.cloned());
+        self.told_singly += self.told.len() - known;
         news
     }
 

@@ -86,11 +86,14 @@ impl Desk {
         let (node, options) = (self.plan.node, &self.plan.log);
         let new = Volume(self.plan.random.next_u64() as u32);
         let courier = self.courier.clone();
-        let replica = match storage {
-            Storage::Disk(disk) => raft::start(node, new, options, disk, courier).await?,
-            Storage::Memory(memory) => raft::start(node, new, options, memory, courier).await?,
-        };
         let machine = Machine::new(Arc::clone(&self.plan.topology), self.plan.options.clone());
+        let first = machine.clone();
+        let replica = match storage {
+            Storage::Disk(disk) => raft::start(node, new, options, first, disk, courier).await?,
+            Storage::Memory(memory) => {
+                raft::start(node, new, options, first, memory, courier).await?
+            }
+        };
         let mut site = Site::new(machine, replica, self.courier.clone(), self.clock);
         tracing::info!(member = %site.log.me(), "a manager is hosted here");
         self.board.state().log = Some(site.log.clone());

@@ -265,7 +265,7 @@ impl Drop for StopsSeats {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use consensus::manager::{Incarnation, Life, Revision};
+    use consensus::manager::{Incarnation, Life, Machine, Revision};
 
     fn heartbeat(round: u64) -> ToManager {
         let (life, incarnation, known) = (Life(1), Incarnation(1), Revision(0));
@@ -287,6 +287,7 @@ mod tests {
             NodeId(0),
             raft::Volume(1),
             &raft::Options::default(),
+            Machine::new(Arc::new(Topology::symmetric(1, 1, 1, 0, 1)), Options::default()),
             raft::MemoryStorage::default(),
             Nobody,
         )
