@@ -371,6 +371,8 @@ pub struct Counters {
     pub batches: u64,
     /// Bytes of those batches.
     pub batch_bytes: u64,
+    /// Bytes of writes that were replayed where this node follows.
+    pub replayed_bytes: u64,
     /// Where the time of transactions went.
     pub stages: Stages,
 }

@@ -229,7 +229,13 @@ async fn read(
                     continue;
                 }
                 Kind::Bye => break Closed::Bye(String::from_utf8_lossy(&frame.payload).into()),
-                Kind::Hello | Kind::Challenge | Kind::Proof | Kind::Welcome | Kind::Refused => {
+                Kind::Part
+                | Kind::Urgent
+                | Kind::Hello
+                | Kind::Challenge
+                | Kind::Proof
+                | Kind::Welcome
+                | Kind::Refused => {
                     break Closed::Ended(CloseReason::Unexpected);
                 }
             },

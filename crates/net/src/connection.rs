@@ -15,7 +15,7 @@ use crate::outbox::ClientId;
 use crate::queue::{OutQueue, SLICES_MAX};
 use crate::reason::CloseReason;
 use crate::stream::Stream;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io::IoSlice;
@@ -92,6 +92,19 @@ impl Channel {
     /// Queues a frame. The first of a turn also notes that this channel has to be woken.
     pub fn push(self: &Rc<Self>, hub: &Hub, kind: Kind, payload: Bytes) {
         self.queue.borrow_mut().push(kind, payload);
+        self.note_pushed(hub);
+    }
+
+    /// Queues what is for a peer; ahead of all that waits, if it is urgent.
+    pub fn push_to_peer(self: &Rc<Self>, hub: &Hub, payload: Bytes, is_urgent: bool) {
+        match is_urgent {
+            true => self.queue.borrow_mut().push_urgent(&payload),
+            false => self.queue.borrow_mut().push_sliced(payload),
+        }
+        self.note_pushed(hub);
+    }
+
+    fn note_pushed(self: &Rc<Self>, hub: &Hub) {
         hub.counters.frames_out.add(1);
         if !self.is_dirty.replace(true) {
             hub.dirty.borrow_mut().push(Rc::clone(self));
@@ -156,6 +169,8 @@ pub(crate) struct Pump {
     stream: Stream,
     reader: FrameReader,
     channel: Rc<Channel>,
+    /// The parts that have come of what is not whole yet.
+    parts: BytesMut,
     /// TLS may hold back what it was given.
     must_flush: bool,
 }
@@ -163,7 +178,7 @@ pub(crate) struct Pump {
 impl Pump {
     pub fn new(stream: Stream, mut reader: FrameReader, channel: Rc<Channel>, hub: &Hub) -> Pump {
         reader.allow(hub.config.limits.frame_bytes_max);
-        Pump { stream, reader, channel, must_flush: false }
+        Pump { stream, reader, channel, parts: BytesMut::new(), must_flush: false }
     }
 
     /// Moves frames until the connection ends, and says why it did.
@@ -241,23 +256,48 @@ impl Pump {
         }
     }
 
-    fn deliver(&self, frame: Frame, hub: &Hub) -> Result<(), CloseReason> {
+    fn deliver(&mut self, frame: Frame, hub: &Hub) -> Result<(), CloseReason> {
         match (frame.kind, self.channel.origin) {
-            (Kind::Data, Origin::PeerIn(_) | Origin::Client(_) | Origin::Operator(_)) => {
-                let channel = &self.channel;
-                channel.unread_frames.set(channel.unread_frames.get() + 1);
-                channel.unread_bytes.set(channel.unread_bytes.get() + frame.payload.len());
-                hub.counters.frames_in.add(1);
-                hub.arrive(Arrival::Frame(Rc::clone(channel), frame.payload));
+            (Kind::Part, Origin::PeerIn(_)) => self.join(&frame.payload, hub),
+            (Kind::Data, Origin::PeerIn(_)) if !self.parts.is_empty() => {
+                self.join(&frame.payload, hub)?;
+                let whole = std::mem::take(&mut self.parts).freeze();
+                self.arrive(whole, hub);
+                Ok(())
+            }
+            (Kind::Data, Origin::PeerIn(_) | Origin::Client(_) | Origin::Operator(_))
+            | (Kind::Urgent, Origin::PeerIn(_)) => {
+                self.arrive(frame.payload, hub);
                 Ok(())
             }
             (Kind::Bye, _) => Err(CloseReason::Left),
             // Nobody sends on what another has dialed; the handshake is over.
             (Kind::Data, Origin::PeerOut(_))
             | (
+                Kind::Part | Kind::Urgent,
+                Origin::PeerOut(_) | Origin::Client(_) | Origin::Operator(_),
+            )
+            | (
                 Kind::Hello | Kind::Challenge | Kind::Proof | Kind::Welcome | Kind::Refused,
                 Origin::PeerIn(_) | Origin::PeerOut(_) | Origin::Client(_) | Origin::Operator(_),
             ) => Err(CloseReason::Unexpected),
         }
+    }
+
+    /// Puts a part behind those that have come. All of them are no longer than a frame may be.
+    fn join(&mut self, part: &[u8], hub: &Hub) -> Result<(), CloseReason> {
+        if self.parts.len() + part.len() > hub.config.limits.frame_bytes_max {
+            return Err(CloseReason::TooLong);
+        }
+        self.parts.extend_from_slice(part);
+        Ok(())
+    }
+
+    fn arrive(&self, payload: Bytes, hub: &Hub) {
+        let channel = &self.channel;
+        channel.unread_frames.set(channel.unread_frames.get() + 1);
+        channel.unread_bytes.set(channel.unread_bytes.get() + payload.len());
+        hub.counters.frames_in.add(1);
+        hub.arrive(Arrival::Frame(Rc::clone(channel), payload));
     }
 }

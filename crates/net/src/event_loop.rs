@@ -412,7 +412,8 @@ impl<C: Core> Loop<'_, C> {
         let hub = &self.hub;
         for output in self.out.drain() {
             match output {
-                Output::ToPeer(node, frame) => to_peer(hub, now, node, frame),
+                Output::ToPeer(node, frame) => to_peer(hub, now, node, frame, false),
+                Output::ToPeerUrgent(node, frame) => to_peer(hub, now, node, frame, true),
                 Output::ToClient(client, frame) => to_client(hub, client, frame),
                 Output::Nudge(worker) => self.handle.nudge(worker),
                 Output::CloseClient(client, reason) => {
@@ -440,11 +441,11 @@ fn fits(hub: &Hub, frame: &Bytes) -> bool {
     fits
 }
 
-fn to_peer(hub: &Hub, now: Time, node: NodeId, frame: Bytes) {
+fn to_peer(hub: &Hub, now: Time, node: NodeId, frame: Bytes, is_urgent: bool) {
     let links = hub.links.borrow();
     let Some(link) = links.get(&node) else { return hub.note_drop(DropReason::UnknownPeer, 1) };
     if fits(hub, &frame) {
-        link.send(hub, now, frame);
+        link.send(hub, now, frame, is_urgent);
     }
 }
 

@@ -40,7 +40,7 @@ impl Header {
     }
 }
 
-/// What a frame is. Only [`Kind::Data`] and [`Kind::Bye`] pass once a connection stands.
+/// What a frame is. Only [`Kind::Data`], [`Kind::Part`] and [`Kind::Bye`] pass once a connection stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -58,6 +58,11 @@ pub enum Kind {
     Data = 6,
     /// The last frame to a client: why it is closed, in words.
     Bye = 7,
+    /// The beginning of something for the core, between nodes: the rest is in further parts and in the next
+    /// [`Kind::Data`]. Whole [`Kind::Urgent`] frames may stand between.
+    Part = 8,
+    /// Something for the core, between nodes, that was sent ahead of what had waited longer.
+    Urgent = 9,
 }
 
 impl Kind {
@@ -70,6 +75,8 @@ impl Kind {
             Kind::Refused,
             Kind::Data,
             Kind::Bye,
+            Kind::Part,
+            Kind::Urgent,
         ]
         .into_iter()
         .find(|kind| *kind as u8 == byte)

@@ -10,7 +10,7 @@ use crate::config::Peer;
 use crate::connection::{Channel, Origin, Pump};
 use crate::dial::Dialing;
 use crate::distance::{Way, Weather};
-use crate::frame::{FrameReader, HEADER_BYTES, Kind};
+use crate::frame::{FrameReader, HEADER_BYTES};
 use crate::handshake::{Caller, Failure, Host};
 use crate::hub::{Arrival, Hub};
 use crate::reason::{CloseReason, DropReason};
@@ -33,11 +33,20 @@ pub(crate) struct Link {
     way: RefCell<Way>,
     /// The connection, while it stands.
     channel: RefCell<Option<Rc<Channel>>>,
-    /// Frames on the emulated part of the way, and when each has passed it.
-    held: RefCell<VecDeque<(Time, Bytes)>>,
+    /// Frames on the emulated part of the way.
+    held: RefCell<VecDeque<Held>>,
     held_bytes: Cell<usize>,
     redial: Notify,
     task: RefCell<Option<AbortHandle>>,
+}
+
+/// A frame on the emulated part of the way.
+#[derive(Debug)]
+struct Held {
+    /// When it has passed it.
+    at: Time,
+    frame: Bytes,
+    is_urgent: bool,
 }
 
 impl Link {
@@ -59,8 +68,9 @@ impl Link {
         link
     }
 
-    /// Sends a frame, or holds it for as long as the distance demands.
-    pub fn send(&self, hub: &Hub, now: Time, frame: Bytes) {
+    /// Sends a frame, or holds it for as long as the distance demands. One that is urgent finds room, however much is
+    /// on its way.
+    pub fn send(&self, hub: &Hub, now: Time, frame: Bytes, is_urgent: bool) {
         let channel = self.channel.borrow();
         let Some(channel) = &*channel else { return hub.note_drop(DropReason::NotConnected, 1) };
         let mut way = self.way.borrow_mut();
@@ -70,31 +80,32 @@ impl Link {
         let (limits, mut held) = (&hub.config.limits, self.held.borrow_mut());
         let bytes = self.held_bytes.get() + channel.queued_bytes() + HEADER_BYTES + frame.len();
         let frames = held.len() + channel.queued_frames() + 1;
-        if bytes > limits.peer_queue_bytes_max || frames > limits.peer_queue_frames_max {
+        let is_full = bytes > limits.peer_queue_bytes_max || frames > limits.peer_queue_frames_max;
+        if is_full && !is_urgent {
             return hub.note_drop(DropReason::QueueFull, 1);
         }
         match way.release(now) {
-            None if held.is_empty() => channel.push(hub, Kind::Data, frame),
+            None if held.is_empty() => channel.push_to_peer(hub, frame, is_urgent),
             release => {
                 self.held_bytes.set(self.held_bytes.get() + HEADER_BYTES + frame.len());
-                held.push_back((release.unwrap_or(now), frame));
+                held.push_back(Held { at: release.unwrap_or(now), frame, is_urgent });
             }
         }
     }
 
     /// When the first frame that is held may go.
     pub fn due(&self) -> Option<Time> {
-        self.held.borrow().front().map(|(at, _)| *at)
+        self.held.borrow().front().map(|held| held.at)
     }
 
     /// Lets go what has been held long enough.
     pub fn release(&self, hub: &Hub, now: Time) {
         let (channel, mut held) = (self.channel.borrow(), self.held.borrow_mut());
-        while held.front().is_some_and(|(at, _)| *at <= now) {
-            let (_, frame) = held.pop_front().expect("there is a front");
+        while held.front().is_some_and(|held| held.at <= now) {
+            let Held { frame, is_urgent, .. } = held.pop_front().expect("there is a front");
             self.held_bytes.set(self.held_bytes.get() - HEADER_BYTES - frame.len());
             let channel = channel.as_ref().expect("nothing is held without a connection");
-            channel.push(hub, Kind::Data, frame);
+            channel.push_to_peer(hub, frame, is_urgent);
         }
     }
 

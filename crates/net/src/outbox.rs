@@ -71,6 +71,8 @@ pub enum Input<C> {
 pub enum Output {
     /// To the same worker of that node.
     ToPeer(NodeId, Bytes),
+    /// The same, ahead of what waits to be sent there.
+    ToPeerUrgent(NodeId, Bytes),
     /// To that client.
     ToClient(ClientId, Bytes),
     /// Give that worker [`Input::Nudged`].
@@ -105,6 +107,12 @@ impl Outbox {
     /// much is on its way. Not to the node itself.
     pub fn to_peer(&mut self, node: NodeId, frame: Bytes) {
         self.outputs.push(Output::ToPeer(node, frame));
+    }
+
+    /// The same, for what must not wait behind large frames, such as leases. It overtakes what was sent before, and
+    /// should be short. Of urgent frames to one node, none overtakes another.
+    pub fn to_peer_urgent(&mut self, node: NodeId, frame: Bytes) {
+        self.outputs.push(Output::ToPeerUrgent(node, frame));
     }
 
     /// Sends `frame` to `client`. It arrives, or the connection ends.

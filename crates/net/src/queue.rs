@@ -4,6 +4,9 @@
 //! segments: [small small small header][large payload][header small …]   one slice of a write each
 //! ```
 //! Small payloads are copied behind each other; large ones are slices of their own and never copied.
+//!
+//! Between nodes a large payload is cut into frames of at most [`SLICE_BYTES`]. An urgent frame goes ahead of all that
+//! waits, and at the next boundary of frames: so it waits for one slice at most, however much is queued.
 
 use crate::frame::{HEADER_BYTES, Header, Kind};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -18,6 +21,9 @@ const LARGE_BYTES: usize = 4 << 10;
 /// How long a segment of small frames grows, in bytes.
 const SEGMENT_BYTES: usize = 64 << 10;
 
+/// Longest frame between nodes, in bytes: what an urgent one waits for on a connection. Larger ones cost fewer headers.
+pub const SLICE_BYTES: usize = 256 << 10;
+
 /// Most slices in one write.
 pub const SLICES_MAX: usize = 64;
 
@@ -25,6 +31,9 @@ pub const SLICES_MAX: usize = 64;
 struct Segment {
     bytes: Bytes,
     frames: usize,
+    /// Whether its last byte is the last of a frame. Otherwise it ends with the header of the next segment.
+    ends_frame: bool,
+    is_urgent: bool,
 }
 
 /// Frames on their way to one socket. Bytes and frames are known at any time; a frame counts until the
@@ -37,6 +46,8 @@ pub struct OutQueue {
     chunk: usize,
     bytes: usize,
     frames: usize,
+    /// The last byte that was written is the last of a frame.
+    at_boundary: bool,
 }
 
 impl fmt::Debug for OutQueue {
@@ -54,6 +65,7 @@ impl OutQueue {
             chunk: 1 << 10,
             bytes: 0,
             frames: 0,
+            at_boundary: true,
         }
     }
 
@@ -74,7 +86,7 @@ impl OutQueue {
         let copied = HEADER_BYTES + if is_large { 0 } else { payload.len() };
         if self.open.capacity() - self.open.len() < copied {
             if self.open.len() + copied > SEGMENT_BYTES {
-                self.seal();
+                self.seal(true);
             }
             self.open.reserve(self.chunk.max(copied));
         }
@@ -82,16 +94,45 @@ impl OutQueue {
         self.bytes += HEADER_BYTES + payload.len();
         self.frames += 1;
         if is_large {
-            self.seal();
-            self.sealed.push_back(Segment { bytes: payload, frames: 1 });
+            self.seal(false);
+            let (frames, ends_frame, is_urgent) = (1, true, false);
+            self.sealed.push_back(Segment { bytes: payload, frames, ends_frame, is_urgent });
         } else {
             self.open.put_slice(&payload);
             self.open_frames += 1;
         }
     }
 
+    /// The same, in frames of at most [`SLICE_BYTES`].
+    pub fn push_sliced(&mut self, mut payload: Bytes) {
+        while payload.len() > SLICE_BYTES {
+            self.push(Kind::Part, payload.split_to(SLICE_BYTES));
+        }
+        self.push(Kind::Data, payload);
+    }
+
+    /// Adds a frame that goes ahead of all others, behind those that were urgent before.
+    pub fn push_urgent(&mut self, payload: &[u8]) {
+        self.seal(true);
+        let mut bytes = BytesMut::with_capacity(HEADER_BYTES + payload.len());
+        bytes.put_slice(Header::new(Kind::Urgent, payload.len()).as_bytes());
+        bytes.put_slice(payload);
+        let mut at = 0;
+        let mut at_boundary = self.at_boundary;
+        while let Some(segment) = self.sealed.get(at)
+            && (!at_boundary || segment.is_urgent)
+        {
+            at_boundary = segment.ends_frame;
+            at += 1;
+        }
+        self.bytes += bytes.len();
+        self.frames += 1;
+        let (frames, ends_frame, is_urgent) = (1, true, true);
+        self.sealed.insert(at, Segment { bytes: bytes.freeze(), frames, ends_frame, is_urgent });
+    }
+
     /// Ends the open segment, if there is something in it.
-    fn seal(&mut self) {
+    fn seal(&mut self, ends_frame: bool) {
         if self.open.is_empty() {
             return;
         }
@@ -99,12 +140,13 @@ impl OutQueue {
             self.chunk = (self.chunk * 2).min(SEGMENT_BYTES);
         }
         let frames = std::mem::take(&mut self.open_frames);
-        self.sealed.push_back(Segment { bytes: self.open.split().freeze(), frames });
+        let bytes = self.open.split().freeze();
+        self.sealed.push_back(Segment { bytes, frames, ends_frame, is_urgent: false });
     }
 
     /// What comes next, as slices for one write. Says how many there are.
     pub fn slices<'a>(&'a mut self, slices: &mut [IoSlice<'a>; SLICES_MAX]) -> usize {
-        self.seal();
+        self.seal(true);
         let mut count = 0;
         for (slice, segment) in slices.iter_mut().zip(&self.sealed) {
             *slice = IoSlice::new(&segment.bytes);
@@ -123,10 +165,12 @@ impl OutQueue {
             let front = self.sealed.front_mut().expect("bytes are in segments");
             if front.bytes.len() > taken {
                 front.bytes.advance(taken);
+                self.at_boundary = false;
                 return;
             }
             taken -= front.bytes.len();
             self.frames -= front.frames;
+            self.at_boundary = front.ends_frame;
             self.sealed.pop_front();
         }
     }
@@ -157,6 +201,56 @@ mod tests {
         assert_eq!(queue.frames(), 2);
         queue.advance(queue.bytes());
         assert_eq!((queue.frames(), queue.is_empty()), (0, true));
+    }
+
+    /// Reads what a queue writes, whole frames of parts joined.
+    fn read_all(
+        queue: &mut OutQueue,
+        reader: &mut FrameReader,
+        takes: usize,
+    ) -> Vec<(Kind, usize)> {
+        let mut found = Vec::new();
+        while !queue.is_empty() {
+            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+            let count = queue.slices(&mut slices);
+            let first: Vec<u8> =
+                slices[..count].iter().flat_map(|slice| slice.to_vec()).take(takes).collect();
+            reader.room();
+            reader.extend(&first);
+            queue.advance(first.len());
+            while let Some(frame) = reader.next_frame().expect("frames") {
+                found.push((frame.kind, frame.payload.len()));
+            }
+            if found.len() == 1 {
+                break;
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn an_urgent_frame_waits_for_one_slice_whatever_is_queued() {
+        let (mut queue, mut reader) = (OutQueue::new(), FrameReader::new(1 << 20));
+        queue.push_sliced(Bytes::from(vec![1; 3 * SLICE_BYTES]));
+        queue.push_sliced(Bytes::from_static(b"small"));
+        // A slice and some of the next are on their way.
+        assert_eq!(
+            read_all(&mut queue, &mut reader, SLICE_BYTES + 100),
+            [(Kind::Part, SLICE_BYTES)]
+        );
+        queue.push_urgent(b"one");
+        queue.push_urgent(b"three");
+        let rest = read_all(&mut queue, &mut reader, usize::MAX);
+        let slice = (Kind::Part, SLICE_BYTES);
+        let wanted = [
+            slice,
+            (Kind::Urgent, 3),
+            (Kind::Urgent, 5),
+            (Kind::Data, SLICE_BYTES),
+            (Kind::Data, 5),
+        ];
+        assert_eq!(rest, wanted);
+        assert_eq!((queue.bytes(), queue.frames()), (0, 0));
     }
 
     proptest! {

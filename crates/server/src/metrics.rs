@@ -144,6 +144,7 @@ fn engine_help(name: &str) -> &'static str {
         "stamp_entries" => "Entries of those stamps.",
         "batches" => "Batches appended to streams.",
         "batch_bytes" => "Bytes of those batches.",
+        "replayed_bytes" => "Bytes of writes that were replayed where the node follows.",
         "writers" => {
             "Transactions that wrote, were coordinated here and told; of these are the next."
         }

@@ -177,7 +177,7 @@ impl<E: Engine> Seat<E> {
             if manager == self.node {
                 self.post(Letter::FromNode { from: self.node, version, message });
             } else {
-                send(out, manager, &Envelope::<E::Message>::ToManager { version, message });
+                send_urgent(out, manager, &Envelope::<E::Message>::ToManager { version, message });
             }
         }
     }
@@ -265,7 +265,8 @@ impl<E: Engine> Seat<E> {
     fn command(&mut self, now: Time, command: Command, out: &mut Outbox) {
         match command {
             Command::Told(message) => self.hear_manager(now, self.node, message, out),
-            Command::Send { to, frame } => out.to_peer(to, frame),
+            // Managers: leases hang on what they say.
+            Command::Send { to, frame } => out.to_peer_urgent(to, frame),
             Command::Spawn(make) => {
                 let task = make(&self.worker.engine().local());
                 self.worker.engine_mut().spawn(task);
@@ -283,6 +284,12 @@ impl<E: Engine> Seat<E> {
 fn send<M: Coded>(out: &mut Outbox, to: NodeId, envelope: &Envelope<M>) {
     let frame = out.encode(|bytes| envelope.put(bytes));
     out.to_peer(to, frame);
+}
+
+/// Ahead of what waits to be sent there: a lease is not to run out behind the streams' data.
+fn send_urgent<M: Coded>(out: &mut Outbox, to: NodeId, envelope: &Envelope<M>) {
+    let frame = out.encode(|bytes| envelope.put(bytes));
+    out.to_peer_urgent(to, frame);
 }
 
 fn answer(out: &mut Outbox, to: ClientId, told: &ToClient) {

@@ -216,6 +216,7 @@ pub(crate) fn named(counters: &Counters) -> Vec<(String, u64)> {
         stamp_entries,
         batches,
         batch_bytes,
+        replayed_bytes,
         stages,
     } = *counters;
     let all = [
@@ -234,6 +235,7 @@ pub(crate) fn named(counters: &Counters) -> Vec<(String, u64)> {
         ("stamp_entries", stamp_entries),
         ("batches", batches),
         ("batch_bytes", batch_bytes),
+        ("replayed_bytes", replayed_bytes),
     ];
     let all = all.into_iter().chain(stages.named());
     all.map(|(name, count)| (name.to_owned(), count)).collect()

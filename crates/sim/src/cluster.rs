@@ -37,6 +37,8 @@ pub(crate) struct Seat<E: Engine> {
     pub nudged: bool,
     /// Operations it had counted after its last step.
     pub operations: u64,
+    /// Bytes that it had counted as appended or replayed.
+    pub bytes: u64,
     /// What is left of a life that is over.
     storages: BTreeMap<ShardId, MemoryStorage>,
 }
@@ -88,6 +90,7 @@ impl<E: Engine> Cluster<E> {
             timer_local: Time::MAX,
             nudged: false,
             operations: 0,
+            bytes: 0,
             storages: BTreeMap::new(),
         };
         let mut cluster = Cluster {
@@ -177,7 +180,7 @@ impl<E: Engine> Cluster<E> {
             seat.will_look = false;
             (seat.timer_at, seat.timer_local) = (Time::MAX, Time::MAX);
             seat.nudged = false;
-            seat.operations = 0;
+            (seat.operations, seat.bytes) = (0, 0);
         }
         self.shared[node.0 as usize] = None;
     }

@@ -19,6 +19,20 @@ pub struct Cpu {
     pub message: Duration,
     /// Of an operation on a record.
     pub operation: Duration,
+    /// Of a byte that is appended to a stream, sent, received or replayed. Where prices of operations are those of
+    /// whole transactions, their bytes are in them, and this is zero.
+    pub byte: Duration,
+}
+
+/// What a step has done, to be paid for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StepWork {
+    /// Messages and replies that it sent.
+    pub messages: u64,
+    /// Operations on records, but for those that are [charged](charge).
+    pub operations: u64,
+    /// Bytes that it appended, sent, received and replayed.
+    pub bytes: u64,
 }
 
 thread_local! {
@@ -35,8 +49,12 @@ pub fn charge(operations: u64) {
 
 impl Cpu {
     /// Everything costs nothing.
-    pub const FREE: Cpu =
-        Cpu { event: Duration::ZERO, message: Duration::ZERO, operation: Duration::ZERO };
+    pub const FREE: Cpu = Cpu {
+        event: Duration::ZERO,
+        message: Duration::ZERO,
+        operation: Duration::ZERO,
+        byte: Duration::ZERO,
+    };
 
     /// The prices that go with the rates in `docs/performance.md`. One worker runs 772,699 transactions
     /// of the micro-benchmark a second, which have 6 operations on average, and 87,208 of TPC-C, which
@@ -47,24 +65,37 @@ impl Cpu {
         event: Duration::from_nanos(500),
         message: Duration::from_nanos(1000),
         operation: Duration::from_nanos(250),
+        byte: Duration::ZERO,
     };
+
+    /// The same, and a byte has a price: about that of copying it once to where no memory is mapped yet.
+    #[must_use]
+    pub fn with_bytes(self) -> Cpu {
+        Cpu { byte: Duration::from_nanos(1), ..self }
+    }
 
     /// The same work on a processor that is so many times slower.
     #[must_use]
     pub fn slower(self, times: u32) -> Cpu {
-        let Cpu { event, message, operation } = self;
-        Cpu { event: event * times, message: message * times, operation: operation * times }
+        let Cpu { event, message, operation, byte } = self;
+        Cpu {
+            event: event * times,
+            message: message * times,
+            operation: operation * times,
+            byte: byte * times,
+        }
     }
 
-    /// What the step that is just over costs, which sent so many messages and worked on so many
-    /// records, and those that were charged, on a node that is so many hundredths slower than it could
-    /// be.
+    /// What the step that is just over costs, which has done this work and what was charged, on a node that is so many
+    /// hundredths slower than it could be.
     #[inline]
-    pub fn cost_ns(&self, messages: u64, operations: u64, slowdown_percent: u64) -> u64 {
+    pub fn cost_ns(&self, work: StepWork, slowdown_percent: u64) -> u64 {
+        let StepWork { messages, operations, bytes } = work;
         let operations = operations + CHARGED.take();
         let full = self.event.as_nanos() as u64
             + messages * self.message.as_nanos() as u64
-            + operations * self.operation.as_nanos() as u64;
+            + operations * self.operation.as_nanos() as u64
+            + bytes * self.byte.as_nanos() as u64;
         full * slowdown_percent / 100
     }
 }
@@ -75,12 +106,14 @@ mod tests {
 
     #[test]
     fn a_step_pays_for_all_it_did_and_once() {
-        let cpu = Cpu::MEASURED.slower(2);
-        assert_eq!(cpu.cost_ns(2, 4, 100), 1000 + 2 * 2000 + 4 * 500);
+        let cpu = Cpu::MEASURED.with_bytes().slower(2);
+        let work = |messages, operations, bytes| StepWork { messages, operations, bytes };
+        assert_eq!(cpu.cost_ns(work(2, 4, 0), 100), 1000 + 2 * 2000 + 4 * 500);
+        assert_eq!(cpu.cost_ns(work(0, 0, 7), 100), 1000 + 7 * 2);
         charge(1);
         charge(2);
-        assert_eq!(cpu.cost_ns(0, 1, 1000), 10 * (1000 + 4 * 500));
-        assert_eq!(cpu.cost_ns(0, 0, 100), 1000);
-        assert_eq!(Cpu::FREE.cost_ns(5, 5, 1000), 0);
+        assert_eq!(cpu.cost_ns(work(0, 1, 0), 1000), 10 * (1000 + 4 * 500));
+        assert_eq!(cpu.cost_ns(work(0, 0, 0), 100), 1000);
+        assert_eq!(Cpu::FREE.cost_ns(work(5, 5, 5), 1000), 0);
     }
 }

@@ -287,9 +287,9 @@ fn changes(random: &mut Random, span_ns: u64) -> Changes {
 
 fn cpu(random: &mut Random) -> Cpu {
     match random.below(6) {
-        0 => Cpu::MEASURED,
-        1 => Cpu::MEASURED.slower(10),
-        2 => Cpu::MEASURED.slower(30),
+        0 => Cpu::MEASURED.with_bytes(),
+        1 => Cpu::MEASURED.with_bytes().slower(10),
+        2 => Cpu::MEASURED.with_bytes().slower(30),
         _ => Cpu::FREE,
     }
 }

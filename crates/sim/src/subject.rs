@@ -177,6 +177,10 @@ impl Subject for Mako {
         options.gossip_again = Duration::from_millis(random.range_inclusive(1, 40));
         options.silent_after = options.gossip_again * random.range_inclusive(2, 8) as u32;
         let mut apart = random.fork(1);
+        let mut parts = random.fork(2);
+        options.part_bytes_max = one_of(&mut parts, &[1, 100, 1 << 20]);
+        options.part_writes_max = one_of(&mut parts, &[1, 2, 1 << 12]);
+        options.replay_bytes_max = one_of(&mut parts, &[1, 1000, 1 << 20]);
         options.snapshot_part.records_max = one_of(&mut apart, &[1, 3, 20, 1000]);
         options.snapshot_part.bytes_max = one_of(&mut apart, &[1, 100, 100_000]);
         // A few parts are on their way at a time: far apart, one record each, a copy would outlast every patience.

@@ -40,7 +40,8 @@ pub struct Options {
     /// Entries in flight: appended and not yet decided, and for each replica sent and not yet
     /// received. More hides longer round trips and costs memory. Default 4096.
     pub window_entries: u64,
-    /// The same in bytes. One entry may always fly, however large. Default 64 MiB.
+    /// The same in bytes: so much may be sent to a replica in one step, and waits before what is sent there next. One
+    /// entry may always fly, however large. Default 16 MiB.
     pub window_bytes: u64,
     /// Entries in one message, in bytes; a single larger entry travels alone. Smaller messages
     /// interleave better with others. Default 1 MiB.
@@ -61,7 +62,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             window_entries: 4096,
-            window_bytes: 64 << 20,
+            window_bytes: 16 << 20,
             message_bytes_max: 1 << 20,
             retry_after: Duration::from_millis(200),
             trim_entries: 256,

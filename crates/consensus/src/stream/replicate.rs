@@ -224,12 +224,21 @@ impl Leader {
                 peer.silent = peer.acked < replica.accepted();
                 peer.round += u64::from(peer.silent);
                 peer.sent = peer.received;
-                send_append(peer, head, replica, replica.accepted(), effects);
+                let (log, accepted) = (replica.storage.log(), replica.accepted());
+                let end = log.fit(peer.sent, accepted, replica.options.message_bytes_max);
+                // What is long may still be on its way, and be overtaken by nothing: it is asked for first.
+                let is_long = log.bytes_between(peer.sent, end) > RESENT_BYTES_MAX;
+                let until = if is_long { peer.sent } else { accepted };
+                send_append(peer, head, replica, until, effects);
             }
             replica.counters.retries += 1;
         }
     }
 }
+
+/// More bytes are not sent again to a peer that is silent before it says that it lacks them: one that is only slow would
+/// get them twice, and be the slower for it.
+const RESENT_BYTES_MAX: u64 = 64 << 10;
 
 fn window_is_open<S: Storage>(replica: &Replica<S>) -> bool {
     let (log, decided) = (replica.storage.log(), replica.storage.decided());

@@ -10,6 +10,11 @@ use std::rc::Rc;
 use types::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_WRITES_MAX};
 use types::{Clock, Epoch, Error, NodeId, Rejected, Result, ShardId, Stamp, Time, View};
 
+/// A request of a branch carries no more operations, and no more bytes but for one operation: what gathers beyond is
+/// sent ahead of the commit. More in one message would save round trips, and hold up what comes behind it.
+const REQUEST_OPERATIONS_MAX: usize = 1 << 14;
+const REQUEST_BYTES_MAX: usize = 1 << 20;
+
 /// Where an answer will be.
 pub(crate) type Ticket = Rc<Slot<Result<Answer>>>;
 
@@ -50,6 +55,8 @@ pub(crate) struct Remote {
     written: (usize, usize),
     /// Not sent yet.
     outgoing: Vec<Operation>,
+    /// How many bytes that is.
+    outgoing_bytes: usize,
     waiting: Vec<Ticket>,
     /// The tickets of the request that is under way.
     asked: Option<Vec<Ticket>>,
@@ -103,21 +110,30 @@ impl Exchange {
         if operation.wants_answer() {
             remote.waiting.push(Rc::clone(&ticket));
         }
+        remote.outgoing_bytes += operation.bytes();
         remote.outgoing.push(operation);
         Ok(ticket)
     }
 
-    /// Takes the next batch of operations for each shard that has some whose answer is waited for and
-    /// no request under way.
+    /// Has more gathered for some shard than one request carries?
+    pub(crate) fn is_full(&self) -> bool {
+        self.remotes.borrow().iter().any(Remote::is_full)
+    }
+
+    /// Takes the next batch of operations for each shard that has no request under way, and some operations whose answer
+    /// is waited for or more than one request carries.
     pub(crate) fn take_batches(&self, mut send: impl FnMut(&Remote, Vec<Operation>)) {
         for remote in self.remotes.borrow_mut().iter_mut() {
-            if remote.asked.is_none() && !remote.waiting.is_empty() {
-                remote.asked = Some(std::mem::take(&mut remote.waiting));
-                remote.step += 1;
-                let operations = std::mem::take(&mut remote.outgoing);
+            if remote.asked.is_none() && (!remote.waiting.is_empty() || remote.is_full()) {
+                let operations = remote.take_batch();
                 send(remote, operations);
             }
         }
+    }
+
+    /// Nobody waits for reads any more: those that were not sent are forgotten.
+    pub(crate) fn forget_reads(&self) {
+        self.remotes.borrow_mut().iter_mut().for_each(Remote::forget_reads);
     }
 
     /// Hands out the answers to the request that is under way, in its order. `dependencies` is what
@@ -149,6 +165,7 @@ impl Exchange {
                 remote.asked = None;
             }
             remote.outgoing.clear();
+            remote.outgoing_bytes = 0;
             for ticket in remote.waiting.drain(..) {
                 ticket.fill(Err(error.clone()));
             }
@@ -228,6 +245,7 @@ impl Remote {
             over: false,
             written: (0, 0),
             outgoing: Vec::new(),
+            outgoing_bytes: 0,
             waiting: Vec::new(),
             asked: None,
         }
@@ -253,12 +271,40 @@ impl Remote {
         self.step
     }
 
+    fn is_full(&self) -> bool {
+        self.outgoing.len() > REQUEST_OPERATIONS_MAX || self.outgoing_bytes > REQUEST_BYTES_MAX
+    }
+
+    /// The operations of the next request, and who waits for their answers.
+    fn take_batch(&mut self) -> Vec<Operation> {
+        let (mut count, mut bytes, mut answers) = (0, 0, 0);
+        for operation in self.outgoing.iter().take(REQUEST_OPERATIONS_MAX) {
+            if count > 0 && bytes + operation.bytes() > REQUEST_BYTES_MAX {
+                break;
+            }
+            count += 1;
+            bytes += operation.bytes();
+            answers += usize::from(operation.wants_answer());
+        }
+        self.outgoing_bytes -= bytes;
+        let rest = self.outgoing.split_off(count);
+        let waiting = self.waiting.split_off(answers);
+        self.asked = Some(std::mem::replace(&mut self.waiting, waiting));
+        self.step += 1;
+        std::mem::replace(&mut self.outgoing, rest)
+    }
+
+    fn forget_reads(&mut self) {
+        self.waiting.clear();
+        self.outgoing.retain(Operation::writes);
+        self.outgoing_bytes = self.outgoing.iter().map(Operation::bytes).sum();
+    }
+
     /// The writes that have gathered. Reads that nobody waited for are forgotten.
     pub(crate) fn take_writes(&mut self) -> Vec<Operation> {
-        self.waiting.clear();
-        let mut operations = std::mem::take(&mut self.outgoing);
-        operations.retain(Operation::writes);
-        operations
+        self.forget_reads();
+        self.outgoing_bytes = 0;
+        std::mem::take(&mut self.outgoing)
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a body works with.
 
 use super::admission::Permit;
+use super::desk::TURN;
 use super::exchange::{Exchange, Ticket};
 use super::hub::{Ask, Branch, Ending, Hub, Submission, recovering};
 use super::slot::Slot;
@@ -33,6 +34,8 @@ pub struct Transaction {
     kept: Bump,
     /// How many there were so far.
     operations: Cell<u32>,
+    /// How much it has done since it gave way to others.
+    worked: Cell<usize>,
     /// An earlier attempt met a conflict: own shards are read only when what was asked ahead of others is here.
     is_again: bool,
     /// It is another attempt, and something that was asked ahead may still be on its way.
@@ -42,6 +45,13 @@ pub struct Transaction {
 }
 
 type OwnedKey = (TableId, Box<[u8]>);
+
+/// A transaction gives way to others at its next read once it has worked on so many bytes in one go, each operation counted
+/// with [`OPERATION_BYTES`]. Less is fairer; more lets it be done without a pause, in which others may conflict with it.
+const WORK_BYTES_MAX: usize = 1 << 20;
+
+/// What an operation costs beside its bytes.
+const OPERATION_BYTES: usize = 256;
 
 /// Where an operation goes.
 enum Target {
@@ -62,6 +72,7 @@ impl Transaction {
             ahead: RefCell::default(),
             kept: Bump::new(),
             operations: Cell::new(0),
+            worked: Cell::new(0),
             is_again,
             unsettled: Cell::new(false),
             ended: false,
@@ -85,6 +96,20 @@ impl Transaction {
     /// One more operation.
     fn count(&self) {
         self.operations.set(self.operations.get().saturating_add(1));
+        self.work(OPERATION_BYTES);
+    }
+
+    /// It has worked on so many bytes.
+    fn work(&self, bytes: usize) {
+        self.worked.set(self.worked.get().saturating_add(bytes));
+    }
+
+    /// Lets others have their turn, if it has done much in one go: a step of the worker must not take long.
+    async fn give_way(&self) {
+        if self.worked.get() > WORK_BYTES_MAX {
+            self.worked.set(0);
+            self.hub.sleep(TURN).await;
+        }
     }
 
     /// Ends it, and returns when its outcome may be told.
@@ -160,6 +185,7 @@ impl Transaction {
     /// Where what reads goes. In another attempt, what reads here waits before it does for what was asked ahead: it could
     /// change for as long as the others take to answer, and where many change it always does.
     async fn settled(&self, target: impl Fn() -> Result<Target>) -> Result<Target> {
+        self.give_way().await;
         match target()? {
             Target::Own(_) if self.unsettled.get() => self.settle().await,
             target => return Ok(target),
@@ -187,7 +213,7 @@ impl Transaction {
         }
         let waits = operation.wants_answer();
         let ticket = self.exchange.issue(shard, self.hub.reign(shard), operation)?;
-        if waits {
+        if waits || self.exchange.is_full() {
             self.hub.ask(Ask::Send(Rc::clone(&self.exchange)));
         }
         Ok(ticket)
@@ -215,6 +241,7 @@ impl Transaction {
 
     fn put_or_delete(&self, table: TableId, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         self.count();
+        self.work(key.len() + value.map_or(0, <[u8]>::len));
         check_key(table, key)?;
         check_value(table, key, value.unwrap_or_default())?;
         self.each_home(table, key, |target| match (target, value) {
@@ -233,7 +260,11 @@ impl Transaction {
     /// Asks one shard for its rows.
     async fn scan_shard(&self, table: TableId, shard: ShardId, scan: Scan<'_>) -> Result<Rows<'_>> {
         match self.settled(|| self.target(shard)).await? {
-            Target::Own(own) => self.branch(own)?.scan(table, scan),
+            Target::Own(own) => {
+                let rows = self.branch(own)?.scan(table, scan)?;
+                self.work(rows.len() * OPERATION_BYTES);
+                Ok(rows)
+            }
             Target::Other(shard) => {
                 let operation = Operation::Scan { table, range: Range::of(&scan) };
                 self.rows(self.issue(shard, operation)?).await
@@ -358,6 +389,7 @@ impl types::Transaction for Transaction {
         self.count();
         check_key(table, key)?;
         check_value(table, key, value)?;
+        self.work(key.len() + value.len());
         // It reads that there is nothing.
         self.settled(|| self.source(table, key)).await?;
         let mut tickets = Vec::new();

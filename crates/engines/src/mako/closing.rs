@@ -199,6 +199,7 @@ impl Mako {
         overdue: Epoch,
         effects: &mut Effects,
     ) {
+        self.install_more(at, effects);
         let (shard, open) = (self.led[at].lead.shard, self.desk.hub.epoch.get());
         let closed = {
             let watermarks = &self.desk.hub.watermarks.borrow();
@@ -234,6 +235,7 @@ impl Mako {
     /// Ends the branches on a shard that belong to `last` or to an epoch before.
     pub(super) fn end_branches(&mut self, at: usize, last: Epoch, effects: &mut Effects) {
         let ended = Reply::Refused { error: Mako::not_open(last) };
+        self.drop_installing(at, last, effects);
         let over = self.branches.end_epochs(self.led[at].lead.shard, last, &ended);
         for (transaction, context) in over {
             self.drop_context(at, transaction, Some(context), effects);

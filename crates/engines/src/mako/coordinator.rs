@@ -92,9 +92,7 @@ impl Mako {
             Reply::Executed { answers, dependencies } => {
                 exchange.answer(home, shard, answers, dependencies.seen_by(shard));
                 match self.coordinator.transactions.remove(&sequence) {
-                    Some(Progress::Certifying(draining)) if !exchange.is_busy() => {
-                        self.certify(draining, effects);
-                    }
+                    Some(Progress::Certifying(draining)) => self.drain(draining, effects),
                     other => {
                         self.coordinator.transactions.extend(other.map(|it| (sequence, it)));
                         self.send_batches(&exchange, effects);
@@ -171,12 +169,26 @@ impl Mako {
             self.abort(certification, error, effects);
         } else if exchange.epoch < self.desk.hub.epoch.get() {
             self.abort(certification, Mako::not_open(exchange.epoch), effects);
-        } else if exchange.is_busy() {
-            let progress = Progress::Certifying(certification);
-            self.coordinator.transactions.insert(exchange.id.sequence, progress);
         } else {
-            self.certify(certification, effects);
+            self.drain(certification, effects);
         }
+    }
+
+    /// Certifies what is ready for that: no read is under way, and what is left to be written fits into the requests
+    /// that lock.
+    fn drain(&mut self, it: Certification, effects: &mut Effects) {
+        let exchange = Rc::clone(&it.exchange);
+        if !exchange.is_busy() {
+            exchange.forget_reads();
+        }
+        if exchange.is_full() {
+            self.send_batches(&exchange, effects);
+        }
+        if !exchange.is_busy() {
+            return self.certify(it, effects);
+        }
+        let progress = Progress::Certifying(it);
+        self.coordinator.transactions.insert(exchange.id.sequence, progress);
     }
 
     /// Takes the locks: own ones at once, others by a message.

@@ -14,7 +14,7 @@ use crate::execution::sessions::Sessions;
 use crate::faults::Fault;
 use crate::replication::replica::Replica;
 use crate::watermarks::Watermarks;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use types::{Clock, Epoch, ShardId, VectorWatermark, WorkerId};
 
@@ -26,13 +26,35 @@ pub(super) struct Followed {
     waiting: BTreeMap<Epoch, Awaiting<Piece>>,
     shards: usize,
     /// The clocks of what waits.
-    clocks: BTreeSet<Clock>,
-    /// Pieces that are covered, and wait for a lock of another worker.
+    clocks: Clocks,
+    /// Pieces that are covered, and wait for a lock of another worker, or for a later step.
     blocked: Vec<Piece>,
     /// What the stream says, as far as this worker was told.
     pub(super) extent: Extent,
     /// How much of that the store has for good.
     pub(super) absorbed: Absorbed,
+}
+
+/// Clocks, each as often as there are pieces of it: a transaction may come in parts.
+#[derive(Default)]
+struct Clocks(BTreeMap<Clock, usize>);
+
+impl Clocks {
+    fn insert(&mut self, clock: Clock) {
+        *self.0.entry(clock).or_default() += 1;
+    }
+
+    fn remove(&mut self, clock: Clock) {
+        let count = self.0.get_mut(&clock).expect("what waited is counted");
+        *count -= 1;
+        if *count == 0 {
+            self.0.remove(&clock);
+        }
+    }
+
+    fn first(&self) -> Option<Clock> {
+        self.0.first_key_value().map(|(clock, _)| *clock)
+    }
 }
 
 impl Followed {
@@ -42,7 +64,7 @@ impl Followed {
             sessions: Sessions::new(replica.store.clone()),
             waiting: BTreeMap::new(),
             shards,
-            clocks: BTreeSet::new(),
+            clocks: Clocks::default(),
             blocked: Vec::new(),
             extent: Extent::default(),
             absorbed: Absorbed::default(),
@@ -102,13 +124,13 @@ impl Followed {
         assert!(extent.length > before.length, "{shard} has {before:?}, and gets {extent:?}");
         assert!(extent.safe >= before.safe, "M3: the safe clock of {shard} went back");
         self.waiting.clear();
-        self.clocks.clear();
+        self.clocks = Clocks::default();
         self.blocked.clear();
         self.extent = extent.clone();
         self.absorbed.restore(extent);
     }
 
-    /// Replays a piece that is covered; later, if a lock is in the way.
+    /// Replays a piece that is covered; later, if a lock is in the way or the step has replayed enough.
     fn apply(&mut self, piece: Piece, apply: &mut impl FnMut(&Rc<Sessions>, &Piece) -> bool) {
         if !apply(&self.sessions, &piece) {
             self.clocks.insert(piece.stamp.clock);
@@ -116,14 +138,14 @@ impl Followed {
         }
     }
 
-    /// Tries again what waits for locks, up to the first that still does.
+    /// Goes on with what was left, up to the first that still waits.
     pub(super) fn retry(&mut self, apply: &mut impl FnMut(&Rc<Sessions>, &Piece) -> bool) {
         while let Some(piece) = self.blocked.pop_if(|piece| apply(&self.sessions, piece)) {
-            self.clocks.remove(&piece.stamp.clock);
+            self.clocks.remove(piece.stamp.clock);
         }
     }
 
-    /// Does nothing wait for locks?
+    /// Is everything replayed that is covered?
     pub(super) fn is_through(&self) -> bool {
         self.blocked.is_empty()
     }
@@ -143,7 +165,7 @@ impl Followed {
                     "M6: {piece:?} is not covered by {watermark:?}"
                 );
                 if apply(sessions, &piece) {
-                    clocks.remove(&piece.stamp.clock);
+                    clocks.remove(piece.stamp.clock);
                 } else {
                     blocked.push(piece);
                 }
@@ -161,7 +183,7 @@ impl Followed {
         self.extent.ends.remove(&epoch);
         let Some(mut waiting) = self.waiting.remove(&epoch) else { return };
         for (_, stamp, piece) in waiting.take_all() {
-            self.clocks.remove(&stamp.clock);
+            self.clocks.remove(stamp.clock);
             if watermarks.covers(self.shard, stamp.as_ref()) {
                 self.apply(piece, apply);
             }

@@ -2,6 +2,7 @@
 //! and M3; the clocks in flight are in `../replication/lead.rs`).
 
 use super::absorbed::{Needs, Said};
+use super::installing::Installing;
 use super::options::Options;
 use super::piece::{Batch, ENDS_MAX};
 use crate::execution::sessions::Pooled;
@@ -24,11 +25,15 @@ pub(super) struct Led {
     pub(super) office: Option<Office>,
     /// It leads, or has led: the store may have what was never committed.
     pub(super) ever_led: bool,
-    batch: Batch,
-    /// The clocks of the batch's pieces.
-    batched: Vec<Clock>,
+    pub(super) batch: Batch,
+    /// The clocks of the batch's pieces that are whole.
+    pub(super) batched: Vec<Clock>,
     /// What they need before they count for good.
-    needs: Needs,
+    pub(super) needs: Needs,
+    /// The batch has a part of a piece, and not the last: it is an entry.
+    pub(super) has_part: bool,
+    /// What is installed in slices, in the order in which it was certified.
+    pub(super) installing: VecDeque<Installing>,
     /// What proposed entries say that are not decided.
     undecided: VecDeque<Said>,
     /// The last epoch whose end is appended.
@@ -84,6 +89,8 @@ impl Led {
             batch: Batch::default(),
             batched: Vec::new(),
             needs: Needs::default(),
+            has_part: false,
+            installing: VecDeque::new(),
             undecided: VecDeque::new(),
             ended: Epoch(first.0 - 1),
             finals_appended: Epoch(first.0 - 1),
@@ -101,11 +108,13 @@ impl Led {
     pub(super) fn resign(&mut self) {
         let shard = self.lead.shard;
         assert!(self.lead.is_over(Epoch(u32::MAX)), "M3: {shard} is left with clocks in flight");
+        assert!(self.installing.is_empty(), "M3: {shard} is left with what is half in the stream");
         self.lead = Lead::new(shard);
         self.office = None;
         self.batch = Batch::default();
         self.batched.clear();
         self.needs = Needs::default();
+        self.has_part = false;
         self.undecided.clear();
     }
 
@@ -117,30 +126,6 @@ impl Led {
     /// The ballot of a leader.
     pub(super) fn ballot(&self) -> Ballot {
         self.office.as_ref().map_or(Ballot::default(), |office| office.ballot)
-    }
-
-    /// Installs what a transaction has locked and appends its piece; its clock is resolved.
-    pub(super) fn install(
-        &mut self,
-        now: Time,
-        locked: Locked<Pooled>,
-        stamp: &Stamp,
-        watermarks: &Watermarks,
-    ) {
-        assert!(
-            stamp.epoch > self.ended,
-            "M9: a piece of {} comes after the end of {} on {}",
-            stamp.epoch,
-            self.ended,
-            self.lead.shard
-        );
-        self.batch.push(stamp.as_ref(), |write| locked.writes(write));
-        self.batched.push(stamp.clock);
-        self.lead.transit.gather(now);
-        let shard = self.lead.shard;
-        self.needs.add(shard, stamp.as_ref());
-        locked.install(stamp.as_ref(), |old| watermarks.covers(shard, old));
-        self.lead.land(stamp.clock);
     }
 
     /// The epochs before the open one that can end here, and how far the stream has all of each: of those
@@ -211,11 +196,13 @@ impl Led {
         let said = Said { safe, ends: ends.clone(), finals: finals_appended, needs };
         self.undecided.push_back(said);
         let clocks = std::mem::take(&mut self.batched);
+        self.has_part = false;
         Closed { entry: self.batch.close(safe, &ends, &finals), index, safe, ends, clocks }
     }
 
     fn is_due(&self, now: Time, replica: &Replica, options: &Options) -> bool {
-        let is_full = self.batch.len() >= options.batch_transactions_max
+        let is_full = self.has_part
+            || self.batch.len() >= options.batch_transactions_max
             || self.batch.bytes() >= options.batch_bytes_max;
         is_full || self.next_due(replica, options).is_some_and(|at| at <= now)
     }
@@ -226,6 +213,9 @@ impl Led {
         let lags = || {
             self.lead.safe_appended() < replica.wanted() && self.lead.lags(replica, options.faults)
         };
+        if self.may_install_more() {
+            return Some(Time::ZERO);
+        }
         (self.lead.is_leading() && (self.batch.len() > 0 || lags()))
             .then(|| self.lead.paced(options.batch_gap, options.batch_delay))
     }

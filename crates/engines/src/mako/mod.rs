@@ -46,12 +46,14 @@ mod coordinator;
 mod epochs;
 mod fits;
 mod followed;
+mod installing;
 mod led;
 pub mod message;
 mod offices;
 mod options;
 mod participant;
 mod piece;
+mod replaying;
 mod shared;
 mod silence;
 mod snapshot;
@@ -85,6 +87,7 @@ use led::Led;
 use message::Reply;
 use offices::Parked;
 use participant::Context;
+use replaying::Budget;
 use silence::Silence;
 use snapshot::{Giving, Taking};
 use std::collections::VecDeque;
@@ -108,6 +111,8 @@ pub struct Mako {
     branches: Branches<Context, Reply>,
     led: Vec<Led>,
     followed: Vec<Followed>,
+    /// How much of what they could replay they may in this step.
+    replaying: Budget,
     gossip: Gossip,
     /// The epochs that are not settled, oldest first.
     live: Vec<Live>,
@@ -173,6 +178,7 @@ impl Engine for Mako {
             branches: Branches::new(),
             led: replicas.clone().map(|replica| Led::new(replica.shard, FIRST_EPOCH)).collect(),
             followed: replicas.map(|replica| Followed::new(replica, shards)).collect(),
+            replaying: Budget::default(),
             live: vec![Live::new(FIRST_EPOCH, shared.epochs.first(), shards)],
             epochs_seen: 0,
             reigns: Vec::new(),
@@ -191,6 +197,7 @@ impl Engine for Mako {
 
     fn step(&mut self, now: Time, event: Event<Message>, effects: &mut Effects) {
         self.desk.begin_step(now, &event);
+        self.replaying.begin(now, self.shared.setup.options.replay_bytes_max);
         self.silence.awake(now, self.shared.setup.options.silent_after);
         if let Event::Received { from, .. } = event {
             let (led, hub) = (&self.led, &self.desk.hub);
@@ -258,7 +265,8 @@ impl Engine for Mako {
     }
 
     fn counters(&self) -> Counters {
-        Counters { slow: self.desk.hub.slows.count(), ..self.desk.counters }
+        let (slow, replayed_bytes) = (self.desk.hub.slows.count(), self.replaying.total());
+        Counters { slow, replayed_bytes, ..self.desk.counters }
     }
 
     fn may_cut(&self, shard: ShardId) -> Option<u64> {

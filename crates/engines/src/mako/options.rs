@@ -1,6 +1,8 @@
 //! The configuration of `mako`.
 
 use super::fits::ENTRIES_MAX;
+use super::installing::{PART_BYTES_MAX, PART_WRITES_MAX};
+use super::replaying::REPLAY_BYTES_MAX;
 use crate::execution::hub::{Limits, at_least_one, not_zero};
 use crate::faults::Faults;
 use std::time::Duration;
@@ -17,6 +19,13 @@ pub struct Options {
     pub batch_transactions_max: usize,
     /// A batch closes with this many bytes. Default 64 KiB.
     pub batch_bytes_max: usize,
+    /// A transaction that writes more bytes of keys and values on a shard is appended in parts of about so many, one a
+    /// step and an entry each. More costs fewer steps, which last longer. Default 1 MiB.
+    pub part_bytes_max: usize,
+    /// The same for the keys that it writes. Default 4096.
+    pub part_writes_max: usize,
+    /// A step replays no more bytes than so, and one piece: the rest is left for the next ones. Default 1 MiB.
+    pub replay_bytes_max: usize,
     /// Between two batches lies at least this, unless the first was full. Less would send more messages
     /// with less in them where replicas are near. Default 50 µs.
     pub batch_gap: Duration,
@@ -99,6 +108,9 @@ impl Options {
         at_least_one([
             ("batch_transactions_max", self.batch_transactions_max),
             ("batch_bytes_max", self.batch_bytes_max),
+            ("part_bytes_max", self.part_bytes_max),
+            ("part_writes_max", self.part_writes_max),
+            ("replay_bytes_max", self.replay_bytes_max),
             ("snapshot_part", self.snapshot_part.records_max),
         ]);
         not_zero([
@@ -117,6 +129,9 @@ impl Default for Options {
             stamps: StampForm::Sparse { remote_max: REMOTE_CLOCKS_MAX },
             batch_transactions_max: 400,
             batch_bytes_max: 64 << 10,
+            part_bytes_max: PART_BYTES_MAX,
+            part_writes_max: PART_WRITES_MAX,
+            replay_bytes_max: REPLAY_BYTES_MAX,
             batch_gap: Duration::from_micros(50),
             batch_delay: Duration::from_millis(1),
             gossip_gap: Duration::from_micros(100),

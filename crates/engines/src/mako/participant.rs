@@ -8,7 +8,7 @@
 
 use super::message::{Header, Reply, Request};
 use super::options::{GROUP_CLOCKS, StampForm};
-use super::{Effects, Mako, Message, fits, led};
+use super::{Effects, Mako, Message, fits};
 use crate::dependencies::{self, Reads};
 use crate::engine::Effect;
 use crate::execution::branches::Arrival;
@@ -398,30 +398,13 @@ impl Mako {
         effects: &mut Effects,
     ) {
         let (shard, since) = (self.led[at].lead.shard, self.desk.hub.now.get());
-        self.led[at].lead.fly(clock, Flight { transaction, epoch, since });
+        self.led[at].lead.fly(clock, Flight { transaction, epoch, since, resolved: false });
         effects.observe(|| Observation::Drawn { transaction, shard, clock });
     }
 
-    /// Installs a branch of a certified transaction.
-    pub(super) fn install_branch(
-        &mut self,
-        at: usize,
-        transaction: TransactionId,
-        locked: Locked<Pooled>,
-        stamp: &Stamp,
-        effects: &mut Effects,
-    ) {
-        let (shard, clock) = (self.led[at].lead.shard, stamp.clock);
-        if let Some(observations) = &mut effects.observations {
-            observations.extend(led::installed(transaction, shard, stamp, &locked));
-        }
-        self.desk.counters.stamps += 1;
-        self.desk.counters.stamp_entries += 1 + stamp.as_ref().remote.len() as u64;
-        let watermarks = self.desk.hub.watermarks.borrow();
-        self.led[at].install(self.desk.hub.now.get(), locked, stamp, &watermarks);
-        drop(watermarks);
-        effects.observe(|| Observation::Resolved { transaction, shard, clock, installed: true });
-        let floor = stamp.as_ref().entry(shard, ShardId::EVERY);
+    /// What a stamp that is kept here says of all shards, they have to hear.
+    pub(super) fn note_floor(&mut self, at: usize, stamp: &Stamp, effects: &mut Effects) {
+        let floor = stamp.as_ref().entry(self.led[at].lead.shard, ShardId::EVERY);
         if let StampForm::Group { .. } = self.options().stamps {
             self.gossip.open_group(floor, self.desk.hub.now.get());
         } else if floor > Clock::ZERO {

@@ -138,7 +138,7 @@ impl Mako {
     fn gone_at(&self, flight: Flight) -> Time {
         let hub = &self.desk.hub;
         let transaction = flight.transaction;
-        if transaction.node == hub.place.node {
+        if transaction.node == hub.place.node || flight.resolved {
             return Time::MAX;
         }
         // Whoever leads nothing says nothing where there is nothing to say.

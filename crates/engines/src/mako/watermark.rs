@@ -6,19 +6,16 @@
 
 use super::led;
 use super::options::{Options, StampForm};
-use super::piece::{Entry, Piece};
+use super::piece::Entry;
+use super::replaying::replays;
 use super::sweep::LOCKED_PAUSE;
 use super::{Effects, Mako, Message, fits, followed};
 use crate::engine::Effect;
 use crate::execution::hub::Hub;
-use crate::execution::sessions::Sessions;
-use crate::faults::{Fault, Faults};
+use crate::faults::Fault;
 use crate::observation::Observation;
-use crate::replication::replay::replay;
-use crate::replication::replica::Replica;
 use crate::watermarks::Watermarks;
 use bytes::Bytes;
-use std::rc::Rc;
 use types::{Clock, Epoch, NodeId, ShardId, Time, VectorWatermark};
 
 /// A floor is not further ahead of what is known than so many clocks: more than a shard draws in days, or than
@@ -359,7 +356,8 @@ impl Mako {
         {
             let watermarks = self.desk.hub.watermarks.borrow();
             let followed = &mut self.followed[at];
-            let mut apply = replays(replica, options.faults, &mut effects.observations);
+            let mut apply =
+                replays(replica, options.faults, &self.replaying, &mut effects.observations);
             followed.enter(entry, &watermarks, options, &mut apply);
             followed::publish(followed, replica, self.desk.hub.place.worker);
         }
@@ -374,7 +372,10 @@ impl Mako {
         let watermarks = self.desk.hub.watermarks.borrow();
         for followed in &mut self.followed {
             let replica = self.shared.replica(followed.shard).expect("held");
-            followed.advance(&watermarks, &mut replays(replica, faults, &mut effects.observations));
+            followed.advance(
+                &watermarks,
+                &mut replays(replica, faults, &self.replaying, &mut effects.observations),
+            );
             followed::publish(followed, replica, self.desk.hub.place.worker);
         }
     }
@@ -388,12 +389,17 @@ impl Mako {
         }
     }
 
-    /// Tries again to replay what waits for locks of other workers.
+    /// Goes on with what an earlier step has left, and tries again to replay what waits for locks of other workers.
     pub(super) fn replay_blocked(&mut self, effects: &mut Effects) {
         let faults = self.options().faults;
         for followed in self.followed.iter_mut().filter(|followed| !followed.is_through()) {
             let replica = self.shared.replica(followed.shard).expect("held");
-            followed.retry(&mut replays(replica, faults, &mut effects.observations));
+            followed.retry(&mut replays(
+                replica,
+                faults,
+                &self.replaying,
+                &mut effects.observations,
+            ));
             followed::publish(followed, replica, self.desk.hub.place.worker);
         }
     }
@@ -401,7 +407,7 @@ impl Mako {
     /// When to try that.
     pub(super) fn next_replay(&self, now: Time) -> Option<Time> {
         let blocked = self.followed.iter().any(|followed| !followed.is_through());
-        blocked.then(|| now + LOCKED_PAUSE)
+        blocked.then(|| if self.replaying.is_short() { now } else { now + LOCKED_PAUSE })
     }
 
     /// Replays what is left of an epoch that is settled.
@@ -410,21 +416,9 @@ impl Mako {
         let watermarks = self.desk.hub.watermarks.borrow();
         for followed in &mut self.followed {
             let replica = self.shared.replica(followed.shard).expect("held");
-            let mut apply = replays(replica, faults, &mut effects.observations);
+            let mut apply = replays(replica, faults, &self.replaying, &mut effects.observations);
             followed.settle(epoch, &watermarks, &mut apply);
             followed::publish(followed, replica, self.desk.hub.place.worker);
         }
-    }
-}
-
-/// Replays pieces on a node's copy of a shard.
-fn replays<'a>(
-    replica: &'a Replica,
-    faults: Faults,
-    observations: &'a mut Option<Vec<Observation>>,
-) -> impl FnMut(&Rc<Sessions>, &Piece) -> bool + 'a {
-    move |sessions, piece| {
-        let Piece { stamp, writes } = piece;
-        replay(replica, sessions, stamp, writes, faults, observations.as_mut())
     }
 }

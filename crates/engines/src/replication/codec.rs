@@ -19,23 +19,48 @@ pub(crate) struct Write {
     pub(crate) value: Option<Bytes>,
 }
 
-/// Adds writes; `writes` calls its argument for each of them.
-pub(crate) fn put_writes(
-    bytes: &mut BytesMut,
-    writes: impl FnOnce(&mut dyn FnMut(TableId, &[u8], Option<&[u8]>)),
-) {
-    let count_at = bytes.len();
-    bytes.put_u32_le(0);
-    let mut count = 0u32;
-    writes(&mut |table, key, value| {
-        count += 1;
+/// Writes that are being added to a buffer, one by one.
+pub(crate) struct PutWrites {
+    count_at: usize,
+    count: u32,
+}
+
+impl PutWrites {
+    pub(crate) fn begin(bytes: &mut BytesMut) -> PutWrites {
+        let count_at = bytes.len();
+        bytes.put_u32_le(0);
+        PutWrites { count_at, count: 0 }
+    }
+
+    pub(crate) fn put(
+        &mut self,
+        bytes: &mut BytesMut,
+        table: TableId,
+        key: &[u8],
+        value: Option<&[u8]>,
+    ) {
+        self.count += 1;
         bytes.put_u32_le(table.0);
         bytes.put_u16_le(key.len() as u16);
         bytes.put_slice(key);
         bytes.put_u32_le(value.map_or(TOMBSTONE, |value| value.len() as u32));
         bytes.put_slice(value.unwrap_or_default());
-    });
-    bytes[count_at..count_at + 4].copy_from_slice(&count.to_le_bytes());
+    }
+
+    /// All have been put.
+    pub(crate) fn end(&self, bytes: &mut BytesMut) {
+        bytes[self.count_at..self.count_at + 4].copy_from_slice(&self.count.to_le_bytes());
+    }
+}
+
+/// Adds writes; `writes` calls its argument for each of them.
+pub(crate) fn put_writes(
+    bytes: &mut BytesMut,
+    writes: impl FnOnce(&mut dyn FnMut(TableId, &[u8], Option<&[u8]>)),
+) {
+    let mut put = PutWrites::begin(bytes);
+    writes(&mut |table, key, value| put.put(bytes, table, key, value));
+    put.end(bytes);
 }
 
 /// A buffer that has grown beyond this, by a large transaction, is not kept.

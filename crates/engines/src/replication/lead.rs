@@ -45,6 +45,8 @@ pub(crate) struct Flight {
     pub(crate) epoch: Epoch,
     /// When it was drawn.
     pub(crate) since: Time,
+    /// Its coordinator has said what becomes of it, and only this worker has still to do so.
+    pub(crate) resolved: bool,
 }
 
 impl Lead {
@@ -91,6 +93,12 @@ impl Lead {
         assert!(flew.is_some(), "M3, P5: {clock} of {} was resolved before", self.shard);
     }
 
+    /// The coordinator of a clock that is in flight has said what becomes of it: it is waited for no more.
+    pub(crate) fn resolve(&mut self, clock: Clock) {
+        let flight = self.in_flight.get_mut(&clock).expect("it is in flight");
+        flight.resolved = true;
+    }
+
     /// What is in flight that belongs to `epoch` or to one before, the first clock first.
     pub(crate) fn hanging(&self, epoch: Epoch) -> impl Iterator<Item = Flight> + '_ {
         self.in_flight.values().copied().filter(move |flight| flight.epoch <= epoch)
@@ -104,7 +112,10 @@ impl Lead {
     /// Has something been in flight since then, or before, that `coordinator` is to resolve?
     pub(crate) fn waits_for(&self, coordinator: NodeId, since: Time) -> bool {
         let mut flights = self.in_flight.values();
-        flights.any(|flight| flight.transaction.node == coordinator && flight.since <= since)
+        flights.any(|flight| {
+            let waits = flight.transaction.node == coordinator && !flight.resolved;
+            waits && flight.since <= since
+        })
     }
 
     /// Is nothing in flight that belongs to `epoch` or to one before?
@@ -188,8 +199,13 @@ impl Lead {
         (self.leading && self.proposed > self.decided).then_some(self.waits_since)
     }
 
+    /// Entries that are not decided.
+    pub(crate) fn undecided(&self) -> usize {
+        (self.proposed - self.decided) as usize
+    }
+
     /// Entries that are not decided, and clocks in flight.
     pub(crate) fn pending(&self) -> usize {
-        (self.proposed - self.decided) as usize + self.in_flight.len()
+        self.undecided() + self.in_flight.len()
     }
 }

@@ -200,8 +200,17 @@ impl TwoPhaseCommit {
     /// Begins to commit, unless reads are under way.
     fn begin(&mut self, it: Commit, effects: &mut Effects) {
         if let Some(error) = it.exchange.failure() {
-            self.abort(it, error, effects);
-        } else if it.exchange.is_busy() {
+            return self.abort(it, error, effects);
+        }
+        let exchange = Rc::clone(&it.exchange);
+        if !exchange.is_busy() {
+            exchange.forget_reads();
+        }
+        if exchange.is_full() {
+            self.send_batches(&exchange, effects);
+            self.coordinator.transactions.remove(&exchange.id.sequence);
+        }
+        if exchange.is_busy() {
             self.wait(it);
         } else {
             self.lock_all(it, effects);

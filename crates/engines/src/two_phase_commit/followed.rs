@@ -19,7 +19,9 @@ pub(super) struct Followed {
     pub(super) sessions: Rc<Sessions>,
     /// What is prepared, and not known to be committed.
     prepared: BTreeMap<TransactionId, (Clock, Vec<Write>)>,
-    /// The clocks of that.
+    /// The first writes of what is not prepared or committed yet.
+    parts: BTreeMap<TransactionId, Vec<Write>>,
+    /// The clocks of what is prepared.
     clocks: BTreeSet<Clock>,
     /// The safe clock of the last entry.
     safe: Clock,
@@ -31,6 +33,7 @@ impl Followed {
             shard: replica.shard,
             sessions: Sessions::new(replica.store.clone()),
             prepared: BTreeMap::new(),
+            parts: BTreeMap::new(),
             clocks: BTreeSet::new(),
             safe: Clock::ZERO,
         }
@@ -40,12 +43,18 @@ impl Followed {
     pub(super) fn enter(&mut self, entry: Entry, mut apply: impl FnMut(Clock, Vec<Write>)) {
         for (transaction, record) in entry.records {
             match record {
+                Record::Part { writes } => {
+                    self.parts.entry(transaction).or_default().extend(writes);
+                }
                 Record::Prepare { clock, home: _, writes } => {
+                    let writes = self.whole(transaction, writes);
                     self.clocks.insert(clock);
                     let before = self.prepared.insert(transaction, (clock, writes));
                     assert!(before.is_none(), "{transaction} was prepared twice on {}", self.shard);
                 }
-                Record::Commit { clock, participants: _, writes } => apply(clock, writes),
+                Record::Commit { clock, participants: _, writes } => {
+                    apply(clock, self.whole(transaction, writes));
+                }
                 Record::Committed => {
                     let (clock, writes) = self.take(transaction);
                     apply(clock, writes);
@@ -61,6 +70,13 @@ impl Followed {
             entry.safe
         );
         *safe = entry.safe;
+    }
+
+    /// All writes of a transaction, of which these are the last.
+    fn whole(&mut self, transaction: TransactionId, last: Vec<Write>) -> Vec<Write> {
+        let Some(mut writes) = self.parts.remove(&transaction) else { return last };
+        writes.extend(last);
+        writes
     }
 
     fn take(&mut self, transaction: TransactionId) -> (Clock, Vec<Write>) {

@@ -86,9 +86,12 @@ impl Led {
         }
         let safe = self.lead.safe_now(replica, options.faults);
         let index = self.lead.append(now, safe, options.faults);
-        self.undecided.push_back(std::mem::take(&mut self.waiting));
-        let is_heartbeat = self.batch.len() == 0;
-        let clocks = std::mem::take(&mut self.batched);
+        // What is waited for, and each clock, is in the last of the entries that are ready.
+        let is_part = self.batch.has_full();
+        let waiting = if is_part { Vec::new() } else { std::mem::take(&mut self.waiting) };
+        self.undecided.push_back(waiting);
+        let is_heartbeat = !is_part && self.batch.len() == 0;
+        let clocks = if is_part { Vec::new() } else { std::mem::take(&mut self.batched) };
         Some(Closed { entry: self.batch.close(epoch, safe), index, safe, clocks, is_heartbeat })
     }
 
@@ -103,6 +106,9 @@ impl Led {
     pub(super) fn next_due(&self, replica: &Replica, options: &Options) -> Option<Time> {
         if !self.lead.is_leading() {
             return None;
+        }
+        if self.batch.has_full() {
+            return Some(Time::ZERO);
         }
         if self.batch.len() > 0 {
             return Some(self.lead.paced(options.batch_gap, options.batch_delay));
@@ -138,6 +144,7 @@ mod tests {
         transaction: TransactionId { node: NodeId(0), worker: WorkerId(0), sequence: 0 },
         epoch: EPOCH,
         since: Time(0),
+        resolved: false,
     };
     const LATE: Time = Time(1_000_000_000);
 

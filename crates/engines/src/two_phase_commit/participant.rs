@@ -343,7 +343,7 @@ impl TwoPhaseCommit {
         let (shard, clock) = (self.led[at].lead.shard, locked.draw_clock());
         let epoch = self.desk.hub.epoch.get();
         let since = self.desk.hub.now.get();
-        self.led[at].lead.fly(clock, Flight { transaction, epoch, since });
+        self.led[at].lead.fly(clock, Flight { transaction, epoch, since, resolved: false });
         effects.observe(|| Observation::Drawn { transaction, shard, clock });
         clock
     }

@@ -3,20 +3,23 @@
 //! ```text
 //! entry       = epoch u32 | safe u64 | records u32 | record*
 //! record      = kind u8 | transaction | what the kind says
-//!   0 prepare     clock u64 | home u32 | writes
-//!   1 commit      clock u64 | participants u32 | (shard u32)* | writes
+//!   0 prepare     writes | clock u64 | home u32
+//!   1 commit      writes | clock u64 | participants u32 | (shard u32)*
 //!   2 committed
 //!   3 aborted
+//!   4 part        writes
 //! transaction = node u32 | worker u32 | sequence u64
 //! ```
 //! Little-endian; writes as in `replication/codec.rs`. A *commit* takes effect where it stands: it is
 //! all of a transaction that writes one shard, or the decision on one that writes several, with what
 //! it writes on its coordinator's home shard, if anything. *Committed* and *aborted* say what became of
-//! an earlier *prepare* of the same stream. An entry without records only carries a safe clock.
+//! an earlier *prepare* of the same stream. An entry without records only carries a safe clock. A *part* has
+//! writes of the next *prepare* or *commit* of its transaction, which do not all fit into one entry.
 
-use crate::replication::codec::{Malformed, Reader, Write, put_writes, take_entry};
+use crate::replication::codec::{Malformed, PutWrites, Reader, Write, take_entry};
 use crate::transaction_id::TransactionId;
 use bytes::{BufMut, Bytes, BytesMut};
+use std::collections::VecDeque;
 use types::{Clock, Epoch, NodeId, ShardId, TableId, WorkerId};
 
 const HEADER_BYTES: usize = 4 + 8 + 4;
@@ -25,12 +28,18 @@ const PREPARE: u8 = 0;
 const COMMIT: u8 = 1;
 const COMMITTED: u8 = 2;
 const ABORTED: u8 = 3;
+const PART: u8 = 4;
+
+/// An entry that has grown to so many bytes takes no more writes.
+const PART_BYTES_MAX: usize = 1 << 20;
 
 /// An entry under construction.
 #[derive(Debug)]
 pub(super) struct Batch {
     bytes: BytesMut,
     records: u32,
+    /// Entries that come before, and how many records they have.
+    full: VecDeque<(BytesMut, u32)>,
 }
 
 /// An entry, taken apart.
@@ -60,11 +69,15 @@ pub(super) enum Record {
     },
     Committed,
     Aborted,
+    /// The first of the writes of what follows.
+    Part {
+        writes: Vec<Write>,
+    },
 }
 
 impl Default for Batch {
     fn default() -> Batch {
-        Batch { bytes: BytesMut::zeroed(HEADER_BYTES), records: 0 }
+        Batch { bytes: BytesMut::zeroed(HEADER_BYTES), records: 0, full: VecDeque::new() }
     }
 }
 
@@ -85,6 +98,36 @@ impl Batch {
         self.records += 1;
     }
 
+    /// Is there an entry that takes no more?
+    pub(super) fn has_full(&self) -> bool {
+        !self.full.is_empty()
+    }
+
+    /// Begins a record with these writes. What does not fit into one entry is put into parts, an entry each.
+    fn begin_with(
+        &mut self,
+        kind: u8,
+        transaction: TransactionId,
+        writes: impl FnOnce(&mut dyn FnMut(TableId, &[u8], Option<&[u8]>)),
+    ) {
+        let mut kind_at = self.bytes.len();
+        self.begin(kind, transaction);
+        let mut put = PutWrites::begin(&mut self.bytes);
+        writes(&mut |table, key, value| {
+            if self.bytes.len() >= PART_BYTES_MAX {
+                put.end(&mut self.bytes);
+                self.bytes[kind_at] = PART;
+                let full = std::mem::replace(&mut self.bytes, BytesMut::zeroed(HEADER_BYTES));
+                self.full.push_back((full, std::mem::take(&mut self.records)));
+                kind_at = self.bytes.len();
+                self.begin(kind, transaction);
+                put = PutWrites::begin(&mut self.bytes);
+            }
+            put.put(&mut self.bytes, table, key, value);
+        });
+        put.end(&mut self.bytes);
+    }
+
     /// Adds a prepare record; `writes` calls its argument for each write.
     pub(super) fn prepare(
         &mut self,
@@ -93,10 +136,9 @@ impl Batch {
         home: ShardId,
         writes: impl FnOnce(&mut dyn FnMut(TableId, &[u8], Option<&[u8]>)),
     ) {
-        self.begin(PREPARE, transaction);
+        self.begin_with(PREPARE, transaction, writes);
         self.bytes.put_u64_le(clock.0);
         self.bytes.put_u32_le(home.0);
-        put_writes(&mut self.bytes, writes);
     }
 
     /// Adds a commit record; `writes` calls its argument for each write.
@@ -107,11 +149,10 @@ impl Batch {
         participants: &[ShardId],
         writes: impl FnOnce(&mut dyn FnMut(TableId, &[u8], Option<&[u8]>)),
     ) {
-        self.begin(COMMIT, transaction);
+        self.begin_with(COMMIT, transaction, writes);
         self.bytes.put_u64_le(clock.0);
         self.bytes.put_u32_le(participants.len() as u32);
         participants.iter().for_each(|shard| self.bytes.put_u32_le(shard.0));
-        put_writes(&mut self.bytes, writes);
     }
 
     /// Adds what became of a prepared transaction.
@@ -119,14 +160,20 @@ impl Batch {
         self.begin(if committed { COMMITTED } else { ABORTED }, transaction);
     }
 
-    /// Takes the entry and begins another.
+    /// Takes the next entry; the one that takes more is the last.
     pub(super) fn close(&mut self, epoch: Epoch, safe: Clock) -> Bytes {
-        let Batch { bytes, records } = self;
-        let mut header = &mut bytes[..HEADER_BYTES];
-        header.put_u32_le(epoch.0);
-        header.put_u64_le(safe.0);
-        header.put_u32_le(std::mem::take(records));
-        take_entry(bytes, HEADER_BYTES)
+        let put_header = |bytes: &mut BytesMut, records: u32| {
+            let mut header = &mut bytes[..HEADER_BYTES];
+            header.put_u32_le(epoch.0);
+            header.put_u64_le(safe.0);
+            header.put_u32_le(records);
+        };
+        if let Some((mut full, records)) = self.full.pop_front() {
+            put_header(&mut full, records);
+            return full.freeze();
+        }
+        put_header(&mut self.bytes, std::mem::take(&mut self.records));
+        take_entry(&mut self.bytes, HEADER_BYTES)
     }
 }
 
@@ -139,17 +186,19 @@ fn read_record(reader: &mut Reader) -> Result<(TransactionId, Record), Malformed
     };
     let record = match kind {
         PREPARE => Record::Prepare {
+            writes: reader.writes()?,
             clock: Clock(reader.u64()?),
             home: ShardId(reader.u32()?),
-            writes: reader.writes()?,
         },
+        PART => Record::Part { writes: reader.writes()? },
         COMMIT => {
+            let writes = reader.writes()?;
             let clock = Clock(reader.u64()?);
             let mut participants = Vec::new();
             for _ in 0..reader.u32()? {
                 participants.push(ShardId(reader.u32()?));
             }
-            Record::Commit { clock, participants, writes: reader.writes()? }
+            Record::Commit { clock, participants, writes }
         }
         COMMITTED => Record::Committed,
         ABORTED => Record::Aborted,
@@ -223,6 +272,39 @@ mod tests {
     }
 
     #[test]
+    fn what_does_not_fit_into_one_entry_comes_in_parts() {
+        let mut batch = batch();
+        let value = vec![5; PART_BYTES_MAX / 2];
+        batch.prepare(id(9), Clock(20), ShardId(2), |write| {
+            (0..5).for_each(|key| write(TableId(1), &[key], Some(&value)));
+        });
+        let mut keys = Vec::new();
+        let mut last = None;
+        for entries_left in (0..3).rev() {
+            assert_eq!(batch.has_full(), entries_left > 0);
+            let entry = batch.close(Epoch(3), Clock(6));
+            assert!(entry.len() < 2 * PART_BYTES_MAX, "{}", entry.len());
+            for (of, record) in Entry::decode(entry).expect("well formed").records {
+                if of != id(9) {
+                    continue;
+                }
+                assert_eq!(last, None, "something after the prepare");
+                let writes = match record {
+                    Record::Part { writes } => writes,
+                    Record::Prepare { clock, home, writes } => {
+                        last = Some((clock, home));
+                        writes
+                    }
+                    other => panic!("{other:?}"),
+                };
+                keys.extend(writes.into_iter().map(|write| write.key[0]));
+            }
+        }
+        assert_eq!((keys, last), (vec![0, 1, 2, 3, 4], Some((Clock(20), ShardId(2)))));
+        assert_eq!(batch.len(), 0);
+    }
+
+    #[test]
     fn a_cut_entry_is_malformed() {
         let entry = batch().close(Epoch(3), Clock(6));
         for cut in 0..entry.len() {
@@ -230,7 +312,7 @@ mod tests {
         }
         assert!(Entry::decode(Bytes::from([&entry[..], b"x"].concat())).is_err());
         let mut strange = entry.to_vec();
-        strange[HEADER_BYTES] = 9;
+        strange[HEADER_BYTES] = 9; // No kind.
         assert!(Entry::decode(strange.into()).is_err());
     }
 }

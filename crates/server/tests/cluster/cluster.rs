@@ -42,7 +42,12 @@ async fn count_ten(tx: &engines::Transaction, _arguments: &[u8]) -> Result<Bytes
 }
 
 fn procedures() -> Arc<Procedures> {
-    Arc::new(Procedures::new().with("count", count).with("count_ten", count_ten))
+    Arc::new(
+        Procedures::new()
+            .with("count", count)
+            .with("count_ten", count_ten)
+            .with("fill", crate::sizes::fill),
+    )
 }
 
 /// What only nodes and operators know.
@@ -230,7 +235,12 @@ impl Client<'_> {
         let began = now();
         let mut node = first;
         loop {
-            assert!(began.elapsed() < PATIENCE, "{procedure} on {home} is not answered");
+            if began.elapsed() >= PATIENCE {
+                for node in self.cluster.running() {
+                    println!("{:?}", self.cluster.status(node).await);
+                }
+                panic!("{procedure} on {home} is not answered");
+            }
             let arguments = Bytes::copy_from_slice(arguments);
             let (procedure, epoch) = (procedure.into(), self.epoch);
             let request = Request::Call { id, home, procedure, arguments, epoch };

@@ -6,3 +6,4 @@ mod http;
 mod managers;
 mod secured;
 mod serving;
+mod sizes;

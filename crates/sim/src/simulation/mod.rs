@@ -18,6 +18,7 @@
 //! A worker takes one event at a time. What a step does to the worker's own state happens when it
 //! begins; what it sends leaves when it ends, and until then the worker is busy.
 
+mod bytes;
 mod failing;
 mod management;
 mod seen;
@@ -26,7 +27,7 @@ use crate::checks::{Checks, Rules};
 use crate::clients::outside::Post;
 use crate::clock::NodeClock;
 use crate::cluster::{Cluster, Seat};
-use crate::cpu::Cpu;
+use crate::cpu::{Cpu, StepWork};
 use crate::digest::Digest;
 use crate::managers::{Managed, Managers};
 use crate::metrics::{Metrics, Work};
@@ -531,6 +532,7 @@ impl<E: Engine> Simulation<E> {
         self.digest_event(seat, &event);
         self.note(|now, trace| trace.note(now, format_args!("{place} {event:?}")));
         let local = self.cluster.clocks[place.node.0 as usize].local(self.now);
+        let received = bytes::of_event(&event);
         let state = &mut self.cluster.seats[seat];
         match event {
             Event::Timer => (state.timer_at, state.timer_local) = (Time::MAX, Time::MAX),
@@ -540,14 +542,19 @@ impl<E: Engine> Simulation<E> {
         let worker = state.worker.as_mut().expect("only who lives takes a step");
         worker.step(local, event, &mut self.effects);
 
-        let operations = worker.engine().counters().operations;
-        let done = operations - std::mem::replace(&mut state.operations, operations);
+        let counters = worker.engine().counters();
+        let before = std::mem::replace(&mut state.operations, counters.operations);
+        let operations = counters.operations - before;
+        let kept = counters.batch_bytes + counters.replayed_bytes;
+        let kept = kept - std::mem::replace(&mut state.bytes, kept);
         let is_message = |effect: &&Effect<E::Message>| {
             matches!(effect, Effect::Send { .. } | Effect::Reply { .. } | Effect::Tell { .. })
         };
         let messages = self.effects.effects.iter().filter(is_message).count() as u64;
         let slowdown = self.cluster.slowdown_percent[place.node.0 as usize];
-        let cost = Duration::from_nanos(self.cpu.cost_ns(messages, done, slowdown));
+        let sent: u64 = self.effects.effects.iter().map(bytes::of_effect).sum();
+        let work = StepWork { messages, operations, bytes: received + kept + sent };
+        let cost = Duration::from_nanos(self.cpu.cost_ns(work, slowdown));
         let end = self.now + cost;
         state.worked += cost;
         state.busy_until = state.busy_until.max(end);

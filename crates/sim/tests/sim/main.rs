@@ -7,3 +7,4 @@ mod planted;
 mod recovery_rules;
 mod rules;
 mod seeds;
+mod sizes;

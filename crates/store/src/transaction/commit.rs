@@ -79,13 +79,38 @@ impl<S: DerefMut<Target = Session>> Locked<S> {
 
     /// Shows what it will install: the value, or `None` for a tombstone.
     pub fn writes(&self, mut visit: impl FnMut(TableId, &[u8], Option<&[u8]>)) {
-        // Not borrowed while `visit` runs: it is foreign.
-        let writes: Vec<Write> =
-            self.transaction.session().state.borrow().sets.writes.entries.clone();
-        for Write { table, record, version, .. } in writes {
+        self.writes_from(0, |table, key, value| {
+            visit(table, key, value);
+            true
+        });
+    }
+
+    /// How many keys it will write.
+    pub fn write_count(&self) -> usize {
+        self.transaction.session().state.borrow().sets.writes.entries.len()
+    }
+
+    /// Shows what it will install, from the write at this place on and until `visit` says that it has seen enough: the
+    /// value, or `None` for a tombstone. Returns the place of the next. The order is always the same.
+    pub fn writes_from(
+        &self,
+        from: usize,
+        mut visit: impl FnMut(TableId, &[u8], Option<&[u8]>) -> bool,
+    ) -> usize {
+        let mut place = from;
+        loop {
+            // Not borrowed while `visit` runs: it is foreign.
+            let write = {
+                let state = self.transaction.session().state.borrow();
+                state.sets.writes.entries.get(place).copied()
+            };
+            let Some(Write { table, record, version, .. }) = write else { return place };
+            place += 1;
             // SAFETY: locked by this transaction, or private.
             let (key, value) = unsafe { (Record::key(record), version.as_ref().value()) };
-            visit(table, key, value);
+            if !visit(table, key, value) {
+                return place;
+            }
         }
     }
 

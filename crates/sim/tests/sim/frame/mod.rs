@@ -113,7 +113,8 @@ fn work_takes_the_time_it_costs() {
         simulation.metrics().engines.certified
     };
     let microseconds = Duration::from_micros;
-    let cpu = Cpu { event: microseconds(5), message: microseconds(3), operation: microseconds(2) };
+    let (event, message, operation) = (microseconds(5), microseconds(3), microseconds(2));
+    let cpu = Cpu { event, message, operation, ..Cpu::FREE };
     // 18 workers, 10 µs a hop, 100 ms: so many at most, and nearly so many, for there is always one.
     let (most, found) = (180_000, taken(cpu, false));
     assert!((most * 9 / 10..=most).contains(&found), "{found}");

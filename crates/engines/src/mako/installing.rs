@@ -1,0 +1,174 @@
+//! Installations in slices: a transaction's piece that is too long for one step (rule M3).
+//!
+//! ```text
+//!   certified ─► part ─► part ─► … ─► last part, versions installed, locks released, clock resolved
+//!                one a step, an entry of the stream each
+//! ```
+//! However much a transaction writes, a step encodes no more of it than [`Options::part_bytes_max`] and
+//! `part_writes_max` say, and one write: a lease must not run out behind it. Each **part** is a piece of its own with
+//! the stamp of all. The transaction holds its locks, and its clock is in flight, until the last part is in the stream:
+//! so the safe clock of each entry with an earlier part is below the stamp's, no watermark covers one part without the
+//! others, and whoever ends the epoch in between rejects them all.
+//!
+//! Parts go no further ahead of what is durable than [`PARTS_AHEAD_MAX`] entries: what does not fit on the way to the
+//! replicas stays where it is.
+
+use super::led::{self, Led};
+use super::{Effects, Mako};
+use crate::execution::sessions::Pooled;
+use crate::observation::Observation;
+use crate::transaction_id::TransactionId;
+use std::fmt;
+use store::Locked;
+use types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use types::{Epoch, Stamp};
+
+/// Entries of a stream that are not durable, beyond which no more parts are appended.
+const PARTS_AHEAD_MAX: usize = 16;
+
+/// Longest part by default, but for one write, in bytes of keys and values. Longer ones cost fewer steps.
+pub(super) const PART_BYTES_MAX: usize = 1 << 20;
+
+/// Most writes of a part by default.
+pub(super) const PART_WRITES_MAX: usize = 1 << 12;
+
+/// A certified transaction on a shard that this node leads, some parts of which may be in the stream.
+pub(super) struct Installing {
+    transaction: TransactionId,
+    locked: Locked<Pooled>,
+    stamp: Stamp,
+    /// The writes before are in the stream.
+    next: usize,
+}
+
+impl fmt::Debug for Installing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Installing { transaction, stamp, next, .. } = self;
+        write!(f, "Installing({transaction}, {stamp:?}, from {next})")
+    }
+}
+
+impl Mako {
+    /// Installs a branch of a certified transaction, or begins to.
+    pub(super) fn install_branch(
+        &mut self,
+        at: usize,
+        transaction: TransactionId,
+        locked: Locked<Pooled>,
+        stamp: &Stamp,
+        effects: &mut Effects,
+    ) {
+        self.desk.counters.stamps += 1;
+        self.desk.counters.stamp_entries += 1 + stamp.as_ref().remote.len() as u64;
+        let installing = Installing { transaction, locked, stamp: stamp.clone(), next: 0 };
+        // A short one has nothing to wait for.
+        match self.install_part(at, installing, effects) {
+            Some(rest) => {
+                self.led[at].lead.resolve(stamp.clock);
+                self.led[at].installing.push_back(rest);
+            }
+            None => {}
+        }
+        self.note_floor(at, stamp, effects);
+    }
+
+    /// Goes on with what is installed in slices on the shard at this place: by one part.
+    pub(super) fn install_more(&mut self, at: usize, effects: &mut Effects) {
+        if !self.led[at].may_install_more() {
+            return;
+        }
+        let installing = self.led[at].installing.pop_front().expect("it may install more");
+        if let Some(rest) = self.install_part(at, installing, effects) {
+            self.led[at].installing.push_front(rest);
+        }
+    }
+
+    /// Appends the next part, and with the last one installs the versions. Otherwise gives back what is left.
+    fn install_part(
+        &mut self,
+        at: usize,
+        mut installing: Installing,
+        effects: &mut Effects,
+    ) -> Option<Installing> {
+        let options = &self.shared.setup.options;
+        let Installing { transaction, locked, stamp, next } = &mut installing;
+        *next = self.led[at].append_part(self.desk.hub.now.get(), locked, stamp, *next, options);
+        if *next < locked.write_count() {
+            return Some(installing);
+        }
+        let (transaction, shard, clock) = (*transaction, self.led[at].lead.shard, stamp.clock);
+        if let Some(observations) = &mut effects.observations {
+            observations.extend(led::installed(transaction, shard, stamp, locked));
+        }
+        let Installing { locked, stamp, .. } = installing;
+        let watermarks = self.desk.hub.watermarks.borrow();
+        locked.install(stamp.as_ref(), |old| watermarks.covers(shard, old));
+        self.led[at].lead.land(clock);
+        drop(watermarks);
+        effects.observe(|| Observation::Resolved { transaction, shard, clock, installed: true });
+        None
+    }
+
+    /// Gives up what is installed in slices and belongs to `last` or to an epoch before. The parts that are in the
+    /// stream are above what the epoch's end says of it, and so they are lost on every replica.
+    pub(super) fn drop_installing(&mut self, at: usize, last: Epoch, effects: &mut Effects) {
+        let installing = std::mem::take(&mut self.led[at].installing);
+        for it in installing {
+            if it.stamp.epoch > last {
+                self.led[at].installing.push_back(it);
+                continue;
+            }
+            let Installing { transaction, locked, stamp, .. } = it;
+            let (shard, clock) = (self.led[at].lead.shard, stamp.clock);
+            drop(locked);
+            self.led[at].lead.land(clock);
+            let installed = false;
+            effects.observe(|| Observation::Resolved { transaction, shard, clock, installed });
+        }
+    }
+}
+
+impl Led {
+    /// Is something installed in slices, and have the batch and the stream room for another part?
+    pub(super) fn may_install_more(&self) -> bool {
+        let lead = &self.lead;
+        let has_room = lead.is_leading() && lead.undecided() < PARTS_AHEAD_MAX;
+        !self.installing.is_empty() && !self.has_part && has_room
+    }
+
+    /// Appends the writes from this place on, as many as a part may have. Returns the place of the next.
+    fn append_part(
+        &mut self,
+        now: types::Time,
+        locked: &Locked<Pooled>,
+        stamp: &Stamp,
+        from: usize,
+        options: &super::Options,
+    ) -> usize {
+        assert!(
+            stamp.epoch > self.ended,
+            "M9: a piece of {} comes after the end of {} on {}",
+            stamp.epoch,
+            self.ended,
+            self.lead.shard
+        );
+        let (mut writes, mut bytes, mut next) = (0, 0, from);
+        self.batch.push(stamp.as_ref(), |write| {
+            next = locked.writes_from(from, |table, key, value| {
+                write(table, key, value);
+                writes += 1;
+                bytes += key.len() + value.map_or(0, <[u8]>::len);
+                writes < options.part_writes_max && bytes < options.part_bytes_max
+            });
+        });
+        let longest = options.part_bytes_max + KEY_BYTES_MAX + VALUE_BYTES_MAX;
+        assert!(bytes <= longest && writes <= options.part_writes_max, "a step has no bound");
+        self.needs.add(self.lead.shard, stamp.as_ref());
+        self.lead.transit.gather(now);
+        match next < locked.write_count() {
+            true => self.has_part = true,
+            false => self.batched.push(stamp.clock),
+        }
+        next
+    }
+}
