@@ -62,13 +62,47 @@ pub enum Fault {
     ServeWhileOut,
     /// A leader whose stream decides nothing goes on to certify (M11).
     CertifyWhileStalled,
+    /// A stream is cut behind entries that its own watermark covers, wherever the shard's other streams are (M6).
+    CutCovered,
+    /// A snapshot says nothing of epochs that lost something (M9).
+    SnapshotWithoutFinals,
+    /// What is replayed is applied even where a copy has brought what came after it (M6).
+    ReplayBelowFloor,
+    /// A call that knows of no former leader is run although a former leader may have answered it (exactly once).
+    IgnoreFence,
+    /// A refusal from a former reign of this node counts, although another leader may have run the call since.
+    BelieveFormerRefusal,
+    /// An error counts although the shard's leader changed while the call ran (exactly once).
+    SettleAfterReign,
+    /// A call of which nothing is remembered counts as never run before (exactly once).
+    UnknownIsFresh,
+    /// A sweep takes tombstones while older writes may still arrive (M6).
+    SweepUnreached,
+    /// A sweep takes tombstones that are not committed (M9).
+    SweepUncommitted,
+    /// Replay takes tombstones while older writes may still arrive (M6).
+    BuryUnreached,
+    /// What a node installed as a leader is swept only while it leads (M9).
+    SweepLedOnly,
+    /// A one-shard transaction installs although its epoch closed before its clock was drawn (M8).
+    InstallAfterClose,
+    /// A participant locks and draws a clock for an epoch that closed meanwhile (M8).
+    LockAfterClose,
+    /// A coordinator draws clocks of its own shards in an epoch that closed meanwhile (M8).
+    CertifyAfterClose,
+    /// A stream counts as absorbed while pieces of it wait for locks of other workers (M6).
+    AbsorbBlocked,
+    /// A stream counts as absorbed by what its own worker covers, wherever the other workers are (M6).
+    AbsorbAlone,
+    /// A copy claims all up to the greatest clock of one stream, wherever the other streams are (M6).
+    CopyFromOneStream,
 }
 
 /// A set of planted bugs.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Faults {
     #[cfg(feature = "faults")]
-    bits: u32,
+    bits: u64,
 }
 
 impl Faults {
@@ -81,14 +115,14 @@ impl Faults {
     /// Exactly this bug.
     #[cfg(feature = "faults")]
     pub fn only(fault: Fault) -> Faults {
-        Faults { bits: 1 << fault as u32 }
+        Faults { bits: 1 << fault as u64 }
     }
 
     /// Is the bug planted?
     #[inline(always)]
     pub(crate) fn has(self, fault: Fault) -> bool {
         #[cfg(feature = "faults")]
-        return self.bits & (1 << fault as u32) != 0;
+        return self.bits & (1 << fault as u64) != 0;
         #[cfg(not(feature = "faults"))]
         {
             let _ = fault;

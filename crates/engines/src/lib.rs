@@ -12,6 +12,7 @@ mod dependencies;
 pub mod engine;
 pub mod execution;
 mod faults;
+pub mod interleave;
 pub mod mako;
 pub mod observation;
 pub mod operation;

@@ -46,6 +46,12 @@ pub enum Event<M> {
         /// What.
         message: ToNode,
     },
+    /// Each of the worker's streams may take so many more of its changes for durable: where storages are
+    /// [late](consensus::stream::MemoryStorage::late).
+    Persisted {
+        /// How many.
+        changes: usize,
+    },
     /// A time has come that was asked for, or has not.
     Timer,
     /// Another worker of this node asks to look at what they share, or a task was spawned.

@@ -154,6 +154,18 @@ impl<E: Engine> Worker<E> {
         }
     }
 
+    /// So many more changes of each stream are durable.
+    pub(super) fn persist(&mut self, now: Time, changes: usize, effects: &mut Effects<E::Message>) {
+        let shards: Vec<ShardId> = self.streams.keys().copied().collect();
+        for shard in shards {
+            let held = self.streams.get_mut(&shard).expect("held");
+            if held.stream.storage().pending() > 0 {
+                held.stream.storage_mut().persist(changes);
+                self.stream_step(now, shard, stream::Event::Persisted, effects);
+            }
+        }
+    }
+
     /// Tells the engine what was decided in former lives.
     pub(super) fn recall(&mut self) {
         for (shard, held) in &mut self.streams {

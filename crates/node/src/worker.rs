@@ -201,6 +201,7 @@ impl<E: Engine> Worker<E> {
             Event::Told { message } => {
                 self.member_step(now, MemberEvent::Received(message), effects);
             }
+            Event::Persisted { changes } => self.persist(now, changes, effects),
             Event::Timer => self.on_timer(now, effects),
             Event::Nudged => self.engine_step(now, engines::Event::Nudged, effects),
         }

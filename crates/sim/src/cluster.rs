@@ -39,6 +39,8 @@ pub(crate) struct Seat<E: Engine> {
     pub operations: u64,
     /// Bytes that it had counted as appended or replayed.
     pub bytes: u64,
+    /// Some of what its streams have changed is about to become durable.
+    pub persists: bool,
     /// What is left of a life that is over.
     storages: BTreeMap<ShardId, MemoryStorage>,
 }
@@ -53,6 +55,8 @@ pub(crate) struct Cluster<E: Engine> {
     pub lives: Vec<u32>,
     pub workers: usize,
     setup: Setup<E::Options>,
+    /// What streams change becomes durable later.
+    is_late: bool,
     /// `None` where the configuration never changes.
     options: Option<Options>,
     shared: Vec<Option<Arc<E::Shared>>>,
@@ -63,10 +67,10 @@ pub(crate) struct Cluster<E: Engine> {
 
 impl<E: Engine> Cluster<E> {
     /// A cluster that is about to start. Its nodes have members if there are managers, which have these
-    /// options.
+    /// options. `is_late` if what streams change becomes durable later.
     pub fn new(
         setup: &Setup<E::Options>,
-        clocks: Vec<NodeClock>,
+        (clocks, is_late): (Vec<NodeClock>, bool),
         options: Option<Options>,
         seed: u64,
     ) -> Cluster<E> {
@@ -91,6 +95,7 @@ impl<E: Engine> Cluster<E> {
             nudged: false,
             operations: 0,
             bytes: 0,
+            persists: false,
             storages: BTreeMap::new(),
         };
         let mut cluster = Cluster {
@@ -100,6 +105,7 @@ impl<E: Engine> Cluster<E> {
             lives: vec![0; nodes.len()],
             workers: workers as usize,
             setup: setup.clone(),
+            is_late,
             options,
             shared: nodes.iter().map(|_| None).collect(),
             random: Random::new(seed),
@@ -152,13 +158,14 @@ impl<E: Engine> Cluster<E> {
         let mut member = self.options.as_ref().map(|it| Member::new(node, life, lost, it.clone()));
         for seat in self.seats_of(node) {
             let seed = self.random.next_u64();
-            let storages = std::mem::take(&mut self.seats[seat].storages);
+            let kept = std::mem::take(&mut self.seats[seat].storages);
+            let storages = if lost || kept.is_empty() { self.empty_storages(node) } else { kept };
             let origin = match &self.options {
-                None => Origin::fixed(&self.setup.topology, seed),
+                None => Origin { storages, ..Origin::fixed(&self.setup.topology, seed) },
                 Some(_) => Origin {
                     membership: Arc::clone(&membership),
                     member: member.take(),
-                    storages: if lost { BTreeMap::new() } else { storages },
+                    storages,
                     seed,
                 },
             };
@@ -168,6 +175,12 @@ impl<E: Engine> Cluster<E> {
         }
     }
 
+    /// What the streams of a worker have stored that begins from nothing.
+    fn empty_storages(&self, node: NodeId) -> BTreeMap<ShardId, MemoryStorage> {
+        let empty = || if self.is_late { MemoryStorage::late() } else { MemoryStorage::new() };
+        self.setup.topology.shards_of(node).map(|shard| (shard, empty())).collect()
+    }
+
     /// A node's life ends. What ran on it is gone, and so is what waited for it.
     pub fn end_life(&mut self, node: NodeId) {
         for seat in self.seats_of(node) {
@@ -175,6 +188,8 @@ impl<E: Engine> Cluster<E> {
             let worker = seat.worker.take().expect("it is alive");
             self.gone += counted(&worker);
             seat.storages = worker.into_storages();
+            seat.storages.values_mut().for_each(MemoryStorage::crash);
+            seat.persists = false;
             seat.has_begun = false;
             seat.inbox.clear();
             seat.will_look = false;

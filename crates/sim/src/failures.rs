@@ -51,10 +51,10 @@ impl Failures {
                 let lease = lease.max(Duration::from_millis(20));
                 Options {
                     lease,
-                    heartbeat_every: lease / 8,
-                    suspect_after: lease * 3 / 8,
-                    tick_every: lease / 12,
-                    retry_after: (lease / 2).max(nanos(2 * round_trip_ns)),
+                    heartbeat_every: lease / one_of(random, &[4, 8, 8, 16]),
+                    suspect_after: lease * one_of(random, &[2, 3, 6]) / 8,
+                    tick_every: lease / one_of(random, &[6, 12, 24]),
+                    retry_after: (lease / one_of(random, &[2, 2, 8])).max(nanos(2 * round_trip_ns)),
                     ..steady
                 }
             }
@@ -88,6 +88,8 @@ impl Failures {
             elect: one_of(random, &[0, 0, 2]),
             outage: one_of(random, &[0, 0, 2]),
             manager: one_of(random, &[0, 0, 2]),
+            forget: one_of(random, &[0, 2, 4]),
+            diverge: one_of(random, &[0, 2, 4]),
             ..weather.weights
         };
         if weather.weights == Weights::default() {
@@ -97,6 +99,8 @@ impl Failures {
         weather.longest_ns = (lease_ns * random.range_inclusive(1, 6)).min(span_ns);
         weather.lost_percent = one_of(random, &[0, 0, 30, 70]);
         weather.struck_percent = one_of(random, &[0, 10, 30, 60]);
+        weather.gone_percent = one_of(random, &[0, 0, 0, 30]);
+        weather.interrupted_ppm = one_of(random, &[0, 0, 100, 2000]);
         weather.wild_clocks = weather.weights.clock > 0 && random.chance(1, 6);
     }
 

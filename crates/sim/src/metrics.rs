@@ -78,6 +78,18 @@ counts! {
         managers_lost,
         /// Clocks that broke their bounds.
         wild_clocks,
+        /// Nodes that never came back.
+        gone,
+        /// Steps that stood still in the midst of their work.
+        interrupted,
+        /// Workers that acted in the midst of another one's step.
+        interleaved,
+        /// Times that a replica forgot what few others had.
+        forgot_behind,
+        /// Leaders that were cut off until another one was.
+        diverged,
+        /// Leaders that failed when a replica without memory was about to be given copies.
+        givers_struck,
         /// Facts that engines let checkers see.
         observations,
     }

@@ -91,6 +91,18 @@ probes! {
     wild_clock = "clock beyond its bounds",
     /// A copy left out a version up to its cut that is not committed.
     withheld = "old version left out of a copy",
+    /// A node never came back.
+    gone = "node gone for good",
+    /// A step stood still in the midst of its work.
+    interrupted = "step interrupted",
+    /// A worker acted in the midst of another one's step.
+    interleaved = "worker acts within a step",
+    /// A replica forgot what few others had.
+    forgot_behind = "forgets what few have",
+    /// A leader was cut off until its successor was.
+    diverged = "one leader back, the next cut off",
+    /// A leader failed when a replica without memory was about to be given copies.
+    giver_struck = "leader fails while a copy begins",
     /// A stream began behind a snapshot.
     restored = "stream begun behind a snapshot",
     /// A new leader installed what nobody could decide yet.
@@ -192,6 +204,12 @@ impl Probes {
         self.outage = work.outages;
         self.manager_lost = work.managers_lost;
         self.wild_clock = work.wild_clocks;
+        self.gone = work.gone;
+        self.interrupted = work.interrupted;
+        self.interleaved = work.interleaved;
+        self.forgot_behind = work.forgot_behind;
+        self.diverged = work.diverged;
+        self.giver_struck = work.givers_struck;
         self.asked_again = outcomes.asked_again;
         self.gave_up = outcomes.gave_up;
         self.refused = outcomes.refused;

@@ -62,6 +62,24 @@ impl<T> Queue<T> {
         Some((at, item))
     }
 
+    /// Takes the earliest of those items that are due up to `until`, and `fits` says so of them.
+    pub fn take_where(
+        &mut self,
+        until: Time,
+        fits: impl Fn(Time, &T) -> bool,
+    ) -> Option<(Time, T)> {
+        let fits = |entry: &Entry| {
+            let item = self.items[entry.item as usize].as_ref();
+            entry.at <= until && item.is_some_and(|item| fits(entry.at, item))
+        };
+        let entries = self.heap.iter().map(|Reverse(entry)| *entry);
+        let entry = entries.filter(fits).min()?;
+        self.heap.retain(|Reverse(other)| *other != entry);
+        self.free.push(entry.item);
+        let item = self.items[entry.item as usize].take();
+        Some((entry.at, item.expect("an entry stands for one item")))
+    }
+
     /// How many items wait.
     pub fn len(&self) -> usize {
         self.heap.len()

@@ -39,6 +39,10 @@ const TRANSACTIONS_MAX: u32 = 500;
 /// Where nodes fail, clients outside ask so often before they take one for dead.
 const ASKS_MAX: u32 = 5;
 
+/// Where nodes fail, they ask again after so long at most: all their asks of a node that never comes back have to fit into
+/// [`PATIENCE`].
+const ASK_AFTER_MAX: Duration = Duration::from_millis(1500);
+
 /// Where nodes fail, so many residents of each play come after others have died.
 pub const SPARES: usize = 6;
 
@@ -184,7 +188,7 @@ impl<E: Subject> Stand<E> {
         let round_trip = Duration::from_nanos(scenario.round_trip_ns);
         let options = E::draw(&mut random, round_trip);
         let fails = E::FOLLOWS_EPOCHS && scenario.failures.fails;
-        scenario.weather.forgets = fails && root.fork(13).chance(1, 3);
+        scenario.weather.forgets = fails && scenario.shape.voters > 1 && root.fork(13).chance(5, 6);
         let cuts = match fails {
             true if scenario.weather.forgets => Cuts::Early,
             true => Cuts::Never,
@@ -204,6 +208,7 @@ impl<E: Subject> Stand<E> {
             clocks: scenario.clocks(nodes, &mut random),
             delays: scenario.delays.clone(),
             cpu: scenario.cpu,
+            persistence_ns: scenario.persistence_ns,
             rules: Some(E::RULES),
             managers: E::FOLLOWS_EPOCHS.then(|| scenario.failures.managed(&mut random)),
         };
@@ -318,8 +323,9 @@ impl<E: Subject> Stand<E> {
     fn enter(&mut self, scenario: &Scenario) {
         let seed = self.random.next_u64();
         let fails = E::FOLLOWS_EPOCHS && scenario.failures.fails;
+        let patience = Duration::from_nanos(scenario.patience_ns);
         let manners = Manners {
-            patience: Duration::from_nanos(scenario.patience_ns),
+            patience: if fails { patience.min(ASK_AFTER_MAX) } else { patience },
             attempts_max: 30,
             asks_max: if fails { ASKS_MAX } else { u32::MAX },
         };
@@ -424,7 +430,8 @@ impl<E: Subject> Stand<E> {
         let Some(checks) = self.simulation.checks() else { return Ok(()) };
         let store = |node: NodeId, shard| self.simulation.store(node, shard);
         let leader = |shard| self.simulation.leader(shard);
-        replicas::check(self.simulation.topology(), checks.installed(), leader, store)
+        let gone = |node| self.simulation.is_gone(node);
+        replicas::check(self.simulation.topology(), checks.installed(), leader, store, gone)
     }
 
     fn judge(&mut self) -> Result<(), Violation> {

@@ -101,6 +101,8 @@ pub struct Scenario {
     pub drift_ppm_max: i64,
     /// What work costs: where it costs something, workers have inboxes.
     pub cpu: Cpu,
+    /// What streams have promised and accepted becomes durable within this; at once where it is nothing.
+    pub persistence_ns: u64,
     /// What goes wrong.
     pub weather: Weather,
     /// How often epochs change, in an engine that follows them.
@@ -134,6 +136,7 @@ impl Scenario {
         let slowest_answer_ns = 64 * cpu.message.as_nanos() as u64;
         Scenario {
             cpu,
+            persistence_ns: one_of(random, &[0, 0, 20_000, round_trip_ns, 10 * MS]),
             changes: changes(random, span_ns),
             failures,
             weather,
@@ -162,10 +165,14 @@ impl Scenario {
                 elect: 0,
                 outage: 0,
                 manager: 0,
+                forget: 0,
+                diverge: 0,
                 ..self.weather.weights
             },
             lost_percent: 0,
             struck_percent: 0,
+            gone_percent: 0,
+            interrupted_ppm: 0,
             wild_clocks: false,
             ..self.weather
         };
@@ -202,6 +209,9 @@ impl fmt::Display for Scenario {
         if self.cpu != Cpu::FREE {
             write!(f, "a message costs {} µs; ", self.cpu.message.as_micros())?;
         }
+        if self.persistence_ns > 0 {
+            write!(f, "durable within {} µs; ", self.persistence_ns / 1000)?;
+        }
         let Weather { troubles, every_ns, .. } = self.weather;
         let Troubles { loss_ppm, duplicate_ppm, reorder_ppm, tail_ppm } = troubles;
         write!(f, "ppm lost {loss_ppm}, twice {duplicate_ppm}, reordered {reorder_ppm}, ")?;
@@ -209,9 +219,11 @@ impl fmt::Display for Scenario {
         if self.failures.fails {
             let Failures { datacenters, options, .. } = &self.failures;
             let Weather { weights, lost_percent, struck_percent, wild_clocks, .. } = self.weather;
+            let Weather { gone_percent, interrupted_ppm, .. } = self.weather;
             let lease = options.lease.as_micros();
             write!(f, "{} managers, lease {lease} µs, {weights:?}, ", datacenters.len())?;
-            write!(f, "memory lost {lost_percent} %, struck {struck_percent} %; ")?;
+            write!(f, "memory lost {lost_percent} %, struck {struck_percent} %, ")?;
+            write!(f, "gone {gone_percent} %, steps interrupted {interrupted_ppm} ppm; ")?;
             if wild_clocks {
                 write!(f, "clocks beyond their bounds, so that leases need not hold; ")?;
             }
@@ -315,7 +327,8 @@ fn weather(random: &mut Random, span_ns: u64, round_trip_ns: u64) -> Weather {
     let every_ns = if is_calm { 0 } else { span_ns / random.range_inclusive(3, 40) };
     let longest_ns = round_trip_ns * random.range_inclusive(1, 40);
     let longest_ns = longest_ns.min(span_ns);
-    Weather { troubles, every_ns, longest_ns, weights, ..Weather::default() }
+    let interleaved_percent = one_of(random, &[0, 10, 50]);
+    Weather { troubles, every_ns, longest_ns, weights, interleaved_percent, ..Weather::default() }
 }
 
 fn cast(random: &mut Random) -> Vec<Cast> {

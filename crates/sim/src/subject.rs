@@ -25,17 +25,37 @@ pub enum Bug {
     CountLearner,
     /// A replica forgets what it has promised (M4).
     ForgetPromise,
+    /// A new leader adopts the shortest sequence of the lowest ballot (M4).
+    AdoptShortest,
+    /// A new leader adopts the longest sequence, whatever its ballot (M4).
+    AdoptLongest,
+    /// A new leader keeps undecided entries of its own in front of what it adopts (M4).
+    AdoptOntoOwn,
+    /// A replica moves to a ballot before it has all that its leader began with (M4).
+    JoinEarly,
+    /// A replica takes undecided entries of its own for those of the leader (M4).
+    KeepUndecided,
+    /// A replica without memory votes (M4).
+    VoteWhileEmpty,
+    /// What a replica acknowledged in a former life counts for what it has (M4).
+    KeepFormerAcks,
+    /// A replica without memory is called full before it is (M4).
+    CaughtUpEarly,
     /// Another leader is appointed before the lease of the last has run out (M7).
     AppointEarly,
     /// Another leader is appointed a tick before the lease of the last has run out (M7).
     AppointHasty,
     /// A node counts its lease from when the grant came (M7).
     LeaseFromReply,
+    /// A replica without memory is appointed to lead (M4).
+    AppointEmpty,
+    /// A node that restarted takes up what it led in its former life (M4).
+    KeepOffice,
 }
 
 impl Bug {
     /// Bugs by the names that the command line knows.
-    pub const NAMED: [(&str, Bug); 27] = [
+    pub const NAMED: &[(&str, Bug)] = &[
         ("skip-remote-validation", Bug::Engine(Fault::SkipRemoteValidation)),
         ("clock-before-lock", Bug::Engine(Fault::ClockBeforeLock)),
         ("safe-clock-past-in-flight", Bug::Engine(Fault::SafeClockPastInFlight)),
@@ -58,11 +78,38 @@ impl Bug {
         ("cut-unabsorbed", Bug::Engine(Fault::CutUnabsorbed)),
         ("copy-uncommitted", Bug::Engine(Fault::CopyUncommitted)),
         ("copy-keeps-deleted", Bug::Engine(Fault::CopyKeepsDeleted)),
+        ("cut-covered", Bug::Engine(Fault::CutCovered)),
+        ("snapshot-without-finals", Bug::Engine(Fault::SnapshotWithoutFinals)),
+        ("replay-below-floor", Bug::Engine(Fault::ReplayBelowFloor)),
+        ("ignore-fence", Bug::Engine(Fault::IgnoreFence)),
+        ("believe-former-refusal", Bug::Engine(Fault::BelieveFormerRefusal)),
+        ("settle-after-reign", Bug::Engine(Fault::SettleAfterReign)),
+        ("unknown-is-fresh", Bug::Engine(Fault::UnknownIsFresh)),
+        ("sweep-unreached", Bug::Engine(Fault::SweepUnreached)),
+        ("sweep-uncommitted", Bug::Engine(Fault::SweepUncommitted)),
+        ("bury-unreached", Bug::Engine(Fault::BuryUnreached)),
+        ("sweep-led-only", Bug::Engine(Fault::SweepLedOnly)),
+        ("install-after-close", Bug::Engine(Fault::InstallAfterClose)),
+        ("lock-after-close", Bug::Engine(Fault::LockAfterClose)),
+        ("certify-after-close", Bug::Engine(Fault::CertifyAfterClose)),
+        ("absorb-blocked", Bug::Engine(Fault::AbsorbBlocked)),
+        ("absorb-alone", Bug::Engine(Fault::AbsorbAlone)),
+        ("copy-from-one-stream", Bug::Engine(Fault::CopyFromOneStream)),
         ("count-learner", Bug::CountLearner),
         ("forget-promise", Bug::ForgetPromise),
+        ("adopt-shortest", Bug::AdoptShortest),
+        ("adopt-longest", Bug::AdoptLongest),
+        ("adopt-onto-own", Bug::AdoptOntoOwn),
+        ("join-early", Bug::JoinEarly),
+        ("keep-undecided", Bug::KeepUndecided),
+        ("vote-while-empty", Bug::VoteWhileEmpty),
+        ("keep-former-acks", Bug::KeepFormerAcks),
+        ("caught-up-early", Bug::CaughtUpEarly),
         ("appoint-early", Bug::AppointEarly),
         ("appoint-hasty", Bug::AppointHasty),
         ("lease-from-reply", Bug::LeaseFromReply),
+        ("appoint-empty", Bug::AppointEmpty),
+        ("keep-office", Bug::KeepOffice),
     ];
 
     /// The bug of this name.
@@ -106,13 +153,24 @@ pub trait Subject: Engine + 'static {
 pub fn plant<E: Subject>(setup: &mut Setup<E::Options>, managers: &mut Option<Managed>, bug: Bug) {
     let mut nobody = manager::Faults::default();
     let manager = managers.as_mut().map_or(&mut nobody, |managed| &mut managed.options.faults);
+    let streams = &mut setup.streams.faults;
     match bug {
         Bug::Engine(fault) => E::plant(&mut setup.options, Faults::only(fault)),
-        Bug::CountLearner => setup.streams.faults.count_learner = true,
-        Bug::ForgetPromise => setup.streams.faults.forget_promise = true,
+        Bug::CountLearner => streams.count_learner = true,
+        Bug::ForgetPromise => streams.forget_promise = true,
+        Bug::AdoptShortest => streams.adopt_shortest = true,
+        Bug::AdoptLongest => streams.adopt_longest = true,
+        Bug::AdoptOntoOwn => streams.adopt_onto_own = true,
+        Bug::JoinEarly => streams.join_early = true,
+        Bug::KeepUndecided => streams.keep_undecided = true,
+        Bug::VoteWhileEmpty => streams.vote_while_empty = true,
+        Bug::KeepFormerAcks => streams.keep_former_acks = true,
+        Bug::CaughtUpEarly => streams.caught_up_early = true,
         Bug::AppointEarly => manager.appoint_early = true,
         Bug::AppointHasty => manager.appoint_hasty = true,
         Bug::LeaseFromReply => manager.lease_from_reply = true,
+        Bug::AppointEmpty => manager.appoint_empty = true,
+        Bug::KeepOffice => manager.keep_office = true,
     }
 }
 
@@ -176,6 +234,8 @@ impl Subject for Mako {
         options.gossip_gap = Duration::from_micros(one_of(random, &[1, 100, 1000]));
         options.gossip_again = Duration::from_millis(random.range_inclusive(1, 40));
         options.silent_after = options.gossip_again * random.range_inclusive(2, 8) as u32;
+        options.hang_after =
+            (round_trip * one_of(random, &[1, 2, 8])).max(Duration::from_millis(1));
         let mut apart = random.fork(1);
         let mut parts = random.fork(2);
         options.part_bytes_max = one_of(&mut parts, &[1, 100, 1 << 20]);
@@ -228,6 +288,15 @@ fn limits(limits: &mut Limits, random: &mut Random, round_trip: Duration) {
     limits.pause = Duration::from_micros(one_of(random, &[1, 50, 1000]));
     limits.retry_after = retry_after(random, round_trip);
     limits.answers_remembered = one_of(random, &[1, 2, 1 << 14]);
+    limits.attempts_span_max = (round_trip * one_of(random, &[20, 100, 1000]))
+        .clamp(Duration::from_millis(20), Duration::from_secs(7));
+    limits.pause_max = limits.pause.max(Duration::from_millis(one_of(random, &[1, 10, 100])));
+    let patient = Duration::from_secs(10);
+    limits.session_idle_max = (round_trip * one_of(random, &[20, 200, 100_000])).min(patient);
+    limits.session_open_max = (limits.session_idle_max * one_of(random, &[2, 10])).min(3 * patient);
+    limits.sessions_max = limits.sessions_max.min(one_of(random, &[512, 4096]));
+    limits.memory_bytes_reserved = one_of(random, &[0, 0, 1 << 20]);
+    limits.slow_after = one_of(random, &[None, Some(round_trip)]);
 }
 
 fn one_of<T: Copy>(random: &mut Random, items: &[T]) -> T {

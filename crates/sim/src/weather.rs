@@ -22,6 +22,12 @@ pub struct Weather {
     pub forgets: bool,
     /// Of a hundred steps of a recovery, how many bring about the next crash.
     pub struck_percent: u32,
+    /// Of a hundred crashes, how many nodes never come back, where that can be borne.
+    pub gone_percent: u32,
+    /// Of a million steps, how many are interrupted for a while in the midst of their work.
+    pub interrupted_ppm: u32,
+    /// Of a hundred steps, in the midst of how many another worker of the node may act.
+    pub interleaved_percent: u32,
     /// Clocks keep no bound: they jump, and run as they like.
     pub wild_clocks: bool,
 }
@@ -53,6 +59,10 @@ pub struct Weights {
     pub outage: u32,
     /// A manager stops, and starts again.
     pub manager: u32,
+    /// Of those that have what a shard decided last one forgets it, and its leader falls silent.
+    pub forget: u32,
+    /// A leader is cut off until another leads, and is back when that one falls silent.
+    pub diverge: u32,
 }
 
 /// From whom a node is cut off.
@@ -108,6 +118,12 @@ pub enum Blow {
     Outage,
     /// This manager stops.
     Manager(usize),
+    /// Followers of this shard fall behind, the one that does not loses its memory, and the leader falls silent.
+    Forget(usize),
+    /// The leader of this shard is cut off, and its successor is when the first is back.
+    Diverge(usize),
+    /// Whichever node leads this shard by then is cut off.
+    Behead(usize),
 }
 
 /// What there is to be struck.
@@ -121,6 +137,8 @@ pub struct Extent {
     pub workers: usize,
     /// Datacenters.
     pub datacenters: usize,
+    /// Shards.
+    pub shards: usize,
     /// Managers; where there are none, nothing happens that needs them.
     pub managers: usize,
 }
@@ -129,7 +147,7 @@ impl Weather {
     /// Draws the next fault of a cluster and how long it lasts. Ends of links are the nodes and, after
     /// them, the clients outside.
     pub fn draw(&self, random: &mut Random, extent: Extent) -> (Blow, u64) {
-        let Extent { nodes, clients, workers, datacenters, managers } = extent;
+        let Extent { nodes, clients, workers, datacenters, shards, managers } = extent;
         let below = |random: &mut Random, count: usize| random.below(count.max(1) as u64) as usize;
         let node = below(random, nodes);
         let end = below(random, nodes + clients);
@@ -152,6 +170,8 @@ impl Weather {
             (Blow::Elect, managed(weights.elect)),
             (Blow::Outage, managed(weights.outage)),
             (Blow::Manager(below(random, managers)), managed(weights.manager)),
+            (Blow::Forget(below(random, shards)), managed(weights.forget)),
+            (Blow::Diverge(below(random, shards)), managed(weights.diverge)),
             (Blow::Stall(below(random, workers)), weights.stall),
         ];
         let all: u64 = kinds.iter().map(|(_, weight)| u64::from(*weight)).sum();
@@ -164,8 +184,12 @@ impl Weather {
             }
             lot -= u64::from(weight);
         }
-        // Short ones are more likely, as in life.
-        let longest = self.longest_ns >> random.below(6);
+        // Short ones are more likely; but leases run out only while something lasts.
+        let halvings = match blow {
+            Blow::Part(..) | Blow::Pause(_) => 3,
+            _ => 6,
+        };
+        let longest = self.longest_ns >> random.below(halvings);
         (blow, 1 + random.below(longest.max(1)))
     }
 
@@ -179,7 +203,8 @@ impl Weather {
 mod tests {
     use super::*;
 
-    const EXTENT: Extent = Extent { nodes: 3, clients: 2, workers: 3, datacenters: 2, managers: 1 };
+    const EXTENT: Extent =
+        Extent { nodes: 3, clients: 2, workers: 3, datacenters: 2, shards: 1, managers: 1 };
 
     #[test]
     fn only_what_has_a_weight_happens() {

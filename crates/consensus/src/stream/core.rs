@@ -399,6 +399,7 @@ impl<S: Storage> Stream<S> {
     }
 
     fn on_votes(&mut self, now: Time, votes: bool, effects: &mut Vec<Effect>) {
+        let votes = votes || self.replica.options.faults.vote_while_empty;
         if std::mem::replace(&mut self.replica.votes, votes) == votes || !votes {
             return;
         }

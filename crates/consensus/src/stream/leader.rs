@@ -10,7 +10,7 @@
 //! ballot has the whole base of it, and with that all that was chosen before.
 
 use super::replica::{Position, Replica};
-use super::{Effect, Length, Message, Options, Storage};
+use super::{Effect, Faults, Length, Message, Options, Storage};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use types::{Ballot, NodeId, Time};
@@ -167,6 +167,7 @@ pub(super) struct Leader {
     pub queue: VecDeque<Bytes>,
     /// What the voters have accepted; kept to be filled again and again.
     pub tally: Vec<Length>,
+    faults: Faults,
 }
 
 impl Leader {
@@ -193,6 +194,7 @@ impl Leader {
             is_member: members.all().any(|id| id == me),
             queue,
             tally: Vec::new(),
+            faults: replica.options.faults,
         }
     }
 
@@ -204,7 +206,9 @@ impl Leader {
     /// Whether `peer` has accepted all that was inherited.
     pub fn has_caught_up(&self, peer: NodeId) -> bool {
         let Phase::Leading { base, .. } = self.phase else { return false };
-        self.peers.iter().any(|it| it.id == peer && it.greeted && it.acked >= base)
+        self.peers.iter().any(|it| {
+            it.id == peer && it.greeted && (it.acked >= base || self.faults.caught_up_early)
+        })
     }
 
     pub fn is_leading(&self) -> bool {
@@ -239,6 +243,9 @@ impl Leader {
         effects: &mut Vec<Effect>,
     ) {
         let Some(place) = self.peers.iter().position(|peer| peer.id == reborn) else { return };
+        if self.faults.keep_former_acks {
+            return;
+        }
         self.peers[place] = Peer::new(reborn, self.peers[place].voter, now);
         if let Phase::Preparing { asked: false, .. } = self.phase {
             return; // It is asked with the others.
@@ -413,7 +420,7 @@ impl Leader {
         }
         let own = replica.position();
         let asked = fetching.as_ref().map(|fetching| fetching.at);
-        let (best, at) = best_of(&self.peers, own, asked, replica.options.faults.adopt_shortest);
+        let (best, at) = best_of(&self.peers, own, asked, self.faults);
         if best.accepted < own.decided {
             // A majority does not know what was decided: voters have lost their storage. Leading
             // on would undo decisions; not leading keeps them.
@@ -423,7 +430,8 @@ impl Leader {
         let Some(at) = at else {
             return self.adopt(replica, now, best, own.accepted, Vec::new(), effects);
         };
-        let sure = if own.ballot == best.ballot { own.accepted } else { own.decided };
+        let shares = own.ballot == best.ballot || self.faults.adopt_onto_own;
+        let sure = if shares { own.accepted } else { own.decided };
         let staged = stage.ballot == best.ballot && stage.end() > sure;
         let covered = if staged { stage.end() } else { sure };
         if covered >= best.accepted {
@@ -542,13 +550,16 @@ fn best_of(
     peers: &[Peer],
     own: Position,
     asked: Option<NodeId>,
-    shortest: bool,
+    faults: Faults,
 ) -> (Position, Option<NodeId>) {
-    let rank = |position: &Position| (position.ballot, position.accepted);
+    let rank = |position: &Position| match faults.adopt_longest {
+        true => (Ballot::default(), position.accepted),
+        false => (position.ballot, position.accepted),
+    };
     let mut best = (own, None);
     for peer in peers.iter().filter(|peer| peer.counts()) {
         let Some(promise) = peer.promise else { continue };
-        let wins = if shortest {
+        let wins = if faults.adopt_shortest {
             rank(&promise) < rank(&best.0) && promise.accepted >= own.decided
         } else {
             rank(&promise) > rank(&best.0)

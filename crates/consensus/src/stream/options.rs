@@ -88,4 +88,18 @@ pub struct Faults {
     pub forget_promise: bool,
     /// A new leader adopts the shortest sequence of the lowest ballot among the promises.
     pub adopt_shortest: bool,
+    /// A new leader adopts the longest sequence among the promises, whatever its ballot.
+    pub adopt_longest: bool,
+    /// A new leader keeps its own undecided entries in front of a sequence of another ballot.
+    pub adopt_onto_own: bool,
+    /// A replica moves to a ballot before it has all that the leader of the ballot began with.
+    pub join_early: bool,
+    /// A replica takes its own undecided entries, of another ballot, for those of the leader.
+    pub keep_undecided: bool,
+    /// A replica without memory votes.
+    pub vote_while_empty: bool,
+    /// A leader takes what a replica acknowledged in a former life for what it has.
+    pub keep_former_acks: bool,
+    /// A replica without memory is called full as soon as anything was sent to it.
+    pub caught_up_early: bool,
 }

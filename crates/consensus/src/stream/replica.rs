@@ -306,7 +306,7 @@ impl<S: Storage> Replica<S> {
 
     /// The beginning of the own sequence that is also the leader's.
     fn sure(&self, adopted: Ballot, base: Length) -> Length {
-        let same = self.storage.accepted_ballot() == adopted;
+        let same = self.storage.accepted_ballot() == adopted || self.options.faults.keep_undecided;
         let shared = if same { self.accepted().min(base) } else { Length::ZERO };
         shared.max(self.storage.decided())
     }
@@ -358,8 +358,9 @@ impl<S: Storage> Replica<S> {
 
     /// Moves to the leader's ballot, if its base is complete: in one step.
     fn join(&mut self) {
-        if let Some(joining) = self.inbox.joining.take_if(|joining| joining.base <= joining.next())
-        {
+        let early = self.options.faults.join_early;
+        let is_whole = |joining: &mut Joining| joining.base <= joining.next() || early;
+        if let Some(joining) = self.inbox.joining.take_if(is_whole) {
             assert!(joining.sure >= self.storage.decided(), "would replace a decision: {self:?}");
             self.storage.replace(self.storage.promised(), joining.sure, joining.run);
         }

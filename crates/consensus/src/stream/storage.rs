@@ -167,13 +167,56 @@ impl fmt::Debug for Log {
     }
 }
 
-/// A storage in memory, where everything is durable at once, and nothing after a crash.
+/// A storage in memory. Everything is durable at once, unless it is [late](MemoryStorage::late).
 #[derive(Debug, Clone, Default)]
 pub struct MemoryStorage {
+    seen: State,
+    late: Option<Box<Late>>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct State {
     promised: Ballot,
     accepted_ballot: Ballot,
     decided: Length,
     log: Log,
+}
+
+/// What is on its way from memory to a medium.
+#[derive(Debug, Clone, Default)]
+struct Late {
+    durable: State,
+    pending: VecDeque<Change>,
+}
+
+#[derive(Debug, Clone)]
+enum Change {
+    Promise(Ballot),
+    Append(Bytes),
+    Replace(Ballot, Length, Vec<Bytes>),
+    Decide(Length),
+    Trim(Length),
+    Restore(Length),
+}
+
+impl State {
+    fn apply(&mut self, change: Change) {
+        match change {
+            Change::Promise(ballot) => self.promised = ballot,
+            Change::Append(entry) => self.log.push(entry),
+            Change::Replace(ballot, from, entries) => {
+                self.log.truncate(from);
+                entries.into_iter().for_each(|entry| self.log.push(entry));
+                self.accepted_ballot = ballot;
+            }
+            Change::Decide(decided) => self.decided = decided,
+            Change::Trim(before) => self.log.trim(before),
+            Change::Restore(length) => {
+                self.log.restore(length);
+                self.decided = length;
+            }
+        }
+    }
 }
 
 impl MemoryStorage {
@@ -182,58 +225,91 @@ impl MemoryStorage {
     pub fn new() -> MemoryStorage {
         MemoryStorage::default()
     }
+
+    /// The same; a change becomes durable only when [`persist`](MemoryStorage::persist) says so. For simulations of
+    /// disks.
+    #[must_use]
+    pub fn late() -> MemoryStorage {
+        MemoryStorage { seen: State::default(), late: Some(Box::default()) }
+    }
+
+    /// How many changes are not durable yet.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.late.as_ref().map_or(0, |late| late.pending.len())
+    }
+
+    /// Makes the next `count` changes durable, or as many as there are.
+    pub fn persist(&mut self, count: usize) {
+        let Some(late) = &mut self.late else { return };
+        let count = count.min(late.pending.len());
+        late.pending.drain(..count).for_each(|change| late.durable.apply(change));
+    }
+
+    /// What a crash leaves.
+    pub fn crash(&mut self) {
+        if let Some(late) = &mut self.late {
+            late.pending.clear();
+            self.seen = late.durable.clone();
+        }
+    }
+
+    fn change(&mut self, change: Change) {
+        if let Some(late) = &mut self.late {
+            late.pending.push_back(change.clone());
+        }
+        self.seen.apply(change);
+    }
 }
 
 impl Storage for MemoryStorage {
     fn promised(&self) -> Ballot {
-        self.promised
+        self.seen.promised
     }
 
     fn accepted_ballot(&self) -> Ballot {
-        self.accepted_ballot
+        self.seen.accepted_ballot
     }
 
     fn decided(&self) -> Length {
-        self.decided
+        self.seen.decided
     }
 
     fn log(&self) -> &Log {
-        &self.log
+        &self.seen.log
     }
 
     fn persisted(&self) -> Persisted {
-        Persisted {
-            promised: self.promised,
-            accepted_ballot: self.accepted_ballot,
-            accepted: self.log.length(),
-        }
+        let State { promised, accepted_ballot, log, .. } = match &self.late {
+            None => &self.seen,
+            Some(late) => &late.durable,
+        };
+        let (promised, accepted_ballot) = (*promised, *accepted_ballot);
+        Persisted { promised, accepted_ballot, accepted: log.length() }
     }
 
     fn promise(&mut self, ballot: Ballot) {
-        self.promised = ballot;
+        self.change(Change::Promise(ballot));
     }
 
     fn append(&mut self, entry: Bytes) {
-        self.log.push(entry);
+        self.change(Change::Append(entry));
     }
 
     fn replace(&mut self, ballot: Ballot, from: Length, entries: Vec<Bytes>) {
-        self.log.truncate(from);
-        entries.into_iter().for_each(|entry| self.log.push(entry));
-        self.accepted_ballot = ballot;
+        self.change(Change::Replace(ballot, from, entries));
     }
 
     fn decide(&mut self, decided: Length) {
-        self.decided = decided;
+        self.change(Change::Decide(decided));
     }
 
     fn trim(&mut self, before: Length) {
-        self.log.trim(before);
+        self.change(Change::Trim(before));
     }
 
     fn restore(&mut self, length: Length) {
-        self.log.restore(length);
-        self.decided = length;
+        self.change(Change::Restore(length));
     }
 }
 
@@ -278,6 +354,20 @@ mod tests {
         assert_eq!((log.tail(7), log.tail(0)), (Length(4), Length(4)));
         log.trim(Length(3));
         assert_eq!((log.tail(100), log.tail(8), log.tail(7)), (Length(3), Length(3), Length(4)));
+    }
+
+    #[test]
+    fn what_is_late_becomes_durable_in_order_and_a_crash_leaves_that() {
+        let mut storage = MemoryStorage::late();
+        let ballot = Ballot::default();
+        storage.promise(ballot);
+        storage.replace(ballot, Length(0), vec![Bytes::from_static(b"x")]);
+        storage.append(Bytes::from_static(b"y"));
+        assert_eq!((storage.pending(), storage.persisted().accepted), (3, Length(0)));
+        storage.persist(2);
+        assert_eq!((storage.log().length(), storage.persisted().accepted), (Length(2), Length(1)));
+        storage.crash();
+        assert_eq!((storage.pending(), storage.log().length()), (0, Length(1)));
     }
 
     #[test]

@@ -4,9 +4,10 @@
 //! and a snapshot is that list. Each check returns its complaint, so that a planted bug can be
 //! caught by it.
 
-use crate::disk::Disk;
 use bytes::Bytes;
-use shoal_consensus::stream::{Effect, Event, Length, Members, Message, Options, Storage, Stream};
+use shoal_consensus::stream::{
+    Effect, Event, Length, Members, MemoryStorage, Message, Options, Storage, Stream,
+};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use types::wire::{decode, encode};
@@ -23,8 +24,8 @@ pub struct Letter {
 /// A node: its stream, or only its disk while it is down.
 #[derive(Debug)]
 pub struct Node {
-    pub stream: Option<Stream<Disk>>,
-    disk: Option<Disk>,
+    pub stream: Option<Stream<MemoryStorage>>,
+    disk: Option<MemoryStorage>,
     pub timer: Option<Time>,
     pub wanted: Vec<NodeId>,
 }
@@ -73,18 +74,20 @@ impl Cluster {
         };
         let all: Vec<_> = cluster.members.all().chain(others.iter().copied()).collect();
         for id in all {
-            let stream = Some(cluster.stream(id, Disk::new(late)));
+            let stream = Some(
+                cluster.stream(id, if late { MemoryStorage::late() } else { MemoryStorage::new() }),
+            );
             let node = Node { stream, disk: None, timer: None, wanted: Vec::new() };
             cluster.nodes.insert(id, node);
         }
         cluster
     }
 
-    fn stream(&self, id: NodeId, disk: Disk) -> Stream<Disk> {
+    fn stream(&self, id: NodeId, disk: MemoryStorage) -> Stream<MemoryStorage> {
         Stream::new(id, self.members.clone(), self.options.clone(), disk)
     }
 
-    pub fn up(&self, id: NodeId) -> Option<&Stream<Disk>> {
+    pub fn up(&self, id: NodeId) -> Option<&Stream<MemoryStorage>> {
         self.nodes[&id].stream.as_ref()
     }
 
@@ -105,7 +108,7 @@ impl Cluster {
     }
 
     /// Starts a node again, with what its disk had, or with nothing.
-    pub fn restart(&mut self, id: NodeId, empty: Option<Disk>) -> Result<(), String> {
+    pub fn restart(&mut self, id: NodeId, empty: Option<MemoryStorage>) -> Result<(), String> {
         let Some(kept) = self.node(id).disk.take() else { return Ok(()) };
         let stream = self.stream(id, empty.unwrap_or(kept));
         for index in stream.start().0..stream.decided().0 {
@@ -263,7 +266,7 @@ impl Cluster {
     /// The disk of `id` gets on, and says so.
     pub fn persist(&mut self, id: NodeId, changes: usize) -> Result<(), String> {
         if let Some(stream) = &mut self.node(id).stream {
-            stream.storage_mut().flush(changes);
+            stream.storage_mut().persist(changes);
             self.step(id, Event::Persisted)?;
         }
         Ok(())

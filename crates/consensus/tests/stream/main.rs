@@ -5,7 +5,6 @@
 //! a seed, and plants bugs. [`nonsense`] says what no correct node says.
 
 mod cluster;
-mod disk;
 mod nonsense;
 mod random;
 mod scripts;

@@ -15,9 +15,8 @@
 //! ```
 
 use crate::cluster::{Cluster, Letter, ballot, show};
-use crate::disk::Disk;
 use bytes::Bytes;
-use shoal_consensus::stream::{Event, Length, Members, Message, Options};
+use shoal_consensus::stream::{Event, Length, Members, MemoryStorage, Message, Options};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -231,7 +230,7 @@ fn run_command(cluster: &mut Cluster, line: &str) -> Result<(), String> {
             Ok(())
         }
         "restart" => {
-            let empty = words.plain.contains(&"empty").then(|| Disk::new(false));
+            let empty = words.plain.contains(&"empty").then(MemoryStorage::new);
             cluster.restart(words.node(1), empty)
         }
         "votes" => {

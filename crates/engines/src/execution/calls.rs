@@ -119,7 +119,7 @@ impl Calls {
             }
             return None;
         }
-        if epoch < fence {
+        if epoch < fence && !self.hub.faults.has(Fault::IgnoreFence) {
             let result = Err(Unknown::Fenced { request: id, epoch: fence }.into());
             self.hub.errand(from.told(Reply::Called { id, epoch, result }));
             return None;
@@ -155,7 +155,13 @@ impl Calls {
         arguments: Bytes,
     ) -> Option<Task> {
         let (reign, known) = (self.hub.reign(home), self.hub.configured.get());
-        let answer = self.book.borrow().answer(id, reign.1);
+        let faults = self.hub.faults;
+        // From which reign on a refusal counts.
+        let since = match faults.has(Fault::BelieveFormerRefusal) {
+            true => Epoch::default(),
+            false => reign.1,
+        };
+        let answer = self.book.borrow().answer(id, since);
         let begin = || {
             let begun = self.book.borrow_mut().begin(id, reign.1);
             begun.map_err(|unknown| Err(unknown.into()))
@@ -163,7 +169,7 @@ impl Calls {
         let fresh = match answer.map_or_else(begin, Err) {
             Ok(Begun::Runs) => return None,
             Ok(Begun::Fresh) => true,
-            Ok(Begun::Perhaps) => false,
+            Ok(Begun::Perhaps) => faults.has(Fault::UnknownIsFresh),
             Err(result) => {
                 self.hub.errand(from.told(Reply::Called { id, epoch, result }));
                 return None;
@@ -183,7 +189,7 @@ impl Calls {
                 }
                 Err(Error::Aborted(_)) if !fresh => true,
                 // Somebody else leads the shard since, or did meanwhile, and may have run a copy.
-                Err(_) => hub.reign(home) != reign,
+                Err(_) => hub.reign(home) != reign && !faults.has(Fault::SettleAfterReign),
             };
             let settled = match unsettled {
                 true => Err(Unknown::Unsettled { request: id }.into()),

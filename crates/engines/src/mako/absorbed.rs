@@ -9,6 +9,7 @@
 //! **absorbed** when, besides, all streams of the shard are covered up to the greatest clock in it. So whatever
 //! was written or deleted up to there is older than the cut that goes with it: see [`super::snapshot`].
 
+use crate::faults::{Fault, Faults};
 use crate::replication::replica::Replica;
 use crate::watermarks::Watermarks;
 use std::collections::{BTreeMap, VecDeque};
@@ -129,7 +130,13 @@ impl Absorbed {
     }
 
     /// Absorbs what can be now. All that is covered is replayed.
-    pub(super) fn advance(&mut self, replica: &Replica, worker: WorkerId, watermarks: &Watermarks) {
+    pub(super) fn advance(
+        &mut self,
+        replica: &Replica,
+        worker: WorkerId,
+        watermarks: &Watermarks,
+        faults: Faults,
+    ) {
         let Absorbed { extent, ahead, covered } = self;
         if ahead.is_empty() {
             return;
@@ -143,7 +150,11 @@ impl Absorbed {
             true => replica.cover(worker, ahead[*covered - 1].safe),
             false => replica.covered(),
         };
-        while *covered > 0 && ahead[0].needs.greatest() <= cut {
+        let alone = faults.has(Fault::AbsorbAlone).then(|| replica.covered_by(worker));
+        let cut = alone.unwrap_or(cut);
+        let is_absorbed =
+            |said: &Said| said.needs.greatest() <= cut || faults.has(Fault::CutCovered);
+        while *covered > 0 && is_absorbed(&ahead[0]) {
             let said = ahead.pop_front().expect("it is covered");
             let forget = extent.finals;
             extent.extend(replica.shard, &said, forget);

@@ -16,6 +16,7 @@ use crate::execution::hub::{Branch, Ending, Submission, recovering};
 use crate::execution::outbox::BranchKey;
 use crate::execution::sessions::Pooled;
 use crate::faults::Fault;
+use crate::interleave;
 use crate::observation::Observation;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -357,6 +358,7 @@ impl Mako {
         let Certification { exchange, own, mut drawn, ending, .. } = it;
         let home = self.desk.hub.home();
         let mut locked_here = Vec::new();
+        interleave::point(&mut effects.observations);
         for (at, branch) in own {
             if let OwnBranch::Locked(locked) = branch {
                 let clock = self.draw(at, (exchange.id, exchange.epoch), &locked, effects);
@@ -364,7 +366,8 @@ impl Mako {
                 locked_here.push((at, locked, clock));
             }
         }
-        if !locked_here.is_empty() && self.is_closed(exchange.epoch) {
+        let ignores = self.options().faults.has(Fault::CertifyAfterClose);
+        if !locked_here.is_empty() && self.is_closed(exchange.epoch) && !ignores {
             for (at, locked, clock) in locked_here {
                 let context = Some(Context::Locked { locked, clock });
                 self.drop_context(at, exchange.id, context, effects);

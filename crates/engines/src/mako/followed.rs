@@ -11,7 +11,7 @@ use super::awaiting::Awaiting;
 use super::options::Options;
 use super::piece::{Entry, Piece};
 use crate::execution::sessions::Sessions;
-use crate::faults::Fault;
+use crate::faults::{Fault, Faults};
 use crate::replication::replica::Replica;
 use crate::watermarks::Watermarks;
 use std::collections::BTreeMap;
@@ -225,9 +225,15 @@ impl Followed {
     }
 
     /// Absorbs what can be.
-    pub(super) fn absorb(&mut self, replica: &Replica, worker: WorkerId, watermarks: &Watermarks) {
-        if self.is_through() {
-            self.absorbed.advance(replica, worker, watermarks);
+    pub(super) fn absorb(
+        &mut self,
+        replica: &Replica,
+        worker: WorkerId,
+        watermarks: &Watermarks,
+        faults: Faults,
+    ) {
+        if self.is_through() || faults.has(Fault::AbsorbBlocked) {
+            self.absorbed.advance(replica, worker, watermarks, faults);
         }
     }
 

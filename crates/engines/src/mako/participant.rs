@@ -15,6 +15,7 @@ use crate::execution::branches::Arrival;
 use crate::execution::hub::{Branch, recovering};
 use crate::execution::sessions::Pooled;
 use crate::faults::Fault;
+use crate::interleave;
 use crate::observation::Observation;
 use crate::replication::lead::Flight;
 use crate::transaction_id::TransactionId;
@@ -219,6 +220,7 @@ impl Mako {
                     self.desk.perform(&branch, &operations)?;
                     let (dependencies, _) =
                         self.gather(at, (id, header.epoch), &branch, reads, effects)?;
+                    interleave::point(&mut effects.observations);
                     let locked = branch.lock()?;
                     if validate {
                         self.validate(|| locked.validate())?;
@@ -235,7 +237,8 @@ impl Mako {
                 let of = (id, header.epoch);
                 let clock = early.unwrap_or_else(|| self.draw(at, of, &locked, effects));
                 let context = Context::Locked { locked, clock };
-                if self.is_closed(header.epoch) {
+                let ignores = self.options().faults.has(Fault::LockAfterClose);
+                if self.is_closed(header.epoch) && !ignores {
                     self.drop_context(at, id, Some(context), effects);
                     return Err(Mako::not_open(header.epoch));
                 }
@@ -314,9 +317,11 @@ impl Mako {
             branch.validate()?;
             return Ok(stamp);
         }
+        interleave::point(&mut effects.observations);
         let locked = branch.lock()?;
         let clock = self.draw(at, (transaction, epoch), &locked, effects);
-        let valid = match self.is_closed(epoch) {
+        let ignores = self.options().faults.has(Fault::InstallAfterClose);
+        let valid = match self.is_closed(epoch) && !ignores {
             true => Err(Mako::not_open(epoch)),
             false => locked.validate(),
         };

@@ -271,13 +271,18 @@ impl Mako {
         let at = self.place_of(shard).expect("a stream that is held");
         let replica = self.shared.replica(shard).expect("held");
         let extent = self.absorbed_extent(at).clone();
+        let faults = self.options().faults;
         // What this worker's extent says may stand for a copy that this node took itself: then the other workers
         // may not have absorbed their streams so far.
-        let cut = replica.covered().max(replica.floor().whole());
+        let cut = match faults.has(Fault::CopyFromOneStream) {
+            true => extent.greatest,
+            false => replica.covered().max(replica.floor().whole()),
+        };
         // Like no other, of this life or another.
         let copy = self.desk.hub.random.borrow_mut().next_u64();
         let watermarks = self.desk.hub.watermarks.borrow();
-        let finals = watermarks.partial(extent.finals).cloned().collect();
+        let finals = watermarks.partial(extent.finals).cloned();
+        let finals = finals.filter(|_| !faults.has(Fault::SnapshotWithoutFinals)).collect();
         let settled = watermarks.settled();
         let length = extent.length;
         let head = encode(&Head { copy, extent, finals });

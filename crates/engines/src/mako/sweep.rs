@@ -7,6 +7,7 @@
 //! other (rule M10).
 
 use super::Mako;
+use crate::faults::Fault;
 use crate::replication::replica::Replica;
 use std::time::Duration;
 use store::RollBack;
@@ -37,9 +38,12 @@ impl Mako {
         }
         let due = self.desk.hub.now.get();
         self.sweeps.clear(); // A new pass does what the last one had left.
+        let led_only = self.options().faults.has(Fault::SweepLedOnly);
         for (at, led) in self.led.iter().enumerate() {
             let replica = self.shared.replica(led.lead.shard).expect("held");
-            if led.ever_led || !replica.floor().is_empty() {
+            let had_uncommitted = led.ever_led || !replica.floor().is_empty();
+            let is_swept = if led_only { led.serves() } else { had_uncommitted };
+            if is_swept {
                 self.sweeps.push(Sweep { at, cursor: RollBack::default(), due });
             }
         }
@@ -57,8 +61,12 @@ impl Mako {
         let rejected = |stamp: types::StampRef<'_>| watermarks.rejects(shard, stamp);
         // Where the node leads no more, older writes may still be on their way to a tombstone's key.
         let reached = self.shared.replica(shard).map_or(Clock::ZERO, Replica::reached);
-        let committed =
-            |stamp: types::StampRef<'_>| stamp.clock <= reached && watermarks.covers(shard, stamp);
+        let faults = self.shared.setup.options.faults;
+        let is_last = |clock| clock <= reached || faults.has(Fault::SweepUnreached);
+        let committed = |stamp: types::StampRef<'_>| {
+            let covered = watermarks.covers(shard, stamp);
+            is_last(stamp.clock) && (covered || faults.has(Fault::SweepUncommitted))
+        };
         let done = session.roll_back(&sweep.cursor, RECORDS_MAX, rejected, committed);
         self.desk.counters.discarded += done.discarded as u64;
         match done.next {

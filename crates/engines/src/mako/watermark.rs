@@ -382,10 +382,11 @@ impl Mako {
 
     /// Takes note of what the stores have for good by now.
     pub(super) fn absorb(&mut self) {
+        let faults = self.options().faults;
         let watermarks = self.desk.hub.watermarks.borrow();
         for followed in &mut self.followed {
             let replica = self.shared.replica(followed.shard).expect("held");
-            followed.absorb(replica, self.desk.hub.place.worker, &watermarks);
+            followed.absorb(replica, self.desk.hub.place.worker, &watermarks, faults);
         }
     }
 

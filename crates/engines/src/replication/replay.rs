@@ -59,13 +59,15 @@ fn try_replay(
     let transaction = store::Transaction::on(sessions.take()?);
     let floor = replica.floor();
     for write in writes {
-        if !floor.has(write.table, &write.key, stamp.clock) {
+        let is_there = floor.has(write.table, &write.key, stamp.clock);
+        if !is_there || faults.has(Fault::ReplayBelowFloor) {
             transaction.replicate(write.table, &write.key, write.value.as_deref())?;
         }
     }
     let complete = replica.reached();
+    let everywhere = |clock| clock <= complete || faults.has(Fault::BuryUnreached);
     let buried =
-        |tombstone: StampRef<'_>| tombstone.epoch == stamp.epoch && tombstone.clock <= complete;
+        |tombstone: StampRef<'_>| tombstone.epoch == stamp.epoch && everywhere(tombstone.clock);
     let last_wins = faults.has(Fault::ReplayInArrivalOrder);
     publish(replica.shard, transaction.lock()?, stamp, last_wins, buried, observe);
     Ok(())

@@ -91,6 +91,11 @@ impl Replica {
         self.covered()
     }
 
+    /// Up to where one worker has absorbed its stream.
+    pub(crate) fn covered_by(&self, worker: WorkerId) -> Clock {
+        Clock(self.covered[worker.0 as usize].load(Ordering::Acquire))
+    }
+
     /// Up to where all workers have absorbed their streams.
     pub(crate) fn covered(&self) -> Clock {
         least(&self.covered)

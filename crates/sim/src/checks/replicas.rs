@@ -11,15 +11,18 @@ use types::{NodeId, Scan, ShardId, TableId};
 /// Rows read at once.
 const PAGE_ROWS: usize = 1024;
 
-/// Judges every replica of every shard; `leader` says who leads it, `store` finds a copy.
+/// Judges every replica of every shard, but for those on nodes that are `gone`; `leader` says who leads it, `store`
+/// finds a copy.
 pub fn check(
     topology: &Topology,
     installed: &Installed,
     leader: impl Fn(ShardId) -> NodeId,
     store: impl Fn(NodeId, ShardId) -> Option<Arc<Store>>,
+    gone: impl Fn(NodeId) -> bool,
 ) -> super::Verdict {
     for shard in topology.shard_ids() {
-        for node in topology.replicas(shard).chain([leader(shard)]) {
+        let nodes = topology.replicas(shard).chain([leader(shard)]);
+        for node in nodes.filter(|node| !gone(*node)) {
             let Some(store) = store(node, shard) else {
                 return Err(format!("{node} has no store of {shard}"));
             };

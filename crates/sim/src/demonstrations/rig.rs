@@ -197,7 +197,15 @@ impl<E: Shown, W: Placed> Rig<E, W> {
         let clocks = vec![NodeClock::TRUE; topology.nodes().len()];
         let setup = Setup { topology, procedures, streams, options };
         let delays = delays(DATACENTERS, far);
-        let world = World { clocks, delays, clients: Vec::new(), cpu, rules: None, managers };
+        let world = World {
+            clocks,
+            delays,
+            clients: Vec::new(),
+            cpu,
+            persistence_ns: 0,
+            rules: None,
+            managers,
+        };
         let mut rig = Rig {
             setting,
             simulation: Simulation::new(&setup, world, seed),

@@ -8,15 +8,19 @@ use crate::violation::Violation;
 use crate::weather::{Blow, Extent, Others, Way, Weather};
 use consensus::manager::Configuration;
 use engines::{Engine, Place};
-use types::{NodeId, Random, Time, WorkerId};
+use types::{NodeId, Random, ShardId, Time, WorkerId};
 
 /// So many crashes are put into the recoveries of a run, at most.
 const STRIKES_MAX: u32 = 6;
 
+/// Of the links between a node and managers that fail both ways, one in so many is late instead of cut towards the
+/// node: what managers granted before arrives when it is over.
+const LATE_ONE_IN: u64 = 3;
+
 /// A clock that began anew shows up to so much.
 const SHOWN_NS_MAX: u64 = 10_000_000_000;
 
-impl<E: Engine> Simulation<E> {
+impl<E: Engine + 'static> Simulation<E> {
     /// Lets things go wrong from now on.
     pub fn set_weather(&mut self, weather: Weather) {
         self.network.set_troubles(weather.troubles);
@@ -45,7 +49,7 @@ impl<E: Engine> Simulation<E> {
             self.change_clock(clock, |now, it| it.turn(now, drift));
         }
         for node in (0..self.cluster.clocks.len() as u32).map(NodeId) {
-            if !self.cluster.is_up(node) {
+            if !self.cluster.is_up(node) && !self.gone.contains(&node) {
                 self.restart(node, false);
             }
         }
@@ -60,6 +64,7 @@ impl<E: Engine> Simulation<E> {
             clients: self.outsiders.len(),
             workers,
             datacenters: self.topology.datacenters().len(),
+            shards: self.topology.shards() as usize,
             managers: self.manager_count(),
         };
         let (blow, lasts) = weather.draw(&mut self.random, extent);
@@ -101,7 +106,71 @@ impl<E: Engine> Simulation<E> {
                 self.queue.push(until, Item::OutageOver);
             }
             Blow::Manager(manager) => self.stop_manager(manager, until),
+            Blow::Forget(shard) => self.forget_behind(ShardId(shard as u32)),
+            Blow::Diverge(shard) => self.diverge(shard),
+            Blow::Behead(shard) => {
+                let leader = self.leader(ShardId(shard as u32)).0 as usize;
+                self.part(leader, Others::All, Way::Both, until);
+            }
         }
+    }
+
+    /// A blow that was planned falls, if things still go wrong.
+    pub(super) fn fall_as_planned(&mut self, blow: Blow, until: Time) {
+        if let Some(weather) = self.weather {
+            self.note(|now, trace| trace.note(now, format_args!("{blow:?} until {until}")));
+            self.fall(blow, until, &weather);
+        }
+    }
+
+    /// The leader of a shard is cut off with what it appends meanwhile, until another has led for a while; then that one
+    /// is. So sequences of two ballots are there to choose from, of which the longer may be the older.
+    fn diverge(&mut self, shard: usize) {
+        self.work.diverged += 1;
+        let lease = self.lease().as_nanos() as u64;
+        let back_at = Time(self.now.0 + lease + self.random.below(2 * lease));
+        let leader = self.leader(ShardId(shard as u32)).0 as usize;
+        self.part(leader, Others::All, Way::Both, back_at);
+        let around = self.random.below(lease / 4 + 1);
+        let behead_at = match self.random.chance(1, 2) {
+            true => Time(back_at.0.saturating_sub(around)),
+            false => Time(back_at.0 + around),
+        };
+        let until = Time(behead_at.0 + lease + self.random.below(2 * lease));
+        self.queue.push(behead_at, Item::Planned { blow: Blow::Behead(shard), until });
+    }
+
+    /// What a shard decides is on its leader and on as few followers as make a majority. One of these loses its memory and
+    /// comes back soon, and then the leader falls silent for longer than its lease: those that are left are a majority that
+    /// does not know what was decided, if the one that forgot counts.
+    fn forget_behind(&mut self, shard: ShardId) {
+        let assignment = self.configuration().and_then(|truth| truth.shard(shard)).cloned();
+        let Some(assignment) = assignment else { return };
+        let leader = assignment.leader;
+        let mut others: Vec<NodeId> =
+            assignment.voters.iter().copied().filter(|voter| *voter != leader).collect();
+        self.random.shuffle(&mut others);
+        let (Some(forgets), majority) = (others.pop(), assignment.voters.len() / 2 + 1) else {
+            return;
+        };
+        self.work.forgot_behind += 1;
+        let lease = self.lease().as_nanos() as u64;
+        let crash_at = Time(self.now.0 + self.random.below(lease));
+        let back_at = Time(crash_at.0 + 1 + self.random.below(lease / 4 + 1));
+        let silent_at = Time(crash_at.0 + self.random.below(lease));
+        let heard_at = Time(silent_at.0 + 2 * lease + self.random.below(2 * lease));
+        for behind in others.iter().skip(majority.saturating_sub(2)) {
+            let (from, to) = (leader.0 as usize, behind.0 as usize);
+            self.network.cut(from, to, silent_at);
+        }
+        let blow = Blow::Crash(forgets.0 as usize);
+        self.queue.push(crash_at, Item::Planned { blow, until: back_at });
+        let leader = leader.0 as usize;
+        let blow = match self.random.chance(1, 2) {
+            true => Blow::Pause(leader),
+            false => Blow::Part(leader, Others::All, Way::Both),
+        };
+        self.queue.push(silent_at, Item::Planned { blow, until: heard_at });
     }
 
     fn pause(&mut self, node: NodeId, until: Time) {
@@ -158,12 +227,15 @@ impl<E: Engine> Simulation<E> {
                 (0..self.cluster.clocks.len()).filter(|_| random.chance(1, 2)).collect()
             }
         };
+        let is_late = others == Others::Managers && self.random.chance(1, LATE_ONE_IN);
         for end in ends.into_iter().filter(|end| *end != node) {
             if way != Way::In {
                 self.network.cut(node, end, until);
             }
-            if way != Way::Out {
-                self.network.cut(end, node, until);
+            match way {
+                Way::Out => {}
+                Way::In | Way::Both if is_late => self.network.clog(end, node, until),
+                Way::In | Way::Both => self.network.cut(end, node, until),
             }
         }
         self.work.parts += 1;
@@ -197,6 +269,15 @@ impl<E: Engine> Simulation<E> {
         if let Some(checks) = &mut self.checks {
             checks.crashed(node);
         }
+        let gone_percent = self.weather.map_or(0, |weather| weather.gone_percent);
+        if gone_percent > 0
+            && self.random.below(100) < u64::from(gone_percent)
+            && self.may_forget(node)
+        {
+            self.work.gone += 1;
+            self.gone.insert(node);
+            return;
+        }
         let lost_percent = self.weather.map_or(0, |weather| weather.lost_percent);
         let lost = self.random.below(100) < u64::from(lost_percent);
         let life = self.cluster.lives[node.0 as usize];
@@ -208,8 +289,9 @@ impl<E: Engine> Simulation<E> {
         let Some(truth) = self.configuration() else { return false };
         truth.shards.iter().filter(|it| it.voters.contains(&node)).all(|it| {
             let others = it.full_voters().filter(|voter| *voter != node);
-            let remember = others.filter(|voter| !self.forgetful.contains_key(voter)).count();
-            remember > it.voters.len() / 2
+            let remembers =
+                |voter: &NodeId| !self.forgetful.contains_key(voter) && !self.gone.contains(voter);
+            others.filter(remembers).count() > it.voters.len() / 2
         })
     }
 
@@ -222,7 +304,11 @@ impl<E: Engine> Simulation<E> {
             let own = member.and_then(|member| member.incarnation());
             let admitted = own == Some(truth.nodes[node.0 as usize].incarnation);
             let known = self.forgetful.entry(node).or_default();
-            *known |= admitted;
+            let is_news = admitted && !std::mem::replace(known, *known || admitted);
+            if is_news {
+                self.may_strike_giver(node, truth);
+            }
+            let known = self.forgetful.entry(node).or_default();
             if *known && !truth.shards.iter().any(|it| it.empty.contains_key(&node)) {
                 self.forgetful.remove(&node);
             }
@@ -353,6 +439,24 @@ impl<E: Engine> Simulation<E> {
         let soon = self.random.below(weather.longest_ns / 16 + 2);
         let at = Time(self.now.0 + if self.random.chance(1, 2) { 0 } else { soon });
         self.queue.push(at, Item::Strike { node });
+    }
+
+    /// A node without memory is admitted, and is about to be given copies: perhaps the leader of one of its shards
+    /// fails meanwhile.
+    fn may_strike_giver(&mut self, taker: NodeId, truth: &Configuration) {
+        let Some(weather) = self.weather else { return };
+        let emptied = truth.shards.iter().filter(|it| it.empty.contains_key(&taker));
+        let leaders: Vec<NodeId> = emptied.map(|it| it.leader).collect();
+        let Some(leader) = self.random.pick(&leaders).copied() else { return };
+        if self.strikes >= STRIKES_MAX
+            || self.random.below(100) >= u64::from(weather.struck_percent)
+        {
+            return;
+        }
+        self.strikes += 1;
+        self.work.givers_struck += 1;
+        let soon = self.random.below(weather.longest_ns / 4 + 2);
+        self.queue.push(Time(self.now.0 + soon), Item::Strike { node: leader });
     }
 
     pub(super) fn strike(&mut self, node: NodeId) {

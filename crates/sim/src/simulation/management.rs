@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use types::{NodeId, ShardId, Time, WorkerId};
 
-impl<E: Engine> Simulation<E> {
+impl<E: Engine + 'static> Simulation<E> {
     /// How many managers there are.
     pub(super) fn manager_count(&self) -> usize {
         self.managers.as_ref().map_or(0, Managers::count)
@@ -42,6 +42,11 @@ impl<E: Engine> Simulation<E> {
     /// Is the node alive?
     pub fn is_up(&self, node: NodeId) -> bool {
         self.cluster.is_up(node)
+    }
+
+    /// Will the node never come back?
+    pub fn is_gone(&self, node: NodeId) -> bool {
+        self.gone.contains(&node)
     }
 
     /// In which of its lives a node is.

@@ -14,12 +14,14 @@
 //! | `seen.rs` | what checkers and the digest are shown |
 //! | `management.rs` | managers, and what nodes and they say to each other |
 //! | `failing.rs` | what goes wrong, and how it ends |
+//! | `interleaved.rs` | workers of a node that act in the midst of each other's steps |
 //!
 //! A worker takes one event at a time. What a step does to the worker's own state happens when it
 //! begins; what it sends leaves when it ends, and until then the worker is busy.
 
 mod bytes;
 mod failing;
+mod interleaved;
 mod management;
 mod seen;
 
@@ -37,7 +39,7 @@ use crate::queue::Queue;
 use crate::recovery::Recoveries;
 use crate::trace::Trace;
 use crate::violation::Violation;
-use crate::weather::Weather;
+use crate::weather::{Blow, Weather};
 use consensus::manager::{Applied, ToManager, ToNode};
 use consensus::topology::Topology;
 use engines::client::{ClientId, Reply, Request};
@@ -45,7 +47,7 @@ use engines::engine::{Setup, Task};
 use engines::{Engine, Local, Observation, Place};
 use node::{Effect, Effects, Event, Message};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Waker};
@@ -70,6 +72,8 @@ pub struct World {
     pub clients: Vec<usize>,
     /// What work costs.
     pub cpu: Cpu,
+    /// What streams have promised and accepted becomes durable within this; at once where it is nothing.
+    pub persistence_ns: u64,
     /// By what checkers judge; `None` if nobody watches.
     pub rules: Option<Rules>,
     /// Who manages the cluster; `None` if its configuration never changes.
@@ -103,6 +107,11 @@ enum Item<M> {
     Timer {
         seat: u32,
     },
+    /// Some of what the streams of a worker have changed, in this life of its node, is durable.
+    Persisted {
+        seat: u32,
+        life: u32,
+    },
     /// A worker that was busy looks into its inbox.
     Free {
         seat: u32,
@@ -111,6 +120,11 @@ enum Item<M> {
         client: u32,
     },
     Blow,
+    /// A fault that goes with one before.
+    Planned {
+        blow: Blow,
+        until: Time,
+    },
     /// A node says something to a manager.
     ToManager {
         manager: u32,
@@ -185,11 +199,15 @@ pub struct Simulation<E: Engine> {
     directory: Rc<RefCell<Vec<NodeId>>>,
     /// Nodes whose memory was lost, and whether the managers know of the life that said so.
     forgetful: BTreeMap<NodeId, bool>,
+    /// Nodes that never come back.
+    gone: BTreeSet<NodeId>,
     /// Crashes that were put into recoveries.
     strikes: u32,
     weather: Option<Weather>,
     random: Random,
     cpu: Cpu,
+    /// Changes of streams become durable within this; at once where it is nothing.
+    persistence_ns: u64,
     checks: Option<Checks>,
     effects: Effects<E::Message>,
     work: Work,
@@ -202,7 +220,7 @@ pub struct Simulation<E: Engine> {
     events_at_once: u64,
 }
 
-impl<E: Engine> Simulation<E> {
+impl<E: Engine + 'static> Simulation<E> {
     /// A cluster that starts at time zero, in this world.
     pub fn new(setup: &Setup<E::Options>, world: World, seed: u64) -> Simulation<E> {
         let root = Random::new(seed);
@@ -217,11 +235,18 @@ impl<E: Engine> Simulation<E> {
         leaders.dedup();
         let workers = topology.workers() as usize;
         let observations = world.rules.map(|_| Vec::new());
+        // What a run on this thread that failed has left.
+        drop(engines::interleave::take_back());
         let mut simulation = Simulation {
             now: Time::ZERO,
             true_time: Rc::default(),
             queue: Queue::new(root.fork(1)),
-            cluster: Cluster::new(setup, world.clocks, options, root.fork(2).next_u64()),
+            cluster: Cluster::new(
+                setup,
+                (world.clocks, world.persistence_ns > 0),
+                options,
+                root.fork(2).next_u64(),
+            ),
             outsiders: Vec::new(),
             network: Network::new(&ends, &world.delays, workers, root.fork(3)),
             managers: world.managers.map(|it| Managers::new(&topology, it, root.fork(5))),
@@ -230,10 +255,12 @@ impl<E: Engine> Simulation<E> {
             recoveries: Recoveries::new(topology.shards(), topology.workers()),
             directory: Rc::new(RefCell::new(leaders)),
             forgetful: BTreeMap::new(),
+            gone: BTreeSet::new(),
             strikes: 0,
             weather: None,
             random: root.fork(4),
             cpu: world.cpu,
+            persistence_ns: world.persistence_ns,
             checks: world.rules.map(|rules| Checks::new(&topology, rules)),
             effects: Effects { effects: Vec::new(), observations },
             work: Work::default(),
@@ -431,6 +458,7 @@ impl<E: Engine> Simulation<E> {
                 self.work.timers += 1;
                 self.reach(seat as usize, Event::Timer)
             }
+            Item::Persisted { seat, life } => self.persist(seat as usize, life),
             Item::Free { seat } => self.look(seat as usize),
             Item::Reply { client, reply } => {
                 self.work.replies += 1;
@@ -451,6 +479,10 @@ impl<E: Engine> Simulation<E> {
             }
             Item::Blow => {
                 self.blow();
+                Ok(())
+            }
+            Item::Planned { blow, until } => {
+                self.fall_as_planned(blow, until);
                 Ok(())
             }
             Item::ToManager { manager, from, message } => {
@@ -533,14 +565,22 @@ impl<E: Engine> Simulation<E> {
         self.note(|now, trace| trace.note(now, format_args!("{place} {event:?}")));
         let local = self.cluster.clocks[place.node.0 as usize].local(self.now);
         let received = bytes::of_event(&event);
+        let other = self.interleave(seat);
         let state = &mut self.cluster.seats[seat];
         match event {
             Event::Timer => (state.timer_at, state.timer_local) = (Time::MAX, Time::MAX),
             Event::Nudged => state.nudged = false,
-            Event::Start | Event::Received { .. } | Event::Client { .. } | Event::Told { .. } => {}
+            Event::Start
+            | Event::Received { .. }
+            | Event::Client { .. }
+            | Event::Persisted { .. }
+            | Event::Told { .. } => {}
         }
         let worker = state.worker.as_mut().expect("only who lives takes a step");
         worker.step(local, event, &mut self.effects);
+        let acted = other.and_then(|other| self.end_interleaving(other));
+        let state = &mut self.cluster.seats[seat];
+        let worker = state.worker.as_mut().expect("it took a step");
 
         let counters = worker.engine().counters();
         let before = std::mem::replace(&mut state.operations, counters.operations);
@@ -555,11 +595,58 @@ impl<E: Engine> Simulation<E> {
         let sent: u64 = self.effects.effects.iter().map(bytes::of_effect).sum();
         let work = StepWork { messages, operations, bytes: received + kept + sent };
         let cost = Duration::from_nanos(self.cpu.cost_ns(work, slowdown));
+        let cost = Duration::from_nanos(self.cpu.cost_ns(messages, done, slowdown));
+        let cost = cost + self.interruption();
+        let state = &mut self.cluster.seats[seat];
         let end = self.now + cost;
         state.worked += cost;
         state.busy_until = state.busy_until.max(end);
-        self.observe(seat)?;
-        self.take_effect(seat, end)
+        self.observe(seat, acted.as_ref())?;
+        if let Some(acted) = acted {
+            self.take_others_effect(acted)?;
+        }
+        self.take_effect(seat, end)?;
+        self.await_persistence(seat);
+        Ok(())
+    }
+
+    /// What the streams of a worker have changed becomes durable some time later, where storages are late.
+    fn await_persistence(&mut self, seat: usize) {
+        let state = &mut self.cluster.seats[seat];
+        let Some(worker) = state.worker.as_ref().filter(|_| self.persistence_ns > 0) else {
+            return;
+        };
+        let mut streams = self.topology.shards_of(state.place.node);
+        let pending = |shard| worker.stream(shard).is_some_and(|it| it.storage().pending() > 0);
+        if !state.persists && streams.any(pending) {
+            state.persists = true;
+            let life = self.cluster.lives[state.place.node.0 as usize];
+            let at = Time(self.now.0 + 1 + self.random.below(self.persistence_ns));
+            self.queue.push(at, Item::Persisted { seat: seat as u32, life });
+        }
+    }
+
+    fn persist(&mut self, seat: usize, life: u32) -> Result<(), Violation> {
+        let node = self.cluster.seats[seat].place.node;
+        if self.cluster.lives[node.0 as usize] != life || !self.cluster.is_up(node) {
+            return Ok(());
+        }
+        self.cluster.seats[seat].persists = false;
+        let all = self.random.chance(1, 2);
+        let changes = if all { usize::MAX } else { 1 + self.random.below(4) as usize };
+        self.reach(seat, Event::Persisted { changes })
+    }
+
+    /// For how long the step that is under way stands still, before what it sends leaves.
+    fn interruption(&mut self) -> Duration {
+        let Some(weather) = self.weather.filter(|it| it.interrupted_ppm > 0) else {
+            return Duration::ZERO;
+        };
+        if self.random.below(1_000_000) >= u64::from(weather.interrupted_ppm) {
+            return Duration::ZERO;
+        }
+        self.work.interrupted += 1;
+        Duration::from_nanos(self.random.below(weather.longest_ns.max(1)))
     }
 
     /// Does what a step of this worker, which ends at `end`, wants done.

@@ -1,14 +1,16 @@
 //! What checkers, probes and the digest are shown of a worker's step.
 
+use super::interleaved::Acted;
 use super::{Sight, Simulation};
 use crate::checks::Moment;
 use crate::digest::Digest;
 use crate::violation::Violation;
+use consensus::stream::Storage;
 use engines::{Engine, Observation};
 use node::{Effect, Event, Message};
 use std::fmt::Write;
 
-impl<E: Engine> Simulation<E> {
+impl<E: Engine + 'static> Simulation<E> {
     pub(super) fn digest_event(&mut self, seat: usize, event: &Event<E::Message>) {
         let kind = match event {
             Event::Start => 0,
@@ -18,6 +20,7 @@ impl<E: Engine> Simulation<E> {
             Event::Timer => 4,
             Event::Nudged => 5,
             Event::Told { .. } => 6,
+            Event::Persisted { changes } => 7 | (*changes as u64 & 0xff) << 8,
         };
         self.digest.word(self.now.0);
         self.digest.word(kind << 16 | seat as u64);
@@ -27,14 +30,22 @@ impl<E: Engine> Simulation<E> {
         }
     }
 
-    /// Shows the checkers what a step did.
-    pub(super) fn observe(&mut self, seat: usize) -> Result<(), Violation> {
+    /// Shows the checkers what a step did, and what another worker did in the midst of it.
+    pub(super) fn observe(
+        &mut self,
+        stepped: usize,
+        acted: Option<&Acted<E>>,
+    ) -> Result<(), Violation> {
         let Some(mut observations) = self.effects.observations.take() else { return Ok(()) };
-        self.tell_what_is_accepted(seat)?;
-        let place = self.cluster.seats[seat].place;
-        let moment = Moment { at: self.now, place };
+        if let Some(acted) = acted {
+            self.tell_what_is_accepted(acted.seat)?;
+        }
+        self.tell_what_is_accepted(stepped)?;
         let mut verdict = Ok(());
-        for observation in observations.drain(..) {
+        for (at, observation) in observations.drain(..).enumerate() {
+            let seat = acted.filter(|it| it.seen.contains(&at)).map_or(stepped, |it| it.seat);
+            let place = self.cluster.seats[seat].place;
+            let moment = Moment { at: self.now, place };
             self.work.observations += 1;
             if let Some(trace) = &mut self.trace {
                 trace.note(self.now, format_args!("  {place} {observation:?}"));
@@ -52,6 +63,12 @@ impl<E: Engine> Simulation<E> {
         }
         self.effects.observations = Some(observations);
         verdict?;
+        self.judge_replies(stepped)
+    }
+
+    /// Has the checkers judge what a worker's step answers to clients.
+    pub(super) fn judge_replies(&mut self, seat: usize) -> Result<(), Violation> {
+        let moment = Moment { at: self.now, place: self.cluster.seats[seat].place };
         let Some(checks) = &mut self.checks else { return Ok(()) };
         let replies = self.effects.effects.iter().filter_map(|effect| match effect {
             Effect::Reply { to, reply } => Some((*to, reply)),
@@ -92,7 +109,8 @@ impl<E: Engine> Simulation<E> {
                 {
                     checks.entered(shard, place, index, entry.clone());
                 }
-                let accepted = (stream.accepted_ballot(), length);
+                let persisted = stream.storage().persisted();
+                let accepted = (persisted.accepted_ballot, persisted.accepted.0);
                 checks.accepted(shard, place.worker, place.node, accepted);
             }
             if self.recoveries.awaits(shard) {

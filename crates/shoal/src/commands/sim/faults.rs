@@ -1,4 +1,4 @@
-//! `shoal sim --faults`: every planted bug, and who catches it.
+//! `shoal sim --faults`: every planted bug, and which rule catches it.
 
 use super::search::{Search, Tally};
 use super::{Common, Trouble, Verdict, print};
@@ -8,24 +8,46 @@ use crate::terminal::table;
 use ::sim::Orders;
 use ::sim::planted::{self, Planted};
 use clap::Args;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use workloads::report::words;
 
-/// Plant every bug in turn, and see each caught within the seeds it is given
+/// Plant every bug in turn, and see each caught
 ///
-/// A checker that has never caught anything proves nothing, and neither does a failure of something else
-/// than the rules that are to catch the bug.
+/// Each bug is run at the seed that is recorded for it; where that does not catch it any more, and with --search, the
+/// seeds that it is given are searched. A checker that has never caught anything proves nothing, and neither does a
+/// failure of something else than the rules that are to catch the bug.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Example:
-  shoal sim --faults
+Examples:
+  shoal sim --faults                        at the recorded seeds
+  shoal sim --faults --search               by search, as if nothing were recorded
+  shoal sim --faults --search --record crates/sim/src/caught.txt
 
 Exit codes: 0 every bug was caught, 1 one was not, 2 the command line is wrong")]
 pub struct Faults {
-    /// The first seed for each [default: 0, and for what few seeds catch one that does]
+    /// Search for seeds that catch the bugs, and use no recorded ones
     #[arg(long)]
-    first: Option<u64>,
+    search: bool,
+    /// The first seed of each search
+    #[arg(long, default_value_t = 0)]
+    first: u64,
+    /// Write the seeds that caught the bugs of this engine into this file, which keeps the lines of others
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
     #[command(flatten)]
     common: Common,
+}
+
+/// A bug, and how it was looked for.
+struct Found {
+    planted: Planted,
+    tally: Tally,
+    /// Its recorded seed caught it.
+    as_recorded: bool,
 }
 
 impl Faults {
@@ -33,38 +55,99 @@ impl Faults {
         let engine = self.common.engine.name;
         let bugs = planted::all(engine);
         print(&format!("{engine}, {} planted bugs\n\n", bugs.len()))?;
-        let found: Vec<(Planted, Tally)> =
-            bugs.into_iter().map(|planted| (planted, self.search(planted))).collect();
-        let rows = found.iter().map(|(planted, tally)| row(planted, tally));
+        let found = match self.search {
+            true => bugs.into_iter().map(|planted| self.searched(planted)).collect(),
+            false => self.recorded(&bugs),
+        };
+        let rows = found.iter().map(row);
         print(&table(
             ["planted bug", "rule", "caught by", "at seed", "needed", "given", "time"],
             rows,
         ))?;
-        let missed = found.iter().filter(|(_, tally)| tally.first_failure.is_none()).count();
+        let missed = found.iter().filter(|found| found.tally.first_failure.is_none()).count();
         print(&match missed {
             0 => "\n\nevery bug was caught\n".to_owned(),
             missed => format!("\n\n{missed} of {} bugs were not caught\n", found.len()),
         })?;
+        let stale = found.iter().filter(|found| !found.as_recorded).count();
+        if !self.search && stale > 0 {
+            print(&format!(
+                "{stale} recorded seeds catch nothing any more. To record others:\n\n  \
+                 shoal sim --faults --search --engine {engine} --record crates/sim/src/caught.txt\n"
+            ))?;
+        }
+        if let Some(file) = &self.record {
+            record(file, &found).map_err(|error| Trouble::file("write", file, error))?;
+        }
         Ok(if missed == 0 { Verdict::Holds } else { Verdict::Fails })
     }
 
-    fn search(&self, planted: Planted) -> Tally {
+    /// Each bug at its recorded seed; all threads take bugs.
+    fn recorded(&self, bugs: &[Planted]) -> Vec<Found> {
+        let bar = SeedsBar::new(bugs.len() as u64, None, !self.common.no_progress);
+        let (next, found) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+        let began = crate::clock::now();
+        thread::scope(|scope| {
+            for _ in 0..self.common.jobs() {
+                scope.spawn(|| {
+                    loop {
+                        let at = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(planted) = bugs.get(at) else { break };
+                        let one = self.at_recorded(*planted);
+                        let mut all = found.lock().expect("no holder of the lock panics");
+                        all.insert(at, one);
+                        bar.show(all.len() as u64, crate::clock::now() - began, 0);
+                    }
+                });
+            }
+        });
+        bar.finish();
+        found.into_inner().expect("no holder of the lock panics").into_values().collect()
+    }
+
+    fn at_recorded(&self, planted: Planted) -> Found {
+        let mut all = Tally::default();
+        if let Some(seed) = planted.seed {
+            self.look(&planted, (seed, 1), 1, &mut all, &mut |_| {});
+            if all.first_failure.is_some() {
+                return Found { planted, tally: all, as_recorded: true };
+            }
+        }
+        self.look(&planted, (self.first, planted.within), 1, &mut all, &mut |_| {});
+        Found { planted, tally: all, as_recorded: false }
+    }
+
+    fn searched(&self, planted: Planted) -> Found {
         let bar = SeedsBar::new(planted.within, None, !self.common.no_progress);
-        let first = self.first.unwrap_or(planted.first);
+        let mut all = Tally::default();
+        let mut show = |tally: &Tally| bar.show(tally.seeds, tally.elapsed, tally.failures);
+        let seeds = (self.first, planted.within);
+        self.look(&planted, seeds, self.common.jobs(), &mut all, &mut show);
+        bar.finish();
+        Found { planted, tally: all, as_recorded: false }
+    }
+
+    /// Looks through so many seeds for the first that catches the bug, and adds what was found to `all`.
+    fn look(
+        &self,
+        planted: &Planted,
+        (first, count): (u64, u64),
+        jobs: usize,
+        all: &mut Tally,
+        show: &mut dyn FnMut(&Tally),
+    ) {
         let mut search = Search {
             run: self.common.engine.run,
             orders: Orders { bug: Some(planted.bug), ..Orders::default() },
             first,
-            count: planted.within.min(u64::MAX - first),
+            count: count.min(u64::MAX - first),
             time: None,
             twice_every: 0,
-            jobs: self.common.jobs(),
+            jobs,
             keep_going: false,
         };
-        let mut all = Tally::default();
         loop {
-            let tally =
-                search.run(&mut |tally, _| bar.show(tally.seeds, tally.elapsed, tally.failures));
+            let tally = search.run(&mut |tally, _| show(tally));
             all.elapsed += tally.elapsed;
             let Some((number, seed, rule)) = tally.first_failure else {
                 all.seeds += tally.seeds;
@@ -79,12 +162,32 @@ impl Faults {
             search.first += number + 1;
             search.count -= number + 1;
         }
-        bar.finish();
-        all
     }
 }
 
-fn row(planted: &Planted, tally: &Tally) -> [String; 7] {
+/// Writes the seeds that caught bugs into a file of recorded seeds, in order, in the place of those it had.
+fn record(file: &PathBuf, found: &[Found]) -> std::io::Result<()> {
+    let text = match std::fs::read_to_string(file) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        read => read?,
+    };
+    let mut lines: BTreeMap<String, String> = BTreeMap::new();
+    for line in text.lines() {
+        if let Some((bug, seed)) = line.rsplit_once(' ') {
+            lines.insert(bug.to_owned(), seed.to_owned());
+        }
+    }
+    for Found { planted, tally, .. } in found {
+        if let Some((_, seed, _)) = tally.first_failure {
+            lines.insert(format!("{} {}", planted.engine, planted.name), seed.to_string());
+        }
+    }
+    let text: String = lines.iter().map(|(bug, seed)| format!("{bug} {seed}\n")).collect();
+    std::fs::write(file, text)
+}
+
+fn row(found: &Found) -> [String; 7] {
+    let Found { planted, tally, .. } = found;
     let (by, seed, needed) = match tally.first_failure {
         Some((number, seed, rule)) => (rule.to_owned(), seed.to_string(), words::count(number + 1)),
         None => {

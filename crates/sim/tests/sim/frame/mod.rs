@@ -29,6 +29,7 @@ fn simulation(options: Options, cpu: Cpu, clock: NodeClock, seed: u64) -> Simula
         delays: vec![vec![delay]],
         clients: Vec::new(),
         cpu,
+        persistence_ns: 0,
         rules: Some(Rules::default()),
         managers: None,
     };
