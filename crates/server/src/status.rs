@@ -5,6 +5,7 @@ use crate::seat::Seat;
 use bytes::Bytes;
 use engines::Engine;
 use engines::engine::{Counters, Progress};
+use net::Identity;
 use serde::{Deserialize, Serialize};
 use types::{ShardId, Time};
 
@@ -15,6 +16,9 @@ pub struct NodeStatus {
     pub node: u32,
     /// Its name.
     pub name: String,
+    /// The identity of the cluster, drawn when it was founded. `None` until the node has joined it, and without managers.
+    #[serde(default)]
+    pub cluster: Option<String>,
     /// When it says so, by its clock: nanoseconds since 1970.
     #[serde(default)]
     pub time_ns: u64,
@@ -137,6 +141,7 @@ pub(crate) fn of<E: Engine>(seat: &Seat<E>, now: Time) -> NodeStatus {
     NodeStatus {
         node: seat.node.0,
         name: topology.node(seat.node).map(|node| node.name.clone()).unwrap_or_default(),
+        cluster: seat.identity.as_ref().and_then(Identity::get).map(|cluster| cluster.to_string()),
         time_ns: now.0,
         worker: seat.worker_id.0,
         workers: topology.workers(),

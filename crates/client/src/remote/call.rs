@@ -139,6 +139,9 @@ impl Asking<'_> {
                 Came::Answer(result) => result,
                 Came::Nothing(cause) => {
                     self.in_vain(node, cause).await;
+                    if let Some(error) = self.inner.desk.founded_again() {
+                        return Err(self.lost(error));
+                    }
                     continue;
                 }
             };
@@ -223,6 +226,16 @@ impl Asking<'_> {
         if cause != Cause::Silent {
             self.inner.desk.view.suspect(node);
             self.inner.pause(self.inner.options.patience / 2, self.until).await;
+        }
+    }
+
+    /// The cluster is gone that this was asked of, if it was.
+    fn lost(&self, error: Rejected) -> Error {
+        match error {
+            Rejected::FoundedAgain { known, found } if self.sent => {
+                Unknown::FoundedAgain { request: self.id, known, found }.into()
+            }
+            error => error.into(),
         }
     }
 

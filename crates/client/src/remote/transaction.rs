@@ -320,6 +320,9 @@ impl ClusterTransaction {
                 Err(_) => Cause::Silent,
             };
             inner.desk.view.suspect(node);
+            if let Some(error) = inner.desk.founded_again() {
+                return Err(self.over(error.into()));
+            }
             if Instant::now() >= until {
                 let (node, awaited) = (Some(node), Awaited::Connection);
                 let wait = Wait { node, awaited, cause, waited: began.elapsed() };

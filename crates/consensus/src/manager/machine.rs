@@ -15,7 +15,7 @@ use crate::topology::Topology;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Ballot, Clock, Epoch, NodeId, ShardId, Time, VectorWatermark};
+use types::{Ballot, Clock, ClusterId, Epoch, NodeId, ShardId, Time, VectorWatermark};
 
 /// The epoch in which a cluster begins, and the leaders that its topology names are appointed.
 const FIRST_EPOCH: Epoch = Epoch(1);
@@ -27,6 +27,8 @@ pub(super) const CLOSING_MAX: usize = 1024;
 /// What a command has done: for the manager that leads to tell nodes, and for whoever watches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Applied {
+    /// The cluster begins: the first term of its log.
+    Founded(ClusterId),
     /// A term began.
     Took(Term),
     /// A node's life is admitted.
@@ -107,6 +109,8 @@ pub(super) struct Shard {
 pub struct Machine {
     pub(super) options: Options,
     pub(super) topology: Arc<Topology>,
+    /// Drawn by the first manager that led; `None` before that.
+    cluster: Option<ClusterId>,
     term: Term,
     /// The latest time in a command of this term, on its manager's clock.
     now: Option<Time>,
@@ -159,6 +163,7 @@ impl Machine {
         let nodes = vec![node; topology.nodes().len()];
         let settled = Epoch(FIRST_EPOCH.0 - 1);
         let configuration = Configuration {
+            cluster: None,
             revision: Revision(0),
             epoch: FIRST_EPOCH,
             topology: Arc::clone(&topology),
@@ -171,6 +176,7 @@ impl Machine {
         let mut machine = Machine {
             options,
             topology,
+            cluster: None,
             term: Term(0),
             now: None,
             revision: Revision(0),
@@ -204,6 +210,12 @@ impl Machine {
     #[must_use]
     pub fn configuration(&self) -> &Arc<Configuration> {
         &self.configuration
+    }
+
+    /// The identity of the cluster; `None` before it is founded.
+    #[must_use]
+    pub fn cluster(&self) -> Option<ClusterId> {
+        self.cluster
     }
 
     /// The term of the manager whose commands count.
@@ -266,7 +278,12 @@ impl Machine {
 
     /// Lets in the commands of the present term, in the time of its manager.
     fn admit(&mut self, command: &Command, effects: &mut Vec<Applied>) -> Option<Time> {
-        if command.action == Action::Take && command.term > self.term {
+        if let Action::Take { drawn } = command.action {
+            if command.term <= self.term {
+                self.void += 1;
+                return None;
+            }
+            self.found(drawn, effects);
             self.term = command.term;
             self.forget_time();
             if self.options.faults.rebase_at_take {
@@ -275,7 +292,7 @@ impl Machine {
             effects.push(Applied::Took(self.term));
             return None;
         }
-        if command.term != self.term || command.action == Action::Take {
+        if command.term != self.term {
             self.void += 1;
             return None;
         }
@@ -286,6 +303,15 @@ impl Machine {
         let now = self.now.map_or(command.at, |now| now.max(command.at));
         self.now = Some(now);
         Some(now)
+    }
+
+    /// The first manager that leads founds the cluster. Its identity never changes.
+    fn found(&mut self, drawn: ClusterId, effects: &mut Vec<Applied>) {
+        if self.cluster.is_none() {
+            // Nodes are told with the next revision: none of them has joined before it.
+            self.cluster = Some(drawn);
+            effects.push(Applied::Founded(drawn));
+        }
     }
 
     /// The next manager's clock is another. What had run out by the old one has run out.
@@ -316,7 +342,7 @@ impl Machine {
 
     fn act(&mut self, now: Time, command: &Command, effects: &mut Vec<Applied>) {
         let counts = match &command.action {
-            Action::Take => false,
+            Action::Take { .. } => unreachable!("a term has begun: {command:?}"),
             Action::Tick { heard } => {
                 self.on_tick(now, command.at, heard, effects);
                 true
@@ -474,6 +500,7 @@ impl Machine {
         self.revision.0 += 1;
         let standing = |node: &Node| Standing { incarnation: node.incarnation, alive: node.alive };
         self.configuration = Arc::new(Configuration {
+            cluster: self.cluster,
             revision: self.revision,
             epoch: self.epoch,
             topology: Arc::clone(&self.topology),
@@ -492,6 +519,7 @@ impl Machine {
     }
 
     fn assert_invariants(&self) {
+        assert!(self.cluster.is_some() || self.term == Term(0), "not founded: {self:?}");
         assert!(self.settled < self.epoch, "settled an open epoch: {self:?}");
         let closing = (self.settled.0 + 1..self.epoch.0).map(Epoch);
         assert!(self.closing.keys().copied().eq(closing), "epochs are missing: {self:?}");

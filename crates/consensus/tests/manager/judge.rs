@@ -41,6 +41,10 @@ pub fn judge(world: &World, probes: &mut Probes) -> Result<(), String> {
                 .effect(&command.action, effect)
                 .map_err(|why| format!("command {place}: {why}"))?;
         }
+        let changes = judge.before.cluster.is_some() && judge.after.cluster != judge.before.cluster;
+        if changes {
+            return Err(format!("command {place}: the cluster is another"));
+        }
         judge.configuration().map_err(|why| format!("command {place}: {why}"))?;
     }
     Ok(())
@@ -61,6 +65,11 @@ impl Judge<'_> {
             Applied::Reported { claim, epoch } => self.reported(claim, *epoch),
             Applied::Final(watermark) => self.is_final(watermark),
             Applied::CaughtUp { shard, replica } => self.caught_up(action, *shard, *replica),
+            Applied::Founded(cluster) => {
+                self.probe("founded");
+                let is_first = self.before.cluster.is_none();
+                is_first.then_some(()).ok_or(format!("{cluster} is founded in another"))
+            }
             Applied::Took(_) => {
                 self.probe("took");
                 Ok(())

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{NodeId, Time};
+use types::{ClusterId, NodeId, Time};
 
 /// How often the world turns.
 const TURN: Duration = Duration::from_millis(5);
@@ -109,7 +109,9 @@ impl World {
             .expect("a replica");
         self.network.plug(node, Some(handle.clone()));
         let topology = Arc::new(Topology::symmetric(3, 1, 1, 0, 1));
-        let manager = Manager::new(Mailbox::default(), Machine::new(topology, Options::default()));
+        let drawn = ClusterId::new(u64::from(node.0) + 1).expect("not 0");
+        let manager =
+            Manager::new(Mailbox::default(), Machine::new(topology, Options::default()), drawn);
         let site = Site { manager, replica, handle, told: vec![], life, timer: None, round: 0 };
         assert!(self.sites.insert(node, site).is_none(), "{node} runs already");
     }

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod failures;
+mod founding;
 mod http;
 mod managers;
 mod secured;
