@@ -14,6 +14,7 @@ use engines::engine::Task;
 use engines::{Engine, Local, Place};
 use net::{Identity, Input, Limits, Outbox};
 use node::{Effect, Effects, Event, Worker};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use store::Store;
@@ -99,6 +100,8 @@ pub(crate) struct Seat<E: Engine> {
     pub(crate) directory: Directory,
     /// The node's copies of shards.
     pub(crate) stores: Vec<(ShardId, Arc<Store>)>,
+    /// What was logged last of each shard that has a replica here, and cannot be served.
+    outages: BTreeMap<ShardId, String>,
     /// Where clients may cut the node off.
     pub(crate) isolation: Option<Isolation>,
     pub(crate) malformed: u64,
@@ -121,6 +124,7 @@ impl<E: Engine> Seat<E> {
             asked: 0,
             granter: None,
             identity: None,
+            outages: BTreeMap::new(),
             directory,
             stores,
             isolation: None,
@@ -193,6 +197,28 @@ impl<E: Engine> Seat<E> {
         self.take(now, Event::Told { message }, out);
         if self.worker.lease_end() > before {
             self.granter = Some(from);
+        }
+        self.log_outages();
+    }
+
+    /// Logs that a shard of this node cannot be served any more, and why, or that it can again.
+    fn log_outages(&mut self) {
+        let Some(configuration) = self.worker.configuration() else { return };
+        for (shard, _) in &self.stores {
+            let outage = status::outage(configuration, *shard);
+            if outage.as_ref() == self.outages.get(shard) {
+                continue;
+            }
+            match outage {
+                Some(outage) => {
+                    tracing::warn!(node = %self.node, %shard, outage, "a shard cannot be served");
+                    self.outages.insert(*shard, outage);
+                }
+                None => {
+                    tracing::info!(node = %self.node, %shard, "a shard can be served again");
+                    self.outages.remove(shard);
+                }
+            }
         }
     }
 

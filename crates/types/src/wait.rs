@@ -50,6 +50,8 @@ pub enum Cause {
     Unsettled,
     /// It belongs to a cluster that was founded in the place of ours.
     FoundedAgain,
+    /// It knows that the shard has no majority of its replicas.
+    NoMajority,
 }
 
 coded_struct!(Wait {
@@ -75,6 +77,7 @@ coded_enum!(Cause {
     5 => NotServing,
     6 => Unsettled,
     7 => FoundedAgain,
+    8 => NoMajority,
 });
 
 impl fmt::Display for Wait {
@@ -111,6 +114,7 @@ impl fmt::Display for Cause {
             Cause::NotServing => "does not lead what was asked for",
             Cause::Unsettled => "could not look what became of it yet",
             Cause::FoundedAgain => "belongs to a cluster that was founded in the place of ours",
+            Cause::NoMajority => "cannot serve, since too few replicas of the shard are left",
         })
     }
 }

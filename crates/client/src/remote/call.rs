@@ -240,7 +240,10 @@ impl Asking<'_> {
     }
 
     fn given_up(&self) -> Error {
-        let (node, cause) = self.last;
+        let (node, mut cause) = self.last;
+        if self.inner.desk.view.has_no_majority(self.call.home) {
+            cause = Cause::NoMajority;
+        }
         let wait = Wait { node, awaited: Awaited::Call, cause, waited: self.began.elapsed() };
         match self.sent {
             true => Unknown::Call { request: self.id, wait }.into(),

@@ -70,7 +70,7 @@
 //! empty, in an epoch of its own. So majorities before and after always share a replica that
 //! remembers.
 //!
-//! Read in this order: `command.rs`, `configuration.rs`, `machine.rs` with `appoint.rs`,
+//! Read in this order: `command.rs`, `configuration.rs`, `outage.rs`, `machine.rs` with `appoint.rs`,
 //! `closing.rs` and `change.rs`; `message.rs`, `core.rs` with `hearing.rs`, `member.rs`; `log.rs`, `simulated.rs`; `wire.rs`.
 //!
 //! Sources: Gray and Cheriton, *Leases* (SOSP'89), for clocks that only drift; Ongaro, *Consensus: Bridging Theory and
@@ -89,6 +89,7 @@ mod machine;
 mod member;
 mod message;
 mod options;
+mod outage;
 mod simulated;
 mod wire;
 
@@ -101,4 +102,5 @@ pub use machine::{Applied, Machine};
 pub use member::{Member, MemberEffect, MemberEvent};
 pub use message::{ToManager, ToNode};
 pub use options::{Faults, Options};
+pub use outage::Outage;
 pub use simulated::{Pace, SimulatedLog};

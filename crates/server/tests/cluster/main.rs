@@ -5,5 +5,6 @@ mod failures;
 mod founding;
 mod http;
 mod managers;
+mod outages;
 mod secured;
 mod serving;

@@ -51,6 +51,7 @@ fn wait() -> impl Strategy<Value = Wait> {
         Cause::NotServing,
         Cause::Unsettled,
         Cause::FoundedAgain,
+        Cause::NoMajority,
     ];
     let parts = (any::<Option<u32>>(), 0..awaited.len(), 0..causes.len(), number());
     parts.prop_map(move |(node, what, why, waited)| Wait {
