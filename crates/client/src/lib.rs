@@ -34,6 +34,6 @@ pub use net::tls::ClientTls;
 pub use remote::{Cluster, ClusterOptions, ClusterTransaction, ConnectError};
 pub use transaction::{BlockingTransaction, Transaction};
 pub use types::{
-    Aborted, Awaited, Cause, Conflict, Error, NodeId, Rejected, RequestId, Result, Rows, Scan,
-    ShardId, TableId, Unknown, Wait, limits,
+    Aborted, Awaited, Cause, ClusterId, Conflict, Error, NodeId, Rejected, RequestId, Result, Rows,
+    Scan, ShardId, TableId, Unknown, Wait, limits,
 };

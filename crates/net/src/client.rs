@@ -4,7 +4,7 @@
 //! than the node reads has to wait, and who does not receive is not sent more.
 
 use crate::config::{Limits, Secret};
-use crate::dial::Dialing;
+use crate::dial::{Dialing, Reached};
 use crate::frame::{FrameReader, Kind};
 use crate::handshake::{Caller, Failure, broken, ended};
 use crate::queue::{OutQueue, SLICES_MAX};
@@ -16,7 +16,7 @@ use std::io::{self, IoSlice};
 use thiserror::Error;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
-use types::{NodeId, WorkerId};
+use types::{ClusterId, NodeId, WorkerId};
 
 /// Frames that may wait on this side to be sent: as many leave in one system call.
 const SENDING_MAX: usize = 1024;
@@ -39,6 +39,8 @@ pub enum Role {
 pub struct Access {
     /// The cluster's name.
     pub cluster: String,
+    /// Which founding of it the client belongs to, if it has connected before: nodes of another are refused.
+    pub identity: Option<ClusterId>,
     /// As what it comes.
     pub role: Role,
     /// The secret of clients, [`Secret::none`] where there is none; for operators that of the nodes.
@@ -54,6 +56,7 @@ impl Access {
     pub fn open(cluster: impl Into<String>) -> Access {
         Access {
             cluster: cluster.into(),
+            identity: None,
             role: Role::Client,
             secret: Secret::none(),
             tls: None,
@@ -71,6 +74,14 @@ pub enum ConnectError {
     /// The node refused.
     #[error("the node refuses: {0}")]
     Refused(CloseReason),
+    /// The node belongs to another founding of the cluster than the client.
+    #[error(
+        "the node belongs to cluster {found}, which was founded in the place of the one this client belongs to"
+    )]
+    FoundedAgain {
+        /// Its cluster.
+        found: ClusterId,
+    },
 }
 
 impl From<Failure> for ConnectError {
@@ -78,6 +89,7 @@ impl From<Failure> for ConnectError {
         match failure {
             Failure::Here(reason) => ConnectError::Failed(reason),
             Failure::There(reason) => ConnectError::Refused(reason),
+            Failure::Other(found) => ConnectError::FoundedAgain { found },
         }
     }
 }
@@ -113,6 +125,8 @@ pub struct Connection {
     pub worker: WorkerId,
     /// In which of its lives it is.
     pub life: u64,
+    /// Which founding of the cluster it belongs to, as far as it knew when it let us in.
+    pub identity: Option<ClusterId>,
     /// The way there.
     pub sender: Sender,
     /// The way back.
@@ -139,6 +153,7 @@ pub async fn connect(
 ) -> Result<Connection, ConnectError> {
     let dialing = Dialing {
         cluster: &access.cluster,
+        identity: access.identity,
         secret: &access.secret,
         tls: access.tls.as_ref(),
         limits: &access.limits,
@@ -149,7 +164,7 @@ pub async fn connect(
         worker,
         wanted: None,
     };
-    let (stream, mut reader, host) = dialing.dial(address).await?;
+    let Reached { stream, mut reader, host, identity } = dialing.dial(address).await?;
     reader.allow(access.limits.frame_bytes_max);
     let (near, far) = tokio::io::split(stream);
     let (sender, outgoing) = mpsc::channel(SENDING_MAX);
@@ -160,6 +175,7 @@ pub async fn connect(
         node: host.node,
         worker: host.worker,
         life: host.life,
+        identity,
         sender: Sender { frames: sender, frame_bytes_max: access.limits.frame_bytes_max },
         receiver: Receiver(receiver),
     })

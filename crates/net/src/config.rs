@@ -2,6 +2,7 @@
 
 use crate::distance::{Datacenter, Distances};
 use crate::handshake::CLUSTER_BYTES_MAX;
+use crate::identity::Identity;
 use crate::tls::NodeTls;
 use std::fmt;
 use std::time::Duration;
@@ -122,6 +123,8 @@ impl Default for Limits {
 pub struct Config {
     /// The cluster's name. Nodes and clients of another are refused.
     pub cluster: String,
+    /// Which founding of it this node belongs to, as far as is known. Those of another are refused.
+    pub identity: Identity,
     /// This node.
     pub node: NodeId,
     /// Which of its lives this is: greater than any before.
@@ -173,6 +176,7 @@ impl Config {
     pub fn new(cluster: impl Into<String>, node: NodeId, secret: Secret) -> Config {
         Config {
             cluster: cluster.into(),
+            identity: Identity::default(),
             node,
             life: 0,
             workers: 1,

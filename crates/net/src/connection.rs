@@ -23,7 +23,7 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncReadExt, AsyncWrite};
-use types::NodeId;
+use types::{ClusterId, NodeId};
 
 /// Whose connection it is. Peers have two, one each way: a node only sends on that which it dialed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +51,8 @@ enum Ending {
 #[derive(Debug)]
 pub(crate) struct Channel {
     pub origin: Origin,
+    /// Which cluster this node told the other end that it belongs to.
+    told: Option<ClusterId>,
     queue: RefCell<OutQueue>,
     ending: Cell<Option<Ending>>,
     unread_frames: Cell<usize>,
@@ -63,9 +65,10 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    pub fn new(origin: Origin) -> Rc<Channel> {
+    pub fn new(origin: Origin, told: Option<ClusterId>) -> Rc<Channel> {
         Rc::new(Channel {
             origin,
+            told,
             queue: RefCell::new(OutQueue::new()),
             ending: Cell::new(None),
             unread_frames: Cell::new(0),
@@ -87,6 +90,11 @@ impl Channel {
     /// Whether it is about to end: nothing more is read from it, and nothing it said counts.
     pub fn is_ending(&self) -> bool {
         self.ending.get().is_some()
+    }
+
+    /// Whether its handshake told the other end which cluster this node belongs to, as it does now.
+    pub fn is_told(&self, hub: &Hub) -> bool {
+        self.told == hub.config.identity.get()
     }
 
     /// Queues a frame. The first of a turn also notes that this channel has to be woken.

@@ -9,13 +9,15 @@ use crate::tls::ClientTls;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use types::{NodeId, WorkerId};
+use types::{ClusterId, NodeId, WorkerId};
 use zerocopy::IntoBytes;
 
 /// Who dials, and whom it wants.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Dialing<'a> {
     pub cluster: &'a str,
+    /// Which founding of the cluster this end belongs to, as far as it knows.
+    pub identity: Option<ClusterId>,
     pub secret: &'a Secret,
     pub tls: Option<&'a ClientTls>,
     pub limits: &'a Limits,
@@ -24,14 +26,24 @@ pub(crate) struct Dialing<'a> {
     pub wanted: Option<NodeId>,
 }
 
+/// A node that was reached.
+#[derive(Debug)]
+pub(crate) struct Reached {
+    pub stream: Stream,
+    pub reader: FrameReader,
+    pub host: Host,
+    /// Which founding of the cluster it belongs to, as far as it knows.
+    pub identity: Option<ClusterId>,
+}
+
 impl Dialing<'_> {
     /// Dials, and says who is there.
-    pub async fn dial(&self, address: &str) -> Result<(Stream, FrameReader, Host), Failure> {
+    pub async fn dial(&self, address: &str) -> Result<Reached, Failure> {
         let met = timeout(self.limits.handshake_max, self.meet(address)).await;
         met.unwrap_or(Err(Failure::Here(CloseReason::SlowHandshake)))
     }
 
-    async fn meet(&self, address: &str) -> Result<(Stream, FrameReader, Host), Failure> {
+    async fn meet(&self, address: &str) -> Result<Reached, Failure> {
         let unreachable = |_| Failure::Here(CloseReason::Unreachable);
         let mut socket = TcpStream::connect(address).await.map_err(unreachable)?;
         set_options(&socket, self.limits).map_err(unreachable)?;
@@ -48,10 +60,11 @@ impl Dialing<'_> {
             }
         };
         let binding = stream.binding().map_err(|_| CloseReason::TlsFailed)?;
-        let terms = Terms { cluster: self.cluster, secret: self.secret, preamble, binding };
+        let Dialing { cluster, identity, secret, .. } = *self;
+        let terms = Terms { cluster, identity, secret, preamble, binding };
         let mut reader = FrameReader::new(MESSAGE_BYTES_MAX);
-        let host =
+        let (host, identity) =
             handshake::dial(&mut stream, &mut reader, &terms, &self.caller, self.wanted).await?;
-        Ok((stream, reader, host))
+        Ok(Reached { stream, reader, host, identity })
     }
 }

@@ -20,7 +20,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
-use types::WorkerId;
+use types::{ClusterId, WorkerId};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// How long to wait when no more sockets can be had.
@@ -125,19 +125,28 @@ pub(crate) async fn receive(
     preamble: Preamble,
     address: SocketAddr,
 ) {
-    let proof = timeout(hub.config.limits.handshake_max, prove(&hub, socket, preamble)).await;
+    // What this end tells of itself, however long the handshake takes.
+    let told = hub.config.identity.get();
+    let proving = prove(&hub, socket, preamble, told);
+    let proof = timeout(hub.config.limits.handshake_max, proving).await;
     hub.met(number);
     let proof = proof.unwrap_or(Err(Failure::Here(CloseReason::SlowHandshake)));
     let (stream, reader, caller) = match proof {
         Ok(proved) => proved,
         Err(failure) => {
-            return hub.note_close(failure.reason(), "a stranger", &address.to_string());
+            let whom = match failure {
+                Failure::Other(_) => format!("a stranger ({failure})"),
+                Failure::Here(_) | Failure::There(_) => "a stranger".to_owned(),
+            };
+            return hub.note_close(failure.reason(), &whom, &address.to_string());
         }
     };
     let (entered, whom) = match caller {
-        Caller::Peer { node, life, .. } => (hub.enter_peer(node, life), node.to_string()),
-        Caller::Client => (Some(hub.enter_client(Origin::Client)), "a client".to_owned()),
-        Caller::Operator => (Some(hub.enter_client(Origin::Operator)), "an operator".to_owned()),
+        Caller::Peer { node, life, .. } => (hub.enter_peer((node, life), told), node.to_string()),
+        Caller::Client => (Some(hub.enter_client(Origin::Client, told)), "a client".to_owned()),
+        Caller::Operator => {
+            (Some(hub.enter_client(Origin::Operator, told)), "an operator".to_owned())
+        }
     };
     let Some(channel) = entered else {
         return hub.note_close(CloseReason::StaleLife, &whom, &address.to_string());
@@ -151,6 +160,7 @@ async fn prove(
     hub: &Hub,
     socket: TcpStream,
     preamble: Preamble,
+    identity: Option<ClusterId>,
 ) -> Result<(Stream, FrameReader, Caller), Failure> {
     let mut stream = match &hub.config.tls {
         None => Stream::Plain(socket),
@@ -165,7 +175,8 @@ async fn prove(
         true => &hub.config.secret,
         false => &hub.config.client_secret,
     };
-    let terms = Terms { cluster: &hub.config.cluster, secret, preamble, binding };
+    let cluster = &hub.config.cluster;
+    let terms = Terms { cluster, identity, secret, preamble, binding };
     let mut reader = FrameReader::new(MESSAGE_BYTES_MAX);
     let caller = handshake::accept(&mut stream, &mut reader, &terms, &hub.host, hub).await?;
     Ok((stream, reader, caller))

@@ -383,6 +383,11 @@ impl<C: Core> Loop<'_, C> {
             Arrival::ClientGone(client) => Some(Input::ClientGone { client }),
             Arrival::Frame(channel, frame) => {
                 channel.taken(frame.len());
+                if !channel.is_told(&self.hub) {
+                    channel.close(CloseReason::Identified);
+                    self.hub.note_drop(DropReason::Unidentified, 1);
+                    return None;
+                }
                 match channel.origin {
                     Origin::PeerIn(node) => {
                         if self.hub.links.borrow().get(&node).is_some_and(|link| link.is_cut_from())

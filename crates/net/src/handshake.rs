@@ -4,8 +4,8 @@
 //! dialer                                            acceptor
 //!   preamble: magic, version, role, worker   ──►      8 bytes, plain; leads to the worker
 //!   (TLS, if it is on)                       ◄─►
-//!   Hello: cluster, ids, life, nonce         ──►
-//!                                            ◄──      Challenge: ids, life, nonce      or Refused
+//!   Hello: cluster, identity, ids, life, nonce ──►
+//!                                            ◄──      Challenge: identity, ids, life, nonce  or Refused
 //!   Proof:   HMAC(secret, "dialer",   all)   ──►
 //!                                            ◄──      Welcome: HMAC(secret, "acceptor", all)
 //! ```
@@ -13,7 +13,8 @@
 //! proof is worth nothing another time; the side is, so it cannot be reflected; the role is, and peers and
 //! clients have different secrets, so a client cannot pass for a peer. An operator is a client who proves to know
 //! the secret of peers. The dialer proves first: a stranger
-//! that knocks learns nothing to try secrets on.
+//! that knocks learns nothing to try secrets on. Ends that know of different foundings of the cluster go apart, but not
+//! before both have proved it: so a client that is told that its cluster is gone can rely on it.
 //!
 //! Without TLS this proves who has connected, not who writes the bytes that follow: where somebody could
 //! sit on the wire, switch it on.
@@ -22,6 +23,7 @@
 
 use crate::config::Secret;
 use crate::frame::{Frame, FrameError, FrameReader, Header, Kind};
+use crate::identity::number;
 use crate::reason::CloseReason;
 use crate::stream::Binding;
 use bytes::Bytes;
@@ -30,7 +32,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use std::io;
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use types::{NodeId, WorkerId};
+use types::{ClusterId, NodeId, WorkerId};
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -136,6 +138,8 @@ pub(crate) struct Host {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terms<'a> {
     pub cluster: &'a str,
+    /// Which founding of the cluster this end belongs to, as far as it knows.
+    pub identity: Option<ClusterId>,
     /// That of peers, which is the operators' too, or of clients, as the role is.
     pub secret: &'a Secret,
     pub preamble: Preamble,
@@ -151,6 +155,9 @@ pub(crate) enum Failure {
     /// The other end refused, and said why; not proved.
     #[error("refused by the other end: {0}")]
     There(CloseReason),
+    /// Both ends have proved who they are, and belong to different foundings of the cluster.
+    #[error("it belongs to cluster {0}, which was founded apart from ours")]
+    Other(ClusterId),
 }
 
 impl Failure {
@@ -158,6 +165,7 @@ impl Failure {
         match self {
             Failure::Here(reason) => reason,
             Failure::There(_) => CloseReason::Refused,
+            Failure::Other(_) => CloseReason::OtherFounding,
         }
     }
 }
@@ -192,6 +200,7 @@ struct HelloLayout {
     life: U64,
     /// Which node it has dialed.
     wanted: U32,
+    identity: U64,
     nonce: [u8; 32],
     // The cluster's name follows.
 }
@@ -203,7 +212,16 @@ struct ChallengeLayout {
     worker: U16,
     zero: U16,
     life: U64,
+    identity: U64,
     nonce: [u8; 32],
+}
+
+/// Whether ends that know this may talk.
+fn go_together(ours: Option<ClusterId>, theirs: u64) -> Result<(), Failure> {
+    match (ours, ClusterId::new(theirs)) {
+        (Some(ours), Some(theirs)) if ours != theirs => Err(Failure::Other(theirs)),
+        (Some(_) | None, Some(_) | None) => Ok(()),
+    }
 }
 
 fn nonce() -> Result<[u8; 32], CloseReason> {
@@ -253,14 +271,14 @@ impl Transcript<'_> {
 const DIALER: &str = "dialer";
 const ACCEPTOR: &str = "acceptor";
 
-/// Dials: says who this is, wants `wanted`, and learns who the other end is.
+/// Dials: says who this is, wants `wanted`, and learns who the other end is, and of which cluster, if it knows.
 pub(crate) async fn dial<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     reader: &mut FrameReader,
     terms: &Terms<'_>,
     caller: &Caller,
     wanted: Option<NodeId>,
-) -> Result<Host, Failure> {
+) -> Result<(Host, Option<ClusterId>), Failure> {
     let (node, worker, life) = match *caller {
         Caller::Peer { node, worker, life } => (node.0, worker.0, life),
         Caller::Client | Caller::Operator => (0, 0, 0),
@@ -271,6 +289,7 @@ pub(crate) async fn dial<S: AsyncRead + AsyncWrite + Unpin>(
         zero: U16::ZERO,
         life: U64::new(life),
         wanted: U32::new(wanted.map_or(ANY_NODE, |node| node.0)),
+        identity: U64::new(number(terms.identity)),
         nonce: nonce()?,
     };
     let hello = [layout.as_bytes(), terms.cluster.as_bytes()].concat();
@@ -291,7 +310,8 @@ pub(crate) async fn dial<S: AsyncRead + AsyncWrite + Unpin>(
     write(stream, Kind::Proof, transcript.prove(DIALER).as_ref()).await?;
     let proof = expect(stream, reader, Kind::Welcome).await?;
     transcript.verify(ACCEPTOR, &proof)?;
-    Ok(host)
+    go_together(terms.identity, told.identity.get())?;
+    Ok((host, ClusterId::new(told.identity.get())))
 }
 
 /// Accepts: lets in who proves to be somebody that `door` admits. Tells others why not, as far as they
@@ -319,13 +339,14 @@ async fn meet<S: AsyncRead + AsyncWrite + Unpin>(
     door: &impl Door,
 ) -> Result<Caller, Failure> {
     let hello = expect(stream, reader, Kind::Hello).await?;
-    let caller = read_hello(&hello, terms, host)?;
+    let (caller, identity) = read_hello(&hello, terms, host)?;
     door.knows(&caller)?;
     let layout = ChallengeLayout {
         node: U32::new(host.node.0),
         worker: U16::new(u16::try_from(host.worker.0).map_err(|_| CloseReason::WrongWorker)?),
         zero: U16::ZERO,
         life: U64::new(host.life),
+        identity: U64::new(number(terms.identity)),
         nonce: nonce()?,
     };
     write(stream, Kind::Challenge, layout.as_bytes()).await?;
@@ -334,11 +355,12 @@ async fn meet<S: AsyncRead + AsyncWrite + Unpin>(
     transcript.verify(DIALER, &proof)?;
     door.admits(&caller)?;
     write(stream, Kind::Welcome, transcript.prove(ACCEPTOR).as_ref()).await?;
+    go_together(terms.identity, identity)?;
     Ok(caller)
 }
 
-/// Who says hello, if it is to us.
-fn read_hello(hello: &[u8], terms: &Terms<'_>, host: &Host) -> Result<Caller, CloseReason> {
+/// Who says hello, if it is to us, and the number of the cluster that it belongs to.
+fn read_hello(hello: &[u8], terms: &Terms<'_>, host: &Host) -> Result<(Caller, u64), CloseReason> {
     let Ok((layout, cluster)) = HelloLayout::ref_from_prefix(hello) else {
         return Err(CloseReason::Malformed);
     };
@@ -349,16 +371,17 @@ fn read_hello(hello: &[u8], terms: &Terms<'_>, host: &Host) -> Result<Caller, Cl
         return Err(CloseReason::WrongNode);
     }
     if terms.preamble.is_operator() {
-        return Ok(Caller::Operator);
+        return Ok((Caller::Operator, layout.identity.get()));
     }
     if !terms.preamble.is_peer() {
-        return Ok(Caller::Client);
+        return Ok((Caller::Client, layout.identity.get()));
     }
     let worker = WorkerId(u32::from(layout.worker.get()));
     if worker != host.worker {
         return Err(CloseReason::WrongWorker);
     }
-    Ok(Caller::Peer { node: NodeId(layout.node.get()), worker, life: layout.life.get() })
+    let caller = Caller::Peer { node: NodeId(layout.node.get()), worker, life: layout.life.get() };
+    Ok((caller, layout.identity.get()))
 }
 
 async fn write<S: AsyncWrite + Unpin>(

@@ -17,7 +17,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
 use tokio::task::{AbortHandle, spawn_local};
-use types::{NodeId, Random, WorkerId};
+use types::{ClusterId, NodeId, Random, WorkerId};
 
 /// What waits for the core.
 #[derive(Debug)]
@@ -138,6 +138,7 @@ impl Hub {
                 | CloseReason::Asked
                 | CloseReason::Unreachable
                 | CloseReason::Removed
+                | CloseReason::Identified
         );
         if is_usual {
             tracing::debug!(node = %self.host.node, worker = %self.host.worker, %reason, whom, address, "closed");
@@ -153,7 +154,11 @@ impl Hub {
 
     /// A peer came in: its former connection goes, and we dial it if we have not reached it.
     /// `None` if a later life of it was quicker.
-    pub fn enter_peer(&self, node: NodeId, life: u64) -> Option<Rc<Channel>> {
+    pub fn enter_peer(
+        &self,
+        (node, life): (NodeId, u64),
+        told: Option<ClusterId>,
+    ) -> Option<Rc<Channel>> {
         let mut incoming = self.incoming.borrow_mut();
         if let Some(known) = incoming.get(&node) {
             if known.life > life {
@@ -161,7 +166,7 @@ impl Hub {
             }
             known.channel.close(CloseReason::Superseded);
         }
-        let channel = Channel::new(Origin::PeerIn(node));
+        let channel = Channel::new(Origin::PeerIn(node), told);
         incoming.insert(node, Incoming { life, channel: Rc::clone(&channel) });
         self.counters.admitted.add(1);
         if let Some(link) = self.links.borrow().get(&node) {
@@ -171,11 +176,15 @@ impl Hub {
     }
 
     /// A client came in, or an operator.
-    pub fn enter_client(&self, origin: impl FnOnce(ClientId) -> Origin) -> Rc<Channel> {
+    pub fn enter_client(
+        &self,
+        origin: impl FnOnce(ClientId) -> Origin,
+        told: Option<ClusterId>,
+    ) -> Rc<Channel> {
         let number = self.clients_seen.get();
         self.clients_seen.set(number + 1);
         let client = ClientId(u64::from(self.host.worker.0) << 48 | number);
-        let channel = Channel::new(origin(client));
+        let channel = Channel::new(origin(client), told);
         self.clients.borrow_mut().insert(client, Rc::clone(&channel));
         self.counters.admitted.add(1);
         channel

@@ -16,7 +16,7 @@
 //! | `mailbox.rs` | [`Handle`]: how other threads reach a loop |
 //! | `config.rs` | what a node is told of itself, its peers and its limits |
 //! | `frame.rs`, `queue.rs` | frames: cutting what arrives, laying out what leaves |
-//! | `handshake.rs`, `tls.rs` | who is there, and the proof of it |
+//! | `handshake.rs`, `tls.rs`, `identity.rs` | who is there, of which cluster, and the proof of it |
 //! | `door.rs`, `dial.rs`, `stream.rs` | accepting connections and making them |
 //! | `connection.rs`, `link.rs`, `hub.rs` | connections that stand; ways to peers; what a loop's tasks share |
 //! | `distance.rs` | the emulated wide area; cutting and slowing ways while all runs |
@@ -49,6 +49,7 @@ mod frame;
 mod fuzz_targets;
 mod handshake;
 mod hub;
+mod identity;
 mod link;
 mod log;
 mod mailbox;
@@ -65,6 +66,7 @@ pub use distance::{Datacenter, Distance, Distances, Weather};
 pub use event_loop::{Core, Network, Panicked, StartError, listen};
 pub use frame::{Frame, FrameError, FrameReader, HEADER_BYTES, Header, Kind};
 pub use handshake::{CLUSTER_BYTES_MAX, VERSION};
+pub use identity::Identity;
 pub use mailbox::{Handle, Unheard};
 pub use outbox::{ClientId, Input, Outbox, Output};
 pub use reason::{CloseReason, DropReason};

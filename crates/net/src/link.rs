@@ -8,13 +8,12 @@
 
 use crate::config::Peer;
 use crate::connection::{Channel, Origin, Pump};
-use crate::dial::Dialing;
+use crate::dial::{Dialing, Reached};
 use crate::distance::{Way, Weather};
-use crate::frame::{FrameReader, HEADER_BYTES};
-use crate::handshake::{Caller, Failure, Host};
+use crate::frame::HEADER_BYTES;
+use crate::handshake::{Caller, Failure};
 use crate::hub::{Arrival, Hub};
 use crate::reason::{CloseReason, DropReason};
-use crate::stream::Stream;
 use crate::tls::NodeTls;
 use bytes::Bytes;
 use std::cell::{Cell, RefCell};
@@ -24,7 +23,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::timeout;
-use types::{Random, Time};
+use types::{ClusterId, Random, Time};
 
 /// The way to one peer.
 #[derive(Debug)]
@@ -73,6 +72,10 @@ impl Link {
     pub fn send(&self, hub: &Hub, now: Time, frame: Bytes, is_urgent: bool) {
         let channel = self.channel.borrow();
         let Some(channel) = &*channel else { return hub.note_drop(DropReason::NotConnected, 1) };
+        if !channel.is_told(hub) {
+            channel.close(CloseReason::Identified);
+            return hub.note_drop(DropReason::Unidentified, 1);
+        }
         let mut way = self.way.borrow_mut();
         if way.weather.cut_to {
             return hub.note_drop(DropReason::Cut, 1);
@@ -167,12 +170,13 @@ async fn keep(hub: Rc<Hub>, link: Rc<Link>) {
     let mut pause = limits.redial_min;
     let mut is_first = true;
     loop {
-        match dial(&hub, peer).await {
-            Ok((stream, reader, host)) => {
+        let told = hub.config.identity.get();
+        match dial(&hub, peer, told).await {
+            Ok(Reached { stream, reader, host, identity: _ }) => {
                 pause = limits.redial_min;
                 hub.counters.connects.add(1);
                 hub.counters.reconnects.add(u64::from(!std::mem::take(&mut is_first)));
-                let channel = Channel::new(Origin::PeerOut(peer.node));
+                let channel = Channel::new(Origin::PeerOut(peer.node), told);
                 link.up(&hub, &channel, host.life);
                 let reason = Pump::new(stream, reader, channel, &hub).run(&hub).await;
                 link.down(&hub, reason);
@@ -193,10 +197,11 @@ fn jittered(pause: Duration, random: &mut Random) -> Duration {
     pause.mul_f64(0.5 + random.unit() / 2.0)
 }
 
-async fn dial(hub: &Hub, peer: &Peer) -> Result<(Stream, FrameReader, Host), Failure> {
+async fn dial(hub: &Hub, peer: &Peer, told: Option<ClusterId>) -> Result<Reached, Failure> {
     let (config, host) = (&hub.config, &hub.host);
     let dialing = Dialing {
         cluster: &config.cluster,
+        identity: told,
         secret: &config.secret,
         tls: config.tls.as_ref().map(NodeTls::dialing),
         limits: &config.limits,

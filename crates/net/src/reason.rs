@@ -93,6 +93,10 @@ reasons! {
         Unreachable = "unreachable",
         /// The peer is one no more, or somewhere else.
         Removed = "removed",
+        /// A node or client of the same cluster by name, that was founded apart from ours.
+        OtherFounding = "other_founding",
+        /// The handshake was made before this node knew which cluster it belongs to: it is to be made again.
+        Identified = "identified",
     }
 }
 
@@ -113,6 +117,8 @@ reasons! {
         Cut = "cut",
         /// It was queued or held when its connection ended.
         Lost = "lost",
+        /// Its connection was made before this node knew which cluster it belongs to.
+        Unidentified = "unidentified",
     }
 }
 

@@ -16,6 +16,16 @@ fn trouble_of(status: &NodeStatus) -> Option<String> {
     if !status.admitted {
         return Some(format!("{name} is not admitted to the cluster yet"));
     }
+    let held: Vec<_> = status.shards.iter().filter(|shard| shard.memory_bytes.is_some()).collect();
+    if let Some(outage) = held.iter().find_map(|shard| shard.outage.clone()) {
+        return Some(outage);
+    }
+    if let Some(shard) = held.iter().find(|shard| shard.empty.contains(&status.node)) {
+        return Some(format!(
+            "{name} began anew, and its copy of S{} is empty: it does not count until it has caught up",
+            shard.shard
+        ));
+    }
     let led = status.shards.iter().find(|shard| shard.appointed)?;
     if status.lease_ms == Some(0) {
         return Some(format!("{name} leads S{}, and its lease has run out", led.shard));
@@ -47,6 +57,25 @@ mod tests {
     #[track_caller]
     fn says(status: Option<NodeStatus>, expected: Option<&str>) {
         assert_eq!(trouble(&[Some(leader(true, true, None)), status]).as_deref(), expected);
+    }
+
+    #[test]
+    fn a_node_is_not_well_while_a_shard_of_its_own_is_out_or_its_copy_is_empty() {
+        let held = |shard: ShardStatus| NodeStatus {
+            shards: vec![ShardStatus { memory_bytes: Some(1), ..shard }],
+            ..leader(false, false, Some(7))
+        };
+        let empty = ShardStatus { empty: vec![0], ..ShardStatus::default() };
+        let why =
+            "n0 began anew, and its copy of S0 is empty: it does not count until it has caught up";
+        says(Some(held(empty.clone())), Some(why));
+        says(Some(held(ShardStatus { empty: vec![1], ..ShardStatus::default() })), None);
+        let outage = Some("S0 is lost".to_owned());
+        says(Some(held(ShardStatus { outage: outage.clone(), ..empty })), outage.as_deref());
+        // The shard of other nodes.
+        let elsewhere = ShardStatus { outage, ..ShardStatus::default() };
+        let node = NodeStatus { shards: vec![elsewhere], ..leader(false, false, Some(7)) };
+        says(Some(node), None);
     }
 
     #[test]

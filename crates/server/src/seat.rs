@@ -12,8 +12,9 @@ use consensus::manager::{ToManager, ToNode};
 use engines::client::{ClientId, Directory, FromClient, Reply, ToClient};
 use engines::engine::Task;
 use engines::{Engine, Local, Place};
-use net::{Input, Limits, Outbox};
+use net::{Identity, Input, Limits, Outbox};
 use node::{Effect, Effects, Event, Worker};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use store::Store;
@@ -94,9 +95,13 @@ pub(crate) struct Seat<E: Engine> {
     asked: usize,
     /// Whose manager has granted the lease.
     granter: Option<NodeId>,
+    /// Which cluster the node belongs to, as soon as it knows. `None` without managers.
+    pub(crate) identity: Option<Identity>,
     pub(crate) directory: Directory,
     /// The node's copies of shards.
     pub(crate) stores: Vec<(ShardId, Arc<Store>)>,
+    /// What was logged last of each shard that has a replica here, and cannot be served.
+    outages: BTreeMap<ShardId, String>,
     /// Where clients may cut the node off.
     pub(crate) isolation: Option<Isolation>,
     pub(crate) malformed: u64,
@@ -118,6 +123,8 @@ impl<E: Engine> Seat<E> {
             mail,
             asked: 0,
             granter: None,
+            identity: None,
+            outages: BTreeMap::new(),
             directory,
             stores,
             isolation: None,
@@ -183,11 +190,57 @@ impl<E: Engine> Seat<E> {
     }
 
     fn hear_manager(&mut self, now: Time, from: NodeId, message: ToNode, out: &mut Outbox) {
+        if !self.belongs(from, &message) {
+            return;
+        }
         let before = self.worker.lease_end();
         self.take(now, Event::Told { message }, out);
         if self.worker.lease_end() > before {
             self.granter = Some(from);
         }
+        self.log_outages();
+    }
+
+    /// Logs that a shard of this node cannot be served any more, and why, or that it can again.
+    fn log_outages(&mut self) {
+        let Some(configuration) = self.worker.configuration() else { return };
+        for (shard, _) in &self.stores {
+            let outage = status::outage(configuration, *shard);
+            if outage.as_ref() == self.outages.get(shard) {
+                continue;
+            }
+            match outage {
+                Some(outage) => {
+                    tracing::warn!(node = %self.node, %shard, outage, "a shard cannot be served");
+                    self.outages.insert(*shard, outage);
+                }
+                None => {
+                    tracing::info!(node = %self.node, %shard, "a shard can be served again");
+                    self.outages.remove(shard);
+                }
+            }
+        }
+    }
+
+    /// Whether what a manager says is about the cluster of this node, which is that of the first configuration it is told.
+    /// The network knows before the worker does: from then on nothing passes that others had sent to a node of another
+    /// cluster, or of none.
+    fn belongs(&mut self, from: NodeId, message: &ToNode) -> bool {
+        let told = message.configuration().and_then(|configuration| configuration.cluster);
+        let (Some(identity), Some(cluster)) = (&self.identity, told) else { return true };
+        let is_news = identity.get().is_none();
+        let belongs = identity.learn(cluster);
+        if !belongs {
+            self.malformed += 1;
+            tracing::error!(
+                node = %self.node, %from, own = identity.get().map(tracing::field::display), other = %cluster,
+                "a manager belongs to another cluster than this node"
+            );
+        } else if is_news {
+            tracing::info!(node = %self.node, %cluster, "this node has joined its cluster");
+            self.post(Letter::Joined(cluster));
+        }
+        belongs
     }
 
     /// Brings a letter to the node's desk. Those for which there is none, or no room, get lost, as they may.
@@ -237,9 +290,18 @@ impl<E: Engine> Seat<E> {
         }
     }
 
+    /// Whether the node does not know yet to which cluster it belongs.
+    fn is_stray(&self) -> bool {
+        self.identity.as_ref().is_some_and(|identity| identity.get().is_none())
+    }
+
     fn hear_client(&mut self, now: Time, client: net::ClientId, frame: &Bytes, out: &mut Outbox) {
         let from = ClientId(client.0);
         match wire::decode::<FromClient>(frame) {
+            // What it asks may be meant for another cluster, and would wait here until this node has joined its own.
+            Ok(FromClient::Request(_)) if self.is_stray() => {
+                out.close_client(client, "this node has not joined its cluster yet");
+            }
             Ok(FromClient::Request(request)) => {
                 self.take(now, Event::Client { from, request }, out);
             }

@@ -11,7 +11,7 @@ use engines::client::Directory;
 use engines::engine::Setup;
 use engines::execution::Limits;
 use engines::{Engine, Procedures, mako, two_phase_commit};
-use net::{Datacenter, Distances, Handle, Network, Panicked, Peer};
+use net::{Datacenter, Distances, Handle, Identity, Network, Panicked, Peer};
 use node::{Membership, Origin, Worker};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::collections::BTreeMap;
@@ -133,13 +133,17 @@ where
     let listener = listener.map_or_else(|| listen(topology, *node), Ok)?;
     let http = config.http.map(|address| listen_at(&address.to_string())).transpose()?;
     let mut random = Random::new(chance()?);
+    let cluster = manager::cluster_of(config.data.as_deref());
+    let system = |error| StartError::System { what: "read which cluster this is".into(), error };
+    let cluster = cluster.map_err(system)?.filter(|_| !config.managers.is_empty());
+    let identity = Identity::of(cluster);
     let managed = manager_options(round_trip);
     let has_managers = !config.managers.is_empty();
     let (mail, inbox) = Mail::new(config.managers.clone(), managed.lease);
     let mail = has_managers.then_some(mail);
     let member = has_managers
         // What streams had stored in a former life was in memory.
-        .then(|| Member::new(*node, Life(random.next_u64()), true, managed.clone()));
+        .then(|| Member::new(*node, Life(random.next_u64()), true, managed.clone()).of(cluster));
     let member = Mutex::new(member);
     let membership = match has_managers {
         true => Membership::new(topology.workers()),
@@ -149,6 +153,7 @@ where
     let seeds = random.fork(1);
     let here = *node;
     let may_isolate = config.chaos;
+    let joins = has_managers.then(|| identity.clone());
     let build = move |worker: WorkerId, seats: &Handle<Command>| {
         let mut member = member.lock().unwrap_or_else(PoisonError::into_inner);
         let origin = Origin {
@@ -166,10 +171,11 @@ where
         let mut seat = Seat::new((here, worker), core, mail, (directory, stores));
         let others = setup.topology.nodes().iter().map(|node| node.id);
         let others = others.filter(|node| *node != here).collect();
+        seat.identity = joins.clone();
         seat.isolation = may_isolate.then(|| Isolation { seats: seats.clone(), others });
         seat
     };
-    let network = Network::start(network_config(config), listener, build)?;
+    let network = Network::start(network_config(config, identity), listener, build)?;
     let manager = has_managers.then(|| {
         let plan = manager::Plan {
             node: *node,
@@ -222,7 +228,7 @@ fn chance() -> Result<u64, StartError> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-fn network_config(config: &NodeConfig) -> net::Config {
+fn network_config(config: &NodeConfig, identity: Identity) -> net::Config {
     let NodeConfig { node, topology, .. } = config;
     let datacenter = |node: &consensus::topology::Node| Datacenter(node.datacenter.0);
     let others = topology.nodes().iter().filter(|other| other.id != *node);
@@ -232,6 +238,7 @@ fn network_config(config: &NodeConfig) -> net::Config {
         datacenter: datacenter(other),
     });
     let mut network = net::Config::new(&config.cluster, *node, config.secret.clone());
+    network.identity = identity;
     network.peers = peers.collect();
     // A clock on the wall that is set back would keep a node out until it has caught up.
     network.life = net::Clock::new().now().0;

@@ -3,10 +3,12 @@
 use crate::manager::Mail;
 use crate::seat::Seat;
 use bytes::Bytes;
+use consensus::manager::{Configuration, Outage};
 use engines::Engine;
 use engines::engine::{Counters, Progress};
+use net::Identity;
 use serde::{Deserialize, Serialize};
-use types::{ShardId, Time};
+use types::{NodeId, ShardId, Time};
 
 /// How a worker of a node is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,6 +17,9 @@ pub struct NodeStatus {
     pub node: u32,
     /// Its name.
     pub name: String,
+    /// The identity of the cluster, drawn when it was founded. `None` until the node has joined it, and without managers.
+    #[serde(default)]
+    pub cluster: Option<String>,
     /// When it says so, by its clock: nanoseconds since 1970.
     #[serde(default)]
     pub time_ns: u64,
@@ -82,6 +87,15 @@ pub struct ShardStatus {
     pub shard: u32,
     /// The configuration makes this node its leader, in this life.
     pub appointed: bool,
+    /// The nodes whose voting replicas make up its majorities, by the configuration.
+    #[serde(default)]
+    pub voters: Vec<u32>,
+    /// The nodes whose replicas are empty: they have lost their memory, and do not count until they have caught up.
+    #[serde(default)]
+    pub empty: Vec<u32>,
+    /// Why it cannot be served, in a sentence, by the configuration.
+    #[serde(default)]
+    pub outage: Option<String>,
     /// Up to where it is known here to be durable, in the epoch that is open. `None` where the protocol has
     /// no watermarks.
     pub watermark: Option<u64>,
@@ -137,6 +151,7 @@ pub(crate) fn of<E: Engine>(seat: &Seat<E>, now: Time) -> NodeStatus {
     NodeStatus {
         node: seat.node.0,
         name: topology.node(seat.node).map(|node| node.name.clone()).unwrap_or_default(),
+        cluster: seat.identity.as_ref().and_then(Identity::get).map(|cluster| cluster.to_string()),
         time_ns: now.0,
         worker: seat.worker_id.0,
         workers: topology.workers(),
@@ -170,9 +185,17 @@ fn shards<E: Engine>(seat: &Seat<E>) -> Vec<ShardStatus> {
     let of = |(shard, progress): (ShardId, Progress)| {
         let store = seat.stores.iter().find(|(held, _)| *held == shard).map(|(_, store)| store);
         let appointed = seat.worker.is_appointed(shard);
+        let configuration = seat.worker.configuration();
+        let assignment = configuration.and_then(|all| all.shard(shard));
+        let numbers = |nodes: &mut dyn Iterator<Item = NodeId>| nodes.map(|node| node.0).collect();
+        let voters = assignment.map(|it| numbers(&mut it.voters.iter().copied()));
+        let empty = assignment.map(|it| numbers(&mut it.empty.keys().copied()));
         ShardStatus {
             shard: shard.0,
             appointed,
+            voters: voters.unwrap_or_default(),
+            empty: empty.unwrap_or_default(),
+            outage: configuration.and_then(|all| outage(all, shard)),
             watermark: progress.watermark.map(|clock| clock.0),
             reached: progress.reached.map(|clock| clock.0),
             drawn: store.filter(|_| appointed).map(|store| store.clock().0),
@@ -180,6 +203,32 @@ fn shards<E: Engine>(seat: &Seat<E>) -> Vec<ShardStatus> {
         }
     };
     (0..).map(ShardId).zip(seat.worker.engine().progress()).map(of).collect()
+}
+
+/// Why a shard cannot be served, in a sentence that says what ends that.
+pub(crate) fn outage(configuration: &Configuration, shard: ShardId) -> Option<String> {
+    let name = |node: &NodeId| {
+        let known = configuration.topology.node(*node);
+        known.map_or_else(|| node.to_string(), |node| node.name.clone())
+    };
+    let names = |nodes: &[NodeId]| nodes.iter().map(name).collect::<Vec<String>>().join(", ");
+    let outage = configuration.outage(shard)?;
+    let shard = format!("S{}", shard.0);
+    Some(match outage {
+        Outage::Appointing => format!("{shard} has no leader; one is being appointed"),
+        Outage::Waiting { missing } => format!(
+            "{shard} has no majority: it waits for {}, with what it has in memory",
+            names(&missing)
+        ),
+        Outage::Lost { empty, survivors } if survivors.is_empty() => {
+            format!("{shard} is lost: every replica began anew, empty ({})", names(&empty))
+        }
+        Outage::Lost { empty, survivors } => format!(
+            "{shard} has lost its majority: {} began anew, empty; only {} has what is left",
+            names(&empty),
+            names(&survivors)
+        ),
+    })
 }
 
 fn stream<E: Engine>(seat: &Seat<E>, shard: ShardId) -> Option<StreamStatus> {

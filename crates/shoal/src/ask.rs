@@ -102,7 +102,7 @@ async fn exchange<A: Coded>(
         let connection = connect(address, access, Some(WorkerId(worker))).await;
         let Connection { sender, mut receiver, .. } = connection.map_err(|error| match error {
             ConnectError::Refused(why) => Unanswered::Refused { address: address.to_owned(), why },
-            error @ ConnectError::Failed(_) => broken(&error),
+            error @ (ConnectError::Failed(_) | ConnectError::FoundedAgain { .. }) => broken(&error),
         })?;
         sender.send(encode(question)).await.map_err(|error| broken(&error))?;
         let answer = receiver.receive().await.map_err(|error| broken(&error))?;

@@ -7,7 +7,7 @@ use net::Clock;
 use net::client::Access;
 use serde::Serialize;
 use server::{FollowerStatus, NodeStatus, ShardStatus};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use types::{NodeId, Time};
 use workloads::report::words;
 
@@ -89,7 +89,32 @@ impl Report {
         }
         let leaders = self.leaders();
         let vacant = (0..self.topology.shards()).find(|shard| !leaders.contains_key(shard));
-        vacant.map(|shard| format!("nobody leads S{shard}"))
+        self.outages().into_iter().next().or(vacant.map(|shard| format!("nobody leads S{shard}")))
+    }
+
+    /// Why shards cannot be served, by the node that knows the latest configuration: a sentence for each.
+    pub fn outages(&self) -> Vec<String> {
+        let latest = self.nodes.iter().flatten().max_by_key(|node| node.revision);
+        let shards = latest.into_iter().flat_map(|node| &node.shards);
+        shards.filter_map(|shard| shard.outage.clone()).collect()
+    }
+
+    /// Replicas that are empty and do not count, by the node that knows the latest configuration: a sentence for each.
+    pub fn empty(&self) -> Vec<String> {
+        let latest = self.nodes.iter().flatten().max_by_key(|node| node.revision);
+        let name = |node: &u32| {
+            let known = self.topology.node(NodeId(*node));
+            known.map_or_else(|| format!("n{node}"), |node| node.name.clone())
+        };
+        let sentence = |shard: &ShardStatus, node: &u32| {
+            format!(
+                "the copy of S{} on {} is empty, and does not count yet",
+                shard.shard,
+                name(node)
+            )
+        };
+        let shards = latest.into_iter().flat_map(|node| &node.shards);
+        shards.flat_map(|shard| shard.empty.iter().map(|node| sentence(shard, node))).collect()
     }
 
     /// What is missing of a cluster in which any node may fail next, in a sentence: it is well, and all nodes
@@ -116,9 +141,13 @@ impl Report {
         self.topology.datacenters()[node.datacenter.0 as usize].name.clone()
     }
 
-    /// A table of the nodes, and one of the shards.
+    /// Which cluster it is, a table of the nodes, and one of the shards.
     pub fn text(&self) -> String {
-        format!("{}\n\n{}", self.nodes_text(), self.shards_text())
+        let identities = self.nodes.iter().flatten().filter_map(|node| node.cluster.as_deref());
+        let identities: BTreeSet<&str> = identities.collect();
+        let head: String =
+            identities.iter().map(|cluster| format!("cluster {cluster}\n")).collect();
+        format!("{head}{}\n\n{}", self.nodes_text(), self.shards_text())
     }
 
     /// How a node is, if it says so.

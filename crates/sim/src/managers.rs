@@ -14,7 +14,7 @@ use consensus::manager::{
 use consensus::topology::Topology;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use types::{Epoch, NodeId, Random, TableId, Time, VectorWatermark};
+use types::{ClusterId, Epoch, NodeId, Random, TableId, Time, VectorWatermark};
 
 /// How often epochs change without anybody having failed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -60,9 +60,9 @@ struct Server {
 
 impl Server {
     /// One that begins a life, and has applied nothing to `machine`.
-    fn new(machine: Machine, clock: NodeClock) -> Server {
+    fn new(machine: Machine, clock: NodeClock, drawn: ClusterId) -> Server {
         Server {
-            manager: Manager::new(Mailbox::default(), machine),
+            manager: Manager::new(Mailbox::default(), machine, drawn),
             is_down: false,
             clock,
             timer: (Time::MAX, Time::MAX),
@@ -82,28 +82,36 @@ pub(crate) struct Managers {
     applied: Vec<Applied>,
     finals: BTreeMap<Epoch, VectorWatermark>,
     asks: u64,
+    /// What managers draw the cluster's identity from.
+    identities: Random,
     /// The newest configuration.
     truth: Arc<Configuration>,
 }
+
+/// What identities are drawn from, apart from the log.
+const IDENTITIES: u64 = 1;
 
 impl Managers {
     pub(crate) fn new(topology: &Arc<Topology>, managed: Managed, random: Random) -> Managers {
         let Managed { datacenters, clocks, pace, options } = managed;
         assert_eq!(datacenters.len(), clocks.len(), "every manager has a clock");
+        let mut identities = random.fork(IDENTITIES);
         let steady = Pace::steady(pace.delay_min);
         let mut log = SimulatedLog::new(datacenters.len(), steady, random);
         log.elect(Time::ZERO, 0);
         let machine = Machine::new(Arc::clone(topology), options.clone());
+        let server = |clock| Server::new(machine.clone(), clock, ClusterId::draw(&mut identities));
         let truth = Arc::clone(machine.configuration());
         Managers {
             topology: Arc::clone(topology),
-            servers: clocks.into_iter().map(|clock| Server::new(machine.clone(), clock)).collect(),
+            servers: clocks.into_iter().map(server).collect(),
             options,
             pace,
             log,
             applied: Vec::new(),
             finals: BTreeMap::new(),
             asks: 0,
+            identities,
             truth,
         }
     }
@@ -266,7 +274,7 @@ impl Managers {
         if !server.is_down {
             return;
         }
-        *server = Server::new(machine, clock);
+        *server = Server::new(machine, clock, ClusterId::draw(&mut self.identities));
         self.log.restart(now, manager);
         if self.log.leader().is_none() {
             self.log.elect(now, manager);

@@ -83,7 +83,8 @@ impl Recoveries {
                     }
                 }
             }
-            Applied::Took(_)
+            Applied::Founded(_)
+            | Applied::Took(_)
             | Applied::Joined { .. }
             | Applied::Revived(_)
             | Applied::Raised(_)

@@ -12,7 +12,7 @@
 pub(crate) mod wire;
 
 use crate::clock::Epoch;
-use crate::id::{NodeId, RequestId, ShardId, TableId, WorkerId};
+use crate::id::{ClusterId, NodeId, RequestId, ShardId, TableId, WorkerId};
 use crate::wait::Wait;
 use std::fmt;
 use std::time::Duration;
@@ -360,6 +360,16 @@ pub enum Rejected {
         /// The limit.
         max: usize,
     },
+    /// The cluster that this client connected to is gone, with all that it held: another was founded at its addresses.
+    #[error(
+        "cluster {known} is gone with all that it held, {found} was founded in its place; check what is lost, then connect anew"
+    )]
+    FoundedAgain {
+        /// The cluster that the client belongs to.
+        known: ClusterId,
+        /// The cluster that is there now.
+        found: ClusterId,
+    },
     /// The procedure itself gave up; see [`Error::reject`].
     #[error("the procedure gave up: {reason}")]
     Procedure {
@@ -436,6 +446,19 @@ pub enum Unknown {
         request: RequestId,
         /// For how long it waited, and why in vain.
         wait: Wait,
+    },
+    /// A client called a procedure, and before it was told, its cluster was gone: another was founded at its addresses,
+    /// in which this call never runs.
+    #[error(
+        "cluster {known}, which was asked for {request}, is gone, {found} was founded in its place; check what is lost, then connect anew"
+    )]
+    FoundedAgain {
+        /// The request whose outcome is lost.
+        request: RequestId,
+        /// The cluster that the client belongs to.
+        known: ClusterId,
+        /// The cluster that is there now.
+        found: ClusterId,
     },
 }
 

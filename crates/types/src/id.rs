@@ -2,7 +2,11 @@
 //!
 //! Each displays as a letter and its number, `t3` or `s0`, in logs and errors alike.
 
+use crate::random::Random;
+use crate::wire::{BytesMut, Coded, Input, Malformed};
 use std::fmt;
+use std::num::NonZeroU64;
+use std::str::FromStr;
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident($inner:ty), $prefix:literal) => {
@@ -25,6 +29,69 @@ id!(/** A node: one process. */ NodeId(u32), "n");
 id!(/** A worker: one thread of a node. */ WorkerId(u32), "w");
 id!(/** A client's request; a retry with the same id takes effect once. */ RequestId(u128), "r");
 
+/// A cluster, from its founding on: drawn at random by the managers' first command. A cluster that is founded again, under
+/// the same name and at the same addresses, has another one. Never 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct ClusterId(NonZeroU64);
+
+impl ClusterId {
+    /// The identity that a random number stands for. `None` for 0.
+    #[must_use]
+    pub const fn new(number: u64) -> Option<ClusterId> {
+        match NonZeroU64::new(number) {
+            Some(number) => Some(ClusterId(number)),
+            None => None,
+        }
+    }
+
+    /// One that is drawn from `random`, of which no other cluster has drawn.
+    #[must_use]
+    pub fn draw(random: &mut Random) -> ClusterId {
+        ClusterId(NonZeroU64::new(random.next_u64()).unwrap_or(NonZeroU64::MIN))
+    }
+
+    /// As a number.
+    #[must_use]
+    pub fn get(self) -> u64 {
+        self.0.get()
+    }
+}
+
+impl fmt::Display for ClusterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// What is no [`ClusterId`] as it is displayed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the identity of a cluster is 1 to 16 hexadecimal digits, not all of them 0")]
+pub struct NoClusterId;
+
+impl FromStr for ClusterId {
+    type Err = NoClusterId;
+
+    fn from_str(text: &str) -> Result<ClusterId, NoClusterId> {
+        let digits = text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let number = u64::from_str_radix(text, 16).map_err(|_| NoClusterId)?;
+        ClusterId::new(number).filter(|_| digits).ok_or(NoClusterId)
+    }
+}
+
+impl Coded for ClusterId {
+    const BYTES_MIN: usize = u64::BYTES_MIN;
+
+    fn put(&self, out: &mut BytesMut) {
+        self.get().put(out);
+    }
+
+    fn take(input: &mut Input<'_>) -> Result<ClusterId, Malformed> {
+        let number = u64::take(input)?;
+        ClusterId::new(number).ok_or_else(|| input.wrong("no cluster has the identity 0"))
+    }
+}
+
 impl ShardId {
     /// All shards at once, where a [`Stamp`](crate::Stamp) has one clock for many. No shard has
     /// this number.
@@ -34,6 +101,8 @@ impl ShardId {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::{decode, encode};
+    use bytes::Bytes;
 
     #[test]
     fn ids_display_as_letter_and_number() {
@@ -41,5 +110,19 @@ mod tests {
         assert_eq!(shown, "t3 s0 n12 w1");
         assert_eq!(RequestId(7).to_string(), "r7");
         assert_eq!(ShardId::EVERY.to_string(), "s4294967295");
+    }
+
+    #[test]
+    fn a_cluster_is_read_as_it_is_displayed_and_is_never_0() {
+        let cluster = ClusterId::new(0x0123_4567_89ab_cdef).expect("not 0");
+        assert_eq!(cluster.to_string(), "0123456789abcdef");
+        assert_eq!("0123456789abcdef".parse(), Ok(cluster));
+        for wrong in ["", "0000000000000000", "+1", "0123456789abcdef0", "x"] {
+            assert_eq!(wrong.parse::<ClusterId>(), Err(NoClusterId), "{wrong:?}");
+        }
+        assert_eq!(decode::<ClusterId>(&encode(&cluster)), Ok(cluster));
+        assert!(decode::<ClusterId>(&Bytes::from_static(&[0; 8])).is_err());
+        let mut random = Random::new(7);
+        assert_ne!(ClusterId::draw(&mut random), ClusterId::draw(&mut random));
     }
 }

@@ -48,6 +48,10 @@ pub enum Cause {
     NotServing,
     /// Nobody could look yet whether the request took effect before.
     Unsettled,
+    /// It belongs to a cluster that was founded in the place of ours.
+    FoundedAgain,
+    /// It knows that the shard has no majority of its replicas.
+    NoMajority,
 }
 
 coded_struct!(Wait {
@@ -72,6 +76,8 @@ coded_enum!(Cause {
     4 => Malformed,
     5 => NotServing,
     6 => Unsettled,
+    7 => FoundedAgain,
+    8 => NoMajority,
 });
 
 impl fmt::Display for Wait {
@@ -107,6 +113,8 @@ impl fmt::Display for Cause {
             Cause::Malformed => "says what makes no sense",
             Cause::NotServing => "does not lead what was asked for",
             Cause::Unsettled => "could not look what became of it yet",
+            Cause::FoundedAgain => "belongs to a cluster that was founded in the place of ours",
+            Cause::NoMajority => "cannot serve, since too few replicas of the shard are left",
         })
     }
 }

@@ -139,6 +139,9 @@ impl Asking<'_> {
                 Came::Answer(result) => result,
                 Came::Nothing(cause) => {
                     self.in_vain(node, cause).await;
+                    if let Some(error) = self.inner.desk.founded_again() {
+                        return Err(self.lost(error));
+                    }
                     continue;
                 }
             };
@@ -226,8 +229,21 @@ impl Asking<'_> {
         }
     }
 
+    /// The cluster is gone that this was asked of, if it was.
+    fn lost(&self, error: Rejected) -> Error {
+        match error {
+            Rejected::FoundedAgain { known, found } if self.sent => {
+                Unknown::FoundedAgain { request: self.id, known, found }.into()
+            }
+            error => error.into(),
+        }
+    }
+
     fn given_up(&self) -> Error {
-        let (node, cause) = self.last;
+        let (node, mut cause) = self.last;
+        if self.inner.desk.view.has_no_majority(self.call.home) {
+            cause = Cause::NoMajority;
+        }
         let wait = Wait { node, awaited: Awaited::Call, cause, waited: self.began.elapsed() };
         match self.sent {
             true => Unknown::Call { request: self.id, wait }.into(),

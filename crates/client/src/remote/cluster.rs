@@ -3,6 +3,7 @@
 use super::attempts::Attempts;
 use super::call::Call;
 use super::error::ConnectError;
+use super::founding::Founding;
 use super::options::ClusterOptions;
 use super::refresh;
 use super::shared::{Desk, Inner};
@@ -15,7 +16,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Database, NodeId, Random, Rejected, RequestId, Result, ShardId, TableId};
+use types::{ClusterId, Database, NodeId, Random, Rejected, RequestId, Result, ShardId, TableId};
 
 /// A database on other machines, with the interface of the embedded [`Db`]. Cheap to clone; all clones
 /// share their connections, and any number of tasks may use it at once.
@@ -72,7 +73,9 @@ impl Db {
         let addresses: Vec<Arc<str>> =
             addresses.iter().map(|address| address.as_ref().into()).collect();
         let (address, connection, directory) = refresh::first(&options, &addresses).await?;
-        let desk = Arc::new(Desk::new(directory));
+        let told = directory.configuration.as_ref().and_then(|configured| configured.cluster);
+        let founding = Founding::of(options.access.identity.or(connection.identity).or(told));
+        let desk = Arc::new(Desk::new(directory, founding));
         let deadline = options.deadline;
         let inner = Arc::new(Inner::new(options, addresses, Arc::clone(&desk), chance()));
         refresh::settle(&inner, &desk, &address, connection);
@@ -132,6 +135,13 @@ impl Cluster {
     /// Who leads a shard, as far as the nodes have told.
     pub fn leader(&self, shard: ShardId) -> Option<NodeId> {
         self.inner.desk.view.leader(shard)
+    }
+
+    /// The identity of the cluster, drawn when it was founded; `None` until a node has told it, and where there are no
+    /// managers. With it in [`Access::identity`](crate::Access::identity) a later client makes sure that it comes to the
+    /// same cluster.
+    pub fn identity(&self) -> Option<ClusterId> {
+        self.inner.desk.founding.own()
     }
 
     /// How many connections were ended since what came over them made no sense.

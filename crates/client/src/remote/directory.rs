@@ -5,6 +5,7 @@
 //! found out when it is asked.
 
 use super::lock;
+use consensus::manager::Outage;
 use consensus::topology::{Home, Topology};
 use engines::client::Directory;
 use std::collections::BTreeMap;
@@ -86,6 +87,13 @@ impl View {
         let assigned = known.configuration.as_ref().and_then(|all| all.shard(shard));
         let leader = assigned.map_or_else(|| topology.leader(shard), |assigned| assigned.leader);
         topology.node(leader).map(|node| node.id)
+    }
+
+    /// Whether the shard has no majority of its replicas, so that nothing is served however long it is asked for.
+    pub(super) fn has_no_majority(&self, shard: ShardId) -> bool {
+        let known = self.known();
+        let outage = known.configuration.as_ref().and_then(|configured| configured.outage(shard));
+        matches!(outage, Some(Outage::Waiting { .. } | Outage::Lost { .. }))
     }
 
     /// Those who lead something and are not suspected; all who lead, if there is none.

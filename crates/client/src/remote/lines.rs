@@ -8,7 +8,7 @@ use super::lock;
 use super::shared::Inner;
 use engines::Place;
 use net::CloseReason;
-use net::client::{ConnectError, connect};
+use net::client::{Access, ConnectError, connect};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -114,11 +114,21 @@ async fn dial(inner: Arc<Inner>, place: Place, line: Arc<Line>) {
 
 async fn reach(inner: &Arc<Inner>, place: Place) -> Result<Arc<Link>, Cause> {
     let address = inner.desk.view.address(place.node).ok_or(Cause::Unreachable)?;
-    let connected = connect(&address, &inner.options.access, Some(place.worker)).await;
-    let connection = connected.map_err(cause_of)?;
+    let founding = &inner.desk.founding;
+    let access = Access { identity: founding.own(), ..inner.options.access.clone() };
+    let connected = connect(&address, &access, Some(place.worker)).await;
+    let connection = connected.map_err(|error| {
+        if let ConnectError::FoundedAgain { found } = error {
+            founding.meet(place.node, Some(found));
+        }
+        cause_of(error)
+    })?;
     if connection.node != place.node {
         // Another node has that address now.
         return Err(Cause::Unreachable);
+    }
+    if !founding.meet(place.node, connection.identity) {
+        return Err(Cause::FoundedAgain);
     }
     Ok(Link::start(connection, &inner.desk))
 }
@@ -126,6 +136,9 @@ async fn reach(inner: &Arc<Inner>, place: Place) -> Result<Arc<Link>, Cause> {
 /// Why a node could not be asked.
 fn cause_of(error: ConnectError) -> Cause {
     match error {
+        ConnectError::FoundedAgain { .. }
+        | ConnectError::Refused(CloseReason::OtherFounding)
+        | ConnectError::Failed(CloseReason::OtherFounding) => Cause::FoundedAgain,
         ConnectError::Refused(_) => Cause::Refused,
         ConnectError::Failed(CloseReason::SlowHandshake) => Cause::Silent,
         ConnectError::Failed(
@@ -156,7 +169,8 @@ fn cause_of(error: ConnectError) -> Cause {
             | CloseReason::FellBehind
             | CloseReason::Asked
             | CloseReason::Unreachable
-            | CloseReason::Removed,
+            | CloseReason::Removed
+            | CloseReason::Identified,
         ) => Cause::Unreachable,
     }
 }

@@ -56,7 +56,7 @@ struct Book {
 impl Link {
     /// Takes a connection, and moves its frames on two tasks.
     pub(super) fn start(connection: Connection, desk: &Arc<Desk>) -> Arc<Link> {
-        let Connection { node, worker, life: _, sender, receiver } = connection;
+        let Connection { node, worker, life: _, identity: _, sender, receiver } = connection;
         let (frames, outgoing) = mpsc::unbounded_channel();
         let link = Arc::new(Link {
             place: Place { node, worker },
@@ -163,7 +163,11 @@ impl Link {
         *lock(&self.heard_at) = Instant::now();
         let said: ToClient = decode(frame).map_err(|_| Nonsense)?;
         match said {
-            ToClient::Directory(directory) => desk.view.update(directory),
+            ToClient::Directory(directory) => {
+                if !desk.hear_directory(self.place.node, directory) {
+                    self.end(Cause::FoundedAgain);
+                }
+            }
             // Nobody has asked here.
             ToClient::Status(_) | ToClient::Isolated(_) => {}
             ToClient::Reply(Reply::Called { id, epoch, result }) => {

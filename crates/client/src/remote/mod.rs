@@ -22,6 +22,7 @@
 //! | `call.rs`, `answers.rs`, `numbers.rs` | calls, to whom answers go, under which numbers |
 //! | `link.rs`, `lines.rs` | a connection and who waits for its frames; all of them, made on demand |
 //! | `directory.rs`, `refresh.rs` | who leads what and where; asking for it |
+//! | `founding.rs` | which cluster the client belongs to, and which nodes do not |
 //! | `shared.rs` | what all of these share |
 //!
 //! What always holds:
@@ -30,6 +31,7 @@
 //!   vain.
 //! - What is aborted has not happened, and is run again; what is unknown is never run again.
 //! - An error of a call counts only if it answers a copy that named the latest epoch that any copy named.
+//! - Nothing is asked of a node that belongs to another founding of the cluster than the client.
 //! - Frames of nodes that make no sense end the connection, and are counted.
 
 mod answers;
@@ -38,6 +40,7 @@ mod call;
 mod cluster;
 mod directory;
 mod error;
+mod founding;
 mod lines;
 mod link;
 mod numbers;

@@ -10,7 +10,7 @@ use super::options::ClusterOptions;
 use super::shared::{Desk, Inner};
 use engines::Place;
 use engines::client::{Directory, FromClient, ToClient};
-use net::client::{Connection, connect};
+use net::client::{Access, Connection, connect};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -96,17 +96,21 @@ impl Inner {
     fn visit(self: &Arc<Self>, address: Arc<str>) {
         let inner = Arc::clone(self);
         self.runtime.spawn(async move {
-            let visited = visit(&inner.options, &address);
-            if let Ok(Ok((_, directory))) = timeout(ROUND_MAX, visited).await {
-                inner.desk.view.update(directory);
+            let founding = &inner.desk.founding;
+            let access = Access { identity: founding.own(), ..inner.options.access.clone() };
+            if let Ok(Ok((connection, directory))) =
+                timeout(ROUND_MAX, visit(&access, &address)).await
+                && founding.meet(connection.node, connection.identity)
+            {
+                inner.desk.hear_directory(connection.node, directory);
             }
         });
     }
 }
 
 /// Connects to whoever listens at an address, and asks where everything is.
-async fn visit(options: &ClusterOptions, address: &str) -> Result<(Connection, Directory), String> {
-    let connected = connect(address, &options.access, None).await;
+async fn visit(access: &Access, address: &str) -> Result<(Connection, Directory), String> {
+    let connected = connect(address, access, None).await;
     let mut connection = connected.map_err(|error| error.to_string())?;
     let asked = connection.sender.send(encode(&FromClient::Directory)).await;
     asked.map_err(|error| error.to_string())?;
@@ -132,7 +136,7 @@ pub(super) async fn first(
         tokio::spawn(async move {
             sleep(NEXT_AFTER * place).await;
             let visited = tokio::select! {
-                visited = timeout_at(until, visit(&options, &address)) => visited,
+                visited = timeout_at(until, visit(&options.access, &address)) => visited,
                 // Another was faster.
                 () = tell.closed() => return,
             };

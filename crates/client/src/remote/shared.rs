@@ -3,6 +3,7 @@
 use super::after;
 use super::answers::Answers;
 use super::directory::View;
+use super::founding::Founding;
 use super::lines::Lines;
 use super::lock;
 use super::numbers::Numbers;
@@ -13,12 +14,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
-use types::{Cause, Epoch, Random, Rejected, Result};
+use types::{Cause, Epoch, NodeId, Random, Rejected, Result};
 
 /// What connections need of the client; it does not keep them.
 #[derive(Debug)]
 pub(super) struct Desk {
     pub(super) view: View,
+    pub(super) founding: Founding,
     pub(super) answers: Answers,
     /// Numbers of sessions: none is used twice in this process.
     sessions: AtomicU64,
@@ -50,9 +52,10 @@ pub(super) struct Inner {
 pub(super) struct Permit(Arc<Inner>);
 
 impl Desk {
-    pub(super) fn new(first: Directory) -> Desk {
+    pub(super) fn new(first: Directory, founding: Founding) -> Desk {
         Desk {
             view: View::new(first),
+            founding,
             answers: Answers::default(),
             sessions: AtomicU64::new(0),
             epoch: AtomicU32::new(0),
@@ -73,6 +76,21 @@ impl Desk {
     /// A leader has named an epoch.
     pub(super) fn hear_epoch(&self, epoch: Epoch) {
         self.epoch.fetch_max(epoch.0, Ordering::Relaxed);
+    }
+
+    /// A node tells where everything is. Says whether it is of our cluster: others are not believed.
+    pub(super) fn hear_directory(&self, node: NodeId, told: Directory) -> bool {
+        let cluster = told.configuration.as_ref().and_then(|configured| configured.cluster);
+        let is_ours = self.founding.meet(node, cluster);
+        if is_ours {
+            self.view.update(told);
+        }
+        is_ours
+    }
+
+    /// The error of whatever is asked for, if another cluster was founded in the place of ours.
+    pub(super) fn founded_again(&self) -> Option<Rejected> {
+        self.founding.founded_again(self.view.topology().nodes().len())
     }
 
     pub(super) fn count_malformed(&self) {

@@ -320,8 +320,12 @@ impl ClusterTransaction {
                 Err(_) => Cause::Silent,
             };
             inner.desk.view.suspect(node);
+            if let Some(error) = inner.desk.founded_again() {
+                return Err(self.over(error.into()));
+            }
             if Instant::now() >= until {
                 let (node, awaited) = (Some(node), Awaited::Connection);
+                let cause = self.cause(cause);
                 let wait = Wait { node, awaited, cause, waited: began.elapsed() };
                 return Err(self.over(Aborted::Unanswered(wait).into()));
             }
@@ -382,7 +386,7 @@ impl ClusterTransaction {
     fn give_up(&self, link: &Link, began: Instant, is_late: bool) -> Option<Error> {
         let wait = |awaited| {
             let (node, waited) = (Some(link.node()), began.elapsed());
-            Wait { node, awaited, cause: Cause::Silent, waited }
+            Wait { node, awaited, cause: self.cause(Cause::Silent), waited }
         };
         let committing = link.with(&self.session, &self.inner.desk, |session| {
             if !session.is_committing() {
@@ -398,6 +402,12 @@ impl ClusterTransaction {
         };
         self.inner.desk.view.suspect(link.node());
         Some(self.over(error))
+    }
+
+    /// What stands in the way: that, unless the first shard that it named is known to have no majority.
+    fn cause(&self, cause: Cause) -> Cause {
+        let is_out = |shard: &ShardId| self.inner.desk.view.has_no_majority(*shard);
+        if self.first.get().is_some_and(is_out) { Cause::NoMajority } else { cause }
     }
 
     fn fault(&self, fault: Fault, link: &Link, began: Instant) -> Error {

@@ -2,7 +2,7 @@
 
 use crate::topology::Partitioning;
 use std::fmt;
-use types::{Ballot, Clock, Epoch, NodeId, ShardId, TableId, Time};
+use types::{Ballot, Clock, ClusterId, Epoch, NodeId, ShardId, TableId, Time};
 
 use super::Revision;
 
@@ -70,8 +70,12 @@ pub struct Claim {
 /// What a command does. All but `Take` are harmless when repeated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// A term begins. Its manager proposes nothing else before it has seen this applied.
-    Take,
+    /// A term begins. Its manager proposes nothing else before it has seen this applied. The first one in the log founds
+    /// the cluster.
+    Take {
+        /// The identity that the proposing manager has drawn. Of no account once the cluster has one.
+        drawn: ClusterId,
+    },
     /// Time goes on: leases run out, leaders are appointed.
     Tick {
         /// All nodes that the manager heard in the last lease.

@@ -5,13 +5,15 @@ use crate::topology::{Partitioning, Topology};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use types::{Ballot, Clock, Epoch, NodeId, ShardId, TableId, VectorWatermark};
+use types::{Ballot, Clock, ClusterId, Epoch, NodeId, ShardId, TableId, VectorWatermark};
 
 number!(/** Counts the changes of the configuration, with and without a new epoch. */ Revision(u64));
 
 /// The whole configuration at one revision. A later one replaces it; those between may be missed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Configuration {
+    /// The identity of the cluster, drawn when it was founded. `None` without managers.
+    pub cluster: Option<ClusterId>,
     /// Greater than that of any earlier one.
     pub revision: Revision,
     /// The epoch that is open for new work.

@@ -12,7 +12,7 @@ use super::message::{ToManager, ToNode};
 use super::options::Options;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use types::{NodeId, Time};
+use types::{ClusterId, NodeId, Time};
 
 /// Ticks in flight: more hide a slower log.
 const TICKS_MAX: usize = 16;
@@ -91,6 +91,8 @@ pub struct Manager<L> {
     options: Options,
     log: L,
     machine: Machine,
+    /// The identity of the cluster, should this replica found it.
+    drawn: ClusterId,
     /// Since when the `Take` of this term is proposed.
     taking: Option<(Term, Time)>,
     /// The term to which what follows belongs.
@@ -108,13 +110,15 @@ pub struct Manager<L> {
 }
 
 impl<L: Log> Manager<L> {
-    /// A replica over `log`, whose commands from its first on change `machine`.
+    /// A replica over `log`, whose commands from its first on change `machine`. Should it be the first that leads, the
+    /// cluster's identity is `drawn`, at random.
     #[must_use]
-    pub fn new(log: L, machine: Machine) -> Manager<L> {
+    pub fn new(log: L, machine: Machine, drawn: ClusterId) -> Manager<L> {
         Manager {
             options: machine.options.clone(),
             log,
             machine,
+            drawn,
             taking: None,
             term: None,
             hearing: Hearing::default(),
@@ -215,7 +219,8 @@ impl<L: Log> Manager<L> {
         let is_due = |(taking, since)| taking != term || now - since >= self.options.retry_after;
         if self.taking.is_none_or(is_due) {
             self.taking = Some((term, now));
-            self.log.propose(Command { term, at: now, action: Action::Take });
+            let drawn = self.drawn;
+            self.log.propose(Command { term, at: now, action: Action::Take { drawn } });
         }
     }
 
@@ -251,7 +256,8 @@ impl<L: Log> Manager<L> {
                 }
             }
             // The new configuration tells the rest.
-            Applied::Took(_)
+            Applied::Founded(_)
+            | Applied::Took(_)
             | Applied::Died(_)
             | Applied::Revived(_)
             | Applied::Raised(_)

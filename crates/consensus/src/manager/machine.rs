@@ -18,7 +18,7 @@ use crate::topology::Topology;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Ballot, Clock, Epoch, NodeId, ShardId, Time, VectorWatermark};
+use types::{Ballot, Clock, ClusterId, Epoch, NodeId, ShardId, Time, VectorWatermark};
 
 /// The epoch in which a cluster begins, and the leaders that its topology names are appointed.
 const FIRST_EPOCH: Epoch = Epoch(1);
@@ -30,6 +30,8 @@ pub(super) const CLOSING_MAX: usize = 1024;
 /// What a command has done: for the manager that leads to tell nodes, and for whoever watches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Applied {
+    /// The cluster begins: the first term of its log.
+    Founded(ClusterId),
     /// A term began.
     Took(Term),
     /// A node's life is admitted.
@@ -128,6 +130,8 @@ pub(super) struct Shard {
 pub struct Machine {
     pub(super) options: Options,
     pub(super) topology: Arc<Topology>,
+    /// Drawn by the first manager that led; `None` before that.
+    cluster: Option<ClusterId>,
     term: Term,
     /// The latest time in a command of this term, on its manager's clock.
     pub(super) now: Option<Time>,
@@ -187,6 +191,7 @@ impl Machine {
         let nodes = vec![node; topology.nodes().len()];
         let settled = Epoch(FIRST_EPOCH.0 - 1);
         let configuration = Configuration {
+            cluster: None,
             revision: Revision(0),
             epoch: FIRST_EPOCH,
             topology: Arc::clone(&topology),
@@ -200,6 +205,7 @@ impl Machine {
         let mut machine = Machine {
             options,
             topology,
+            cluster: None,
             term: Term(0),
             now: None,
             began: None,
@@ -241,6 +247,12 @@ impl Machine {
     #[must_use]
     pub fn configuration(&self) -> &Arc<Configuration> {
         &self.configuration
+    }
+
+    /// The identity of the cluster; `None` before it is founded.
+    #[must_use]
+    pub fn cluster(&self) -> Option<ClusterId> {
+        self.cluster
     }
 
     /// The term of the manager whose commands count.
@@ -305,7 +317,12 @@ impl Machine {
 
     /// Lets in the commands of the present term, in the time of its manager.
     fn admit(&mut self, command: &Command, effects: &mut Vec<Applied>) -> Option<Time> {
-        if command.action == Action::Take && command.term > self.term {
+        if let Action::Take { drawn } = command.action {
+            if command.term <= self.term {
+                self.void += 1;
+                return None;
+            }
+            self.found(drawn, effects);
             self.term = command.term;
             self.forget_time();
             if self.options.faults.rebase_at_take {
@@ -314,7 +331,7 @@ impl Machine {
             effects.push(Applied::Took(self.term));
             return None;
         }
-        if command.term != self.term || command.action == Action::Take {
+        if command.term != self.term {
             self.void += 1;
             return None;
         }
@@ -325,6 +342,15 @@ impl Machine {
         let now = self.now.map_or(command.at, |now| now.max(command.at));
         self.now = Some(now);
         Some(now)
+    }
+
+    /// The first manager that leads founds the cluster. Its identity never changes.
+    fn found(&mut self, drawn: ClusterId, effects: &mut Vec<Applied>) {
+        if self.cluster.is_none() {
+            // Nodes are told with the next revision: none of them has joined before it.
+            self.cluster = Some(drawn);
+            effects.push(Applied::Founded(drawn));
+        }
     }
 
     /// The next manager's clock is another. What had run out by the old one has run out.
@@ -357,7 +383,7 @@ impl Machine {
 
     fn act(&mut self, now: Time, command: &Command, effects: &mut Vec<Applied>) {
         let counts = match &command.action {
-            Action::Take => false,
+            Action::Take { .. } => unreachable!("a term has begun: {command:?}"),
             Action::Tick { heard } => {
                 self.on_tick(now, command.at, heard, effects);
                 true
@@ -520,6 +546,7 @@ impl Machine {
         self.untold_ends = false;
         let standing = |node: &Node| Standing { incarnation: node.incarnation, alive: node.alive };
         self.configuration = Arc::new(Configuration {
+            cluster: self.cluster,
             revision: self.revision,
             epoch: self.epoch,
             topology: Arc::clone(&self.topology),
@@ -552,6 +579,7 @@ impl Machine {
             last.epoch() >= self.epoch || self.closing.contains_key(&last.epoch())
         };
         let rules = [
+            (self.cluster.is_some() || self.term == Term(0), "not founded"),
             (self.settled.0.checked_add(1) == Some(first.0), "M12: the first that is not settled"),
             (last.is_none_or(|last| last < self.epoch), "closed an open epoch"),
             (!self.finals.iter().any(|(_, last)| early(last)), "an FVW is too early"),

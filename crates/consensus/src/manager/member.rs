@@ -10,7 +10,7 @@ use super::message::{ToManager, ToNode};
 use super::options::Options;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use types::{Clock, Epoch, NodeId, ShardId, Time, VectorWatermark};
+use types::{Clock, ClusterId, Epoch, NodeId, ShardId, Time, VectorWatermark};
 
 /// Heartbeats whose answer is waited for. Older ones are over: their lease would be.
 const HEARTBEATS_MAX: usize = 256;
@@ -109,6 +109,8 @@ pub struct Member {
     /// 0 until it is told.
     incarnation: Incarnation,
     is_superseded: bool,
+    /// The cluster that this node belongs to; `None` until it has joined one.
+    cluster: Option<ClusterId>,
     configuration: Option<Arc<Configuration>>,
     /// The last epoch that is closed, as far as this node knows,
     closed: Epoch,
@@ -142,6 +144,7 @@ impl Member {
             options,
             incarnation: Incarnation(0),
             is_superseded: false,
+            cluster: None,
             configuration: None,
             closed: Epoch(0),
             untold: BTreeSet::new(),
@@ -154,6 +157,12 @@ impl Member {
             bad_messages: 0,
             late_messages: 0,
         }
+    }
+
+    /// The same, of a node that has joined this cluster in a former life: it joins no other.
+    #[must_use]
+    pub fn of(self, cluster: Option<ClusterId>) -> Member {
+        Member { cluster, ..self }
     }
 
     /// Same state, same event: same effects, added to `effects`. `now` never decreases.
@@ -335,8 +344,11 @@ impl Member {
         self.granted = self.granted.max(Some((round, from)));
     }
 
-    /// Can a correct manager have made it, as far as epochs go?
+    /// Can a correct manager of this node's cluster have made it, as far as epochs go?
     fn is_possible(&self, configuration: &Configuration) -> bool {
+        if self.cluster.is_some() && configuration.cluster != self.cluster {
+            return false;
+        }
         let Configuration { epoch, settled, ends, finals, shards, .. } = configuration;
         let first = ends.keys().next().copied().unwrap_or(*epoch);
         let is_closed = |it: &VectorWatermark| it.epoch() < *epoch && it.shards() == shards.len();
@@ -358,6 +370,7 @@ impl Member {
             self.bad_messages += 1;
             return;
         }
+        self.cluster = configuration.cluster;
         self.configuration = Some(Arc::clone(configuration));
         effects.push(MemberEffect::Configured { configuration: Arc::clone(configuration) });
         while self.closed.0 + 1 < configuration.epoch.0 {

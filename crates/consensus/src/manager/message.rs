@@ -62,6 +62,20 @@ pub enum ToManager {
     },
 }
 
+impl ToNode {
+    /// The configuration that comes with it.
+    #[must_use]
+    pub fn configuration(&self) -> Option<&Arc<Configuration>> {
+        match self {
+            ToNode::Welcome { configuration, .. } | ToNode::Configured { configuration } => {
+                Some(configuration)
+            }
+            ToNode::Granted { configuration, .. } => configuration.as_ref(),
+            ToNode::Stranger { .. } | ToNode::Reported { .. } => None,
+        }
+    }
+}
+
 /// From a manager to a node. Whatever it says was applied, or is a lease that it may grant, and so is true of some time;
 /// what is newer is told by revisions, incarnations and rounds.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -74,8 +74,9 @@
 //! empty, in an epoch of its own. So majorities before and after always share a replica that
 //! remembers.
 //!
-//! Read in this order: `command.rs`, `configuration.rs`, `machine.rs` with `appoint.rs`,
-//! `closing.rs`, `change.rs` and `machine/image.rs` (the machine as bytes); `message.rs`, `core.rs` with `hearing.rs`, `member.rs`; `log.rs`, `simulated.rs`; `wire.rs`.
+//! Read in this order: `command.rs`, `configuration.rs`, `outage.rs`, `machine.rs` with `appoint.rs`,
+//! `closing.rs`, `change.rs` and `machine/image.rs` (the machine as bytes); `message.rs`, `core.rs` with
+//! `hearing.rs`, `member.rs`; `log.rs`, `simulated.rs`; `wire.rs`.
 //!
 //! Sources: Gray and Cheriton, *Leases* (SOSP'89), for clocks that only drift; Ongaro, *Consensus: Bridging Theory and
 //! Practice* (2014), §6.4, for being sure of the lead without the log; Mako §5, appendix A,
@@ -93,6 +94,7 @@ mod machine;
 mod member;
 mod message;
 mod options;
+mod outage;
 mod simulated;
 mod wire;
 
@@ -105,4 +107,5 @@ pub use machine::{Applied, Machine};
 pub use member::{Member, MemberEffect, MemberEvent};
 pub use message::{ToManager, ToNode};
 pub use options::{Faults, Options};
+pub use outage::Outage;
 pub use simulated::{Pace, SimulatedLog};

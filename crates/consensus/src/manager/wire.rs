@@ -9,7 +9,7 @@ use crate::topology::{Partitioning, Topology};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use types::{
-    Ballot, Clock, Epoch, NodeId, ShardId, TableId, Time, VectorWatermark, coded_enum,
+    Ballot, Clock, ClusterId, Epoch, NodeId, ShardId, TableId, Time, VectorWatermark, coded_enum,
     coded_newtype, coded_struct,
 };
 
@@ -26,7 +26,8 @@ coded_struct!(Heard {
 });
 
 coded_enum!(Action {
-    0 => Take,
+    // 0 was one that founded nothing.
+    9 => Take { drawn },
     // 1 and 2 were ticks and joins of another form.
     7 => Tick { heard },
     8 => Join { node, life, after, lost, heard },
@@ -63,6 +64,7 @@ coded_enum!(ToNode {
 
 // Whether its parts fit together is for the member to see.
 coded_struct!(Configuration {
+    cluster: Option<ClusterId>,
     revision: Revision,
     epoch: Epoch,
     topology: Arc<Topology>,

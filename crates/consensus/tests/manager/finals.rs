@@ -1,5 +1,6 @@
 //! FVWs that are not whole are kept for ever: whoever begins anew has to know what was lost.
 
+use crate::world::DRAWN;
 use shoal_consensus::manager::{Action, Claim, Command, Incarnation, Life, Machine, Options, Term};
 use shoal_consensus::topology::Topology;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ fn who_begins_anew_hears_the_same_finals() {
         let command = Command { term: Term(1), at: Time(1), action };
         machine.apply(&command, &mut effects);
     };
-    apply(&mut machine, Action::Take);
+    apply(&mut machine, Action::Take { drawn: DRAWN });
     for node in topology.nodes() {
         let (node, life, after) = (node.id, Life(7), Incarnation(0));
         let join = Action::Join { node, life, after, lost: false, heard: Time::ZERO };

@@ -51,6 +51,10 @@ pub fn judge(world: &World, probes: &mut Probes) -> Result<(), String> {
                 .effect(&command.action, effect)
                 .map_err(|why| format!("command {place}: {why}"))?;
         }
+        let changes = judge.before.cluster.is_some() && judge.after.cluster != judge.before.cluster;
+        if changes {
+            return Err(format!("command {place}: the cluster is another"));
+        }
         judge.configuration().map_err(|why| format!("command {place}: {why}"))?;
     }
     Ok(())
@@ -76,6 +80,11 @@ impl Judge<'_> {
             }
             Applied::Final(watermark) => self.is_final(watermark),
             Applied::CaughtUp { shard, replica } => self.caught_up(action, *shard, *replica),
+            Applied::Founded(cluster) => {
+                self.probe("founded");
+                let is_first = self.before.cluster.is_none();
+                is_first.then_some(()).ok_or(format!("{cluster} is founded in another"))
+            }
             Applied::Took(_) => {
                 self.probe("took");
                 Ok(())

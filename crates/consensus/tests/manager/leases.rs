@@ -1,5 +1,6 @@
 //! One manager, step by step: when it renews a lease by itself, and when the log has to know first.
 
+use crate::world::DRAWN;
 use shoal_consensus::manager::{
     Action, Command, Effect, Event, Faults, Incarnation, Life, Machine, Mailbox, Manager, Options,
     Revision, Term, ToManager, ToNode,
@@ -26,7 +27,7 @@ impl Story {
         let options = Options { faults, ..Options::default() };
         let topology = Arc::new(Topology::compact(3, 1, 3, 0, 1));
         let machine = Machine::new(topology, options);
-        let manager = Manager::new(Mailbox::default(), machine);
+        let manager = Manager::new(Mailbox::default(), machine, DRAWN);
         let mut story = Story { manager, proposed: Vec::new() };
         story.manager.log_mut().term = Some(Term(1));
         story.step(0, Event::Timer);

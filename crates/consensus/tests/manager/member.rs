@@ -1,5 +1,6 @@
 //! A node's side, message by message: what grants a lease and what does not.
 
+use crate::world::DRAWN;
 use shoal_consensus::manager::{
     Action, Applied, Command, Configuration, Incarnation, Life, Machine, Member, MemberEffect,
     MemberEvent, Options, Revision, Term, ToManager, ToNode,
@@ -27,7 +28,7 @@ fn configurations() -> Vec<Arc<Configuration>> {
     };
     let heard = Vec::new();
     for (at, action) in [
-        (0, Action::Take),
+        (0, Action::Take { drawn: DRAWN }),
         (1, join(0, 0)),
         (2, join(1, 0)),
         (601, join(1, 1)),

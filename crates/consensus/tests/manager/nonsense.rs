@@ -1,6 +1,7 @@
 //! Messages that no correct process sends, and commands made of them: nothing that comes from outside
 //! stops a manager, a machine or a node.
 
+use crate::world::DRAWN;
 use shoal_consensus::manager::{
     Action, Ask, Change, Claim, Command, Configuration, Event, Heard, Incarnation, Life, Machine,
     Mailbox, Manager, Member, MemberEffect, MemberEvent, Options, Revision, Term, ToManager,
@@ -88,7 +89,7 @@ fn to_manager(random: &mut Random) -> ToManager {
 
 fn action(random: &mut Random) -> Action {
     match to_manager(random) {
-        _ if random.chance(1, 20) => Action::Take,
+        _ if random.chance(1, 20) => Action::Take { drawn: DRAWN },
         _ if random.chance(1, 4) => {
             Action::Tick { heard: (0..random.below(6)).map(|_| heard(random)).collect() }
         }
@@ -196,7 +197,7 @@ fn images_of_machines_return_and_damaged_ones_never_panic() {
 }
 
 fn run_manager(random: &mut Random) {
-    let mut manager = Manager::new(Mailbox::default(), machine());
+    let mut manager = Manager::new(Mailbox::default(), machine(), DRAWN);
     let mut now = 0;
     for _ in 0..400 {
         now += random.below(50_000_000);

@@ -1,5 +1,6 @@
 //! One manager after the other, command by command: what times mean when the clock changes.
 
+use crate::world::DRAWN;
 use shoal_consensus::manager::{
     Action, Command, Faults, Heard, Incarnation, Life, Machine, Options, Revision, Term,
 };
@@ -46,7 +47,7 @@ impl Story {
 
     /// The first manager begins, and admits and hears the node.
     fn begin(&mut self) {
-        self.tell(1, 0, Action::Take);
+        self.tell(1, 0, Action::Take { drawn: DRAWN });
         let (life, after) = (Life(7), Incarnation(0));
         self.tell(1, 10, Action::Join { node: NODE, life, after, lost: false, heard: Time::ZERO });
         self.tick(1, 20, &[1]);
@@ -57,7 +58,7 @@ impl Story {
     fn take_over(&mut self) {
         self.begin();
         self.tick(1, 350, &[2]);
-        self.tell(2, AHEAD_MS + 100, Action::Take);
+        self.tell(2, AHEAD_MS + 100, Action::Take { drawn: DRAWN });
         self.tick(2, AHEAD_MS + 400, &[]);
         self.tick(2, AHEAD_MS + 701, &[]);
     }
@@ -98,12 +99,12 @@ fn a_heartbeat_of_an_hour_ago_renews_nothing() {
 fn former_managers_are_void() {
     let mut story = Story::new(Faults::default());
     story.begin();
-    story.tell(2, AHEAD_MS, Action::Take);
+    story.tell(2, AHEAD_MS, Action::Take { drawn: DRAWN });
     story.tick(2, AHEAD_MS, &[]);
     let (before, void) = (story.machine.clone(), story.machine.void_commands());
     story.tick(1, AHEAD_MS * 2, &[2]);
-    story.tell(1, AHEAD_MS * 2, Action::Take);
-    story.tell(2, AHEAD_MS * 2, Action::Take);
+    story.tell(1, AHEAD_MS * 2, Action::Take { drawn: DRAWN });
+    story.tell(2, AHEAD_MS * 2, Action::Take { drawn: DRAWN });
     assert_eq!(story.machine.void_commands(), void + 3);
     assert_eq!(story.machine.configuration(), before.configuration());
     assert!(story.is_alive());

@@ -15,7 +15,10 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 use types::wire::{Coded, decode, encode};
-use types::{Ballot, Clock, Epoch, NodeId, Random, ShardId, Time, VectorWatermark};
+use types::{Ballot, Clock, ClusterId, Epoch, NodeId, Random, ShardId, Time, VectorWatermark};
+
+/// The identity that the first manager draws.
+pub const DRAWN: ClusterId = ClusterId::new(7).expect("not 0");
 
 /// A clock that runs at some rate, for some time.
 #[derive(Debug, Clone)]
@@ -259,7 +262,7 @@ impl World {
         }
         let machine = Machine::new(Arc::clone(&self.topology), options);
         let server = &mut self.servers[manager];
-        server.manager = Some(Manager::new(Mailbox::default(), machine));
+        server.manager = Some(Manager::new(Mailbox::default(), machine, DRAWN));
         server.lives += 1;
         server.applied = 0;
         self.log.restart(self.now, manager);
@@ -660,7 +663,10 @@ fn carried<T: Coded + PartialEq + Debug>(message: &T) -> T {
 /// What is worth a line; not the heartbeats.
 fn show_applied(applied: &Applied) -> Option<String> {
     let line = match applied {
-        Applied::Changed(_) | Applied::Answered { .. } | Applied::Ended { .. } => return None,
+        Applied::Founded(_)
+        | Applied::Changed(_)
+        | Applied::Answered { .. }
+        | Applied::Ended { .. } => return None,
         Applied::Took(term) => format!("term {term} begins"),
         Applied::Joined { node, incarnation, .. } => {
             format!("{node} joins, incarnation {incarnation}")

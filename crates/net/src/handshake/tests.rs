@@ -35,6 +35,7 @@ struct Side {
     binding: Binding,
     caller: Caller,
     wanted: Option<NodeId>,
+    identity: Option<ClusterId>,
 }
 
 fn side() -> Side {
@@ -44,13 +45,15 @@ fn side() -> Side {
         binding: [0; 32],
         caller: PEER_ONE,
         wanted: Some(NodeId(2)),
+        identity: None,
     }
 }
 
 impl Side {
     /// Both sides look at the preamble that the dialer sent.
     fn terms(&self, preamble: Preamble) -> Terms<'_> {
-        Terms { cluster: self.cluster, secret: &self.secret, preamble, binding: self.binding }
+        let Side { cluster, secret, binding, identity, .. } = self;
+        Terms { cluster, identity: *identity, secret, preamble, binding: *binding }
     }
 }
 
@@ -62,7 +65,8 @@ fn block_on<F: Future>(future: F) -> F::Output {
 async fn dial_on(stream: &mut DuplexStream, side: &Side) -> Result<Host, Failure> {
     let preamble = Preamble::new(&side.caller, Some(WorkerId(1)), false);
     let mut reader = FrameReader::new(MESSAGE_BYTES_MAX);
-    dial(stream, &mut reader, &side.terms(preamble), &side.caller, side.wanted).await
+    let terms = side.terms(preamble);
+    Ok(dial(stream, &mut reader, &terms, &side.caller, side.wanted).await?.0)
 }
 
 async fn accept_on(stream: &mut DuplexStream, side: &Side) -> Result<Caller, Failure> {
@@ -110,6 +114,21 @@ fn both_learn_who_the_other_is() {
     assert_eq!(shake(&side(), &side()), (Ok(HOST), Ok(PEER_ONE)));
     let client = Side { caller: Caller::Client, wanted: None, secret: Secret::none(), ..side() };
     assert_eq!(shake(&client, &client), (Ok(HOST), Ok(Caller::Client)));
+}
+
+#[test]
+fn ends_that_know_of_different_foundings_go_apart_once_both_are_proved() {
+    let of = |number| Side { identity: ClusterId::new(number), ..side() };
+    for (dialer, acceptor) in [(0, 0), (0, 5), (5, 0), (5, 5)] {
+        assert_eq!(shake(&of(dialer), &of(acceptor)), (Ok(HOST), Ok(PEER_ONE)));
+    }
+    let other = |number| Failure::Other(ClusterId::new(number).expect("not 0"));
+    assert_eq!(shake(&of(5), &of(6)), (Err(other(6)), Err(other(5))));
+    assert_eq!(other(6).reason(), CloseReason::OtherFounding);
+    // What is said without the secret is not believed.
+    let stranger = Side { secret: Secret::new([2; 32]), ..of(6) };
+    let refused = CloseReason::WrongSecret;
+    assert_eq!(shake(&of(5), &stranger).0, Err(Failure::There(refused)));
 }
 
 #[test]
@@ -192,6 +211,7 @@ fn a_proof_is_not_taken_back_as_an_answer() {
                 worker: U16::new(1),
                 zero: U16::ZERO,
                 life: U64::new(9),
+                identity: U64::ZERO,
                 nonce: [0; 32],
             };
             write(&mut mirror, Kind::Challenge, layout.as_bytes()).await.expect("room");
@@ -262,6 +282,7 @@ proptest! {
             zero: U16::ZERO,
             life: U64::new(5),
             wanted: U32::new(2),
+            identity: U64::ZERO,
             nonce: [4; 32],
         };
         let mut hello = [layout.as_bytes(), b"reef"].concat();

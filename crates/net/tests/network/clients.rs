@@ -4,13 +4,14 @@ use crate::common::{Node, PATIENCE, config, port, wait_until};
 use bytes::Bytes;
 use shoal_net::client::{Access, Closed, ConnectError, Connection, Role, SendError, connect};
 use shoal_net::{
-    ClientId, CloseReason, Config, Core, DropReason, Input, Limits, Network, Outbox, Secret,
+    ClientId, CloseReason, Config, Core, DropReason, Identity, Input, Limits, Network, Outbox,
+    Secret,
 };
 use std::future::Future;
 use std::sync::mpsc;
 use std::time::Duration;
 use tokio::time::timeout;
-use types::{NodeId, Time, WorkerId};
+use types::{ClusterId, NodeId, Time, WorkerId};
 
 /// The connection's tasks go on while the test waits for the node.
 pub fn block_on<F: Future>(future: F) -> F::Output {
@@ -206,6 +207,31 @@ fn operators_know_the_secret_of_nodes_and_are_told_from_clients() {
         client
     });
     assert_eq!(gone(&node), operator);
+}
+
+#[test]
+fn nothing_counts_that_was_said_before_the_node_knew_its_cluster() {
+    let cluster = |number| ClusterId::new(number).expect("not 0");
+    let (identity, ours, other) = (Identity::default(), cluster(5), cluster(6));
+    let node = Node::alone(Config { identity: identity.clone(), ..config(0) });
+    block_on(async {
+        let access = |identity| Access { identity, ..Access::open("reef") };
+        let mut early = enter(&node, &access(Some(other))).await.expect("the node knows none");
+        assert_eq!(early.identity, None);
+        early.sender.send(Bytes::from_static(b"before")).await.expect("sent");
+        assert_eq!(heard(&node).1, "before");
+        assert!(identity.learn(ours));
+        early.sender.send(Bytes::from_static(b"after")).await.expect("sent");
+        assert!(early.receiver.receive().await.is_err(), "its connection ends");
+        let again = enter(&node, &access(Some(other))).await;
+        assert_eq!(again.err(), Some(ConnectError::FoundedAgain { found: ours }));
+        for known in [None, Some(ours)] {
+            assert_eq!(enter(&node, &access(known)).await.expect("let in").identity, Some(ours));
+        }
+    });
+    let totals = node.wait_count(|totals| totals.closes(CloseReason::OtherFounding) == 1);
+    assert_eq!(totals.closes(CloseReason::Identified), 1);
+    assert_eq!(totals.drops(DropReason::Unidentified), 1);
 }
 
 #[test]

@@ -60,7 +60,7 @@ fn is_well(node: &Node) {
 #[test]
 fn whoever_knocks_wrongly_is_closed_for_a_reason() {
     let node = Node::alone(Config { peers: vec![], ..config(0) });
-    let hello = frame(Kind::Hello, &[0; 52]);
+    let hello = frame(Kind::Hello, &[0; 60]);
     let mut long = frame(Kind::Hello, &[]);
     long[..4].copy_from_slice(&u32::MAX.to_le_bytes());
     let cases = [
@@ -135,7 +135,7 @@ fn whoever_dawdles_is_closed_and_the_crowd_makes_room() {
     let mut silent = dial(&node);
     let mut slow = dial(&node);
     slow.write_all(&preamble(CLIENT, 0)).expect("written");
-    let hello = frame(Kind::Hello, &[0; 52]);
+    let hello = frame(Kind::Hello, &[0; 60]);
     for byte in &hello[..hello.len() - 1] {
         if node.counters().closes(CloseReason::SlowHandshake) == 2 {
             break;
@@ -159,11 +159,11 @@ fn enter(node: &Node) -> TcpStream {
     use ring::hmac;
     let mut socket = dial(node);
     let start = preamble(CLIENT, 0);
-    let mut hello = [0; 52].to_vec();
+    let mut hello = [0; 60].to_vec();
     hello[16..20].copy_from_slice(&u32::MAX.to_le_bytes());
     hello.extend_from_slice(b"reef");
     socket.write_all(&[start.clone(), frame(Kind::Hello, &hello)].concat()).expect("written");
-    let mut challenge = [0; 8 + 48];
+    let mut challenge = [0; 8 + 56];
     socket.read_exact(&mut challenge).expect("a challenge");
     // As the documentation of the handshake says it, with an empty secret.
     let parts: [&[u8]; 6] =

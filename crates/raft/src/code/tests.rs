@@ -13,7 +13,11 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use types::wire::{self, Malformed};
-use types::{NodeId, ShardId, Time};
+use types::{ClusterId, NodeId, ShardId, Time};
+
+fn drawn() -> ClusterId {
+    ClusterId::new(9).expect("not 0")
+}
 
 /// A few; `consensus` tests all of them.
 fn commands() -> impl Strategy<Value = Command> {
@@ -28,7 +32,7 @@ fn commands() -> impl Strategy<Value = Command> {
         let splits = vec![(Box::default(), ShardId(0)), (Box::from(&b"m"[..]), ShardId(1))];
         let partitioning = Partitioning::Range { splits };
         let action = match variant {
-            0 => Action::Take,
+            0 => Action::Take { drawn: drawn() },
             1 => Action::Tick { heard: vec![heard] },
             _ => {
                 let change = Change::CreateTable { name, partitioning };
@@ -223,8 +227,8 @@ fn forms_stay_as_they_are() {
     let place = [3, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 9, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0];
     let form = |payload| encode(&Entry { log_id, payload });
     assert_eq!(form(EntryPayload::Blank), [&place[..], &[0]].concat());
-    let command = Command { term: Term(4), at: Time(5), action: Action::Take };
-    let command_form = [4, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0];
+    let command = Command { term: Term(4), at: Time(5), action: Action::Take { drawn: drawn() } };
+    let command_form = [4, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 9, 9, 0, 0, 0, 0, 0, 0, 0];
     let normal = form(EntryPayload::Normal(command));
     assert_eq!(normal, [&place[..], &[1], &command_form].concat());
     let voters = BTreeSet::from([member(1, 9), member(2, 8)]);

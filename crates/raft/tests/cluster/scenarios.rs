@@ -191,7 +191,8 @@ async fn commit_one(storage: DiskStorage) -> (Term, usize) {
         replica.exchange(types::Time(1), &mut mailbox).expect("it runs");
         let Some(term) = mailbox.term else { continue };
         let command = proposed.get_or_insert_with(|| {
-            let action = consensus::manager::Action::Take;
+            let drawn = types::ClusterId::new(1).expect("not 0");
+            let action = consensus::manager::Action::Take { drawn };
             let command = consensus::manager::Command { term, at: types::Time(5), action };
             mailbox.proposed.push_back(command.clone());
             command

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{NodeId, Time};
+use types::{ClusterId, NodeId, Time};
 
 /// How often the world turns.
 const TURN: Duration = Duration::from_millis(5);
@@ -124,7 +124,8 @@ impl World {
         let replica = started.await;
         let (replica, handle) = replica.expect("a replica");
         self.network.plug(node, Some(handle.clone()));
-        let manager = Manager::new(Mailbox::default(), machine);
+        let drawn = ClusterId::new(u64::from(node.0) + 1).expect("not 0");
+        let manager = Manager::new(Mailbox::default(), machine, drawn);
         let site = Site {
             manager,
             replica,

@@ -9,14 +9,14 @@ use super::site::Site;
 use super::{Board, Letter, Plan};
 use crate::envelope::{Answer, Envelope, Hosting, Question};
 use crate::seat::Command;
-use consensus::manager::{Event, Machine};
+use consensus::manager::{Event, Machine, Mailbox, Manager};
 use net::Clock;
 use raft::{Members, Stopped, Volume};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use types::wire::encode;
-use types::{NodeId, Time};
+use types::{ClusterId, NodeId, Time};
 
 /// See the module.
 pub(super) struct Desk {
@@ -87,14 +87,9 @@ impl Desk {
         let new = Volume(self.plan.random.next_u64() as u32);
         let courier = self.courier.clone();
         let machine = Machine::new(Arc::clone(&self.plan.topology), self.plan.options.clone());
-        let first = machine.clone();
-        let replica = match storage {
-            Storage::Disk(disk) => raft::start(node, new, options, first, disk, courier).await?,
-            Storage::Memory(memory) => {
-                raft::start(node, new, options, first, memory, courier).await?
-            }
-        };
-        let mut site = Site::new(machine, replica, self.courier.clone(), self.clock);
+        let drawn = ClusterId::draw(&mut self.plan.random);
+        let manager = Manager::new(Mailbox::default(), machine, drawn);
+        let mut site = Site::new(manager, replica, self.courier.clone(), self.clock);
         tracing::info!(member = %site.log.me(), "a manager is hosted here");
         self.board.state().log = Some(site.log.clone());
         site.step(Event::Timer)?;
@@ -161,6 +156,11 @@ impl Desk {
                 let version = members.version;
                 self.learn(members);
                 self.correct(from, version);
+            }
+            Letter::Joined(cluster) => {
+                if let Err(error) = self.folder.keep_cluster(cluster) {
+                    tracing::warn!(node = %self.plan.node, %error, "which cluster this is is not written down");
+                }
             }
             Letter::Operator { client, wanted } => {
                 let told = self.change(wanted).await;

@@ -4,10 +4,12 @@ use raft::{DiskStorage, Members, MemoryStorage};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::PathBuf;
+use types::ClusterId;
 use types::wire::{decode, encode};
 
 const LOG: &str = "manager.redb";
 const MEMBERS: &str = "managers";
+const CLUSTER: &str = "cluster";
 
 /// Where a manager's log is kept.
 pub(super) enum Storage {
@@ -62,12 +64,36 @@ impl Folder {
 
     /// Keeps that. It is on disk when this returns.
     pub(super) fn keep(&self, members: &Members) -> io::Result<()> {
+        self.write(MEMBERS, &encode(members))
+    }
+
+    /// The cluster that the node has joined, if it has joined one.
+    pub(super) fn cluster(&self) -> io::Result<Option<ClusterId>> {
+        let Some(folder) = &self.0 else { return Ok(None) };
+        let path = folder.join(CLUSTER);
+        match fs::read_to_string(&path) {
+            Ok(text) => text.trim().parse().map(Some).map_err(|error| {
+                let what = format!("{} is damaged: {error}; write there what `shoal status` shows of the other nodes", path.display());
+                io::Error::new(io::ErrorKind::InvalidData, what)
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Keeps that. It is on disk when this returns.
+    pub(super) fn keep_cluster(&self, cluster: ClusterId) -> io::Result<()> {
+        self.write(CLUSTER, format!("{cluster}\n").as_bytes())
+    }
+
+    /// Writes a file as a whole, or not at all.
+    fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let Some(folder) = &self.0 else { return Ok(()) };
-        let next = folder.join(format!("{MEMBERS}.next"));
+        let next = folder.join(format!("{name}.next"));
         let mut file = File::create(&next)?;
-        file.write_all(&encode(members))?;
+        file.write_all(bytes)?;
         file.sync_all()?;
-        fs::rename(next, folder.join(MEMBERS))?;
+        fs::rename(next, folder.join(name))?;
         File::open(folder)?.sync_all()
     }
 }
@@ -94,6 +120,14 @@ mod tests {
         fs::write(place.path().join(MEMBERS), b"?").expect("written");
         let damaged = folder.members().expect_err("damaged").to_string();
         assert!(damaged.contains("managers is damaged"), "{damaged}");
+
+        assert_eq!(folder.cluster().expect("nothing"), None);
+        let cluster = ClusterId::new(0xbeef).expect("not 0");
+        folder.keep_cluster(cluster).expect("kept");
+        assert_eq!(folder.cluster().expect("kept"), Some(cluster));
+        fs::write(place.path().join(CLUSTER), b"none").expect("written");
+        let damaged = folder.cluster().expect_err("damaged").to_string();
+        assert!(damaged.contains("cluster is damaged"), "{damaged}");
 
         drop(folder.log().expect("made"));
         let nowhere = Folder(Some(place.path().join("gone")));

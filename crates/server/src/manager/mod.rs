@@ -22,7 +22,10 @@
 //! 2. *A cluster begins once.* The first of the named managers begins it when all of them say, one after the other,
 //!    that their volumes are new (`found.rs`). When one has a log, or any node has heard of managers, there is a
 //!    cluster, and who has nothing waits to be let in.
-//! 3. *Who was dropped ends its manager*, and removes its volume, when it hears of a committed list without it; but
+//! 3. *A cluster is itself.* Its first manager draws its identity (`consensus::manager::Action::Take`). A node learns it
+//!    from its managers, keeps it in its folder, and from then on talks with nobody of another (`net::Identity`). So a node
+//!    that has missed that all others began anew comes to nothing, and neither do its lists of managers.
+//! 4. *Who was dropped ends its manager*, and removes its volume, when it hears of a committed list without it; but
 //!    not before that list is on its disk, so that it knows of a cluster for ever.
 //!
 //! Read in this order: `desk.rs`, `site.rs`, `folder.rs`; `found.rs`, `change.rs` with `operator.rs`; `courier.rs`.
@@ -47,12 +50,12 @@ use net::Clock;
 use raft::Members;
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use types::{NodeId, Random, Time};
+use types::{ClusterId, NodeId, Random, Time};
 
 /// Most letters that wait at a desk. More get lost, and are said again.
 const LETTERS_MAX: usize = 1 << 14;
@@ -68,6 +71,8 @@ pub(crate) enum Letter {
     Answer { from: NodeId, number: u64, answer: Answer },
     /// Who the managers are, as another desk knows.
     Members { from: NodeId, members: Members },
+    /// The node has joined this cluster, and belongs to it for good.
+    Joined(ClusterId),
     /// An operator wants something changed.
     Operator { client: net::ClientId, wanted: FromOperator },
 }
@@ -209,6 +214,11 @@ impl Mail {
 pub(crate) struct Inbox {
     letters: mpsc::Receiver<Letter>,
     board: Arc<Board>,
+}
+
+/// Which cluster a node belongs to, by what it keeps in its folder.
+pub(crate) fn cluster_of(data: Option<&Path>) -> io::Result<Option<ClusterId>> {
+    Folder(data.map(Path::to_owned)).cluster()
 }
 
 /// A desk to be started.

@@ -3,7 +3,7 @@
 use super::courier::Courier;
 use crate::envelope::Envelope;
 use crate::seat::Command;
-use consensus::manager::{Effect, Event, Machine, Mailbox, Manager, ToNode};
+use consensus::manager::{Effect, Event, Mailbox, Manager, ToNode};
 use net::Clock;
 use raft::Replica;
 use std::time::Duration;
@@ -22,12 +22,11 @@ pub(super) struct Site {
 
 impl Site {
     pub(super) fn new(
-        machine: Machine,
+        manager: Manager<Mailbox>,
         (replica, log): (Replica, raft::Handle),
         courier: Courier,
         clock: Clock,
     ) -> Site {
-        let manager = Manager::new(Mailbox::default(), machine);
         let node = log.me().node;
         Site { node, manager, replica, log, courier, clock, timer: None }
     }

@@ -30,7 +30,7 @@ async fn get(address: SocketAddr, path: &str) -> (u16, String) {
 }
 
 /// Asks for a node's health until it says this.
-async fn until_health(cluster: &Cluster, node: usize, code: u16, said: &str) {
+pub async fn until_health(cluster: &Cluster, node: usize, code: u16, said: &str) {
     let address = address(cluster, node);
     let asked = async {
         loop {

@@ -2,8 +2,10 @@
 
 mod cluster;
 mod failures;
+mod founding;
 mod http;
 mod managers;
+mod outages;
 mod secured;
 mod serving;
 mod sizes;

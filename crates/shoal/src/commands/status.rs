@@ -54,6 +54,9 @@ impl Status {
             for silent in report.nodes.iter().filter_map(|node| node.as_ref().err()) {
                 print(&format!("warning: {silent}\n"))?;
             }
+            for missing in report.outages().into_iter().chain(report.empty()) {
+                print(&format!("warning: {missing}\n"))?;
+            }
         }
         Ok(if report.is_well() { Verdict::Holds } else { Verdict::Fails })
     }

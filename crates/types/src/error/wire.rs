@@ -60,6 +60,7 @@ coded_enum!(Rejected {
     17 => CallTooLong { bytes as short, max as short },
     18 => AnswerTooLong { bytes as short, max as short },
     19 => TransactionsMax { asked as short, max as short },
+    20 => FoundedAgain { known, found },
 });
 
 coded_enum!(Unknown {
@@ -72,6 +73,7 @@ coded_enum!(Unknown {
     6 => Commit { session as short, wait },
     7 => Call { request, wait },
     8 => NotDurable { shard as short },
+    9 => FoundedAgain { request, known, found },
 });
 
 /// The length of the whole key, and as much of it as is kept.

@@ -6,7 +6,7 @@ use crate::error::{Aborted, Conflict, Error, KeyExcerpt, Rejected, Unknown};
 use crate::stamp::tests::{kept, watermark};
 use crate::wait::{Awaited, Cause, Wait};
 use crate::{
-    Ballot, Clock, Epoch, NodeId, RemoteClock, RequestId, ShardId, Stamp, TableId, Time,
+    Ballot, Clock, ClusterId, Epoch, NodeId, RemoteClock, RequestId, ShardId, Stamp, TableId, Time,
     VectorWatermark, WorkerId,
 };
 use proptest::prelude::*;
@@ -50,6 +50,8 @@ fn wait() -> impl Strategy<Value = Wait> {
         Cause::Malformed,
         Cause::NotServing,
         Cause::Unsettled,
+        Cause::FoundedAgain,
+        Cause::NoMajority,
     ];
     let parts = (any::<Option<u32>>(), 0..awaited.len(), 0..causes.len(), number());
     parts.prop_map(move |(node, what, why, waited)| Wait {
@@ -83,9 +85,10 @@ fn rejected() -> impl Strategy<Value = Rejected> {
     let text = ".{0,20}".prop_map(Box::<str>::from);
     let names = prop::sample::select(crate::error::wire::operation_name::NAMES.to_vec());
     let sizes = (0..1_usize << 40, 0..1_usize << 20);
-    let parts = (0..20, any::<u32>(), key(), sizes, text, names);
+    let parts = (0..21, any::<u32>(), key(), sizes, text, names);
     parts.prop_map(|(variant, number, key, (bytes, max), text, operation)| {
         let table = TableId(number);
+        let cluster = |number: usize| ClusterId::new(number as u64 + 1).expect("not 0");
         match variant {
             0 => Rejected::KeyEmpty { table },
             1 => Rejected::KeyTooLong { table, key, bytes, max },
@@ -106,13 +109,14 @@ fn rejected() -> impl Strategy<Value = Rejected> {
             16 => Rejected::Procedure { reason: text },
             17 => Rejected::CallTooLong { bytes, max },
             18 => Rejected::AnswerTooLong { bytes, max },
+            19 => Rejected::FoundedAgain { known: cluster(bytes), found: cluster(max) },
             _ => Rejected::TransactionsMax { asked: bytes, max },
         }
     })
 }
 
 fn unknown() -> impl Strategy<Value = Unknown> {
-    (0..8, any::<[u128; 2]>(), any::<u32>(), number(), wait()).prop_map(
+    (0..9, any::<[u128; 2]>(), any::<u32>(), number(), wait()).prop_map(
         |(variant, ids, number, session, wait)| {
             let [request, last] = ids.map(RequestId);
             match variant {
@@ -123,7 +127,11 @@ fn unknown() -> impl Strategy<Value = Unknown> {
                 4 => Unknown::Fenced { request, epoch: Epoch(number) },
                 5 => Unknown::Session { session },
                 6 => Unknown::Commit { session, wait },
-                _ => Unknown::Call { request, wait },
+                7 => Unknown::Call { request, wait },
+                _ => {
+                    let cluster = ClusterId::new(session | 1).expect("not 0");
+                    Unknown::FoundedAgain { request, known: cluster, found: cluster }
+                }
             }
         },
     )

@@ -57,6 +57,7 @@ impl Machine {
         let Machine {
             options: _,
             topology,
+            cluster,
             term,
             now,
             began,
@@ -78,6 +79,7 @@ impl Machine {
         let out = &mut out;
         VERSION.put(out);
         topology.put(out);
+        cluster.put(out);
         term.put(out);
         now.put(out);
         began.put(out);
@@ -111,7 +113,7 @@ impl Machine {
         if u8::take(from)? != VERSION {
             return Err(from.wrong("an unknown version of the manager's image"));
         }
-        let topology = Coded::take(from)?;
+        let (topology, cluster) = (Coded::take(from)?, Coded::take(from)?);
         let (term, now) = (Coded::take(from)?, Coded::take(from)?);
         let began = Coded::take(from)?;
         let (revision, epoch) = (Coded::take(from)?, Coded::take(from)?);
@@ -125,6 +127,7 @@ impl Machine {
         let machine = Machine {
             options,
             topology,
+            cluster,
             term,
             now,
             began,

@@ -3,9 +3,9 @@
 use super::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use types::Clock;
 use types::wire::check::{returns, withstands};
 use types::wire::{decode, encode};
+use types::{Clock, ClusterId};
 
 fn partitionings() -> impl Strategy<Value = Partitioning> {
     let splits = vec((vec(any::<u8>(), 0..20), any::<u32>()), 0..5);
@@ -57,9 +57,13 @@ fn claims() -> impl Strategy<Value = Claim> {
     })
 }
 
+fn clusters() -> impl Strategy<Value = ClusterId> {
+    (1..=u64::MAX).prop_map(|number| ClusterId::new(number).expect("not 0"))
+}
+
 fn actions() -> impl Strategy<Value = Action> {
     prop_oneof![
-        Just(Action::Take),
+        clusters().prop_map(|drawn| Action::Take { drawn }),
         vec(heards(), 0..5).prop_map(|heard| Action::Tick { heard }),
         any::<(u32, u64, u32, bool, u64)>().prop_map(|(node, life, after, lost, heard)| {
             Action::Join {
@@ -160,9 +164,12 @@ fn configurations() -> impl Strategy<Value = Arc<Configuration>> {
     let closed = (vec(watermarks(), 0..3), vec(ends, 0..3));
     let lists = (vec(standing, 0..4), vec(assignments(), 0..4), closed);
     let parts = (any::<(u64, u32, u32)>(), shape, lists, proptest::option::of(moving));
-    parts.prop_map(|((revision, epoch, settled), topology, (nodes, shards, closed), moving)| {
+    let parts = (proptest::option::of(clusters()), parts);
+    parts.prop_map(|(cluster, (numbers, topology, (nodes, shards, closed), moving))| {
+        let (revision, epoch, settled) = numbers;
         let (finals, ends) = closed;
         Arc::new(Configuration {
+            cluster,
             revision: Revision(revision),
             epoch: Epoch(epoch),
             topology,
@@ -279,6 +286,7 @@ fn forms_stay_as_they_are() {
 fn a_configuration_says_where_it_makes_no_sense() {
     let topology = Arc::new(Topology::compact(1, 1, 1, 0, 1));
     let configuration = Configuration {
+        cluster: None,
         revision: Revision(1),
         epoch: Epoch(1),
         topology,
@@ -290,7 +298,7 @@ fn a_configuration_says_where_it_makes_no_sense() {
         moving: None,
     };
     let mut bytes = encode(&configuration).to_vec();
-    bytes[12] = 0; // A topology of no workers.
+    bytes[13] = 0; // A topology of no workers.
     let error = decode::<Configuration>(&bytes.into()).expect_err("no workers");
     assert_eq!(error.what, "no topology");
 }

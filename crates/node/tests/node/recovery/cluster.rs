@@ -15,7 +15,9 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Database, Error, NodeId, Random, ShardId, Stamp, Time, Transaction, WorkerId};
+use types::{
+    ClusterId, Database, Error, NodeId, Random, ShardId, Stamp, Time, Transaction, WorkerId,
+};
 
 pub type Place = (NodeId, WorkerId);
 pub type Cause = Event<mako::Message>;
@@ -121,13 +123,14 @@ impl Cluster {
             ..manager::Options::default()
         };
         let machine = Machine::new(Arc::clone(&topology), options.clone());
+        let drawn = ClusterId::new(1).expect("not 0");
         let log = Mailbox { term: Some(Term(1)), ..Mailbox::default() };
         let mut cluster = Cluster {
             workers: BTreeMap::new(),
             shared: BTreeMap::new(),
             disks: BTreeMap::new(),
             lives: BTreeMap::new(),
-            manager: Manager::new(log, machine),
+            manager: Manager::new(log, machine, drawn),
             options,
             queue: BinaryHeap::new(),
             coming: BTreeMap::new(),

@@ -1,0 +1,124 @@
+//! Why a shard cannot be served, as far as a configuration tells: for operators, errors and logs.
+
+use super::configuration::Configuration;
+use types::{NodeId, ShardId};
+
+/// Why a shard cannot be served, and what ends that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outage {
+    /// A majority of the voters remembers and lives: a leader is being appointed.
+    Appointing,
+    /// Without these voters, which remember and are away, there is no majority: some have to come back with what they
+    /// have in memory.
+    Waiting {
+        /// They.
+        missing: Vec<NodeId>,
+    },
+    /// So many voters are empty that no majority can come together any more, whichever nodes come back.
+    Lost {
+        /// The empty voters.
+        empty: Vec<NodeId>,
+        /// Voters and learners that are not empty, alive or away.
+        survivors: Vec<NodeId>,
+    },
+}
+
+impl Configuration {
+    /// Why the shard cannot be served; `None` if it can, or there is no such one. A leader may still be on its way to
+    /// serve.
+    #[must_use]
+    pub fn outage(&self, shard: ShardId) -> Option<Outage> {
+        let assignment = self.shard(shard)?;
+        let standing = |node: &NodeId| self.nodes.get(node.0 as usize);
+        let is_alive = |node: &NodeId| standing(node).is_some_and(|standing| standing.alive);
+        let majority = assignment.voters.len() / 2 + 1;
+        let is_led = standing(&assignment.leader).is_some_and(|standing| {
+            standing.alive && standing.incarnation == assignment.incarnation
+        });
+        let full: Vec<NodeId> = assignment.full_voters().collect();
+        let empty = |node: &&NodeId| assignment.empty.contains_key(node);
+        // A leader that was appointed after a voter lost its memory gives it its vote back, if it could be prepared: by a
+        // majority of those that were not empty when it was appointed.
+        let lost_before = |node: &&NodeId| {
+            assignment.empty.get(node).is_some_and(|lost| *lost < assignment.ballot.epoch)
+        };
+        let before = assignment.voters.iter().filter(lost_before).count();
+        let could_prepare = is_led && assignment.voters.len() - before >= majority;
+        let regaining = if could_prepare { before } else { 0 };
+        if full.len() + regaining < majority {
+            let holders = assignment.voters.iter().chain(&assignment.learners);
+            return Some(Outage::Lost {
+                empty: assignment.voters.iter().filter(empty).copied().collect(),
+                survivors: holders.filter(|node| !empty(node)).copied().collect(),
+            });
+        }
+        if full.iter().filter(|node| is_alive(node)).count() + regaining < majority {
+            let missing = full.into_iter().filter(|node| !is_alive(node)).collect();
+            return Some(Outage::Waiting { missing });
+        }
+        (!is_led).then_some(Outage::Appointing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manager::{Incarnation, Machine, Options};
+    use crate::topology::Topology;
+    use std::sync::Arc;
+    use types::Epoch;
+
+    const S0: ShardId = ShardId(0);
+
+    /// One shard on the nodes 0 to 2, all of which live, in epoch 5, led by node 0 since epoch 3.
+    fn configuration() -> Configuration {
+        let topology = Arc::new(Topology::compact(1, 1, 3, 0, 1));
+        let machine = Machine::new(topology, Options::default());
+        let mut configuration = Configuration::clone(machine.configuration());
+        configuration.epoch = Epoch(5);
+        configuration.nodes.iter_mut().for_each(|node| node.incarnation = Incarnation(1));
+        configuration.shards[0].ballot.epoch = Epoch(3);
+        configuration
+    }
+
+    #[track_caller]
+    fn says(change: impl FnOnce(&mut Configuration), expected: Option<&Outage>) {
+        let mut configuration = configuration();
+        change(&mut configuration);
+        assert_eq!(configuration.outage(S0).as_ref(), expected);
+    }
+
+    #[test]
+    fn a_shard_is_out_for_a_reason() {
+        let nodes = |ids: &[u32]| ids.iter().copied().map(NodeId).collect::<Vec<_>>();
+        says(|_| {}, None);
+        says(|all| all.nodes[0].alive = false, Some(&Outage::Appointing));
+        // Its leader began a new life, and is to be replaced.
+        says(|all| all.nodes[0].incarnation = Incarnation(2), Some(&Outage::Appointing));
+        let away = |all: &mut Configuration| {
+            all.nodes[1].alive = false;
+            all.nodes[2].alive = false;
+        };
+        says(away, Some(&Outage::Waiting { missing: nodes(&[1, 2]) }));
+        let mixed = |all: &mut Configuration| {
+            all.nodes[1].alive = false;
+            all.shards[0].empty.insert(NodeId(2), Epoch(4));
+        };
+        says(mixed, Some(&Outage::Waiting { missing: nodes(&[1]) }));
+        let lost = |first, second| {
+            move |all: &mut Configuration| {
+                all.shards[0].empty.insert(NodeId(1), Epoch(first));
+                all.shards[0].empty.insert(NodeId(2), Epoch(second));
+            }
+        };
+        let outage = Outage::Lost { empty: nodes(&[1, 2]), survivors: nodes(&[0]) };
+        says(lost(4, 4), Some(&outage));
+        // The leader was appointed after the first loss, by the other two: that voter is about to vote again.
+        says(lost(2, 4), None);
+        // The leader was appointed after both, and is promised nothing by a majority.
+        says(lost(2, 2), Some(&outage));
+        let mut unknown = configuration();
+        unknown.shards.clear();
+        assert_eq!(unknown.outage(S0), None);
+    }
+}
