@@ -43,8 +43,14 @@ pub enum Fault {
     KeepDeadLocks,
     /// What hangs for a silent coordinator is given up while the epoch is open (M3).
     SilenceResolves,
-    /// A call does not look whether it took effect before (exactly once).
+    /// A call that is looked up is said to have had no effect, whatever its row says (exactly once).
     IgnoreRequestRows,
+    /// Calls whose sessions were forgotten are run (exactly once).
+    ServeForgottenSessions,
+    /// A leader takes the session numbers of its predecessors for its own (exactly once).
+    ReuseSessionNumbers,
+    /// Rows of sessions that are not over are dropped, and without a trace (exactly once).
+    DropKnownRows,
     /// Streams are cut where the store may still change (M6).
     CutUnabsorbed,
     /// A copy of a shard has what is not committed (M6).

@@ -40,6 +40,9 @@ const BOUNDS: &[Bound] = &[
     ("mako", "replay-in-arrival-order", "M6", &["M6"], 40),
     ("mako", "validate-before-locks", "serializability", CLIENTS, 430),
     ("mako", "ignore-request-rows", "exactly once", &["exactly once", "client"], 300),
+    ("mako", "serve-forgotten-sessions", "exactly once", FORGOTTEN, 300),
+    ("mako", "reuse-session-numbers", "exactly once", FORGOTTEN, 300),
+    ("mako", "drop-known-rows", "exactly once", FORGOTTEN, 300),
     ("mako", "read-unsettled-epoch", "M8", &["M8"], 100),
     ("mako", "end-epoch-in-flight", "M9", &["M9", "assertion"], 100),
     ("mako", "end-whole-while-hanging", "M9", LOST, 60),
@@ -62,6 +65,7 @@ const BOUNDS: &[Bound] = &[
     ("two-phase-commit", "validate-before-locks", "P1", CLIENTS, 300),
     ("two-phase-commit", "replay-in-arrival-order", "M6", &["P5"], 40),
     ("two-phase-commit", "count-learner", "P4", &["P4"], 60),
+    ("two-phase-commit", "serve-forgotten-sessions", "exactly once", FORGOTTEN, 300),
 ];
 
 /// An end that says too much: of what was reported, or of what was lost by it.
@@ -69,6 +73,9 @@ const LOST: &[&str] = &["M9", "assertion", "lost acknowledgement", "atomicity"];
 
 /// A replica that has what it should not, or has not what it should.
 const COPIES: &[&str] = &["M6", "M10", "replicas", "assertion", "M2", "lost acknowledgement"];
+
+/// A call that ran twice, or after its client was told that it did not.
+const FORGOTTEN: &[&str] = &["exactly once", "client"];
 
 /// What clients see, and nobody else.
 const CLIENTS: &[&str] = &["client"];

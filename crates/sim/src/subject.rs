@@ -35,7 +35,7 @@ pub enum Bug {
 
 impl Bug {
     /// Bugs by the names that the command line knows.
-    pub const NAMED: [(&str, Bug); 27] = [
+    pub const NAMED: [(&str, Bug); 30] = [
         ("skip-remote-validation", Bug::Engine(Fault::SkipRemoteValidation)),
         ("clock-before-lock", Bug::Engine(Fault::ClockBeforeLock)),
         ("safe-clock-past-in-flight", Bug::Engine(Fault::SafeClockPastInFlight)),
@@ -47,6 +47,9 @@ impl Bug {
         ("install-own-clock-only", Bug::Engine(Fault::InstallOwnClockOnly)),
         ("reveal-at-once", Bug::Engine(Fault::RevealAtOnce)),
         ("ignore-request-rows", Bug::Engine(Fault::IgnoreRequestRows)),
+        ("serve-forgotten-sessions", Bug::Engine(Fault::ServeForgottenSessions)),
+        ("reuse-session-numbers", Bug::Engine(Fault::ReuseSessionNumbers)),
+        ("drop-known-rows", Bug::Engine(Fault::DropKnownRows)),
         ("read-unsettled-epoch", Bug::Engine(Fault::ReadUnsettledEpoch)),
         ("end-epoch-in-flight", Bug::Engine(Fault::EndEpochInFlight)),
         ("end-whole-while-hanging", Bug::Engine(Fault::EndWholeWhileHanging)),
@@ -224,6 +227,10 @@ fn limits(limits: &mut Limits, random: &mut Random, round_trip: Duration) {
     limits.pause = Duration::from_micros(one_of(random, &[1, 50, 1000]));
     limits.retry_after = retry_after(random, round_trip);
     limits.answers_remembered = one_of(random, &[1, 2, 1 << 14]);
+    let mut apart = random.fork(3);
+    // With fewer, clients that call at once would take their sessions from each other for ever.
+    limits.call_sessions_max = one_of(&mut apart, &[4, 8, 1 << 15]);
+    limits.call_rows_kept = round_trip * one_of(&mut apart, &[20, 200, 1_000_000]);
 }
 
 fn one_of<T: Copy>(random: &mut Random, items: &[T]) -> T {

@@ -298,6 +298,7 @@ impl WorkerTally {
                     | Aborted::UnknownSession { .. }
                     | Aborted::NotServing { .. }
                     | Aborted::RolledBack { .. }
+                    | Aborted::CallSessionOver { .. }
                     | Aborted::Unanswered(_) => 0,
                 };
             }
