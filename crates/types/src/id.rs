@@ -40,7 +40,7 @@ pub struct CallSession {
     pub incarnation: u32,
     /// The worker that granted it, and takes all its calls.
     pub worker: WorkerId,
-    /// How many sessions for this shard that worker had granted before, in this leadership.
+    /// Counts the sessions for this shard that the worker grants in this leadership, from a number drawn by chance.
     pub serial: u64,
 }
 

@@ -15,7 +15,8 @@
 //! **Why no call that was told *aborted* runs later.** A session is named by the shard, the epoch in which its
 //! leader's reign began, that leader's incarnation, the worker and a count. The manager gives a new epoch to a reign
 //! whenever the leader or its incarnation changes, so the name belongs to one worker of one process, and the
-//! count makes it unique there. Calls of a session run in that worker alone, and there only while the session is
+//! count makes it unique there. Without a manager no epoch tells a process from the one before it; so the count begins at
+//! a number of 62 bits that is drawn when the process starts, which also keeps clients from guessing the sessions of others. Calls of a session run in that worker alone, and there only while the session is
 //! known. Within that time every number that was begun is below [`Known::next`], so each call runs at most once.
 //! A session that was forgotten, one of an earlier reign, of an earlier process, or of a process that another replaced,
 //! is unknown, and stays unknown: `oldest` only grows, and a reign that ended does not come back. So to forget what failed
@@ -71,6 +72,8 @@ pub(super) enum Ended {
 #[derive(Debug)]
 pub(super) struct CallSessions {
     worker: WorkerId,
+    /// The serial of the first session in each reign: drawn when the process starts.
+    first: u64,
     /// As in [`Limits`](super::Limits).
     sessions_max: usize,
     rows_kept: Duration,
@@ -104,7 +107,7 @@ struct Known {
 struct Rows {
     /// At that time, the sessions before this serial and those of earlier reigns were over.
     over: Option<(Time, u64)>,
-    /// How many sessions of this reign were over when rows were dropped last.
+    /// The sessions before this serial were over when rows were dropped last.
     dropped: u64,
     /// When to drop some.
     due: Option<Time>,
@@ -122,22 +125,25 @@ pub(super) struct Overdue {
 }
 
 impl CallSessions {
+    /// None yet, of a worker whose first will have that serial.
     pub(super) fn new(
-        worker: WorkerId,
+        (worker, first): (WorkerId, u64),
         sessions_max: usize,
         rows_kept: Duration,
         faults: Faults,
     ) -> CallSessions {
         let (granted, running) = (BTreeMap::new(), BTreeSet::new());
-        CallSessions { worker, sessions_max, rows_kept, faults, granted, running }
+        CallSessions { worker, first, sessions_max, rows_kept, faults, granted, running }
     }
 
     /// Grants a session for `shard`, which this node serves in `reign`.
     pub(super) fn grant(&mut self, now: Time, shard: ShardId, reign: Reign) -> CallSession {
-        let (worker, max, kept) = (self.worker, self.sessions_max, self.rows_kept);
-        let granted = self.granted.entry(shard).or_insert_with(|| Granted::new(now, reign, kept));
+        let (worker, first) = (self.worker, self.first);
+        let (max, kept) = (self.sessions_max, self.rows_kept);
+        let new = || Granted::new(now, (reign, first), kept);
+        let granted = self.granted.entry(shard).or_insert_with(new);
         if granted.reign != reign {
-            *granted = Granted::new(now, reign, kept);
+            *granted = new();
         }
         let serial = granted.oldest + granted.known.len() as u64;
         granted.known.push_back(Known::default());
@@ -182,7 +188,10 @@ impl CallSessions {
     pub(super) fn end(&mut self, id: RequestId, reign: Reign, ended: Ended) {
         assert!(self.running.remove(&id), "{id} has ended and did not run");
         let Some(known) = self.known(id.session, reign) else { return };
-        assert!(known.next == id.number + 1, "{id} ran, and another call of its session began: {known:?}");
+        assert!(
+            known.next == id.number + 1,
+            "{id} ran, and another call of its session began: {known:?}"
+        );
         known.last = Some(ended);
     }
 
@@ -236,13 +245,12 @@ impl CallSessions {
 }
 
 impl Granted {
-    fn new(now: Time, reign: Reign, kept: Duration) -> Granted {
+    fn new(now: Time, (reign, first): (Reign, u64), kept: Duration) -> Granted {
         // Earlier reigns and incarnations may have left rows.
-        let is_first = reign.is_first();
-        let over = (!is_first).then_some((now, 0));
+        let over = (!reign.is_first()).then_some((now, first));
         let due = over.map(|_| now + kept.min(DROP_AGAIN));
-        let rows = Rows { over, dropped: 0, due };
-        Granted { reign, oldest: 0, known: VecDeque::new(), rows }
+        let rows = Rows { over, dropped: first, due };
+        Granted { reign, oldest: first, known: VecDeque::new(), rows }
     }
 }
 

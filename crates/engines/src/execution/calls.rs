@@ -12,6 +12,7 @@ use super::request_rows::{REQUESTS_TABLE, drop_rows, look_up, request_key, reque
 use super::trace::Trace;
 use crate::client::{ClientId, Relay, Reply, Request, worker_of};
 use crate::engine::Task;
+use crate::faults::Fault;
 use crate::procedure::Procedures;
 use crate::slow::Kind;
 use bytes::Bytes;
@@ -41,7 +42,11 @@ impl Calls {
     pub(crate) fn new(hub: &Rc<Hub>, procedures: &Arc<Procedures>) -> Calls {
         let (limits, worker) = (&hub.limits, hub.place.worker);
         let (max, kept) = (limits.call_sessions_max, limits.call_rows_kept);
-        let granted = CallSessions::new(worker, max, kept, hub.faults);
+        // A planted bug takes the numbers of others for its own: they are the same then.
+        let reuses = hub.faults.has(Fault::ReuseSessionNumbers);
+        let first = hub.random.borrow().fork(1).next_u64() >> 2;
+        let first = (worker, if reuses { 0 } else { first });
+        let granted = CallSessions::new(first, max, kept, hub.faults);
         Calls {
             hub: Rc::clone(hub),
             procedures: Arc::clone(procedures),

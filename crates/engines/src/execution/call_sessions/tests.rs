@@ -13,7 +13,7 @@ fn reign(since: u32) -> Reign {
 }
 
 fn worker(max: usize) -> CallSessions {
-    CallSessions::new(WorkerId(0), max, KEPT, Faults::NONE)
+    CallSessions::new((WorkerId(0), 0), max, KEPT, Faults::NONE)
 }
 
 /// Grants some in the first reign.
