@@ -2,30 +2,42 @@
 //!
 //! A request may be lost, repeated or late like any message, and so may its reply. A procedure that
 //! is called with a [`RequestId`] takes effect once, however often the call arrives; a client that got no
-//! answer calls again with the same one. Request ids are made of the client's number (the upper 64 bits) and its
-//! own count (the lower 64), and a client has one request under way at a time: the store remembers the
-//! last of each client.
+//! answer calls again with the same one. A request id is made of a session, which the leader of the call's shard has
+//! granted, and a number, which the client counts. A session has one call under way at a time: the leader remembers the last
+//! of each.
 //!
-//! All copies of a call have to reach the same worker, [`worker_of`] its id, of whatever node; another one
-//! refuses it. It remembers what it answered: were one copy refused by one worker, another that comes
-//! late might take effect elsewhere after its client was told that nothing happened.
+//! All copies of a call have to reach the same worker, [`worker_of`] its session, of whatever node, which passes it on to
+//! the leader; another one refuses it. Why it is then run once is argued in `execution/call_sessions.rs`.
+//!
+//! | a copy of a call finds | it is answered |
+//! |---|---|
+//! | its session known, and no copy of it before | when it has run |
+//! | that it runs, or an earlier call of its session | not at all: the client asks again |
+//! | that it has failed | with that error |
+//! | that it has committed, or that its session is not known | as its row says: with its result; [`CallSessionOver`], so that it never runs; or [`Forgotten`] |
+//! | that its row cannot be read now | [`Unsettled`]: the client asks again |
+//!
+//! [`CallSessionOver`]: types::Aborted::CallSessionOver
+//! [`Forgotten`]: types::Unknown::Forgotten
+//! [`Unsettled`]: types::Unknown::Unsettled
 
-pub use crate::execution::calls::{REQUESTS_TABLE, requests_table};
+pub use crate::execution::request_rows::{
+    REQUESTS_TABLE, read_request_row, request_key, request_row, requests_table,
+};
 use crate::operation::{Answer, Operation};
 use bytes::Bytes;
 use consensus::manager::Configuration;
 use consensus::topology::Topology;
 use std::sync::Arc;
-use types::{Epoch, Error, RequestId, ShardId, WorkerId};
+use types::{CallSession, Error, RequestId, ShardId, WorkerId};
 
 /// A client, as the node that it is connected to names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u64);
 
-/// Which of a node's `workers` takes a call: the same for all calls of a client.
-pub fn worker_of(id: RequestId, workers: u32) -> WorkerId {
-    let client = (id.0 >> 64) as u64;
-    WorkerId((client % u64::from(workers)) as u32)
+/// Which of a node's `workers` takes the calls of a session: the one that granted it.
+pub fn worker_of(session: &CallSession, workers: u32) -> WorkerId {
+    WorkerId(session.worker.0 % workers.max(1))
 }
 
 /// Steps of an interactive transaction that a client may have under way at once. One that is farther ahead is passed
@@ -39,19 +51,23 @@ pub const AHEAD_BYTES_MAX: usize = 1 << 20;
 /// What a client asks of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
-    /// Run a procedure as one transaction. The leader of `home` runs it and remembers the outcome; any
+    /// Grant a session for calls on a shard. The leader of `home` does; any other node passes it on to there. Each copy
+    /// that arrives gets a session of its own; the client uses the first of which it hears.
+    OpenCalls {
+        /// Names this request to its client, drawn so that no other client names one of its own so.
+        token: u64,
+        /// The shard whose leader will run the calls: best one that they touch.
+        home: ShardId,
+    },
+    /// Run a procedure as one transaction. The leader of the session's shard runs it and remembers the outcome; any
     /// other node passes it on to there, whole. Harmless if repeated.
     Call {
         /// Names the request; see the module.
         id: RequestId,
-        /// The shard whose leader coordinates it: best one that it touches.
-        home: ShardId,
         /// The procedure's name.
         procedure: Box<str>,
         /// What it is called with.
         arguments: Bytes,
-        /// The latest epoch that the client has heard of, in an [`Unknown::Fenced`](types::Unknown).
-        epoch: Epoch,
     },
     /// Begin an interactive transaction, which the client calls `session`, a number it has never
     /// used before here. Harmless if repeated.
@@ -97,13 +113,17 @@ pub enum Ending {
 /// What a client is told. Everything in it is covered by the watermark (rule M5).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
+    /// To [`Request::OpenCalls`].
+    CallsOpened {
+        /// Which.
+        token: u64,
+        /// The session; or why there is none now.
+        result: Result<CallSession, Error>,
+    },
     /// To [`Request::Call`].
     Called {
         /// Which.
         id: RequestId,
-        /// The epoch that the copy of the call named which is answered. An error counts only if the client
-        /// has not named a later one: another leader may have run the call since.
-        epoch: Epoch,
         /// What the procedure returned.
         result: Result<Bytes, Error>,
     },

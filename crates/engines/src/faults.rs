@@ -43,8 +43,14 @@ pub enum Fault {
     KeepDeadLocks,
     /// What hangs for a silent coordinator is given up while the epoch is open (M3).
     SilenceResolves,
-    /// A call does not look whether it took effect before (exactly once).
+    /// A call that is looked up is said to have had no effect, whatever its row says (exactly once).
     IgnoreRequestRows,
+    /// Calls whose sessions were forgotten are run (exactly once).
+    ServeForgottenSessions,
+    /// A leader takes the session numbers of its predecessors for its own (exactly once).
+    ReuseSessionNumbers,
+    /// Rows of sessions that are not over are dropped, and without a trace (exactly once).
+    DropKnownRows,
     /// Streams are cut where the store may still change (M6).
     CutUnabsorbed,
     /// A copy of a shard has what is not committed (M6).
@@ -68,14 +74,6 @@ pub enum Fault {
     SnapshotWithoutFinals,
     /// What is replayed is applied even where a copy has brought what came after it (M6).
     ReplayBelowFloor,
-    /// A call that knows of no former leader is run although a former leader may have answered it (exactly once).
-    IgnoreFence,
-    /// A refusal from a former reign of this node counts, although another leader may have run the call since.
-    BelieveFormerRefusal,
-    /// An error counts although the shard's leader changed while the call ran (exactly once).
-    SettleAfterReign,
-    /// A call of which nothing is remembered counts as never run before (exactly once).
-    UnknownIsFresh,
     /// A sweep takes tombstones while older writes may still arrive (M6).
     SweepUnreached,
     /// A sweep takes tombstones that are not committed (M9).

@@ -42,6 +42,9 @@ const BOUNDS: &[Bound] = &[
     ("mako", "replay-in-arrival-order", "M6", &["M6"], 40),
     ("mako", "validate-before-locks", "serializability", CLIENTS, 430),
     ("mako", "ignore-request-rows", "exactly once", &["exactly once", "client"], 300),
+    ("mako", "serve-forgotten-sessions", "exactly once", FORGOTTEN, 300),
+    ("mako", "reuse-session-numbers", "exactly once", FORGOTTEN, 300),
+    ("mako", "drop-known-rows", "exactly once", FORGOTTEN, 300),
     ("mako", "read-unsettled-epoch", "M8", &["M8"], 100),
     ("mako", "end-epoch-in-flight", "M9", &["M9", "assertion"], 100),
     ("mako", "end-whole-while-hanging", "M9", LOST, 60),
@@ -72,6 +75,7 @@ const BOUNDS: &[Bound] = &[
     ("two-phase-commit", "validate-before-locks", "P1", CLIENTS, 300),
     ("two-phase-commit", "replay-in-arrival-order", "M6", &["P5"], 40),
     ("two-phase-commit", "count-learner", "P4", &["P4"], 60),
+    ("two-phase-commit", "serve-forgotten-sessions", "exactly once", FORGOTTEN, 300),
 ];
 
 /// An end that says too much: of what was reported, or of what was lost by it.
@@ -95,11 +99,6 @@ pub const UNCAUGHT: &[&str] = &[
     // Cutting the log.
     "cut-covered",
     "snapshot-without-finals",
-    // The fence for old calls.
-    "ignore-fence",
-    "believe-former-refusal",
-    "settle-after-reign",
-    "unknown-is-fresh",
     // Tombstones and sweeps.
     "sweep-unreached",
     "sweep-uncommitted",
@@ -113,6 +112,9 @@ pub const UNCAUGHT: &[&str] = &[
     "absorb-alone",
     "copy-from-one-stream",
 ];
+
+/// A call that ran twice, or after its client was told that it did not.
+const FORGOTTEN: &[&str] = &["exactly once", "client"];
 
 /// What clients see, and nobody else.
 const CLIENTS: &[&str] = &["client"];

@@ -243,6 +243,7 @@ impl<E: Subject> Stand<E> {
         self.load()?;
         self.enter(scenario);
         self.simulation.set_weather(scenario.weather);
+        self.simulation.copy_late(scenario.late_copies_percent);
         if E::FOLLOWS_EPOCHS {
             self.simulation.set_changes(scenario.changes);
         }
@@ -250,6 +251,8 @@ impl<E: Subject> Stand<E> {
         self.stage.stop.set(true);
         self.simulation.heal();
         self.simulation.set_changes(Changes::default());
+        self.finish()?;
+        self.simulation.deliver_late();
         self.finish()?;
         // Whoever was not heard while things went wrong may be replaced after that, and epochs end with it.
         if scenario.failures.fails {

@@ -117,6 +117,8 @@ pub struct Scenario {
     pub pause_ns_max: u64,
     /// Clients outside ask again after so long.
     pub patience_ns: u64,
+    /// Of a hundred calls of clients outside, of how many a copy comes very late.
+    pub late_copies_percent: u32,
 }
 
 impl Scenario {
@@ -144,6 +146,7 @@ impl Scenario {
             drift_ppm_max,
             pause_ns_max: one_of(random, &[2_000, 100_000, MS, span_ns / 250]),
             patience_ns: (round_trip_ns * random.range_inclusive(2, 20)).max(slowest_answer_ns),
+            late_copies_percent: one_of(&mut random.fork(1), &[0, 2, 20, 100]),
             shape,
             delays,
             round_trip_ns,
@@ -228,6 +231,7 @@ impl fmt::Display for Scenario {
                 write!(f, "clocks beyond their bounds, so that leases need not hold; ")?;
             }
         }
+        write!(f, "late copies {} %; ", self.late_copies_percent)?;
         for Cast { part, residents, outsiders } in &self.cast {
             write!(f, "{part:?} {residents}+{outsiders}; ")?;
         }

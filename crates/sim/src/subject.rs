@@ -67,6 +67,9 @@ impl Bug {
         ("install-own-clock-only", Bug::Engine(Fault::InstallOwnClockOnly)),
         ("reveal-at-once", Bug::Engine(Fault::RevealAtOnce)),
         ("ignore-request-rows", Bug::Engine(Fault::IgnoreRequestRows)),
+        ("serve-forgotten-sessions", Bug::Engine(Fault::ServeForgottenSessions)),
+        ("reuse-session-numbers", Bug::Engine(Fault::ReuseSessionNumbers)),
+        ("drop-known-rows", Bug::Engine(Fault::DropKnownRows)),
         ("read-unsettled-epoch", Bug::Engine(Fault::ReadUnsettledEpoch)),
         ("end-epoch-in-flight", Bug::Engine(Fault::EndEpochInFlight)),
         ("end-whole-while-hanging", Bug::Engine(Fault::EndWholeWhileHanging)),
@@ -81,10 +84,6 @@ impl Bug {
         ("cut-covered", Bug::Engine(Fault::CutCovered)),
         ("snapshot-without-finals", Bug::Engine(Fault::SnapshotWithoutFinals)),
         ("replay-below-floor", Bug::Engine(Fault::ReplayBelowFloor)),
-        ("ignore-fence", Bug::Engine(Fault::IgnoreFence)),
-        ("believe-former-refusal", Bug::Engine(Fault::BelieveFormerRefusal)),
-        ("settle-after-reign", Bug::Engine(Fault::SettleAfterReign)),
-        ("unknown-is-fresh", Bug::Engine(Fault::UnknownIsFresh)),
         ("sweep-unreached", Bug::Engine(Fault::SweepUnreached)),
         ("sweep-uncommitted", Bug::Engine(Fault::SweepUncommitted)),
         ("bury-unreached", Bug::Engine(Fault::BuryUnreached)),
@@ -297,6 +296,10 @@ fn limits(limits: &mut Limits, random: &mut Random, round_trip: Duration) {
     limits.sessions_max = limits.sessions_max.min(one_of(random, &[512, 4096]));
     limits.memory_bytes_reserved = one_of(random, &[0, 0, 1 << 20]);
     limits.slow_after = one_of(random, &[None, Some(round_trip)]);
+    let mut apart = random.fork(3);
+    // With fewer, clients that call at once would take their sessions from each other for ever.
+    limits.call_sessions_max = one_of(&mut apart, &[4, 8, 1 << 15]);
+    limits.call_rows_kept = round_trip * one_of(&mut apart, &[20, 200, 1_000_000]);
 }
 
 fn one_of<T: Copy>(random: &mut Random, items: &[T]) -> T {

@@ -114,6 +114,13 @@ pub enum Aborted {
         /// The client's name for it.
         session: u64,
     },
+    /// The leader does not know the session of a call, or not any more, and the call has not taken effect: it never
+    /// will. Clients get another session and call again.
+    #[error("{request} has not taken effect, and its session is over; call again in another")]
+    CallSessionOver {
+        /// The call that came too late.
+        request: RequestId,
+    },
     /// A client got no answer before the transaction was asked to commit.
     #[error("{0}; run it again")]
     Unanswered(Wait),
@@ -387,20 +394,18 @@ pub enum Unknown {
         /// The request whose fate is open.
         request: RequestId,
     },
-    /// Whoever was asked could not look whether it took effect before, as a copy of what it has forgotten
-    /// may have: it was refused itself, or met conflicts.
+    /// The leader could not look whether the request took effect: the lookup was refused itself, or met conflicts.
     #[error("nobody could look whether {request} took effect; ask again with the same id")]
     Unsettled {
         /// The request whose fate is open.
         request: RequestId,
     },
-    /// Its client has made a later request, and only the last one of each is remembered.
-    #[error("the outcome of {request} is forgotten since {last}, a later one of its client")]
+    /// The outcome is not kept any more: its session has made a later call, or was over for long. It will not take
+    /// effect from now on.
+    #[error("the outcome of {request} is not kept any more; read what it should have written")]
     Forgotten {
         /// The request whose fate is open.
         request: RequestId,
-        /// The client's last one.
-        last: RequestId,
     },
     /// One shard was to decide alone, and its leader failed before it said so.
     #[error("the leader of {shard} failed while it decided; read what should be there")]
@@ -415,15 +420,6 @@ pub enum Unknown {
     NotDurable {
         /// The shard.
         shard: ShardId,
-    },
-    /// The request may be a copy of one that was answered before another leader took over, who cannot
-    /// know: so only requests that know of the takeover are served.
-    #[error("{request} does not know of {epoch}; ask again, and name that epoch")]
-    Fenced {
-        /// The request whose fate is open.
-        request: RequestId,
-        /// In which the leader was appointed.
-        epoch: Epoch,
     },
     /// An interactive transaction that is not known here, or not any more: it may have committed.
     #[error("session {session} has no transaction here, or not any more; read what it wrote")]

@@ -2,6 +2,7 @@
 //!
 //! Each displays as a letter and its number, `t3` or `s0`, in logs and errors alike.
 
+use crate::clock::Epoch;
 use crate::random::Random;
 use crate::wire::{BytesMut, Coded, Input, Malformed};
 use std::fmt;
@@ -27,7 +28,6 @@ id!(/** A table, numbered in order of creation. */ TableId(u32), "t");
 id!(/** A shard: a set of partitions with one leader. */ ShardId(u32), "s");
 id!(/** A node: one process. */ NodeId(u32), "n");
 id!(/** A worker: one thread of a node. */ WorkerId(u32), "w");
-id!(/** A client's request; a retry with the same id takes effect once. */ RequestId(u128), "r");
 
 /// A cluster, from its founding on: drawn at random by the managers' first command. A cluster that is founded again, under
 /// the same name and at the same addresses, has another one. Never 0.
@@ -92,6 +92,48 @@ impl Coded for ClusterId {
     }
 }
 
+/// The session under which a client calls procedures: granted by the leader of `home`, and never twice. Displays as
+/// its numbers, `0.3.1.2.17`.
+///
+/// The first three fields name one process that leads the shard, and for how long it does without interruption; the
+/// others count what that process has granted. So no two grants are equal, whatever fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct CallSession {
+    /// The shard whose leader granted it, and runs its calls.
+    pub home: ShardId,
+    /// The epoch in which the leadership of that leader began.
+    pub since: Epoch,
+    /// The incarnation of the leader's node.
+    pub incarnation: u32,
+    /// The worker that granted it, and takes all its calls.
+    pub worker: WorkerId,
+    /// Counts the sessions for this shard that the worker grants in this leadership, from a number drawn by chance.
+    pub serial: u64,
+}
+
+impl fmt::Display for CallSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let CallSession { home, since, incarnation, worker, serial } = self;
+        write!(f, "{}.{}.{incarnation}.{}.{serial}", home.0, since.0, worker.0)
+    }
+}
+
+/// A client's call of a procedure; a retry with the same id takes effect once. Displays as `r`, its session and its
+/// number, `r0.3.1.2.17-5`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct RequestId {
+    /// Under which it is called.
+    pub session: CallSession,
+    /// Greater than those of all earlier calls under the session.
+    pub number: u64,
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "r{}-{}", self.session, self.number)
+    }
+}
+
 impl ShardId {
     /// All shards at once, where a [`Stamp`](crate::Stamp) has one clock for many. No shard has
     /// this number.
@@ -108,7 +150,14 @@ mod tests {
     fn ids_display_as_letter_and_number() {
         let shown = format!("{} {} {} {}", TableId(3), ShardId(0), NodeId(12), WorkerId(1));
         assert_eq!(shown, "t3 s0 n12 w1");
-        assert_eq!(RequestId(7).to_string(), "r7");
+        let session = CallSession {
+            home: ShardId(0),
+            since: Epoch(3),
+            incarnation: 1,
+            worker: WorkerId(2),
+            serial: 17,
+        };
+        assert_eq!(RequestId { session, number: 5 }.to_string(), "r0.3.1.2.17-5");
         assert_eq!(ShardId::EVERY.to_string(), "s4294967295");
     }
 

@@ -25,7 +25,7 @@ pub use arena::Arena;
 pub use ballot::Ballot;
 pub use clock::{Clock, Epoch};
 pub use error::{Aborted, Conflict, Error, KeyExcerpt, Rejected, Result, Unknown};
-pub use id::{ClusterId, NoClusterId, NodeId, RequestId, ShardId, TableId, WorkerId};
+pub use id::{CallSession, ClusterId, NoClusterId, NodeId, RequestId, ShardId, TableId, WorkerId};
 pub use random::Random;
 pub use stamp::{REMOTE_CLOCKS_MAX, RemoteClock, Stamp, StampRef, VectorWatermark, View};
 pub use time::Time;

@@ -29,6 +29,8 @@ pub enum Awaited {
     Commit,
     /// What a procedure returns.
     Call,
+    /// A session under which procedures are called.
+    CallSession,
 }
 
 /// Why an answer did not come.
@@ -66,6 +68,7 @@ coded_enum!(Awaited {
     1 => Operation,
     2 => Commit,
     3 => Call,
+    4 => CallSession,
 });
 
 coded_enum!(Cause {
@@ -98,6 +101,7 @@ impl fmt::Display for Awaited {
             Awaited::Operation => "what an operation brings",
             Awaited::Commit => "the outcome of a commit",
             Awaited::Call => "the outcome of a call",
+            Awaited::CallSession => "a session for calls",
         })
     }
 }

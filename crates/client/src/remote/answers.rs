@@ -1,37 +1,39 @@
-//! To whom the answers of calls go. They may come over any connection.
+//! To whom answers go that may come over any connection: those of calls, and sessions for calls.
 
 use super::lock;
-use bytes::Bytes;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc;
-use types::{Epoch, RequestId, Result};
 
-/// Answers of one call that may wait to be looked at: more are repetitions.
+/// Answers of one request that may wait to be looked at: more are repetitions.
 const WAITING_MAX: usize = 16;
 
-/// An answer, and the epoch that the copy of the call named which is answered.
-pub(super) type Answered = (Epoch, Result<Bytes>);
+type Waiters<K, T> = Mutex<BTreeMap<K, mpsc::Sender<T>>>;
 
-type Waiters = Mutex<BTreeMap<RequestId, mpsc::Sender<Answered>>>;
-
-/// See the module.
-#[derive(Debug, Default)]
-pub(super) struct Answers {
-    waiters: Arc<Waiters>,
-}
-
-/// Where the answers of one call come, as long as this is there.
+/// Who waits for which request, by its id `K`, and is answered with `T`.
 #[derive(Debug)]
-pub(super) struct Inbox {
-    id: RequestId,
-    answers: mpsc::Receiver<Answered>,
-    waiters: Arc<Waiters>,
+pub(super) struct Answers<K, T> {
+    waiters: Arc<Waiters<K, T>>,
 }
 
-impl Answers {
-    /// Where those of `id` will come. `None` if somebody waits for them already.
-    pub(super) fn expect(&self, id: RequestId) -> Option<Inbox> {
+/// Where the answers of one request come, as long as this is there.
+#[derive(Debug)]
+pub(super) struct Inbox<K: Ord + Copy + fmt::Debug, T> {
+    id: K,
+    answers: mpsc::Receiver<T>,
+    waiters: Arc<Waiters<K, T>>,
+}
+
+impl<K, T> Default for Answers<K, T> {
+    fn default() -> Answers<K, T> {
+        Answers { waiters: Arc::default() }
+    }
+}
+
+impl<K: Ord + Copy + fmt::Debug, T> Answers<K, T> {
+    /// Where those of `id` will come. `None` if another task waits for them already.
+    pub(super) fn expect(&self, id: K) -> Option<Inbox<K, T>> {
         let (waiter, answers) = mpsc::channel(WAITING_MAX);
         let mut waiters = lock(&self.waiters);
         if waiters.contains_key(&id) {
@@ -41,29 +43,23 @@ impl Answers {
         Some(Inbox { id, answers, waiters: Arc::clone(&self.waiters) })
     }
 
-    /// One has come. Nobody may wait for it any more.
-    pub(super) fn deliver(&self, id: RequestId, epoch: Epoch, result: Result<Bytes>) {
+    /// One has come. Perhaps no task waits for it any more.
+    pub(super) fn deliver(&self, id: K, answer: T) {
         if let Some(waiter) = lock(&self.waiters).get(&id) {
             // What has no room is asked for again.
-            let _ = waiter.try_send((epoch, result));
+            let _ = waiter.try_send(answer);
         }
     }
 }
 
-impl Inbox {
-    /// The next answer that counts: a result, or an error of a copy that named `named` or a later epoch. An
-    /// error of an earlier copy says nothing of what came of the later one.
-    pub(super) async fn next(&mut self, named: Epoch) -> Result<Bytes> {
-        loop {
-            let (epoch, result) = self.answers.recv().await.expect("we hold the other end");
-            if result.is_ok() || epoch >= named {
-                return result;
-            }
-        }
+impl<K: Ord + Copy + fmt::Debug, T> Inbox<K, T> {
+    /// The next answer.
+    pub(super) async fn next(&mut self) -> T {
+        self.answers.recv().await.expect("we hold the other end")
     }
 }
 
-impl Drop for Inbox {
+impl<K: Ord + Copy + fmt::Debug, T> Drop for Inbox<K, T> {
     fn drop(&mut self) {
         lock(&self.waiters).remove(&self.id);
     }
@@ -73,22 +69,19 @@ impl Drop for Inbox {
 mod tests {
     use super::*;
     use futures_executor::block_on;
-    use types::Error;
 
     #[test]
-    fn errors_of_earlier_copies_do_not_count_and_results_do() {
+    fn answers_come_to_the_one_who_waits() {
         let answers = Answers::default();
-        let id = RequestId(7);
-        let mut inbox = answers.expect(id).expect("the only one");
-        assert!(answers.expect(id).is_none(), "two wait for one call");
-        answers.deliver(id, Epoch(3), Err(Error::reject("old")));
-        answers.deliver(RequestId(8), Epoch(9), Err(Error::reject("another's")));
-        answers.deliver(id, Epoch(4), Err(Error::reject("new")));
-        answers.deliver(id, Epoch(0), Ok(Bytes::from_static(b"done")));
-        assert_eq!(block_on(inbox.next(Epoch(4))), Err(Error::reject("new")));
-        assert_eq!(block_on(inbox.next(Epoch(4))), Ok(Bytes::from_static(b"done")));
+        let mut inbox = answers.expect(7).expect("the only one");
+        assert!(answers.expect(7).is_none(), "two wait for one call");
+        answers.deliver(8, "another's");
+        answers.deliver(7, "first");
+        answers.deliver(7, "second");
+        assert_eq!(block_on(inbox.next()), "first");
+        assert_eq!(block_on(inbox.next()), "second");
         drop(inbox);
-        answers.deliver(id, Epoch(4), Ok(Bytes::new()));
-        assert!(answers.expect(id).is_some(), "whoever left waits no more");
+        answers.deliver(7, "late");
+        assert!(answers.expect(7).is_some(), "who left waits no more");
     }
 }

@@ -18,6 +18,7 @@ const DOUBLINGS_MAX: u32 = 10;
 pub(super) struct Attempts {
     permit: Permit,
     attempts: u32,
+    began: Instant,
     until: Instant,
 }
 
@@ -27,8 +28,13 @@ impl Attempts {
     /// # Errors
     /// [`TooManyTransactions`](types::Rejected::TooManyTransactions).
     pub(super) fn new(inner: &Arc<Inner>, deadline: Duration) -> Result<Attempts> {
-        let until = after(deadline);
-        Ok(Attempts { permit: inner.enter()?, attempts: 0, until })
+        let (began, until) = (Instant::now(), after(deadline));
+        Ok(Attempts { permit: inner.enter()?, attempts: 0, began, until })
+    }
+
+    /// Since when there have been any, and when there will be no more.
+    pub(super) fn span(&self) -> (Instant, Instant) {
+        (self.began, self.until)
     }
 
     /// When there will be no more.
@@ -45,7 +51,10 @@ impl Attempts {
         let inner = Arc::clone(self.permit.inner());
         let elsewhere = match &error {
             Error::Aborted(
-                Aborted::Conflict(_) | Aborted::RolledBack { .. } | Aborted::UnknownSession { .. },
+                Aborted::Conflict(_)
+                | Aborted::RolledBack { .. }
+                | Aborted::UnknownSession { .. }
+                | Aborted::CallSessionOver { .. },
             ) => false,
             Error::Aborted(Aborted::NotServing { node }) => {
                 inner.desk.view.suspect(*node);

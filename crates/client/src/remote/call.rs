@@ -1,31 +1,38 @@
 //! Calling a procedure once, however often it has to be asked for.
 //!
 //! ```text
+//!   session ◄── one that is idle, or one that the leader of home grants
+//!     │
 //!   ask the leader of home ── no answer ──► ask elsewhere, and again, with growing patience
-//!     │                    ── fenced ─────► name that epoch, and ask again
 //!     │                    ── unsettled ──► pause, and ask again
-//!     └── result, or an error of a copy that named the latest epoch ──► done
+//!     ├── aborted ──► call under another id, as long as attempts and time last
+//!     └── a result, or another error ──► done
 //! ```
-//! Whatever is lost, the answer is definite in the end. Only the deadline ends it without one, and then the
-//! id can still be asked for.
+//! Whatever is lost, the answer is definite in the end: a call that was aborted has not taken effect and never will, so it is
+//! called again under another id. Only the deadline ends it without an answer, and then the id can still be asked
+//! for.
 
-use super::after;
+use super::answers::Inbox;
+use super::attempts::Attempts;
+use super::numbers::Number;
 use super::shared::Inner;
+use super::{after, lock};
 use bytes::Bytes;
 use engines::Place;
 use engines::client::{FromClient, Request, worker_of};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 use types::{
-    Aborted, Awaited, Cause, Epoch, Error, NodeId, Rejected, RequestId, Result, ShardId, Unknown,
-    Wait,
+    Aborted, Awaited, CallSession, Cause, Error, NodeId, Rejected, RequestId, Result, ShardId,
+    Unknown, Wait, WorkerId,
 };
 
 /// Of a frame, what is not the procedure's name or what it is called with.
 const FRAME_REST: usize = 64;
 
-/// Longest pause before a request that nobody could look up is asked for again, and first one.
+/// Longest pause before a request that could not be served yet is asked for again, and first one.
 const UNSETTLED_MAX: Duration = Duration::from_millis(500);
 const UNSETTLED_MIN: Duration = Duration::from_millis(10);
 
@@ -38,19 +45,21 @@ pub(super) struct Call {
 }
 
 /// What came of asking once.
-enum Came {
-    Answer(Result<Bytes>),
+enum Came<T> {
+    Answer(Result<T>),
     Nothing(Cause),
 }
 
-/// A call that is asked for.
+/// A request that is asked for until it is answered.
 struct Asking<'a> {
     inner: &'a Arc<Inner>,
-    id: RequestId,
-    call: &'a Call,
+    request: Request,
+    home: ShardId,
+    /// The worker of whatever node.
+    worker: WorkerId,
     began: Instant,
     until: Instant,
-    /// Some copy was sent.
+    /// Some copy of the call was sent, now or before.
     sent: bool,
     /// So many asks brought nothing.
     in_vain: u32,
@@ -60,79 +69,122 @@ struct Asking<'a> {
 }
 
 impl Inner {
-    /// Calls a procedure under a number of ours.
+    /// Calls a procedure under a session of ours, again and again where it is aborted.
     pub(super) async fn call(self: &Arc<Self>, call: &Call, deadline: Duration) -> Result<Bytes> {
-        let _permit = self.enter()?;
-        let (began, until) = span(deadline);
-        let mut attempts = 0_u32;
+        self.call_until(call, Attempts::new(self, deadline)?).await
+    }
+
+    async fn call_until(self: &Arc<Self>, call: &Call, mut attempts: Attempts) -> Result<Bytes> {
         loop {
-            let mut number = self.numbers.take();
-            let result = self.ask_for(number.request(), call, (began, until)).await;
-            if !matches!(result, Err(Error::Unknown(_))) {
-                self.numbers.give_back(number);
+            match self.call_once(call, attempts.span()).await {
+                Err(error) => attempts.pause(error).await?,
+                result => return result,
             }
-            let Err(Error::Aborted(Aborted::NotServing { node })) = result else { return result };
-            // That id was refused for good: another may be served elsewhere.
-            attempts += 1;
-            if Instant::now() >= until || attempts >= self.options.attempts_max {
-                return result;
-            }
-            self.desk.view.suspect(node);
-            self.refresh(until).await;
-            self.pause(self.options.patience, until).await;
         }
     }
 
-    /// Asks for a call whose fate is open.
+    async fn call_once(self: &Arc<Self>, call: &Call, span: (Instant, Instant)) -> Result<Bytes> {
+        self.check(call)?;
+        let mut number = match self.numbers.take(call.home) {
+            Some(number) => number,
+            None => Number::new(self.open_calls(call.home, span).await?),
+        };
+        let result = self.ask_for(number.request(), call, span, false).await;
+        let is_lost = matches!(
+            result,
+            Err(Error::Unknown(_) | Error::Aborted(Aborted::CallSessionOver { .. }))
+        );
+        if !is_lost {
+            self.numbers.give_back(number);
+        }
+        result
+    }
+
+    /// Asks for a call whose fate is open; if it has not taken effect and never will, calls anew.
     pub(super) async fn call_again(
         self: &Arc<Self>,
         id: RequestId,
         call: &Call,
         deadline: Duration,
     ) -> Result<Bytes> {
-        let _permit = self.enter()?;
-        self.ask_for(id, call, span(deadline)).await
+        let mut attempts = Attempts::new(self, deadline)?;
+        self.check(call)?;
+        match self.ask_for(id, call, attempts.span(), true).await {
+            Err(error @ Error::Aborted(_)) => attempts.pause(error).await?,
+            result => return result,
+        }
+        self.call_until(call, attempts).await
+    }
+
+    /// What is called has to fit a frame.
+    fn check(&self, call: &Call) -> Result<()> {
+        let max = self.options.access.limits.frame_bytes_max;
+        let bytes = FRAME_REST + call.procedure.len() + call.arguments.len();
+        if bytes > max {
+            Err(Rejected::CallTooLong { bytes, max })?;
+        }
+        Ok(())
     }
 
     async fn ask_for(
         self: &Arc<Self>,
         id: RequestId,
         call: &Call,
-        (began, until): (Instant, Instant),
+        span: (Instant, Instant),
+        sent: bool,
     ) -> Result<Bytes> {
-        let max = self.options.access.limits.frame_bytes_max;
-        let bytes = FRAME_REST + call.procedure.len() + call.arguments.len();
-        if bytes > max {
-            Err(Rejected::CallTooLong { bytes, max })?;
-        }
-        let (patience, last) = (self.options.patience, (None, Cause::Unreachable));
-        let inner = self;
-        let asking =
-            Asking { inner, id, call, began, until, sent: false, in_vain: 0, patience, last };
-        asking.run().await
+        let Some(inbox) = self.desk.answers.expect(id) else {
+            return Err(Error::reject(format!("{id} is being asked for already")));
+        };
+        let Call { home, procedure, arguments } = call.clone();
+        let request = Request::Call { id, procedure, arguments };
+        let worker = worker_of(&id.session, self.workers());
+        Asking { sent, ..Asking::new(self, request, (home, worker), span) }.run(inbox).await
+    }
+
+    /// A session for calls on a shard, which its leader grants.
+    async fn open_calls(
+        self: &Arc<Self>,
+        home: ShardId,
+        span: (Instant, Instant),
+    ) -> Result<CallSession> {
+        let token = lock(&self.random).next_u64();
+        let inbox = self.desk.opened.expect(token).expect("tokens differ");
+        let worker = WorkerId(self.below(self.desk.view.workers()) as u32);
+        let request = Request::OpenCalls { token, home };
+        Asking::new(self, request, (home, worker), span).run(inbox).await
+    }
+
+    fn workers(&self) -> u32 {
+        u32::try_from(self.desk.view.workers()).unwrap_or(u32::MAX)
     }
 }
 
-/// From now on for so long.
-fn span(deadline: Duration) -> (Instant, Instant) {
-    (Instant::now(), after(deadline))
-}
-
 impl Asking<'_> {
-    async fn run(mut self) -> Result<Bytes> {
-        let Some(mut inbox) = self.inner.desk.answers.expect(self.id) else {
-            return Err(Error::reject(format!("{} is being asked for already", self.id)));
-        };
+    fn new(
+        inner: &Arc<Inner>,
+        request: Request,
+        (home, worker): (ShardId, WorkerId),
+        (began, until): (Instant, Instant),
+    ) -> Asking<'_> {
+        let (patience, last) = (inner.options.patience, (None, Cause::Unreachable));
+        let (sent, in_vain) = (false, 0);
+        Asking { inner, request, home, worker, began, until, sent, in_vain, patience, last }
+    }
+
+    async fn run<K, T>(mut self, mut inbox: Inbox<K, Result<T>>) -> Result<T>
+    where
+        K: Ord + Copy + fmt::Debug,
+    {
         let mut unsettled = UNSETTLED_MIN;
         let mut is_first = true;
         while std::mem::take(&mut is_first) || Instant::now() < self.until {
-            let named = self.inner.desk.epoch();
             let node = self.node();
             let end = self.until.min(after(self.patience));
             let came = tokio::select! {
                 biased;
-                result = inbox.next(named) => Came::Answer(result),
-                cause = self.ask(node, named) => Came::Nothing(cause),
+                result = inbox.next() => Came::Answer(result),
+                cause = self.ask(node) => Came::Nothing(cause),
                 () = sleep_until(end) => Came::Nothing(Cause::Silent),
             };
             let result = match came {
@@ -145,27 +197,17 @@ impl Asking<'_> {
                     continue;
                 }
             };
-            match result {
-                Err(Error::Unknown(Unknown::Fenced { epoch, .. })) => {
-                    self.last = (Some(node), Cause::NotServing);
-                    self.inner.desk.hear_epoch(epoch);
-                    self.inner.refresh_aside();
-                    if epoch > named {
-                        continue;
-                    }
-                }
-                Err(Error::Unknown(Unknown::Unsettled { .. })) => {
-                    self.last = (Some(node), Cause::Unsettled);
-                }
-                Err(Error::Rejected(Rejected::OtherWorker { .. })) => {
-                    // Nodes have another number of workers than we know of.
-                    self.last = (Some(node), Cause::NotServing);
-                    self.inner.refresh(self.until).await;
-                }
-                result => {
-                    self.inner.desk.view.trust(node);
-                    return result;
-                }
+            let cause = match &result {
+                Err(error) => self.is_early(error),
+                Ok(_) => None,
+            };
+            let Some(cause) = cause else {
+                self.inner.desk.view.trust(node);
+                return result;
+            };
+            self.last = (Some(node), cause);
+            if cause == Cause::NotServing {
+                self.inner.refresh(self.until).await;
             }
             self.inner.pause(unsettled, self.until).await;
             unsettled = UNSETTLED_MAX.min(unsettled * 2);
@@ -173,10 +215,28 @@ impl Asking<'_> {
         Err(self.given_up())
     }
 
+    /// Whether an error says only that it cannot be answered yet, or not there: why not.
+    fn is_early(&self, error: &Error) -> Option<Cause> {
+        match error {
+            Error::Unknown(Unknown::Unsettled { .. }) => Some(Cause::Unsettled),
+            // Nodes have another number of workers than we know of.
+            Error::Rejected(Rejected::OtherWorker { .. }) => Some(Cause::NotServing),
+            Error::Aborted(Aborted::Conflict(_) | Aborted::NotServing { .. }) if self.opens() => {
+                Some(Cause::NotServing)
+            }
+            Error::Aborted(_) | Error::Rejected(_) | Error::Unknown(_) => None,
+        }
+    }
+
+    /// Does it ask for a session, and not for a call?
+    fn opens(&self) -> bool {
+        matches!(self.request, Request::OpenCalls { .. })
+    }
+
     /// Whom to ask now: the leader, by turns with others, who pass it on.
     fn node(&self) -> NodeId {
         let view = &self.inner.desk.view;
-        let leader = view.leader(self.call.home);
+        let leader = view.leader(self.home);
         let direct =
             leader.filter(|leader| self.in_vain.is_multiple_of(2) && !view.is_suspect(*leader));
         direct.unwrap_or_else(|| {
@@ -194,22 +254,13 @@ impl Asking<'_> {
     }
 
     /// Asks a node, and returns why nothing more can come from there.
-    async fn ask(&mut self, node: NodeId, epoch: Epoch) -> Cause {
-        let workers = u32::try_from(self.inner.desk.view.workers()).unwrap_or(u32::MAX);
-        let place = Place { node, worker: worker_of(self.id, workers) };
-        let link = match self.inner.link(place).await {
+    async fn ask(&mut self, node: NodeId) -> Cause {
+        let link = match self.inner.link(Place { node, worker: self.worker }).await {
             Ok(link) => link,
             Err(cause) => return cause,
         };
-        let Call { home, procedure, arguments } = self.call.clone();
-        self.sent = true;
-        link.send(&FromClient::Request(Request::Call {
-            id: self.id,
-            home,
-            procedure,
-            arguments,
-            epoch,
-        }));
+        self.sent |= !self.opens();
+        link.send(&FromClient::Request(self.request.clone()));
         let silent_at = after(self.inner.options.silence_max);
         tokio::select! {
             cause = link.ended() => cause,
@@ -231,23 +282,24 @@ impl Asking<'_> {
 
     /// The cluster is gone that this was asked of, if it was.
     fn lost(&self, error: Rejected) -> Error {
-        match error {
-            Rejected::FoundedAgain { known, found } if self.sent => {
-                Unknown::FoundedAgain { request: self.id, known, found }.into()
+        match (error, &self.request) {
+            (Rejected::FoundedAgain { known, found }, Request::Call { id, .. }) if self.sent => {
+                Unknown::FoundedAgain { request: *id, known, found }.into()
             }
-            error => error.into(),
+            (error, _) => error.into(),
         }
     }
 
     fn given_up(&self) -> Error {
         let (node, mut cause) = self.last;
-        if self.inner.desk.view.has_no_majority(self.call.home) {
+        if self.inner.desk.view.has_no_majority(self.home) {
             cause = Cause::NoMajority;
         }
-        let wait = Wait { node, awaited: Awaited::Call, cause, waited: self.began.elapsed() };
-        match self.sent {
-            true => Unknown::Call { request: self.id, wait }.into(),
-            false => Aborted::Unanswered(wait).into(),
+        let awaited = if self.opens() { Awaited::CallSession } else { Awaited::Call };
+        let wait = Wait { node, awaited, cause, waited: self.began.elapsed() };
+        match &self.request {
+            Request::Call { id, .. } if self.sent => Unknown::Call { request: *id, wait }.into(),
+            _ => Aborted::Unanswered(wait).into(),
         }
     }
 }

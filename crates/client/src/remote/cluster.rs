@@ -83,7 +83,7 @@ impl Db {
     }
 }
 
-/// What no other client draws: numbers of clients are drawn from it.
+/// What no other client draws: the tokens of its requests for sessions are drawn from it.
 fn chance() -> Random {
     let mut seed = [0; 8];
     SystemRandom::new().fill(&mut seed).expect("the system gives random numbers");
@@ -197,7 +197,8 @@ impl Cluster {
     }
 
     /// Calls a procedure that the nodes know by name, in one message. It runs at the leader of `home`, as
-    /// one transaction, and takes effect once, whatever is lost on the way and whoever fails.
+    /// one transaction, and takes effect once, whatever is lost on the way and whichever nodes fail. Where it was aborted,
+    /// and so nothing has happened, it is called again, up to [`ClusterOptions::attempts_max`] times and until the deadline.
     ///
     /// ```no_run
     /// # use shoal_client::{Cluster, Error};
@@ -212,8 +213,8 @@ impl Cluster {
     ///
     /// # Errors
     /// Those of the procedure. [`Unknown::Call`](types::Unknown::Call) where the deadline passed: then
-    /// [`call_again`](Cluster::call_again) tells. [`Aborted::Unanswered`](types::Aborted::Unanswered) where
-    /// nobody could be asked.
+    /// [`call_again`](Cluster::call_again) tells. [`Aborted`](types::Error::Aborted) where all attempts or all the time
+    /// are used up and nothing has happened.
     pub async fn call(
         &self,
         home: ShardId,
@@ -225,17 +226,19 @@ impl Cluster {
     }
 
     /// Asks for a call whose fate is open, by the id that its error named and with all that it was made
-    /// with. It takes effect now, if it has not yet.
+    /// with. If it has not taken effect, and now never will under that id, it is called anew; so in the end it has taken
+    /// effect once.
     ///
     /// # Errors
-    /// As for [`call`](Cluster::call).
+    /// As for [`call`](Cluster::call). [`Unknown::Forgotten`](types::Unknown::Forgotten) where it was asked for so late that
+    /// its outcome is not kept any more.
     pub async fn call_again(
         &self,
         request: RequestId,
-        home: ShardId,
         procedure: &str,
         arguments: impl Into<Bytes>,
     ) -> Result<Bytes> {
+        let home = request.session.home;
         let call = Call { home, procedure: procedure.into(), arguments: arguments.into() };
         self.inner.call_again(request, &call, self.deadline).await
     }

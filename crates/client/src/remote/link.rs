@@ -170,8 +170,9 @@ impl Link {
             }
             // Nobody has asked here.
             ToClient::Status(_) | ToClient::Isolated(_) => {}
-            ToClient::Reply(Reply::Called { id, epoch, result }) => {
-                desk.answers.deliver(id, epoch, result);
+            ToClient::Reply(Reply::Called { id, result }) => desk.answers.deliver(id, result),
+            ToClient::Reply(Reply::CallsOpened { token, result }) => {
+                desk.opened.deliver(token, result);
             }
             ToClient::Reply(Reply::Began { session, result }) => {
                 return self.replied(session, desk, |session| session.began(result));

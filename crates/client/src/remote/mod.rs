@@ -19,7 +19,7 @@
 //! | `transaction.rs` | [`ClusterTransaction`]: operations, buffered writes, the end |
 //! | `attempts.rs` | how a transaction is run again |
 //! | `session.rs` | the steps of a transaction that are not answered: no socket in it |
-//! | `call.rs`, `answers.rs`, `numbers.rs` | calls, to whom answers go, under which numbers |
+//! | `call.rs`, `answers.rs`, `numbers.rs` | calls, to whom answers go, under which sessions and numbers |
 //! | `link.rs`, `lines.rs` | a connection and who waits for its frames; all of them, made on demand |
 //! | `directory.rs`, `refresh.rs` | who leads what and where; asking for it |
 //! | `founding.rs` | which cluster the client belongs to, and which nodes do not |
@@ -30,7 +30,6 @@
 //! - Nothing waits without a deadline. Whoever gives up says for what it waited, for whom and why it was in
 //!   vain.
 //! - What is aborted has not happened, and is run again; what is unknown is never run again.
-//! - An error of a call counts only if it answers a copy that named the latest epoch that any copy named.
 //! - Nothing is asked of a node that belongs to another founding of the cluster than the client.
 //! - Frames of nodes that make no sense end the connection, and are counted.
 

@@ -1,59 +1,50 @@
-//! The numbers under which calls are made.
+//! The sessions under which calls are made, and the numbers of the calls.
 //!
-//! The cluster remembers the last request of each client number, so a number has one request under way at
-//! a time: who calls often at once has many of them. A number whose call was given up without an answer is
-//! never used again: a later request of it would take the place of the one whose fate is open, and nobody
-//! could ask for that any more.
+//! The leader of a shard remembers the last call of each session that it has granted, so a session has one call under way at
+//! a time: a client that calls often at once has many of them. A session whose call was given up without an answer is
+//! never used again: a later call of it would take the place of the one whose fate is open, and nothing could
+//! tell that any more.
 
 use super::lock;
+use std::collections::BTreeMap;
 use std::sync::Mutex;
-use types::{Random, RequestId};
+use types::{CallSession, RequestId, ShardId};
 
 /// See the module.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Numbers {
-    state: Mutex<State>,
+    idle: Mutex<BTreeMap<ShardId, Vec<Number>>>,
 }
 
-#[derive(Debug)]
-struct State {
-    random: Random,
-    idle: Vec<Number>,
-}
-
-/// A client number of ours, and how many requests it has made. Dropped, it is gone for good.
+/// A session that was granted, and how many calls were made under it. Dropped, it is gone for good.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Number {
-    client: u64,
-    count: u64,
+    session: CallSession,
+    calls: u64,
 }
 
 impl Numbers {
-    /// `random` must be seeded by what nobody else has.
-    pub(super) fn new(random: Random) -> Numbers {
-        Numbers { state: Mutex::new(State { random, idle: Vec::new() }) }
+    /// A session for calls on a shard that has no call under way, if there is one.
+    pub(super) fn take(&self, home: ShardId) -> Option<Number> {
+        lock(&self.idle).get_mut(&home)?.pop()
     }
 
-    /// One that has no request under way.
-    pub(super) fn take(&self) -> Number {
-        let mut state = lock(&self.state);
-        match state.idle.pop() {
-            Some(number) => number,
-            None => Number { client: state.random.next_u64(), count: 0 },
-        }
-    }
-
-    /// The last request of `number` was answered.
+    /// The last call of `number` was answered.
     pub(super) fn give_back(&self, number: Number) {
-        lock(&self.state).idle.push(number);
+        lock(&self.idle).entry(number.session.home).or_default().push(number);
     }
 }
 
 impl Number {
-    /// Its next request.
+    /// Of a session that was just granted.
+    pub(super) fn new(session: CallSession) -> Number {
+        Number { session, calls: 0 }
+    }
+
+    /// Its next call.
     pub(super) fn request(&mut self) -> RequestId {
-        self.count += 1;
-        RequestId(u128::from(self.client) << 64 | u128::from(self.count))
+        self.calls += 1;
+        RequestId { session: self.session, number: self.calls }
     }
 }
 
@@ -61,26 +52,30 @@ impl Number {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::collections::BTreeMap;
 
     proptest! {
         /// Calls begin, are answered and are given up in any order.
         #[test]
-        fn a_number_has_one_request_under_way_and_none_after_one_that_was_given_up(
-            seed: u64, moves in prop::collection::vec((0..3_u8, any::<prop::sample::Index>()), 1..200)
+        fn a_session_has_one_call_under_way_and_none_after_one_that_was_given_up(
+            moves in prop::collection::vec((0..3_u8, 0..2_u32, any::<prop::sample::Index>()), 1..200)
         ) {
-            let numbers = Numbers::new(Random::new(seed));
+            let numbers = Numbers::default();
+            let mut granted = 0;
             let mut under_way: Vec<(Number, RequestId)> = Vec::new();
             let mut given_up = Vec::new();
-            let mut last: BTreeMap<u64, u64> = BTreeMap::new();
-            for (what, which) in moves {
+            let mut last: BTreeMap<CallSession, u64> = BTreeMap::new();
+            for (what, home, which) in moves {
                 if what == 0 || under_way.is_empty() {
-                    let mut number = numbers.take();
+                    let home = ShardId(home);
+                    let mut number = numbers.take(home).unwrap_or_else(|| {
+                        granted += 1;
+                        Number::new(CallSession { home, serial: granted, ..CallSession::default() })
+                    });
                     let id = number.request();
-                    let (client, count) = ((id.0 >> 64) as u64, id.0 as u64);
-                    prop_assert!(!given_up.contains(&client));
-                    prop_assert!(under_way.iter().all(|(_, other)| (other.0 >> 64) as u64 != client));
-                    prop_assert_eq!(last.insert(client, count).unwrap_or(0) + 1, count);
+                    prop_assert_eq!(id.session.home, home);
+                    prop_assert!(!given_up.contains(&id.session));
+                    prop_assert!(under_way.iter().all(|(_, other)| other.session != id.session));
+                    prop_assert_eq!(last.insert(id.session, id.number).unwrap_or(0) + 1, id.number);
                     under_way.push((number, id));
                     continue;
                 }
@@ -88,7 +83,7 @@ mod tests {
                 if what == 1 {
                     numbers.give_back(number);
                 } else {
-                    given_up.push((id.0 >> 64) as u64);
+                    given_up.push(id.session);
                 }
             }
         }

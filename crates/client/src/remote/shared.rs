@@ -8,24 +8,25 @@ use super::lines::Lines;
 use super::lock;
 use super::numbers::Numbers;
 use super::options::ClusterOptions;
+use bytes::Bytes;
 use engines::client::Directory;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
-use types::{Cause, Epoch, NodeId, Random, Rejected, Result};
+use types::{CallSession, Cause, NodeId, Random, Rejected, RequestId, Result};
 
 /// What connections need of the client; it does not keep them.
 #[derive(Debug)]
 pub(super) struct Desk {
     pub(super) view: View,
     pub(super) founding: Founding,
-    pub(super) answers: Answers,
+    pub(super) answers: Answers<RequestId, Result<Bytes>>,
+    /// By the tokens of those who ask for sessions for calls.
+    pub(super) opened: Answers<u64, Result<CallSession>>,
     /// Numbers of sessions: none is used twice in this process.
     sessions: AtomicU64,
-    /// The latest epoch that a leader has named as one of which a call must know.
-    epoch: AtomicU32,
     /// Frames that made no sense.
     malformed: AtomicU64,
 }
@@ -43,7 +44,7 @@ pub(super) struct Inner {
     pub(super) addresses: Vec<Arc<str>>,
     /// Held by whoever asks for the directory.
     pub(super) refreshing: tokio::sync::Mutex<()>,
-    random: Mutex<Random>,
+    pub(super) random: Mutex<Random>,
     under_way: AtomicUsize,
 }
 
@@ -57,8 +58,8 @@ impl Desk {
             view: View::new(first),
             founding,
             answers: Answers::default(),
+            opened: Answers::default(),
             sessions: AtomicU64::new(0),
-            epoch: AtomicU32::new(0),
             malformed: AtomicU64::new(0),
         }
     }
@@ -66,16 +67,6 @@ impl Desk {
     /// A number for a session, greater than any before.
     pub(super) fn next_session(&self) -> u64 {
         self.sessions.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
-    /// See the field.
-    pub(super) fn epoch(&self) -> Epoch {
-        Epoch(self.epoch.load(Ordering::Relaxed))
-    }
-
-    /// A leader has named an epoch.
-    pub(super) fn hear_epoch(&self, epoch: Epoch) {
-        self.epoch.fetch_max(epoch.0, Ordering::Relaxed);
     }
 
     /// A node tells where everything is. Says whether it is of our cluster: others are not believed.
@@ -108,15 +99,14 @@ impl Inner {
         options: ClusterOptions,
         addresses: Vec<Arc<str>>,
         desk: Arc<Desk>,
-        mut random: Random,
+        random: Random,
     ) -> Inner {
-        let numbers = Numbers::new(Random::new(random.next_u64()));
         Inner {
             options,
             runtime: Handle::current(),
             desk,
             lines: Lines::default(),
-            numbers,
+            numbers: Numbers::default(),
             addresses,
             refreshing: tokio::sync::Mutex::default(),
             random: Mutex::new(random),

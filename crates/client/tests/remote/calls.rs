@@ -14,21 +14,16 @@ const HOME: ShardId = ShardId(0);
 
 const HASTE: Duration = Duration::from_millis(600);
 
-fn call(asked: &Asked) -> (RequestId, Epoch) {
+fn call(asked: &Asked) -> RequestId {
     match &asked.what {
-        Request::Call { id, epoch, .. } => (*id, *epoch),
+        Request::Call { id, .. } => *id,
         other => panic!("{other:?} is no call"),
     }
 }
 
-/// The answer to a copy that named `epoch`.
-fn called(asked: &Asked, epoch: Epoch, result: Result<&'static str>) -> Do {
-    let (id, result) = (call(asked).0, result.map(Into::into));
-    Do::Reply(Reply::Called { id, epoch, result })
-}
-
-fn client(id: RequestId) -> u64 {
-    (id.0 >> 64) as u64
+fn called(asked: &Asked, result: Result<&'static str>) -> Do {
+    let (id, result) = (call(asked), result.map(Into::into));
+    Do::Reply(Reply::Called { id, result })
 }
 
 fn quick() -> ClusterOptions {
@@ -54,7 +49,7 @@ fn lost_answers_are_asked_for_again_elsewhere_and_under_the_same_id() {
 }
 
 #[test]
-fn a_number_makes_one_request_at_a_time_and_goes_on_when_it_is_answered() {
+fn a_session_makes_one_call_at_a_time_and_goes_on_when_it_is_answered() {
     let cluster = Scripted::start(1, |_| Do::Naturally);
     block_on(async {
         let db = cluster.connect().await;
@@ -64,51 +59,64 @@ fn a_number_makes_one_request_at_a_time_and_goes_on_when_it_is_answered() {
         let (one, other) = tokio::join!(db.call(HOME, "p", "x"), db.call(HOME, "p", "y"));
         assert!(one.is_ok() && other.is_ok());
     });
-    let ids: Vec<RequestId> = cluster.asked().iter().map(|asked| call(asked).0).collect();
-    let first = ids[0].0;
-    assert_eq!(ids[..3], [first, first + 1, first + 2].map(RequestId));
-    assert_eq!(first as u64, 1);
-    assert_ne!(client(ids[3]), client(ids[4]));
+    let ids: Vec<RequestId> = cluster.asked().iter().map(call).collect();
+    let session = ids[0].session;
+    assert_eq!(ids[..3], [1, 2, 3].map(|number| RequestId { session, number }));
+    assert_ne!(ids[3].session, ids[4].session);
+    assert_eq!(cluster.opened().len(), 2, "as many sessions as calls at once");
 }
 
 #[test]
-fn who_is_fenced_names_that_epoch_from_then_on() {
-    let fence = Epoch(7);
-    let cluster = Scripted::start(1, move |asked| match call(asked) {
-        (request, epoch) if epoch < fence => {
-            called(asked, epoch, Err(Unknown::Fenced { request, epoch: fence }.into()))
+fn a_grant_that_is_lost_is_asked_for_again_elsewhere() {
+    let cluster = Scripted::start(3, |_| Do::Naturally);
+    cluster.lose_opens(3);
+    block_on(async {
+        let db = cluster.connect_with(quick()).await;
+        assert_eq!(db.call(HOME, "p", "x").await, Ok("done".into()));
+    });
+    let opened = cluster.opened();
+    assert!(opened.len() >= 4 && opened.iter().any(|asked| asked.node != NodeId(0)), "{opened:?}");
+    let tokens = opened.iter().map(|asked| format!("{:?}", asked.what));
+    assert!(tokens.collect::<std::collections::BTreeSet<_>>().len() == 1, "{opened:?}");
+}
+
+#[test]
+fn a_session_that_is_over_is_left_for_another_and_the_call_made_in_that() {
+    let cluster = Scripted::start(1, |asked| match call(asked) {
+        request if request.session.serial == 1 && request.number == 2 => {
+            called(asked, Err(Aborted::CallSessionOver { request }.into()))
         }
         _ => Do::Naturally,
     });
     block_on(async {
         let db = cluster.connect().await;
-        db.call(HOME, "p", "x").await.expect("called");
-        db.call(HOME, "p", "x").await.expect("called");
+        for _ in 0..3 {
+            db.call(HOME, "p", "x").await.expect("called");
+        }
     });
-    let epochs: Vec<Epoch> = cluster.asked().iter().map(|asked| call(asked).1).collect();
-    assert_eq!(epochs, [Epoch(0), fence, fence]);
+    let ids = cluster.asked().iter().map(call).map(|id| (id.session.serial, id.number));
+    assert_eq!(ids.collect::<Vec<_>>(), [(1, 1), (1, 2), (2, 1), (2, 2)]);
 }
 
 #[test]
-fn an_error_of_an_old_copy_does_not_count_and_a_result_does() {
+fn what_is_aborted_is_called_again_under_another_id_within_the_budget() {
+    let conflict = || Error::from(Aborted::RolledBack { epoch: Epoch(3) });
     let mut times = 0;
     let cluster = Scripted::start(1, move |asked| {
         times += 1;
-        let (request, epoch) = call(asked);
-        match times {
-            1 => called(asked, epoch, Err(Unknown::Fenced { request, epoch: Epoch(7) }.into())),
-            // What an old leader still says.
-            2 => called(asked, Epoch(6), Err(Error::reject("late"))),
-            3 => called(asked, Epoch(0), Ok("early")),
-            4 => called(asked, Epoch(7), Err(Error::reject("in time"))),
-            _ => Do::Nothing,
-        }
+        if times % 3 == 0 { Do::Naturally } else { called(asked, Err(conflict())) }
     });
     block_on(async {
-        let db = cluster.connect_with(quick()).await;
-        assert_eq!(db.call(HOME, "p", "x").await, Ok("early".into()), "done is done");
-        assert_eq!(db.call(HOME, "p", "x").await, Err(Error::reject("in time")));
+        let db = cluster.connect().await;
+        assert_eq!(db.call(HOME, "p", "x").await, Ok("done".into()));
+        let twice = ClusterOptions { attempts_max: 2, ..options() };
+        let twice = cluster.connect_with(twice).await;
+        assert_eq!(twice.call(HOME, "p", "x").await, Err(conflict()));
     });
+    let ids: Vec<RequestId> = cluster.asked().iter().map(call).collect();
+    let first = ids[0].session;
+    assert_eq!(ids[..3], [1, 2, 3].map(|number| RequestId { session: first, number }));
+    assert_eq!(ids.len(), 5, "{ids:?}");
 }
 
 #[test]
@@ -116,9 +124,9 @@ fn what_is_unsettled_is_asked_for_until_it_is_not() {
     let mut times = 0;
     let cluster = Scripted::start(1, move |asked| {
         times += 1;
-        let (request, epoch) = call(asked);
+        let request = call(asked);
         match times {
-            1..4 => called(asked, epoch, Err(Unknown::Unsettled { request }.into())),
+            1..4 => called(asked, Err(Unknown::Unsettled { request }.into())),
             _ => Do::Naturally,
         }
     });
@@ -135,7 +143,7 @@ fn what_is_unsettled_is_asked_for_until_it_is_not() {
 fn a_deadline_names_the_node_and_the_id_can_be_asked_for_again() {
     let mut answers = false;
     let cluster = Scripted::start(1, move |asked| {
-        // The second number is answered, and what is asked for after that.
+        // The second session is answered, and what is asked for after that.
         answers |= matches!(&asked.what, Request::Call { arguments, .. } if **arguments == *b"y");
         if answers { Do::Naturally } else { Do::Nothing }
     });
@@ -150,15 +158,59 @@ fn a_deadline_names_the_node_and_the_id_can_be_asked_for_again() {
         assert_eq!(named, (Some(NodeId(0)), Awaited::Call, Cause::Silent));
         assert!(wait.waited >= HASTE);
         db.call(HOME, "p", "y").await.expect("called");
-        let last = call(cluster.asked().last().expect("asked")).0;
-        assert_ne!(client(last), client(request), "its number is never used again");
-        assert_eq!(db.call_again(request, HOME, "p", "x").await, Ok("done".into()));
-        assert_eq!(call(cluster.asked().last().expect("asked")).0, request);
+        let last = call(cluster.asked().last().expect("asked"));
+        assert_ne!(last.session, request.session, "its session is never used again");
+        assert_eq!(db.call_again(request, "p", "x").await, Ok("done".into()));
+        assert_eq!(call(cluster.asked().last().expect("asked")), request);
     });
 }
 
 #[test]
-fn a_call_that_nobody_waits_for_any_more_leaves_its_number() {
+fn a_call_that_is_asked_for_again_is_made_anew_where_it_never_will_take_effect() {
+    let mut answers = false;
+    let cluster = Scripted::start(1, move |asked| {
+        answers |= matches!(&asked.what, Request::Call { arguments, .. } if **arguments == *b"y");
+        match call(asked) {
+            _ if !answers => Do::Nothing,
+            request if request.session.serial == 1 => {
+                called(asked, Err(Aborted::CallSessionOver { request }.into()))
+            }
+            _ => Do::Naturally,
+        }
+    });
+    block_on(async {
+        let db = cluster.connect_with(quick()).await;
+        let unknown = db.with_deadline(HASTE).call(HOME, "p", "x").await;
+        let Err(Error::Unknown(Unknown::Call { request, .. })) = unknown else {
+            panic!("{unknown:?}");
+        };
+        db.call(HOME, "p", "y").await.expect("called");
+        assert_eq!(db.call_again(request, "p", "x").await, Ok("done".into()));
+        let last = cluster.asked();
+        let last: Vec<RequestId> = last[last.len() - 2..].iter().map(call).collect();
+        assert_eq!(last[0], request);
+        assert_eq!((last[1].session.serial, last[1].number), (2, 2));
+    });
+}
+
+#[test]
+fn where_nobody_can_be_asked_the_fate_of_a_former_call_stays_open() {
+    let mut cluster = Scripted::start(1, |_| Do::Nothing);
+    block_on(async {
+        let db = cluster.connect_with(quick()).await.with_deadline(HASTE);
+        let unknown = db.call(HOME, "p", "x").await;
+        let Err(Error::Unknown(Unknown::Call { request, .. })) = unknown else {
+            panic!("{unknown:?}");
+        };
+        cluster.kill(NodeId(0));
+        let again = db.call_again(request, "p", "x").await;
+        let is_open = matches!(again, Err(Error::Unknown(Unknown::Call { request: of, .. })) if of == request);
+        assert!(is_open, "{again:?}");
+    });
+}
+
+#[test]
+fn a_call_that_nobody_waits_for_any_more_leaves_its_session() {
     let mut times = 0;
     let cluster = Scripted::start(1, move |_| {
         times += 1;
@@ -174,7 +226,7 @@ fn a_call_that_nobody_waits_for_any_more_leaves_its_number() {
         db.call(HOME, "p", "x").await.expect("called");
     });
     let asked = cluster.asked();
-    assert_ne!(client(call(&asked[0]).0), client(call(&asked[1]).0));
+    assert_ne!(call(&asked[0]).session, call(&asked[1]).session);
 }
 
 #[test]
@@ -182,7 +234,7 @@ fn who_does_not_serve_refuses_an_id_for_good_so_another_is_asked_for() {
     let cluster = Scripted::start(3, |asked| match asked.node {
         NodeId(0) => {
             let error = Aborted::NotServing { node: NodeId(0) };
-            called(asked, call(asked).1, Err(error.into()))
+            called(asked, Err(error.into()))
         }
         _ => Do::Naturally,
     });
@@ -196,7 +248,7 @@ fn who_does_not_serve_refuses_an_id_for_good_so_another_is_asked_for() {
     let asked = cluster.asked();
     let (first, last) = (&asked[0], asked.last().expect("asked"));
     assert_eq!((first.node, last.node), (NodeId(0), NodeId(1)));
-    assert_ne!(call(first).0, call(last).0);
+    assert_ne!(call(first), call(last));
 }
 
 #[test]
@@ -232,8 +284,7 @@ fn where_nobody_can_be_asked_nothing_has_happened() {
                 break wait;
             }
         };
-        let named = (wait.node, wait.awaited, wait.cause);
-        assert_eq!(named, (Some(NodeId(0)), Awaited::Call, Cause::Unreachable));
+        assert_eq!((wait.node, wait.cause), (Some(NodeId(0)), Cause::Unreachable));
     });
 }
 
@@ -244,7 +295,7 @@ fn the_wrong_worker_is_not_believed() {
         times += 1;
         let error = Rejected::OtherWorker { worker: asked.worker };
         match times {
-            1 => called(asked, call(asked).1, Err(error.into())),
+            1 => called(asked, Err(error.into())),
             _ => Do::Naturally,
         }
     });

@@ -11,7 +11,7 @@ use shoal_client::{Cluster, ClusterOptions, Db, NodeId, ShardId};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use types::wire::{decode, encode};
-use types::{Time, WorkerId};
+use types::{CallSession, Time, WorkerId};
 
 /// What a node does about a frame.
 #[derive(Debug, Clone)]
@@ -45,6 +45,10 @@ type Script = Box<dyn FnMut(&Asked) -> Do + Send>;
 struct Plot {
     script: Script,
     asked: Vec<Asked>,
+    /// Requests for sessions for calls, of which no script says anything.
+    opened: Vec<Asked>,
+    /// So many of those are not heard yet.
+    unheard: usize,
     directory: Directory,
     /// Nodes that say nothing at all, not even where everything is.
     hung: Vec<NodeId>,
@@ -90,9 +94,24 @@ impl Core for Actor {
             FromClient::Status | FromClient::Isolate(_) => return,
         };
         let asked = Asked { node: self.node, worker: self.worker, what };
-        plot.asked.push(asked.clone());
+        let opens = matches!(asked.what, Request::OpenCalls { .. });
+        if opens {
+            plot.opened.push(asked.clone());
+        } else {
+            plot.asked.push(asked.clone());
+        }
         if plot.cut_off.iter().any(|(node, _)| *node == self.node) {
             return;
+        }
+        if let Request::OpenCalls { token, home } = asked.what {
+            if plot.unheard > 0 {
+                plot.unheard -= 1;
+                return;
+            }
+            let serial = plot.opened.len() as u64;
+            let session = CallSession { home, serial, ..CallSession::default() };
+            let reply = Reply::CallsOpened { token, result: Ok(session) };
+            return out.to_client(client, encode(&ToClient::Reply(reply)));
         }
         match (plot.script)(&asked) {
             Do::Naturally => {
@@ -125,7 +144,8 @@ fn naturally(what: Request) -> Reply {
         Request::End { session, number, .. } => {
             Reply::Done { session, number, result: Ok(Answer::Done) }
         }
-        Request::Call { id, epoch, .. } => Reply::Called { id, epoch, result: Ok("done".into()) },
+        Request::Call { id, .. } => Reply::Called { id, result: Ok("done".into()) },
+        Request::OpenCalls { .. } => unreachable!("answered without a script"),
     }
 }
 
@@ -139,6 +159,8 @@ impl Scripted {
         let plot = Plot {
             script: Box::new(script),
             asked: Vec::new(),
+            opened: Vec::new(),
+            unheard: 0,
             directory,
             hung: Vec::new(),
             cut_off: Vec::new(),
@@ -168,6 +190,16 @@ impl Scripted {
     /// All that was asked so far.
     pub fn asked(&self) -> Vec<Asked> {
         lock(&self.plot).asked.clone()
+    }
+
+    /// Requests for sessions for calls so far.
+    pub fn opened(&self) -> Vec<Asked> {
+        lock(&self.plot).opened.clone()
+    }
+
+    /// The next so many requests for sessions are not heard.
+    pub fn lose_opens(&self, count: usize) {
+        lock(&self.plot).unheard = count;
     }
 
     /// Waits until something was asked.

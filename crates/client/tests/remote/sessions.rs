@@ -29,7 +29,7 @@ fn short(asked: &[Asked]) -> Vec<String> {
             Operation::Insert { key, .. } => format!("{number} insert {}", key.escape_ascii()),
         },
         Request::End { number, ending, .. } => format!("{number} {ending:?}"),
-        Request::Call { .. } => "call".to_owned(),
+        Request::Call { .. } | Request::OpenCalls { .. } => "call".to_owned(),
     };
     asked.iter().map(text).collect()
 }
@@ -221,10 +221,11 @@ fn echo(what: Request) -> Option<Reply> {
         Request::Operation { session, number, operation: Operation::Get { key, .. } } => {
             Some(Reply::Done { session, number, result: Ok(Answer::Value(Some(key))) })
         }
-        Request::Call { id, epoch, arguments, .. } => {
-            Some(Reply::Called { id, epoch, result: Ok(arguments) })
-        }
-        Request::Operation { .. } | Request::Begin { .. } | Request::End { .. } => None,
+        Request::Call { id, arguments, .. } => Some(Reply::Called { id, result: Ok(arguments) }),
+        Request::Operation { .. }
+        | Request::OpenCalls { .. }
+        | Request::Begin { .. }
+        | Request::End { .. } => None,
     }
 }
 

@@ -1,16 +1,14 @@
-//! What clients from outside ask of a worker: procedures by name, and interactive transactions.
+//! What clients from outside ask of a worker: sessions for calls, procedures by name, and interactive transactions.
 //!
-//! A call takes effect once: in the same transaction in which the procedure runs, its result goes into
-//! the table [`REQUESTS_TABLE`] under the client's number. A repetition finds it there, and is itself a
-//! read-only transaction: so it too is answered only once the result is committed. A client has one
-//! request under way at a time, so one row for each client and shard is enough.
-//!
-//! A call that failed leaves no row. Its worker remembers that it did, lest a copy of it that comes late
-//! take effect after all.
+//! A call takes effect once: in the same transaction in which the procedure runs, its result goes into the row of its
+//! session in the table of requests ([`request_rows`](super::request_rows)). Which calls may run, and why that keeps the
+//! promise, is on the front page of [`call_sessions`](super::call_sessions).
 
-use super::hub::{Errand, Hub, Limits};
+use super::call_sessions::{Begun, CallSessions, Ended};
+use super::hub::{Errand, Hub, Reign};
 use super::interactive::Sessions;
 use super::local::Local;
+use super::request_rows::{REQUESTS_TABLE, drop_rows, look_up, request_key, request_row};
 use super::trace::Trace;
 use crate::client::{ClientId, Relay, Reply, Request, worker_of};
 use crate::engine::Task;
@@ -18,54 +16,60 @@ use crate::faults::Fault;
 use crate::procedure::Procedures;
 use crate::slow::Kind;
 use bytes::Bytes;
-use consensus::topology::Partitioning;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use types::{
-    Database, Epoch, Error, NodeId, Rejected, RequestId, Result, ShardId, Time, Transaction as _,
-    Unknown,
+    Database, Error, NodeId, Rejected, RequestId, Result, ShardId, Time, Transaction as _, Unknown,
 };
-
-/// The table in which the outcomes of calls are kept.
-pub const REQUESTS_TABLE: &str = "shoal.requests";
-
-/// How [`REQUESTS_TABLE`] is partitioned: a row lives on the shard that its key begins with.
-pub fn requests_table(shards: u32) -> (&'static str, Partitioning) {
-    let splits = (0..shards).map(|shard| {
-        let first = if shard == 0 { Box::default() } else { Box::from(shard.to_be_bytes()) };
-        (first, ShardId(shard))
-    });
-    (REQUESTS_TABLE, Partitioning::Range { splits: splits.collect() })
-}
 
 /// The requests of a worker that are under way.
 pub(crate) struct Calls {
     hub: Rc<Hub>,
     procedures: Arc<Procedures>,
-    book: Rc<RefCell<Book>>,
+    granted: Rc<RefCell<CallSessions>>,
     sessions: Sessions,
+}
+
+/// A call, as it was asked for.
+struct Call {
+    id: RequestId,
+    procedure: Box<str>,
+    arguments: Bytes,
 }
 
 impl Calls {
     pub(crate) fn new(hub: &Rc<Hub>, procedures: &Arc<Procedures>) -> Calls {
+        let (limits, worker) = (&hub.limits, hub.place.worker);
+        let (max, kept) = (limits.call_sessions_max, limits.call_rows_kept);
+        // A planted bug takes the numbers of others for its own: they are the same then.
+        let reuses = hub.faults.has(Fault::ReuseSessionNumbers);
+        let first = hub.random.borrow().fork(1).next_u64() >> 2;
+        let first = (worker, if reuses { 0 } else { first });
+        let granted = CallSessions::new(first, max, kept, hub.faults);
         Calls {
             hub: Rc::clone(hub),
             procedures: Arc::clone(procedures),
-            book: Rc::default(),
+            granted: Rc::new(RefCell::new(granted)),
             sessions: Sessions::new(hub),
         }
     }
 
-    /// Gives up interactive transactions whose clients have been silent for too long.
-    pub(crate) fn sweep(&self, now: Time) {
+    /// Gives up interactive transactions whose clients have been silent for too long, and has rows dropped that were kept
+    /// for long enough: what has to be run for that is returned.
+    pub(crate) fn sweep(&self, now: Time) -> Option<Task> {
         self.sessions.sweep(now);
+        let overdue = self.granted.borrow_mut().overdue(now)?;
+        let (hub, granted) = (Rc::clone(&self.hub), Rc::clone(&self.granted));
+        Some(Box::pin(async move {
+            let done = drop_rows(&hub, &overdue).await.is_ok();
+            granted.borrow_mut().dropped(hub.now.get(), &overdue, done);
+        }))
     }
 
-    /// When there may be one to give up.
+    /// When there may be something to sweep.
     pub(crate) fn next_due(&self) -> Option<Time> {
-        self.sessions.next_due()
+        [self.sessions.next_due(), self.granted.borrow().next_due()].into_iter().flatten().min()
     }
 
     /// Takes a request; what has to be run for it is returned.
@@ -76,10 +80,11 @@ impl Calls {
     /// Takes what another node passes on; what has to be run for it is returned.
     pub(crate) fn relayed(&mut self, node: NodeId, relay: Relay) -> Option<Task> {
         match relay {
-            Relay::Request { from, request: request @ Request::Call { .. } } => {
-                self.take(Asker { client: from, via: Some(node) }, request)
-            }
-            // Sessions are not passed on.
+            Relay::Request {
+                from,
+                request: request @ (Request::Call { .. } | Request::OpenCalls { .. }),
+            } => self.take(Asker { client: from, via: Some(node) }, request),
+            // Interactive transactions are not passed on.
             Relay::Request { .. } => None,
             Relay::Reply { to, reply } => {
                 self.hub.errand(Errand::Reply { to, reply });
@@ -88,29 +93,20 @@ impl Calls {
         }
     }
 
-    /// Refuses a call that came to the wrong worker, passes on one that came to the wrong node, and
-    /// serves everything else. This node's leader may have taken over from one that answered this call: a
-    /// copy of that is recognised by the epoch that it does not know of.
+    /// Refuses a call that came to the wrong worker, passes on what came to the wrong node, and serves everything else.
     fn take(&mut self, from: Asker, request: Request) -> Option<Task> {
-        let Request::Call { id, home, epoch, .. } = request else {
-            return self.serve(from, request);
+        let home = match &request {
+            Request::OpenCalls { home, .. } => *home,
+            Request::Call { id, .. } => id.session.home,
+            Request::Begin { .. } | Request::Operation { .. } | Request::End { .. } => {
+                return self.interactive(from.client, request);
+            }
         };
-        if epoch > self.hub.configured.get() {
-            // Whoever led then is not known here yet; it asks again.
+        if let Err(error) = self.check(&request, home) {
+            self.hub.errand(from.refused(&request, error));
             return None;
         }
-        let worker = worker_of(id, self.hub.topology.workers());
-        if worker != self.hub.place.worker {
-            let result = Err(Rejected::OtherWorker { worker }.into());
-            self.hub.errand(from.told(Reply::Called { id, epoch, result }));
-            return None;
-        }
-        if home.0 >= self.hub.topology.shards() {
-            let result = Err(Error::reject(format!("there is no {home} to call a procedure on")));
-            self.hub.errand(from.told(Reply::Called { id, epoch, result }));
-            return None;
-        }
-        let (leader, fence) = self.hub.reign(home);
+        let leader = self.hub.leader(home);
         if leader != self.hub.place.node {
             // What was passed on once is not passed on again: its client asks again.
             if from.via.is_none() {
@@ -119,86 +115,95 @@ impl Calls {
             }
             return None;
         }
-        if epoch < fence && !self.hub.faults.has(Fault::IgnoreFence) {
-            let result = Err(Unknown::Fenced { request: id, epoch: fence }.into());
-            self.hub.errand(from.told(Reply::Called { id, epoch, result }));
-            return None;
+        let reign = self.hub.own_reign(home)?;
+        match request {
+            Request::Call { id, procedure, arguments } => {
+                self.call(from, Call { id, procedure, arguments }, reign)
+            }
+            Request::OpenCalls { token, home } => {
+                let serves = self.hub.check_reign(home, reign);
+                let now = self.hub.now.get();
+                let result = serves.map(|()| self.granted.borrow_mut().grant(now, home, reign));
+                self.hub.errand(from.told(Reply::CallsOpened { token, result }));
+                None
+            }
+            Request::Begin { .. } | Request::Operation { .. } | Request::End { .. } => None,
         }
-        self.serve(from, request)
     }
 
-    fn serve(&mut self, from: Asker, request: Request) -> Option<Task> {
-        match request {
-            Request::Call { id, home, procedure, arguments, epoch } => {
-                self.call(from, (id, epoch), home, procedure, arguments)
+    /// Can this worker serve such a request, if its node leads the shard?
+    fn check(&self, request: &Request, home: ShardId) -> Result<()> {
+        if let Request::Call { id, .. } = request {
+            let worker = worker_of(&id.session, self.hub.topology.workers());
+            if worker != self.hub.place.worker {
+                Err(Rejected::OtherWorker { worker })?;
             }
-            Request::Begin { session } => self.sessions.begin(from.client, session),
+        }
+        if home.0 >= self.hub.topology.shards() {
+            return Err(Error::reject(format!("there is no {home} to call a procedure on")));
+        }
+        Ok(())
+    }
+
+    fn interactive(&mut self, from: ClientId, request: Request) -> Option<Task> {
+        match request {
+            Request::Begin { session } => return self.sessions.begin(from, session),
             Request::Operation { session, number, operation } => {
-                self.sessions.operation(from.client, session, number, operation);
-                None
+                self.sessions.operation(from, session, number, operation);
             }
             Request::End { session, number, ending } => {
-                self.sessions.end(from.client, session, number, ending);
-                None
+                self.sessions.end(from, session, number, ending);
             }
+            Request::Call { .. } | Request::OpenCalls { .. } => {}
         }
+        None
     }
 
-    /// Answers a call, or has it run. What it was answered while somebody else may have run it, only its
-    /// row can tell.
-    fn call(
-        &mut self,
-        from: Asker,
-        (id, epoch): (RequestId, Epoch),
-        home: ShardId,
-        procedure: Box<str>,
-        arguments: Bytes,
-    ) -> Option<Task> {
-        let (reign, known) = (self.hub.reign(home), self.hub.configured.get());
-        let faults = self.hub.faults;
-        // From which reign on a refusal counts.
-        let since = match faults.has(Fault::BelieveFormerRefusal) {
-            true => Epoch::default(),
-            false => reign.1,
-        };
-        let answer = self.book.borrow().answer(id, since);
-        let begin = || {
-            let begun = self.book.borrow_mut().begin(id, reign.1);
-            begun.map_err(|unknown| Err(unknown.into()))
-        };
-        let fresh = match answer.map_or_else(begin, Err) {
-            Ok(Begun::Runs) => return None,
-            Ok(Begun::Fresh) => true,
-            Ok(Begun::Perhaps) => faults.has(Fault::UnknownIsFresh),
-            Err(result) => {
-                self.hub.errand(from.told(Reply::Called { id, epoch, result }));
+    /// Answers a call, has it run, or has its row looked up. A session of a reign of which this node has not heard yet is
+    /// not judged: its client asks again.
+    fn call(&mut self, from: Asker, call: Call, reign: Reign) -> Option<Task> {
+        let id = call.id;
+        if id.session.since > self.hub.configured.get() {
+            return None;
+        }
+        let begun = self.granted.borrow_mut().begin(id, reign);
+        let runs = match begun {
+            Begun::Waits => return None,
+            Begun::Failed(error) => {
+                self.hub.errand(from.told(Reply::Called { id, result: Err(error) }));
                 return None;
             }
+            Begun::Runs => true,
+            Begun::LookUp => false,
         };
         let (hub, began) = (Rc::clone(&self.hub), self.hub.now.get());
         let procedures = Arc::clone(&self.procedures);
-        let book = Rc::clone(&self.book);
+        let granted = Rc::clone(&self.granted);
         Some(Box::pin(async move {
             let mut trace = Trace::default();
-            let called = (&*procedure, &arguments[..]);
-            let result = call(&hub, &procedures, (id, home), called, &mut trace).await;
-            let unsettled = match &result {
-                Ok(_) => false,
-                Err(Error::Unknown(Unknown::Participant { .. } | Unknown::NotDurable { .. })) => {
-                    true
-                }
-                Err(Error::Aborted(_)) if !fresh => true,
-                // Somebody else leads the shard since, or did meanwhile, and may have run a copy.
-                Err(_) => hub.reign(home) != reign && !faults.has(Fault::SettleAfterReign),
+            let result = if runs {
+                let result = run(&hub, &procedures, &call, reign, &mut trace).await;
+                let (ended, result) = settle(id, result);
+                granted.borrow_mut().end(id, reign, ended);
+                result
+            } else {
+                look_up(&hub, id, &mut trace).await
             };
-            let settled = match unsettled {
-                true => Err(Unknown::Unsettled { request: id }.into()),
-                false => result,
-            };
-            book.borrow_mut().end(id, &settled, known, &hub.limits);
-            trace.end(&hub, began, &settled, || Kind::Call(procedure));
-            hub.errand(from.told(Reply::Called { id, epoch, result: settled }));
+            trace.end(&hub, began, &result, || Kind::Call(call.procedure));
+            hub.errand(from.told(Reply::Called { id, result }));
         }))
+    }
+}
+
+/// How a run has ended, and what its client is told.
+fn settle(id: RequestId, result: Result<Bytes>) -> (Ended, Result<Bytes>) {
+    match result {
+        Ok(result) => (Ended::SeeRow, Ok(result)),
+        Err(error @ (Error::Aborted(_) | Error::Rejected(_))) => {
+            (Ended::Failed(error.clone()), Err(error))
+        }
+        // Its row will tell, when it can be read.
+        Err(Error::Unknown(_)) => (Ended::SeeRow, Err(Unknown::Unsettled { request: id }.into())),
     }
 }
 
@@ -218,231 +223,60 @@ impl Asker {
             Some(node) => Errand::Relay { to: node, relay: Relay::Reply { to, reply } },
         }
     }
-}
 
-/// What becomes of a call that was not answered yet.
-#[derive(Debug, PartialEq, Eq)]
-enum Begun {
-    /// It is running: whoever asked first will be told.
-    Runs,
-    /// It is run, and never was: all of its client's requests since the last that is remembered are new.
-    Fresh,
-    /// It is run. Nothing is remembered of its client, so it may have been run before.
-    Perhaps,
-}
-
-/// What a worker knows of calls.
-#[derive(Default)]
-struct Book {
-    running: BTreeSet<RequestId>,
-    /// The last answers, to those whose last call succeeded, and to the others.
-    succeeded: Answers,
-    failed: Answers,
-}
-
-/// Last answers to clients, by their numbers: some that are recent, and some that are older.
-#[derive(Default)]
-struct Answers {
-    recent: BTreeMap<u64, Last>,
-    older: BTreeMap<u64, Last>,
-}
-
-/// What a client was answered last.
-#[derive(Clone)]
-struct Last {
-    count: u64,
-    result: Result<Bytes>,
-    /// The epoch of the newest configuration that was known when it began to run.
-    epoch: Epoch,
-}
-
-impl Answers {
-    fn get(&self, client: u64) -> Option<&Last> {
-        self.recent.get(&client).or_else(|| self.older.get(&client))
-    }
-
-    fn forget(&mut self, client: u64) {
-        self.recent.remove(&client);
-        self.older.remove(&client);
-    }
-
-    /// Keeps another answer in the place of the last one to this client, if there is one.
-    fn go_on(&mut self, client: u64, last: &Last) {
-        let known = [&mut self.recent, &mut self.older];
-        let known = known.into_iter().filter_map(|half| half.get_mut(&client));
-        known.for_each(|before| *before = last.clone());
-    }
-
-    /// Keeps an answer, and at least so many after it.
-    fn keep(&mut self, client: u64, last: Last, remembered: usize) {
-        if self.recent.len() >= remembered {
-            self.older = std::mem::take(&mut self.recent);
-        }
-        self.recent.insert(client, last);
-    }
-}
-
-impl Book {
-    fn last(&self, client: u64) -> Option<&Last> {
-        self.succeeded.get(client).or_else(|| self.failed.get(client))
-    }
-
-    /// What this request was answered. What was refused before this node leads its home, since `reign`, may
-    /// have been run by others.
-    fn answer(&self, id: RequestId, reign: Epoch) -> Option<Result<Bytes>> {
-        let (client, count) = parts(id);
-        let holds = |last: &&Last| last.result.is_ok() || last.epoch >= reign;
-        let last = self.last(client).filter(|last| last.count == count);
-        last.filter(holds).map(|last| last.result.clone())
-    }
-
-    /// Is it to be run, and has it perhaps been run before? This node leads its home since `reign`.
-    ///
-    /// # Errors
-    /// [`Unknown::Forgotten`] where its client has gone on since.
-    fn begin(&mut self, id: RequestId, reign: Epoch) -> std::result::Result<Begun, Unknown> {
-        let (client, count) = parts(id);
-        let last = self.last(client).map(|last| (last.count, last.epoch));
-        match last {
-            Some((last, _)) if last > count => {
-                let last = RequestId(u128::from(client) << 64 | u128::from(last));
-                Err(Unknown::Forgotten { request: id, last })
+    /// A request cannot be served here.
+    fn refused(self, request: &Request, error: Error) -> Errand {
+        self.told(match *request {
+            Request::OpenCalls { token, .. } => Reply::CallsOpened { token, result: Err(error) },
+            Request::Call { id, .. } => Reply::Called { id, result: Err(error) },
+            Request::Begin { session } => Reply::Began { session, result: Err(error) },
+            Request::Operation { session, number, .. } | Request::End { session, number, .. } => {
+                Reply::Done { session, number, result: Err(error) }
             }
-            _ if !self.running.insert(id) => Ok(Begun::Runs),
-            // Whoever led before may have run what its client asked for since.
-            Some((_, epoch)) if epoch >= reign => Ok(Begun::Fresh),
-            Some(_) | None => Ok(Begun::Perhaps),
-        }
-    }
-
-    fn end(&mut self, id: RequestId, result: &Result<Bytes>, epoch: Epoch, limits: &Limits) {
-        self.running.remove(&id);
-        if let Err(Error::Unknown(Unknown::Unsettled { .. })) = result {
-            return; // Whoever asks again is to be told more.
-        }
-        let (client, count) = parts(id);
-        if self.last(client).is_some_and(|last| last.count > count) {
-            return;
-        }
-        let last = Last { count, result: result.clone(), epoch };
-        match result {
-            Ok(_) => {
-                // A copy of what was refused may still come, however many others succeed meanwhile.
-                self.failed.go_on(client, &last);
-                self.succeeded.keep(client, last, limits.answers_remembered);
-            }
-            Err(_) => {
-                self.succeeded.forget(client);
-                self.failed.keep(client, last, limits.failures_remembered);
-            }
-        }
+        })
     }
 }
 
-/// A client's number, and its count of requests.
-fn parts(id: RequestId) -> (u64, u64) {
-    ((id.0 >> 64) as u64, id.0 as u64)
-}
-
-/// Runs a procedure once, or finds out what it returned when it ran.
-async fn call(
+/// Runs a procedure that has not run before, in `reign`, and keeps its result in the session's row.
+async fn run(
     hub: &Rc<Hub>,
     procedures: &Procedures,
-    (id, home): (RequestId, ShardId),
-    (name, arguments): (&str, &[u8]),
+    call: &Call,
+    reign: Reign,
     trace: &mut Trace,
 ) -> Result<Bytes> {
-    let unknown = || Rejected::UnknownProcedure { name: name.into() };
+    let Call { id, procedure: name, arguments } = call;
+    let unknown = || Rejected::UnknownProcedure { name: name.clone() };
     let procedure = procedures.get(name).ok_or_else(unknown)?;
     let local = Local::new(hub);
     let requests = local.table(REQUESTS_TABLE)?;
-    let (client, count) = parts(id);
-    let key = [&home.0.to_be_bytes()[..], &client.to_be_bytes()].concat();
+    let key = request_key(&id.session);
     local
         .run(trace, async |tx| {
-            if let Some(row) = tx.get(requests, &key).await? {
-                let (last, result) = row.split_at_checked(8).ok_or_else(corrupt)?;
-                let last = u64::from_le_bytes(last.try_into().map_err(|_| corrupt())?);
-                if last == count && !hub.faults.has(Fault::IgnoreRequestRows) {
-                    return Ok(Bytes::copy_from_slice(result));
-                }
-                if last > count {
-                    let last = RequestId(u128::from(client) << 64 | u128::from(last));
-                    Err(Unknown::Forgotten { request: id, last })?;
-                }
-            }
+            hub.check_reign(id.session.home, reign)?;
             let result = procedure.call(tx, arguments).await?;
-            tx.put(requests, &key, &[&count.to_le_bytes()[..], &result].concat())?;
+            tx.put(requests, &key, &request_row(id.number, &result))?;
+            // No successor has looked for this row in vain: the transaction is of an epoch in which this node leads.
+            hub.check_reign(id.session.home, reign)?;
             Ok(result)
         })
         .await
 }
 
-fn corrupt() -> Error {
-    Error::reject("a row of the table of requests is shorter than its count")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use types::Aborted;
-
-    const E: Epoch = Epoch(3);
-
-    fn id(client: u64, count: u64) -> RequestId {
-        RequestId(u128::from(client) << 64 | u128::from(count))
-    }
-
-    /// So few that everything is forgotten soon.
-    fn limits() -> Limits {
-        Limits { answers_remembered: 1, failures_remembered: 1, ..Limits::default() }
-    }
+    use types::{Aborted, ShardId};
 
     #[test]
-    fn what_was_refused_stays_refused() {
-        let mut book = Book::default();
-        let refused: Result<Bytes> =
-            Err(Aborted::Overloaded { open: 1, limit: "open_max", max: 1 }.into());
-        assert_eq!(book.begin(id(1, 5), E), Ok(Begun::Perhaps), "of that client nothing is known");
-        assert_eq!(book.begin(id(1, 5), E), Ok(Begun::Runs));
-        book.end(id(1, 5), &refused, E, &limits());
-        assert_eq!(book.answer(id(1, 5), E), Some(refused.clone()));
-        // Successes of others do not push it out.
-        (2..9).for_each(|client| book.end(id(client, 1), &Ok(Bytes::new()), E, &limits()));
-        assert_eq!(book.answer(id(1, 5), E), Some(refused.clone()));
-        assert_eq!(book.begin(id(1, 6), E), Ok(Begun::Fresh), "the next one");
-        book.end(id(1, 6), &Ok(Bytes::new()), E, &limits());
-        assert_eq!(book.answer(id(1, 6), Epoch(4)), Some(Ok(Bytes::new())), "it is true for ever");
-        // Whoever leads since then cannot know what came between.
-        assert_eq!(book.begin(id(1, 7), Epoch(4)), Ok(Begun::Perhaps));
-        let (request, last) = (id(1, 5), id(1, 6));
-        assert_eq!(book.begin(id(1, 5), E), Err(Unknown::Forgotten { request, last }));
-        // It has been refused once: others that succeed do not push it out, and others that fail do.
-        (2..9).for_each(|client| book.end(id(client, 2), &Ok(Bytes::new()), E, &limits()));
-        assert_eq!(book.answer(id(1, 6), E), Some(Ok(Bytes::new())));
-        (2..4).for_each(|client| book.end(id(client, 3), &refused, E, &limits()));
-        assert_eq!(book.answer(id(1, 6), E), None);
-        assert_eq!(book.begin(id(1, 6), E), Ok(Begun::Perhaps), "only its row can tell");
-    }
-
-    #[test]
-    fn what_was_refused_in_a_former_reign_may_have_been_run_since() {
-        let mut book = Book::default();
-        assert_eq!(book.begin(id(1, 5), E), Ok(Begun::Perhaps));
-        let refused = Err(Aborted::Overloaded { open: 1, limit: "open_max", max: 1 }.into());
-        book.end(id(1, 5), &refused, E, &limits());
-        assert_eq!(book.answer(id(1, 5), E), Some(refused));
-        assert_eq!(book.answer(id(1, 5), Epoch(4)), None);
-        assert_eq!(book.begin(id(1, 5), Epoch(4)), Ok(Begun::Perhaps));
-    }
-
-    #[test]
-    fn what_nobody_could_look_up_is_run_again() {
-        let mut book = Book::default();
-        let unsettled = Err(Unknown::Unsettled { request: id(1, 5) }.into());
-        assert_eq!(book.begin(id(1, 5), E), Ok(Begun::Perhaps));
-        book.end(id(1, 5), &unsettled, E, &limits());
-        assert_eq!(book.answer(id(1, 5), E), None);
-        assert_eq!(book.begin(id(1, 5), E), Ok(Begun::Perhaps));
+    fn only_what_is_definite_is_told_of_a_run() {
+        let id = RequestId { number: 5, ..RequestId::default() };
+        assert_eq!(settle(id, Ok(Bytes::new())), (Ended::SeeRow, Ok(Bytes::new())));
+        let aborted = Error::from(Aborted::NotServing { node: NodeId(1) });
+        let failed = (Ended::Failed(aborted.clone()), Err(aborted.clone()));
+        assert_eq!(settle(id, Err(aborted)), failed);
+        let open = settle(id, Err(Unknown::Participant { shard: ShardId(1) }.into()));
+        let unsettled = Unknown::Unsettled { request: id }.into();
+        assert_eq!(open, (Ended::SeeRow, Err(unsettled)));
     }
 }

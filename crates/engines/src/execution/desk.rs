@@ -95,7 +95,8 @@ impl<M: Envelope> Desk<M> {
     /// Begins a round of the tasks that can go on now.
     pub(crate) fn begin_round(&mut self, now: Time) {
         self.sleeping.due(now, |slot| slot.fill(()));
-        self.calls.sweep(now);
+        let swept = self.calls.sweep(now);
+        self.tasks.extend(swept);
         self.hub.admission.turn(now);
         self.tasks.begin_round();
     }

@@ -11,7 +11,7 @@ use crate::faults::{Fault, Faults};
 use crate::replication::replica::Replica;
 use crate::slow::Slows;
 use crate::watermarks::Watermarks;
-use consensus::manager::Configuration;
+use consensus::manager::{Configuration, Incarnation};
 use consensus::topology::Topology;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
@@ -62,13 +62,19 @@ pub struct Limits {
     /// An interactive transaction that is open for so long is given up: memory that it may look at
     /// cannot be freed. Default 30 s.
     pub session_open_max: Duration,
-    /// A worker remembers its last answers to at least so many clients whose last call succeeded, and to as
-    /// many whose last interactive transaction is over. A copy of a call that comes later still is told from the call's row; where that cannot be looked at, since the copy
-    /// is refused or meets conflicts, its client is told that the fate is open. Default 16 384.
+    /// A worker remembers its last answers to at least so many clients whose last interactive transaction is over.
+    /// Default 16 384.
     pub answers_remembered: usize,
-    /// A worker remembers its last answers to at least so many clients whose last call failed. A copy that
-    /// comes later still may be run after all. Default 16 384.
-    pub failures_remembered: usize,
+    /// Sessions of clients that call procedures, which a worker keeps for each shard that its node leads; a client has as
+    /// many as it makes calls on the shard at once. One more, and the oldest is over: its client has to ask for another,
+    /// which takes a round trip. More cost memory, about 200 bytes each with its row, and what its last call returned.
+    /// Default 32 768.
+    pub call_sessions_max: usize,
+    /// How long at least the result of a call is kept when its session is over, for a client that was not told; twice as
+    /// long at most. Of `call_sessions_max` sessions that are over at least, whatever their age, no results are dropped
+    /// before; of more, the oldest are. Longer lets clients ask for longer what has become of a call, and costs
+    /// memory where many come and go. Default 10 min.
+    pub call_rows_kept: Duration,
     /// Store sessions, and so transactions executing or being certified, that a replica allows. Default
     /// 4096.
     pub sessions_max: usize,
@@ -96,6 +102,7 @@ impl Limits {
             ("begins_max", self.begins_max),
             ("queue_max", self.queue_max),
             ("attempts_max", self.attempts_max as usize),
+            ("call_sessions_max", self.call_sessions_max),
             ("sessions_max", self.sessions_max),
             ("memory_bytes_max", self.memory_bytes_max),
         ]);
@@ -103,6 +110,7 @@ impl Limits {
             ("retry_after", self.retry_after),
             ("queue_wait_max", self.queue_wait_max),
             ("shard_wait_max", self.shard_wait_max),
+            ("call_rows_kept", self.call_rows_kept),
         ]);
     }
 }
@@ -143,7 +151,8 @@ impl Default for Limits {
             session_idle_max: Duration::from_secs(10),
             session_open_max: Duration::from_secs(30),
             answers_remembered: 1 << 14,
-            failures_remembered: 1 << 14,
+            call_sessions_max: 1 << 15,
+            call_rows_kept: Duration::from_secs(600),
             sessions_max: 4096,
             memory_bytes_max: usize::MAX,
             memory_bytes_reserved: 0,
@@ -165,6 +174,8 @@ pub(crate) struct Hub {
     out: RefCell<BTreeSet<ShardId>>,
     /// The epoch of the configuration that says so.
     pub(crate) configured: Cell<Epoch>,
+    /// The incarnation of this node, by the configuration; 0 until there is one.
+    pub(crate) incarnation: Cell<Incarnation>,
     pub(crate) limits: Limits,
     /// Bugs planted in what all engines share.
     pub(crate) faults: Faults,
@@ -188,6 +199,22 @@ pub(crate) struct Own {
     pub(crate) sessions: Rc<Sessions>,
     /// It serves the shard as its leader.
     pub(crate) serves: Cell<bool>,
+}
+
+/// The leadership of a shard by this process, without interruption.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reign {
+    /// The epoch in which it began.
+    pub(crate) since: Epoch,
+    /// The incarnation of this node.
+    pub(crate) incarnation: Incarnation,
+}
+
+impl Reign {
+    /// No process has led the shard before.
+    pub(crate) fn is_first(&self) -> bool {
+        self.since <= Epoch(1) && self.incarnation <= Incarnation(1)
+    }
 }
 
 /// A transaction on a shard's store.
@@ -283,6 +310,7 @@ impl Hub {
             leaders: RefCell::new(leaders),
             out: RefCell::default(),
             configured: Cell::new(epoch),
+            incarnation: Cell::default(),
             admission: Admission::new(&limits, place.node),
             slows: Slows::new(limits.slow_after),
             sequences: RefCell::default(),
@@ -338,6 +366,25 @@ impl Hub {
     /// know.
     pub(crate) fn reign(&self, shard: ShardId) -> (NodeId, Epoch) {
         self.leaders.borrow()[shard.0 as usize]
+    }
+
+    /// The reign of this node over a shard, if it leads the shard; it may have to recover it first.
+    pub(crate) fn own_reign(&self, shard: ShardId) -> Option<Reign> {
+        let (leader, since) = self.reign(shard);
+        let incarnation = self.incarnation.get();
+        let leads = leader == self.place.node && incarnation > Incarnation(0);
+        leads.then_some(Reign { since, incarnation })
+    }
+
+    /// Checks that this node serves a shard, in that reign.
+    ///
+    /// # Errors
+    /// [`Aborted::NotServing`] where the reign has ended; a conflict while the node recovers the shard.
+    pub(crate) fn check_reign(&self, shard: ShardId, reign: Reign) -> Result<()> {
+        if self.own_reign(shard) != Some(reign) {
+            Err(Aborted::NotServing { node: self.place.node })?;
+        }
+        self.own(shard).map(drop).ok_or_else(|| recovering(shard))
     }
 
     /// Is the node a leader, as far as this worker knows?

@@ -21,10 +21,12 @@
 //! `branches.rs` is the participant's side, which acts on each request once.
 //!
 //! Read in this order: `hub.rs`, `exchange.rs`, `transaction.rs`, `local.rs`, `outbox.rs`,
-//! `branches.rs`, `calls.rs` and `interactive.rs` (clients from outside), `desk.rs` (all of it together).
+//! `branches.rs`, `calls.rs`, `call_sessions.rs`, `request_rows.rs` and `interactive.rs` (clients from outside), `desk.rs`
+//! (all of it together).
 
 pub(crate) mod admission;
 pub(crate) mod branches;
+mod call_sessions;
 pub(crate) mod calls;
 pub(crate) mod desk;
 pub(crate) mod exchange;
@@ -32,6 +34,7 @@ pub(crate) mod hub;
 mod interactive;
 mod local;
 pub(crate) mod outbox;
+pub(crate) mod request_rows;
 pub(crate) mod rounds;
 pub(crate) mod sequences;
 pub(crate) mod sessions;

@@ -40,6 +40,7 @@ impl Mako {
         if self.reigns.is_empty() {
             self.desk.hub.sequences.borrow_mut().begin_life(incarnation);
         }
+        self.desk.hub.incarnation.set(incarnation);
         self.silence.configured(configuration);
         let node = self.desk.hub.place.node;
         let moved = self.desk.hub.follow(configuration);

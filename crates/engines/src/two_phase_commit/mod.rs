@@ -144,7 +144,10 @@ impl Engine for TwoPhaseCommit {
                 panic!("{by} leads {shard}: this engine has no recovery")
             }
             // No leader of its streams ever changes, so it stays in the epoch in which it began.
-            Event::Configured { .. } | Event::Settled { .. } => {}
+            Event::Configured { configuration: _, incarnation } => {
+                self.desk.hub.incarnation.set(incarnation);
+            }
+            Event::Settled { .. } => {}
             Event::SnapshotWanted { shard, .. } | Event::Restored { shard, .. } => {
                 panic!("a snapshot of {shard}: this engine has none")
             }

@@ -7,7 +7,8 @@ use proptest::prelude::*;
 use types::wire::check::{returns, withstands};
 use types::wire::{decode, encode};
 use types::{
-    Aborted, Clock, Conflict, Error, KeyExcerpt, RequestId, Result, Stamp, TableId, Unknown,
+    Aborted, CallSession, Clock, Conflict, Error, KeyExcerpt, RequestId, Result, Stamp, TableId,
+    Unknown,
 };
 
 fn short_bytes() -> impl Strategy<Value = Bytes> {
@@ -70,7 +71,10 @@ pub(crate) fn error() -> impl Strategy<Value = Error> {
             }
             1 => Aborted::UnknownSession { session: great }.into(),
             2 => Error::reject(format!("{small} is too little")),
-            _ => Unknown::NoAnswer { request: RequestId(u128::from(great)) }.into(),
+            _ => {
+                let session = CallSession { serial: great, ..CallSession::default() };
+                Unknown::NoAnswer { request: RequestId { session, number: great } }.into()
+            }
         }
     })
 }
@@ -102,30 +106,36 @@ pub(crate) fn header() -> impl Strategy<Value = Header> {
     })
 }
 
+fn request_id() -> impl Strategy<Value = RequestId> {
+    (any::<[u32; 4]>(), number(), number()).prop_map(|(parts, serial, number)| {
+        let [home, since, incarnation, worker] = parts;
+        let (home, since, worker) = (ShardId(home), Epoch(since), WorkerId(worker));
+        RequestId { session: CallSession { home, since, incarnation, worker, serial }, number }
+    })
+}
+
 fn request() -> impl Strategy<Value = Request> {
     let ending = prop::sample::select(vec![Ending::Commit, Ending::Confirm, Ending::Rollback]);
-    let call = (any::<u128>(), any::<u32>(), ".{0,9}", short_bytes());
-    let parts = (0..4, number(), any::<u32>(), call, operation(), ending);
+    let call = (request_id(), ".{0,9}", short_bytes());
+    let parts = (0..5, number(), any::<u32>(), call, operation(), ending);
     parts.prop_map(|(variant, session, number, call, operation, ending)| match variant {
         0 => {
-            let (id, home, procedure, arguments) = call;
-            let (id, home, epoch) = (RequestId(id), ShardId(home), Epoch(number));
-            Request::Call { id, home, procedure: procedure.into(), arguments, epoch }
+            let (id, procedure, arguments) = call;
+            Request::Call { id, procedure: procedure.into(), arguments }
         }
         1 => Request::Begin { session },
         2 => Request::Operation { session, number, operation },
+        3 => Request::OpenCalls { token: session, home: ShardId(number) },
         _ => Request::End { session, number, ending },
     })
 }
 
 fn reply() -> impl Strategy<Value = Reply> {
-    let parts = (0..3, any::<u128>(), number(), any::<u32>(), short_bytes(), answered());
+    let parts = (0..4, request_id(), number(), any::<u32>(), short_bytes(), answered());
     parts.prop_map(|(variant, id, session, number, bytes, answered)| match variant {
-        0 => {
-            let (id, epoch) = (RequestId(id), Epoch(number));
-            Reply::Called { id, epoch, result: answered.map(|_| bytes) }
-        }
+        0 => Reply::Called { id, result: answered.map(|_| bytes) },
         1 => Reply::Began { session, result: answered.map(|_| ()) },
+        2 => Reply::CallsOpened { token: session, result: answered.map(|_| id.session) },
         _ => Reply::Done { session, number, result: answered },
     })
 }
@@ -177,18 +187,16 @@ fn where_everything_is_returns() {
 /// Clients of other releases say and understand these.
 #[test]
 fn forms_stay_as_they_are() {
+    let (home, since, worker) = (ShardId(1), Epoch(2), WorkerId(4));
+    let session = CallSession { home, since, incarnation: 3, worker, serial: 5 };
     let call = Request::Call {
-        id: RequestId(1 << 64 | 2),
-        home: ShardId(3),
+        id: RequestId { session, number: 6 },
         procedure: "pay".into(),
         arguments: "x".into(),
-        epoch: Epoch(4),
     };
-    #[rustfmt::skip]
-    let form = [
-        0, 2, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 3, 3, b'p', b'a', b'y', 1, b'x', 4,
-    ];
-    assert_eq!(encode(&call)[..], form);
+    assert_eq!(encode(&call)[..], [0, 1, 2, 3, 4, 5, 6, 3, b'p', b'a', b'y', 1, b'x']);
+    let opened = Reply::CallsOpened { token: 7, result: Ok(session) };
+    assert_eq!(encode(&opened)[..], [3, 7, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5]);
     let (table, key) = (TableId(5), Bytes::from("k"));
     let range = Range {
         start: Bound::Included(key.clone()),

@@ -4,6 +4,7 @@
 mod busy;
 mod cluster;
 mod common;
+mod late_calls;
 mod nonsense;
 mod recovery;
 mod timers;

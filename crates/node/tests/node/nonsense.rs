@@ -22,8 +22,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use types::{
-    Aborted, Ballot, Clock, Conflict, Database, Epoch, Error, NodeId, Random, RequestId, Scan,
-    ShardId, Stamp, TableId, Time, Transaction, VectorWatermark, WorkerId,
+    Aborted, Ballot, CallSession, Clock, Conflict, Database, Epoch, Error, NodeId, Random,
+    RequestId, Scan, ShardId, Stamp, TableId, Time, Transaction, VectorWatermark, WorkerId,
 };
 
 const SHARDS: u32 = 2;
@@ -104,8 +104,9 @@ fn transaction(random: &mut Random) -> TransactionId {
 /// A client's request; what it asks of is not what the honest work asks of.
 fn request(random: &mut Random) -> Request {
     let (session, number) = (random.below(6), small(random).wrapping_add(random.below(2) as u32));
-    match random.below(5) {
+    match random.below(6) {
         0 => Request::Begin { session },
+        4 => Request::OpenCalls { token: session, home: shard(random) },
         1 | 2 => Request::Operation { session, number, operation: operation(random) },
         3 => {
             let endings =
@@ -113,12 +114,21 @@ fn request(random: &mut Random) -> Request {
             Request::End { session, number, ending: *random.pick(&endings).expect("some") }
         }
         _ => Request::Call {
-            id: RequestId(u128::from(random.below(5)) << 64 | u128::from(random.below(9))),
-            home: shard(random),
+            id: RequestId { session: call_session(random), number: random.below(9) },
             procedure: if random.chance(1, 2) { "note".into() } else { "nothing".into() },
             arguments: bytes(random).into(),
-            epoch: Epoch(1),
         },
+    }
+}
+
+/// A session for calls, which was granted or not.
+fn call_session(random: &mut Random) -> CallSession {
+    CallSession {
+        home: shard(random),
+        since: Epoch(random.below(3) as u32),
+        incarnation: random.below(3) as u32,
+        worker: WorkerId(small(random)),
+        serial: random.below(5),
     }
 }
 

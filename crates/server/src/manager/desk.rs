@@ -87,6 +87,13 @@ impl Desk {
         let new = Volume(self.plan.random.next_u64() as u32);
         let courier = self.courier.clone();
         let machine = Machine::new(Arc::clone(&self.plan.topology), self.plan.options.clone());
+        let first = machine.clone();
+        let replica = match storage {
+            Storage::Disk(disk) => raft::start(node, new, options, first, disk, courier).await?,
+            Storage::Memory(memory) => {
+                raft::start(node, new, options, first, memory, courier).await?
+            }
+        };
         let drawn = ClusterId::draw(&mut self.plan.random);
         let manager = Manager::new(Mailbox::default(), machine, drawn);
         let mut site = Site::new(manager, replica, self.courier.clone(), self.clock);

@@ -7,11 +7,14 @@ use engines::client::{FromClient, Reply, Request, ToClient, worker_of};
 use net::client::{Access, Connection, Role, connect};
 use net::{Secret, listen};
 use shoal_server::{FromOperator, NodeConfig, NodeStatus, Protocol, Server, ToOperator};
+use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use types::wire::{decode, encode};
-use types::{Epoch, Error, NodeId, RequestId, Result, ShardId, Transaction, Unknown, WorkerId};
+use types::{
+    Aborted, CallSession, Error, NodeId, RequestId, Result, ShardId, Transaction, Unknown, WorkerId,
+};
 
 /// After so long something is wrong, not slow.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -127,7 +130,7 @@ impl Cluster {
     }
 
     pub fn client(&self, number: u64) -> Client<'_> {
-        Client { cluster: self, number, count: 0, epoch: Epoch(0) }
+        Client { cluster: self, token: number << 32, sessions: BTreeMap::new() }
     }
 
     pub fn address(&self, node: NodeId) -> String {
@@ -214,9 +217,10 @@ impl Cluster {
 /// A client that has one call under way at a time.
 pub struct Client<'c> {
     cluster: &'c Cluster,
-    number: u64,
-    count: u64,
-    epoch: Epoch,
+    /// Names its requests for sessions.
+    token: u64,
+    /// Its sessions, and the last number that each has used.
+    sessions: BTreeMap<ShardId, (CallSession, u64)>,
 }
 
 impl Client<'_> {
@@ -228,24 +232,64 @@ impl Client<'_> {
         procedure: &str,
         arguments: &[u8],
     ) -> Result<Bytes> {
-        self.count += 1;
-        let id = RequestId(u128::from(self.number) << 64 | u128::from(self.count));
-        let workers = self.cluster.configs[0].topology.workers();
+        loop {
+            let known = self.sessions.remove(&home);
+            let (session, last) = match known {
+                Some(known) => known,
+                None => (self.open(first, home).await?, 0),
+            };
+            let id = RequestId { session, number: last + 1 };
+            let arguments = Bytes::copy_from_slice(arguments);
+            let request = Request::Call { id, procedure: procedure.into(), arguments };
+            let worker = worker_of(&session, self.workers());
+            let called = |reply| match reply {
+                Reply::Called { id: called, result } if called == id => Some(result),
+                _ => None,
+            };
+            let result = self.ask_for(first, worker, request, called).await;
+            if let Err(Error::Aborted(Aborted::CallSessionOver { .. })) = result {
+                continue;
+            }
+            self.sessions.insert(home, (session, id.number));
+            return result;
+        }
+    }
+
+    async fn open(&mut self, first: NodeId, home: ShardId) -> Result<CallSession> {
+        self.token += 1;
+        let token = self.token;
+        let opened = |reply| match reply {
+            Reply::CallsOpened { token: asked, result } if asked == token => match result {
+                Err(Error::Aborted(_)) => None,
+                result => Some(result),
+            },
+            _ => None,
+        };
+        self.ask_for(first, WorkerId(0), Request::OpenCalls { token, home }, opened).await
+    }
+
+    fn workers(&self) -> u32 {
+        self.cluster.configs[0].topology.workers()
+    }
+
+    /// Asks one node after the other.
+    async fn ask_for<T>(
+        &self,
+        first: NodeId,
+        worker: WorkerId,
+        request: Request,
+        answer: impl Fn(Reply) -> Option<Result<T>>,
+    ) -> Result<T> {
         let nodes = self.cluster.servers.len() as u32;
-        let began = now();
-        let mut node = first;
+        let (began, mut node) = (now(), first);
         loop {
             if began.elapsed() >= PATIENCE {
                 for node in self.cluster.running() {
                     println!("{:?}", self.cluster.status(node).await);
                 }
-                panic!("{procedure} on {home} is not answered");
+                panic!("{request:?} is not answered");
             }
-            let arguments = Bytes::copy_from_slice(arguments);
-            let (procedure, epoch) = (procedure.into(), self.epoch);
-            let request = Request::Call { id, home, procedure, arguments, epoch };
-            match self.ask(node, worker_of(id, workers), id, request).await {
-                Some(Err(Error::Unknown(Unknown::Fenced { epoch, .. }))) => self.epoch = epoch,
+            match self.ask(node, worker, request.clone()).await.and_then(&answer) {
                 Some(Err(Error::Unknown(Unknown::Unsettled { .. }))) | None => {
                     node = NodeId((node.0 + 1) % nodes);
                     tokio::time::sleep(Duration::from_millis(5)).await;
@@ -255,13 +299,7 @@ impl Client<'_> {
         }
     }
 
-    async fn ask(
-        &self,
-        node: NodeId,
-        worker: WorkerId,
-        id: RequestId,
-        request: Request,
-    ) -> Option<Result<Bytes>> {
+    async fn ask(&self, node: NodeId, worker: WorkerId, request: Request) -> Option<Reply> {
         if !self.cluster.is_up(node) {
             return None;
         }
@@ -269,11 +307,8 @@ impl Client<'_> {
         connection.sender.send(encode(&FromClient::Request(request))).await.ok()?;
         let answer = tokio::time::timeout(ASK_AGAIN, connection.receiver.receive()).await.ok()?;
         match decode(&answer.ok()?).expect("a frame") {
-            ToClient::Reply(Reply::Called { id: called, epoch, result }) => {
-                assert_eq!(called, id, "nothing else was asked on this connection");
-                (result.is_ok() || epoch >= self.epoch).then_some(result)
-            }
-            other => panic!("called, was told {other:?}"),
+            ToClient::Reply(reply) => Some(reply),
+            other => panic!("asked for something else, was told {other:?}"),
         }
     }
 }

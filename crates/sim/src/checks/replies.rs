@@ -8,7 +8,9 @@
 use super::durable::Durable;
 use bytes::Bytes;
 use consensus::topology::Topology;
-use engines::client::{ClientId, Ending, REQUESTS_TABLE, Reply, Request};
+use engines::client::{
+    ClientId, Ending, REQUESTS_TABLE, Reply, Request, read_request_row, request_key, request_row,
+};
 use engines::operation::{Answer, Operation};
 use std::collections::BTreeMap;
 use types::{RequestId, ShardId, Stamp, TableId};
@@ -19,8 +21,6 @@ pub struct Replies {
     requests: Option<TableId>,
     versions: BTreeMap<(TableId, Vec<u8>), Vec<Version>>,
     sessions: BTreeMap<ClientId, Session>,
-    /// The shard on which each call that was asked for is to run.
-    calls: BTreeMap<RequestId, ShardId>,
     /// Calls whose row was written.
     performed: BTreeMap<(Vec<u8>, u64), Vec<Kept>>,
 }
@@ -59,7 +59,6 @@ impl Replies {
             requests: topology.table(REQUESTS_TABLE),
             versions: BTreeMap::new(),
             sessions: BTreeMap::new(),
-            calls: BTreeMap::new(),
             performed: BTreeMap::new(),
         }
     }
@@ -77,9 +76,8 @@ impl Replies {
         let version = Version { shard, stamp: stamp.clone(), value: value.to_vec() };
         self.versions.entry((table, key.to_vec())).or_default().push(version);
         if self.requests == Some(table)
-            && let Some((count, _)) = value.split_first_chunk::<8>()
+            && let Ok(Some((count, _))) = read_request_row(key, value)
         {
-            let count = u64::from_le_bytes(*count);
             let times = self.performed.entry((key.to_vec(), count)).or_default();
             // One that was rolled back, or may yet be since its epoch is closed, is none.
             let counts = |(shard, other): &Kept| {
@@ -111,10 +109,7 @@ impl Replies {
     /// A client asks for something, perhaps again.
     pub fn asked(&mut self, client: ClientId, request: &Request) {
         let (number, step) = match request {
-            Request::Call { id, home, .. } => {
-                self.calls.insert(*id, *home);
-                return;
-            }
+            Request::Call { .. } | Request::OpenCalls { .. } => return,
             Request::Begin { session } => {
                 let known = self.sessions.entry(client).or_default();
                 if known.number != *session {
@@ -158,15 +153,17 @@ impl Replies {
                 verdict.map_err(|what| format!("{client:?}, session {number}, step {step}: {what}"))
             }
             // Errors show that something is in the way, and nothing of it.
-            Reply::Called { .. } | Reply::Done { .. } | Reply::Began { .. } => Ok(()),
+            Reply::Called { .. }
+            | Reply::CallsOpened { .. }
+            | Reply::Done { .. }
+            | Reply::Began { .. } => Ok(()),
         }
     }
 
     fn called(&self, id: RequestId, result: &Bytes, durable: &Durable) -> super::Verdict {
-        let (Some(table), Some(home)) = (self.requests, self.calls.get(&id)) else { return Ok(()) };
-        let (client, count) = ((id.0 >> 64) as u64, id.0 as u64);
-        let key = [&home.0.to_be_bytes()[..], &client.to_be_bytes()].concat();
-        let row = [&count.to_le_bytes()[..], result].concat();
+        let Some(table) = self.requests else { return Ok(()) };
+        let key = request_key(&id.session);
+        let row = request_row(id.number, result);
         self.is_durable(table, &key, &row, true, durable)
             .map_err(|what| format!("{id:?} was answered: {what}"))
     }

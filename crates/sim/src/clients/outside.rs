@@ -14,14 +14,14 @@ use engines::Place;
 use engines::client::{ClientId, Ending, Reply, Request, worker_of};
 use engines::operation::{Answer, Operation, Range};
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 use types::{
-    Aborted, Arena, Conflict, Database, Epoch, Error, NodeId, Random, Rejected, RequestId, Result,
-    Rows, Scan, ShardId, TableId, Time, Transaction, Unknown, WorkerId,
+    Aborted, Arena, CallSession, Conflict, Database, Error, NodeId, Random, Rejected, RequestId,
+    Result, Rows, Scan, ShardId, TableId, Time, Transaction, Unknown, WorkerId,
 };
 
 /// How a client behaves.
@@ -154,13 +154,12 @@ struct Inner {
     home: Cell<Place>,
     /// Who leads something, as far as it has heard.
     directory: Rc<RefCell<Vec<NodeId>>>,
-    /// The newest epoch it has heard of.
-    epoch: Cell<Epoch>,
     workers: u32,
     manners: Manners,
     random: RefCell<Random>,
     sessions: Cell<u64>,
-    calls: Cell<u64>,
+    /// Its sessions for calls, and the number of the last call under each.
+    calls: RefCell<BTreeMap<ShardId, (CallSession, u64)>>,
 }
 
 impl Outside {
@@ -174,21 +173,10 @@ impl Outside {
         manners: Manners,
         random: Random,
     ) -> Outside {
-        let (home, epoch) = (Cell::new(home), Cell::new(Epoch::default()));
-        let random = RefCell::new(random);
-        let (sessions, calls) = (Cell::new(0), Cell::new(0));
-        let inner = Inner {
-            post,
-            tables,
-            home,
-            directory,
-            epoch,
-            workers,
-            manners,
-            random,
-            sessions,
-            calls,
-        };
+        let (home, random) = (Cell::new(home), RefCell::new(random));
+        let (sessions, calls) = (Cell::new(0), RefCell::default());
+        let inner =
+            Inner { post, tables, home, directory, workers, manners, random, sessions, calls };
         Outside { inner: Rc::new(inner) }
     }
 
@@ -214,35 +202,98 @@ impl Outside {
         procedure: &str,
         arguments: Bytes,
     ) -> Result<Bytes> {
-        let Inner { post, manners, calls, workers, random, .. } = &*self.inner;
-        calls.set(calls.get() + 1);
-        let id = RequestId(u128::from(post.client().0) << 64 | u128::from(calls.get()));
-        let mut to = || Place { node: node(), worker: worker_of(id, *workers) };
+        let Inner { calls, random, .. } = &*self.inner;
+        // At times it takes another session: then there are more than any worker keeps.
+        if random.borrow_mut().chance(1, 4) {
+            calls.borrow_mut().remove(&home);
+        }
         loop {
-            let (epoch, arguments) = (self.inner.epoch.get(), arguments.clone());
-            let request = Request::Call { id, home, procedure: procedure.into(), arguments, epoch };
-            let answer = |reply: &mut Reply| match reply {
-                // An error that answers an earlier copy says nothing of what came of this one.
-                Reply::Called { id: called, epoch: named, result }
-                    if *called == id && (result.is_ok() || *named >= epoch) =>
-                {
-                    Some(std::mem::replace(result, Ok(Bytes::new())))
-                }
-                Reply::Called { .. } | Reply::Began { .. } | Reply::Done { .. } => None,
+            let known = calls.borrow_mut().remove(&home);
+            let (session, number) = match known {
+                Some(known) => known,
+                None => (self.open_calls(&mut node, home).await?, 0),
             };
-            let patience = (manners.patience, u32::MAX);
-            let Some(result) = post.ask(request, &mut to, patience, answer).await else { continue };
-            match result {
-                Err(Error::Unknown(Unknown::Unsettled { .. })) => {}
-                Err(Error::Unknown(Unknown::Fenced { epoch, .. })) => {
-                    self.inner.epoch.set(epoch.max(self.inner.epoch.get()));
+            let id = RequestId { session, number: number + 1 };
+            let result = self.ask_for(id, &mut node, procedure, &arguments).await;
+            match &result {
+                Err(Error::Aborted(Aborted::CallSessionOver { .. })) => {
+                    self.pause().await;
                     continue;
                 }
-                result => return result,
+                Err(Error::Unknown(_)) => {}
+                Ok(_) | Err(Error::Aborted(_) | Error::Rejected(_)) => {
+                    calls.borrow_mut().insert(home, (session, id.number));
+                }
             }
-            let pause = random.borrow_mut().below(8 * manners.patience.as_nanos() as u64);
-            post.sleep(Duration::from_nanos(pause)).await;
+            return result;
         }
+    }
+
+    /// A session for calls on a shard.
+    async fn open_calls(
+        &self,
+        mut node: impl FnMut() -> NodeId,
+        home: ShardId,
+    ) -> Result<CallSession> {
+        let Inner { post, manners, workers, random, .. } = &*self.inner;
+        let worker = WorkerId(random.borrow_mut().below((*workers).into()) as u32);
+        let token = random.borrow_mut().next_u64();
+        loop {
+            let answer = |reply: &mut Reply| match reply {
+                Reply::CallsOpened { token: asked, result } if *asked == token => {
+                    Some(std::mem::replace(result, Ok(CallSession::default())))
+                }
+                Reply::CallsOpened { .. }
+                | Reply::Called { .. }
+                | Reply::Began { .. }
+                | Reply::Done { .. } => None,
+            };
+            let patience = (manners.patience, u32::MAX);
+            let to = || Place { node: node(), worker };
+            match post.ask(Request::OpenCalls { token, home }, to, patience, answer).await {
+                Some(Err(Error::Aborted(_))) | None => self.pause().await,
+                Some(result) => return result,
+            }
+        }
+    }
+
+    /// Asks for a call until its outcome is known.
+    async fn ask_for(
+        &self,
+        id: RequestId,
+        mut node: impl FnMut() -> NodeId,
+        procedure: &str,
+        arguments: &Bytes,
+    ) -> Result<Bytes> {
+        let Inner { post, manners, workers, .. } = &*self.inner;
+        let worker = worker_of(&id.session, *workers);
+        loop {
+            let arguments = arguments.clone();
+            let request = Request::Call { id, procedure: procedure.into(), arguments };
+            let answer = |reply: &mut Reply| match reply {
+                Reply::Called { id: called, result } if *called == id => {
+                    Some(std::mem::replace(result, Ok(Bytes::new())))
+                }
+                Reply::Called { .. }
+                | Reply::CallsOpened { .. }
+                | Reply::Began { .. }
+                | Reply::Done { .. } => None,
+            };
+            let patience = (manners.patience, u32::MAX);
+            let to = || Place { node: node(), worker };
+            match post.ask(request, to, patience, answer).await {
+                None => {}
+                Some(Err(Error::Unknown(Unknown::Unsettled { .. }))) => self.pause().await,
+                Some(result) => return result,
+            }
+        }
+    }
+
+    /// Before it asks again for what could not be told.
+    async fn pause(&self) {
+        let Inner { post, manners, random, .. } = &*self.inner;
+        let pause = random.borrow_mut().below(8 * manners.patience.as_nanos() as u64);
+        post.sleep(Duration::from_nanos(pause)).await;
     }
 
     async fn begin(&self) -> Result<OutsideTransaction<'_>> {
@@ -254,7 +305,10 @@ impl Outside {
                 Reply::Began { session: began, result } if *began == session => {
                     Some(std::mem::replace(result, Ok(())))
                 }
-                Reply::Began { .. } | Reply::Called { .. } | Reply::Done { .. } => None,
+                Reply::Began { .. }
+                | Reply::CallsOpened { .. }
+                | Reply::Called { .. }
+                | Reply::Done { .. } => None,
             };
             let request = Request::Begin { session };
             let patience = (manners.patience, manners.asks_max);
@@ -384,7 +438,10 @@ impl OutsideTransaction<'_> {
             {
                 Some(std::mem::replace(result, Ok(Answer::Done)))
             }
-            Reply::Done { .. } | Reply::Began { .. } | Reply::Called { .. } => None,
+            Reply::Done { .. }
+            | Reply::Began { .. }
+            | Reply::CallsOpened { .. }
+            | Reply::Called { .. } => None,
         };
         let patience = (manners.patience, manners.asks_max);
         let answer = post.ask(request, || home.get(), patience, answer).await;

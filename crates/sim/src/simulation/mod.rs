@@ -15,6 +15,7 @@
 //! | `management.rs` | managers, and what nodes and they say to each other |
 //! | `failing.rs` | what goes wrong, and how it ends |
 //! | `interleaved.rs` | workers of a node that act in the midst of each other's steps |
+//! | `late.rs` | copies of requests that come very late |
 //!
 //! A worker takes one event at a time. What a step does to the worker's own state happens when it
 //! begins; what it sends leaves when it ends, and until then the worker is busy.
@@ -22,6 +23,7 @@
 mod bytes;
 mod failing;
 mod interleaved;
+mod late;
 mod management;
 mod seen;
 
@@ -45,6 +47,7 @@ use consensus::topology::Topology;
 use engines::client::{ClientId, Reply, Request};
 use engines::engine::{Setup, Task};
 use engines::{Engine, Local, Observation, Place};
+use late::{Copied, LateCopies};
 use node::{Effect, Effects, Event, Message};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,6 +60,9 @@ use types::{NodeId, Random, ShardId, Time, WorkerId};
 
 /// So many events at one instant are no progress any more.
 const EVENTS_AT_ONCE_MAX: u64 = 2_000_000;
+
+/// Late copies of requests come so far apart at the end.
+const LATE_GAP_NS: usize = 10_000;
 
 /// Nudges reach another worker of the node within this.
 const NUDGE_NS_MAX: u64 = 2_000;
@@ -170,6 +176,12 @@ pub enum Sight<'a> {
     Applied(&'a Applied),
 }
 
+impl<M> Item<M> {
+    fn of((seat, from, request): Copied) -> Item<M> {
+        Item::Request { seat, from, request }
+    }
+}
+
 /// Is shown what happens, and when.
 pub type Watcher = Box<dyn FnMut(Time, Sight<'_>)>;
 
@@ -204,6 +216,7 @@ pub struct Simulation<E: Engine> {
     /// Crashes that were put into recoveries.
     strikes: u32,
     weather: Option<Weather>,
+    late: LateCopies,
     random: Random,
     cpu: Cpu,
     /// Changes of streams become durable within this; at once where it is nothing.
@@ -258,6 +271,7 @@ impl<E: Engine + 'static> Simulation<E> {
             gone: BTreeSet::new(),
             strikes: 0,
             weather: None,
+            late: LateCopies::new(root.fork(6)),
             random: root.fork(4),
             cpu: world.cpu,
             persistence_ns: world.persistence_ns,
@@ -709,6 +723,19 @@ impl<E: Engine + 'static> Simulation<E> {
         }
     }
 
+    /// From now on, of a hundred calls of clients outside so many are copied, and the copies come late, by any time.
+    pub fn copy_late(&mut self, percent: u32) {
+        self.late.percent = percent;
+    }
+
+    /// All late copies of calls come now, one after the other.
+    pub fn deliver_late(&mut self) {
+        let all = self.late.take_all();
+        for (at, late) in (self.now.0 + 1..).step_by(LATE_GAP_NS).zip(all) {
+            self.queue.push(Time(at), Item::of(late));
+        }
+    }
+
     /// Lets a client outside go on, and sends what it has to say.
     fn poll(&mut self, client: usize) {
         let outsider = &mut self.outsiders[client];
@@ -737,9 +764,12 @@ impl<E: Engine + 'static> Simulation<E> {
             let from = self.cluster.clocks.len() + client;
             let arrivals = self.network.send(self.now, from, place.node.0 as usize, 0);
             let seat = self.cluster.seat_of(place) as u32;
+            let copy = (seat, post.client(), request);
             for at in arrivals.into_iter().flatten() {
-                let (from, request) = (post.client(), request.clone());
-                self.queue.push(at, Item::Request { seat, from, request });
+                self.queue.push(at, Item::of(copy.clone()));
+            }
+            if let Some(late) = self.late.pass(copy) {
+                self.queue.push(Time(self.now.0 + 1), Item::of(late));
             }
         }
     }

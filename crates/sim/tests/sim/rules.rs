@@ -2,12 +2,14 @@
 
 use bytes::Bytes;
 use consensus::topology::Topology;
-use engines::client::{ClientId, Ending, Reply, Request, requests_table};
+use engines::client::{ClientId, Ending, Reply, Request, request_key, request_row, requests_table};
 use engines::operation::{Answer, Operation};
 use engines::{Observation, Place, TransactionId};
 use shoal_sim::Violation;
 use shoal_sim::checks::{Checks, Moment, Rules};
-use types::{Ballot, Clock, Epoch, NodeId, RequestId, ShardId, Stamp, TableId, Time, WorkerId};
+use types::{
+    Ballot, CallSession, Clock, Epoch, NodeId, RequestId, ShardId, Stamp, TableId, Time, WorkerId,
+};
 
 const S0: ShardId = ShardId(0);
 const S1: ShardId = ShardId(1);
@@ -276,20 +278,21 @@ fn m5_no_client_is_shown_what_is_not_durable() {
 
 #[test]
 fn a_call_is_answered_when_its_row_is_durable_and_has_one() {
-    let id = RequestId(u128::from(CLIENT.0) << 64 | 3);
+    let session = CallSession { home: S0, serial: 7, ..CallSession::default() };
+    let id = RequestId { session, number: 3 };
     let row = |sequence: u64, clock: u64| Observation::Installed {
         transaction: TransactionId { node: NodeId(0), worker: WorkerId(0), sequence },
         shard: S0,
         stamp: stamp(clock, 0),
         table: TableId(0),
-        key: [&[0; 4][..], &CLIENT.0.to_be_bytes()].concat(),
-        value: Some([&3_u64.to_le_bytes()[..], b"result"].concat()),
+        key: request_key(&session),
+        value: Some(request_row(3, b"result")),
     };
     let entry = appended(0, 4, &[4]);
     let performed = [drawn(0, 4), row(0, 4), resolved(0, 4), entry];
     let (procedure, arguments) = ("any".into(), Bytes::new());
-    let call = Request::Call { id, home: S0, procedure, arguments, epoch: Epoch::default() };
-    let reply = Reply::Called { id, epoch: Epoch(1), result: Ok(Bytes::from_static(b"result")) };
+    let call = Request::Call { id, procedure, arguments };
+    let reply = Reply::Called { id, result: Ok(Bytes::from_static(b"result")) };
     for (accepted, verdict) in [(1, Err("M5")), (2, Ok(()))] {
         let mut checks = checks(&performed, accepted);
         assert_eq!(shown(&mut checks, &[(call.clone(), reply.clone())]), verdict);

@@ -22,6 +22,7 @@ coded_enum!(Aborted {
     7 => UnknownSession { session as short },
     8 => Unanswered(wait),
     9 => ShardOut { shard as short },
+    10 => CallSessionOver { request },
 });
 
 coded_enum!(Conflict {
@@ -66,9 +67,8 @@ coded_enum!(Rejected {
 coded_enum!(Unknown {
     0 => NoAnswer { request },
     1 => Unsettled { request },
-    2 => Forgotten { request, last },
+    2 => Forgotten { request },
     3 => Participant { shard as short },
-    4 => Fenced { request, epoch as short },
     5 => Session { session as short },
     6 => Commit { session as short, wait },
     7 => Call { request, wait },

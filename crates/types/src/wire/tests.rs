@@ -6,8 +6,8 @@ use crate::error::{Aborted, Conflict, Error, KeyExcerpt, Rejected, Unknown};
 use crate::stamp::tests::{kept, watermark};
 use crate::wait::{Awaited, Cause, Wait};
 use crate::{
-    Ballot, Clock, ClusterId, Epoch, NodeId, RemoteClock, RequestId, ShardId, Stamp, TableId, Time,
-    VectorWatermark, WorkerId,
+    Ballot, CallSession, Clock, ClusterId, Epoch, NodeId, RemoteClock, RequestId, ShardId, Stamp,
+    TableId, Time, VectorWatermark, WorkerId,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -41,7 +41,13 @@ fn conflict() -> impl Strategy<Value = Conflict> {
 }
 
 fn wait() -> impl Strategy<Value = Wait> {
-    let awaited = [Awaited::Connection, Awaited::Operation, Awaited::Commit, Awaited::Call];
+    let awaited = [
+        Awaited::Connection,
+        Awaited::Operation,
+        Awaited::Commit,
+        Awaited::Call,
+        Awaited::CallSession,
+    ];
     let causes = [
         Cause::Silent,
         Cause::Unreachable,
@@ -64,8 +70,8 @@ fn wait() -> impl Strategy<Value = Wait> {
 
 fn aborted() -> impl Strategy<Value = Aborted> {
     let names = prop::sample::select(crate::error::wire::limit_name::NAMES.to_vec());
-    let parts = (0..9, number(), any::<u32>(), names, conflict(), wait());
-    parts.prop_map(|(variant, number, small, limit, last, wait)| {
+    let parts = (0..10, number(), any::<u32>(), names, conflict(), (wait(), request()));
+    parts.prop_map(|(variant, number, small, limit, last, (wait, request))| {
         let size = usize::try_from(number).expect("sizes have 64 bits");
         match variant {
             0 => Aborted::Conflict(last),
@@ -76,7 +82,8 @@ fn aborted() -> impl Strategy<Value = Aborted> {
             5 => Aborted::NotServing { node: NodeId(small) },
             6 => Aborted::RolledBack { epoch: Epoch(small) },
             7 => Aborted::UnknownSession { session: number },
-            _ => Aborted::Unanswered(wait),
+            8 => Aborted::Unanswered(wait),
+            _ => Aborted::CallSessionOver { request },
         }
     })
 }
@@ -115,23 +122,28 @@ fn rejected() -> impl Strategy<Value = Rejected> {
     })
 }
 
+fn request() -> impl Strategy<Value = RequestId> {
+    (any::<[u32; 4]>(), number(), number()).prop_map(|(parts, serial, number)| {
+        let [home, since, incarnation, worker] = parts;
+        let (home, since, worker) = (ShardId(home), Epoch(since), WorkerId(worker));
+        RequestId { session: CallSession { home, since, incarnation, worker, serial }, number }
+    })
+}
+
 fn unknown() -> impl Strategy<Value = Unknown> {
-    (0..9, any::<[u128; 2]>(), any::<u32>(), number(), wait()).prop_map(
-        |(variant, ids, number, session, wait)| {
-            let [request, last] = ids.map(RequestId);
-            match variant {
-                0 => Unknown::NoAnswer { request },
-                1 => Unknown::Unsettled { request },
-                2 => Unknown::Forgotten { request, last },
-                3 => Unknown::Participant { shard: ShardId(number) },
-                4 => Unknown::Fenced { request, epoch: Epoch(number) },
-                5 => Unknown::Session { session },
-                6 => Unknown::Commit { session, wait },
-                7 => Unknown::Call { request, wait },
-                _ => {
-                    let cluster = ClusterId::new(session | 1).expect("not 0");
-                    Unknown::FoundedAgain { request, known: cluster, found: cluster }
-                }
+    (0..9, request(), any::<u32>(), number(), wait()).prop_map(
+        |(variant, request, number, session, wait)| match variant {
+            0 => Unknown::NoAnswer { request },
+            1 => Unknown::Unsettled { request },
+            2 => Unknown::Forgotten { request },
+            3 => Unknown::Participant { shard: ShardId(number) },
+            4 => Unknown::Session { session },
+            5 => Unknown::Commit { session, wait },
+            6 => Unknown::Call { request, wait },
+            7 => Unknown::NotDurable { shard: ShardId(number) },
+            _ => {
+                let cluster = ClusterId::new(session | 1).expect("not 0");
+                Unknown::FoundedAgain { request, known: cluster, found: cluster }
             }
         },
     )
@@ -199,10 +211,10 @@ proptest! {
     }
 
     #[test]
-    fn words_return(ids in any::<[u32; 6]>(), clock in number(), request in any::<u128>()) {
+    fn words_return(ids in any::<[u32; 6]>(), clock in number(), request in request()) {
         let [table, shard, node, worker, epoch, _] = ids;
         returns(&((TableId(table), ShardId(shard)), (NodeId(node), WorkerId(worker))));
-        returns(&(Ballot { epoch: Epoch(epoch), node: NodeId(node) }, RequestId(request)));
+        returns(&(Ballot { epoch: Epoch(epoch), node: NodeId(node) }, request));
         returns(&(Clock(clock), Time(clock)));
     }
 

@@ -1,9 +1,9 @@
 //! The forms of the words that everybody shares, but for those that keep something to themselves.
 
-use super::{BytesMut, Coded, Input, Malformed, Short};
+use super::{BytesMut, Input, Malformed, Short};
 use crate::{
-    Ballot, Clock, Epoch, NodeId, RequestId, ShardId, TableId, Time, WorkerId, coded_newtype,
-    coded_struct,
+    Ballot, CallSession, Clock, Epoch, NodeId, RequestId, ShardId, TableId, Time, WorkerId,
+    coded_newtype, coded_struct,
 };
 
 coded_newtype!(
@@ -16,18 +16,15 @@ coded_newtype!(
     Time(u64),
 );
 
-/// Has no short form: half of it is as good as random.
-impl Coded for RequestId {
-    const BYTES_MIN: usize = 16;
+coded_struct!(CallSession {
+    home: ShardId as short,
+    since: Epoch as short,
+    incarnation: u32 as short,
+    worker: WorkerId as short,
+    serial: u64 as short,
+});
 
-    fn put(&self, out: &mut BytesMut) {
-        self.0.put(out);
-    }
-
-    fn take(input: &mut Input<'_>) -> Result<RequestId, Malformed> {
-        u128::take(input).map(RequestId)
-    }
-}
+coded_struct!(RequestId { session: CallSession, number: u64 as short });
 
 coded_struct!(Ballot { epoch: Epoch, node: NodeId });
 

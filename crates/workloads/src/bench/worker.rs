@@ -299,6 +299,7 @@ impl WorkerTally {
                     | Aborted::NotServing { .. }
                     | Aborted::ShardOut { .. }
                     | Aborted::RolledBack { .. }
+                    | Aborted::CallSessionOver { .. }
                     | Aborted::Unanswered(_) => 0,
                 };
             }

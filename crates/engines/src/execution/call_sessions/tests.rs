@@ -1,0 +1,152 @@
+//! Which calls run, are waited for, or looked up, and when rows are dropped.
+
+use super::*;
+use consensus::manager::Incarnation;
+use proptest::prelude::*;
+use types::{Aborted, Epoch, NodeId};
+
+const S: ShardId = ShardId(1);
+const KEPT: Duration = Duration::from_secs(600);
+
+fn reign(since: u32) -> Reign {
+    Reign { since: Epoch(since), incarnation: Incarnation(1) }
+}
+
+fn worker(max: usize) -> CallSessions {
+    CallSessions::new((WorkerId(0), 0), max, KEPT, Faults::NONE)
+}
+
+/// Grants some in the first reign.
+fn grant(sessions: &mut CallSessions, count: usize, at: Time) {
+    for _ in 0..count {
+        sessions.grant(at, S, reign(1));
+    }
+}
+
+fn id(session: CallSession, number: u64) -> RequestId {
+    RequestId { session, number }
+}
+
+fn failed() -> Error {
+    Aborted::NotServing { node: NodeId(3) }.into()
+}
+
+#[test]
+fn a_call_runs_once_and_what_failed_stays_failed() {
+    let (mut sessions, reign) = (worker(4), reign(1));
+    let session = sessions.grant(Time::ZERO, S, reign);
+    let begin = |sessions: &mut CallSessions, number| sessions.begin(id(session, number), reign);
+    assert_eq!(begin(&mut sessions, 1), Begun::Runs);
+    assert_eq!(begin(&mut sessions, 1), Begun::Waits);
+    assert_eq!(begin(&mut sessions, 2), Begun::Waits, "one at a time");
+    sessions.end(id(session, 1), reign, Ended::Failed(failed()));
+    assert_eq!(begin(&mut sessions, 1), Begun::Failed(failed()));
+    assert_eq!(begin(&mut sessions, 3), Begun::Runs, "a number may be left out");
+    sessions.end(id(session, 3), reign, Ended::SeeRow);
+    for number in 0..=3 {
+        assert_eq!(begin(&mut sessions, number), Begun::LookUp);
+    }
+    assert_eq!(begin(&mut sessions, u64::MAX), Begun::LookUp, "the last of all never runs");
+    assert_eq!(begin(&mut sessions, u64::MAX - 1), Begun::Runs);
+    sessions.end(id(session, u64::MAX - 1), reign, Ended::SeeRow);
+    assert_eq!(begin(&mut sessions, u64::MAX - 1), Begun::LookUp);
+}
+
+#[test]
+fn what_is_not_known_does_not_run() {
+    let mut sessions = worker(2);
+    let old = sessions.grant(Time::ZERO, S, reign(1));
+    let second = sessions.grant(Time::ZERO, S, reign(1));
+    grant(&mut sessions, 1, Time::ZERO);
+    assert_eq!(sessions.begin(id(old, 1), reign(1)), Begun::LookUp, "the oldest is over");
+    assert_eq!(sessions.begin(id(second, 1), reign(1)), Begun::Runs);
+    // The reign of another came between: none of the former sessions is known, whatever their serials.
+    let new = sessions.grant(Time::ZERO, S, reign(5));
+    assert_eq!((new.serial, new.since), (0, Epoch(5)));
+    assert_eq!(sessions.begin(id(second, 1), reign(5)), Begun::Waits, "it still runs");
+    sessions.end(id(second, 1), reign(1), Ended::Failed(failed()));
+    assert_eq!(sessions.begin(id(second, 1), reign(5)), Begun::LookUp);
+    let strangers = [
+        CallSession { incarnation: 2, ..new },
+        CallSession { since: Epoch(1), ..new },
+        CallSession { worker: WorkerId(1), ..new },
+        CallSession { home: ShardId(0), ..new },
+        CallSession { serial: 1, ..new },
+    ];
+    for stranger in strangers {
+        assert_eq!(sessions.begin(id(stranger, 1), reign(5)), Begun::LookUp, "{stranger}");
+    }
+    assert_eq!(sessions.begin(id(new, 1), reign(5)), Begun::Runs);
+}
+
+#[test]
+fn rows_are_dropped_when_they_were_kept_for_long_or_are_too_many() {
+    let (mut sessions, reign) = (worker(2), reign(1));
+    grant(&mut sessions, 3, Time::ZERO);
+    assert_eq!(sessions.next_due(), Some(Time::ZERO + KEPT), "one is over");
+    assert_eq!(sessions.overdue(Time::ZERO), None);
+    let at = Time::ZERO + KEPT;
+    let overdue = sessions.overdue(at).expect("long over");
+    assert_eq!(overdue, Overdue { shard: S, reign, over: 1, long_over: Some(1) });
+    assert_eq!(sessions.overdue(at), None, "under way");
+    sessions.dropped(at, &overdue, false);
+    assert_eq!(sessions.next_due(), Some(at + DROP_AGAIN));
+    let again = sessions.overdue(at + DROP_AGAIN).expect("again");
+    assert_eq!(again, overdue);
+    sessions.dropped(at + DROP_AGAIN, &again, true);
+    assert_eq!(sessions.next_due(), None);
+    grant(&mut sessions, 2, at);
+    assert_eq!(sessions.next_due(), Some(at), "as many are over as are known");
+    let overdue = sessions.overdue(at).expect("too many");
+    assert_eq!(overdue, Overdue { shard: S, reign, over: 3, long_over: None });
+}
+
+#[test]
+fn earlier_reigns_may_have_left_rows() {
+    let mut sessions = worker(2);
+    let reign = reign(7);
+    sessions.grant(Time::ZERO, S, reign);
+    let first = sessions.next_due().expect("to be counted");
+    let overdue = sessions.overdue(first).expect("due");
+    assert_eq!(overdue, Overdue { shard: S, reign, over: 0, long_over: None });
+    sessions.dropped(first, &overdue, true);
+    assert_eq!(sessions.next_due(), Some(Time::ZERO + KEPT));
+    let overdue = sessions.overdue(Time::ZERO + KEPT).expect("due");
+    assert_eq!(overdue.long_over, Some(0));
+    sessions.dropped(Time::ZERO + KEPT, &overdue, true);
+    assert_eq!(sessions.next_due(), None);
+}
+
+proptest! {
+    /// Copies of calls come in any order, among grants and new reigns: each call runs once at most, and memory has its
+    /// bound.
+    #[test]
+    fn no_call_runs_twice(
+        max in 1..4_usize, moves in prop::collection::vec((0..10_u8, any::<[prop::sample::Index; 2]>()), 1..300)
+    ) {
+        let mut sessions = worker(max);
+        let (mut since, mut granted, mut running) = (1, Vec::new(), Vec::new());
+        let mut ran = BTreeSet::new();
+        for (what, [which, number]) in moves {
+            match what {
+                0 => since += 1,
+                1 | 2 => granted.push(sessions.grant(Time::ZERO, S, reign(since))),
+                3..=7 if !granted.is_empty() => {
+                    let call = id(granted[which.index(granted.len())], number.index(5) as u64);
+                    if sessions.begin(call, reign(since)) == Begun::Runs {
+                        prop_assert!(ran.insert(call), "{} runs again", call);
+                        running.push((call, since));
+                    }
+                }
+                _ if !running.is_empty() => {
+                    let (call, since) = running.swap_remove(which.index(running.len()));
+                    let ended = if what == 8 { Ended::SeeRow } else { Ended::Failed(failed()) };
+                    sessions.end(call, reign(since), ended);
+                }
+                _ => {}
+            }
+            prop_assert!(sessions.granted.values().all(|granted| granted.known.len() <= max));
+            prop_assert_eq!(sessions.running.len(), running.len());
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! The table of requests: what calls returned, one row for each session, and until when.
+//!
+//! ```text
+//! key    home u32 | 1 | worker u32 | since u32 | incarnation u32 | serial u64     a session
+//! value  number u64, little-endian | what the call with that number returned
+//!
+//! key    home u32 | 0 | worker u32                                                a mark
+//! value  the last part, from `worker` on, of the last key whose row was dropped
+//! ```
+//! All numbers of keys are big-endian. So the sessions of a worker stand in the order in which they were granted, those of
+//! earlier reigns first, and a prefix of them is over; what is dropped is the front of it.
+//!
+//! Rows of sessions that are over are kept for a while, for clients that were not told: for
+//! [`call_rows_kept`](super::Limits::call_rows_kept) at least and about twice that at most, but of each worker and shard
+//! not many more than [`call_sessions_max`](super::Limits::call_sessions_max). A row that is dropped leaves the mark, in the
+//! same transaction: an absent row at or before the mark tells nothing, one behind it tells that the call never
+//! committed.
+
+use super::call_sessions::Overdue;
+use super::hub::Hub;
+use super::local::Local;
+use super::trace::Trace;
+use crate::faults::Fault;
+use bytes::Bytes;
+use consensus::topology::Partitioning;
+use std::rc::Rc;
+use types::{
+    Aborted, CallSession, Database, Error, RequestId, Result, Scan, ShardId, Transaction as _,
+    Unknown, WorkerId,
+};
+
+/// The table in which the outcomes of calls are kept.
+pub const REQUESTS_TABLE: &str = "shoal.requests";
+
+/// Rows that one transaction counts, or drops.
+const ROWS_AT_ONCE: usize = 256;
+
+/// How [`REQUESTS_TABLE`] is partitioned: a row lives on the shard that its key begins with.
+pub fn requests_table(shards: u32) -> (&'static str, Partitioning) {
+    let splits = (0..shards).map(|shard| {
+        let first = if shard == 0 { Box::default() } else { Box::from(shard.to_be_bytes()) };
+        (first, ShardId(shard))
+    });
+    (REQUESTS_TABLE, Partitioning::Range { splits: splits.collect() })
+}
+
+/// What stands before the part of a key that names a session.
+const PREFIX_BYTES: usize = 5;
+
+/// The key of a session's row.
+pub fn request_key(session: &CallSession) -> Vec<u8> {
+    let CallSession { home, since, incarnation, worker, serial } = session;
+    let mut key = prefix(*home, *worker);
+    key.extend_from_slice(&since.0.to_be_bytes());
+    key.extend_from_slice(&incarnation.to_be_bytes());
+    key.extend_from_slice(&serial.to_be_bytes());
+    key
+}
+
+/// What the keys of the sessions begin with that a worker has granted for a shard.
+fn prefix(home: ShardId, worker: WorkerId) -> Vec<u8> {
+    [&home.0.to_be_bytes()[..], &[1], &worker.0.to_be_bytes()].concat()
+}
+
+/// The key of the mark.
+fn mark_key(home: ShardId, worker: WorkerId) -> Vec<u8> {
+    [&home.0.to_be_bytes()[..], &[0], &worker.0.to_be_bytes()].concat()
+}
+
+/// The row of a call that returned `result`.
+pub fn request_row(number: u64, result: &[u8]) -> Vec<u8> {
+    [&number.to_le_bytes()[..], result].concat()
+}
+
+/// The call whose result a row has, and the result; `None` for a mark.
+///
+/// # Errors
+/// Where it is neither.
+pub fn read_request_row<'r>(key: &[u8], row: &'r [u8]) -> Result<Option<(u64, &'r [u8])>> {
+    if key.get(PREFIX_BYTES - 1) == Some(&0) {
+        return Ok(None);
+    }
+    let (number, result) = row.split_first_chunk::<8>().ok_or_else(corrupt)?;
+    Ok(Some((u64::from_le_bytes(*number), result)))
+}
+
+fn corrupt() -> Error {
+    Error::reject("a row of the table of requests is shorter than its number")
+}
+
+/// What the row of a call tells.
+enum Found {
+    Returned(Bytes),
+    /// It has not committed.
+    Nothing,
+    /// Its row was dropped, or has the result of a later call.
+    Gone,
+}
+
+/// What became of a call that does not run, and will not: read from its row.
+///
+/// # Errors
+/// [`Aborted::CallSessionOver`] where it has not committed; [`Unknown::Forgotten`] where its row is gone;
+/// [`Unknown::Unsettled`] where it could not be read.
+pub(super) async fn look_up(hub: &Rc<Hub>, id: RequestId, trace: &mut Trace) -> Result<Bytes> {
+    match found(hub, id, trace).await {
+        Ok(Found::Returned(result)) => Ok(result),
+        Ok(Found::Nothing) => Err(Aborted::CallSessionOver { request: id }.into()),
+        Ok(Found::Gone) => Err(Unknown::Forgotten { request: id }.into()),
+        Err(error @ Error::Rejected(_)) => Err(error),
+        Err(Error::Aborted(_) | Error::Unknown(_)) => {
+            Err(Unknown::Unsettled { request: id }.into())
+        }
+    }
+}
+
+async fn found(hub: &Rc<Hub>, id: RequestId, trace: &mut Trace) -> Result<Found> {
+    let local = Local::new(hub);
+    let requests = local.table(REQUESTS_TABLE)?;
+    let key = request_key(&id.session);
+    local
+        .run(trace, async |tx| {
+            let row = tx.get(requests, &key).await?;
+            let row = row.filter(|_| !hub.faults.has(Fault::IgnoreRequestRows));
+            if let Some((number, result)) =
+                row.and_then(|row| read_request_row(&key, row).transpose()).transpose()?
+            {
+                return Ok(match number {
+                    same if same == id.number => Found::Returned(Bytes::copy_from_slice(result)),
+                    later if later > id.number => Found::Gone,
+                    _ => Found::Nothing,
+                });
+            }
+            let mark = tx.get(requests, &mark_key(id.session.home, id.session.worker)).await?;
+            let dropped = mark.is_some_and(|mark| key[PREFIX_BYTES..] <= *mark);
+            Ok(if dropped { Found::Gone } else { Found::Nothing })
+        })
+        .await
+}
+
+/// Drops rows of sessions that are over: of those that have been for long all, of the others the oldest where there are
+/// too many.
+///
+/// # Errors
+/// Where it could not. Some rows may be gone then.
+pub(super) async fn drop_rows(hub: &Rc<Hub>, overdue: &Overdue) -> Result<()> {
+    let Overdue { shard, reign, over, long_over } = *overdue;
+    let worker = hub.place.worker;
+    let serial = |serial| {
+        let (since, incarnation) = (reign.since, reign.incarnation.0);
+        request_key(&CallSession { home: shard, since, incarnation, worker, serial })
+    };
+    // A planted bug: sessions that are known are taken for over.
+    let over = if hub.faults.has(Fault::DropKnownRows) { u64::MAX } else { over };
+    let (mut first, over) = (prefix(shard, worker), serial(over));
+    let long_over = long_over.map(serial);
+    let rows = count(hub, &first, &over).await?;
+    let mut excess = rows.saturating_sub(hub.limits.call_sessions_max);
+    loop {
+        let goes = |at: usize, key: &[u8]| {
+            at < excess || long_over.as_ref().is_some_and(|end| key < &end[..])
+        };
+        match drop_some(hub, overdue, (&first, &over), goes).await? {
+            (ROWS_AT_ONCE, Some(last)) => first = [&last[..], &[0]].concat(),
+            _ => return Ok(()),
+        }
+        excess = excess.saturating_sub(ROWS_AT_ONCE);
+    }
+}
+
+/// How many rows there are from `first` on and before `over`.
+async fn count(hub: &Rc<Hub>, first: &[u8], over: &[u8]) -> Result<usize> {
+    let local = Local::new(hub);
+    let requests = local.table(REQUESTS_TABLE)?;
+    let (mut count, mut first) = (0, first.to_vec());
+    loop {
+        let (rows, last) = local
+            .run(&mut Trace::default(), async |tx| {
+                let range = Scan::range(&first[..]..over).limit(ROWS_AT_ONCE);
+                let rows = tx.scan(requests, range).await?;
+                Ok((rows.len(), rows.last().map(|(key, _)| key.to_vec())))
+            })
+            .await?;
+        count += rows;
+        match last {
+            Some(last) if rows == ROWS_AT_ONCE => first = [&last[..], &[0]].concat(),
+            Some(_) | None => return Ok(count),
+        }
+    }
+}
+
+/// Drops the first rows in a range, as long as `goes` names them by their place and key, and leaves the mark. Says how
+/// many it dropped, and which last.
+async fn drop_some(
+    hub: &Rc<Hub>,
+    overdue: &Overdue,
+    (first, over): (&[u8], &[u8]),
+    goes: impl Fn(usize, &[u8]) -> bool,
+) -> Result<(usize, Option<Vec<u8>>)> {
+    let local = Local::new(hub);
+    let requests = local.table(REQUESTS_TABLE)?;
+    let mark = mark_key(overdue.shard, hub.place.worker);
+    let marks = !hub.faults.has(Fault::DropKnownRows);
+    local
+        .run(&mut Trace::default(), async |tx| {
+            hub.check_reign(overdue.shard, overdue.reign)?;
+            let rows = tx.scan(requests, Scan::range(first..over).limit(ROWS_AT_ONCE)).await?;
+            let dropped = rows.iter().enumerate().take_while(|(at, (key, _))| goes(*at, key));
+            let dropped: Vec<&[u8]> = dropped.map(|(_, (key, _))| *key).collect();
+            dropped.iter().try_for_each(|key| tx.delete(requests, key))?;
+            if let Some(last) = dropped.last().filter(|_| marks) {
+                // A call whose session is over may have left its row late, behind the mark.
+                let before = tx.get(requests, &mark).await?.unwrap_or_default();
+                tx.put(requests, &mark, before.max(&last[PREFIX_BYTES..]))?;
+            }
+            hub.check_reign(overdue.shard, overdue.reign)?;
+            Ok((dropped.len(), dropped.last().map(|key| key.to_vec())))
+        })
+        .await
+}
