@@ -94,7 +94,8 @@ fn a_session_that_is_over_is_left_for_another_and_the_call_made_in_that() {
             db.call(HOME, "p", "x").await.expect("called");
         }
     });
-    let ids = cluster.asked().iter().map(call).map(|id| (id.session.serial, id.number));
+    let asked = cluster.asked();
+    let ids = asked.iter().map(call).map(|id| (id.session.serial, id.number));
     assert_eq!(ids.collect::<Vec<_>>(), [(1, 1), (1, 2), (2, 1), (2, 2)]);
 }
 

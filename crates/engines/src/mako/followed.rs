@@ -199,7 +199,7 @@ impl Followed {
         };
         let rejected = |piece: &Piece| watermarks.rejects(self.shard, piece.stamp.as_ref());
         for (_, piece) in waiting.take_if(watermark, rejected) {
-            self.clocks.remove(&piece.stamp.clock);
+            self.clocks.remove(piece.stamp.clock);
         }
     }
 
@@ -213,7 +213,7 @@ impl Followed {
         let later = self.waiting.split_off(&since);
         for mut waiting in std::mem::replace(&mut self.waiting, later).into_values() {
             for (_, stamp, _) in waiting.take_all() {
-                self.clocks.remove(&stamp.clock);
+                self.clocks.remove(stamp.clock);
             }
         }
     }

@@ -609,7 +609,6 @@ impl<E: Engine + 'static> Simulation<E> {
         let sent: u64 = self.effects.effects.iter().map(bytes::of_effect).sum();
         let work = StepWork { messages, operations, bytes: received + kept + sent };
         let cost = Duration::from_nanos(self.cpu.cost_ns(work, slowdown));
-        let cost = Duration::from_nanos(self.cpu.cost_ns(messages, done, slowdown));
         let cost = cost + self.interruption();
         let state = &mut self.cluster.seats[seat];
         let end = self.now + cost;

@@ -42,6 +42,7 @@ fn epochs_begun(options: mako::Options) -> u32 {
         clients: Vec::new(),
         // A megabyte takes some ten milliseconds, and all of the transaction much more than a lease.
         cpu: Cpu::MEASURED.with_bytes().slower(10),
+        persistence_ns: 0,
         rules: None,
         managers: Some(managers),
     };

@@ -59,7 +59,9 @@ impl Database for Flaky {
                 (Err(error), None) => return Err(error),
                 _ if gives_up => return Err(CONFLICT),
                 _ if conflict => {}
-                _ if silent => return Err(Unknown::NoAnswer { request: RequestId(0) }.into()),
+                _ if silent => {
+                    return Err(Unknown::NoAnswer { request: RequestId::default() }.into());
+                }
                 (_, Some(value)) => return Ok(value),
                 (Ok(()), None) => unreachable!("what succeeds has a value"),
             }

@@ -87,7 +87,9 @@ impl World {
                 (session, number, What::Operation(operation))
             }
             Request::End { session, number, ending } => (session, number, What::End(ending)),
-            Request::Call { .. } => unreachable!("a session calls nothing"),
+            Request::OpenCalls { .. } | Request::Call { .. } => {
+                unreachable!("a session calls nothing")
+            }
         };
         let unknown = |error| {
             let reply = Reply::Done { session: number, number: step, result: Err(error) };
@@ -167,7 +169,9 @@ impl World {
         let next = match reply {
             Reply::Began { result, .. } => self.here[at].began(result),
             Reply::Done { number, result, .. } => self.here[at].done(number, result),
-            Reply::Called { .. } => unreachable!("nobody calls"),
+            Reply::CallsOpened { .. } | Reply::Called { .. } => {
+                unreachable!("a session calls nothing")
+            }
         };
         assert_ne!(next, Next::Nonsense, "{:?}", self.here[at]);
         if next == Next::Anew {

@@ -42,14 +42,6 @@ enum Undecided {
 }
 
 impl Cluster {
-    fn until(&mut self, what: &str, done: impl Fn(&Cluster) -> bool) {
-        let end = self.now + 2000 * MS;
-        while !done(self) {
-            assert!(self.now < end, "{what}: it never comes");
-            self.run(self.now + MS);
-        }
-    }
-
     /// Wakes the first worker of a node, on which tasks were spawned.
     fn wake_first(&mut self, node: NodeId) {
         let event = shoal_node::Event::Nudged;

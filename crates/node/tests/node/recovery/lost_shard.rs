@@ -185,7 +185,7 @@ impl Cluster {
     }
 
     /// Lets time pass until then, for a while at most.
-    fn until(&mut self, what: &str, done: impl Fn(&Cluster) -> bool) {
+    pub(super) fn until(&mut self, what: &str, done: impl Fn(&Cluster) -> bool) {
         for _ in 0..2000 {
             if done(self) {
                 return;
