@@ -75,7 +75,7 @@ impl FromStr for ClusterId {
     fn from_str(text: &str) -> Result<ClusterId, NoClusterId> {
         let digits = text.bytes().all(|byte| byte.is_ascii_hexdigit());
         let number = u64::from_str_radix(text, 16).map_err(|_| NoClusterId)?;
-        ClusterId::new(number).filter(|_| digits).ok_or(NoClusterId)
+        ClusterId::new(number).filter(|_| digits && text.len() <= 16).ok_or(NoClusterId)
     }
 }
 

@@ -62,12 +62,9 @@ impl Mako {
         self.desk.counters.stamp_entries += 1 + stamp.as_ref().remote.len() as u64;
         let installing = Installing { transaction, locked, stamp: stamp.clone(), next: 0 };
         // A short one has nothing to wait for.
-        match self.install_part(at, installing, effects) {
-            Some(rest) => {
-                self.led[at].lead.resolve(stamp.clock);
-                self.led[at].installing.push_back(rest);
-            }
-            None => {}
+        if let Some(rest) = self.install_part(at, installing, effects) {
+            self.led[at].lead.resolve(stamp.clock);
+            self.led[at].installing.push_back(rest);
         }
         self.note_floor(at, stamp, effects);
     }

@@ -9,7 +9,7 @@ use ::sim::Orders;
 use ::sim::planted::{self, Planted};
 use clap::Args;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -55,7 +55,7 @@ impl Faults {
         let engine = self.common.engine.name;
         let bugs = planted::all(engine);
         print(&format!("{engine}, {} planted bugs\n\n", bugs.len()))?;
-        let found = match self.search {
+        let found: Vec<Found> = match self.search {
             true => bugs.into_iter().map(|planted| self.searched(planted)).collect(),
             false => self.recorded(&bugs),
         };
@@ -166,7 +166,7 @@ impl Faults {
 }
 
 /// Writes the seeds that caught bugs into a file of recorded seeds, in order, in the place of those it had.
-fn record(file: &PathBuf, found: &[Found]) -> std::io::Result<()> {
+fn record(file: &Path, found: &[Found]) -> std::io::Result<()> {
     let text = match std::fs::read_to_string(file) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         read => read?,
