@@ -49,8 +49,6 @@ pub enum Fault {
     ServeForgottenSessions,
     /// A leader takes the session numbers of its predecessors for its own (exactly once).
     ReuseSessionNumbers,
-    /// Rows of sessions that are not over are dropped, and without a trace (exactly once).
-    DropKnownRows,
     /// Streams are cut where the store may still change (M6).
     CutUnabsorbed,
     /// A copy of a shard has what is not committed (M6).

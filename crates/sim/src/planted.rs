@@ -44,7 +44,6 @@ const BOUNDS: &[Bound] = &[
     ("mako", "ignore-request-rows", "exactly once", &["exactly once", "client"], 300),
     ("mako", "serve-forgotten-sessions", "exactly once", FORGOTTEN, 300),
     ("mako", "reuse-session-numbers", "exactly once", FORGOTTEN, 300),
-    ("mako", "drop-known-rows", "exactly once", FORGOTTEN, 300),
     ("mako", "read-unsettled-epoch", "M8", &["M8"], 100),
     ("mako", "end-epoch-in-flight", "M9", &["M9", "assertion"], 100),
     ("mako", "end-whole-while-hanging", "M9", LOST, 60),

@@ -69,7 +69,6 @@ impl Bug {
         ("ignore-request-rows", Bug::Engine(Fault::IgnoreRequestRows)),
         ("serve-forgotten-sessions", Bug::Engine(Fault::ServeForgottenSessions)),
         ("reuse-session-numbers", Bug::Engine(Fault::ReuseSessionNumbers)),
-        ("drop-known-rows", Bug::Engine(Fault::DropKnownRows)),
         ("read-unsettled-epoch", Bug::Engine(Fault::ReadUnsettledEpoch)),
         ("end-epoch-in-flight", Bug::Engine(Fault::EndEpochInFlight)),
         ("end-whole-while-hanging", Bug::Engine(Fault::EndWholeWhileHanging)),

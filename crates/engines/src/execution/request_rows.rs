@@ -150,8 +150,6 @@ pub(super) async fn drop_rows(hub: &Rc<Hub>, overdue: &Overdue) -> Result<()> {
         let (since, incarnation) = (reign.since, reign.incarnation.0);
         request_key(&CallSession { home: shard, since, incarnation, worker, serial })
     };
-    // A planted bug: sessions that are known are taken for over.
-    let over = if hub.faults.has(Fault::DropKnownRows) { u64::MAX } else { over };
     let (mut first, over) = (prefix(shard, worker), serial(over));
     let long_over = long_over.map(serial);
     let rows = count(hub, &first, &over).await?;
@@ -200,7 +198,6 @@ async fn drop_some(
     let local = Local::new(hub);
     let requests = local.table(REQUESTS_TABLE)?;
     let mark = mark_key(overdue.shard, hub.place.worker);
-    let marks = !hub.faults.has(Fault::DropKnownRows);
     local
         .run(&mut Trace::default(), async |tx| {
             hub.check_reign(overdue.shard, overdue.reign)?;
@@ -208,7 +205,7 @@ async fn drop_some(
             let dropped = rows.iter().enumerate().take_while(|(at, (key, _))| goes(*at, key));
             let dropped: Vec<&[u8]> = dropped.map(|(_, (key, _))| *key).collect();
             dropped.iter().try_for_each(|key| tx.delete(requests, key))?;
-            if let Some(last) = dropped.last().filter(|_| marks) {
+            if let Some(last) = dropped.last() {
                 // A call whose session is over may have left its row late, behind the mark.
                 let before = tx.get(requests, &mark).await?.unwrap_or_default();
                 tx.put(requests, &mark, before.max(&last[PREFIX_BYTES..]))?;

@@ -3,8 +3,7 @@
 //! Judged by values alone, so that no engine has to say what it read for whom. A value that a client
 //! gets to see is that of a version that was installed and is durable, unless its own transaction wrote
 //! it; when a commit is acknowledged, so is all that the client asked to write; and when a call is
-//! answered, so is the row that keeps it from taking effect again. There is one such row for a call, and none
-//! for a call that was told to have failed.
+//! answered, so is the row that keeps it from taking effect again. There is one such row for a call.
 
 use super::durable::Durable;
 use bytes::Bytes;
@@ -13,8 +12,8 @@ use engines::client::{
     ClientId, Ending, REQUESTS_TABLE, Reply, Request, read_request_row, request_key, request_row,
 };
 use engines::operation::{Answer, Operation};
-use std::collections::{BTreeMap, BTreeSet};
-use types::{Error, Rejected, RequestId, ShardId, Stamp, TableId};
+use std::collections::BTreeMap;
+use types::{RequestId, ShardId, Stamp, TableId};
 
 /// See the module.
 #[derive(Debug)]
@@ -24,8 +23,6 @@ pub struct Replies {
     sessions: BTreeMap<ClientId, Session>,
     /// Calls whose row was written.
     performed: BTreeMap<(Vec<u8>, u64), Vec<Kept>>,
-    /// Calls that a client was told to have failed.
-    failed: BTreeSet<(Vec<u8>, u64)>,
 }
 
 /// A stamp, and the shard that keeps it.
@@ -63,7 +60,6 @@ impl Replies {
             versions: BTreeMap::new(),
             sessions: BTreeMap::new(),
             performed: BTreeMap::new(),
-            failed: BTreeSet::new(),
         }
     }
 
@@ -82,10 +78,6 @@ impl Replies {
         if self.requests == Some(table)
             && let Ok(Some((count, _))) = read_request_row(key, value)
         {
-            if self.failed.contains(&(key.to_vec(), count)) {
-                let row = key.escape_ascii();
-                return Err(format!("call {count} of '{row}' runs though it was told to have failed"));
-            }
             let times = self.performed.entry((key.to_vec(), count)).or_default();
             // One that was rolled back, or may yet be since its epoch is closed, is none.
             let counts = |(shard, other): &Kept| {
@@ -101,18 +93,11 @@ impl Replies {
         Ok(())
     }
 
-    /// At the end: each call has taken effect once, not counting what was rolled back; and none that was told to have
-    /// failed.
+    /// At the end: each call has taken effect once, not counting what was rolled back.
     pub fn finish(&self, durable: &Durable) -> super::Verdict {
         for ((key, count), times) in &self.performed {
             let counted = times.iter().filter(|(shard, it)| !durable.is_rolled_back(*shard, it));
             let counted = counted.count();
-            if counted > 0 && self.failed.contains(&(key.clone(), *count)) {
-                let row = key.escape_ascii();
-                return Err(format!(
-                    "call {count} of '{row}' was told to have failed, and took effect"
-                ));
-            }
             if counted > 1 {
                 let row = key.escape_ascii();
                 return Err(format!("call {count} of '{row}' took effect {counted} times"));
@@ -154,14 +139,6 @@ impl Replies {
             // An engine that judges by records answers when those are durable, and installs afterwards.
             Reply::Called { id, result: Ok(result), .. } if by_watermark => {
                 self.called(*id, result, durable)
-            }
-            // That the wrong worker was asked says nothing of the call.
-            Reply::Called { result: Err(Error::Rejected(Rejected::OtherWorker { .. })), .. } => {
-                Ok(())
-            }
-            Reply::Called { id, result: Err(Error::Aborted(_) | Error::Rejected(_)) } => {
-                self.failed.insert((request_key(&id.session), id.number));
-                Ok(())
             }
             Reply::Done { session: number, number: step, result: Ok(answer) } => {
                 let Some(mut session) = self.sessions.remove(&client) else { return Ok(()) };
