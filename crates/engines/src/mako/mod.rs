@@ -260,7 +260,8 @@ impl Engine for Mako {
         let led: usize = self.led.iter().map(Led::pending).sum();
         let followed: usize = self.followed.iter().map(Followed::pending).sum();
         let awaiting: usize = self.live.iter().map(|live| live.awaiting.len()).sum();
-        let own = self.parked.len() + self.sweeps.len() + self.givings.len();
+        let givings = self.givings.iter().filter(|giving| !giving.is_over()).count();
+        let own = self.parked.len() + self.sweeps.len() + givings;
         self.desk.pending() + awaiting + self.branches.len() + led + followed + own
     }
 

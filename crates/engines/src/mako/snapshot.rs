@@ -53,6 +53,11 @@
 //! is sent again: so the taker tells what it has by its place, and takes nothing that begins elsewhere. Some parts
 //! at a time are under way; a giver that hears nothing sends again from where the taker is, and gives up after a
 //! while. The stream asks again when the taker speaks.
+//!
+//! A stream whose leader gets a new ballot forgets what it asked for, and asks again. What it asks for is the same: the
+//! entries that the copy stands for are decided for good, and no entry behind them is cut while the copy is kept.
+//! So a copy that is under way goes on, and one that was whole is kept for a while: its last part is sent again, and
+//! the answer tells whether the taker still has the rest. One that has forgotten begins again from the first part.
 
 use super::absorbed::Extent;
 use super::options::Options;
@@ -181,6 +186,10 @@ pub(super) struct Giving {
     sent: VecDeque<(Place, usize)>,
     /// Where the next part begins. `None` once the last is sent.
     next: Option<Place>,
+    /// Where the part begins that was sent last.
+    last: Place,
+    /// The stream waits for it.
+    wanted: bool,
     /// When anything came or went last.
     active_at: Time,
     /// How often parts were sent again since the taker last had more.
@@ -228,6 +237,14 @@ impl Giving {
         true
     }
 
+    /// The stream asks for it again.
+    fn ask_again(&mut self, now: Time) {
+        if self.is_over() {
+            self.next = Some(self.last.clone());
+        }
+        (self.wanted, self.active_at, self.repeats) = (true, now, 0);
+    }
+
     /// What is not acknowledged is to be sent again.
     fn rewind(&mut self) {
         if let Some((first, _)) = self.sent.pop_front() {
@@ -237,8 +254,14 @@ impl Giving {
         }
     }
 
-    fn is_over(&self) -> bool {
+    /// The taker has all parts.
+    pub(super) fn is_over(&self) -> bool {
         self.next.is_none() && self.sent.is_empty()
+    }
+
+    /// When there is something to do if nothing comes before: to send parts again, or to forget it.
+    fn due(&self, retry_after: Duration) -> Time {
+        self.active_at + if self.is_over() { retry_after * REPEATS_MAX } else { retry_after }
     }
 
     /// May the next part be sent, for all that this copy has under way?
@@ -269,6 +292,10 @@ impl Mako {
     /// A replica needs entries of this worker's stream of `shard` that are cut.
     pub(super) fn begin_to_give(&mut self, now: Time, shard: ShardId, to: NodeId) {
         let at = self.place_of(shard).expect("a stream that is held");
+        let mut givings = self.givings.iter_mut();
+        if let Some(giving) = givings.find(|giving| (giving.at, giving.to) == (at, to)) {
+            return giving.ask_again(now);
+        }
         let replica = self.shared.replica(shard).expect("held");
         let extent = self.absorbed_extent(at).clone();
         let faults = self.options().faults;
@@ -286,7 +313,6 @@ impl Mako {
         let settled = watermarks.settled();
         let length = extent.length;
         let head = encode(&Head { copy, extent, finals });
-        self.givings.retain(|giving| (giving.at, giving.to) != (at, to));
         self.givings.push(Giving {
             at,
             to,
@@ -297,9 +323,22 @@ impl Mako {
             head,
             sent: VecDeque::new(),
             next: Some(Place::default()),
+            last: Place::default(),
+            wanted: true,
             active_at: now,
             repeats: 0,
         });
+    }
+
+    /// Ends the copies that stand for entries of the stream at this place: what follows them is gone here.
+    fn stop_giving(&mut self, at: usize, effects: &mut Effects) {
+        let shard = self.followed[at].shard;
+        for giving in self.givings.extract_if(.., |giving| giving.at == at) {
+            let Giving { to, length, head, wanted, .. } = giving;
+            if wanted {
+                effects.push(Effect::Snapshot { shard, to, length, state: head });
+            }
+        }
     }
 
     /// The taker of a copy has everything before `place`.
@@ -332,12 +371,16 @@ impl Mako {
             let shard = self.followed[giving.at].shard;
             // Perhaps this node has not heard who leads.
             let gives = self.desk.hub.gives(shard, self.desk.hub.place.node, giving.to);
-            let is_due = giving.active_at + retry_after <= now;
-            let is_vain = is_due && giving.repeats == REPEATS_MAX;
-            if !gives || giving.is_over() || is_vain {
+            let (is_over, is_due) = (giving.is_over(), giving.due(retry_after) <= now);
+            let is_vain = is_due && (is_over || giving.repeats == REPEATS_MAX);
+            if giving.wanted && (!gives || is_over || is_vain) {
                 // Of one that is given up the taker has not all, and drops this; then it asks again.
-                let Giving { to, length, head, .. } = self.givings.swap_remove(place);
-                effects.push(Effect::Snapshot { shard, to, length, state: head });
+                giving.wanted = false;
+                let (to, length, state) = (giving.to, giving.length, giving.head.clone());
+                effects.push(Effect::Snapshot { shard, to, length, state });
+            }
+            if !gives || is_vain {
+                self.givings.swap_remove(place);
                 continue;
             }
             if is_due {
@@ -386,6 +429,7 @@ impl Mako {
         let bytes = rows.iter().map(|row| row.key.len() + row.value.len()).sum();
         giving.sent.push_back((from.clone(), bytes));
         giving.next = until.clone();
+        giving.last = from.clone();
         giving.active_at = now;
         let (to, copy, is_first) = (giving.to, giving.copy, from == Place::default());
         // Asked after the rows were: so what is told of their epochs covers them.
@@ -412,7 +456,7 @@ impl Mako {
     pub(super) fn next_given(&self) -> Option<Time> {
         let retry_after = self.desk.hub.limits.retry_after;
         let gives = self.parts_have_room() && self.givings.iter().any(Giving::has_room);
-        let again = self.givings.iter().map(|giving| giving.active_at + retry_after);
+        let again = self.givings.iter().map(|giving| giving.due(retry_after));
         again.chain(gives.then_some(self.give_at)).min()
     }
 }
@@ -612,6 +656,7 @@ impl Mako {
         self.takings.retain(|taking| taking.at != at);
         let (last, safe) = (extent.finals, extent.safe);
         self.followed[at].restore(extent);
+        self.stop_giving(at, effects);
         let replica = self.shared.replica(shard).expect("held");
         let worker = self.desk.hub.place.worker;
         replica.cover(worker, safe);

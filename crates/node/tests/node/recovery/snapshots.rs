@@ -4,7 +4,8 @@ use super::cluster::{Cluster, Fate, MS};
 use consensus::topology::Topology;
 use engines::mako;
 use shoal_node::Message;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use types::{NodeId, ShardId, Time, WorkerId};
 
@@ -183,6 +184,62 @@ fn a_leader_that_was_cut_off_gets_a_copy_from_its_successor() {
         assert_ne!(cluster.leader(S), away);
         cluster.cut.clear();
         cluster.gets_on(400 * MS);
+        cluster.finish();
+    }
+}
+
+/// Two replicas lose their memory. When one of them counts again, the leader gets a new ballot, and goes on with the
+/// copy that it gives to the other.
+#[test]
+fn a_copy_outlives_a_change_of_ballot() {
+    for seed in [12, 13, 14] {
+        let mut cluster = Cluster::with(Topology::symmetric(2, 2, 5, 0, 1), seed, |setup| {
+            (setup.streams.trim_entries, setup.streams.retain_bytes) = (4, 0);
+            setup.options.snapshot_part.records_max = 10;
+        });
+        cluster.run(Time::ZERO + 300 * MS);
+        let (leader, voters) = (cluster.leader(S), cluster.topology.voters(S).to_vec());
+        let mut others = voters.into_iter().filter(|voter| *voter != leader);
+        let (quick, slow) = (others.next().expect("five"), others.next().expect("five"));
+        cluster.crash(quick);
+        cluster.crash(slow);
+        cluster.gets_on(200 * MS);
+        let ballot = |cluster: &Cluster| {
+            cluster.manager.machine().configuration().shards[S.0 as usize].ballot
+        };
+        let copies: Rc<RefCell<BTreeSet<u64>>> = Rc::default();
+        let (parts, opened) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
+        let (seen, counter, open) = (Rc::clone(&copies), Rc::clone(&parts), Rc::clone(&opened));
+        cluster.filter = Some(Box::new(move |_, to, message| match message {
+            Message::Engine(mako::Message::Part(part)) if part.shard == S && to == slow => {
+                seen.borrow_mut().insert(part.copy);
+                counter.set(counter.get() + 1);
+                if open.get() || counter.get() <= 2 { Fate::Pass } else { Fate::Drop }
+            }
+            _ => Fate::Pass,
+        }));
+        cluster.restart(slow, false);
+        for _ in 0..300 {
+            cluster.run(cluster.now + MS);
+            if parts.get() > 2 {
+                break;
+            }
+        }
+        assert!(parts.get() > 2, "the copy is not under way");
+        let before = ballot(&cluster);
+        cluster.restart(quick, false);
+        for _ in 0..300 {
+            cluster.run(cluster.now + MS);
+            if ballot(&cluster) > before {
+                break;
+            }
+        }
+        assert!(ballot(&cluster) > before && cluster.leader(S) == leader, "no new ballot");
+        cluster.run(cluster.now + 60 * MS);
+        opened.set(true);
+        cluster.until_restored(slow);
+        assert_eq!(copies.borrow().len(), 1, "the copy began again");
+        cluster.filter = None;
         cluster.finish();
     }
 }
