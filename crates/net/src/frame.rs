@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn what_is_no_header_is_refused_before_its_payload_comes() {
         let cases: [(&[u8], FrameError); 4] = [
-            (&[0, 0, 0, 0, 9, 0, 0, 0], FrameError::Malformed { kind: 9 }),
+            (&[0, 0, 0, 0, 99, 0, 0, 0], FrameError::Malformed { kind: 99 }),
             (&[0, 0, 0, 0, 0, 0, 0, 0], FrameError::Malformed { kind: 0 }),
             (&[1, 0, 0, 0, 6, 0, 1, 0], FrameError::Malformed { kind: 6 }),
             (&[101, 0, 0, 0, 6, 0, 0, 0], FrameError::TooLong { length: 101, max: 100 }),

@@ -3,16 +3,21 @@
 //!
 //! How late a copy is does not matter to what it does, but what has happened meanwhile: so no time has to pass.
 
+use super::{Item, Simulation};
+use engines::Engine;
 use engines::client::{ClientId, Request};
-use types::Random;
+use types::{Random, Time};
 
 /// A request that a client sent to a worker, by its place among all.
 pub(super) type Copied = (u32, ClientId, Request);
 
+/// Late copies of requests come so far apart at the end.
+const LATE_GAP_NS: usize = 10_000;
+
 /// So many are held back at once, at most.
 const HELD_MAX: usize = 256;
 
-/// See the module.
+/// Copies of requests that are held back.
 #[derive(Debug)]
 pub(super) struct LateCopies {
     /// Of a hundred requests, so many are copied.
@@ -44,5 +49,20 @@ impl LateCopies {
         let mut all = std::mem::take(&mut self.held);
         self.random.shuffle(&mut all);
         all
+    }
+}
+
+impl<E: Engine + 'static> Simulation<E> {
+    /// From now on, of a hundred calls of clients outside so many are copied, and the copies come late, by any time.
+    pub fn copy_late(&mut self, percent: u32) {
+        self.late.percent = percent;
+    }
+
+    /// All late copies of calls come now, one after the other.
+    pub fn deliver_late(&mut self) {
+        let all = self.late.take_all();
+        for (at, late) in (self.now.0 + 1..).step_by(LATE_GAP_NS).zip(all) {
+            self.queue.push(Time(at), Item::of(late));
+        }
     }
 }

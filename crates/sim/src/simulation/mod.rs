@@ -61,9 +61,6 @@ use types::{NodeId, Random, ShardId, Time, WorkerId};
 /// So many events at one instant are no progress any more.
 const EVENTS_AT_ONCE_MAX: u64 = 2_000_000;
 
-/// Late copies of requests come so far apart at the end.
-const LATE_GAP_NS: usize = 10_000;
-
 /// Nudges reach another worker of the node within this.
 const NUDGE_NS_MAX: u64 = 2_000;
 
@@ -719,19 +716,6 @@ impl<E: Engine + 'static> Simulation<E> {
         if !std::mem::replace(&mut self.cluster.seats[seat].nudged, true) {
             let at = Time(at.0 + self.random.below(NUDGE_NS_MAX));
             self.queue.push(at, Item::Nudge { seat: seat as u32 });
-        }
-    }
-
-    /// From now on, of a hundred calls of clients outside so many are copied, and the copies come late, by any time.
-    pub fn copy_late(&mut self, percent: u32) {
-        self.late.percent = percent;
-    }
-
-    /// All late copies of calls come now, one after the other.
-    pub fn deliver_late(&mut self) {
-        let all = self.late.take_all();
-        for (at, late) in (self.now.0 + 1..).step_by(LATE_GAP_NS).zip(all) {
-            self.queue.push(Time(at), Item::of(late));
         }
     }
 
