@@ -140,7 +140,7 @@ impl Machine {
             let assignment = &mut self.shards[at].assignment;
             assignment.out = assignment.out.xor(Some(epoch));
             let since = assignment.out;
-            effects.push(Applied::Out { shard: id, since });
+            effects.push(Applied::Out { shard: id, epoch, since });
             if since.is_some() && self.options.faults.out_ends_former {
                 self.closing.values_mut().for_each(|ends| _ = ends[at].get_or_insert(Clock::MAX));
             }

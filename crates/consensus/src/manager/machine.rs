@@ -72,10 +72,12 @@ pub enum Applied {
         /// Its end.
         watermark: Clock,
     },
-    /// A shard is out from the epoch on that begins with this, or in again.
+    /// A shard is out from an epoch on, or in again.
     Out {
         /// The shard.
         shard: ShardId,
+        /// The epoch that begins with this.
+        epoch: Epoch,
         /// Since when, if it is.
         since: Option<Epoch>,
     },

@@ -78,7 +78,7 @@ const LONG_VALUES: Size = Size {
 /// The longest keys, as many as a transaction may write.
 const LONG_KEYS: Size = Size {
     // One less than would fit: the call's own row counts as well.
-    keys: TRANSACTION_BYTES_MAX / (KEY_BYTES_MAX + 16) - 1,
+    keys: TRANSACTION_BYTES_MAX / (KEY_BYTES_MAX + 24) - 1,
     key_bytes: KEY_BYTES_MAX,
     value_bytes: 0,
 };

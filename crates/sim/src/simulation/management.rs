@@ -156,8 +156,9 @@ impl<E: Engine + 'static> Simulation<E> {
             match applied {
                 Applied::Final(watermark) => checks.is_final(self.now, watermark)?,
                 Applied::CaughtUp { shard, replica } => checks.remembers(*shard, *replica),
-                Applied::Out { shard, since } => {
-                    checks.out(*shard, truth.epoch, since.is_some());
+                Applied::Out { shard, epoch, since } => {
+                    // Several commands may be applied at once: the open epoch may be a later one by now.
+                    checks.out(*shard, *epoch, since.is_some());
                 }
                 Applied::Appointed { shard, ballot } => {
                     let formers = self.cluster.leases(*shard);
