@@ -67,7 +67,11 @@ impl Mako {
         let (shard, watermarks) = (self.led[at].lead.shard, self.desk.hub.watermarks.borrow());
         let sessions = &self.desk.hub.own[at].sessions;
         let committed = |stamp: StampRef<'_>| watermarks.covers(shard, stamp);
-        for Piece { stamp, writes } in self.shared.inheritances[at].take(office.since) {
+        // How an epoch ended may be known since a piece was left. Passes that roll it back are over then, and would not
+        // meet a version that is installed behind them; of other epochs this worker begins a pass when it hears of the end.
+        let left = self.shared.inheritances[at].take(office.since).into_iter();
+        let undecided = left.filter(|piece| !watermarks.rejects(shard, piece.stamp.as_ref()));
+        for Piece { stamp, writes } in undecided {
             for write in &writes {
                 let tried = (0..TRIES).find_map(|_| {
                     let installed = install(sessions, &stamp, write, &committed);
