@@ -87,7 +87,7 @@ const COPIES: &[&str] = &["M6", "M10", "replicas", "assertion", "M2", "lost ackn
 const STREAMS: &[&str] =
     &["M4", "M9", "M6", "assertion", "liveness", "lost acknowledgement", "replicas", "atomicity"];
 
-/// Bugs that can be planted and that sixty seeds have not caught: what is still to be looked for, by area.
+/// Bugs that can be planted and that no seed has caught yet: what is still to be looked for, by area.
 pub const UNCAUGHT: &[&str] = &[
     // Rejoining without memory.
     "keep-former-acks",
