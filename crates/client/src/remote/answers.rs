@@ -1,4 +1,4 @@
-//! To whom answers go that may come over any connection: those of calls, and sessions for calls.
+//! The tasks that wait for answers which may come over any connection: those of calls, and sessions for calls.
 
 use super::lock;
 use std::collections::BTreeMap;

@@ -19,7 +19,7 @@
 //! | `transaction.rs` | [`ClusterTransaction`]: operations, buffered writes, the end |
 //! | `attempts.rs` | how a transaction is run again |
 //! | `session.rs` | the steps of a transaction that are not answered: no socket in it |
-//! | `call.rs`, `answers.rs`, `numbers.rs` | calls, to whom answers go, under which sessions and numbers |
+//! | `call.rs`, `answers.rs`, `numbers.rs` | calls, the tasks that wait for their answers, their sessions and numbers |
 //! | `link.rs`, `lines.rs` | a connection and who waits for its frames; all of them, made on demand |
 //! | `directory.rs`, `refresh.rs` | who leads what and where; asking for it |
 //! | `founding.rs` | which cluster the client belongs to, and which nodes do not |

@@ -56,7 +56,7 @@
 //! reports for each closed epoch its final shard watermark, once that is durable in its streams:
 //! [`Clock::MAX`](types::Clock::MAX) if nothing was left hanging. A report counts only from the
 //! leader of the newest configuration, by node, incarnation and ballot. The first that counts is final for that epoch
-//! and shard, whoever leads later: its end is durable in the streams, where every successor finds it. When every shard
+//! and shard, whichever node leads later: its end is durable in the streams, where every successor finds it. When every shard
 //! has reported, these ends are the FVW, and no command can change it. The configuration tells nodes the ends that are
 //! known of epochs that are not settled, so nothing has to wait for those of other shards.
 //!

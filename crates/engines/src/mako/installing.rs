@@ -8,7 +8,7 @@
 //! `part_writes_max` say, and one write: a lease must not run out behind it. Each **part** is a piece of its own with
 //! the stamp of all. The transaction holds its locks, and its clock is in flight, until the last part is in the stream:
 //! so the safe clock of each entry with an earlier part is below the stamp's, no watermark covers one part without the
-//! others, and whoever ends the epoch in between rejects them all.
+//! others, and an end of the epoch in between rejects them all.
 //!
 //! Parts go no further ahead of what is durable than [`PARTS_AHEAD_MAX`] entries: what does not fit on the way to the
 //! replicas stays where it is.

@@ -2,7 +2,7 @@
 //! these ended there (rule M12).
 //!
 //! A follower keeps such a piece in `followed.rs` until it is decided. A leader has to serve before that: another shard
-//! may be lost for good. So it installs these pieces as what they are, versions with their stamps: whoever reads one meets
+//! may be lost for good. So it installs these pieces as what they are, versions with their stamps: a transaction that reads one meets
 //! a version of a former epoch that is not covered, and aborts with an error that names the lost shard
 //! (`../dependencies.rs`); a blind write goes on top. Once the shard has said how the epoch ended, the version is
 //! committed or rolled back like any other that a leader has certified.

@@ -35,7 +35,7 @@ pub enum Response {
     Append(AppendEntriesResponse<Number>),
     /// To `Vote`.
     Vote(VoteResponse<Number>),
-    /// To `Snapshot`: whom the follower follows.
+    /// To `Snapshot`: the leader that the follower follows.
     Snapshot(Vote),
 }
 

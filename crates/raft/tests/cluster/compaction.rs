@@ -15,7 +15,7 @@ fn options() -> raft::Options {
 /// The most entries that any replica has stored.
 fn longest_log(world: &World) -> u64 {
     let length = |node: &NodeId| world.disk(*node).read(0..u64::MAX).expect("memory").len() as u64;
-    world.sites.keys().map(length).max().expect("somebody runs")
+    world.sites.keys().map(length).max().expect("a manager runs")
 }
 
 /// Managers tick all the time, so every log grows; but for what is compacted, it is as long as at first.
