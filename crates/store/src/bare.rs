@@ -4,6 +4,7 @@
 //! A value is one number, in a version of its own, so that a lookup follows the same pointers as a
 //! transaction's: leaf, record, version.
 
+use crate::guarded::Guarded;
 use crate::index::{Insertion, Lookup, Seek};
 use crate::record::Record;
 use crate::session::Session;
@@ -128,8 +129,8 @@ impl BareGuard<'_> {
 
     fn value(record: NonNull<Record>) -> Option<u64> {
         // SAFETY: kept by the guard, and so is the version.
-        let version = unsafe { record.as_ref().word().version().as_ref() };
-        version.and_then(Version::value)?.try_into().ok().map(u64::from_le_bytes)
+        let version = unsafe { Guarded::at(record.as_ref().word().version()) };
+        version.and_then(Guarded::value)?.try_into().ok().map(u64::from_le_bytes)
     }
 }
 

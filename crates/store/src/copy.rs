@@ -6,6 +6,7 @@
 //! what came later is in it or not. Whoever replays what came later, by stamps, ends where the store is.
 
 use crate::discard::{Held, chain};
+use crate::guarded::Guarded;
 use crate::record::Record;
 use crate::session::{Pinned, Session};
 use crate::walk::{Place, walk};
@@ -44,7 +45,7 @@ impl Session {
                     return ControlFlow::Break(());
                 }
                 let versions = chain(record.as_ref().word().version());
-                let mut versions = versions.map(|version| version.as_ref());
+                let mut versions = versions.map(|version| Guarded::new(version));
                 if let Some(version) = versions.find(|version| committed(version.stamp_ref()))
                     && let Some(value) = version.value()
                 {

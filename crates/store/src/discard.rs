@@ -20,6 +20,7 @@
 //! [`Transaction::discard_read`]: crate::Transaction::discard_read
 //! [`Locked::discard`]: crate::Locked::discard
 
+use crate::guarded::Guarded;
 use crate::index::Lookup;
 use crate::reclaim::Retired;
 use crate::record::{LockError, Record};
@@ -161,7 +162,7 @@ impl State {
         // Most records have none, and are not disturbed.
         // SAFETY: as above.
         let is_rejected =
-            |version: NonNull<Version>| rejected(unsafe { version.as_ref() }.stamp_ref());
+            |version: NonNull<Version>| rejected(unsafe { Guarded::new(version) }.stamp_ref());
         if !chain(guarded.word().version()).any(is_rejected) {
             return Ok(0);
         }
@@ -179,7 +180,7 @@ impl State {
         let discarded = gone.len();
         gone.into_iter().for_each(|version| self.memory.retire(Retired::Version(version)));
         // SAFETY: as above.
-        if unsafe { newest.as_ref() }.is_none_or(|newest| newest.value().is_none()) {
+        if unsafe { newest.as_ref() }.is_none_or(Version::is_tombstone) {
             // Whoever would have taken the key out of the index may have found it in use.
             // SAFETY: as above.
             unsafe { self.removals.push_back(record, &mut self.memory.heap) };
@@ -199,7 +200,7 @@ pub(crate) fn unlink(
     // Foreign, hence asked before anything changes: a panic leaves the chain whole.
     let (gone, kept): (Vec<_>, Vec<_>) = chain(newest)
         // SAFETY: kept by the guard; so for all below.
-        .partition(|version| rejected(unsafe { version.as_ref() }.stamp_ref()));
+        .partition(|version| rejected(unsafe { Guarded::new(*version) }.stamp_ref()));
     if !gone.is_empty() {
         let older = kept.iter().skip(1).map(|version| version.as_ptr());
         for (version, prev) in kept.iter().zip(older.chain([ptr::null_mut()])) {

@@ -34,6 +34,7 @@ pub mod bare;
 mod copy;
 mod discard;
 mod faults;
+mod guarded;
 mod index;
 mod key;
 mod memory;

@@ -12,13 +12,16 @@
 //!
 //! Blocks are cut in a few sizes ([`class`]); a freed block waits in a list of
 //! its size (magazines and a depot: Bonwick and Adams, USENIX ATC'01), so that what one session
-//! frees another can use. Larger ones are the general allocator's. Regions are given back when the
-//! store goes.
+//! frees another can use. Before the arena takes another region, it joins free blocks that are neighbours
+//! (`memory/joining.rs`). Larger blocks are the general allocator's. Regions are given back when the store goes.
 //!
 //! Every heap counts what it allocates and frees and folds the count into the arena's total now and
 //! then, so that counting costs no shared write.
 
-use crate::sync::{AtomicI64, Mutex, Ordering, lock};
+mod joining;
+
+use crate::sync::{AtomicI64, AtomicU64, Mutex, Ordering, lock};
+use joining::Joining;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -67,6 +70,15 @@ fn class(bytes: usize) -> (Option<usize>, usize) {
     (Some(class), (eighth + 1) << (doubling - 3))
 }
 
+/// The size of the blocks of `class`: the inverse of [`class`].
+fn class_bytes(class: usize) -> usize {
+    if class <= SMALL_CLASSES {
+        return class * STEP;
+    }
+    let (doubling, eighth) = ((class - SMALL_CLASSES - 1) / 8, (class - SMALL_CLASSES - 1) % 8);
+    (9 + eighth) << (doubling + SMALL_MAX.ilog2() as usize - 3)
+}
+
 /// What is behind all heaps of a store.
 pub(crate) struct Arena {
     /// Bytes in use.
@@ -74,6 +86,9 @@ pub(crate) struct Arena {
     regions: Mutex<Regions>,
     /// Full lists of free blocks, by size.
     depot: Box<[Mutex<Vec<FreeList>>]>,
+    /// Bytes of the blocks in the depot.
+    depot_bytes: AtomicU64,
+    joining: Mutex<Joining>,
 }
 
 #[derive(Default)]
@@ -81,11 +96,15 @@ struct Regions {
     all: Vec<(NonNull<u8>, Layout)>,
     /// What is left of the last one.
     rest: Span,
-    /// What heaps that are gone left of theirs.
+    /// What heaps that are gone left of theirs, and what was joined of free blocks.
     returned: Vec<Span>,
+    /// Of all regions.
+    bytes: usize,
+    /// A round of joining free blocks is under way: every request for a span takes it further.
+    joining: bool,
 }
 
-/// Memory that was never used, to cut blocks from.
+/// Unused memory, to cut blocks from.
 #[derive(Clone, Copy)]
 struct Span {
     start: *mut u8,
@@ -104,8 +123,8 @@ impl Default for Span {
 }
 
 impl Span {
-    /// Cuts `bytes` off at the front, aligned to `align`.
-    fn cut(&mut self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
+    /// Cuts `bytes` off at the front, aligned to `align`. Returns also how many bytes it left out before them.
+    fn cut(&mut self, bytes: usize, align: usize) -> Option<(NonNull<u8>, usize)> {
         let skip = self.start.addr().wrapping_neg() & (align - 1);
         if skip + bytes > self.bytes {
             return None;
@@ -113,7 +132,7 @@ impl Span {
         let block = self.start.wrapping_add(skip);
         self.start = block.wrapping_add(bytes);
         self.bytes -= skip + bytes;
-        NonNull::new(block)
+        NonNull::new(block).map(|block| (block, skip))
     }
 }
 
@@ -129,6 +148,11 @@ unsafe impl Send for FreeList {}
 
 impl FreeList {
     const EMPTY: FreeList = FreeList { head: ptr::null_mut(), count: 0 };
+
+    /// What the blocks take, as those of `class`.
+    fn bytes(&self, class: usize) -> u64 {
+        (self.count * class_bytes(class)) as u64
+    }
 
     fn push(&mut self, block: NonNull<u8>) {
         // SAFETY: a free block has room for an address, and is aligned for it.
@@ -153,6 +177,8 @@ impl Default for Arena {
             bytes: AtomicI64::new(0),
             regions: Mutex::new(Regions::default()),
             depot: (0..=CLASSES).map(|_| Mutex::new(Vec::new())).collect(),
+            depot_bytes: AtomicU64::new(0),
+            joining: Mutex::new(Joining::default()),
         }
     }
 }
@@ -171,7 +197,7 @@ impl Arena {
     /// Bytes taken from the system, used or not.
     #[cfg(all(test, not(feature = "model")))]
     pub(crate) fn region_bytes(&self) -> usize {
-        lock(&self.regions).all.iter().map(|(_, layout)| layout.size()).sum()
+        lock(&self.regions).bytes
     }
 
     /// Takes memory from the system before it is needed, and touches it, so that no transaction waits
@@ -192,16 +218,31 @@ impl Arena {
         }
     }
 
+    /// A span, as a rule of `bytes` bytes; one that was returned or joined is as long as it is.
     fn span(&self, bytes: usize) -> Span {
         let mut regions = lock(&self.regions);
-        if let Some(span) = regions.returned.pop() {
-            return span;
+        if regions.joining || regions.are_short() {
+            let region_bytes = regions.bytes;
+            drop(regions);
+            self.join_blocks(region_bytes);
+            regions = lock(&self.regions);
         }
-        let start = regions.rest.cut(bytes, LINE).unwrap_or_else(|| {
+        regions.unused(bytes).unwrap_or_else(|| {
             regions.grow();
-            regions.rest.cut(bytes, LINE).expect("a region is longer than a span")
-        });
-        Span { start: start.as_ptr(), bytes }
+            regions.unused(bytes).expect("a region is longer than a span")
+        })
+    }
+
+    fn take_list(&self, class: usize) -> Option<FreeList> {
+        let list = lock(&self.depot[class]).pop()?;
+        self.depot_bytes.fetch_sub(list.bytes(class), Ordering::Relaxed);
+        Some(list)
+    }
+
+    fn put_list(&self, class: usize, list: FreeList) {
+        // First the count, so that it is never less than what is there.
+        self.depot_bytes.fetch_add(list.bytes(class), Ordering::Relaxed);
+        lock(&self.depot[class]).push(list);
     }
 }
 
@@ -215,6 +256,20 @@ impl Drop for Arena {
 }
 
 impl Regions {
+    /// A span that takes nothing from the system, if there is one.
+    fn unused(&mut self, bytes: usize) -> Option<Span> {
+        self.returned.pop().or_else(|| {
+            let (start, _) = self.rest.cut(bytes, LINE)?;
+            Some(Span { start: start.as_ptr(), bytes })
+        })
+    }
+
+    /// Is little left that was never used, or no longer is? Then joining begins, which takes a few calls.
+    fn are_short(&self) -> bool {
+        let little = (self.bytes / 8).min(REGION_BYTES_MAX / 4);
+        self.returned.is_empty() && self.rest.bytes < little
+    }
+
     #[cold]
     fn grow(&mut self) {
         let bytes = (REGION_BYTES_MIN << self.all.len().min(16)).min(REGION_BYTES_MAX);
@@ -223,7 +278,7 @@ impl Regions {
         }
     }
 
-    /// Takes a region from the system, if it has one. What is left of the one before is given up.
+    /// Takes a region from the system, if it has one.
     fn take(&mut self, bytes: usize) -> bool {
         let align = if bytes >= HUGE_PAGE { HUGE_PAGE } else { LINE };
         let Ok(layout) = Layout::from_size_align(bytes, align) else { return false };
@@ -236,7 +291,11 @@ impl Regions {
             unsafe { libc::madvise(region.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
         }
         self.all.push((region, layout));
-        self.rest = Span { start: region.as_ptr(), bytes };
+        self.bytes += bytes;
+        let rest = std::mem::replace(&mut self.rest, Span { start: region.as_ptr(), bytes });
+        if rest.bytes > CLASSED_MAX {
+            self.returned.push(rest);
+        }
         true
     }
 }
@@ -316,7 +375,7 @@ impl Heap {
         let more = if magazine.spare.count > 0 {
             Some(std::mem::replace(&mut magazine.spare, FreeList::EMPTY))
         } else {
-            lock(&self.arena.depot[class]).pop()
+            self.arena.take_list(class)
         };
         if let Some(list) = more {
             magazine.active = list;
@@ -324,11 +383,30 @@ impl Heap {
         }
         let align = if bytes.is_multiple_of(LINE) { LINE } else { STEP };
         loop {
-            if let Some(block) = self.span.cut(bytes, align) {
+            let start = self.span.start;
+            if let Some((block, skipped)) = self.span.cut(bytes, align) {
+                self.keep(Span { start, bytes: skipped });
                 return block;
             }
-            self.span = self.arena.span(self.span_bytes);
+            let next = self.arena.span(self.span_bytes);
+            let rest = std::mem::replace(&mut self.span, next);
+            self.keep(rest);
             self.span_bytes = (self.span_bytes * 2).min(SPAN_BYTES_MAX);
+        }
+    }
+
+    /// Makes free blocks of a span that is too short for others, so that its bytes can be used and joined.
+    fn keep(&mut self, mut span: Span) {
+        while span.bytes >= STEP {
+            // Blocks of some classes are aligned to a cache line.
+            let is_aligned = span.start.addr().is_multiple_of(LINE);
+            let fits = |class: &usize| {
+                let bytes = class_bytes(*class);
+                bytes <= span.bytes && (is_aligned || !bytes.is_multiple_of(LINE))
+            };
+            let class = (1..=CLASSES).rev().find(fits).expect("the smallest block is a step");
+            let (block, _) = span.cut(class_bytes(class), STEP).expect("it is that long");
+            self.free[class].active.push(block);
         }
     }
 
@@ -339,7 +417,7 @@ impl Heap {
         let full = std::mem::replace(&mut magazine.active, FreeList::EMPTY);
         let old = std::mem::replace(&mut magazine.spare, full);
         if old.count > 0 {
-            lock(&self.arena.depot[class]).push(old);
+            self.arena.put_list(class, old);
         }
     }
 
@@ -384,7 +462,7 @@ impl Drop for Heap {
         for (class, magazine) in self.free.iter().enumerate() {
             for list in [magazine.active, magazine.spare] {
                 if list.count > 0 {
-                    lock(&self.arena.depot[class]).push(list);
+                    self.arena.put_list(class, list);
                 }
             }
         }
@@ -405,6 +483,7 @@ mod tests {
         for bytes in 1..=CLASSED_MAX {
             let (Some(class), size) = class(bytes) else { panic!("{bytes} bytes have no class") };
             assert!(size >= bytes && size.is_multiple_of(STEP) && class <= CLASSES);
+            assert_eq!(class_bytes(class), size);
             assert!(size - bytes < STEP.max(bytes / 8 + 1), "{bytes} bytes in {size}");
             assert!((class, size) == before || (class == before.0 + 1 && size > before.1));
             assert!(!bytes.is_multiple_of(LINE) || size.is_multiple_of(LINE));

@@ -1,5 +1,6 @@
 //! Sessions: a place in the store for one transaction at a time.
 
+use crate::guarded::Guarded;
 use crate::memory::Heap;
 use crate::reclaim::{Memory, Retired};
 use crate::record::Record;
@@ -148,9 +149,9 @@ impl State {
             let removed = unsafe {
                 index.remove(&key, &mut self.memory, &mut |record| {
                     let word = record.as_ref().word();
-                    let uncommitted = word.version().as_ref().is_some_and(|newest| {
-                        pending = newest.value().is_none() && !committed(newest.stamp_ref());
-                        pending || newest.value().is_some()
+                    let uncommitted = Guarded::at(word.version()).is_some_and(|newest| {
+                        pending = newest.is_tombstone() && !committed(newest.stamp_ref());
+                        pending || !newest.is_tombstone()
                     });
                     // A locked word is no version's address, so a lock stops the kill.
                     !uncommitted && !word.is_locked() && record.as_ref().kill(word.version())

@@ -11,6 +11,7 @@
 //!
 //! Invariant: along a chain (epoch, clock) strictly decreases.
 
+use crate::guarded::Guarded;
 use crate::memory::Heap;
 use crate::sync::{AtomicPtr, Ordering};
 use std::ptr::{self, NonNull};
@@ -102,7 +103,7 @@ impl Version {
         }
         // SAFETY: private, by the caller's promise; the old block is not used after it is freed.
         unsafe {
-            let old = version.as_ref();
+            let old = Guarded::new(version);
             let moved =
                 Self::build(heap, old.shape, old.bytes(), stamp.epoch, stamp.clock, stamp.remote);
             Self::free(version, heap);
@@ -128,29 +129,10 @@ impl Version {
         bytes(self.shape)
     }
 
-    /// The value, or `None` for a tombstone.
+    /// Is it a tombstone?
     #[inline]
-    pub(crate) fn value(&self) -> Option<&[u8]> {
-        (self.shape & TOMBSTONE == 0).then(|| self.bytes())
-    }
-
-    #[inline]
-    fn bytes(&self) -> &[u8] {
-        let length = (self.shape & (TOMBSTONE - 1)) as usize;
-        // SAFETY: `build` wrote that many bytes behind the header, and nothing changes them.
-        unsafe { std::slice::from_raw_parts(value_start(NonNull::from(self)).as_ptr(), length) }
-    }
-
-    /// The stamp of the transaction that wrote this version.
-    pub(crate) fn stamp_ref(&self) -> StampRef<'_> {
-        let count = (self.shape >> REMOTE_SHIFT) as usize;
-        let start = NonNull::from(self);
-        // SAFETY: `build` wrote that many clocks at that offset, and nothing changes them.
-        let remote = unsafe {
-            let first = start.byte_add(remote_offset(self.shape)).cast::<RemoteClock>();
-            std::slice::from_raw_parts(first.as_ptr(), count)
-        };
-        StampRef { epoch: self.epoch, clock: self.clock, remote }
+    pub(crate) fn is_tombstone(&self) -> bool {
+        self.shape & TOMBSTONE != 0
     }
 
     /// The greatest level: what fits beside an address.
@@ -176,6 +158,33 @@ impl Version {
         debug_assert!(level <= Self::LEVEL_MAX, "level {level}");
         let word = prev.map_addr(|address| address | usize::from(level));
         self.prev.store(word, Ordering::Release);
+    }
+}
+
+/// What lies behind the header.
+impl<'g> Guarded<'g, Version> {
+    /// The value, or `None` for a tombstone.
+    #[inline]
+    pub(crate) fn value(self) -> Option<&'g [u8]> {
+        (!self.is_tombstone()).then(|| self.bytes())
+    }
+
+    #[inline]
+    fn bytes(self) -> &'g [u8] {
+        let length = (self.shape & (TOMBSTONE - 1)) as usize;
+        // SAFETY: `build` wrote that many bytes behind the header, and nothing changes them.
+        unsafe { std::slice::from_raw_parts(value_start(self.pointer()).as_ptr(), length) }
+    }
+
+    /// The stamp of the transaction that wrote this version.
+    pub(crate) fn stamp_ref(self) -> StampRef<'g> {
+        let count = (self.shape >> REMOTE_SHIFT) as usize;
+        // SAFETY: `build` wrote that many clocks at that offset, and nothing changes them.
+        let remote = unsafe {
+            let first = self.pointer().byte_add(remote_offset(self.shape)).cast::<RemoteClock>();
+            std::slice::from_raw_parts(first.as_ptr(), count)
+        };
+        StampRef { epoch: self.epoch, clock: self.clock, remote }
     }
 }
 

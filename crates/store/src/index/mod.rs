@@ -29,6 +29,7 @@ pub(crate) use leaf::{LEAF_MAX, Leaf};
 pub(crate) use scan::Seek;
 
 use crate::faults::{Fault, Faults};
+use crate::guarded::Guarded;
 use crate::memory::Heap;
 use crate::reclaim::{Memory, Retired};
 use crate::record::Record;
@@ -104,7 +105,7 @@ impl Probe {
     /// Under the guard under which it began.
     pub(crate) unsafe fn descend(&mut self, key: &[u8]) -> bool {
         // SAFETY: the caller's promise.
-        let Kind::Inner(inner) = kind(unsafe { self.node.as_ref() }) else { return false };
+        let Kind::Inner(inner) = kind(unsafe { Guarded::new(self.node) }) else { return false };
         let Some(child) = inner.place_of(key).and_then(|place| inner.child(place)) else {
             return false;
         };
@@ -119,7 +120,7 @@ impl Probe {
     /// As for [`descend`](Probe::descend).
     pub(crate) unsafe fn record(self, key: &[u8]) -> Option<NonNull<Record>> {
         // SAFETY: the caller's promise.
-        let Kind::Leaf(leaf) = kind(unsafe { self.node.as_ref() }) else { return None };
+        let Kind::Leaf(leaf) = kind(unsafe { Guarded::new(self.node) }) else { return None };
         let record = leaf.likely_record(key)?;
         prefetch(record.as_ptr(), size_of::<Record>() + 1);
         Some(record)
@@ -145,7 +146,7 @@ pub(crate) struct LeafChange {
 
 /// A node on the way down, at the version at which it was read.
 struct Step<'t, N> {
-    node: &'t N,
+    node: Guarded<'t, N>,
     version: u64,
 }
 
@@ -159,19 +160,19 @@ impl<N> Copy for Step<'_, N> {}
 
 /// A node, by what it is.
 enum Kind<'t> {
-    Leaf(&'t Leaf),
-    Inner(&'t Inner),
+    Leaf(Guarded<'t, Leaf>),
+    Inner(Guarded<'t, Inner>),
 }
 
 /// Tells leaves from inner nodes.
 #[inline]
-fn kind(node: &Header) -> Kind<'_> {
+fn kind(node: Guarded<'_, Header>) -> Kind<'_> {
     // SAFETY: a header stands at the beginning of a leaf where its level is 0, else of an inner
     // node; both are repr(C).
     unsafe {
         match node.level() {
-            0 => Kind::Leaf(&*std::ptr::from_ref(node).cast()),
-            _ => Kind::Inner(&*std::ptr::from_ref(node).cast()),
+            0 => Kind::Leaf(node.cast()),
+            _ => Kind::Inner(node.cast()),
         }
     }
 }
@@ -204,8 +205,8 @@ impl Index {
     #[inline]
     fn root<'t>(&self) -> Option<Step<'t, Header>> {
         let root = self.root.load(Ordering::Acquire);
-        // SAFETY: the root is never null, and the caller's guard keeps it.
-        let node = unsafe { &*root };
+        // SAFETY: the caller's guard keeps it.
+        let node = unsafe { Guarded::at(root) }.expect("there is always a root");
         let version = node.stable_version(self.faults)?;
         // A root that was split since it was loaded is only the left half.
         let checked =
@@ -219,7 +220,7 @@ impl Index {
         let child = from.node.child(place)?;
         prefetch_node(child, from.node.header().level() - 1);
         // SAFETY: kept by the caller's guard.
-        let node: &'t Header = unsafe { child.as_ref() };
+        let node: Guarded<'t, Header> = unsafe { Guarded::new(child) };
         let version = node.stable_version(self.faults)?;
         let checked = self.faults.has(Fault::ParentUnchecked)
             || from.node.header().is_unchanged(from.version);
@@ -256,7 +257,7 @@ impl Index {
                         self.faults.has(Fault::LookupUnchecked) || node.is_unchanged(version);
                     return checked.then(|| match record {
                         Some(record) => Lookup::Found(record),
-                        None => Lookup::Absent(LeafVersion { leaf: NonNull::from(leaf), version }),
+                        None => Lookup::Absent(LeafVersion { leaf: leaf.pointer(), version }),
                     });
                 }
             }
@@ -357,7 +358,7 @@ impl Index {
                         latch.change();
                     }
                     let (from, to) = latch.versions();
-                    changed(LeafChange { leaf: NonNull::from(leaf), from, to, split: None });
+                    changed(LeafChange { leaf: leaf.pointer(), from, to, split: None });
                     return Some(Insertion::Inserted);
                 }
             }
@@ -379,10 +380,10 @@ impl Index {
         let right = Leaf::allocate(&mut memory.heap);
         // SAFETY: just made.
         let separator = full.node.split(place, key, unsafe { right.as_ref() }, &mut memory.heap);
-        self.link(above, full.node.header(), separator, right.cast(), &mut memory.heap);
+        self.link(above, full.node.pointer().cast(), separator, right.cast(), &mut memory.heap);
         let (from, to) = latch.versions();
         let split = Some(LeafVersion { leaf: right, version: 0 });
-        Some(LeafChange { leaf: NonNull::from(full.node), from, to, split })
+        Some(LeafChange { leaf: full.node.pointer(), from, to, split })
     }
 
     /// Splits a full inner node that was reached through `parent`.
@@ -397,16 +398,16 @@ impl Index {
         let mut latch = full.node.header().latch(full.version)?;
         latch.change();
         let (separator, right) = full.node.split(place, &mut memory.heap);
-        self.link(above, full.node.header(), separator, right.cast(), &mut memory.heap);
+        self.link(above, full.node.pointer().cast(), separator, right.cast(), &mut memory.heap);
         Some(())
     }
 
     /// Latches the node above one that is about to split. The inner `Option` is empty for a root.
     fn latch_parent<'t>(
         parent: Option<(Step<'t, Inner>, usize)>,
-    ) -> Option<Option<(Latch<'t>, &'t Inner, usize)>> {
+    ) -> Option<Option<(Latch<'t>, Guarded<'t, Inner>, usize)>> {
         let Some((Step { node, version }, place)) = parent else { return Some(None) };
-        let mut latch = node.header().latch(version)?;
+        let mut latch = node.get().header().latch(version)?;
         latch.change();
         Some(Some((latch, node, place)))
     }
@@ -415,8 +416,8 @@ impl Index {
     /// root where `left` was the root.
     fn link(
         &self,
-        above: Option<(Latch<'_>, &Inner, usize)>,
-        left: &Header,
+        above: Option<(Latch<'_>, Guarded<'_, Inner>, usize)>,
+        left: NonNull<Header>,
         separator: NonNull<Separator>,
         right: NonNull<Header>,
         heap: &mut Heap,
@@ -424,7 +425,9 @@ impl Index {
         match above {
             Some((_latch, parent, place)) => parent.insert(place, separator, right),
             None => {
-                let root = Inner::allocate(heap, left.level() + 1, NonNull::from(left));
+                // SAFETY: the caller holds its latch.
+                let level = unsafe { left.as_ref() }.level() + 1;
+                let root = Inner::allocate(heap, level, left);
                 // SAFETY: just made.
                 unsafe { root.as_ref() }.insert(0, separator, right);
                 self.root.store(root.cast().as_ptr(), Ordering::Release);
@@ -491,15 +494,14 @@ impl Index {
 
     /// Where the root has one child only, makes that child the root. `None` asks to begin again.
     fn drop_root(&self, here: Step<'_, Inner>, memory: &mut Memory) -> Option<()> {
-        let header = here.node.header();
-        if self.root.load(Ordering::Acquire) != NonNull::from(header).as_ptr() {
+        if self.root.load(Ordering::Acquire) != here.node.pointer().cast().as_ptr() {
             return Some(());
         }
-        let mut latch = header.latch(here.version)?;
+        let mut latch = here.node.header().latch(here.version)?;
         let child = here.node.child(0).expect("an inner node has a child");
         self.root.store(child.as_ptr(), Ordering::Release);
         latch.obsolete();
-        memory.retire(Retired::Inner(NonNull::from(here.node)));
+        memory.retire(Retired::Inner(here.node.pointer()));
         None
     }
 
@@ -522,26 +524,28 @@ impl Index {
             return false;
         };
         // SAFETY: kept by the caller's guard.
-        let (left, right) = unsafe { (left.as_ref(), right.as_ref()) };
-        if !Self::fit(left, right) {
+        let (left, right) = unsafe { (Guarded::new(left), Guarded::new(right)) };
+        if !Self::fit(&left, &right) {
             return false;
         }
-        let Some((mut above, mut keep, mut gone)) = self.latch_family(parent, left, right) else {
+        let Some((mut above, mut keep, mut gone)) =
+            self.latch_family(parent, left.get(), right.get())
+        else {
             return false;
         };
-        if !Self::fit(left, right) {
+        if !Self::fit(&left, &right) {
             return false;
         }
         parent.node.remove(at);
         match (kind(left), kind(right)) {
             (Kind::Leaf(left), Kind::Leaf(right)) => {
-                left.merge(right);
-                memory.retire(Retired::Leaf(NonNull::from(right)));
+                left.merge(&right);
+                memory.retire(Retired::Leaf(right.pointer()));
                 memory.retire(Retired::Separator(separator));
             }
             (Kind::Inner(left), Kind::Inner(right)) => {
-                left.merge(separator, right);
-                memory.retire(Retired::Inner(NonNull::from(right)));
+                left.merge(separator, &right);
+                memory.retire(Retired::Inner(right.pointer()));
             }
             _ => unreachable!("children of one node stand on one level"),
         }
@@ -572,7 +576,7 @@ impl Index {
         left: &'t Header,
         right: &'t Header,
     ) -> Option<(Latch<'t>, Latch<'t>, Latch<'t>)> {
-        let above = parent.node.header().latch(parent.version)?;
+        let above = parent.node.get().header().latch(parent.version)?;
         // While the parent is latched these are its children, so neither is obsolete.
         let left = left.latch(left.stable_version(self.faults)?)?;
         let right = right.latch(right.stable_version(self.faults)?)?;
@@ -600,7 +604,7 @@ impl Index {
     ) {
         // SAFETY: see `tear_down`.
         unsafe {
-            match kind(node.as_ref()) {
+            match kind(Guarded::new(node)) {
                 Kind::Leaf(leaf) => {
                     (0..node.as_ref().count())
                         .filter_map(|at| leaf.record(at))

@@ -90,10 +90,10 @@ impl Index {
                         true => low.map(|bound| Seek::Before(key(bound))),
                         false => high.map(|bound| Seek::From(key(bound))),
                     };
-                    let leaf_version = LeafVersion { leaf: NonNull::from(leaf), version };
+                    let leaf_version = LeafVersion { leaf: leaf.pointer(), version };
                     let mut rows =
                         LeafRows { leaf: leaf_version, records: [None; LEAF_MAX], count: 0, next };
-                    rows.take(leaf, seek, most)?;
+                    rows.take(&leaf, seek, most)?;
                     let checked =
                         self.faults.has(Fault::ScanUnchecked) || node.is_unchanged(version);
                     return checked.then_some(rows);

@@ -4,6 +4,7 @@ use super::writes::Write;
 use super::{Read, Sets, Transaction};
 use crate::discard::{chain, unlink};
 use crate::faults::{Fault, Faults};
+use crate::guarded::Guarded;
 use crate::index::{Insertion, LeafChange};
 use crate::reclaim::{Memory, Retired};
 use crate::record::{LockError, Record};
@@ -107,7 +108,7 @@ impl<S: DerefMut<Target = Session>> Locked<S> {
             let Some(Write { table, record, version, .. }) = write else { return place };
             place += 1;
             // SAFETY: locked by this transaction, or private.
-            let (key, value) = unsafe { (Record::key(record), version.as_ref().value()) };
+            let (key, value) = unsafe { (Record::key(record), Guarded::new(version).value()) };
             if !visit(table, key, value) {
                 return place;
             }
@@ -218,7 +219,7 @@ impl State {
                 record.unlock(version.as_ptr());
                 self.retire_chain(cut);
             }
-            if new.value().is_none() {
+            if new.is_tombstone() {
                 // SAFETY: kept by the guard.
                 unsafe { self.removals.push_back(write.record, &mut self.memory.heap) };
             }
@@ -243,7 +244,7 @@ impl State {
         // What is not ours to trust is asked before anything is published: a panic there rolls back.
         let mut newer = |write: &Write| {
             // SAFETY: the record is kept by the guard, and so is the version.
-            let newest = unsafe { write.record.as_ref().word().version().as_ref() };
+            let newest = unsafe { Guarded::at(write.record.as_ref().word().version()) };
             let won = newest.is_none_or(|newest| wins(newest.stamp_ref()));
             // SAFETY: kept by the guard.
             report(write.table, unsafe { Record::key(write.record) }, won);
@@ -266,7 +267,7 @@ impl State {
                 unsafe { Version::free(write.version, &mut self.memory.heap) };
             }
             // SAFETY: kept by the guard.
-            if unsafe { record.word().version().as_ref() }.is_none_or(|now| now.value().is_none()) {
+            if unsafe { record.word().version().as_ref() }.is_none_or(Version::is_tombstone) {
                 // SAFETY: as above.
                 unsafe { self.removals.push_back(write.record, &mut self.memory.heap) };
             }
@@ -315,7 +316,7 @@ impl State {
             // SAFETY: the record is kept by the guard; so are the versions below.
             let newest = unsafe { write.record.as_ref() }.word().version();
             // SAFETY: as above.
-            let Some(overwritten) = (unsafe { newest.as_ref() }) else { continue };
+            let Some(overwritten) = (unsafe { Guarded::at(newest) }) else { continue };
             let old = overwritten.stamp_ref();
             assert!(
                 (old.epoch, old.clock) < (stamp.epoch, stamp.clock),
@@ -346,7 +347,7 @@ impl State {
             let guarded = unsafe { record.as_ref() };
             let newest = guarded.word().version();
             // SAFETY: as above.
-            if unsafe { newest.as_ref() }.is_none_or(|newest| newest.value().is_none()) {
+            if unsafe { newest.as_ref() }.is_none_or(Version::is_tombstone) {
                 // A placeholder of ours; or others met our lock and left the key to us to remove.
                 // SAFETY: as above.
                 unsafe { removals.push_back(record, &mut memory.heap) };
@@ -384,7 +385,7 @@ fn plan_cut(
     for version in chain(newest).take(most) {
         work::count(Work::VersionVisited);
         // SAFETY: kept by the guard.
-        if committed(unsafe { version.as_ref() }.stamp_ref()) {
+        if committed(unsafe { Guarded::new(version) }.stamp_ref()) {
             return (version.as_ptr(), seldom(passed));
         }
         passed += 1;

@@ -3,6 +3,7 @@
 use super::writes::Write;
 use super::{LeafRead, READS_AHEAD, Read, Sets, Transaction};
 use crate::faults::Fault;
+use crate::guarded::Guarded;
 use crate::index::{Index, LeafVersion, Lookup, prefetch};
 use crate::record::Record;
 use crate::session::{Session, State};
@@ -51,7 +52,7 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
         let version = state.sets.read(index, table, key).version;
         // SAFETY: a version that this transaction read or wrote lives until it ends; it ends by
         // value, and the slice borrows it.
-        Ok(unsafe { version.as_ref() }.and_then(Version::value))
+        Ok(unsafe { Guarded::at(version) }.and_then(Guarded::value))
     }
 
     /// Says which keys will be read soon, and brings them near together instead of one after the
@@ -83,7 +84,7 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
         // SAFETY: as above.
         let mut next = unsafe { record.as_ref() }.word().version();
         // SAFETY: as above.
-        while let Some(version) = unsafe { next.as_ref() } {
+        while let Some(version) = unsafe { Guarded::at(next) } {
             let stamp = version.stamp_ref();
             if visible(stamp) {
                 return Ok(Some(VersionRef { value: version.value(), stamp }));
@@ -114,7 +115,7 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
         state.sets.check_reads()?;
         let found = state.sets.read(index, table, key);
         // SAFETY: as in `get`.
-        if unsafe { found.version.as_ref() }.is_some_and(|version| version.value().is_some()) {
+        if unsafe { found.version.as_ref() }.is_some_and(|version| !version.is_tombstone()) {
             Err(Rejected::KeyExists { table, key: KeyExcerpt::new(key) })?;
         }
         state.write(index, table, key, Content::Value(value), found.gap)

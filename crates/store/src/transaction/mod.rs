@@ -37,6 +37,7 @@ pub(crate) use scan::prefetch_rows;
 
 pub(crate) use hash::HashKeys;
 
+use crate::guarded::Guarded;
 use crate::index::{LEAF_MAX, LeafVersion};
 use crate::memory::Arena;
 use crate::record::Record;
@@ -289,7 +290,7 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
             let Some(version) = read else { return at };
             at += 1;
             // SAFETY: what a transaction read is kept by its guard.
-            if let Some(version) = unsafe { version.as_ref() } {
+            if let Some(version) = unsafe { Guarded::at(version) } {
                 visit(VersionRef { value: version.value(), stamp: version.stamp_ref() });
             }
         }
@@ -310,7 +311,7 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
         for at in 0..state.sets.reads.len() {
             let Read { record, version } = state.sets.reads[at];
             // SAFETY: what a transaction read is kept by its guard.
-            let version = unsafe { version.as_ref() };
+            let version = unsafe { Guarded::at(version) };
             if version.is_some_and(|version| rejected(version.stamp_ref())) {
                 discarded += state.discard(record, &rejected).unwrap_or(0);
             }

@@ -2,6 +2,7 @@
 
 use super::writes::{TableWrites, Write, WrittenKey};
 use super::{Recent, Sets, Transaction};
+use crate::guarded::Guarded;
 use crate::index::{Index, Seek, prefetch};
 use crate::record::Record;
 use crate::session::Session;
@@ -270,7 +271,7 @@ fn push_row(rows: &mut Rows<'_>, record: NonNull<Record>, version: *mut Version)
     // SAFETY: a version that this transaction read or wrote, and its record, live until it ends; the
     // rows borrow it.
     let row = unsafe {
-        version.as_ref().and_then(Version::value).map(|value| (Record::key(record), value))
+        Guarded::at(version).and_then(Guarded::value).map(|value| (Record::key(record), value))
     };
     rows.extend(row);
 }

@@ -467,6 +467,27 @@ fn sessions_that_come_and_go_leave_no_memory_behind() {
 }
 
 #[test]
+fn values_that_change_their_size_use_the_memory_of_those_before() {
+    const LIMIT: usize = 32 << 20;
+    let options = Options { memory_bytes_max: LIMIT, ..Options::default() };
+    let store = Arc::new(Store::new(options));
+    let table = store.table("t").expect("a table");
+    let mut session = store.session().expect("a session");
+    for step in 1..=40usize {
+        let value = vec![1; 100 * step];
+        let rows = (LIMIT / 2 / value.len()) as u32;
+        for n in 0..rows {
+            set(&mut session, table, &n.to_be_bytes(), Some(&value));
+        }
+        for n in 0..rows {
+            set(&mut session, table, &n.to_be_bytes(), None);
+        }
+    }
+    let regions = store.arena.region_bytes();
+    assert!(regions <= 6 * LIMIT, "{regions} bytes of regions for {LIMIT} at a time");
+}
+
+#[test]
 fn a_forgotten_transaction_ends_when_the_next_one_begins() {
     let (_store, table, mut one, mut two) = store();
     let tx = one.begin();
