@@ -3,12 +3,13 @@
 //! Two tasks on the runtime of whoever connects move the frames. Both ways are bounded: who sends faster
 //! than the node reads has to wait, and who does not receive is not sent more.
 
-use crate::config::{Limits, Secret};
+use crate::config::Limits;
 use crate::dial::{Dialing, Reached};
 use crate::frame::{FrameReader, Kind};
 use crate::handshake::{Caller, Failure, broken, ended};
 use crate::queue::{OutQueue, SLICES_MAX};
 use crate::reason::CloseReason;
+use crate::secret::Secret;
 use crate::stream::Stream;
 use crate::tls::ClientTls;
 use bytes::Bytes;
@@ -69,7 +70,7 @@ impl Access {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ConnectError {
     /// It did not come so far, or we did not trust it.
-    #[error("cannot connect: {0}")]
+    #[error("cannot connect: {}", in_words(*.0))]
     Failed(CloseReason),
     /// The node refused.
     #[error("the node refuses: {0}")]
@@ -82,6 +83,17 @@ pub enum ConnectError {
         /// Its cluster.
         found: ClusterId,
     },
+}
+
+/// What stood in the way before a node answered; for other reasons, their name.
+fn in_words(reason: CloseReason) -> &'static str {
+    match reason {
+        CloseReason::NotListening => "connection refused, nothing listens at this port",
+        CloseReason::UnknownHost => "the name of the host cannot be resolved (DNS)",
+        CloseReason::BadAddress => "this is no address, write HOST:PORT",
+        CloseReason::Unreachable => "the host cannot be reached",
+        other => other.name(),
+    }
 }
 
 impl From<Failure> for ConnectError {

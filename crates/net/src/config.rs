@@ -3,41 +3,11 @@
 use crate::distance::{Datacenter, Distances};
 use crate::handshake::CLUSTER_BYTES_MAX;
 use crate::identity::Identity;
+use crate::secret::{SECRET_BYTES_MIN, Secret};
 use crate::tls::NodeTls;
-use std::fmt;
 use std::time::Duration;
 use thiserror::Error;
 use types::{NodeId, WorkerId};
-
-/// Shortest secret of a cluster, in bytes. Whoever has listened to one handshake can try secrets at
-/// leisure, so it must not be a word.
-pub const SECRET_BYTES_MIN: usize = 16;
-
-/// Something that must not be shown.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(Vec<u8>);
-
-impl Secret {
-    /// Those bytes, kept.
-    pub fn new(bytes: impl Into<Vec<u8>>) -> Secret {
-        Secret(bytes.into())
-    }
-
-    /// No secret: everybody knows it.
-    pub fn none() -> Secret {
-        Secret(Vec::new())
-    }
-
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret")
-    }
-}
 
 /// Another node.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,13 +1,16 @@
 //! Reaching a node: the socket, TLS if it is on, and the handshake, within one span of time.
 
-use crate::config::{Limits, Secret};
+use crate::config::Limits;
 use crate::frame::FrameReader;
 use crate::handshake::{self, Caller, Failure, Host, MESSAGE_BYTES_MAX, Preamble, Terms};
 use crate::reason::CloseReason;
+use crate::secret::Secret;
 use crate::stream::{Stream, set_options};
 use crate::tls::ClientTls;
+use std::io;
+use std::net::SocketAddr;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use types::{ClusterId, NodeId, WorkerId};
 use zerocopy::IntoBytes;
@@ -44,9 +47,8 @@ impl Dialing<'_> {
     }
 
     async fn meet(&self, address: &str) -> Result<Reached, Failure> {
-        let unreachable = |_| Failure::Here(CloseReason::Unreachable);
-        let mut socket = TcpStream::connect(address).await.map_err(unreachable)?;
-        set_options(&socket, self.limits).map_err(unreachable)?;
+        let mut socket = connect(address).await?;
+        set_options(&socket, self.limits).map_err(|_| CloseReason::Unreachable)?;
         let preamble = Preamble::new(&self.caller, self.worker, self.tls.is_some());
         let written = socket.write_all(preamble.as_bytes()).await;
         written.map_err(|_| CloseReason::Vanished)?;
@@ -67,4 +69,20 @@ impl Dialing<'_> {
             handshake::dial(&mut stream, &mut reader, &terms, &self.caller, self.wanted).await?;
         Ok(Reached { stream, reader, host, identity })
     }
+}
+
+/// Connects to a host and port, or says which part of that failed.
+async fn connect(address: &str) -> Result<TcpStream, CloseReason> {
+    let resolved = lookup_host(address).await.map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidInput => CloseReason::BadAddress,
+        _ => CloseReason::UnknownHost,
+    })?;
+    let resolved: Vec<SocketAddr> = resolved.collect();
+    if resolved.is_empty() {
+        return Err(CloseReason::UnknownHost);
+    }
+    TcpStream::connect(&resolved[..]).await.map_err(|error| match error.kind() {
+        io::ErrorKind::ConnectionRefused => CloseReason::NotListening,
+        _ => CloseReason::Unreachable,
+    })
 }

@@ -4,13 +4,13 @@
 //! and hands it over to that one's loop, where it proves itself. Clients that do not care are dealt out
 //! by turns.
 
-use crate::config::Secret;
 use crate::connection::{Origin, Pump};
 use crate::frame::{FrameReader, Header, Kind};
 use crate::handshake::{self, Caller, Failure, MESSAGE_BYTES_MAX, Preamble, Terms};
 use crate::hub::Hub;
 use crate::mailbox::Guests;
 use crate::reason::CloseReason;
+use crate::secret::Secret;
 use crate::stream::{Stream, set_options};
 use std::cell::Cell;
 use std::net::SocketAddr;

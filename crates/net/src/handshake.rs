@@ -21,10 +21,10 @@
 //!
 //! Bounded: no message is longer than [`MESSAGE_BYTES_MAX`], and whoever calls this bounds its time.
 
-use crate::config::Secret;
 use crate::frame::{Frame, FrameError, FrameReader, Header, Kind};
 use crate::identity::number;
 use crate::reason::CloseReason;
+use crate::secret::Secret;
 use crate::stream::Binding;
 use bytes::Bytes;
 use ring::hmac;

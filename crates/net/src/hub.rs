@@ -137,6 +137,7 @@ impl Hub {
             CloseReason::Left
                 | CloseReason::Asked
                 | CloseReason::Unreachable
+                | CloseReason::NotListening
                 | CloseReason::Removed
                 | CloseReason::Identified
         );

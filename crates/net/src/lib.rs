@@ -16,7 +16,7 @@
 //! | `mailbox.rs` | [`Handle`]: how other threads reach a loop |
 //! | `config.rs` | what a node is told of itself, its peers and its limits |
 //! | `frame.rs`, `queue.rs` | frames: cutting what arrives, laying out what leaves |
-//! | `handshake.rs`, `tls.rs`, `identity.rs` | who is there, of which cluster, and the proof of it |
+//! | `handshake.rs`, `secret.rs`, `tls.rs`, `identity.rs` | who is there, of which cluster, and the proof of it |
 //! | `door.rs`, `dial.rs`, `stream.rs` | accepting connections and making them |
 //! | `connection.rs`, `link.rs`, `hub.rs` | connections that stand; ways to peers; what a loop's tasks share |
 //! | `distance.rs` | the emulated wide area; cutting and slowing ways while all runs |
@@ -56,11 +56,12 @@ mod mailbox;
 mod outbox;
 mod queue;
 mod reason;
+mod secret;
 mod stream;
 pub mod tls;
 
 pub use clock::Clock;
-pub use config::{Config, ConfigError, Limits, Peer, SECRET_BYTES_MIN, Secret};
+pub use config::{Config, ConfigError, Limits, Peer};
 pub use counters::Totals;
 pub use distance::{Datacenter, Distance, Distances, Weather};
 pub use event_loop::{Core, Network, Panicked, StartError, listen};
@@ -70,3 +71,4 @@ pub use identity::Identity;
 pub use mailbox::{Handle, Unheard};
 pub use outbox::{ClientId, Input, Outbox, Output};
 pub use reason::{CloseReason, DropReason};
+pub use secret::{SECRET_BYTES_MIN, Secret, SecretError};

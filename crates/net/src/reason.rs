@@ -89,7 +89,7 @@ reasons! {
         Asked = "asked",
         /// The other end refused us.
         Refused = "refused",
-        /// Nobody could be reached there.
+        /// There is no way to that host, or it did not answer.
         Unreachable = "unreachable",
         /// The peer is one no more, or somewhere else.
         Removed = "removed",
@@ -97,6 +97,12 @@ reasons! {
         OtherFounding = "other_founding",
         /// The handshake was made before this node knew which cluster it belongs to: it is to be made again.
         Identified = "identified",
+        /// The host refused the connection: nothing listens at this port.
+        NotListening = "not_listening",
+        /// The name of the host could not be resolved.
+        UnknownHost = "unknown_host",
+        /// The address is not `HOST:PORT`.
+        BadAddress = "bad_address",
     }
 }
 

@@ -5,8 +5,8 @@
 //! node = "s0v0"                       # which of the topology's nodes this is
 //! topology = "topology.toml"          # the same on every node; paths begin where this file is
 //! managers = ["s0v0", "s1v0", "s2v0"] # the nodes that have managers at first: 1, 3 or 5, the same on every node
-//! data = "data"                       # where a manager keeps its log, and the node who the managers are
-//! secret = "secret"                   # a file that only nodes can read, of at least 16 bytes
+//! data = "data"                       # a folder: for a manager's log, and for which cluster the node belongs to
+//! secret = "secret"                   # a file that only its owner can read, of 16 random bytes or more
 //!
 //! client_secret = "client-secret"     # may be left out: then every client is let in
 //! engine = "mako"                     # or "two-phase-commit", which has no managers
@@ -31,7 +31,7 @@ use consensus::topology::{Topology, TopologyError};
 use engines::client::{REQUESTS_TABLE, requests_table};
 use engines::mako;
 use net::tls::{Identity, NodeTls, TlsError, read_certificates};
-use net::{CLUSTER_BYTES_MAX, Distance, SECRET_BYTES_MIN, Secret};
+use net::{CLUSTER_BYTES_MAX, Distance, Secret, SecretError};
 use serde::Deserialize;
 use std::fs;
 use std::io;
@@ -177,13 +177,18 @@ pub enum Wrong {
         /// What may be taken at all.
         max: usize,
     },
-    /// Anybody could guess it.
-    #[error("names {file}, which holds {bytes} bytes; write {SECRET_BYTES_MIN} or more into it")]
-    ShortSecret {
-        /// The file.
-        file: PathBuf,
-        /// Its length, without blanks at its end.
-        bytes: usize,
+    /// It names a file that cannot be taken for a secret.
+    #[error("{0}")]
+    Secret(#[from] SecretError),
+    /// It names a folder that cannot be read.
+    #[error(
+        "names {folder}, which is no folder that can be read: {error}; make it, on a disk that outlives the process"
+    )]
+    NoFolder {
+        /// Which.
+        folder: PathBuf,
+        /// Why.
+        error: io::Error,
     },
     /// Neither a delay nor a jitter.
     #[error("is {0:?}; write milliseconds from 0 to {DISTANCE_MS_MAX}")]
@@ -306,7 +311,7 @@ impl NodeConfig {
         let config = NodeConfig {
             node: site.node(&topology, "node", &file.node)?,
             managers: managers.collect::<Result<_, _>>()?,
-            data: file.data.map(|data| site.folder.join(data)),
+            data: file.data.map(|data| site.data(&data)).transpose()?,
             secret: site.secret("secret", &file.secret)?,
             client_secret: match &file.client_secret {
                 Some(secret) => site.secret("client_secret", secret)?,
@@ -336,6 +341,28 @@ impl NodeConfig {
         Ok(config)
     }
 
+    /// What is legal, and may not be what the operator wants: a sentence for each, to be logged when the node starts.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.data.is_none() && !self.managers.is_empty() {
+            warnings.push(
+                "there is no `data`: after a restart this node does not know which cluster it belongs to, nor who the \
+                 managers are, and a manager's log is lost; name a folder that outlives the process"
+                    .to_owned(),
+            );
+        }
+        let address = self.topology.node(self.node).and_then(|node| node.address.as_deref());
+        if let Some(address) = address.filter(|address| !is_loopback(address))
+            && self.tls.is_none()
+        {
+            warnings.push(format!(
+                "it listens at {address} without TLS: others on the network can read what is sent, and change it; add \
+                 `[tls]`, or listen at 127.0.0.1"
+            ));
+        }
+        warnings
+    }
+
     fn check(&self, path: &Path) -> Result<(), ConfigError> {
         let wrong = |key, wrong| Err(ConfigError::Key { path: path.to_owned(), key, wrong });
         if self.cluster.is_empty() || self.cluster.len() > CLUSTER_BYTES_MAX {
@@ -360,6 +387,14 @@ impl NodeConfig {
             (Protocol::Mako, count) => wrong("managers", Wrong::Managers(count)),
             (Protocol::TwoPhaseCommit, _) => wrong("managers", Wrong::ManagersUnused),
         }
+    }
+}
+
+/// Does only this machine reach that address? Of names only `localhost` is known to say so.
+fn is_loopback(address: &str) -> bool {
+    match address.parse::<SocketAddr>() {
+        Ok(address) => address.ip().to_canonical().is_loopback(),
+        Err(_) => address.rsplit_once(':').is_some_and(|(host, _)| host == "localhost"),
     }
 }
 
@@ -413,13 +448,15 @@ impl Site<'_> {
     }
 
     fn secret(&self, key: &'static str, file: &Path) -> Result<Secret, ConfigError> {
-        let file = self.folder.join(file);
-        let bytes = self.bytes(key, &file)?;
-        let secret = bytes.trim_ascii_end();
-        if secret.len() < SECRET_BYTES_MIN {
-            return self.wrong(key, Wrong::ShortSecret { file, bytes: secret.len() });
+        Secret::read(&self.folder.join(file)).or_else(|error| self.wrong(key, error))
+    }
+
+    fn data(&self, folder: &Path) -> Result<PathBuf, ConfigError> {
+        let folder = self.folder.join(folder);
+        match fs::read_dir(&folder) {
+            Ok(_) => Ok(folder),
+            Err(error) => self.wrong("data", Wrong::NoFolder { folder, error }),
         }
-        Ok(Secret::new(secret))
     }
 
     fn milliseconds(&self, key: &'static str, ms: f64) -> Result<Duration, ConfigError> {
@@ -488,21 +525,55 @@ mod tests {
 
     /// Reads a node's file with this in it.
     fn read(more: &str) -> Result<NodeConfig, ConfigError> {
+        read_at("127.0.0.1:7000", more)
+    }
+
+    /// The same of a node that listens at this address.
+    fn read_at(address: &str, more: &str) -> Result<NodeConfig, ConfigError> {
         let folder = tempfile::tempdir().expect("a folder");
         let topology = Topology::builder().workers(1).datacenter("here");
-        let topology = topology.node_at("n0", "here", "127.0.0.1:7000").shard("n0", ["n0"], []);
+        let topology = topology.node_at("n0", "here", address).shard("n0", ["n0"], []);
         let topology = topology.build().expect("a topology").to_toml();
         let node = format!(
             "cluster = \"reef\"\nnode = \"n0\"\ntopology = \"topology.toml\"\nsecret = \"secret\"\n{more}"
         );
-        for (name, text) in [
-            ("topology.toml", &*topology),
-            ("secret", "sixteen bytes at least"),
-            ("node.toml", &node),
-        ] {
+        for (name, text) in [("topology.toml", &*topology), ("node.toml", &node)] {
             fs::write(folder.path().join(name), text).expect("written");
         }
+        let bytes: Vec<u8> = (0..16_u8).map(|at| at.wrapping_mul(37) ^ 0xa5).collect();
+        let secret = Secret::new(bytes);
+        secret.write_hex(&folder.path().join("secret")).expect("written");
+        fs::create_dir(folder.path().join("data")).expect("made");
         NodeConfig::read(&folder.path().join("node.toml"))
+    }
+
+    #[test]
+    fn a_node_that_will_forget_its_cluster_is_warned_of() {
+        let forgets = read("managers = [\"n0\"]\n").expect("a configuration").warnings();
+        let [warning] = &forgets[..] else { panic!("{forgets:?}") };
+        assert!(warning.contains("`data`") && warning.contains("restart"), "{warning}");
+        for more in ["managers = [\"n0\"]\ndata = \"data\"\n", ""] {
+            let config = read(more).expect("a configuration");
+            assert_eq!(config.warnings(), [""; 0], "{more}: there is nothing to forget");
+        }
+    }
+
+    #[test]
+    fn a_node_that_others_reach_without_tls_is_warned_of() {
+        for (address, is_told) in [
+            ("127.0.0.1:7000", false),
+            ("127.8.0.1:7000", false),
+            ("[::1]:7000", false),
+            ("localhost:7000", false),
+            ("10.0.0.1:7000", true),
+            ("0.0.0.0:7000", true),
+            ("[::]:7000", true),
+            ("node-a.example:7000", true),
+        ] {
+            let warnings = read_at(address, "").expect("a configuration").warnings();
+            let told = warnings.iter().any(|it| it.contains(address) && it.contains("TLS"));
+            assert_eq!(told, is_told, "{address}: {warnings:?}");
+        }
     }
 
     #[test]

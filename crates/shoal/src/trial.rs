@@ -116,9 +116,16 @@ pub fn measure<P: Place, W: Workload + 'static>(
     mut make: impl FnMut() -> Result<(P, Arc<W>), String>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Measurement, String> {
-    let make = || make().map_err(Error::reject);
+    // A database's error says whether a transaction took effect, and there is none yet.
+    let mut not_made = None;
+    let make = || {
+        make().map_err(|why| {
+            not_made = Some(why);
+            Error::reject("there is nothing to measure")
+        })
+    };
     let measured = bench::run(settings, build(target), make, progress);
-    measured.map_err(|failure| failure.to_string())
+    measured.map_err(|failure| not_made.unwrap_or_else(|| failure.to_string()))
 }
 
 /// How this program was built.
@@ -128,5 +135,30 @@ fn build(target: &str) -> Build {
         profile: if cfg!(debug_assertions) { "debug" } else { "optimized" },
         allocator: if cfg!(feature = "mimalloc") { "mimalloc" } else { "the system's" },
         target: target.to_owned().into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use workloads::micro::Micro;
+    use workloads::model::Model;
+
+    #[test]
+    fn what_cannot_be_set_up_is_no_transaction_that_was_rejected() {
+        let settings = Settings {
+            workers: 1,
+            warm_up: Duration::ZERO,
+            duration: Duration::from_millis(1),
+            rate_per_s: None,
+            seed: 1,
+            runs: 1,
+            check: false,
+            reserved_bytes: 0,
+        };
+        let why = "cannot connect to the cluster: a:1: cannot connect";
+        let make = || Err::<(Threads<Model>, Arc<Micro>), String>(why.to_owned());
+        let failed = measure(&settings, "nowhere", make, &mut |_| ());
+        assert_eq!(failed.expect_err("nothing to measure"), why);
     }
 }

@@ -56,7 +56,7 @@ fn help_has_an_example_for_every_command() {
 
 #[test]
 fn mistakes_are_named() {
-    let cases: [(&[&str], &str); 20] = [
+    let cases: [(&[&str], &str); 21] = [
         (&["bench", "tpcx"], "tpcc"),
         (&["bench", "micro", "--warehouses", "2"], "--warehouses"),
         (&["bench", "tpcc", "--warehouses", "0"], "1..=65535"),
@@ -73,6 +73,7 @@ fn mistakes_are_named() {
         (&["check", "/no/such/history"], "/no/such/history"),
         (&["managers", "list", "--local", "/no/such/folder"], "start one with `shoal local`"),
         (&["managers", "replace", "a", "b", "--connect", "127.0.0.1:1"], "--secret is missing"),
+        (&["status", "--connect", "a:1", "--client-secret", "/dev/null"], "--client-secret names"),
         (&["managers", "replace", "a", "--connect", "127.0.0.1:1"], "<NEW>"),
         (&["reproduce", "mako-fig10"], "mako-fig11"),
         (&["reproduce", "mako-fig13", "--duration", "1s"], "--duration"),
@@ -82,6 +83,27 @@ fn mistakes_are_named() {
         let message = refused(arguments);
         assert!(message.contains(named), "{arguments:?} should name {named}:\n{message}");
     }
+}
+
+#[test]
+fn a_cluster_that_is_not_there_is_no_transaction_that_was_rejected() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let output = shoal(&["bench", "micro", "--connect", &free.to_string(), "--no-progress"]);
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.starts_with("error: cannot connect to the cluster"), "{message}");
+    assert!(message.contains("nothing listens at this port"), "{message}");
+    assert!(!message.contains("rejected") && !message.contains("gave up"), "{message}");
+}
+
+#[test]
+fn a_log_filter_that_says_no_level_is_refused() {
+    let serve = ["serve", "--config", "/no/such/node.toml"];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shoal"));
+    let output = command.args(serve).env("SHOAL_LOG", "wran").output().unwrap();
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("SHOAL_LOG is 'wran': 'wran' is no level"), "{message}");
 }
 
 /// Runs a short bench that writes both its files, and returns what it printed and its JSON.

@@ -38,7 +38,7 @@ pub enum Awaited {
 pub enum Cause {
     /// The node was asked and says nothing.
     Silent,
-    /// Nobody could connect to it, or its address is not known.
+    /// There is no way to its host, or its address is not known.
     Unreachable,
     /// It lets nobody in who does not know a secret, or is of another cluster.
     Refused,
@@ -54,6 +54,12 @@ pub enum Cause {
     FoundedAgain,
     /// It knows that the shard has no majority of its replicas.
     NoMajority,
+    /// Its host refuses connections: nothing listens at its port.
+    NotListening,
+    /// The name of its host cannot be resolved.
+    UnknownHost,
+    /// Its address is not `HOST:PORT`.
+    BadAddress,
 }
 
 coded_struct!(Wait {
@@ -81,6 +87,9 @@ coded_enum!(Cause {
     6 => Unsettled,
     7 => FoundedAgain,
     8 => NoMajority,
+    9 => NotListening,
+    10 => UnknownHost,
+    11 => BadAddress,
 });
 
 impl fmt::Display for Wait {
@@ -118,6 +127,9 @@ impl fmt::Display for Cause {
             Cause::NotServing => "does not lead what was asked for",
             Cause::Unsettled => "could not look what became of it yet",
             Cause::FoundedAgain => "belongs to a cluster that was founded in the place of ours",
+            Cause::NotListening => "refuses connections: nothing listens at its port",
+            Cause::UnknownHost => "is on a host whose name cannot be resolved (DNS)",
+            Cause::BadAddress => "has an address that is not HOST:PORT",
             Cause::NoMajority => "cannot serve, since too few replicas of the shard are left",
         })
     }

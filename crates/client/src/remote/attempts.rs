@@ -8,7 +8,7 @@ use super::shared::{Inner, Permit};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
-use types::{Aborted, Error, Result};
+use types::{Aborted, Error, Result, Unknown, Wait};
 
 /// The longest pause is `PAUSE << DOUBLINGS_MAX`, about 50 ms.
 const PAUSE: Duration = Duration::from_micros(50);
@@ -69,7 +69,7 @@ impl Attempts {
                 | Aborted::OpenTooLong { .. },
             )
             | Error::Rejected(_)
-            | Error::Unknown(_) => return Err(error),
+            | Error::Unknown(_) => return Err(self.last(error)),
         };
         self.attempts += 1;
         if self.attempts >= inner.options.attempts_max || Instant::now() >= self.until {
@@ -82,11 +82,20 @@ impl Attempts {
         Ok(())
     }
 
+    /// The error that callers get: one that names a wait tells that of all attempts.
     fn last(&self, error: Error) -> Error {
         let attempts = self.attempts;
+        let whole = |wait: Wait| Wait { waited: self.began.elapsed(), ..wait };
         match error {
             Error::Aborted(Aborted::Conflict(last)) => {
                 Aborted::RetriesExhausted { attempts, last }.into()
+            }
+            Error::Aborted(Aborted::Unanswered(wait)) => Aborted::Unanswered(whole(wait)).into(),
+            Error::Unknown(Unknown::Commit { session, wait }) => {
+                Unknown::Commit { session, wait: whole(wait) }.into()
+            }
+            Error::Unknown(Unknown::Call { request, wait }) => {
+                Unknown::Call { request, wait: whole(wait) }.into()
             }
             error @ (Error::Aborted(_) | Error::Rejected(_) | Error::Unknown(_)) => error,
         }

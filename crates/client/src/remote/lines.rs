@@ -140,6 +140,9 @@ fn cause_of(error: ConnectError) -> Cause {
         | ConnectError::Refused(CloseReason::OtherFounding)
         | ConnectError::Failed(CloseReason::OtherFounding) => Cause::FoundedAgain,
         ConnectError::Refused(_) => Cause::Refused,
+        ConnectError::Failed(CloseReason::NotListening) => Cause::NotListening,
+        ConnectError::Failed(CloseReason::UnknownHost) => Cause::UnknownHost,
+        ConnectError::Failed(CloseReason::BadAddress) => Cause::BadAddress,
         ConnectError::Failed(CloseReason::SlowHandshake) => Cause::Silent,
         ConnectError::Failed(
             CloseReason::Malformed

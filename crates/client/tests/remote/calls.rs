@@ -285,7 +285,7 @@ fn where_nobody_can_be_asked_nothing_has_happened() {
                 break wait;
             }
         };
-        assert_eq!((wait.node, wait.cause), (Some(NodeId(0)), Cause::Unreachable));
+        assert_eq!((wait.node, wait.cause), (Some(NodeId(0)), Cause::NotListening));
     });
 }
 

@@ -59,6 +59,29 @@ fn a_node_that_hangs_is_named_by_the_deadline() {
 }
 
 #[test]
+fn a_deadline_tells_the_wait_of_all_attempts() {
+    let mut steps = 0;
+    let cluster = Scripted::start(1, move |asked| {
+        steps += u32::from(is_step(asked));
+        match (is_step(asked), steps) {
+            (true, 1) => Do::Close,
+            (true, _) => Do::Nothing,
+            (false, _) => Do::Naturally,
+        }
+    });
+    block_on(async {
+        let db = cluster.connect_with(quick()).await.with_deadline(HASTE);
+        let people = db.table("people").expect("a table");
+        let outcome = db.transact(async |tx| tx.get(people, b"a").await.map(drop)).await;
+        let Err(Error::Aborted(Aborted::Unanswered(wait))) = outcome else {
+            panic!("{outcome:?}");
+        };
+        assert_eq!(named(wait), (Some(NodeId(0)), Awaited::Operation, Cause::Silent));
+        assert!(wait.waited >= HASTE, "the first attempt's time is missing: {wait}");
+    });
+}
+
+#[test]
 fn who_says_nothing_for_too_long_is_left_before_the_deadline() {
     let cluster = Scripted::start(3, |_| Do::Naturally);
     block_on(async {

@@ -257,5 +257,21 @@ fn clients_are_dealt_out_among_workers_or_go_where_they_want() {
 fn where_nobody_listens_nobody_is_reached() {
     let address = crate::common::port().local_addr().expect("an address").to_string();
     let refused = block_on(connect(&address, &Access::open("reef"), None));
-    assert_eq!(refused.err(), Some(ConnectError::Failed(CloseReason::Unreachable)));
+    let refused = refused.expect_err("nothing listens");
+    assert_eq!(refused, ConnectError::Failed(CloseReason::NotListening));
+    assert!(refused.to_string().contains("nothing listens at this port"), "{refused}");
+}
+
+#[test]
+fn an_address_that_cannot_be_one_is_told_from_a_host_that_is_not_known() {
+    for (address, reason, words) in [
+        ("127.0.0.1", CloseReason::BadAddress, "HOST:PORT"),
+        ("127.0.0.1:port", CloseReason::BadAddress, "HOST:PORT"),
+        ("no-such-host.invalid:7000", CloseReason::UnknownHost, "DNS"),
+    ] {
+        let error = block_on(connect(address, &Access::open("reef"), None));
+        let error = error.expect_err("no address");
+        assert_eq!(error, ConnectError::Failed(reason), "{address}");
+        assert!(error.to_string().contains(words), "{address}: {error}");
+    }
 }

@@ -2,7 +2,8 @@
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use shoal_server::NodeConfig;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use tempfile::TempDir;
 
@@ -37,10 +38,14 @@ impl Folder {
         folder.write("topology.toml", NODES);
         folder.write("no-address.toml", NODES.replacen("address = \"127.0.0.1:7002\"\n", "", 1));
         folder.write("no-datacenter.toml", NODES.replacen("\"here\"", "\"there\"", 1));
-        folder.write("secret", "0123456789abcdef\n");
-        folder.write("short", "password \n");
-        folder.write("empty", "");
-        fs::write(folder.file("bytes"), [0xff; 40]).expect("written");
+        let digits = "9f2c71d0ab35e84604d7b19ce2f86a53\n";
+        folder.write_for("secret", digits, 0o600);
+        folder.write_for("shared", digits, 0o640);
+        folder.write_for("short", "password \n", 0o600);
+        folder.write_for("sentence", "this is not so secret\n", 0o600);
+        folder.write_for("empty", "", 0o600);
+        folder.write_for("bytes", [0xff, 0, 1, 0x80, 9, 7].map(|byte| [byte; 3]).concat(), 0o600);
+        fs::create_dir(folder.file("data")).expect("made");
         let mut params = CertificateParams::new(Vec::new()).expect("a certificate");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().expect("a key");
@@ -60,6 +65,12 @@ impl Folder {
 
     pub fn write(&self, name: &str, text: impl AsRef<[u8]>) {
         fs::write(self.file(name), text).expect("written");
+    }
+
+    /// Writes a file with these permissions.
+    fn write_for(&self, name: &str, text: impl AsRef<[u8]>, mode: u32) {
+        self.write(name, text);
+        fs::set_permissions(self.file(name), Permissions::from_mode(mode)).expect("changed");
     }
 
     /// What the topology says.

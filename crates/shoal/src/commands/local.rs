@@ -7,6 +7,7 @@ use crate::local::{Folder, LocalCluster, LocalNode, secret, start_all, wait_read
 use crate::report::{Report, led_by};
 use crate::{ask, duration, terminal};
 use clap::{Args, value_parser};
+use net::Secret;
 use net::client::Access;
 use server::{NodeConfig, Server};
 use std::fs::{self, File};
@@ -15,6 +16,7 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// How often it is looked whether all is well.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -80,10 +82,13 @@ impl Local {
         let made = self.make(&folder);
         let (mut cluster, listeners) =
             made.map_err(|error| Trouble::file("make a cluster in", &self.folder, error))?;
-        let running = self.start(&folder, &mut cluster, listeners)?;
         let runtime = ask::runtime().map_err(|error| Trouble::Usage(error.to_string()))?;
-        let ended = runtime.block_on(self.watch(&folder, cluster, running, began));
-        // Who reads it now finds nobody.
+        let interrupts = runtime.block_on(async { Interrupts::new() });
+        let mut interrupts = interrupts.map_err(|error| Trouble::Usage(error.to_string()))?;
+        let running = self.start(&folder, &mut cluster, listeners)?;
+        let watched = self.watch(&folder, cluster, running, (began, &mut interrupts));
+        let ended = runtime.block_on(watched);
+        // The nodes are gone: commands that read it later would find none.
         let _ = folder.clear();
         ended
     }
@@ -102,8 +107,7 @@ impl Local {
         let topology = plan.topology(&addresses).map_err(io::Error::other)?;
         fs::create_dir_all(&folder.0)?;
         fs::write(folder.file("topology.toml"), topology.to_toml())?;
-        let secret: String = secret()?.iter().map(|byte| format!("{byte:02x}")).collect();
-        fs::write(folder.file("secret"), secret)?;
+        Secret::new(secret()?).write_hex(&folder.file("secret"))?;
         // They hold their addresses until all are chosen.
         let (_held, https) = if self.http { plan.listen()? } else { Default::default() };
         let mut https = https.into_iter();
@@ -145,27 +149,27 @@ impl Local {
         Ok(Running::Processes(processes))
     }
 
-    /// Until somebody ends it.
+    /// Looks after the nodes until the command is interrupted.
     async fn watch(
         &self,
         folder: &Folder,
         mut cluster: LocalCluster,
         mut running: Running,
-        began: Instant,
+        (began, interrupts): (Instant, &mut Interrupts),
     ) -> Result<Verdict, Trouble> {
         let written = folder.write(&cluster);
         written.map_err(|error| Trouble::file("write to", &self.folder, error))?;
         let addresses = cluster.addresses();
         let ready = tokio::select! {
             ready = wait_ready(&addresses) => ready,
-            () = interrupted() => Err("interrupted".to_owned()),
+            () = interrupts.next() => Err("interrupted".to_owned()),
         };
         let ended = match ready {
             Ok(report) => {
                 print(&self.welcome(&cluster, &report, began.elapsed()))?;
                 loop {
                     tokio::select! {
-                        () = interrupted() => break,
+                        () = interrupts.next() => break,
                         () = tokio::time::sleep(LOOK_EVERY) => {}
                     }
                     self.look_after(folder, &mut cluster, &mut running)?;
@@ -259,19 +263,52 @@ fn spawn(folder: &Folder, name: &str) -> io::Result<Child> {
         .spawn()
 }
 
-/// Waits for Ctrl-C, or to be told to end.
-async fn interrupted() {
-    use tokio::signal::unix::{SignalKind, signal};
-    match signal(SignalKind::terminate()) {
-        Ok(mut terminated) => {
-            tokio::select! {
-                _ = terminated.recv() => {}
-                _ = tokio::signal::ctrl_c() => {}
+/// Ctrl-C and SIGTERM. It listens from when it is made until it is dropped, so that a signal that comes while the command
+/// does something else is not lost.
+struct Interrupts {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Interrupts {
+    /// Begins to listen, on the runtime that it is called on.
+    fn new() -> io::Result<Interrupts> {
+        Ok(Interrupts {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    /// Waits for the next signal. One that has come since the last is not waited for.
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::{Signal, getpid, kill_process};
+
+    #[test]
+    fn a_signal_that_comes_between_two_looks_is_not_lost() {
+        let runtime = ask::runtime().expect("a runtime");
+        runtime.block_on(async {
+            let mut interrupts = Interrupts::new().expect("signals");
+            for signal in [Signal::INT, Signal::TERM] {
+                tokio::select! {
+                    biased;
+                    () = interrupts.next() => panic!("no signal was sent"),
+                    () = std::future::ready(()) => {}
+                }
+                // Nothing waits for signals at this time, as while nodes are looked after.
+                kill_process(getpid(), signal).expect("sent");
+                let noticed = tokio::time::timeout(Duration::from_secs(60), interrupts.next());
+                noticed.await.expect("noticed");
             }
-        }
-        Err(_) => {
-            // Without it, only Ctrl-C.
-            let _ = tokio::signal::ctrl_c().await;
-        }
+        });
     }
 }

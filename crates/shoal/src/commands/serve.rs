@@ -4,14 +4,16 @@ use super::{Trouble, Verdict};
 use crate::procedures;
 use clap::Args;
 use server::{NodeConfig, Server};
+use std::env::{self, VarError};
 use std::io::{self, IsTerminal, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
-/// What is logged where SHOAL_LOG does not say. The library under the managers' log warns of what is as it should
-/// be: whom it cannot reach, and that nobody waits for an answer. What ends a manager we log ourselves.
+/// What is logged where SHOAL_LOG does not say. The library under the managers' log warns of usual things: peers that it
+/// cannot reach, answers that no task waits for. What ends a manager is logged by the manager itself.
 const LOGS: &str = "info,openraft=off";
 
 /// Run one node of a cluster
@@ -35,7 +37,7 @@ pub struct Serve {
 
 impl Serve {
     pub(super) fn run(&self) -> Result<Verdict, Trouble> {
-        let filter = EnvFilter::try_from_env("SHOAL_LOG").unwrap_or_else(|_| EnvFilter::new(LOGS));
+        let filter = filter(env::var("SHOAL_LOG")).map_err(Trouble::Usage)?;
         let colours = io::stderr().is_terminal();
         let logs = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours);
         logs.with_writer(io::stderr).init();
@@ -43,6 +45,9 @@ impl Serve {
             NodeConfig::read(&self.config).map_err(|error| Trouble::Usage(error.to_string()))?;
         let server = Server::start(&config, Arc::new(procedures::known()), None)
             .map_err(|error| Trouble::Usage(error.to_string()))?;
+        for warning in config.warnings() {
+            tracing::warn!(node = %config.node, "{warning}");
+        }
         tracing::info!(node = %config.node, address = %server.address(), "it listens");
         if self.with_input {
             let handle = server.handle().clone();
@@ -55,6 +60,57 @@ impl Serve {
         match server.join() {
             Ok(()) => Ok(Verdict::Holds),
             Err(ended) => Err(Trouble::Database(ended.to_string())),
+        }
+    }
+}
+
+/// What is logged where SHOAL_LOG has this value.
+fn filter(value: Result<String, VarError>) -> Result<EnvFilter, String> {
+    let value = match value {
+        Err(VarError::NotPresent) => return Ok(EnvFilter::new(LOGS)),
+        Err(error @ VarError::NotUnicode(_)) => return Err(format!("SHOAL_LOG: {error}")),
+        Ok(value) if value.trim().is_empty() => return Ok(EnvFilter::new(LOGS)),
+        Ok(value) => value,
+    };
+    let wrong = |why: &str| {
+        format!(
+            "SHOAL_LOG is '{value}': {why}; write a level (error, warn, info, debug, trace, off), or TARGET=LEVEL, \
+             separated by commas"
+        )
+    };
+    // By itself, the library takes a misspelled level for the name of a target.
+    let is_level = |part: &str| part.parse::<LevelFilter>().is_ok();
+    let mut parts = value.split(',').map(str::trim);
+    if let Some(word) =
+        parts.find(|part| !part.is_empty() && !part.contains(['=', '[']) && !is_level(part))
+    {
+        return Err(wrong(&format!("'{word}' is no level")));
+    }
+    EnvFilter::try_new(&value).map_err(|error| wrong(&error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_to_be_logged_is_understood_or_refused() {
+        for (value, shown) in [
+            ("debug", "debug"),
+            ("warn,shoal::slow=off", "shoal::slow=off,warn"),
+            ("", "openraft=off,info"),
+        ] {
+            let filter = filter(Ok(value.to_owned())).expect("a filter");
+            assert_eq!(filter.to_string(), shown, "{value}");
+        }
+        assert_eq!(
+            filter(Err(VarError::NotPresent)).expect("a filter").to_string(),
+            "openraft=off,info"
+        );
+        for value in ["wran", "info,debg", "shoal=loud", "shoal=="] {
+            let error = filter(Ok(value.to_owned())).expect_err("refused");
+            assert!(error.starts_with(&format!("SHOAL_LOG is '{value}': ")), "{error}");
+            assert!(error.contains("write a level"), "{error}");
         }
     }
 }

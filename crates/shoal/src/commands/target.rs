@@ -6,7 +6,6 @@ use clap::Args;
 use net::Secret;
 use net::client::{Access, Role};
 use net::tls::{ClientTls, read_certificates};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Which cluster is meant.
@@ -50,14 +49,15 @@ impl Target {
                 return Err(Trouble::Usage(missing.to_owned()));
             }
         };
-        Ok(Access { role: Role::Operator, secret: read_secret(&path)?, ..self.access()? })
+        let secret = read_secret("--secret", &path)?;
+        Ok(Access { role: Role::Operator, secret, ..self.access()? })
     }
 
     /// What lets clients in.
     pub fn access(&self) -> Result<Access, Trouble> {
         let mut access = Access::open(&*self.cluster);
         if let Some(path) = &self.client_secret {
-            access.secret = read_secret(path)?;
+            access.secret = read_secret("--client-secret", path)?;
         }
         if let Some(path) = &self.authorities {
             let trusted = read_certificates(path)
@@ -68,7 +68,7 @@ impl Target {
     }
 }
 
-fn read_secret(path: &Path) -> Result<Secret, Trouble> {
-    let secret = fs::read(path).map_err(|error| Trouble::file("read", path, error))?;
-    Ok(Secret::new(secret.trim_ascii_end()))
+/// The secret in the file that this option names.
+fn read_secret(option: &str, path: &Path) -> Result<Secret, Trouble> {
+    Secret::read(path).map_err(|error| Trouble::Usage(format!("{option} {error}")))
 }

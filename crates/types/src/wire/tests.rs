@@ -58,6 +58,9 @@ fn wait() -> impl Strategy<Value = Wait> {
         Cause::Unsettled,
         Cause::FoundedAgain,
         Cause::NoMajority,
+        Cause::NotListening,
+        Cause::UnknownHost,
+        Cause::BadAddress,
     ];
     let parts = (any::<Option<u32>>(), 0..awaited.len(), 0..causes.len(), number());
     parts.prop_map(move |(node, what, why, waited)| Wait {
