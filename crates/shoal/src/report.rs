@@ -1,7 +1,7 @@
 //! How a cluster is, by what its nodes say.
 
 use crate::ask;
-use crate::terminal::table;
+use crate::terminal::tables;
 use consensus::topology::{Node, Topology};
 use net::Clock;
 use net::client::Access;
@@ -141,7 +141,7 @@ impl Report {
         self.topology.datacenters()[node.datacenter.0 as usize].name.clone()
     }
 
-    /// Which cluster it is, a table of the nodes, and one of the shards.
+    /// Which cluster it is, tables of the nodes and of the shards.
     pub fn text(&self) -> String {
         let identities = self.nodes.iter().flatten().filter_map(|node| node.cluster.as_deref());
         let identities: BTreeSet<&str> = identities.collect();
@@ -170,7 +170,7 @@ impl Report {
             "clocks to apply",
             "memory",
         ];
-        table(heads, rows)
+        tables(heads, rows)
     }
 
     /// A shard, by what its leader says; and by what its followers say of what they have applied.
@@ -268,7 +268,7 @@ impl Report {
             "committed",
             "memory",
         ];
-        table(heads, rows)
+        tables(heads, rows)
     }
 }
 
@@ -308,6 +308,7 @@ pub fn led_by(leaders: &BTreeMap<u32, u32>, node: NodeId) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::terminal::COLUMNS_MAX;
     use server::StreamStatus;
 
     fn node(number: u32, leading: bool) -> Result<NodeStatus, String> {
@@ -331,6 +332,26 @@ mod tests {
         let topology = builder.build().expect("a topology");
         let nodes = vec![node(0, true), node(1, false), node(2, false)];
         Report { topology, nodes, skews: vec![None; 3] }
+    }
+
+    #[test]
+    fn it_fits_a_terminal() {
+        let mut report = whole();
+        for (number, node) in report.nodes.iter_mut().flatten().enumerate() {
+            node.memory_bytes = 12_345 << 20;
+            node.pending = 123_456;
+            node.counters = vec![("committed".to_owned(), 123_456_789)];
+            node.epoch = 12_345;
+            let followers = (0..3).filter(|other| *other != number as u32);
+            let follower = |node| FollowerStatus { node, behind: 12_345 };
+            node.streams[0].followers = followers.map(follower).collect();
+        }
+        report.skews = vec![Some(Skew { ahead_ns: -123_456_789, within_ns: 1_000_000 }); 3];
+        let text = report.text();
+        for line in text.lines() {
+            assert!(line.chars().count() <= COLUMNS_MAX, "too wide: {line}\n{text}");
+        }
+        assert!(text.contains("-123.5 ± 1.0 ms") && text.contains("12345 MiB"), "{text}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A measurement as people read it on a terminal.
 
-use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
+use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use std::fmt::Write;
 use workloads::bench::Measurement;
 use workloads::report::{comparison, page, stages, words};
@@ -62,14 +62,55 @@ pub fn side_by_side(measured: &[Measurement]) -> String {
 const STYLE: TableStyle = TableStyle::new().header_separator(RULE).bottom_border(RULE);
 const RULE: LineStyle = LineStyle::none().fill('─').junction('─');
 
+/// What every terminal has room for.
+pub const COLUMNS_MAX: usize = 80;
+
+/// Tables below each other that show what one table would that is too wide for a terminal: each begins with the first
+/// column, which names the row.
+pub fn tables<const N: usize>(heads: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+    let rows: Vec<[String; N]> = rows.collect();
+    // With a blank on both sides, and one to the next column.
+    let width = |at: usize| {
+        let cells = rows.iter().map(|row| row[at].chars().count());
+        3 + cells.max().unwrap_or(0).max(heads[at].chars().count())
+    };
+    let mut parts: Vec<Vec<usize>> = Vec::new();
+    let mut left = 0;
+    for at in 1..N {
+        if left < width(at) {
+            parts.push(vec![0]);
+            left = (COLUMNS_MAX + 1).saturating_sub(width(0));
+        }
+        parts.last_mut().expect("one was begun").push(at);
+        left = left.saturating_sub(width(at));
+    }
+    let part = |columns: &Vec<usize>| {
+        let mut table = Table::new();
+        let cells = |row: &[String; N]| columns.iter().map(|at| row[*at].clone()).collect();
+        let rows: Vec<Vec<String>> = rows.iter().map(cells).collect();
+        let heads: Vec<&str> = columns.iter().map(|at| heads[*at]).collect();
+        table.load_style(STYLE).set_header(heads).add_rows(rows);
+        // A single cell may still be wider than the terminal.
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(COLUMNS_MAX as u16);
+        align(&mut table);
+        table.trim_fmt()
+    };
+    parts.iter().map(part).collect::<Vec<String>>().join("\n\n")
+}
+
 /// A table with its numbers to the right.
 pub fn table<const N: usize>(heads: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
     let mut table = Table::new();
     table.load_style(STYLE).set_header(heads).add_rows(rows);
+    align(&mut table);
+    table.trim_fmt()
+}
+
+/// All columns but the first hold numbers.
+fn align(table: &mut Table) {
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    table.trim_fmt()
 }
 
 fn kinds(measurement: &Measurement) -> String {
@@ -160,6 +201,25 @@ mod tests {
     use workloads::bench::{self, Build, Settings, Threads};
     use workloads::model::Model;
     use workloads::ycsb::{Distribution, Letter, Ycsb};
+
+    #[test]
+    fn tables_are_no_wider_than_a_terminal_and_show_everything() {
+        let heads = ["node", "a", "b", "c", "d"];
+        let narrow = tables(heads, [["n0", "1", "2", "3", "4"].map(str::to_owned)].into_iter());
+        assert_eq!(narrow.matches("node").count(), 1, "{narrow}");
+        let cells = ["s0v0", "datacenter-of-a-long-name", "12345 67890", "x", "y"];
+        let mut row = cells.map(str::to_owned);
+        row[4] = "s0v1 100, ".repeat(20);
+        row[3] = "z".repeat(30);
+        let wide = tables(heads, [row.clone(), row].into_iter());
+        for line in wide.lines() {
+            assert!(line.chars().count() <= COLUMNS_MAX, "too wide: {line}\n{wide}");
+        }
+        for part in ["datacenter-of-a-long-name", "12345 67890", &"z".repeat(30)] {
+            assert_eq!(wide.matches(part).count(), 2, "{part}:\n{wide}");
+        }
+        assert_eq!(wide.matches("100,").count(), 40, "{wide}");
+    }
 
     #[test]
     fn the_outcome_shows_medians_and_not_the_last_run() {

@@ -8,7 +8,7 @@ use super::failure::Failure;
 use super::watch::{Seen, Watch};
 use crate::clock::now;
 use crate::local::{Folder, wait_whole};
-use crate::terminal::table;
+use crate::terminal::tables;
 use client::Cluster;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -207,7 +207,7 @@ impl Summary {
             "lost",
             "anomalies",
         ];
-        table(heads, rows) + "\n"
+        tables(heads, rows) + "\n"
     }
 }
 
@@ -216,6 +216,7 @@ mod tests {
     use super::super::histories::judge;
     use super::super::tally::{ShardTally, Tally};
     use super::*;
+    use crate::terminal::COLUMNS_MAX;
     use types::ShardId;
     use workloads::history::{Recorder, Seen as Found};
 
@@ -249,9 +250,13 @@ mod tests {
         }
         assert_eq!(summary.wrongs(), 0);
         let text = summary.text();
-        let row = text.lines().find(|line| line.contains("kill")).expect("a row");
+        let rows: Vec<&str> = text.lines().filter(|line| line.contains("kill")).collect();
+        let row = rows.join(" ") + " ";
         for cell in [" 3 ", "600 ms", "700 ms", "840 ms", "3.0 s", " 6 "] {
             assert!(row.contains(cell), "{cell} is not in {row}");
+        }
+        for line in text.lines() {
+            assert!(line.chars().count() <= COLUMNS_MAX, "too wide: {line}\n{text}");
         }
         summary.add(&round(Kind::Pause, 500, 2, false));
         summary.add(&round(Kind::Partition, 500, 0, true));
