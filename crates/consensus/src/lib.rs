@@ -5,5 +5,6 @@
 //! and how the closed ones ended.
 
 pub mod manager;
+mod planted;
 pub mod stream;
 pub mod topology;

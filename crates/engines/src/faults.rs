@@ -1,7 +1,7 @@
 //! Planted bugs: each disarms one rule, so that the simulator can prove that its checkers see the
 //! loss of it.
 //!
-//! Without the feature `faults`, which only the simulator and tests ask for, [`Faults`] is empty and
+//! Without the feature `planted`, which only tests and `shoal/planted` ask for, [`Faults`] is empty and
 //! every question to it is answered *no* at compile time.
 
 /// One planted bug.
@@ -97,29 +97,36 @@ pub enum Fault {
 /// A set of planted bugs.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Faults {
-    #[cfg(feature = "faults")]
+    #[cfg(feature = "planted")]
     bits: u64,
 }
+
+// A build without the feature has no place where a bug could stand.
+#[cfg(not(feature = "planted"))]
+const _: () = {
+    assert!(size_of::<Faults>() == 0);
+    assert!(!Faults::NONE.has(Fault::SkipRemoteValidation));
+};
 
 impl Faults {
     /// No bug.
     pub const NONE: Faults = Faults {
-        #[cfg(feature = "faults")]
+        #[cfg(feature = "planted")]
         bits: 0,
     };
 
     /// Exactly this bug.
-    #[cfg(feature = "faults")]
+    #[cfg(feature = "planted")]
     pub fn only(fault: Fault) -> Faults {
         Faults { bits: 1 << fault as u64 }
     }
 
     /// Is the bug planted?
     #[inline(always)]
-    pub(crate) fn has(self, fault: Fault) -> bool {
-        #[cfg(feature = "faults")]
+    pub(crate) const fn has(self, fault: Fault) -> bool {
+        #[cfg(feature = "planted")]
         return self.bits & (1 << fault as u64) != 0;
-        #[cfg(not(feature = "faults"))]
+        #[cfg(not(feature = "planted"))]
         {
             let _ = fault;
             false

@@ -49,6 +49,11 @@ const OUTSIDE: [&str; 9] = [
     "mio",
 ];
 
+/// Features that put planted bugs into a build.
+const PLANTING: [&str; 3] = ["planted", "faults", "early-clock"];
+/// Features that may ask for those.
+const ASKING: [&str; 2] = ["planted", "model"];
+
 /// A file longer than this wants to be two.
 const LINES_MAX: usize = 800;
 
@@ -203,6 +208,31 @@ fn arrows(file: &File) -> Vec<String> {
     complaints
 }
 
+/// A build has planted bugs only where they are asked for by name, or for tests: no dependency has them, and no default.
+fn unasked_bugs(file: &File) -> Vec<String> {
+    if !file.path.ends_with("Cargo.toml") {
+        return Vec::new();
+    }
+    let mut complaints = Vec::new();
+    let mut section = "";
+    for (number, line) in file.text.lines().enumerate() {
+        if line.starts_with('[') {
+            section = line.trim_matches(['[', ']']);
+            continue;
+        }
+        let name = line.split(['.', '=', ' ']).next().unwrap_or_default();
+        let is_asked = section.ends_with("dev-dependencies")
+            || (section == "features" && ASKING.contains(&name))
+            || line.starts_with('#');
+        let mut quoted = line.split('"').skip(1).step_by(2);
+        let plants = |feature: &str| PLANTING.contains(&feature.rsplit('/').next().unwrap_or(""));
+        if !is_asked && quoted.any(plants) {
+            complaints.push(file.complain(number, "this puts planted bugs into every build"));
+        }
+    }
+    complaints
+}
+
 /// Pure crates get time, messages and randomness as arguments; workloads read clocks in one place.
 fn ambient(file: &File) -> Vec<String> {
     let pure = file.house().is_some_and(|house| PURE.contains(&house));
@@ -330,7 +360,8 @@ fn the_tree_keeps_the_rules() {
     let mut files = Vec::new();
     files_below("", &mut files);
     assert!(files.len() > 30, "only {} files found: this looks in the wrong place", files.len());
-    let rules = [arrows, ambient, memory_safety, headers, sizes, promises, whitespace];
+    let rules =
+        [arrows, unasked_bugs, ambient, memory_safety, headers, sizes, promises, whitespace];
     let mut complaints: Vec<_> =
         files.iter().flat_map(|file| rules.iter().flat_map(move |rule| rule(file))).collect();
 
@@ -384,6 +415,29 @@ fn arrows_down_the_plan_are_seen() {
         "[dependencies]\nstore = {}\n",
     );
     assert_ne!(arrows(&File::new("crates/attic/Cargo.toml", "")), [""; 0]);
+}
+
+#[test]
+fn planted_bugs_that_nothing_asked_for_are_seen() {
+    let manifest = "crates/sim/Cargo.toml";
+    sees(
+        unasked_bugs,
+        manifest,
+        "[dependencies]\nengines = { workspace = true, features = [\"planted\"] }\n",
+        "[dev-dependencies]\nengines = { workspace = true, features = [\"planted\"] }\n",
+    );
+    sees(
+        unasked_bugs,
+        manifest,
+        "[features]\ndefault = [\"planted\"]\n",
+        "[features]\nplanted = [\"engines/planted\"]\n",
+    );
+    sees(
+        unasked_bugs,
+        "crates/engines/Cargo.toml",
+        "[features]\npoints = [\"store/early-clock\"]\n",
+        "[features]\n# \"early-clock\" is not for all.\nplanted = [\"store/early-clock\"]\n",
+    );
 }
 
 #[test]

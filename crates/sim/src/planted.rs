@@ -5,6 +5,9 @@
 
 use crate::subject::Bug;
 
+/// Was this built with bugs to plant? Only with the feature `planted`, which a released command has not.
+pub const PLANTED: bool = cfg!(feature = "planted");
+
 /// A planted bug and what is expected of the checkers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Planted {

@@ -4,15 +4,18 @@
 use crate::checks::Rules;
 use crate::managers::Managed;
 use crate::run::{Orders, Report, run};
+#[cfg(feature = "planted")]
 use consensus::manager;
 use consensus::stream;
 use consensus::topology::Partitioning;
+#[cfg(feature = "planted")]
+use engines::Faults;
 use engines::client::requests_table;
 use engines::engine::Setup;
 use engines::execution::Limits;
 use engines::mako::{self, Mako, StampForm};
 use engines::two_phase_commit::{self, TwoPhaseCommit};
-use engines::{Engine, Fault, Faults};
+use engines::{Engine, Fault};
 use std::time::Duration;
 use types::Random;
 
@@ -138,6 +141,7 @@ pub trait Subject: Engine + 'static {
     fn draw(random: &mut Random, round_trip: Duration) -> Self::Options;
 
     /// Plants a bug in the engine.
+    #[cfg(feature = "planted")]
     fn plant(options: &mut Self::Options, faults: Faults);
 
     /// Tables that the engine keeps for itself.
@@ -147,7 +151,14 @@ pub trait Subject: Engine + 'static {
     }
 }
 
+/// A build without the feature `planted` has no bugs to plant.
+#[cfg(not(feature = "planted"))]
+pub fn plant<E: Subject>(_: &mut Setup<E::Options>, _: &mut Option<Managed>, bug: Bug) {
+    panic!("{bug:?} cannot be planted: this was built without the feature `planted`");
+}
+
 /// Plants a bug in a cluster that is about to be made.
+#[cfg(feature = "planted")]
 pub fn plant<E: Subject>(setup: &mut Setup<E::Options>, managers: &mut Option<Managed>, bug: Bug) {
     let mut nobody = manager::Faults::default();
     let manager = managers.as_mut().map_or(&mut nobody, |managed| &mut managed.options.faults);
@@ -249,6 +260,7 @@ impl Subject for Mako {
         options
     }
 
+    #[cfg(feature = "planted")]
     fn plant(options: &mut mako::Options, faults: Faults) {
         options.faults = faults;
     }
@@ -271,6 +283,7 @@ impl Subject for TwoPhaseCommit {
         options
     }
 
+    #[cfg(feature = "planted")]
     fn plant(options: &mut two_phase_commit::Options, faults: Faults) {
         options.faults = faults;
     }

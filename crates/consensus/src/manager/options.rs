@@ -1,5 +1,6 @@
 //! How patient the manager is, and what it assumes of clocks.
 
+use crate::planted::planted;
 use std::time::Duration;
 
 /// Parts in a million.
@@ -72,41 +73,42 @@ fn nanoseconds(count: u128) -> Duration {
     Duration::from_nanos(u64::try_from(count).unwrap_or(u64::MAX))
 }
 
-/// Bugs planted on purpose: each must be caught by some check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Faults {
-    /// A leader counts as dead after half of its lease (breaks rule M7).
-    pub appoint_early: bool,
-    /// A leader counts as dead one [`tick`](Options::tick_every) before its lease has run out (breaks rule M7). Its
-    /// successor mostly learns of that later, and so the two rarely act at one time.
-    pub appoint_hasty: bool,
-    /// A manager grants leases before it knows whether it still leads (breaks rule M7).
-    pub grant_unconfirmed: bool,
-    /// A manager renews leases that have run out, and does not wait until the log knows (breaks rule M7).
-    pub renew_lapsed: bool,
-    /// A new life of a node is admitted without a word of when the former was last heard (breaks rule M7).
-    pub forget_former_life: bool,
-    /// A node counts its lease from when the grant came (breaks rule M7).
-    pub lease_from_reply: bool,
-    /// The manager compares times with those of managers before it (breaks rule M7).
-    pub trust_former_clocks: bool,
-    /// A new manager begins leases at the time of its `Take`, read before that was applied (breaks
-    /// rule M7).
-    pub rebase_at_take: bool,
-    /// A node counts a grant whose configuration it does not have (breaks rule M7).
-    pub grant_without_configuration: bool,
-    /// A node that restarted takes up the offices of its former life.
-    pub keep_office: bool,
-    /// An appointment erases the ends that the shard has reported (breaks rule M12).
-    pub erase_ends: bool,
-    /// A shard that is out counts as ended in the epochs before, too (breaks rule M12).
-    pub out_ends_former: bool,
-    /// A report changes an FVW that is final already (breaks rule M9).
-    pub late_report_overwrites: bool,
-    /// Any node reports for any shard.
-    pub deposed_reports: bool,
-    /// Replicas that lost their memory are appointed like others.
-    pub appoint_empty: bool,
+planted! {
+    /// Bugs planted on purpose: each must be caught by some check.
+    pub struct Faults {
+        /// A leader counts as dead after half of its lease (breaks rule M7).
+        pub appoint_early: bool,
+        /// A leader counts as dead one [`tick`](Options::tick_every) before its lease has run out (breaks rule M7). Its
+        /// successor mostly learns of that later, and so the two rarely act at one time.
+        pub appoint_hasty: bool,
+        /// A manager grants leases before it knows whether it still leads (breaks rule M7).
+        pub grant_unconfirmed: bool,
+        /// A manager renews leases that have run out, and does not wait until the log knows (breaks rule M7).
+        pub renew_lapsed: bool,
+        /// A new life of a node is admitted without a word of when the former was last heard (breaks rule M7).
+        pub forget_former_life: bool,
+        /// A node counts its lease from when the grant came (breaks rule M7).
+        pub lease_from_reply: bool,
+        /// The manager compares times with those of managers before it (breaks rule M7).
+        pub trust_former_clocks: bool,
+        /// A new manager begins leases at the time of its `Take`, read before that was applied (breaks
+        /// rule M7).
+        pub rebase_at_take: bool,
+        /// A node counts a grant whose configuration it does not have (breaks rule M7).
+        pub grant_without_configuration: bool,
+        /// A node that restarted takes up the offices of its former life.
+        pub keep_office: bool,
+        /// An appointment erases the ends that the shard has reported (breaks rule M12).
+        pub erase_ends: bool,
+        /// A shard that is out counts as ended in the epochs before, too (breaks rule M12).
+        pub out_ends_former: bool,
+        /// A report changes an FVW that is final already (breaks rule M9).
+        pub late_report_overwrites: bool,
+        /// Any node reports for any shard.
+        pub deposed_reports: bool,
+        /// Replicas that lost their memory are appointed like others.
+        pub appoint_empty: bool,
+    }
 }
 
 #[cfg(test)]

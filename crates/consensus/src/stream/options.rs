@@ -1,5 +1,6 @@
 //! Who replicates a stream, and how eagerly.
 
+use crate::planted::planted;
 use std::time::Duration;
 use types::NodeId;
 
@@ -79,27 +80,28 @@ impl Options {
     }
 }
 
-/// Bugs planted on purpose: each must be caught by some check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Faults {
-    /// The leader counts what a learner accepted as a vote (breaks rule M4).
-    pub count_learner: bool,
-    /// A replica promises a ballot and does not remember it.
-    pub forget_promise: bool,
-    /// A new leader adopts the shortest sequence of the lowest ballot among the promises.
-    pub adopt_shortest: bool,
-    /// A new leader adopts the longest sequence among the promises, whatever its ballot.
-    pub adopt_longest: bool,
-    /// A new leader keeps its own undecided entries in front of a sequence of another ballot.
-    pub adopt_onto_own: bool,
-    /// A replica moves to a ballot before it has all that the leader of the ballot began with.
-    pub join_early: bool,
-    /// A replica takes its own undecided entries, of another ballot, for those of the leader.
-    pub keep_undecided: bool,
-    /// A replica without memory votes.
-    pub vote_while_empty: bool,
-    /// A leader takes what a replica acknowledged in a former life for what it has.
-    pub keep_former_acks: bool,
-    /// A replica without memory is called full as soon as anything was sent to it.
-    pub caught_up_early: bool,
+planted! {
+    /// Bugs planted on purpose: each must be caught by some check.
+    pub struct Faults {
+        /// The leader counts what a learner accepted as a vote (breaks rule M4).
+        pub count_learner: bool,
+        /// A replica promises a ballot and does not remember it.
+        pub forget_promise: bool,
+        /// A new leader adopts the shortest sequence of the lowest ballot among the promises.
+        pub adopt_shortest: bool,
+        /// A new leader adopts the longest sequence among the promises, whatever its ballot.
+        pub adopt_longest: bool,
+        /// A new leader keeps its own undecided entries in front of a sequence of another ballot.
+        pub adopt_onto_own: bool,
+        /// A replica moves to a ballot before it has all that the leader of the ballot began with.
+        pub join_early: bool,
+        /// A replica takes its own undecided entries, of another ballot, for those of the leader.
+        pub keep_undecided: bool,
+        /// A replica without memory votes.
+        pub vote_while_empty: bool,
+        /// A leader takes what a replica acknowledged in a former life for what it has.
+        pub keep_former_acks: bool,
+        /// A replica without memory is called full as soon as anything was sent to it.
+        pub caught_up_early: bool,
+    }
 }

@@ -166,7 +166,7 @@ impl Mako {
         Ok((branch, 0, self.draw_too_early(at, transaction, effects)))
     }
 
-    #[cfg(feature = "faults")]
+    #[cfg(feature = "planted")]
     fn draw_too_early(
         &mut self,
         at: usize,
@@ -183,7 +183,7 @@ impl Mako {
         Some(clock)
     }
 
-    #[cfg(not(feature = "faults"))]
+    #[cfg(not(feature = "planted"))]
     fn draw_too_early(&mut self, _: usize, _: TransactionId, _: &mut Effects) -> Option<Clock> {
         None
     }

@@ -6,7 +6,7 @@ use crate::duration::span;
 use crate::progress::SeedsBar;
 use crate::terminal::table;
 use ::sim::Orders;
-use ::sim::planted::{self, Planted};
+use ::sim::planted::{self, PLANTED, Planted};
 use clap::Args;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -52,6 +52,7 @@ struct Found {
 
 impl Faults {
     pub(super) fn run(&self) -> Result<Verdict, Trouble> {
+        super::plantable(PLANTED).map_err(Trouble::Usage)?;
         let engine = self.common.engine.name;
         let bugs = planted::all(engine);
         print(&format!("{engine}, {} planted bugs\n\n", bugs.len()))?;

@@ -15,6 +15,7 @@ mod summary;
 use super::{Trouble, Verdict, print};
 use crate::duration;
 use crate::progress::SeedsBar;
+use ::sim::planted::PLANTED;
 use ::sim::{Bug, ENGINES, Orders, Runner};
 use clap::{Args, Subcommand, value_parser};
 use search::{Search, Tally};
@@ -131,7 +132,18 @@ fn engine(text: &str) -> Result<Engine, String> {
     })
 }
 
+/// Bugs can be planted in this build, or the error says how to make one in which they can.
+fn plantable(is_built: bool) -> Result<(), String> {
+    match is_built {
+        true => Ok(()),
+        false => Err("this build has no planted bugs; run one that has: \
+                      cargo run --release --features shoal/planted -- sim --faults"
+            .to_owned()),
+    }
+}
+
 fn fault(text: &str) -> Result<Planted, String> {
+    plantable(PLANTED)?;
     let found = Bug::NAMED.iter().find(|(name, _)| *name == text);
     found.map(|(name, bug)| Planted { name, bug: *bug }).ok_or_else(|| {
         let names: Vec<&str> = Bug::NAMED.iter().map(|(name, _)| *name).collect();
@@ -217,5 +229,17 @@ impl Seeds {
         // A planted bug is there to be caught.
         let as_expected = (tally.failures > 0) == self.fault.is_some();
         Ok(if as_expected { Verdict::Holds } else { Verdict::Fails })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_without_planted_bugs_says_how_to_build_one_that_has_them() {
+        let error = plantable(false).expect_err("there are none");
+        assert!(error.contains("--features shoal/planted"), "{error}");
+        plantable(PLANTED).expect("tests are built with them");
     }
 }
