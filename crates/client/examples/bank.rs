@@ -1,6 +1,6 @@
 //! A bank: clerks move money between accounts, and an auditor sees that none is made or lost.
 //!
-//! Shows operations side by side, `add`, errors, scans, and what to do when nobody knows whether a
+//! Shows operations side by side, `add`, errors, scans, and what to do when it is not known whether a
 //! transaction has committed: run it again. If its receipt is there already, it had happened.
 //!
 //! `cargo run -p shoal-client --example bank`, or with the address of a node: `… -- 127.0.0.1:7000`

@@ -1,6 +1,6 @@
 //! A warehouse: orders of several items, each delivered as a whole or not at all.
 //!
-//! Shows keys that are tuples, reading ahead, scans, errors to act on, and an order of which nobody
+//! Shows keys that are tuples, reading ahead, scans, errors to act on, and an order of which no client
 //! knows whether it was placed: it has a number, and is looked for first.
 //!
 //! `cargo run -p shoal-client --example inventory`, or with an address: `… -- 127.0.0.1:7000`
@@ -20,7 +20,7 @@ impl<D: Database> Warehouse<'_, D> {
             let keys: Vec<_> = items.iter().map(|(item, _)| (stock, item.as_bytes())).collect();
             tx.prefetch(&keys);
             if tx.get(orders, &order).await?.is_some() {
-                return Ok(()); // Nobody wants it twice.
+                return Ok(()); // It must not be made twice.
             }
             for (item, count) in items {
                 let left = tx.add(stock, item.as_bytes(), -count).await?;

@@ -1,6 +1,6 @@
 //! A queue of jobs: each is taken by one worker, and done once.
 //!
-//! Shows conflicts, since all workers want the same job, and steps that may be repeated when nobody
+//! Shows conflicts, since all workers want the same job, and steps that may be repeated when no worker
 //! knows their outcome. All keys begin with the queue's name: it lives on one shard as a whole.
 //!
 //! `cargo run -p shoal-client --example queue`, or with the address of a node: `… -- 127.0.0.1:7000`
@@ -22,7 +22,7 @@ impl<D: Database> Queue<'_, D> {
         }
     }
 
-    /// So many jobs wait now, whatever there was.
+    /// So many jobs wait now; what was there before is gone.
     async fn fill(&self, count: u32) -> Result<()> {
         let &Queue(_, jobs, held, done) = self;
         self.step(async |tx: &D::Transaction<'_>| {

@@ -6,7 +6,7 @@
 //! granted, and a number, which the client counts. A session has one call under way at a time: the leader remembers the last
 //! of each.
 //!
-//! All copies of a call have to reach the same worker, [`worker_of`] its session, of whatever node, which passes it on to
+//! All copies of a call have to reach the same worker, [`worker_of`] its session, of any node, which passes it on to
 //! the leader; another one refuses it. Why it is then run once is argued in `execution/call_sessions.rs`.
 //!
 //! | a copy of a call finds | it is answered |
@@ -106,7 +106,7 @@ pub enum Ending {
     /// Write nothing, but have what was read proved consistent and durable: for a client that is about
     /// to act on what it read by giving up.
     Confirm,
-    /// Undo everything, whatever it was.
+    /// Undo everything, all of it.
     Rollback,
 }
 

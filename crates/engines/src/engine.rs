@@ -100,14 +100,14 @@ pub trait Engine: Sized {
     /// Until when this node holds its lease, on its clock (rule M7). Said before each step.
     fn renew(&mut self, lease_end: Time);
 
-    /// How many transactions are under way here, in whatever state: none, once all is quiet.
+    /// How many transactions are under way here, in any state: none, once all is quiet.
     fn pending(&self) -> usize;
 
     /// What it has counted.
     fn counters(&self) -> Counters;
 
     /// So many entries of this worker's stream of `shard` are in the store for good: they may be cut, since
-    /// whoever lacks them gets a snapshot. `None` for an engine that gives none, of which nothing may be cut that
+    /// a replica that lacks them gets a snapshot. `None` for an engine that gives none, of which nothing may be cut that
     /// anybody could ask for.
     fn may_cut(&self, shard: ShardId) -> Option<u64> {
         let _ = shard;
@@ -288,27 +288,27 @@ pub enum Effect<M> {
 /// What an engine's step leaves.
 pub type Effects<M> = Wanted<Effect<M>>;
 
-/// Where a step leaves its effects, in order, and, if somebody watches, its observations.
+/// Where a step leaves its effects, in order, and, if they are watched, its observations.
 #[derive(Debug, Clone)]
 pub struct Wanted<E> {
     /// To be done, in order.
     pub effects: Vec<E>,
-    /// What a checker may want to know; see [`Observation`]. `None` if nobody watches.
+    /// What a checker may want to know; see [`Observation`]. `None` if it is not watched.
     pub observations: Option<Vec<Observation>>,
 }
 
 impl<E> Wanted<E> {
-    /// None yet, and nobody watches.
+    /// None yet, and it is not watched.
     pub fn new() -> Wanted<E> {
         Wanted { effects: Vec::new(), observations: None }
     }
 
-    /// None yet, and somebody watches.
+    /// None yet, and it is watched.
     pub fn observed() -> Wanted<E> {
         Wanted { effects: Vec::new(), observations: Some(Vec::new()) }
     }
 
-    /// Adds an observation, which is only made if somebody watches.
+    /// Adds an observation, which is only made if they are watched.
     #[inline]
     pub(crate) fn observe(&mut self, observation: impl FnOnce() -> Observation) {
         if let Some(observations) = &mut self.observations {
@@ -355,7 +355,7 @@ pub struct Counters {
     /// Attempts that met a conflict.
     pub conflicts: u64,
     /// Transactions that took longer than
-    /// [`Limits::slow_after`](crate::execution::Limits::slow_after), whatever became of them.
+    /// [`Limits::slow_after`](crate::execution::Limits::slow_after), with any outcome.
     pub slow: u64,
     /// Requests to other workers that were sent again since no answer came.
     pub resent: u64,

@@ -37,13 +37,13 @@ pub enum Fault {
     ReportBeforeDurable,
     /// A leader goes on without a lease (M7).
     ActWithoutLease,
-    /// Versions are rolled back by their own clock, whatever else they depend on (M9).
+    /// Versions are rolled back by their own clock, ignoring what else they depend on (M9).
     RollBackByClock,
     /// What a dead coordinator has locked stays locked (liveness).
     KeepDeadLocks,
     /// What hangs for a silent coordinator is given up while the epoch is open (M3).
     SilenceResolves,
-    /// A call that is looked up is said to have had no effect, whatever its row says (exactly once).
+    /// A call that is looked up is said to have had no effect, ignoring its row (exactly once).
     IgnoreRequestRows,
     /// Calls whose sessions were forgotten are run (exactly once).
     ServeForgottenSessions,
@@ -53,7 +53,7 @@ pub enum Fault {
     CutUnabsorbed,
     /// A copy of a shard has what is not committed (M6).
     CopyUncommitted,
-    /// Whoever takes a copy keeps what it has not (M6).
+    /// A replica that takes a copy keeps rows that the copy has not (M6).
     CopyKeepsDeleted,
     /// A copy has what is as old as its cut, in an epoch that is not settled, whether it was decided or not (M10).
     CopyByClock,

@@ -1,5 +1,5 @@
 //! What a checker can see of an engine: facts as they happen, for judges who have the whole cluster
-//! before them. Nothing in the engine depends on whether somebody watches.
+//! before them. Nothing in the engine depends on whether it is watched.
 
 use crate::transaction_id::TransactionId;
 use types::{Ballot, Clock, Epoch, ShardId, Stamp, TableId, VectorWatermark};
@@ -20,7 +20,7 @@ pub enum Observation {
     },
     /// A clock was drawn: it is in flight on this worker.
     Drawn {
-        /// For whom.
+        /// The client or task that it is for.
         transaction: TransactionId,
         /// The shard.
         shard: ShardId,
@@ -51,7 +51,7 @@ pub enum Observation {
     },
     /// A version of a key was installed by the leader.
     Installed {
-        /// By whom.
+        /// The worker that did it.
         transaction: TransactionId,
         /// The shard.
         shard: ShardId,
@@ -133,14 +133,14 @@ pub enum Observation {
         /// The epoch.
         epoch: Epoch,
     },
-    /// Somebody is told that a certified transaction was rolled back.
+    /// A client or task is told that a certified transaction was rolled back.
     RolledBack {
         /// Which.
         transaction: TransactionId,
         /// Is its epoch settled? Else a shard has ended the epoch before what it depends on.
         settled: bool,
     },
-    /// Somebody outside is told an outcome, or something that was read.
+    /// A client is told an outcome, or something that was read.
     Told {
         /// Of which transaction.
         transaction: TransactionId,
@@ -170,7 +170,7 @@ pub enum Observation {
         /// ends is open.
         withheld: usize,
     },
-    /// A new leader has installed a version that it inherited, of which nobody can say yet whether it counts.
+    /// A new leader has installed a version that it inherited, of which it is not known yet whether it counts.
     Inherited {
         /// The shard.
         shard: ShardId,

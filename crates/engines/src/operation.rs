@@ -190,7 +190,7 @@ impl Operation {
         }
     }
 
-    /// Does whoever asks for it wait for what it brings?
+    /// Does the client wait for what it brings?
     pub(crate) fn wants_answer(&self) -> bool {
         !matches!(self, Operation::Put { .. })
     }

@@ -1,6 +1,6 @@
 //! Transactions that took long at their coordinator: what operators are told of them.
 //!
-//! Where nobody wants to know, nothing is kept. Otherwise a worker keeps the first `KEPT_MAX` of a step until
+//! Where it is not wanted, nothing is kept. Otherwise a worker keeps the first `KEPT_MAX` of a step until
 //! they are taken, and counts them all.
 
 use crate::transaction_id::TransactionId;
@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::time::Duration;
 use types::{Error, Result, ShardId, Time};
 
-/// Nobody reads more of one moment.
+/// More of one moment is not read.
 const KEPT_MAX: usize = 16;
 
 /// A transaction that took long at its coordinator.

@@ -1,4 +1,4 @@
-//! Names for transactions, unlike everybody else's.
+//! Names for transactions, unlike all others.
 
 use std::fmt;
 use types::{NodeId, WorkerId};

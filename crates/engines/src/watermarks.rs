@@ -2,7 +2,7 @@
 //! ended it; of those that are settled, the final one (design §5, "Failure").
 //!
 //! A version is **committed** once each entry of its stamp is covered, **rolled back** once one exceeds the end of its
-//! shard, and else **undecided** (rule M12). An epoch is settled once all shards have ended it, whatever became
+//! shard, and else **undecided** (rule M12). An epoch is settled once all shards have ended it, with any outcome
 //! of those before.
 
 use crate::faults::{Fault, Faults};
@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(watermarks.ended_in(Epoch(1)).count(), 0);
     }
 
-    /// An epoch is settled whatever became of those before.
+    /// An epoch is settled whether those before are or not.
     #[test]
     fn an_epoch_waits_for_none_before() {
         let other = ShardId(1);

@@ -1,6 +1,6 @@
 //! A client's end of a connection to one worker of a node: frames out, frames in.
 //!
-//! Two tasks on the runtime of whoever connects move the frames. Both ways are bounded: who sends faster
+//! Two tasks on the runtime of the caller move the frames. Both ways are bounded: who sends faster
 //! than the node reads has to wait, and who does not receive is not sent more.
 
 use crate::config::Limits;
@@ -211,7 +211,7 @@ impl Receiver {
     }
 }
 
-/// Writes frames, as many as there are in one system call, until nobody has any more to send or the other
+/// Writes frames, as many as there are in one system call, until there are no more or the other
 /// end is gone: that is for the reader to tell.
 async fn write(mut stream: WriteHalf<Stream>, mut outgoing: mpsc::Receiver<Bytes>) {
     let mut frames = Vec::new();
@@ -241,7 +241,7 @@ async fn write_all(stream: &mut WriteHalf<Stream>, queue: &mut OutQueue) -> io::
     stream.flush().await
 }
 
-/// Reads frames until the connection ends, or nobody receives them any more.
+/// Reads frames until the connection ends, or the receiver was dropped.
 async fn read(
     mut stream: ReadHalf<Stream>,
     mut reader: FrameReader,
@@ -282,6 +282,6 @@ async fn read(
             Err(error) => break Closed::Ended(broken(&error)),
         }
     };
-    // If nobody receives any more, nobody minds.
+    // If the receiver was dropped, this is not needed.
     let _ = incoming.send(Err(closed)).await;
 }

@@ -124,7 +124,7 @@ pub struct Config {
 /// What is wrong with a configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ConfigError {
-    /// Nobody could prove anything with it.
+    /// It would prove nothing.
     #[error("the cluster's secret has {0} bytes; at least {SECRET_BYTES_MIN} are needed")]
     ShortSecret(usize),
     /// Too long for the handshake, or empty.

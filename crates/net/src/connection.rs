@@ -43,7 +43,7 @@ pub(crate) enum Origin {
 enum Ending {
     /// When all that is queued is written.
     Drained(CloseReason),
-    /// Whatever is queued.
+    /// All that is queued.
     Now(CloseReason),
 }
 
@@ -279,7 +279,7 @@ impl Pump {
                 Ok(())
             }
             (Kind::Bye, _) => Err(CloseReason::Left),
-            // Nobody sends on what another has dialed; the handshake is over.
+            // Frames are sent only on what this end has dialed; the handshake is over.
             (Kind::Data, Origin::PeerOut(_))
             | (
                 Kind::Part | Kind::Urgent,

@@ -1,7 +1,7 @@
-//! What a worker's loop has done, counted: by itself alone, read by whoever scrapes.
+//! What a worker's loop has done, counted: by itself alone, read by others.
 //!
 //! Only the worker's thread writes its counters, so an addition is a load and a store. Totals are summed
-//! when somebody asks.
+//! when they are asked for.
 
 use crate::reason::{CloseReason, DropReason};
 use std::ops::AddAssign;

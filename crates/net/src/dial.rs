@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use types::{ClusterId, NodeId, WorkerId};
 use zerocopy::IntoBytes;
 
-/// Who dials, and whom it wants.
+/// What dials, and the node that it wants.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Dialing<'a> {
     pub cluster: &'a str,

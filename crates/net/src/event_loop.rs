@@ -121,7 +121,7 @@ impl<M: Send + 'static> Network<M> {
                 let build = |handle: &Handle<M>| build(worker, handle);
                 let ended = run(&config, worker, &handle, listener, build, &started);
                 if let Err(error) = ended {
-                    // Nobody waits for it any more once all have started.
+                    // Nothing waits for it any more once all have started.
                     let _ = started.send(Err(error));
                 }
                 drop(guard);
@@ -146,7 +146,7 @@ impl<M: Send + 'static> Network<M> {
         &self.handle
     }
 
-    /// Waits until the loops have ended: somebody stopped them, or one panicked, which ends the others.
+    /// Waits until the loops have ended: they were stopped, or one panicked, which ends the others.
     pub fn join(mut self) -> Result<(), Panicked> {
         self.wait()
     }
@@ -219,7 +219,7 @@ fn run<C: Core>(
         let mut turner =
             Loop { core: build(handle), hub, handle, out: Outbox::new(), timer: None, alarm };
         turner.start();
-        // Nobody waits for it if another worker has failed to start.
+        // Nothing waits for it if another worker has failed to start.
         let _ = started.send(Ok(()));
         let bell = Arc::clone(&handle.mailbox(worker).bell);
         let mail = Rc::clone(&turner.hub);

@@ -3,10 +3,10 @@
 //! ```text
 //! frame: | length u32, little-endian | kind u8 | 0 0 0 | payload, `length` bytes |
 //! ```
-//! The reader yields each payload as a part of the buffer it was read into, without copying: whoever
+//! The reader yields each payload as a part of the buffer it was read into, without copying: a core that
 //! keeps a small payload for long keeps that buffer, and had better copy it.
 //!
-//! Invariant: what the reader allocates is bounded by what has arrived, twice over and a chunk, whatever
+//! Invariant: what the reader allocates is bounded by what has arrived, twice over and a chunk, whichever
 //! length was announced. Nothing that arrives makes it panic.
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -44,7 +44,7 @@ impl Header {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// Dialer: who I am, and whom I want.
+    /// Dialer: who I am, and which node I want.
     Hello = 1,
     /// Acceptor: who I am, and what you have to prove.
     Challenge = 2,

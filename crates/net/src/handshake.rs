@@ -16,10 +16,10 @@
 //! that knocks learns nothing to try secrets on. Ends that know of different foundings of the cluster go apart, but not
 //! before both have proved it: so a client that is told that its cluster is gone can rely on it.
 //!
-//! Without TLS this proves who has connected, not who writes the bytes that follow: where somebody could
+//! Without TLS this proves who has connected, not who writes the bytes that follow: where another could
 //! sit on the wire, switch it on.
 //!
-//! Bounded: no message is longer than [`MESSAGE_BYTES_MAX`], and whoever calls this bounds its time.
+//! Bounded: no message is longer than [`MESSAGE_BYTES_MAX`], and the caller bounds its time.
 
 use crate::frame::{Frame, FrameError, FrameReader, Header, Kind};
 use crate::identity::number;
@@ -226,7 +226,7 @@ fn go_together(ours: Option<ClusterId>, theirs: u64) -> Result<(), Failure> {
 
 fn nonce() -> Result<[u8; 32], CloseReason> {
     let mut nonce = [0; 32];
-    // Without randomness nobody can prove anything.
+    // Without randomness nothing can be proved.
     SystemRandom::new().fill(&mut nonce).map_err(|_| CloseReason::WrongSecret)?;
     Ok(nonce)
 }
@@ -314,7 +314,7 @@ pub(crate) async fn dial<S: AsyncRead + AsyncWrite + Unpin>(
     Ok((host, ClusterId::new(told.identity.get())))
 }
 
-/// Accepts: lets in who proves to be somebody that `door` admits. Tells others why not, as far as they
+/// Accepts: lets in what proves to be one that `door` admits. Tells others why not, as far as they
 /// listen.
 pub(crate) async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,

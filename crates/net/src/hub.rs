@@ -100,7 +100,7 @@ impl Hub {
         }
     }
 
-    /// Whom to wake for a turn.
+    /// The task to wake for a turn.
     pub fn remember(&self, waker: &Waker) {
         let mut known = self.waker.borrow_mut();
         if !known.as_ref().is_some_and(|known| known.will_wake(waker)) {
@@ -191,7 +191,7 @@ impl Hub {
         channel
     }
 
-    /// A connection of somebody who came in is over.
+    /// A connection that came in is over.
     pub fn leave(&self, channel: &Rc<Channel>) {
         match channel.origin {
             Origin::PeerIn(node) => {
@@ -233,7 +233,7 @@ impl Door for Hub {
     }
 
     /// A former life is refused only while a later one is connected: should lives be counted wrongly,
-    /// nobody is locked out for good.
+    /// no node is locked out for good.
     fn admits(&self, caller: &Caller) -> Result<(), CloseReason> {
         match caller {
             Caller::Peer { node, life, .. } => {

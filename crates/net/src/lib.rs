@@ -29,7 +29,7 @@
 //! - No frame reaches a core whose sender has not proved that it knows the secret of its role.
 //! - Frames of one connection arrive in order, each once, or the connection ends. Frames to peers may get
 //!   lost with it; then the core is told that the peer is down.
-//! - Nothing from outside panics, or makes us keep more than a limit allows. Whatever ends a connection or
+//! - Nothing from outside panics, or makes us keep more than a limit allows. All that ends a connection or
 //!   drops a frame has a reason that is counted.
 //! - When nothing happens, nothing runs; what is queued in a turn of the loop leaves in one system call,
 //!   and nothing is held back to wait for more.

@@ -4,7 +4,7 @@
 //! workers there are two, one each way.
 //!
 //! Frames to a peer may get lost, and are counted when they do: protocols repeat. While there is no
-//! connection they are dropped at once, so that nobody is met with what was said long ago.
+//! connection they are dropped at once, so that a peer does not hear what was said long ago.
 
 use crate::config::Peer;
 use crate::connection::{Channel, Origin, Pump};

@@ -1,4 +1,4 @@
-//! Lines of a log, no more of them in a second than allowed: whoever knocks a thousand times a second
+//! Lines of a log, no more of them in a second than allowed: an end that connects a thousand times a second
 //! gets a thousand counts and ten lines.
 
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! How other threads reach a worker's loop, and how a node is steered from outside.
 //!
-//! Whoever leaves something rings a bell; the loop looks at all there is when it hears it. Rings that
+//! A sender that leaves something rings a bell; the loop looks at all there is when it hears it. Rings that
 //! come before it has heard the first are one.
 
 use crate::clock::Clock;
@@ -190,7 +190,7 @@ impl<M> Handle<M> {
         self.0.mailboxes.iter().for_each(|mailbox| mailbox.end());
     }
 
-    /// Whether somebody has ended them.
+    /// Whether they were ended.
     pub fn is_stopped(&self) -> bool {
         self.0.mailboxes.iter().any(|mailbox| mailbox.is_over())
     }

@@ -62,7 +62,7 @@ pub enum Input<C> {
     Timer,
     /// Another worker asks to look at what they share. Several nudges may be made one.
     Nudged,
-    /// Somebody of this process wants something; in the order of each sender.
+    /// Another part of this process wants something; in the order of each sender.
     Command(C),
 }
 

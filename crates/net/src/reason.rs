@@ -63,7 +63,7 @@ reasons! {
         WrongVersion = "wrong_version",
         /// One end wants TLS and the other does not.
         WrongTls = "wrong_tls",
-        /// TLS was not agreed on: a certificate of somebody else, or none.
+        /// TLS was not agreed on: a certificate of another, or none.
         TlsFailed = "tls_failed",
         /// A node of another cluster.
         WrongCluster = "wrong_cluster",

@@ -53,7 +53,7 @@ pub struct ClientTls {
     name: ServerName<'static>,
 }
 
-/// What a node shows, and whom it trusts.
+/// What a node shows, and which authorities it trusts.
 #[derive(Clone)]
 pub struct NodeTls {
     dialing: ClientTls,

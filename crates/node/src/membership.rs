@@ -110,7 +110,7 @@ impl Membership {
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// The lease lasts until then, for whoever has the last configuration.
+    /// The lease lasts until then, for nodes that have the last configuration.
     pub(crate) fn renew(&self, lease_end: Time) {
         self.lease_end.store(lease_end.0, Ordering::Release);
     }

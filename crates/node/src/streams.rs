@@ -229,7 +229,7 @@ impl<E: Engine> Worker<E> {
         self.stream_step(now, shard, event, effects);
     }
 
-    /// Can it be a message of the stream's replicas, under its leader, or one whom this node will hear of?
+    /// Can it be a message of the stream's replicas, under its leader, or one of which this node will hear?
     fn is_credible(
         &self,
         from: NodeId,
@@ -241,7 +241,7 @@ impl<E: Engine> Worker<E> {
         let changes = !self.membership.is_fixed();
         let unheard = changes && ballot.epoch > known.configuration.epoch;
         let says = match message {
-            // Somebody would have promised another ballot, or begun anew.
+            // A replica would have promised another ballot, or begun anew.
             stream::Message::Rejected { .. } | stream::Message::Snapshot { .. } => changes,
             stream::Message::Prepare { .. }
             | stream::Message::Promise { .. }
@@ -286,7 +286,7 @@ impl<E: Engine> Worker<E> {
                 stream::Effect::Timer { at } => held.timer = Some(at),
                 stream::Effect::SnapshotWanted { to } => {
                     // Where nodes never begin anew, or begin with the first entry, entries are cut only when every
-                    // replica has them: whoever asks for one again has said what is not so, now or before.
+                    // replica has them: a replica that asks for one again has said what is not so, now or before.
                     match self.membership.is_fixed() || self.engine.may_cut(shard).is_none() {
                         true => self.bad_messages += 1,
                         false => news.push_back(engines::Event::SnapshotWanted { shard, to }),
@@ -311,7 +311,7 @@ impl<E: Engine> Worker<E> {
         let everywhere = held.stream.replicated_everywhere().0.min(held.told);
         let before = match self.engine.may_cut(shard) {
             _ if self.membership.is_fixed() => everywhere,
-            // Whoever begins anew reads the stream from the beginning.
+            // A node that begins anew reads the stream from the beginning.
             None => return,
             Some(absorbed) => {
                 let retained = held.stream.storage().log().tail(self.retain_bytes).0;

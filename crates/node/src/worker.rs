@@ -82,7 +82,7 @@ pub struct Worker<E: Engine> {
 struct Timer {
     engine: Option<Time>,
     member: Option<Time>,
-    /// What was asked for last; nobody is asked twice for the same.
+    /// What was asked for last; the same is not asked for twice.
     asked: Option<Time>,
 }
 

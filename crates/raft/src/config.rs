@@ -24,7 +24,7 @@ pub type Number = u64;
 pub type Entry = openraft::Entry<Types>;
 /// The place of an entry, and the leader that made it.
 pub type LogId = openraft::LogId<Number>;
-/// Whom a replica follows, or has voted for.
+/// The leader that a replica follows, or the candidate it has voted for.
 pub type Vote = openraft::Vote<Number>;
 /// Who votes and who learns.
 pub type Membership = openraft::Membership<Number, ()>;
@@ -34,7 +34,7 @@ pub type StorageError = openraft::StorageError<Number>;
 pub type Raft = openraft::Raft<Types>;
 
 /// Terms of Raft end here; at ten elections a second that takes six years. Half of what [`Term`] has
-/// room for, so that our own terms do not exceed it, whatever others say.
+/// room for, so that our own terms do not exceed it, on any input.
 pub const RAFT_TERM_MAX: u64 = 1 << 31;
 
 /// How patient the replicas are.

@@ -1,4 +1,4 @@
-//! The replica's side for everybody but the manager's owner: sockets and operators.
+//! The replica's side for all but the manager's owner: sockets and operators.
 
 use crate::code::{self, Request, Response};
 use crate::config::{self, Number, Raft};
@@ -27,10 +27,10 @@ pub enum Refused {
     /// No correct replica sends that.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// It was for somebody else: addresses have changed, or a volume was lost.
+    /// It was for another replica: addresses have changed, or a volume was lost.
     #[error("a request for {to} came to {here}")]
     Misdirected {
-        /// For whom it was.
+        /// The replica that it was for.
         to: Member,
         /// Who got it.
         here: Member,
@@ -121,7 +121,7 @@ impl Handle {
         self.me
     }
 
-    /// Whether nobody has ever told this replica anything: its volume is as it was made.
+    /// Whether this replica was never told anything: its volume is as it was made.
     ///
     /// # Errors
     /// [`Stopped`] if the replica has stopped.
@@ -177,7 +177,7 @@ impl Handle {
         }
     }
 
-    /// Makes these the members, and nobody else. Who is new has to run with empty storage; it learns
+    /// Makes these the members, and no others. One that is new has to run with empty storage; it learns
     /// the log first, and votes after that. Who is no member any more may be stopped.
     ///
     /// Waits for as long as a new one cannot be reached; giving up and asking again, for the same or
@@ -273,7 +273,7 @@ impl Handle {
         if own.contains(self.me) {
             self.was_member.store(true, Ordering::Relaxed);
         }
-        // Whoever learns reads lists first that do not have it yet.
+        // A replica that learns reads lists first that do not have it yet.
         own.version <= newest.version
             && !newest.contains(self.me)
             && self.was_member.load(Ordering::Relaxed)

@@ -1,7 +1,7 @@
 //! Since when a leader is sure that it led: what others have acknowledged lately.
 //!
 //! A replica that accepts a leader's request follows it in that moment, by its vote. If a majority accepted requests
-//! that were *sent* at a time t or later, then whoever leads in a later term was elected after t: one of its voters is
+//! that were *sent* at a time t or later, then the leader of a later term was elected after t: one of its voters is
 //! in that majority, and would have refused a former leader after that vote. The leader itself counts while its own
 //! vote, as it is kept, is for itself. This is what a read through the leader asks for (Ongaro, *Consensus*, §6.4);
 //! the heartbeats that are sent anyway answer it.
@@ -25,13 +25,13 @@ use types::Time;
 #[derive(Debug, Clone, Default)]
 pub struct Lead {
     state: Arc<Mutex<State>>,
-    /// Somebody has acknowledged something.
+    /// A replica has acknowledged something.
     pub news: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// The vote as it is kept: whom this replica follows or has voted for.
+    /// The vote as it is kept: the leader that this replica follows, or the candidate it has voted for.
     vote: Option<LeaderId<Number>>,
     /// How many acknowledgements there were.
     count: u64,
@@ -44,7 +44,7 @@ impl Lead {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// This is about to be kept, and nobody knows of it yet.
+    /// This is about to be kept, and no other knows of it yet.
     pub fn votes(&self, vote: &Vote) {
         self.state().vote = Some(vote.leader_id);
     }

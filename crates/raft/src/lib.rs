@@ -17,13 +17,13 @@
 //!    term is Raft's own and the member's number; the library has no two leaders of the same two. It
 //!    would let a leader that restarts go on in its term: [`start`] makes it resign first.
 //! 3. *When a leader led for certain* it knows from what others acknowledge: `lead.rs`.
-//! 4. *A proposal may get lost, or be committed any time later.* Nobody waits for one. There are
+//! 4. *A proposal may get lost, or be committed any time later.* Nothing waits for one. There are
 //!    limits to how many are on their way; beyond, they are dropped and counted.
 //!
 //! A replica says that it leads when the library says so and an entry of its own term was told: then
 //! everything that former leaders committed was told, too. That it leads no more it may learn late.
 //!
-//! Who restarts with its storage is who it was. Who lost it is nobody: [members](Member) are volumes of the log, and
+//! A replica that restarts with its storage is what it was. One that lost it is no member: [members](Member) are volumes of the log, and
 //! what is asked of a lost one is answered by none. It has to be [replaced](Handle::replace), by another volume on
 //! the same node or elsewhere.
 //!

@@ -18,7 +18,7 @@ impl fmt::Display for Volume {
     }
 }
 
-/// One volume on its node. Who lost its volume forgot whom it voted for and what it had accepted; with another one
+/// One volume on its node. A node that lost its volume forgot which candidate it voted for and what it had accepted; with another one
 /// it is another member, and nothing that the former had promised is asked of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Member {

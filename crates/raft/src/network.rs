@@ -1,4 +1,4 @@
-//! The way to other replicas: what somebody with sockets has to do, and what the library sees of it.
+//! The way to other replicas: what a caller with sockets has to do, and what the library sees of it.
 
 use crate::code::{self, Request, Response};
 use crate::config::{Number, Types, Vote};
@@ -28,7 +28,7 @@ use types::{NodeId, Time};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("no answer from {to}")]
 pub struct Unreachable {
-    /// From whom.
+    /// The sender.
     pub to: NodeId,
 }
 
@@ -51,7 +51,7 @@ pub trait Transport: Send + Sync + 'static {
     fn now(&self) -> Time;
 }
 
-/// The same, whoever implements it. The library is generic over its network and large: with one type for all of
+/// The same, for any implementation. The library is generic over its network and large: with one type for all of
 /// them it is compiled once, and here.
 trait Carrier: Send + Sync {
     fn carry(&self, to: NodeId, request: Bytes) -> Carried<'_>;

@@ -39,7 +39,7 @@ impl Stopped {
 pub struct Counters {
     /// Requests and answers that no correct replica sends.
     pub malformed: u64,
-    /// Requests for somebody else.
+    /// Requests for another replica.
     pub misdirected: u64,
     /// Proposals that were too long, or too many at once.
     pub proposals_dropped: u64,
@@ -344,7 +344,7 @@ impl Replica {
             || self.is_gone()
     }
 
-    /// Whether the library has ended, maybe without a word: nobody else changes what is watched.
+    /// Whether the library has ended, maybe without a word: nothing else changes what is watched.
     fn is_gone(&self) -> bool {
         self.committed.has_changed().is_err() || self.metrics.has_changed().is_err()
     }

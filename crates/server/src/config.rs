@@ -95,7 +95,7 @@ pub struct NodeConfig {
     pub memory_bytes_max: usize,
     /// Bytes that it takes from the system for each of them at the start, so that no transaction waits for that.
     pub memory_bytes_reserved: usize,
-    /// Where it answers questions about its health, and for its metrics. It lets everybody ask.
+    /// Where it answers questions about its health, and for its metrics. It asks for no secret.
     pub http: Option<SocketAddr>,
 }
 
@@ -207,7 +207,7 @@ pub enum Wrong {
     Tls(#[from] TlsError),
 }
 
-/// Most milliseconds from one datacenter to another and back: farther is nobody.
+/// Most milliseconds from one datacenter to another and back: no node is farther.
 const DISTANCE_MS_MAX: f64 = 60_000.0;
 
 /// Longest piece of a line that an error shows, in characters.

@@ -69,7 +69,7 @@ pub(crate) enum Answer {
 pub(crate) struct Hosting {
     /// Which volume it is.
     pub(crate) volume: Volume,
-    /// Nobody has ever told it anything, and its node has never heard of a cluster.
+    /// It was never told anything, and its node has never heard of a cluster.
     pub(crate) is_new: bool,
 }
 

@@ -1,13 +1,13 @@
 //! Health and metrics over HTTP, for operators and their tools: `GET /health`, `GET /metrics`.
 //!
 //! As much of HTTP/1.1 as that takes: a request is read up to the end of its head, answered, and the
-//! connection closed. It lets everybody ask, so it should listen where only friends can reach it.
+//! connection closed. It asks for no secret, so it should listen where only operators can reach it.
 //!
 //! What always holds:
 //!
-//! - It has a thread of its own. Workers are asked by command, at most once in [`FRESH`], whoever asks how
+//! - It has a thread of its own. Workers are asked by command, at most once in [`FRESH`], however many ask, and how
 //!   often, and are waited for no longer than [`PATIENCE`].
-//! - Nobody makes it keep more than [`CONNECTIONS_MAX`] requests of [`REQUEST_BYTES_MAX`] bytes, each for no
+//! - It never keeps more than [`CONNECTIONS_MAX`] requests of [`REQUEST_BYTES_MAX`] bytes, each for no
 //!   longer than [`CONNECTION_MAX`]. More connections wait in the queue of the system.
 
 use crate::seat::Command;
@@ -43,7 +43,7 @@ const FRESH: Duration = Duration::from_millis(50);
 /// When the system has no more connections, it is asked again after this.
 const PAUSE: Duration = Duration::from_millis(100);
 
-// Whoever asks is told that a worker is silent, and not cut off.
+// A client is told that a worker is silent, and not cut off.
 const _: () = assert!(PATIENCE.as_millis() < CONNECTION_MAX.as_millis());
 
 /// The service, while it runs. It ends when this is dropped, or joined.
@@ -109,7 +109,7 @@ async fn serve(listener: TcpListener, desk: Arc<Desk>) -> io::Result<()> {
             Ok((stream, _)) => {
                 let desk = Arc::clone(&desk);
                 tokio::spawn(async move {
-                    // Whoever is late, or gone, has no use for an answer.
+                    // One that is late, or gone, has no use for an answer.
                     let _ = timeout(CONNECTION_MAX, converse(stream, &desk)).await;
                     drop(place);
                 });

@@ -174,7 +174,7 @@ impl<E: Engine> Seat<E> {
             managers = vec![granter];
         }
         if lease_left.is_zero() {
-            // Perhaps they are others by now, whom somebody knows.
+            // Perhaps they are others by now, which some node knows.
             let nodes = self.directory.topology.nodes();
             self.asked = (self.asked + 1) % nodes.len();
             managers.extend(Some(nodes[self.asked].id).filter(|node| !managers.contains(node)));
@@ -259,7 +259,7 @@ impl<E: Engine> Seat<E> {
         };
         match envelope {
             Envelope::Worker(message) => self.take(now, Event::Received { from, message }, out),
-            // Whoever says it was a manager then, and what it says was true.
+            // The node that says it was a manager then, and what it says was true.
             Envelope::ToNode(message) if self.mail.is_some() => {
                 self.hear_manager(now, from, message, out);
             }

@@ -217,7 +217,7 @@ fn listen_at(address: &str) -> Result<TcpListener, StartError> {
         .map_err(|error| StartError::System { what: format!("listen at {address}"), error })
 }
 
-/// Something that nobody can guess.
+/// A number that cannot be guessed.
 fn chance() -> Result<u64, StartError> {
     let mut bytes = [0; 8];
     let none = |_| {

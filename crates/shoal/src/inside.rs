@@ -88,7 +88,7 @@ impl Place for Inside {
         let worker = WorkerId(self.worker(number) as u32);
         let leader = &self.leaders[shard];
         let make = Command::Spawn(Box::new(move |local| Box::pin(work.run(local.clone()))));
-        // A node that has ended takes none, and somebody is missed.
+        // A node that has ended takes none, and one is missing.
         let _ = leader.command(worker, make);
     }
 }

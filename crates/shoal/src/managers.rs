@@ -144,7 +144,7 @@ fn leader<'s>(answered: impl Iterator<Item = &'s NodeStatus>) -> Option<u32> {
 /// Why a manager is not replaced: what happened, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Trouble {
-    /// Nobody answers at all.
+    /// No node answers at all.
     #[error("{0}")]
     NoCluster(String),
     /// There is no such node.
@@ -202,7 +202,7 @@ struct Pair<'t> {
 }
 
 impl Replacement {
-    /// Asks whoever leads until it is done, and says how it goes.
+    /// Asks the leader until it is done, and says how it goes.
     ///
     /// # Errors
     /// Why it is not done, or not for certain.

@@ -16,7 +16,7 @@ use workloads::report::words;
 pub struct Report {
     pub topology: Topology,
     pub nodes: Vec<Result<NodeStatus, String>>,
-    /// By how much the clock of each differs from that of whoever asked, as far as it says.
+    /// By how much the clock of each differs from that of the asking machine, as far as it says.
     pub skews: Vec<Option<Skew>>,
 }
 
@@ -44,10 +44,10 @@ impl Skew {
 }
 
 impl Report {
-    /// Asks everybody, as clients of this access that know these addresses.
+    /// Asks every node, as clients of this access that know these addresses.
     ///
     /// # Errors
-    /// A sentence, if nobody says where the nodes are.
+    /// A sentence, if none says where the nodes are.
     pub async fn gather(addresses: &[String], access: &Access) -> Result<Report, String> {
         let topology = ask::topology(addresses, access).await?;
         let (mut nodes, mut skews) = (Vec::new(), Vec::new());

@@ -49,6 +49,9 @@ const OUTSIDE: [&str; 9] = [
     "mio",
 ];
 
+/// Pronouns for persons that nothing in the code stands for.
+const PRONOUNS: [&str; 6] = ["whoever", "whatever", "whom", "nobody", "somebody", "everybody"];
+
 /// Features that put planted bugs into a build.
 const PLANTING: [&str; 3] = ["planted", "faults", "early-clock"];
 /// Features that may ask for those.
@@ -109,9 +112,16 @@ fn uses(code: &str, word: &str) -> bool {
 
 /// Rust source without comments and without what strings and characters say; lines stay lines.
 fn code_of(source: &str) -> String {
+    parts_of(source).0
+}
+
+/// The code and the comments of Rust source; the lines of both are those of the source.
+fn parts_of(source: &str) -> (String, String) {
     let mut code = String::with_capacity(source.len());
+    let mut comments = String::new();
     let mut rest = source;
     while let Some(first) = rest.chars().next() {
+        let is_comment = rest.starts_with("//") || rest.starts_with("/*");
         let (length, is_code) = match first {
             '/' if rest.starts_with("//") => (rest.find('\n').unwrap_or(rest.len()), false),
             '/' if rest.starts_with("/*") => {
@@ -126,9 +136,10 @@ fn code_of(source: &str) -> String {
         };
         let (taken, after) = rest.split_at(length);
         code.extend(taken.chars().filter(|c| is_code || *c == '\n'));
+        comments.extend(taken.chars().filter(|c| is_comment || *c == '\n'));
         rest = after;
     }
-    code
+    (code, comments)
 }
 
 fn string_length(rest: &str) -> usize {
@@ -270,6 +281,16 @@ fn sizes(file: &File) -> Vec<String> {
     ]
 }
 
+/// The subject of a sentence is a thing in the code: a node, a client, a transaction.
+fn pronouns(file: &File) -> Vec<String> {
+    let text = match file.path.ends_with(".md") {
+        true => file.text.to_lowercase(),
+        false if file.is_rust() => parts_of(&file.text).1.to_lowercase(),
+        false => return Vec::new(),
+    };
+    file.complain_of(&text, &PRONOUNS, "name the thing in the code that is meant")
+}
+
 /// What is left to do is an issue, or it is not left.
 fn promises(file: &File) -> Vec<String> {
     let words = [concat!("TO", "DO"), concat!("FIX", "ME")];
@@ -360,8 +381,17 @@ fn the_tree_keeps_the_rules() {
     let mut files = Vec::new();
     files_below("", &mut files);
     assert!(files.len() > 30, "only {} files found: this looks in the wrong place", files.len());
-    let rules =
-        [arrows, unasked_bugs, ambient, memory_safety, headers, sizes, promises, whitespace];
+    let rules = [
+        arrows,
+        unasked_bugs,
+        ambient,
+        memory_safety,
+        headers,
+        sizes,
+        pronouns,
+        promises,
+        whitespace,
+    ];
     let mut complaints: Vec<_> =
         files.iter().flat_map(|file| rules.iter().flat_map(move |rule| rule(file))).collect();
 
@@ -485,6 +515,16 @@ fn the_word_unsafe_is_seen() {
 fn missing_headers_and_long_files_are_seen() {
     sees(headers, "crates/types/src/a.rs", "use std::fmt;\n", "//! A file.\n");
     sees(sizes, "a.rs", &"\n".repeat(LINES_MAX + 1), &"\n".repeat(LINES_MAX));
+}
+
+#[test]
+fn pronouns_in_comments_and_documents_are_seen() {
+    let innocent = "//! A reader.\nconst WHY: &str = \"nobody\";\nlet whom = 1;\n";
+    for word in PRONOUNS {
+        sees(pronouns, "a.rs", &format!("let a = 1; // For {word} it is.\n"), innocent);
+        sees(pronouns, "a.rs", &format!("/** {}, */\n", word.to_uppercase()), innocent);
+        sees(pronouns, "docs/a.md", &format!("For {word}'s sake.\n"), "For its sake.\n");
+    }
 }
 
 #[test]

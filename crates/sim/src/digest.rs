@@ -2,7 +2,7 @@
 //! have the same, or something other than the seed decided.
 //!
 //! Each word is mixed in by a multiplication and a rotation, which is quick and sees order. It
-//! protects from accidents, not from somebody who looks for a collision.
+//! protects from accidents, not from an attacker that looks for a collision.
 
 use std::fmt;
 

@@ -8,7 +8,7 @@ use consensus::manager::{Options, Pace};
 use std::time::Duration;
 use types::Random;
 
-/// A lease that nobody is too late to renew.
+/// A lease that no node is too late to renew.
 const FOR_EVER: Duration = Duration::from_secs(100_000);
 
 /// The managers of a scenario, and what is to go wrong.

@@ -1,7 +1,7 @@
 //! Shoal's simulator: a whole cluster in one process, in virtual time, from one seed.
 //!
 //! What runs is the code that would run on machines: the same workers, engines, streams and stores. Only
-//! the world around them is made up. Nothing but the seed decides what happens, so that whatever is
+//! the world around them is made up. Nothing but the seed decides what happens, so that all that is
 //! found can be found again.
 //!
 //! Read in this order:

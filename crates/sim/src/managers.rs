@@ -131,7 +131,7 @@ impl Managers {
         &self.truth
     }
 
-    /// When the log has news for somebody.
+    /// When the log has news for a manager.
     pub(crate) fn log_due(&self) -> Option<Time> {
         self.log.due()
     }
@@ -156,7 +156,7 @@ impl Managers {
         let server = &mut self.servers[manager];
         let mut wanted = Wanted::default();
         if server.is_down {
-            // Whatever the log tells it now is told again when it comes back.
+            // What the log tells it now is told again when it comes back.
             self.log.exchange(now, server.clock.local(now), manager, &mut Mailbox::default());
             return Ok(wanted);
         }
@@ -218,7 +218,7 @@ impl Managers {
         Ok(Some(applied))
     }
 
-    /// Asks for a move that nobody is to carry out, so that an epoch begins; or for the end of the one
+    /// Asks for a move that no node is to carry out, so that an epoch begins; or for the end of the one
     /// that was asked for last.
     pub(crate) fn next_change(&mut self, ends: bool) -> (Ask, Change) {
         self.asks += 1;

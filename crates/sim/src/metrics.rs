@@ -134,7 +134,7 @@ counts! {
         gave_up,
         /// Of those, refused for overload.
         refused,
-        /// Nobody told what became of it.
+        /// What became of it is not known.
         unknown,
         /// Requests that clients outside sent again.
         asked_again,

@@ -3,7 +3,7 @@
 //! A message takes the delay of its link: a fixed part, some jitter and, rarely, a heavy tail. Messages
 //! of one connection (from one worker to its like on another node) keep their order unless chance
 //! reorders one. A link may be *clogged*: nothing arrives for a while, then everything at once; or *cut*:
-//! whatever is sent meanwhile is lost. Both are one-way.
+//! all that is sent meanwhile is lost. Both are one-way.
 
 use crate::metrics::Traffic;
 use types::{Random, Time};
@@ -158,7 +158,7 @@ impl Network {
         } else if reorder_ppm > 0 && self.random.below(1_000_000) < u64::from(reorder_ppm) {
             self.traffic.reordered += 1;
         } else {
-            // A connection keeps order: whoever is early waits for those before it.
+            // A connection keeps order: a frame that is early waits for those before it.
             last.0 += 1;
             arrival = *last;
         }

@@ -118,7 +118,7 @@ pub const UNCAUGHT: &[&str] = &[
 /// A call that ran twice, or after its client was told that it did not.
 const FORGOTTEN: &[&str] = &["exactly once", "client"];
 
-/// What clients see, and nobody else.
+/// What clients see, and no other.
 const CLIENTS: &[&str] = &["client"];
 
 impl Planted {

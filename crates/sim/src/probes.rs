@@ -108,7 +108,7 @@ probes! {
     giver_struck = "leader fails while a copy begins",
     /// A stream began behind a snapshot.
     restored = "stream begun behind a snapshot",
-    /// A new leader installed what nobody could decide yet.
+    /// A new leader installed what could not be decided yet.
     inherited = "undecided version installed",
     /// A shard was taken over.
     led = "stream prepared by a new leader",
@@ -116,11 +116,11 @@ probes! {
     rolled_back_with_epoch = "rolled back with its epoch",
     /// … and was told so before the epoch was settled.
     lost_early = "lost where a shard ended",
-    /// Somebody silent held up a shard, and the end of the epoch was asked for.
+    /// A silent node held up a shard, and the end of the epoch was asked for.
     held_up = "held up by silence",
     /// A failure while a lease had run out.
     interrupted_lease_out = "second failure: lease out",
-    /// While somebody was appointed.
+    /// While a leader was appointed.
     interrupted_appointed = "second failure: appointed",
     /// While he prepared.
     interrupted_preparing = "second failure: preparing",

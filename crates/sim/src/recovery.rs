@@ -1,4 +1,4 @@
-//! How far the recovery of each shard is, as somebody knows who sees the whole cluster: so that the next
+//! How far the recovery of each shard is, as an observer of the whole cluster knows: so that the next
 //! failure can be put right into it, and so that it is known that this was done.
 
 use consensus::manager::{Applied, Configuration};
@@ -39,7 +39,7 @@ struct Recovery {
 pub(crate) struct Recoveries {
     workers: u32,
     shards: Vec<Recovery>,
-    /// Somebody has said that it serves: engines that recover do.
+    /// A worker has said that it serves: engines that recover do.
     speaks: bool,
 }
 
@@ -124,7 +124,7 @@ impl Recoveries {
                 self.speaks = true;
                 let recovery = &mut self.shards[shard.0 as usize];
                 if *ballot > recovery.ballot {
-                    // The first leaders are nobody's appointment.
+                    // The first leaders were not appointed.
                     *recovery = Recovery { ballot: *ballot, stage: None, serving: 0 };
                 }
                 if ballot.node == recovery.ballot.node {
@@ -158,7 +158,7 @@ impl Recoveries {
     }
 
     /// Does every shard serve under the ballot that the managers have given out last? Where engines do
-    /// not say whether they serve, nobody knows, and so they do.
+    /// not say whether they serve, it is not known, and so they do.
     pub(crate) fn all_serve(&self, truth: &Configuration) -> bool {
         let pairs = self.shards.iter().zip(&truth.shards);
         !self.speaks

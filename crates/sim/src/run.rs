@@ -46,7 +46,7 @@ const ASK_AFTER_MAX: Duration = Duration::from_millis(1500);
 /// Where nodes fail, so many residents of each play come after others have died.
 pub const SPARES: usize = 6;
 
-/// While clients play, somebody looks so often whether nodes have come back.
+/// While clients play, it is looked so often whether nodes have come back.
 const LOOKS: u64 = 40;
 
 /// A replica that was far behind catches up within this: a narrow window over a long distance takes
@@ -61,7 +61,7 @@ const LOAD_PATIENCE: Duration = Duration::from_secs(120);
 pub struct Orders {
     /// A planted bug.
     pub bug: Option<Bug>,
-    /// No node fails, whatever the seed says.
+    /// No node fails, also where the seed has failures.
     pub calm: bool,
     /// Lines of trace to keep of a run that failed.
     pub trace_lines: usize,
@@ -254,7 +254,7 @@ impl<E: Subject> Stand<E> {
         self.finish()?;
         self.simulation.deliver_late();
         self.finish()?;
-        // Whoever was not heard while things went wrong may be replaced after that, and epochs end with it.
+        // A node that was not heard while things went wrong may be replaced after that, and epochs end with it.
         if scenario.failures.fails {
             self.simulation.run_until(self.simulation.now() + 2 * self.simulation.lease())?;
             self.finish()?;

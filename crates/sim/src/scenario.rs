@@ -134,7 +134,7 @@ impl Scenario {
         let mut weather = weather(random, span_ns, round_trip_ns);
         failures.worsen(&mut weather, random, span_ns);
         let cpu = cpu(random);
-        // Whoever asks again before an answer can come keeps a busy worker from giving any.
+        // A client that asks again before an answer can come keeps a busy worker from giving any.
         let slowest_answer_ns = 64 * cpu.message.as_nanos() as u64;
         Scenario {
             cpu,
@@ -155,7 +155,7 @@ impl Scenario {
         }
     }
 
-    /// No node fails, whatever was drawn.
+    /// No node fails, also where failures were drawn.
     pub fn calm(&mut self) {
         self.failures.calm();
         self.weather = Weather {
@@ -360,7 +360,7 @@ fn cast(random: &mut Random) -> Vec<Cast> {
         parts.push(Part::Micro(random.range_inclusive(4, 100) as u32));
     }
     if random.chance(1, 4) {
-        // Whoever only reads goes on where nothing can be written any more: a leader that is cut off.
+        // A client that only reads goes on where nothing can be written any more: a leader that is cut off.
         let letters = [Letter::A, Letter::B, Letter::C, Letter::C, Letter::D, Letter::E, Letter::F];
         parts.push(Part::Ycsb(one_of(random, &letters)));
     }

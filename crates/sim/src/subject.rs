@@ -30,7 +30,7 @@ pub enum Bug {
     ForgetPromise,
     /// A new leader adopts the shortest sequence of the lowest ballot (M4).
     AdoptShortest,
-    /// A new leader adopts the longest sequence, whatever its ballot (M4).
+    /// A new leader adopts the longest sequence, of any ballot (M4).
     AdoptLongest,
     /// A new leader keeps undecided entries of its own in front of what it adopts (M4).
     AdoptOntoOwn,

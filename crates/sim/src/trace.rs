@@ -1,6 +1,6 @@
 //! The last events of a run, in words.
 //!
-//! A run that nobody watches formats nothing. One that failed is run again, from the same seed, and then
+//! A run that is not watched formats nothing. One that failed is run again, from the same seed, and then
 //! it is watched.
 
 use std::collections::VecDeque;

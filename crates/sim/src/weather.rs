@@ -1,4 +1,4 @@
-//! Faults that come and go: links that are clogged or cut, workers that stand still, nodes that nobody
+//! Faults that come and go: links that are clogged or cut, workers that stand still, nodes that no other
 //! hears, that crash, that are cut off from some of the others; clocks that go wrong; managers that
 //! fail.
 
@@ -18,7 +18,7 @@ pub struct Weather {
     pub weights: Weights,
     /// Of a hundred crashes, how many take the node's memory with them.
     pub lost_percent: u32,
-    /// Whoever crashes loses its memory, and crashes only where that can be borne.
+    /// A node that crashes loses its memory, and crashes only where that can be borne.
     pub forgets: bool,
     /// Of a hundred steps of a recovery, how many bring about the next crash.
     pub struck_percent: u32,
@@ -65,7 +65,7 @@ pub struct Weights {
     pub diverge: u32,
 }
 
-/// From whom a node is cut off.
+/// The nodes from which a node is cut off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Others {
     /// The managers.

@@ -3,7 +3,7 @@
 //!
 //! The parts are taken one after the other and each shows what is committed *then*: the whole is no snapshot
 //! of an instant. It has all that was committed when the first part was begun, or what came in its place;
-//! what came later is in it or not. Whoever replays what came later, by stamps, ends where the store is.
+//! what came later is in it or not. A replica that replays what came later, by stamps, ends where the store is.
 
 use crate::discard::{Held, chain};
 use crate::guarded::Guarded;
@@ -27,7 +27,7 @@ impl Session {
     /// `committed` holds, unless that is a tombstone. Returns where the next part begins, and `None` at the
     /// end of the store.
     ///
-    /// REQUIRES: where another session [installs](crate::Locked::install), whatever that takes for committed
+    /// REQUIRES: where another session [installs](crate::Locked::install), all that it takes for committed
     /// `committed` does too, when it is asked later: what is older is gone.
     pub fn copy(
         &mut self,

@@ -9,7 +9,7 @@
 //! It is done when such a version is met, by a reader ([`Transaction::discard_read`]) or a writer
 //! ([`Locked::discard`]), and by a pass over the whole store ([`Session::roll_back`]).
 //!
-//! Phantoms: no leaf changes when a version goes, and none has to. Whoever saw the key, or saw it
+//! Phantoms: no leaf changes when a version goes, and none has to. A transaction that saw the key, or saw it
 //! absent because of a tombstone, has the record and the rejected version in its read set; the word
 //! leads elsewhere now, and the version's address is not used again under that reader's guard. A
 //! record that is left without a version leaves the index as any other does, and that changes the
@@ -57,7 +57,7 @@ pub struct RolledBack {
     pub over: bool,
 }
 
-/// Somebody else holds the record's lock.
+/// Another transaction holds the record's lock.
 pub(crate) struct Held;
 
 impl Session {
@@ -82,7 +82,7 @@ impl Session {
             Aborted::from(Conflict::Locked { table, key: unsafe { Record::excerpt(record) } })
         })?;
         let emptied = state.removals.len() - removals_before;
-        // A record without a version can go; of what is left, nobody says here what is committed.
+        // A record without a version can go; of what is left, it is not known here what is committed.
         state.sweep(&self.store, emptied, &|_| false);
         Ok(discarded)
     }
@@ -91,11 +91,11 @@ impl Session {
     /// wherever it stands in its chain: looks at `most` records behind `from`, in the order of their
     /// keys. `committed` tells which of the tombstones that come to light may leave the index.
     ///
-    /// A record with such a version that somebody has locked is left, and the pass comes back to it:
+    /// A record with such a version that is locked is left, and the pass comes back to it:
     /// when [`RolledBack::next`] is `None`, nothing is left behind. Between the steps it holds
     /// nothing.
     ///
-    /// REQUIRES: from the beginning of the pass on, nobody installs what `rejected` picks out: its
+    /// REQUIRES: from the beginning of the pass on, no transaction installs what `rejected` picks out: its
     /// epoch is settled, and keys that come in meanwhile are not looked at.
     ///
     /// # Panics
@@ -181,7 +181,7 @@ impl State {
         gone.into_iter().for_each(|version| self.memory.retire(Retired::Version(version)));
         // SAFETY: as above.
         if unsafe { newest.as_ref() }.is_none_or(Version::is_tombstone) {
-            // Whoever would have taken the key out of the index may have found it in use.
+            // The operation that would have taken the key out of the index may have found it in use.
             // SAFETY: as above.
             unsafe { self.removals.push_back(record, &mut self.memory.heap) };
         }

@@ -17,7 +17,7 @@ pub enum Fault {
     FreeTooEarly,
     /// Tag what is unlinked with the era of the guard, not with the one after it.
     TagTooEarly,
-    /// Hold a guard in the era that was read before it was shown, whatever came meanwhile.
+    /// Hold a guard in the era that was read before it was shown, without a look at what came meanwhile.
     PinWithoutSecondLook,
     /// Do not look at the parent again once the child's version is noted.
     ParentUnchecked,

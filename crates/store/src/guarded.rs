@@ -1,6 +1,6 @@
 //! Pointers to what a guard keeps.
 //!
-//! A version's value lies behind its header, a leaf around the header that a search came by, and whatever
+//! A version's value lies behind its header, a leaf around the header that a search came by, and what
 //! leaves the shared structures is freed through the pointer that was found there. A reference to the header
 //! allows none of this: a pointer derived from it reaches the header only, and may not be written through.
 //! So the pointer is kept as it came, and lent out as references where that is enough.

@@ -3,7 +3,7 @@
 //! ```text
 //! arena   regions from the system, on huge pages     one a store, behind locks
 //!           | spans, and full lists of free blocks
-//! heap    a span to cut blocks from, free lists      one a session, nobody else's
+//! heap    a span to cut blocks from, free lists      one a session, not shared
 //! ```
 //! Why not the general allocator: records and versions are looked up at random, so on pages of 4 KiB
 //! most lookups miss the address cache too, and it knows nothing of huge pages unless the process asks
@@ -111,7 +111,7 @@ struct Span {
     bytes: usize,
 }
 
-// SAFETY: a span is memory that nobody else knows of.
+// SAFETY: a span is memory that no other owner knows of.
 unsafe impl Send for Span {}
 // SAFETY: regions only move their addresses around.
 unsafe impl Send for Regions {}
@@ -143,7 +143,7 @@ struct FreeList {
     count: usize,
 }
 
-// SAFETY: free blocks are memory that nobody else knows of.
+// SAFETY: free blocks are memory that no other owner knows of.
 unsafe impl Send for FreeList {}
 
 impl FreeList {
@@ -213,7 +213,7 @@ impl Arena {
         }
         let Span { start, bytes } = regions.rest;
         for offset in (0..bytes).step_by(SMALL_PAGE) {
-            // SAFETY: inside the region, which nobody uses yet.
+            // SAFETY: inside the region, which is not used yet.
             unsafe { start.add(offset).write_volatile(0) };
         }
     }
@@ -352,7 +352,7 @@ impl Heap {
         let (class, bytes) = class(bytes);
         self.count(-(bytes as i64));
         if cfg!(any(debug_assertions, feature = "faults")) {
-            // Whoever still looks at it shall notice.
+            // A reader that still looks at it shall notice.
             // SAFETY: the caller gave the block up.
             unsafe { block.write_bytes(POISON, bytes) };
         }

@@ -1,6 +1,6 @@
-//! Reclamation: memory that left the shared structures is freed once nobody can still look at it.
+//! Reclamation: memory that left the shared structures is freed once no reader can still look at it.
 //!
-//! Readers take no locks, so what a writer unlinks may still be under somebody's eyes. A session
+//! Readers take no locks, so what a writer unlinks may still be read. A session
 //! holds a **guard** while it works (one per transaction, not per read): its slot shows the **era**
 //! it began in. What is unlinked waits in the unlinking session's **limbo**, tagged with an era,
 //! until no guard from then can be left. (This is epoch-based reclamation, Fraser 2004 §5.2.3; in
@@ -18,7 +18,7 @@
 //! 1. While a guard shows era p, the era is p or p + 1: it moves on from g only after every slot
 //!    was seen idle or showing g.
 //! 2. So what is unlinked under a guard of era p is unlinked in era p or p + 1, and is tagged p + 1.
-//!    Whoever can still reach it holds a guard of at most p + 1, hence the era is at most p + 2.
+//!    A reader that can still reach it holds a guard of at most p + 1, hence the era is at most p + 2.
 //! 3. It is freed when the era has reached tag + 2 = p + 3.
 
 use crate::faults::{Fault, Faults};
@@ -99,7 +99,7 @@ struct Waiting {
     what: Retired,
 }
 
-// SAFETY: what waits belongs to whoever holds the entry; any thread may free it.
+// SAFETY: what waits belongs to the holder of the entry; any thread may free it.
 unsafe impl Send for Waiting {}
 
 impl Retired {
@@ -121,7 +121,7 @@ impl Retired {
     /// Gives the memory back.
     ///
     /// # Safety
-    /// Nobody can reach it any more.
+    /// No reader can reach it any more.
     unsafe fn free(self, heap: &mut Heap) {
         // SAFETY: the caller's promise, for each kind.
         unsafe {
@@ -140,7 +140,7 @@ impl Waiting {
     /// Gives the memory back, and the room in the list.
     ///
     /// # Safety
-    /// Nobody can reach it any more.
+    /// No reader can reach it any more.
     unsafe fn free(self, heap: &mut Heap) {
         // SAFETY: the caller's promise.
         unsafe { self.what.free(heap) };
@@ -275,7 +275,7 @@ impl Memory {
         let slot = &self.eras.slots[self.slot];
         let mut era = self.eras.shared.era.load(Ordering::Relaxed);
         loop {
-            // Release: whoever sees this guard has seen the end of the one before.
+            // Release: a thread that sees this guard has seen the end of the one before.
             slot.store(era, Ordering::Release);
             // Either `advance` sees the slot, or the load below sees the era it moved to.
             fence(Ordering::SeqCst);
@@ -352,7 +352,7 @@ impl Memory {
     fn collect(&mut self) {
         let mut era = self.eras.advance();
         self.free_ripe(era);
-        // What is heavy goes at once, if nobody is in the way: see invariant 3.
+        // What is heavy goes at once, if no guard is in the way: see invariant 3.
         for _ in 0..2 {
             if self.limbo_bytes >= ADVANCE_BYTES {
                 era = self.eras.advance();
@@ -405,7 +405,7 @@ impl Memory {
     }
 }
 
-/// The first that waits, if nobody can look at it any more.
+/// The first that waits, if no reader can look at it any more.
 fn pop_ripe(waiting: &mut VecDeque<Waiting>, era: u64) -> Option<Waiting> {
     waiting.front().filter(|first| first.tag + 2 <= era)?;
     waiting.pop_front()

@@ -69,7 +69,7 @@ impl Word {
 }
 
 impl Record {
-    /// A placeholder that nobody else can see yet.
+    /// A placeholder that no other transaction can see yet.
     ///
     /// # Panics
     /// If the key is longer than the limit, which the caller has checked.
@@ -88,7 +88,7 @@ impl Record {
     /// Gives the memory of the record, not of its versions, back.
     ///
     /// # Safety
-    /// Nobody can reach it any more.
+    /// No reader can reach it any more.
     pub(crate) unsafe fn free(record: NonNull<Record>, heap: &mut Heap) {
         // SAFETY: allocated above with this size, and unreachable now.
         unsafe {

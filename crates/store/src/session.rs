@@ -80,7 +80,7 @@ impl Removals {
 }
 
 // SAFETY: the pointers in a state lead to memory of the store, which the state's guard or its own
-// privacy keeps, on whatever thread; nothing in it belongs to a thread.
+// privacy keeps, on any thread; nothing in it belongs to a thread.
 unsafe impl Send for State {}
 
 /// A number that no session had before.
@@ -180,7 +180,7 @@ impl State {
     }
 }
 
-/// A pinned state: at rest again when this goes, whatever happens meanwhile.
+/// A pinned state: at rest again when this goes, on any path, also by a panic.
 pub(crate) struct Pinned<'s>(&'s mut State);
 
 impl<'s> Pinned<'s> {

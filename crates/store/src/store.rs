@@ -136,7 +136,7 @@ impl Store {
         Clock(self.clock.fetch_add(1, Ordering::SeqCst) + 1)
     }
 
-    /// Moves the shard clock to `floor` at least: whoever keeps a collapsed stamp needs every shard's
+    /// Moves the shard clock to `floor` at least: a node that keeps a collapsed stamp needs every shard's
     /// clock past its floor.
     pub fn raise_clock(&self, floor: Clock) {
         self.clock.fetch_max(floor.0, Ordering::SeqCst);
@@ -173,7 +173,7 @@ impl Drop for Store {
     fn drop(&mut self) {
         let mut heap = Heap::new(Arc::clone(&self.arena));
         let free_record = &mut |heap: &mut Heap, record: NonNull<Record>| {
-            // SAFETY: sessions hold the store, so there is none left: nobody reads, nobody locks.
+            // SAFETY: sessions hold the store, so there is none left: no thread reads or locks.
             unsafe {
                 let mut next = record.as_ref().word().version();
                 while let Some(version) = NonNull::new(next) {

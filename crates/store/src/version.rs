@@ -79,7 +79,7 @@ impl Version {
     /// Stamps a private version; moves it where remote clocks need room.
     ///
     /// # Safety
-    /// Nobody else has seen `version`.
+    /// No other thread has seen `version`.
     ///
     /// # Panics
     /// If the stamp has more remote clocks than a version can hold: the engine bounds them.
@@ -114,7 +114,7 @@ impl Version {
     /// Gives the memory back.
     ///
     /// # Safety
-    /// Nobody can reach `version` any more.
+    /// No reader can reach `version` any more.
     pub(crate) unsafe fn free(version: NonNull<Version>, heap: &mut Heap) {
         // SAFETY: allocated in `build` with this size, and unreachable now.
         unsafe {

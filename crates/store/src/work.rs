@@ -1,4 +1,4 @@
-//! Counters of work, so that tests can bound how much an operation does, whatever the machine is busy
+//! Counters of work, so that tests can bound how much an operation does, on a machine that is busy
 //! with. They count in this crate's own tests only.
 
 #[cfg(all(test, not(feature = "model")))]

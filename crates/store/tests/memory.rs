@@ -1,5 +1,5 @@
 //! Memory under a limit: what is garbage does not keep a store full, whichever session left it and
-//! whatever the transactions do that come after.
+//! independent of later transactions.
 #![cfg(not(feature = "model"))]
 
 use shoal_store::{Options, Session, Store};

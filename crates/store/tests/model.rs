@@ -324,7 +324,7 @@ fn freed_under_a_reader(faults: Faults) {
     writer.join().expect("no panic");
 }
 
-/// Insertions and deletions of one key by two threads: whoever inserts a key that it saw absent is
+/// Insertions and deletions of one key by two threads: a thread that inserts a key that it saw absent is
 /// alone with it.
 fn insert_once(faults: Faults) {
     let (store, table) = store(faults);
@@ -371,7 +371,7 @@ fn scan_then_write(faults: Faults) {
     }
 }
 
-/// Installs a value, or a tombstone, in an epoch, without reading; says whether nobody was in the way.
+/// Installs a value, or a tombstone, in an epoch, without reading; says whether no other was in the way.
 fn certify(
     session: &mut Session,
     table: TableId,

@@ -96,7 +96,7 @@ impl Coded for ClusterId {
 /// its numbers, `0.3.1.2.17`.
 ///
 /// The first three fields name one process that leads the shard, and for how long it does without interruption; the
-/// others count what that process has granted. So no two grants are equal, whatever fails.
+/// others count what that process has granted. So no two grants are equal, with any failures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct CallSession {
     /// The shard whose leader granted it, and runs its calls.

@@ -17,9 +17,9 @@
 //!
 //! # Order
 //!
-//! Within an epoch one stamp is at most another if it is so for every shard (Mako §4.2: whoever
+//! Within an epoch one stamp is at most another if it is so for every shard (Mako §4.2: a transaction that
 //! depends on a transaction has a stamp at least as great). Between epochs the later one is the
-//! greater, whatever the clocks: clocks are never compared across epochs, and a transaction meets a
+//! greater, with any clocks: clocks are never compared across epochs, and a transaction meets a
 //! version of an earlier epoch only once that version is durable (rule M8), when it no longer
 //! constrains anything. So stamps form a lattice, [`Stamp::merge`] is its least upper bound, and
 //! what a merge drops is exactly what an earlier epoch left behind.
@@ -144,7 +144,7 @@ impl Stamp {
     /// least clocks for a floor as high as they were (Mako §6.1). The stamp only grows, so all who
     /// depend on the transaction still do; but it now waits for shards it has nothing to do with.
     ///
-    /// Whoever installs a collapsed stamp therefore makes every shard's clock pass the floor, or
+    /// A node that installs a collapsed stamp therefore makes every shard's clock pass the floor, or
     /// an idle shard would hold the transaction back. And a coordinator collapses before it hands
     /// out the participants' stamps with [`View::kept_by`], or they would wait for different shards
     /// and a closing epoch could tear the transaction apart.

@@ -5,7 +5,7 @@ use crate::{coded_enum, coded_struct};
 use std::fmt;
 use std::time::Duration;
 
-/// A wait that somebody gave up.
+/// A wait that was given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wait {
     /// Who was asked last, if anybody could be.
@@ -40,7 +40,7 @@ pub enum Cause {
     Silent,
     /// There is no way to its host, or its address is not known.
     Unreachable,
-    /// It lets nobody in who does not know a secret, or is of another cluster.
+    /// It lets in no client that does not know a secret, or is of another cluster.
     Refused,
     /// The connection ended.
     Disconnected,
@@ -48,7 +48,7 @@ pub enum Cause {
     Malformed,
     /// It leads no shard at the moment, or another leads this one.
     NotServing,
-    /// Nobody could look yet whether the request took effect before.
+    /// It could not be looked up yet whether the request took effect before.
     Unsettled,
     /// It belongs to a cluster that was founded in the place of ours.
     FoundedAgain,

@@ -103,7 +103,7 @@ pub struct PlacedMicro {
     keys_of_shard: u32,
     cross_percent: u32,
     /// The given share is one of the clients: they always leave their shard, each for the same other
-    /// one, and all others never do. So whoever waits for a shard is missing nowhere else.
+    /// one, and all others never do. So a client that waits for a shard is missing nowhere else.
     faithful: bool,
     /// No transaction only reads.
     all_write: bool,

@@ -23,7 +23,7 @@ pub(crate) fn part_of(rows: u64, part: usize) -> Range<u64> {
 /// So often a transaction of a load is run at most.
 const ATTEMPTS_MAX: u32 = 100;
 
-/// Runs a transaction until it is not aborted: who loads data beside many others has nobody to whom that
+/// Runs a transaction until it is not aborted: a loader of data beside many others has no caller to which that
 /// would be of use.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
 //! How a transaction that was aborted is run again: after a while, not for ever.
 //!
-//! Whatever aborted it, nothing has happened: so it is run again not only after a conflict, but also where
+//! After any abort nothing has happened: so it is run again not only after a conflict, but also where
 //! its node failed, or does not lead any more, and then elsewhere. What is unknown is never run again.
 
 use super::after;

@@ -8,7 +8,7 @@
 //!     ├── aborted ──► call under another id, as long as attempts and time last
 //!     └── a result, or another error ──► done
 //! ```
-//! Whatever is lost, the answer is definite in the end: a call that was aborted has not taken effect and never will, so it is
+//! However many messages are lost, the answer is definite in the end: a call that was aborted has not taken effect and never will, so it is
 //! called again under another id. Only the deadline ends it without an answer, and then the id can still be asked
 //! for.
 
@@ -55,7 +55,7 @@ struct Asking<'a> {
     inner: &'a Arc<Inner>,
     request: Request,
     home: ShardId,
-    /// The worker of whatever node.
+    /// The worker, of any node.
     worker: WorkerId,
     began: Instant,
     until: Instant,
@@ -233,7 +233,7 @@ impl Asking<'_> {
         matches!(self.request, Request::OpenCalls { .. })
     }
 
-    /// Whom to ask now: the leader, by turns with others, who pass it on.
+    /// The node to ask now: the leader, by turns with others, which pass it on.
     fn node(&self) -> NodeId {
         let view = &self.inner.desk.view;
         let leader = view.leader(self.home);

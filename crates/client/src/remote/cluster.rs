@@ -157,7 +157,7 @@ impl Cluster {
     /// returned here, but only once what it read has proved to be consistent; otherwise it runs again. If
     /// the future is dropped, or `body` panics, nothing happened, unless it was about to commit.
     ///
-    /// It is never run again when nobody knows whether it has committed. A
+    /// It is never run again when it is not known whether it has committed. A
     /// [call](Cluster::call) has no such outcome but at its deadline, and there it can be asked for again.
     ///
     /// # Errors
@@ -197,7 +197,7 @@ impl Cluster {
     }
 
     /// Calls a procedure that the nodes know by name, in one message. It runs at the leader of `home`, as
-    /// one transaction, and takes effect once, whatever is lost on the way and whichever nodes fail. Where it was aborted,
+    /// one transaction, and takes effect once, with any losses on the way and whichever nodes fail. Where it was aborted,
     /// and so nothing has happened, it is called again, up to [`ClusterOptions::attempts_max`] times and until the deadline.
     ///
     /// ```no_run

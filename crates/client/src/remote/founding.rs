@@ -45,7 +45,7 @@ impl Founding {
         }
     }
 
-    /// The error of whatever is asked for, if most of so many nodes are of another cluster.
+    /// The error of every request, if most of so many nodes are of another cluster.
     pub(super) fn founded_again(&self, nodes: usize) -> Option<Rejected> {
         let elsewhere = lock(&self.elsewhere);
         let found = *elsewhere.values().next().filter(|_| 2 * elsewhere.len() > nodes)?;

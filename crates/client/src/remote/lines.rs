@@ -1,7 +1,7 @@
 //! The connections to all workers in use: each is made when it is first needed, and again when it has ended.
 //!
-//! A connection is made on a task of its own, so that whoever loses patience does not undo what others wait
-//! for. For a moment after it could not be made nobody tries again.
+//! A connection is made on a task of its own, so that a caller that loses patience does not undo what others wait
+//! for. For a moment after it could not be made it is not tried again.
 
 use super::link::Link;
 use super::lock;
@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use types::Cause;
 
-/// So long nobody tries again.
+/// So long it is not tried again.
 const REDIAL_AFTER: Duration = Duration::from_millis(50);
 
 /// See the module.
@@ -30,10 +30,10 @@ type Line = watch::Sender<State>;
 
 #[derive(Debug, Clone, Default)]
 enum State {
-    /// Nobody has tried.
+    /// It was not tried yet.
     #[default]
     Idle,
-    /// Somebody tries.
+    /// A task tries.
     Dialing,
     /// It stands, or stood.
     Open(Arc<Link>),

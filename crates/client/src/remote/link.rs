@@ -168,7 +168,7 @@ impl Link {
                     self.end(Cause::FoundedAgain);
                 }
             }
-            // Nobody has asked here.
+            // This client has not asked for it.
             ToClient::Status(_) | ToClient::Isolated(_) => {}
             ToClient::Reply(Reply::Called { id, result }) => desk.answers.deliver(id, result),
             ToClient::Reply(Reply::CallsOpened { token, result }) => {
@@ -246,7 +246,7 @@ impl Book {
 #[derive(Debug)]
 struct Nonsense;
 
-/// Sends frames until there are no more, or nobody takes them.
+/// Sends frames until there are no more, or the connection has ended.
 async fn write(sender: Sender, mut frames: mpsc::UnboundedReceiver<Bytes>, link: Arc<Link>) {
     while let Some(frame) = frames.recv().await {
         match sender.send(frame).await {

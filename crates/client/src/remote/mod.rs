@@ -27,7 +27,7 @@
 //!
 //! What always holds:
 //!
-//! - Nothing waits without a deadline. Whoever gives up says for what it waited, for whom and why it was in
+//! - Nothing waits without a deadline. An operation that gives up says for what it waited, for which node and why it was in
 //!   vain.
 //! - What is aborted has not happened, and is run again; what is unknown is never run again.
 //! - Nothing is asked of a node that belongs to another founding of the cluster than the client.
@@ -58,7 +58,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Whoever waits longer than this, a year, need not be told.
+/// Longer waits than this, a year, need no deadline.
 const WAIT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// When so long will have passed from now.

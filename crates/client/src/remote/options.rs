@@ -54,7 +54,7 @@ impl Default for ClusterOptions {
 }
 
 impl ClusterOptions {
-    /// Whoever has no patience would do nothing but ask.
+    /// A client without patience would do nothing but ask.
     pub(super) fn checked(self) -> ClusterOptions {
         let patience = self.patience.max(Duration::from_millis(1));
         ClusterOptions { patience, ..self }

@@ -21,7 +21,7 @@ use types::{NodeId, WorkerId};
 /// So long after one node the next is asked.
 const NEXT_AFTER: Duration = Duration::from_millis(50);
 
-/// Nobody waits longer for somebody to tell.
+/// Longest wait for a node to tell.
 const ROUND_MAX: Duration = Duration::from_millis(500);
 
 impl Inner {
@@ -35,7 +35,7 @@ impl Inner {
             let _ = told.changed().await;
         };
         let asks = async {
-            // Whoever comes second waits for what the first hears.
+            // A second task waits for what the first hears.
             let _one = self.refreshing.lock().await;
             for node in self.desk.view.nodes() {
                 self.ask_directory(node);
@@ -56,7 +56,7 @@ impl Inner {
         let _ = timeout_at(until, either).await;
     }
 
-    /// The same, and nobody waits.
+    /// The same, without waiting.
     pub(super) fn refresh_aside(self: &Arc<Self>) {
         let inner = Arc::clone(self);
         if inner.refreshing.try_lock().is_ok() {
@@ -64,7 +64,7 @@ impl Inner {
         }
     }
 
-    /// Asks somebody else than that node, and nobody waits. It may be cut off from all others, and tell for
+    /// Asks another node than that, without waiting. It may be cut off from all others, and tell for
     /// ever what was true before.
     pub(super) fn ask_beside(self: &Arc<Self>, node: NodeId) {
         let view = &self.desk.view;
@@ -92,7 +92,7 @@ impl Inner {
         });
     }
 
-    /// Asks whoever listens at an address.
+    /// Asks the node that listens at an address.
     fn visit(self: &Arc<Self>, address: Arc<str>) {
         let inner = Arc::clone(self);
         self.runtime.spawn(async move {
@@ -108,7 +108,7 @@ impl Inner {
     }
 }
 
-/// Connects to whoever listens at an address, and asks where everything is.
+/// Connects to the node that listens at an address, and asks where everything is.
 async fn visit(access: &Access, address: &str) -> Result<(Connection, Directory), String> {
     let connected = connect(address, access, None).await;
     let mut connection = connected.map_err(|error| error.to_string())?;

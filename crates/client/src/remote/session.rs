@@ -10,7 +10,7 @@
 //! ```
 //! What always holds:
 //!
-//! - No commit is sent while a step before it is not answered: a put that failed has nobody who waits for
+//! - No commit is sent while a step before it is not answered: a put that failed has no task that waits for
 //!   it, and must not be left out of what commits.
 //! - A step is answered by the reply with its number, once; other replies are late ones.
 //! - The first frame of a session is its beginning. A session that the other side does not know, though
@@ -32,7 +32,7 @@ const ANSWER_BYTES_FIRST: usize = 4 << 20;
 /// So often it begins anew where it has not begun.
 const RESTARTS_MAX: u32 = 16;
 
-/// What a step brought, to whoever waits for it.
+/// What a step brought, to the task that waits for it.
 pub(super) type Told = std::result::Result<Answer, Fault>;
 
 /// Why it brought nothing.
@@ -86,7 +86,7 @@ pub(super) struct Session {
     sent: usize,
     /// The longest answer so far.
     longest: Option<usize>,
-    /// A step for which nobody waits has failed.
+    /// A step for which no task waits has failed.
     failed: Option<Error>,
     restarts: u32,
     over: bool,
@@ -111,7 +111,7 @@ impl Session {
         sent.into_iter().any(|step| matches!(step.what, What::End(Ending::Commit)))
     }
 
-    /// A step for which nobody waits has failed.
+    /// A step for which no task waits has failed.
     pub(super) fn failed(&self) -> Option<&Error> {
         self.failed.as_ref()
     }
@@ -127,7 +127,7 @@ impl Session {
         self.number = Some(number);
     }
 
-    /// Takes a write for which nobody waits.
+    /// Takes a write for which no task waits.
     pub(super) fn write(&mut self, operation: Operation) {
         self.push(What::Operation(operation), None);
     }
@@ -159,7 +159,7 @@ impl Session {
         self.steps.push_back(Step { what, waiter });
     }
 
-    /// Rolls back, whoever waits for whatever: what was not sent never will be. Not to be called when it
+    /// Rolls back, also where tasks wait for answers: what was not sent never will be. Not to be called when it
     /// is committing.
     pub(super) fn give_up(&mut self) {
         assert!(!self.is_committing(), "{self:?} is given up while it commits");
@@ -295,7 +295,7 @@ impl Session {
         if self.over { Next::Over } else { Next::Open }
     }
 
-    /// A step has failed for which nobody waits: those after it must not count.
+    /// A step has failed for which no task waits: those after it must not count.
     fn fail(&mut self, error: Error, is_over: bool) {
         let fault = Fault::Error(error.clone());
         self.failed = Some(error);
@@ -337,7 +337,7 @@ impl Session {
     }
 }
 
-/// Whoever waited may have gone.
+/// The task that waited may have gone.
 fn tell(waiter: oneshot::Sender<Told>, told: Told) {
     let _ = waiter.send(told);
 }

@@ -42,7 +42,7 @@ pub(super) struct Inner {
     pub(super) numbers: Numbers,
     /// Where we first asked.
     pub(super) addresses: Vec<Arc<str>>,
-    /// Held by whoever asks for the directory.
+    /// Held by the task that asks for the directory.
     pub(super) refreshing: tokio::sync::Mutex<()>,
     pub(super) random: Mutex<Random>,
     under_way: AtomicUsize,
@@ -79,7 +79,7 @@ impl Desk {
         is_ours
     }
 
-    /// The error of whatever is asked for, if another cluster was founded in the place of ours.
+    /// The error of every request, if another cluster was founded in the place of ours.
     pub(super) fn founded_again(&self) -> Option<Rejected> {
         self.founding.founded_again(self.view.topology().nodes().len())
     }

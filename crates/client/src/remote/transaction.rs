@@ -200,7 +200,7 @@ impl ClusterTransaction {
     }
 
     /// Commits: all writes take effect at one instant, or the error says what is true. If this future is
-    /// dropped before it is done, nobody knows.
+    /// dropped before it is done, the outcome is not known.
     ///
     /// # Errors
     /// [`Aborted`]: nothing happened, the same transaction may succeed if it is run again from its
@@ -308,7 +308,7 @@ impl ClusterTransaction {
         self.link.get_or_try_init(|| self.settle_down(until)).await.cloned()
     }
 
-    /// Chooses where to run: whoever can be reached and leads the first shard it named, if there is one.
+    /// Chooses where to run: a node that can be reached and leads the first shard it named, if there is one.
     async fn settle_down(&self, until: Instant) -> Result<Arc<Link>> {
         let (began, inner) = (Instant::now(), &self.inner);
         loop {
@@ -360,7 +360,7 @@ impl ClusterTransaction {
             match timeout_at(ask_at.min(until), &mut told).await {
                 Ok(Ok(Ok(answer))) => return Ok(answer),
                 Ok(Ok(Err(fault))) => return Err(self.fault(fault, link, began)),
-                // Whoever gave the transaction up has said why.
+                // What gave the transaction up has said why.
                 Ok(Err(_)) => return Err(self.check().err().unwrap_or_else(given_up)),
                 Err(_) => {}
             }
@@ -418,7 +418,7 @@ impl ClusterTransaction {
         };
         let error = match fault {
             Fault::Error(error @ Error::Rejected(_)) => {
-                // One that nobody waited for spoils all that follow.
+                // One that no task waited for spoils all that follow.
                 let spoiled = lock(&self.session).failed().is_some();
                 return if spoiled { self.over(error) } else { error };
             }
@@ -438,7 +438,7 @@ impl ClusterTransaction {
     }
 }
 
-/// Of a step of a transaction that nobody holds any more.
+/// Of a step of a transaction that was dropped.
 fn given_up() -> Error {
     Aborted::UnknownSession { session: 0 }.into()
 }

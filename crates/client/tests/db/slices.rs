@@ -1,4 +1,4 @@
-//! What was read stays as it was until the transaction ends, whatever others do to it meanwhile.
+//! What was read stays as it was until the transaction ends, also if others change it meanwhile.
 
 use client::{Db, Options, Scan};
 use shoal_client as client;

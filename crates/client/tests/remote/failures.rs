@@ -227,7 +227,7 @@ fn what_makes_no_sense_ends_the_connection_and_is_counted() {
         Do::Say(Bytes::new()),
         Do::Say(Bytes::from_static(b"\xff\xff\xff\xff")),
         Do::Say(Bytes::from_static(b"\0\x01\x01\0\0\0\0\0\0\0\0\x01\x02\x03")),
-        // What nobody asked for.
+        // What was not asked for.
         Do::Reply(Reply::Done {
             session: 1,
             number: 7,

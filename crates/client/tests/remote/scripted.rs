@@ -22,7 +22,7 @@ pub enum Do {
     Reply(Reply),
     /// It answers what was asked before as well, in this order.
     Replies(Vec<Reply>),
-    /// It says whatever this is.
+    /// It says this, which need not be a message.
     Say(Bytes),
     /// It closes the connection.
     Close,
@@ -52,7 +52,7 @@ struct Plot {
     directory: Directory,
     /// Nodes that say nothing at all, not even where everything is.
     hung: Vec<NodeId>,
-    /// Nodes that reach no other: they answer nobody, and tell where everything was.
+    /// Nodes that reach no other: they answer no request, and tell where everything was.
     cut_off: Vec<(NodeId, Directory)>,
 }
 

@@ -117,7 +117,7 @@ impl Reef {
     }
 }
 
-/// Nobody waits for long in a test, unless he is to.
+/// Short waits, unless a test asks for long ones.
 pub fn options() -> ClusterOptions {
     ClusterOptions {
         access: Access::open(CLUSTER),

@@ -1,7 +1,7 @@
 //! Vacant shards get leaders, and an epoch ends with each round of appointments.
 //!
 //! Who: a learner in the dead leader's datacenter, since it keeps the leaders together and has the
-//! data (Mako §6.3). Otherwise somebody in the datacenter where most leaders are, or can be: leaders
+//! data (Mako §6.3). Otherwise a replica in the datacenter where most leaders are, or can be: leaders
 //! talk to each other in every transaction, so all should move to the same place if one fails.
 
 use super::machine::{Applied, CLOSING_MAX, Machine, Node, Shard};
@@ -21,7 +21,7 @@ impl Machine {
         self.closing.len() < CLOSING_MAX && vacant.any(can_be_led)
     }
 
-    /// Shards that have waited long enough, and that somebody can lead.
+    /// Shards that have waited long enough, and that some node can lead.
     fn due(&self, now: Time) -> impl Iterator<Item = ShardId> + '_ {
         // Leaders that went together get their successors together, in one epoch; their last heartbeats came
         // within the time between two, and by the next tick the log knows.
@@ -62,7 +62,7 @@ impl Machine {
             load[leader.0 as usize] += 1;
             chosen.push((id, leader));
         }
-        // Whoever waits for a new epoch has one.
+        // What waits for a new epoch has one.
         chosen.extend(self.promote_replicas());
         self.raise_epoch(&chosen, effects);
     }

@@ -191,7 +191,7 @@ impl Machine {
             && self.shards.iter().any(|shard| shard.is_promotable(&self.nodes))
     }
 
-    /// Begins it, if so. Nobody waits for that: leaders lead on, under their new ballots.
+    /// Begins it, if so. Nothing waits for that: leaders lead on, under their new ballots.
     pub(super) fn begin_promotions(&mut self, now: Time, effects: &mut Vec<Applied>) {
         if self.is_promotion_due(now) {
             let chosen = self.promote_replicas();
@@ -302,7 +302,7 @@ impl Shard {
     }
 
     /// Whether the incoming voter may take its place: it has caught up, and the others who remember
-    /// are a majority without it. If nobody else could lead, the outgoing one does, and stays until
+    /// are a majority without it. If no other could lead, the outgoing one does, and stays until
     /// another can.
     fn is_replaceable(&self) -> bool {
         let Some(Replacement { outgoing, incoming, .. }) = &self.replacement else { return false };

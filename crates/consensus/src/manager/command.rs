@@ -22,7 +22,7 @@ macro_rules! number {
 }
 pub(super) use number;
 
-number!(/** The reign of one manager, in one life of it; a later one is higher. 0 is nobody's. */ Term(u64));
+number!(/** The reign of one manager, in one life of it; a later one is higher. 0 belongs to none. */ Term(u64));
 number!(/** One life of a node's process, drawn at random at its start. Only for equality. */ Life(u64));
 number!(/** The lives of a node that the manager has admitted, counted from 1. */ Incarnation(u32));
 number!(/** A request to change something, numbered by who asks. */ Ask(u64));
@@ -82,7 +82,7 @@ pub enum Action {
         heard: Vec<Heard>,
     },
     /// A node's new life is admitted, if no other was since `after`. So a letter of a former life,
-    /// however late, admits nobody.
+    /// however late, admits no node.
     Join {
         /// The node.
         node: NodeId,
@@ -121,7 +121,7 @@ pub enum Action {
         /// in this incarnation.
         incarnation: Incarnation,
     },
-    /// Somebody wants something changed.
+    /// A change is asked for.
     Change {
         /// The request, to be answered.
         ask: Ask,
@@ -130,7 +130,7 @@ pub enum Action {
     },
 }
 
-/// A change of the cluster that somebody asks for. A repeat is granted like the first, but for the end
+/// A change of the cluster that a node or an operator asks for. A repeat is granted like the first, but for the end
 /// of a move: there is nothing to end any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {

@@ -48,13 +48,13 @@ pub struct Standing {
 /// Who holds a shard, and who leads it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assignment {
-    /// The leader; if it is not alive, nobody who could was found yet.
+    /// The leader; if it is not alive, no node that could lead was found yet.
     pub leader: NodeId,
     /// The incarnation of the leader that was appointed.
     pub incarnation: Incarnation,
     /// Its ballot: the epoch of its appointment, and its name.
     pub ballot: Ballot,
-    /// The epoch in which its reign began: the first of its appointments with nobody else's between. Names
+    /// The epoch in which its reign began: the first of its appointments with none of another node between. Names
     /// the reign.
     pub since: Epoch,
     /// Those who vote, but for the empty ones. A majority is one of them all.

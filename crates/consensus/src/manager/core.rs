@@ -32,7 +32,7 @@ pub enum Event {
         /// What.
         message: ToManager,
     },
-    /// Somebody wants a change. Dropped if this replica does not lead, or loses its lead: ask again,
+    /// A change is asked for. Dropped if this replica does not lead, or loses its lead: ask again,
     /// and another.
     Asked {
         /// The request.
@@ -63,7 +63,7 @@ pub enum Effect {
         /// Granted, or why not.
         result: Result<(), super::Refusal>,
     },
-    /// Nothing to be done: this was applied, here as on every replica. For whoever keeps a record.
+    /// Nothing to be done: this was applied, here as on every replica. For those that keep a record.
     Applied(Applied),
     /// Bring [`Event::Timer`] at this time. There is one at most; it replaces an earlier one.
     Timer {
@@ -79,7 +79,7 @@ pub struct Counters {
     pub bad_messages: u64,
     /// Messages and requests to a replica that does not lead.
     pub not_leading: u64,
-    /// Claims to an office that somebody else has by now, and repeats of what is done.
+    /// Claims to an office that another node has by now, and repeats of what is done.
     pub late_messages: u64,
     /// Refused, since too much is in flight.
     pub too_many: u64,
@@ -325,7 +325,7 @@ impl<L: Log> Manager<L> {
             self.welcome(heard.node, life, own, effects);
         } else {
             self.hearing.hear(now, heard, granted, &self.machine);
-            // Whoever was taken for dead may have heard nothing: that it learns of this proves it.
+            // A node that was taken for dead may have heard nothing: that it learns of this proves it.
             let configuration = self.machine.configuration();
             if !self.machine.is_alive(heard.node) && heard.known < configuration.revision {
                 let configuration = Arc::clone(configuration);
@@ -357,7 +357,7 @@ impl<L: Log> Manager<L> {
         }
     }
 
-    /// Somebody says something as a leader. What would be void is not even proposed.
+    /// A node says something as a leader. What would be void is not even proposed.
     fn on_claim(&mut self, now: Time, from: NodeId, claim: Claim, action: Action) {
         if claim.node != from {
             self.counters.bad_messages += 1;

@@ -13,7 +13,7 @@
 //!    tells of why or finds it in the log; one proposed after it tells of this heartbeat.
 //!
 //! A node whose lease has run out may have been taken for dead by a tick on its way. So the log has to hear of its
-//! heartbeat first, and then of the next one nobody has to.
+//! heartbeat first, and then of the next one none has to.
 
 use super::command::{Heard, Incarnation, Term};
 use super::machine::Machine;

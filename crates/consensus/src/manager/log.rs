@@ -15,14 +15,14 @@ pub trait Log {
     /// The term in which this replica leads, as far as it knows.
     fn leads(&self) -> Option<Term>;
 
-    /// A time, by the clock that the manager's steps are given, at which this replica led for certain: everybody who
+    /// A time, by the clock that the manager's steps are given, at which this replica led for certain: every replica that
     /// leads in a later term was elected after it. The latest that is known.
     fn led(&self) -> Option<Time>;
 
     /// [`led`](Log::led) should become later: others are to be asked now. They are now and then without this.
     fn ask(&mut self);
 
-    /// Proposes a command. If it gets lost, nobody says so.
+    /// Proposes a command. If it gets lost, nothing says so.
     fn propose(&mut self, command: Command);
 
     /// A machine that has applied all commands before the next committed one, where the log begins with it, or
@@ -35,7 +35,7 @@ pub trait Log {
     fn committed(&mut self) -> Option<Command>;
 }
 
-/// A log that somebody else carries: what is proposed waits here to be taken, what is committed is
+/// A log that its owner carries: what is proposed waits here to be taken, what is committed is
 /// put here. Between a [`Manager`](super::Manager) and a library with threads of its own, or a
 /// simulation.
 #[derive(Debug, Clone, Default)]

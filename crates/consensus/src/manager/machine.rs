@@ -23,11 +23,11 @@ use types::{Ballot, Clock, ClusterId, Epoch, NodeId, ShardId, Time, VectorWaterm
 /// The epoch in which a cluster begins, and the leaders that its topology names are appointed.
 const FIRST_EPOCH: Epoch = Epoch(1);
 
-/// Most closed epochs without an FVW. Beyond, nobody is appointed: some shard is lost, and an operator
+/// Most closed epochs without an FVW. Beyond, no leader is appointed: some shard is lost, and an operator
 /// has to look after it.
 pub(super) const CLOSING_MAX: usize = 1024;
 
-/// What a command has done: for the manager that leads to tell nodes, and for whoever watches.
+/// What a command has done: for the manager that leads to tell nodes, and for those that watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Applied {
     /// The cluster begins: the first term of its log.
@@ -183,7 +183,7 @@ impl Machine {
         let node = Node {
             life: Life::default(),
             incarnation: Incarnation(0),
-            // Expected: whoever does not come in time is dead.
+            // Expected: a node that does not come in time is dead.
             alive: true,
             heard: Time::ZERO,
             round: 0,
@@ -445,14 +445,14 @@ impl Machine {
         let is_repeat = round == node.round;
         (node.round, node.known) = (round, node.known.max(known));
         if !node.alive && (is_repeat || at + lease <= now) {
-            return; // It had died by what is told here: that brings nobody back.
+            return; // It had died by what is told here: that brings no node back.
         }
         node.heard = node.heard.max(at);
         if !node.alive {
             node.alive = true;
             self.changed = true;
             effects.push(Applied::Revived(id));
-            // Nobody was found for what it led, and it is the same incarnation: it leads on.
+            // No successor was found for what it led, and it is the same incarnation: it leads on.
             for shard in &mut self.shards {
                 let assignment = &shard.assignment;
                 if (assignment.leader, assignment.incarnation) == (id, incarnation) {

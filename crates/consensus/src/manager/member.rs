@@ -212,7 +212,7 @@ impl Member {
     }
 
     /// Whether the node's promises and acceptances for a shard may count: it is admitted, votes there,
-    /// and remembers. Until then it answers nobody, for it may have forgotten what it said.
+    /// and remembers. Until then it answers none, for it may have forgotten what it said.
     #[must_use]
     pub fn votes(&self, shard: ShardId) -> bool {
         let Some(configuration) = &self.configuration else { return false };
@@ -239,7 +239,7 @@ impl Member {
         self.bad_messages
     }
 
-    /// Messages about what is over, and words of the owner that nobody asked for.
+    /// Messages about what is over, and words of the owner that were not asked for.
     #[must_use]
     pub fn late_messages(&self) -> u64 {
         self.late_messages
@@ -282,7 +282,7 @@ impl Member {
                 self.on_granted(now, (incarnation, round), revision, newer, effects);
             }
             ToNode::Configured { configuration } => {
-                // Before the welcome nobody knows which incarnation this is.
+                // Before the welcome it is not known which incarnation this is.
                 if self.incarnation > Incarnation(0) {
                     self.adopt(&configuration, effects);
                 }

@@ -35,7 +35,7 @@ pub enum ToManager {
         lost: bool,
     },
     /// The end of an epoch on a shard. Repeated until `Reported`, or until the configuration says
-    /// that somebody else leads or the epoch is settled.
+    /// that another node leads or the epoch is settled.
     Report {
         /// The sender's office.
         claim: Claim,
@@ -76,7 +76,7 @@ impl ToNode {
     }
 }
 
-/// From a manager to a node. Whatever it says was applied, or is a lease that it may grant, and so is true of some time;
+/// From a manager to a node. All that it says was applied, or is a lease that it may grant, and so is true of some time;
 /// what is newer is told by revisions, incarnations and rounds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToNode {
@@ -108,7 +108,7 @@ pub enum ToNode {
         /// The configuration, if the heartbeat knew less.
         configuration: Option<Arc<Configuration>>,
     },
-    /// The configuration has changed. Said once; whoever misses it gets it with the next grant.
+    /// The configuration has changed. Said once; a node that misses it gets it with the next grant.
     Configured {
         /// The new one.
         configuration: Arc<Configuration>,

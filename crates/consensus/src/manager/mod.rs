@@ -45,14 +45,14 @@
 //!    the request carries when that was last.
 //!
 //! A node that is heard and does not hear counts as silent after a while: its heartbeats say which
-//! grants came. So somebody else gets its offices, which it could not hold anyway.
+//! grants came. So other nodes get its shards, which it could not hold anyway.
 //!
 //! A node that is suspected wrongly loses its offices and nothing else: it learns the configuration
 //! with its next heartbeat and follows.
 //!
 //! # Epochs and their ends (rules M9 and M12)
 //!
-//! Each raise of the epoch, for whatever reason, closes the one before. The leader of every shard
+//! Each raise of the epoch, for any reason, closes the one before. The leader of every shard
 //! reports for each closed epoch its final shard watermark, once that is durable in its streams:
 //! [`Clock::MAX`](types::Clock::MAX) if nothing was left hanging. A report counts only from the
 //! leader of the newest configuration, by node, incarnation and ballot. The first that counts is final for that epoch

@@ -18,7 +18,7 @@ pub struct Options {
     /// A node sends a heartbeat this often, at multiples of it on its clock. Several have to fit into a lease. Default
     /// 75 ms.
     pub heartbeat_every: Duration,
-    /// A node that was not heard for so long, though its lease runs, is appointed only if nobody else
+    /// A node that was not heard for so long, though its lease runs, is appointed only if no other
     /// can be. A few heartbeats. Default 225 ms.
     pub suspect_after: Duration,
     /// The manager looks for the dead, and for what else the log has to know, this often. Default 50 ms.

@@ -14,11 +14,11 @@ use types::{Ballot, NodeId, Time};
 pub enum Event {
     /// This node is appointed to lead under `ballot`, which carries its name. A ballot that is lower
     /// than a promise is answered by [`Effect::Deposed`]; so is one that this node held before it
-    /// restarted, since nobody knows what it proposed then.
+    /// restarted, since it is not known what it proposed then.
     Lead {
         /// The appointment. No other has the same.
         ballot: Ballot,
-        /// Nobody led since this node did: what it has queued is still to be appended. Otherwise that is
+        /// No other led since this node did: what it has queued is still to be appended. Otherwise that is
         /// dropped.
         continues: bool,
     },
@@ -30,7 +30,7 @@ pub enum Event {
     },
     /// A message came.
     Received {
-        /// From whom.
+        /// The sender.
         from: NodeId,
         /// The message.
         message: Message,
@@ -73,7 +73,7 @@ pub enum Event {
 pub enum Effect {
     /// Send a message. It may get lost.
     Send {
-        /// To whom.
+        /// The receiver.
         to: NodeId,
         /// The message.
         message: Message,
@@ -221,7 +221,7 @@ impl<S: Storage> Stream<S> {
         self.replica.storage.promised()
     }
 
-    /// What every voter and learner has accepted, and is decided: nobody will ask for it. The leader
+    /// What every voter and learner has accepted, and is decided: no replica will ask for it. The leader
     /// knows best; others know what it told them.
     pub fn replicated_everywhere(&self) -> Length {
         self.replica.everywhere.min(self.decided())

@@ -6,7 +6,7 @@
 //!                   the leader's own. What it lacks of that came with the promises, or is fetched
 //!                   from the best replica, by entries or as a snapshot
 //! ```
-//! The leader's own sequence is a candidate even where it has no vote: whoever accepted under a
+//! The leader's own sequence is a candidate even where it has no vote: a replica that accepted under a
 //! ballot has the whole base of it, and with that all that was chosen before.
 
 use super::replica::{Position, Replica};
@@ -130,7 +130,7 @@ pub(super) const FETCH_MESSAGES_MAX: u64 = 16;
 /// A round of entries that are asked for.
 #[derive(Debug)]
 pub(super) struct Fetching {
-    /// Whom.
+    /// The replica.
     at: NodeId,
     /// The first of them.
     from: Length,
@@ -270,7 +270,7 @@ impl Leader {
         }
     }
 
-    /// Asks everybody who has not promised.
+    /// Asks every replica that has not promised.
     fn ask<S: Storage>(&mut self, replica: &Replica<S>, now: Time, effects: &mut Vec<Effect>) {
         if let Phase::Preparing { asked_at, .. } = &mut self.phase {
             *asked_at = now;
@@ -511,7 +511,7 @@ impl Leader {
         }
     }
 
-    /// When somebody will have been silent for too long.
+    /// When some replica will have been silent for too long.
     pub fn due(&self, options: &Options) -> Option<Time> {
         let since = match &self.phase {
             // The storage comes first, and says so.

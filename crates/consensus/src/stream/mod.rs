@@ -12,7 +12,7 @@
 //! ```
 //! An acceptor holds one promised ballot and one accepted sequence, and the ballot under which it
 //! accepted that. There are no holes, so there are no empty entries to fill them with. Roles are
-//! separate: *voters* make the majority, *learners* store the same and have no say, and whoever is
+//! separate: *voters* make the majority, *learners* store the same and have no say, and a node that is
 //! appointed leads, voter or not.
 //!
 //! # Why it is safe
@@ -23,13 +23,13 @@
 //!    *base*), or it stays with the ballot it had. Chosen entries are never traded for a beginning.
 //! 3. An entry is decided when a majority of the voters has accepted it under the leader's ballot
 //!    (rule M4). Any later majority has a member that accepted it, or a sequence that extends it.
-//! 4. What is decided is the same for ever, whoever says so. So a snapshot of it may be installed
+//! 4. What is decided is the same for ever, independent of the replica that says so. So a snapshot of it may be installed
 //!    under any ballot, and changes the ballot of nothing.
 //!
 //! # What may go wrong around it
 //!
 //! Messages may be lost, repeated, reordered, and late by any time. Nodes may stop and return with
-//! what their storage had persisted. Whoever lost that must not vote; it may learn.
+//! what their storage had persisted. A replica that lost that must not vote; it may learn.
 //!
 //! Read in this order: `message.rs`, `core.rs`, `replica.rs`, `leader.rs`, `replicate.rs`,
 //! `storage.rs`, `wire.rs`.

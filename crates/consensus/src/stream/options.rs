@@ -89,7 +89,7 @@ planted! {
         pub forget_promise: bool,
         /// A new leader adopts the shortest sequence of the lowest ballot among the promises.
         pub adopt_shortest: bool,
-        /// A new leader adopts the longest sequence among the promises, whatever its ballot.
+        /// A new leader adopts the longest sequence among the promises, of any ballot.
         pub adopt_longest: bool,
         /// A new leader keeps its own undecided entries in front of a sequence of another ballot.
         pub adopt_onto_own: bool,

@@ -141,7 +141,7 @@ impl<S: Storage> Replica<S> {
         self.wanted_by = None;
     }
 
-    /// A message to replicas, from whoever leads or prepares to.
+    /// A message to replicas, from the node that leads or prepares to.
     pub fn on_message(&mut self, from: NodeId, message: Message, effects: &mut Vec<Effect>) {
         let ballot = message.ballot();
         if from != ballot.node {
@@ -195,7 +195,7 @@ impl<S: Storage> Replica<S> {
     /// More is persisted: what was held back may be said.
     pub fn on_persisted(&mut self, effects: &mut Vec<Effect>) {
         self.pay(effects);
-        // A leader that was deposed, or restarted, has nobody to tell.
+        // A leader that was deposed, or restarted, has no replica to tell.
         let led_by_another = self.storage.promised().node != self.me;
         if led_by_another && self.has_joined() && self.persisted() > self.acknowledged {
             self.answer(effects);

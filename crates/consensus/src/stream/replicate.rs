@@ -220,7 +220,7 @@ impl Leader {
             } else if peer.received < replica.storage.log().start() {
                 want_snapshot(peer, peer.received, now, effects);
             } else {
-                // What is only not known to be decided keeps nobody from streaming.
+                // What is only not known to be decided keeps no replica from streaming.
                 peer.silent = peer.acked < replica.accepted();
                 peer.round += u64::from(peer.silent);
                 peer.sent = peer.received;

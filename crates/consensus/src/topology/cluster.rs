@@ -87,7 +87,7 @@ impl Table {
 /// A cluster's shape. It has been validated and does not change: share it in an `Arc`.
 ///
 /// Ids are dense and count from 0 in the order of the text, so that they index plain vectors. A
-/// method that takes a node or a shard panics if there is no such one: whoever gets an id from
+/// method that takes a node or a shard panics if there is no such one: those that get an id from
 /// outside compares it with [`nodes`](Topology::nodes) or [`shards`](Topology::shards) first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topology {
@@ -253,7 +253,7 @@ impl Topology {
         Some(self.tables.get(table.0 as usize)?.router.home(key))
     }
 
-    /// Whom `scan` has to ask; `None` where there is no such table.
+    /// The shards that `scan` has to ask; `None` where there is no such table.
     pub fn homes(&self, table: TableId, scan: &Scan<'_>) -> Option<Homes> {
         Some(self.tables.get(table.0 as usize)?.router.homes(scan))
     }

@@ -1,4 +1,4 @@
-//! What a topology file says, before anybody asked whether it makes sense. Whatever a complaint may
+//! What a topology file says, before it was checked whether it makes sense. What a complaint may
 //! point at remembers where it stood.
 
 use super::error::{Complaint, NOWHERE};

@@ -15,7 +15,7 @@
 //! that count up in their last bytes, as ids and warehouses do, are spread more evenly than chance
 //! would spread them. With twelve warehouses on three shards, chance is a poor friend.
 //!
-//! It is fast, not secret: somebody who chooses keys can choose a shard.
+//! It is fast, not secret: a client that chooses keys can choose a shard.
 
 use types::ShardId;
 

@@ -1,7 +1,7 @@
 //! The shape of a cluster: datacenters, nodes, shards and their replicas, tables, and the shard map
 //! that tells where a key lives.
 //!
-//! A [`Topology`] never changes and has been validated: whoever holds one may rely on every name
+//! A [`Topology`] never changes and has been validated: its holder may rely on every name
 //! and number in it. It is read from TOML:
 //!
 //! ```

@@ -1,4 +1,4 @@
-//! The shard map of one table: where a key lives, and whom a scan has to ask.
+//! The shard map of one table: where a key lives, and which shards a scan has to ask.
 //!
 //! [`Partitioning`] is what was asked for; a `Router` is the same, prepared for the path of every
 //! operation: it allocates nothing for a key, and of most split keys it looks at eight bytes only.
@@ -54,7 +54,7 @@ pub enum Home {
 pub enum Homes {
     /// One shard has all there is to find.
     One(ShardId),
-    /// These, each once, ascending by key (whatever the scan's direction): what one has lies wholly
+    /// These, each once, ascending by key (in either direction of the scan): what one has lies wholly
     /// before what the next one has.
     Ordered(Vec<ShardId>),
     /// These, each once; what they have is to be merged by key.
@@ -136,7 +136,7 @@ impl Router {
         begun - 1
     }
 
-    /// Whom `scan` has to ask.
+    /// The shards that `scan` has to ask.
     pub(super) fn homes(&self, scan: &Scan<'_>) -> Homes {
         match &self.partitioning {
             Partitioning::Hash { prefix_bytes } => self.hashed_homes(*prefix_bytes, scan),

@@ -56,7 +56,7 @@ impl Names {
         Ok(id)
     }
 
-    /// The number of a name that somebody uses.
+    /// The number of a name that is used.
     fn find(&self, name: &Spanned<String>) -> Result<u32, Complaint> {
         let (kind, text) = (self.kind, name.get_ref());
         self.ids.get(text).copied().map_or_else(

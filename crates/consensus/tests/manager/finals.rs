@@ -1,4 +1,4 @@
-//! FVWs that are not whole are kept for ever: whoever begins anew has to know what was lost.
+//! FVWs that are not whole are kept for ever: a node that begins anew has to know what was lost.
 
 use crate::world::DRAWN;
 use shoal_consensus::manager::{Action, Claim, Command, Incarnation, Life, Machine, Options, Term};

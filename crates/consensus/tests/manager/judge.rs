@@ -113,7 +113,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Whoever leads lives, holds the shard, and remembers.
+    /// A leader lives, holds the shard, and remembers.
     fn appointed(&mut self, id: ShardId, node: NodeId) -> Result<(), String> {
         let (old, new) = (shard(&self.before, id), shard(&self.after, id));
         let standing = self.after.nodes[node.0 as usize];

@@ -233,7 +233,7 @@ impl Run {
         self.world.wait(span)
     }
 
-    /// Faults end: everybody is up and heard, somebody manages.
+    /// Faults end: every node is up and heard, one manager leads.
     fn calm_down(&mut self) -> Result<(), String> {
         self.world.log.set_out(false);
         let delay = Duration::from_millis(2);
@@ -268,7 +268,7 @@ impl Run {
             return Err("nobody manages in the end".to_owned());
         };
         let newest = manager.machine().configuration();
-        // Where nobody remembers, nobody can lead: that shard is lost, and what waits for it too.
+        // Where no replica remembers, none can lead: that shard is lost, and what waits for it too.
         let forgotten = |it: &Assignment| {
             it.voters.iter().chain(&it.learners).all(|node| it.empty.contains_key(node))
         };

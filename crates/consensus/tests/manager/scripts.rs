@@ -7,15 +7,15 @@
 //! ```text
 //! cluster [symmetric] [dcs=3] [shards=1] [voters=3] [learners=0] [managers=1] [owners=MS]
 //! start NODE…|all [lost]    crash NODE… [zombie]     pause NODE MS         wait MS
-//! begin                     (elects manager 0, starts everybody, waits 300 ms, and says nothing)
-//! cut NODE… [in|out]        heal                     (in: it hears nothing; out: nobody hears it)
+//! begin                     (elects manager 0, starts all nodes, waits 300 ms, and says nothing)
+//! cut NODE… [in|out]        heal                     (in: it hears nothing; out: no other hears it)
 //! elect MANAGER             restart MANAGER          outage                recover
 //! rate node=N|manager=N ppm=±N                       delay MS              (for messages)
 //! report NODE SHARD EPOCH CLOCK|inf                  caught NODE SHARD REPLICA
 //! replace SHARD NODE NODE   keep SHARD               table NAME [SHARD]
 //! move TABLE SHARD          end TABLE                cancel TABLE          show
 //! ```
-//! Without `owners`, nothing is reported, and nobody catches up, unless the script says so.
+//! Without `owners`, nothing is reported, and no replica catches up, unless the script says so.
 
 use crate::world::{Setup, Weather, World};
 use shoal_consensus::manager::{Assignment, Change, Configuration, MemberEvent, Options, Pace};

@@ -108,7 +108,7 @@ fn former_managers_are_void() {
     assert_eq!(story.machine.void_commands(), void + 3);
     assert_eq!(story.machine.configuration(), before.configuration());
     assert!(story.is_alive());
-    // A manager that has not taken its term yet is nobody.
+    // A manager that has not taken its term yet does not count.
     story.tick(3, AHEAD_MS * 3, &[]);
     assert!(story.is_alive());
 }

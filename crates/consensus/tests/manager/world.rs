@@ -1,7 +1,7 @@
 //! Nodes, managers, their clocks, a log and a network, in one process and in true time.
 //!
 //! After everything that happens, no shard may have two leaders with valid leases (rule M7), by
-//! whatever clock each of them goes. And when a manager appoints a leader, the lease of the one before has ended in true
+//! by any clock. And when a manager appoints a leader, the lease of the one before has ended in true
 //! time, whether or not the new one knows of its appointment: how long that takes must not hide that it came too early.
 
 use shoal_consensus::manager::{
@@ -434,7 +434,7 @@ impl World {
         }
     }
 
-    /// Everybody talks to the log.
+    /// Every manager talks to the log.
     fn exchange(&mut self) -> Result<(), String> {
         (0..self.servers.len()).try_for_each(|manager| self.manager_step(manager, None))
     }
@@ -502,7 +502,7 @@ impl World {
         Ok(())
     }
 
-    /// An FVW never changes, whoever speaks of it.
+    /// An FVW never changes, in the words of any node.
     fn check_final(&mut self, watermark: &VectorWatermark) -> Result<(), String> {
         let epoch = watermark.epoch();
         let before = self.finals.entry(epoch).or_insert_with(|| watermark.clone());

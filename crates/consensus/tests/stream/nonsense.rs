@@ -90,7 +90,7 @@ fn run(seed: u64) {
                 cluster.deliver(letter)
             }
             _ => {
-                // Mostly in the name of whose ballot it is, or in answer to it; else nobody listens.
+                // Mostly in the name of the ballot's node, or in answer to it; others are not listened to.
                 let known = cluster.up(id).map(Stream::ballot).unwrap_or_default();
                 let forged = any_ballot(&mut random);
                 let ballot = if random.chance(1, 2) { known } else { forged };

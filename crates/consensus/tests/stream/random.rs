@@ -1,6 +1,6 @@
 //! Everything drawn from a seed: members, options, disks, a network that loses, repeats, reorders
 //! and delays, crashes, and leaders that come and go or work at the same time. Then the faults end,
-//! and everybody must catch up.
+//! and every replica must catch up.
 //!
 //! `STREAM_SEED=N cargo test -p shoal-consensus --test stream random` runs one seed and shows what
 //! led to the failure; `STREAM_SEEDS=N` runs so many.
@@ -159,7 +159,7 @@ impl Run {
         }
     }
 
-    /// Faults end: everybody is up, messages arrive, disks work, owners answer.
+    /// Faults end: every replica is up, messages arrive, disks work, owners answer.
     fn calm_down(&mut self) -> Result<(), String> {
         let ids: Vec<_> = self.cluster.nodes.keys().copied().collect();
         for round in 0..400 {
@@ -294,8 +294,8 @@ fn random_runs_keep_the_sequence() {
     assert!(one || unreached.is_empty(), "never happened: {unreached:?}");
 }
 
-/// Seeds until a check or an assertion sees the planted bug; that nobody leads in the end, or
-/// somebody lags, is no proof of it.
+/// Seeds until a check or an assertion sees the planted bug; that none leads in the end, or
+/// one lags, is no proof of it.
 fn seeds_until_caught(faults: Faults) -> u64 {
     for seed in 0..300 {
         let (Err(complaint), _) = outcome(seed, faults, 1200) else { continue };

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use types::{Aborted, NodeId, Result, Time};
 
-/// Opens, or stays shut, for somebody who waits.
+/// Opens, or stays shut, for one that waits.
 type Door = Rc<Slot<Result<Rc<Permit>>>>;
 
 /// Bounds the transactions of a worker that are not over: running, or certified and not committed. And
@@ -22,7 +22,7 @@ pub(crate) struct Admission {
     open: Cell<usize>,
     /// How many more this step may let in.
     share: Cell<usize>,
-    /// A node that serves no shard lets nobody in.
+    /// A node that serves no shard lets none in.
     serving: Cell<bool>,
     /// Since when each waits.
     queue: RefCell<VecDeque<(Time, Door)>>,
@@ -30,7 +30,7 @@ pub(crate) struct Admission {
     again: RefCell<VecDeque<Rc<Slot<()>>>>,
 }
 
-/// Somebody is inside, until the last copy is dropped: by the caller, who may make several attempts, and
+/// One is inside, until the last copy is dropped: by the caller, who may make several attempts, and
 /// by the engine.
 #[derive(Debug)]
 pub(crate) struct Permit {
@@ -48,7 +48,7 @@ impl Drop for Permit {
 
 #[cfg(test)]
 impl Permit {
-    /// Of an admission that nobody else knows.
+    /// Of an admission that is not shared.
     pub(crate) fn alone() -> Rc<Permit> {
         Permit::alone_since(Time::ZERO, Time::ZERO)
     }
@@ -93,7 +93,7 @@ impl Admission {
         outcome
     }
 
-    /// Waits until another attempt may begin, of somebody inside.
+    /// Waits until another attempt may begin, of one that is inside.
     pub(crate) async fn again(&self) {
         let turn = Rc::<Slot<()>>::default();
         self.again.borrow_mut().push_back(Rc::clone(&turn));
@@ -110,7 +110,7 @@ impl Admission {
         self.share.set(if timer { self.limits.begins_max } else { 0 });
     }
 
-    /// Lets in whom there is room for, and refuses who has waited too long.
+    /// Lets in those for which there is room, and refuses those that have waited too long.
     pub(crate) fn turn(self: &Rc<Self>, now: Time) {
         // Newcomers get their part: those who meet conflicts come back again and again.
         let kept = usize::from(self.limits.begins_max > 1 && self.queued() > 0);
@@ -182,7 +182,7 @@ impl Admission {
     }
 }
 
-/// Somebody in the queue, who may lose patience.
+/// One in the queue, which may lose patience.
 struct Entry<'a> {
     admission: &'a Admission,
     door: Door,
@@ -192,7 +192,7 @@ struct Entry<'a> {
 impl Drop for Entry<'_> {
     fn drop(&mut self) {
         if !self.waits {
-            return; // Nobody looks through a long queue for who has left it.
+            return; // A long queue is not searched for those that have left it.
         }
         self.admission.queue.borrow_mut().retain(|(_, other)| !Rc::ptr_eq(other, &self.door));
     }
@@ -208,7 +208,7 @@ mod tests {
     const QUEUE_WAIT_MAX: Duration = Duration::from_millis(1);
     const NOW: Time = Time(1000);
 
-    /// An admission that nobody has served yet, to four, two at once.
+    /// An admission that has not been used yet, to four, two at once.
     fn shut() -> Rc<Admission> {
         let (queue_max, queue_wait_max) = (2, QUEUE_WAIT_MAX);
         let limits =

@@ -47,7 +47,7 @@ pub(crate) enum Arrival<R> {
     Repeated(R),
     /// The branch is over, with another request.
     Over,
-    /// The branch was ended with its epoch, by nobody's request.
+    /// The branch was ended with its epoch, without a request.
     Ended,
     /// Too late, or out of turn: drop it.
     Stale,
@@ -147,7 +147,7 @@ impl<C, R: Clone> Branches<C, R> {
     }
 
     /// Ends the branches of `shard` that belong to `last` or to an epoch before, and gives what they hold.
-    /// Whatever is still asked of them finds them over.
+    /// What is still asked of them finds them over.
     pub(crate) fn end_epochs(
         &mut self,
         shard: ShardId,

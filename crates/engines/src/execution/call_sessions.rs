@@ -79,7 +79,7 @@ pub(super) struct CallSessions {
     rows_kept: Duration,
     faults: Faults,
     granted: BTreeMap<ShardId, Granted>,
-    /// Calls that run, whatever has become of their sessions.
+    /// Calls that run, whether their sessions are over or not.
     running: BTreeSet<RequestId>,
 }
 

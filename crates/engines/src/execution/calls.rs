@@ -207,7 +207,7 @@ fn settle(id: RequestId, result: Result<Bytes>) -> (Ended, Result<Bytes>) {
     }
 }
 
-/// Whom to answer.
+/// The client to answer.
 #[derive(Debug, Clone, Copy)]
 struct Asker {
     client: ClientId,

@@ -215,7 +215,7 @@ impl<M: Envelope> Desk<M> {
         effects.push(Effect::Send { to: node, message });
     }
 
-    /// Tells the participants that have not ended their branches to undo them, and says so to nobody
+    /// Tells the participants that have not ended their branches to undo them, and says so to nothing
     /// else.
     pub(crate) fn give_up(
         &mut self,
@@ -232,7 +232,7 @@ impl<M: Envelope> Desk<M> {
         self.expect_resolved(sequence, open.len());
     }
 
-    /// The leader of `shard` is gone, and with it whatever it was asked: nothing of that will be answered.
+    /// The leader of `shard` is gone, and with it all that it was asked: nothing of that will be answered.
     /// Says which transactions had asked.
     pub(crate) fn lose_participant(&mut self, shard: ShardId) -> Vec<u64> {
         let asked = self.outbox.forget_shard(shard);

@@ -23,7 +23,7 @@ pub(crate) type Ticket = Rc<Slot<Result<Answer>>>;
 pub(crate) struct Exchange {
     pub(crate) id: TransactionId,
     pub(crate) epoch: Epoch,
-    /// As long as somebody knows it, it is not over.
+    /// As long as it is known, it is not over.
     pub(crate) permit: Rc<Permit>,
     pub(crate) marks: Marks,
     /// The outcome, once it may be told.
@@ -131,7 +131,7 @@ impl Exchange {
         }
     }
 
-    /// Nobody waits for reads any more: those that were not sent are forgotten.
+    /// No task waits for reads any more: those that were not sent are forgotten.
     pub(crate) fn forget_reads(&self) {
         self.remotes.borrow_mut().iter_mut().for_each(Remote::forget_reads);
     }
@@ -300,7 +300,7 @@ impl Remote {
         self.outgoing_bytes = self.outgoing.iter().map(Operation::bytes).sum();
     }
 
-    /// The writes that have gathered. Reads that nobody waited for are forgotten.
+    /// The writes that have gathered. Reads that no task waited for are forgotten.
     pub(crate) fn take_writes(&mut self) -> Vec<Operation> {
         self.forget_reads();
         self.outgoing_bytes = 0;

@@ -38,7 +38,7 @@ pub struct Limits {
     /// How often a transaction that meets conflicts is run. Default 1000.
     pub attempts_max: u32,
     /// So long after it came, a transaction that meets a conflict is not run again. Longer outlasts longer
-    /// contention; but whoever asked and has stopped waiting is never told that nothing happened. Default
+    /// contention; but a client that asked and has stopped waiting is never told that nothing happened. Default
     /// 7 s, below the 10 s that clients wait by default, with room for the last attempt.
     pub attempts_span_max: Duration,
     /// The first pause after a conflict is drawn below this; it doubles with every attempt.
@@ -49,7 +49,7 @@ pub struct Limits {
     /// recovered or an epoch ends, do not count here, and after them no pause is longer than 10 ms. Default 100 ms.
     pub pause_max: Duration,
     /// How long a request to another worker waits for an answer before it is sent again; after that twice
-    /// as long each time, up to 16 times: whoever does not answer may have too much to do. Default 250 ms,
+    /// as long each time, up to 16 times: a node that does not answer may have too much to do. Default 250 ms,
     /// above the round trip between any two datacenters.
     pub retry_after: Duration,
     /// How long a transaction waits for another shard: for an answer to one request, and, once it is certified, until
@@ -71,7 +71,7 @@ pub struct Limits {
     /// Default 32 768.
     pub call_sessions_max: usize,
     /// How long at least the result of a call is kept when its session is over, for a client that was not told; twice as
-    /// long at most. Of `call_sessions_max` sessions that are over at least, whatever their age, no results are dropped
+    /// long at most. Of `call_sessions_max` sessions that are over at least, of any age, no results are dropped
     /// before; of more, the oldest are. Longer lets clients ask for longer what has become of a call, and costs
     /// memory where many come and go. Default 10 min.
     pub call_rows_kept: Duration,

@@ -269,7 +269,7 @@ impl Said {
         let last = bytes(&reply);
         self.bytes += last;
         self.replies.push_back(reply);
-        // The last one is kept, whatever it takes.
+        // The last one is kept, of any size.
         while self.replies.len() > STEPS_AHEAD_MAX || self.bytes - last > AHEAD_BYTES_MAX {
             self.keep(self.replies.len() - 1);
         }

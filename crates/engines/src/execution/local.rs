@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use types::{Aborted, Conflict, Database, Error, Rejected, Result, TableId, Time};
 
-/// The longest pause where nobody holds what is wanted: what is waited for is over at some moment, for all at once.
+/// The longest pause where no lock is held on what is wanted: what is waited for is over at some moment, for all at once.
 const PASSING_PAUSE_MAX: Duration = Duration::from_millis(10);
 
 /// A handle for procedures, sessions and tasks: it stays on its worker. Transactions are coordinated

@@ -22,7 +22,7 @@ pub(crate) struct Outbox<M> {
 }
 
 /// A request waits twice as long each time it is sent again, up to so many times as long as at first:
-/// whoever does not answer may have too much to do, and every copy is more of that.
+/// a node that does not answer may have too much to do, and every copy is more of that.
 const PATIENCE_MAX: u32 = 16;
 
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use types::Time;
 /// How many rounds of tasks and what they ask for one step makes before others get their turn.
 const ROUNDS_MAX: u32 = 64;
 
-/// Whoever sits at a desk: a worker of an engine.
+/// The owner of a desk: a worker of an engine.
 pub(crate) trait Clerk {
     /// What it says to others.
     type Message: Envelope;
@@ -22,7 +22,7 @@ pub(crate) trait Clerk {
     /// Lets go on who waits for something else than an answer, before each round.
     fn release(&mut self, _effects: &mut Effects<Self::Message>) {}
 
-    /// Lets tasks and whoever waits go on, as far as they can now.
+    /// Lets tasks and waiting requests go on, as far as they can now.
     fn run(&mut self, now: Time, effects: &mut Effects<Self::Message>) {
         self.desk().repeat(now, effects);
         for _ in 0..ROUNDS_MAX {

@@ -47,7 +47,7 @@ impl Marks {
         self.wrote.set(wrote);
     }
 
-    /// It is told that it has committed: where its time went, if it wrote. Readers wait for others, or for nobody.
+    /// It is told that it has committed: where its time went, if it wrote. Readers wait for others, or for nothing.
     pub(crate) fn tell(&self, permit: &Permit, now: Time) -> Option<Stages> {
         let nanos = |span: Duration| span.as_nanos() as u64;
         let (submitted, certified) = (self.submitted.get(), self.certified.get());

@@ -64,7 +64,7 @@ impl Tasks {
     /// Polls the next task of the round. Says whether there was one.
     pub(crate) fn poll_next(&mut self) -> bool {
         let Some(slot) = self.round.pop_front() else { return false };
-        // Woken twice, or by somebody who was late: nothing to do.
+        // Woken twice, or late: nothing to do.
         let Some((mut task, waker)) = self.slots[slot].take() else { return true };
         if task.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
             self.slots[slot] = Some((task, waker));

@@ -40,7 +40,7 @@ pub struct Transaction {
     is_again: bool,
     /// It is another attempt, and something that was asked ahead may still be on its way.
     unsettled: Cell<bool>,
-    /// The engine knows how it ended, or will be told by whom it was handed to.
+    /// The engine knows how it ended, or the shard that it was handed to will say.
     ended: bool,
 }
 
@@ -127,7 +127,7 @@ impl Transaction {
         self.exchange.outcome.take().await
     }
 
-    /// Returns when all that was read so far may be shown to somebody outside (rule M5).
+    /// Returns when all that was read so far may be shown to a client (rule M5).
     ///
     /// # Errors
     /// Where it never may, since the transaction cannot commit.
@@ -176,7 +176,7 @@ impl Transaction {
 
     fn branch(&self, own: usize) -> Result<&Branch> {
         if self.own[own].get().is_none() {
-            // Nobody else can begin it meanwhile: it belongs to one worker.
+            // It cannot be begun elsewhere meanwhile: it belongs to one worker.
             let _ = self.own[own].set(self.hub.begin(own)?);
         }
         Ok(self.own[own].get().expect("begun above"))
@@ -190,11 +190,11 @@ impl Transaction {
             Target::Own(_) if self.unsettled.get() => self.settle().await,
             target => return Ok(target),
         }
-        // Somebody else may lead the shard by now.
+        // Another node may lead the shard by now.
         target()
     }
 
-    /// Waits for what was asked ahead. What cannot succeed any more waits for nobody.
+    /// Waits for what was asked ahead. What cannot succeed any more does not wait.
     async fn settle(&self) {
         while self.unsettled.get() && self.exchange.failure().is_none() {
             let ahead = self.ahead.borrow().values().find(|ticket| !ticket.is_filled()).cloned();
@@ -208,7 +208,7 @@ impl Transaction {
     fn issue(&self, shard: ShardId, operation: Operation) -> Result<Ticket> {
         let epoch = self.exchange.epoch;
         if epoch < self.hub.epoch.get() {
-            // It cannot commit any more, and whoever led the shard may be gone.
+            // It cannot commit any more, and the leader of the shard may be gone.
             Err(Aborted::from(Conflict::EpochNotOpen { epoch }))?;
         }
         let waits = operation.wants_answer();

@@ -6,7 +6,7 @@
 //!           absorbed      covered   still to be
 //! ```
 //! An entry is **covered** when the watermark covers each of its pieces, or their epochs are settled. It is
-//! **absorbed** when, besides, all streams of the shard are covered up to the greatest clock in it. So whatever
+//! **absorbed** when, besides, all streams of the shard are covered up to the greatest clock in it. So all that
 //! was written or deleted up to there is older than the cut that goes with it: see [`super::snapshot`].
 
 use crate::faults::{Fault, Faults};
@@ -26,7 +26,7 @@ pub(super) struct Extent {
     pub(super) greatest: Clock,
     /// The last epoch of which no more can come.
     pub(super) ended: Epoch,
-    /// How far the stream has all of an epoch that has ended; without those of which nobody asks any more.
+    /// How far the stream has all of an epoch that has ended; without those of which none is asked for any more.
     pub(super) ends: BTreeMap<Epoch, Clock>,
     /// The last epoch whose FVW is there.
     pub(super) finals: Epoch,
@@ -82,7 +82,7 @@ impl Needs {
 }
 
 impl Extent {
-    /// Goes on by one entry, which says that. Of epochs up to `forget` nobody asks how they ended.
+    /// Goes on by one entry, which says that. Of epochs up to `forget` it is not asked how they ended.
     ///
     /// # Panics
     /// If the safe clock goes back (M3), or an epoch ends twice (M9).

@@ -162,7 +162,7 @@ impl Mako {
         }
     }
 
-    /// The last epoch that has been closed for so long that nobody waits for what is in flight of it.
+    /// The last epoch that has been closed for so long that nothing waits for what is in flight of it.
     pub(super) fn overdue(&self, now: Time) -> Epoch {
         let hang_after = self.options().hang_after;
         let waits = |live: &&Live| live.closed_at.is_none_or(|at| at + hang_after > now);
@@ -177,7 +177,7 @@ impl Mako {
         closed.filter_map(|live| Some(live.closed_at? + hang_after)).find(|at| *at > now)
     }
 
-    /// Ends branches whose epoch was closed long ago and that have locked nothing: nobody asks more of
+    /// Ends branches whose epoch was closed long ago and that have locked nothing: no coordinator asks more of
     /// them, or is told that they are over.
     pub(super) fn end_overdue(&mut self, overdue: Epoch, effects: &mut Effects) {
         if overdue <= self.branches_ended {
@@ -221,7 +221,7 @@ impl Mako {
         }
     }
 
-    /// Epochs up to `last` have ended on a stream with clocks in flight: whatever those were drawn for is
+    /// Epochs up to `last` have ended on a stream with clocks in flight: what those were drawn for is
     /// lost, and its locks are free.
     fn drop_hanging(&mut self, at: usize, last: Epoch, effects: &mut Effects) {
         if self.options().faults.has(Fault::KeepDeadLocks) {
@@ -242,7 +242,7 @@ impl Mako {
         }
     }
 
-    /// Ends branches that hold no lock and whose coordinators are dead, or live anew: nobody else would, if
+    /// Ends branches that hold no lock and whose coordinators are dead, or live anew: nothing else would, if
     /// those lead nothing, so that no epoch ends with them.
     pub(super) fn end_orphans(&mut self, effects: &mut Effects) {
         let ended = Reply::Refused { error: Mako::not_open(self.desk.hub.epoch.get()) };
@@ -272,7 +272,7 @@ impl Mako {
     }
 
     /// All streams of `shard` have ended an epoch, durably: every later leader finds these ends and reports the same. So
-    /// this is final for the shard (rule M12), whatever becomes of others, and need not be waited for.
+    /// this is final for the shard (rule M12), however others end, and need not be waited for.
     fn end_shard(&mut self, shard: ShardId, epoch: Epoch, last: Clock, effects: &mut Effects) {
         let Some(at) = self.live(epoch) else { return };
         if self.live[at].end(shard, last) {
@@ -307,7 +307,7 @@ impl Mako {
         }
     }
 
-    /// Some shards have ended the epoch at this place, for good: whoever depends on more of them than
+    /// Some shards have ended the epoch at this place, for good: what depends on more of them than
     /// there is has lost, and need not wait for the other shards to be told.
     pub(super) fn give_up_lost(&mut self, at: usize, effects: &mut Effects) {
         let epoch = self.live[at].epoch;

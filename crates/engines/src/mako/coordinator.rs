@@ -56,7 +56,7 @@ enum OwnBranch {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Reads are under way that nobody waits for any more.
+    /// Reads are under way that no task waits for any more.
     Draining,
     /// The one participant does everything.
     Delegated,
@@ -341,7 +341,7 @@ impl Mako {
     }
 
     /// Everything is valid: the transaction is certified. Installs it everywhere. The clocks of own
-    /// shards are drawn only now, still under the locks (rule M2): whoever waits for a slow participant
+    /// shards are drawn only now, still under the locks (rule M2): a transaction that waits for a slow participant
     /// has none in flight meanwhile, which would hold the safe clocks back.
     fn install_all(&mut self, it: Certification, effects: &mut Effects) {
         if let Some((at, _)) = it.own.iter().find(|(at, _)| !self.led[*at].serves()) {
@@ -414,7 +414,7 @@ impl Mako {
 
     /// A shard whose clock for the transaction cannot be: its reads depend on as much of that shard or
     /// more, or the watermark has passed it. Reads come before locks, so this takes a participant that
-    /// errs, or an insert that nobody waited for and that went out with the lock.
+    /// errs, or an insert that no task waited for and that went out with the lock.
     fn overtaken(&self, it: &Certification) -> Option<ShardId> {
         let planted = [Fault::ClockBeforeLock, Fault::SafeClockPastInFlight];
         if planted.into_iter().any(|fault| self.options().faults.has(fault)) {
@@ -519,7 +519,7 @@ impl Mako {
         }
     }
 
-    /// The leader of `shard` is gone: nobody will answer what it was asked.
+    /// The leader of `shard` is gone: no node will answer what it was asked.
     pub(super) fn lose_participant(&mut self, shard: ShardId, effects: &mut Effects) {
         let asked = self.desk.lose_participant(shard);
         let error = Mako::not_open(self.desk.hub.epoch.get());

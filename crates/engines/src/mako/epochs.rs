@@ -23,7 +23,7 @@ use types::{Ballot, Clock, Epoch, ShardId, StampRef, VectorWatermark};
 pub(super) struct Epochs {
     shards: usize,
     workers: u32,
-    /// The one that is open for new work. Whoever draws a clock looks at it afterwards.
+    /// The one that is open for new work. A worker that draws a clock looks at it afterwards.
     open: AtomicU32,
     /// Moves with every change of the rest.
     version: AtomicU64,
@@ -97,7 +97,7 @@ impl Epochs {
         for epoch in before.0 + 1..=epoch.0 {
             state.live.insert(Epoch(epoch), Arc::new(SharedWatermark::new(self.shards)));
         }
-        // From here on a clock that is drawn belongs to the new epoch or to nobody.
+        // From here on a clock that is drawn belongs to the new epoch or to none.
         self.open.store(epoch.0, Ordering::SeqCst);
         self.version.fetch_add(1, Ordering::Release);
         true
@@ -120,7 +120,7 @@ impl Epochs {
         true
     }
 
-    /// Is all that `stamp`, kept by `own`, depends on committed? Whatever any worker of this node takes for that
+    /// Is all that `stamp`, kept by `own`, depends on committed? What any worker of this node takes for that
     /// is so here, too, if this is asked later.
     pub(super) fn covers(&self, own: ShardId, stamp: StampRef<'_>) -> bool {
         let state = self.state();
@@ -155,7 +155,7 @@ impl Epochs {
     ) -> Option<Clock> {
         let mut state = self.state();
         if !state.live.contains_key(&epoch) {
-            return None; // It is settled: nobody asks.
+            return None; // It is settled: none is asked for.
         }
         let new = || Ended { ballot, workers: 0, clock: Clock::MAX };
         let ended = state.ended.entry((epoch, shard)).or_insert_with(new);

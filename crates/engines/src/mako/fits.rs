@@ -1,5 +1,5 @@
 //! What a message may say. It comes from outside: what does not fit is counted and dropped before it
-//! changes anything, and whoever is honest says it again.
+//! changes anything, and an honest node says it again.
 //!
 //! Two kinds of checks: is it the answer to what was asked, or the next request of a branch in this
 //! state; and can its clocks be true. What a leader says of its own shard is its own word, and believed.

@@ -1,8 +1,8 @@
-//! A shard as a follower's worker sees it: pieces wait for the watermark and are replayed, in whatever
+//! A shard as a follower's worker sees it: pieces wait for the watermark and are replayed, in any
 //! order they are covered (rule M6, Mako §4.4).
 //!
 //! Each worker replays the stream of its number, beside the others and without a word to them: on one
-//! key the greatest (epoch, clock) wins, whoever comes first (Thomas's rule). For that a tombstone has
+//! key the greatest (epoch, clock) wins, in any order of arrival (Thomas's rule). For that a tombstone has
 //! to stay until nothing older can arrive. **Applied** is the clock up to which a worker has replayed
 //! all there is; what lies at or below that of all workers is complete.
 

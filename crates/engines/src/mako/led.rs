@@ -73,7 +73,7 @@ pub(super) struct Closed {
 pub(super) struct Closing<'a> {
     /// The epoch that is open.
     pub(super) open: Epoch,
-    /// Epochs up to this one have been closed for so long that nobody waits for what is in flight any more.
+    /// Epochs up to this one have been closed for so long that nothing waits for what is in flight any more.
     pub(super) overdue: Epoch,
     /// Does what is in flight hang, since its coordinator is gone?
     pub(super) hangs: &'a dyn Fn(Flight) -> bool,

@@ -33,7 +33,7 @@ pub enum Message {
     },
     /// Between the node that a client asked and the one that serves it.
     Relay(Relay),
-    /// A leader to leaders of other shards and to the replicas of its own; whoever coordinates and leads
+    /// A leader to leaders of other shards and to the replicas of its own; a node that coordinates and leads
     /// nothing, to leaders, for the floor's sake. Watermarks only grow, so neither repetition nor order
     /// matters.
     Gossip {
@@ -101,7 +101,7 @@ pub enum Request {
         /// As the participant's shard keeps it.
         stamp: Stamp,
     },
-    /// The transaction is given up. Ends the branch, in whatever state.
+    /// The transaction is given up. Ends the branch, in any state.
     Abort,
 }
 

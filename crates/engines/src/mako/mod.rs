@@ -27,7 +27,7 @@
 //! | `watermark.rs` | durability: shard watermarks, gossip | M4 |
 //! | `epochs.rs`, `closing.rs` | epochs open, close and are settled | M3, M8, M9 |
 //! | `silence.rs` | who holds up a shard and is gone | M3 |
-//! | `undecided.rs` | what a new leader inherits and nobody can decide yet | M12 |
+//! | `undecided.rs` | what a new leader inherits and cannot be decided yet | M12 |
 //! | `unanswered.rs` | waits for other shards have a bound | M11 |
 //! | `offices.rs` | who leads a shard: taking over, recovering, leaving | M7, M9 |
 //! | `absorbed.rs` | how much of a stream the store has for good, and the stream may lose | |
@@ -122,7 +122,7 @@ pub struct Mako {
     reigns: Vec<Option<Epoch>>,
     /// Until when this node may act as a leader.
     lease_end: Time,
-    /// Whom this worker has not heard for a while.
+    /// The nodes that this worker has not heard for a while.
     silence: Silence,
     /// Requests to shards that are being recovered.
     parked: VecDeque<Parked>,
@@ -201,7 +201,7 @@ impl Engine for Mako {
         self.silence.awake(now, self.shared.setup.options.silent_after);
         if let Event::Received { from, .. } = event {
             let (led, hub) = (&self.led, &self.desk.hub);
-            // Whoever leads nothing speaks when it pleases, and is given the more time for it.
+            // A node that leads nothing speaks when it pleases, and is given the more time for it.
             let waits = |since| {
                 !hub.is_leader(from) || led.iter().any(|led| led.lead.waits_for(from, since))
             };
@@ -214,7 +214,7 @@ impl Engine for Mako {
                 self.receive(from, message, effects);
             }
             Event::Client { from, request } if holds_lease => self.desk.request(from, request),
-            // Whoever asked asks again, here or elsewhere.
+            // The client asks again, here or elsewhere.
             Event::Received { .. } | Event::Client { .. } => self.desk.counters.dropped += 1,
             Event::Configured { configuration, incarnation } => {
                 self.configured(&configuration, incarnation, effects);
@@ -317,7 +317,7 @@ impl Clerk for Mako {
         }
     }
 
-    /// Tells those whom the watermark covers by now, and replays what it covers.
+    /// Tells the clients of transactions that the watermark covers by now, and replays what it covers.
     fn release(&mut self, effects: &mut Effects) {
         let (mut done, mut lost) = (Vec::new(), Vec::new());
         let mut news = false;
@@ -402,7 +402,7 @@ impl Mako {
         }
     }
 
-    /// The watermark covers `stamp`: whoever waited may be told (rule M5).
+    /// The watermark covers `stamp`: what waited may be told (rule M5).
     fn tell(&mut self, own: ShardId, stamp: Stamp, waiter: &Waiter, effects: &mut Effects) {
         assert!(
             self.desk.hub.watermarks.borrow().covers(own, stamp.as_ref()),

@@ -178,7 +178,7 @@ impl Mako {
         let replica = self.shared.replica(shard).expect("held");
         let extent = &self.followed[at].extent;
         let (safe, ended, finals) = (extent.safe, extent.ended, extent.finals);
-        // Whatever is drawn from now on comes after all that the streams have.
+        // What is drawn from now on comes after all that the streams have.
         replica.store.raise_clock(extent.greatest);
         let office = self.led[at].office.as_mut().expect("it leads");
         office.closed = true;

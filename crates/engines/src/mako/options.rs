@@ -41,7 +41,7 @@ pub struct Options {
     /// How long after the end of an epoch a worker waits for what is in flight of it: then its coordinator
     /// is taken for dead, and the transaction is lost. Above the round trip between leaders. Default 100 ms.
     pub hang_after: Duration,
-    /// A leader that says nothing for so long is taken for gone by those whom its transactions hold up: they
+    /// A leader that says nothing for so long is taken for gone by nodes that its transactions hold up: they
     /// ask for the end of the epoch. Some times `gossip_again`. Default 40 ms.
     pub silent_after: Duration,
     /// A leader whose stream decides nothing for so long, though something is proposed, certifies nothing until it does:
@@ -78,7 +78,7 @@ pub enum StampForm {
     },
 }
 
-/// A group has so many clocks, which nobody uses up while it is open.
+/// A group has so many clocks, which are not used up while it is open.
 pub(super) const GROUP_CLOCKS: u64 = 1 << 24;
 
 /// Most entries that a bounded stamp may be allowed to have.

@@ -289,11 +289,11 @@ impl Mako {
             });
         });
         if gathered.is_err() {
-            // Nobody gets to see any of it.
+            // None of it is ever seen.
             effects.observations.iter_mut().for_each(|seen| seen.truncate(observed));
         }
         if gathered.is_err() {
-            // What was rolled back is dropped, now that somebody has met it.
+            // What was rolled back is dropped, now that it was met.
             branch.discard_read(|stamp| watermarks.rejects(shard, stamp));
         }
         let gathered = gathered?;
@@ -372,7 +372,7 @@ impl Mako {
 
     /// Has the epoch closed on this node? To be asked after a clock was drawn: if not, everything of a
     /// later epoch draws greater ones. So on a shard the clocks of an epoch are below those of the next,
-    /// and nobody overwrites a version of a later epoch (rule M8).
+    /// and none overwrites a version of a later epoch (rule M8).
     pub(super) fn is_closed(&self, epoch: Epoch) -> bool {
         self.shared.epochs.open() > epoch
     }

@@ -46,7 +46,7 @@ pub(super) struct SharedWatermark {
     caps: Box<[AtomicU64]>,
     /// Has a shard ended the epoch, so that it comes no further?
     ended: Box<[AtomicBool]>,
-    /// Moves with every change, so that nobody has to look at the clocks for nothing.
+    /// Moves with every change, so that the clocks need not be looked at for nothing.
     version: AtomicU64,
 }
 

@@ -1,9 +1,9 @@
-//! Whom this worker has not heard for a while (design §5, "Failure").
+//! The nodes that this worker has not heard for a while (design §5, "Failure").
 //!
 //! What a coordinator has in flight on a shard holds up that shard's watermark, and silence resolves nothing
 //! (rule M3): only the end of the epoch does. A leader that is held up by a coordinator who is gone does not
 //! wait until the manager has buried that one: it asks for the end of the epoch at once. To be wrong costs
-//! an epoch, and the transactions that hang; nobody loses an office for it. Whoever was suspected and is heard
+//! an epoch, and the transactions that hang; no node loses a lead by it. A node that was suspected and is heard
 //! again is slow, or far, and given more time from then on.
 
 use super::{Effects, Mako};
@@ -25,7 +25,7 @@ const STUCK: u32 = 4;
 #[derive(Debug)]
 pub(super) struct Silence {
     peers: Vec<Peer>,
-    /// Since when this worker steps without a break: before, it may have heard nobody for its own fault.
+    /// Since when this worker steps without a break: before, it may have heard no node for a reason of its own.
     awake_since: Time,
     stepped_at: Time,
     /// The last epoch whose end was asked for.
@@ -72,7 +72,7 @@ impl Silence {
         }
     }
 
-    /// A step begins. Whoever waits for silence looks twice before it is reached.
+    /// A step begins. What waits for silence looks twice before it is reached.
     pub(super) fn awake(&mut self, now: Time, patience: Duration) {
         if self.stepped_at + patience * 3 / 4 < now {
             self.awake_since = now;
@@ -81,7 +81,7 @@ impl Silence {
     }
 
     /// Something comes from a node, of which so long a silence would have been suspicious: if `waits` says that
-    /// something was in flight for it since it was heard last. Where nothing is, nobody has to speak.
+    /// something was in flight for it since it was heard last. Where nothing is, no node has to speak.
     pub(super) fn hear(
         &mut self,
         from: NodeId,
@@ -141,7 +141,7 @@ impl Mako {
         if transaction.node == hub.place.node || flight.resolved {
             return Time::MAX;
         }
-        // Whoever leads nothing says nothing where there is nothing to say.
+        // A node that leads nothing says nothing where there is nothing to say.
         let patience = match hub.is_leader(transaction.node) {
             true => self.options().silent_after,
             false => self.options().hang_after,
@@ -194,7 +194,7 @@ impl Mako {
         gone.into_iter().for_each(|node| self.silence.suspect(node));
     }
 
-    /// When to look again whether somebody is gone.
+    /// When to look again whether a node is gone.
     pub(super) fn next_silence(&self, now: Time) -> Option<Time> {
         let led = self.led.iter().filter(|led| led.lead.is_leading());
         let first = led.filter_map(|led| Some(self.gone_at(led.lead.first_in_flight()?)));

@@ -28,7 +28,7 @@
 //! has from copies is rolled back by the same rule as everything else, and a part whose rows its watermarks do not
 //! cover is refused.
 //!
-//! The newest committed version of a key is in its chain, below whatever is not committed: installing trims only
+//! The newest committed version of a key is in its chain, below all that is not committed: installing trims only
 //! what is below a version that the watermarks cover, and the giver asks the same watermarks, later.
 //! So a key that a part lacks has no committed value: its newest committed version is a tombstone, or was one
 //! until that left the index, or there is none. Tombstones that are not committed hide nothing from a copy, and
@@ -83,7 +83,7 @@ const WINDOW: usize = 16;
 /// and bytes of all copies that a worker gives; one part always may be.
 const WINDOW_BYTES: usize = 8 << 20;
 
-/// Between two parts, of whatever copy, the worker does other things for so long.
+/// Between two parts, of any copy, the worker does other things for so long.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Records of its own that a taker looks at for one part.
@@ -545,7 +545,7 @@ impl Mako {
     }
 
     /// Takes over what the giver knows of the epochs of a part's rows, so that this node takes each of them for
-    /// committed, whatever it is asked later (rule M10). Says whether that is so.
+    /// committed, in all that it is asked later (rule M10). Says whether that is so.
     fn learn_watermarks(&mut self, part: &Part, effects: &mut Effects) -> bool {
         if self.options().faults.has(Fault::CopyWithoutWatermarks) {
             return true;
@@ -601,7 +601,7 @@ impl Mako {
         let until = part.until.as_ref().map(place);
         let kept: BTreeSet<(TableId, &[u8])> =
             part.rows.iter().map(|row| (row.table, &row.key[..])).collect();
-        // Nobody replays meanwhile.
+        // No worker replays meanwhile.
         let mut floor = replica.floor_mut();
         let here = replica.reached();
         for row in &part.rows {

@@ -1,9 +1,9 @@
-//! What was rolled back leaves the stores: in the background here, and whenever somebody meets it (design
+//! What was rolled back leaves the stores: in the background here, and whenever it is met (design
 //! §5, "Failure").
 //!
 //! Each worker of a node makes its own pass over a shard that the node has led, after it has settled an
 //! epoch that lost something: by then it installs nothing of that any more, and the last worker's pass
-//! finds whatever any of them had installed. A replica that took a copy makes passes, too: it rolls back like any
+//! finds all that any of them had installed. A replica that took a copy makes passes, too: it rolls back like any
 //! other (rule M10).
 
 use super::Mako;

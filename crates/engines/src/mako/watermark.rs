@@ -19,12 +19,12 @@ use bytes::Bytes;
 use types::{Clock, Epoch, NodeId, ShardId, Time, VectorWatermark};
 
 /// A floor is not further ahead of what is known than so many clocks: more than a shard draws in days, or than
-/// groups of transactions take in many minutes; and so little that whoever lies cannot use them up.
+/// groups of transactions take in many minutes; and so little that a node that lies cannot use them up.
 const FLOOR_AHEAD_MAX: u64 = 1 << 40;
 
-/// Whom this worker tells of the watermark, and when.
+/// The nodes that this worker tells of the watermark, and when.
 pub(super) struct Gossip {
-    /// Leaders of other shards, and the replicas of own ones. Nobody twice.
+    /// Leaders of other shards, and the replicas of own ones. None twice.
     peers: Vec<NodeId>,
     /// Those of them that are replicas of own shards only through us: they also hear what we heard.
     followers: Vec<NodeId>,
@@ -73,7 +73,7 @@ impl Gossip {
         gossip
     }
 
-    /// Finds out whom to tell: who leads has changed.
+    /// Finds out which nodes to tell: leaders have changed.
     pub(super) fn aim(&mut self, hub: &Hub) {
         let (topology, node) = (&hub.topology, hub.place.node);
         let leaders = topology.shard_ids().map(|shard| hub.leader(shard));
@@ -96,7 +96,7 @@ impl Gossip {
         (self.peers, self.followers) = (peers, followers);
     }
 
-    /// When there will be something to tell. A floor is told again until every shard has passed it: whoever
+    /// When there will be something to tell. A floor is told again until every shard has passed it: a node that
     /// waits for that has no other voice.
     pub(super) fn next_due(&self, watermarks: &Watermarks, options: &Options) -> Option<Time> {
         let all = self.next_due_to_all(watermarks, options);
@@ -188,7 +188,7 @@ impl Mako {
         floor: Clock,
         effects: &mut Effects,
     ) {
-        // Whoever coordinates has floors to tell, whether it leads a shard or not.
+        // A coordinator has floors to tell, whether it leads a shard or not.
         let plausible = floor <= self.floor_max();
         if floor > Clock::ZERO && plausible {
             self.pass_floor(floor, effects);
@@ -209,7 +209,7 @@ impl Mako {
     }
 
     /// May `from` know that? Only leaders know how far shards are, their own and, from each other, the
-    /// rest; of an epoch that is closed, also who has led before. Nobody knows more than we of a shard that
+    /// rest; of an epoch that is closed, also who has led before. No other knows more than this node of a shard that
     /// we lead, but those who knew it from our predecessor.
     fn is_credible(&self, from: NodeId, watermark: &VectorWatermark, ended: &[ShardId]) -> bool {
         let hub = &self.desk.hub;

@@ -1,4 +1,4 @@
-//! A stream that this worker leads, whatever is in it: the clocks in flight and the safe clock, how far
+//! A stream that this worker leads, with all that it needs: the clocks in flight and the safe clock, how far
 //! it is proposed and decided, and its pace (rules M2 and M3 of `mako`, P2 and P5 of
 //! `two_phase_commit`).
 //!
@@ -7,7 +7,7 @@
 //!           ^   ^                in flight on this worker
 //!         |                      its safe clock: one less than the first of them
 //! ```
-//! With nothing in flight, the safe clock is the greatest clock that anybody has drawn: whatever this
+//! With nothing in flight, the safe clock is the greatest clock that was drawn: all that this
 //! worker draws next is greater.
 
 use super::replica::Replica;

@@ -1,4 +1,4 @@
-//! How a follower applies a transaction's writes, in whatever order transactions reach it (Thomas's
+//! How a follower applies a transaction's writes, in any order transactions reach it (Thomas's
 //! rule: on one key, the greatest epoch and clock wins).
 //!
 //! Each worker replays the stream of its number, beside the others and without a word to them. A

@@ -20,7 +20,7 @@ pub(crate) struct Replica {
     progress: Box<[AtomicU64]>,
     /// Up to which clock the store has absorbed each worker's stream; see `mako/absorbed.rs`.
     covered: Box<[AtomicU64]>,
-    /// What a copy from another replica has brought. Whoever replays holds it, and so does whoever copies.
+    /// What a copy from another replica has brought. Workers that replay hold it, and so does the one that copies.
     floor: RwLock<Floor>,
     /// The greatest clock that some worker has appended: the others have to follow, or they would hold
     /// the shard back.
@@ -101,12 +101,12 @@ impl Replica {
         least(&self.covered)
     }
 
-    /// What a copy has brought, for whoever replays.
+    /// What a copy has brought, for workers that replay.
     pub(crate) fn floor(&self) -> RwLockReadGuard<'_, Floor> {
         self.floor.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same for whoever copies: nobody replays meanwhile.
+    /// The same for the worker that copies: none replays meanwhile.
     pub(crate) fn floor_mut(&self) -> RwLockWriteGuard<'_, Floor> {
         self.floor.write().unwrap_or_else(PoisonError::into_inner)
     }

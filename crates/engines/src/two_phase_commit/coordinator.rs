@@ -71,7 +71,7 @@ enum Plan {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Reads are under way that nobody waits for any more.
+    /// Reads are under way that no task waits for any more.
     Draining,
     /// The one participant does everything.
     Delegated,

@@ -2,7 +2,7 @@
 //! to be durable (rules P2 and P5).
 //!
 //! A clock is in flight from its draw until what was locked for it is installed or given up. The
-//! **safe clock** is below all that are in flight on this worker: whatever it draws next is greater,
+//! **safe clock** is below all that are in flight on this worker: all that it draws next is greater,
 //! and of the others it is in the stream what became of them.
 
 use super::options::Options;

@@ -166,7 +166,7 @@ impl Engine for TwoPhaseCommit {
         self.desk.tasks.spawn(task);
     }
 
-    /// Where no leader ever changes, nobody needs a lease.
+    /// Where no leader ever changes, no node needs a lease.
     fn renew(&mut self, _lease_end: Time) {}
 
     fn pending(&self) -> usize {
@@ -279,7 +279,7 @@ impl TwoPhaseCommit {
             }
             *operations += writes.len() as u64;
             let stamp = Stamp::local(epoch, clock);
-            // Nobody but who replays holds locks here.
+            // Only replay holds locks here.
             let observations = &mut effects.observations;
             while !replay(replica, &sessions, &stamp, &writes, faults, observations.as_mut()) {}
         });

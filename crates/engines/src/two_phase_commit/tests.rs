@@ -117,7 +117,7 @@ impl Hand {
         self.run(async |tx| keys.iter().try_for_each(|key| tx.put(T, key, b"new")))
     }
 
-    /// Somebody else's transaction `sequence` writes this key.
+    /// Another worker's transaction `sequence` writes this key.
     fn change(&mut self, sequence: u64, key: &'static [u8]) {
         let request = Request::OnePhase { operations: write(key), install: true };
         assert_eq!(self.ask(sequence, 1, request), None);
@@ -137,7 +137,7 @@ impl Hand {
         said
     }
 
-    /// Everybody agrees with what was prepared: it commits.
+    /// Every participant agrees with what was prepared: it commits.
     fn finish(&mut self, said: &[Message]) {
         assert!(matches!(requests(said)[..], [Request::Prepare { .. }]), "{said:?}");
         let said = self.reply(&said[0], Reply::Locked { clock: Clock(40) });

@@ -9,7 +9,7 @@ use tokio::io::{DuplexStream, duplex};
 const HOST: Host = Host { node: NodeId(2), worker: WorkerId(1), life: 9 };
 const PEER_ONE: Caller = Caller::Peer { node: NodeId(1), worker: WorkerId(1), life: 5 };
 
-/// Knows node 1, and nobody in its first four lives.
+/// Knows node 1, and not in its first four lives.
 struct Porter;
 
 impl Door for Porter {
@@ -143,7 +143,7 @@ fn each_refusal_is_told() {
         (Side { caller: peer(7, 1, 5), ..side() }, CloseReason::UnknownNode),
         (Side { caller: peer(1, 0, 5), ..side() }, CloseReason::WrongWorker),
         (Side { caller: peer(1, 1, 4), ..side() }, CloseReason::StaleLife),
-        // Somebody between the two, with a TLS session to each.
+        // An attacker between the two, with a TLS session to each.
         (Side { binding: [3; 32], ..side() }, CloseReason::WrongSecret),
     ];
     for (dialer, reason) in cases {
@@ -155,7 +155,7 @@ fn each_refusal_is_told() {
 
 #[test]
 fn a_client_cannot_pass_for_a_peer() {
-    // It knows its own secret, and says in the hello whatever it likes.
+    // It knows its own secret, and says in the hello anything.
     let client = Side { secret: Secret::none(), ..side() };
     assert_eq!(shake(&client, &side()).1, Err(Failure::Here(CloseReason::WrongSecret)));
 }

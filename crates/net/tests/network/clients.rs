@@ -89,7 +89,7 @@ fn a_client_that_is_closed_gets_what_was_sent_before_and_why() {
     assert_eq!(node.counters().drops(DropReason::UnknownClient), 1);
 }
 
-/// Answers whatever a client says with much.
+/// Answers all that a client says with much.
 struct Talkative(Bytes);
 
 impl Core for Talkative {

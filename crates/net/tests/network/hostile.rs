@@ -289,7 +289,7 @@ fn a_peer_with_another_secret_or_in_a_former_life_stays_out() {
     node.wait_count(|totals| totals.closes(CloseReason::StaleLife) > 0);
     second.send(NodeId(0), "I am the one");
     assert_eq!(node.wait_frame().1, "I am the one");
-    // When the later one is gone, the former may come back: nobody is locked out for good.
+    // When the later one is gone, the former may come back: no node is locked out for good.
     drop(second);
     first.wait_up(NodeId(0));
 }

@@ -127,7 +127,7 @@ fn a_node_that_is_restarted_is_connected_again() {
             _ => None,
         });
         assert_eq!(down, NodeId(1));
-        // To nobody: counted.
+        // To no peer: counted.
         nodes[0].send(NodeId(1), "lost");
         nodes[0].wait_count(|totals| totals.drops(DropReason::NotConnected) == life - 1);
 

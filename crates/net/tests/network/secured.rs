@@ -14,7 +14,7 @@ use types::NodeId;
 
 const NAME: &str = "reef.shoal";
 
-/// Somebody who vouches for nodes.
+/// An authority for nodes.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -86,7 +86,7 @@ fn those_without_the_right_certificate_stay_out() {
     let node = Node::alone(Config { tls: Some(authority.node()), ..config(0) });
     let address = node.address().to_string();
     block_on(async {
-        // A client that trusts somebody else, and one without TLS.
+        // A client that trusts another authority, and one without TLS.
         let wary = connect(&address, &access(Some(other.client())), None).await;
         assert_eq!(wary.err(), Some(ConnectError::Failed(CloseReason::TlsFailed)));
         let plain = connect(&address, &access(None), None).await;
@@ -101,7 +101,7 @@ fn those_without_the_right_certificate_stay_out() {
     socket.write_all(b"SHOL\x01\x82\0\0 and no TLS at all").expect("written");
     node.wait_count(|totals| totals.closes(CloseReason::TlsFailed) == before + 1);
 
-    // A node that knows the secret, but for which nobody vouches here.
+    // A node that knows the secret, but for which no authority vouches here.
     let stranger = Node::alone(Config {
         tls: Some(other.node_that_trusts(&authority)),
         peers: vec![peer(0, node.address())],

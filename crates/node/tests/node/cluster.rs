@@ -85,7 +85,7 @@ impl<E: Engine> Cluster<E> {
                 return;
             }
             let Some(Reverse((at, number))) = self.queue.pop() else {
-                // Nobody has anything more to say: time passes.
+                // No node has anything more to say: time passes.
                 self.now = self.now + Duration::from_millis(1);
                 continue;
             };

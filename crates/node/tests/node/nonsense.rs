@@ -1,9 +1,9 @@
-//! Messages that nobody honest sends, from peers and from clients, among those that they do: nothing
+//! Messages that no honest node sends, from peers and from clients, among those that they do: nothing
 //! that comes from outside stops a worker.
 //!
 //! *Strangers* say what they have no right to say, or what cannot be: it is dropped, and the honest work
 //! ends well. *Liars* say anything in anybody's name. What becomes of the data then is what names and
-//! ballots are trusted for; but nobody stops. Only a leader's own entries are left alone: a replica
+//! ballots are trusted for; but no node stops. Only a leader's own entries are left alone: a replica
 //! takes what its leader has decided, or stops.
 
 use consensus::manager::Incarnation;
@@ -407,7 +407,7 @@ impl Forge for TwoPhaseCommit {
     }
 }
 
-/// What a stream is told: by strangers under ballots that nobody has, by liars under the leader's.
+/// What a stream is told: by strangers under ballots that no node has, by liars under the leader's.
 fn stream_nonsense(random: &mut Random, leader: NodeId, lies: bool) -> stream::Message {
     let length = |random: &mut Random| Length(number(random));
     let appointed = Ballot { epoch: EPOCH, node: leader };

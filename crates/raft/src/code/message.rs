@@ -1,6 +1,6 @@
 //! What replicas keep and tell each other: votes, entries, and the two requests of Raft.
 //!
-//! A request names whom it is for, since addresses may be given away again, and volumes get lost: whoever gets
+//! A request names the replica it is for, since addresses may be given away again, and volumes get lost: a node that gets
 //! one that is not for it, does not take it. The first byte is the version of the form.
 
 use super::Foreign;

@@ -79,7 +79,7 @@ fn returns<T: Foreign + Debug + PartialEq>(value: &T) -> Result<(), TestCaseErro
     Ok(())
 }
 
-/// Whatever it reads, it does not panic; what it accepts has one form.
+/// On any bytes it does not panic; what it accepts has one form.
 fn withstands<T: Foreign>(bytes: &[u8]) -> Result<(), TestCaseError> {
     if let Ok(value) = decode::<T>(bytes) {
         prop_assert_eq!(&encode(&value)[..], bytes);
@@ -219,7 +219,7 @@ fn lengths_beyond_the_bytes_allocate_nothing() {
     is_malformed::<Option<LogId>>(&[2, 0], "neither yes nor no");
 }
 
-/// Disks have these: whoever changes one gives it a new number.
+/// Disks have these: a change of one gives it a new number.
 #[test]
 fn forms_stay_as_they_are() {
     let member = |node, volume| Member { node: NodeId(node), volume: Volume(volume) }.number();

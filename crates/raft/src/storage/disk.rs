@@ -20,7 +20,7 @@ impl DiskStorage {
     /// The file at `path`, which is made if it is not there. The folder has to be there.
     ///
     /// # Errors
-    /// If it cannot be read or made, is no such file, or somebody else has it open.
+    /// If it cannot be read or made, is no such file, or another process has it open.
     pub fn open(path: &Path) -> io::Result<DiskStorage> {
         let database = Database::create(path).map_err(failed)?;
         let transaction = database.begin_write().map_err(failed)?;

@@ -19,7 +19,7 @@ use std::ops::Range;
 /// A small fact, of which the last one counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cell {
-    /// Whom the replica follows or has voted for. Forgetting it may elect two leaders.
+    /// The leader that the replica follows, or the candidate it has voted for. Forgetting it may elect two leaders.
     Vote,
     /// Up to where the log is known to be committed. May be forgotten.
     Committed,
@@ -34,7 +34,7 @@ pub enum Cell {
 /// Where a replica keeps what it must not forget. One replica at a time, which writes one thing at a
 /// time; it reads at any time, and should not have to wait for a write to reach the disk.
 ///
-/// Whoever implements it promises that writes reach the disk in the order of the calls, each before
+/// An implementation promises that writes reach the disk in the order of the calls, each before
 /// its call returns, but for [`Cell::Committed`]; and that each is done wholly or not at all.
 pub trait Storage: fmt::Debug + Send + Sync + 'static {
     /// The value of a cell, if it was ever set.

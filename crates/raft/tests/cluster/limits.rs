@@ -65,7 +65,7 @@ async fn requests_that_make_no_sense_are_counted() {
     for to in [Member { node: NodeId(2), ..here }, Member { volume: Volume(99), ..here }] {
         let mut request = vec![4];
         request.extend_from_slice(&types::wire::encode(&to));
-        // A vote of nobody, for who has nothing.
+        // A vote for no candidate, of a replica that has nothing.
         request.extend_from_slice(&[&[1][..], &[0; 16], &[0], &[0]].concat());
         let refused = handle.serve(&request).await;
         assert_eq!(refused, Err(Refused::Misdirected { to, here }));

@@ -106,7 +106,7 @@ async fn a_change_that_was_given_up_leaves_nothing_behind() {
     let leader = world.leader().expect("undisturbed");
     let other = *nodes([1, 2, 3]).iter().find(|node| **node != leader).expect("three");
     let handle = world.site(leader).handle.clone();
-    // Nobody is there to learn.
+    // No replica is there to learn.
     let nobody = Member { node: NodeId(4), volume: Volume(9) };
     let before = world.members();
     let replaced = world
@@ -215,7 +215,7 @@ async fn a_member_learns_that_it_was_dropped_and_a_new_one_does_not_think_so() {
     assert!(!site(&world, NodeId(4)).is_dropped(&after));
     assert!(!site(&world, leader).is_dropped(&after));
 
-    // Who comes back with its volume finds nobody that answers, and can be told why.
+    // A manager that comes back with its volume finds none that answers, and can be told why.
     world.start(outgoing).await;
     assert!(!site(&world, outgoing).is_dropped(&before));
     world.run(Duration::from_secs(1)).await;

@@ -13,7 +13,7 @@ struct Weather {
     random: Random,
     loss_percent: u64,
     delay_max: Duration,
-    /// From whom to whom nothing gets.
+    /// Senders and receivers between which nothing passes.
     cut: BTreeSet<(NodeId, NodeId)>,
     handles: BTreeMap<NodeId, Handle>,
     /// For how long the machine was suspended, all in all: the runtime's time stands still meanwhile.

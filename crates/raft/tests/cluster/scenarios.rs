@@ -1,4 +1,4 @@
-//! The courses of things that everybody thinks of first.
+//! The usual courses of things.
 
 use crate::world::{World, first, nodes};
 use consensus::manager::{Mailbox, Term};

@@ -59,7 +59,7 @@ pub struct World {
     reigns: BTreeMap<Term, (NodeId, u64)>,
     /// When that was first seen.
     begun: BTreeMap<Term, Time>,
-    /// How often somebody led for certain.
+    /// How often a replica led for certain.
     pub certain: u64,
     lives: u64,
     asks: u64,
@@ -146,7 +146,7 @@ impl World {
         site.handle.stop().await;
     }
 
-    /// Stops everybody, for the sake of the worlds that come after.
+    /// Stops all replicas, for the sake of the worlds that come after.
     pub async fn end(mut self) {
         for node in self.sites.keys().copied().collect::<Vec<_>>() {
             self.stop(node).await;
@@ -202,7 +202,7 @@ impl World {
         self.sites.keys().all(|node| self.has_table(*node, name))
     }
 
-    /// Asks whoever leads, again and again, until all managers that run have the table.
+    /// Asks the leader, again and again, until all managers that run have the table.
     pub async fn create(&mut self, name: &str) {
         let mut since = None;
         let retry = Duration::from_millis(500);
@@ -335,7 +335,7 @@ impl Site {
         }
     }
 
-    /// Whatever has come, and whatever is due.
+    /// All that has come, and all that is due.
     fn turn(&mut self, now: Time) {
         while self.exchange(now) {
             self.step(now, Event::Log);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use types::{NodeId, Time};
 
-/// A change that nobody has asked for in so long is given up: its operator may have gone home.
+/// A change that was not asked for in so long is given up: its operator may have gone home.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A task that ends when this is dropped.
@@ -77,7 +77,7 @@ impl Change {
         self.task.0.is_finished()
     }
 
-    /// How far it is, for whoever asks now; what came of it, if it [is over](Change::is_over).
+    /// How far it is, for the operator that asks now; what came of it, if it [is over](Change::is_over).
     pub(super) async fn ask(&mut self, log: &raft::Handle, now: Time) -> ToOperator {
         self.asked = now;
         if self.is_over() {

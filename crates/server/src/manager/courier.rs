@@ -103,7 +103,7 @@ impl Transport for Courier {
     }
 }
 
-/// Whoever gives up waiting is forgotten.
+/// Those that gave up waiting are forgotten.
 struct Forgets<'a> {
     courier: &'a Courier,
     number: u64,

@@ -48,7 +48,7 @@ impl Folder {
         }
     }
 
-    /// Who the managers are, as far as was known; nobody, if nothing was.
+    /// Who the managers are, as far as was known; none, if nothing was.
     pub(super) fn members(&self) -> io::Result<Members> {
         let Some(folder) = &self.0 else { return Ok(Members::default()) };
         let path = folder.join(MEMBERS);

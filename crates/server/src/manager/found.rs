@@ -29,7 +29,7 @@ pub(super) struct Founder {
 
 /// Why it is not begun now.
 enum Not {
-    /// Somebody does not answer.
+    /// Some node does not answer.
     Yet,
     /// There is a cluster.
     Ever,
@@ -56,7 +56,7 @@ impl Founder {
     /// All named managers, each with a new volume.
     async fn gather(&self) -> Result<BTreeSet<Member>, Not> {
         let me = self.log.me();
-        // Whoever knows of a cluster says so.
+        // A node that knows of a cluster says so.
         for other in &self.others {
             self.courier.send(*other, &Envelope::Members(self.board.known()));
         }

@@ -7,23 +7,23 @@
 //!             └────────────── commands: told, send ◄───┴────────────────────────────────────────┘
 //! ```
 //! Heartbeats of nodes are left on the board, where the desk finds them when other managers have acknowledged that this
-//! one leads: so they wake nobody.
+//! one leads: so they wake no desk.
 //! Messages between managers go over the connections of the first workers. Every node has a desk, so that any can
 //! be told to host a manager; and so that any that knows who the managers are tells those who know less.
 //!
 //! Who they are stands in the managers' log, as lists with versions. `managers` in a node's file is where to begin.
-//! A node sends the version it has with all that it says, and is told of a later one; while nobody grants it a lease,
-//! it asks one more node each time, until it has found somebody who knows. So no node has to be restarted when a
+//! A node sends the version it has with all that it says, and is told of a later one; while it is granted no lease,
+//! it asks one more node each time, until it has found one that knows. So no node has to be restarted when a
 //! manager moves, and one that begins with an old file finds its way. Nodes that have a folder keep the list in it.
 //! While more than half of its lease is left, a node shows itself to the manager that has granted it, and to no other.
 //!
-//! 1. *Nobody votes twice.* A member of the log is a volume, on a node. Who lost its volume has another one, which is
-//!    none of the members, and whatever is asked of the lost one is answered by nobody (`raft::Member`).
+//! 1. *No member votes twice.* A member of the log is a volume, on a node. A node that lost its volume has another one, which is
+//!    none of the members, and what is asked of the lost one is not answered (`raft::Member`).
 //! 2. *A cluster begins once.* The first of the named managers begins it when all of them say, one after the other,
 //!    that their volumes are new (`found.rs`). When one has a log, or any node has heard of managers, there is a
 //!    cluster, and who has nothing waits to be let in.
 //! 3. *A cluster is itself.* Its first manager draws its identity (`consensus::manager::Action::Take`). A node learns it
-//!    from its managers, keeps it in its folder, and from then on talks with nobody of another (`net::Identity`). So a node
+//!    from its managers, keeps it in its folder, and from then on talks with no node of another (`net::Identity`). So a node
 //!    that has missed that all others began anew comes to nothing, and neither do its lists of managers.
 //! 4. *Who was dropped ends its manager*, and removes its volume, when it hears of a committed list without it; but
 //!    not before that list is on its disk, so that it knows of a cluster for ever.
@@ -93,7 +93,7 @@ struct BoardState {
     known: Members,
     /// The log of the manager that is hosted here.
     log: Option<raft::Handle>,
-    /// The last heartbeat of each node, and when it came. They wait, and wake nobody: there are more of them than of all
+    /// The last heartbeat of each node, and when it came. They wait, and wake no desk: there are more of them than of all
     /// other letters.
     heartbeats: BTreeMap<NodeId, (Time, ToManager)>,
 }
@@ -234,7 +234,7 @@ pub(crate) struct Plan {
     pub(crate) random: Random,
 }
 
-/// Starts a node's desk. It ends when nobody can write to it any more, which is when its node has ended.
+/// Starts a node's desk. It ends when all senders to it are gone, which is when its node has ended.
 pub(crate) fn start(
     plan: Plan,
     inbox: Inbox,
@@ -244,7 +244,7 @@ pub(crate) fn start(
     let Inbox { mut letters, board } = inbox;
     let folder = Folder(plan.data.clone());
     board.learn(folder.members()?);
-    // Whoever has a log hosts a manager, whatever its file says. Of those that are named there, one that knows of a
+    // A node that has a log hosts a manager, also where its file does not say so. Of those that are named there, one that knows of a
     // cluster and has no log is to host none: it was dropped, or has lost it.
     let hosts = folder.has_log() || (board.named.contains(&plan.node) && board.version() == 0);
     let storage = hosts.then(|| folder.log()).transpose()?;

@@ -8,7 +8,7 @@ use types::{NodeId, coded_enum};
 pub enum FromOperator {
     /// `incoming` is to host a manager instead of `outgoing`, which may be dead; where both are one node, a manager
     /// with a new log instead of the one that was lost. To be asked again and again, of the manager that leads, until it is
-    /// done: it goes on for as long as somebody asks. Harmless if repeated.
+    /// done: it goes on for as long as it is asked for. Harmless if repeated.
     ReplaceManager {
         /// Who goes.
         outgoing: NodeId,

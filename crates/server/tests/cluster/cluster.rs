@@ -173,7 +173,7 @@ impl Cluster {
         (0..).map(NodeId).take(self.servers.len()).filter(|node| self.is_up(*node)).collect()
     }
 
-    /// Has one manager replaced by another, by asking whoever leads until it is done.
+    /// Has one manager replaced by another, by asking the leader until it is done.
     pub async fn replace_manager(&self, outgoing: NodeId, incoming: NodeId) -> Vec<NodeId> {
         let began = now();
         let mut last = None;

@@ -99,7 +99,7 @@ async fn a_leader_whose_lease_runs_out_is_not_well() {
     let mut cluster = Cluster::start(1, 1, Protocol::Mako);
     cluster.client(1).call(NodeId(0), ShardId(0), "count", &[1]).await.expect("counted");
     until_health(&cluster, 0, 200, "ok").await;
-    // With most managers gone, nobody grants it another.
+    // With most managers gone, it is granted no other.
     cluster.kill(NodeId(1));
     cluster.kill(NodeId(2));
     until_health(&cluster, 0, 503, "its lease has run out").await;

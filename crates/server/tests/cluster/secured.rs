@@ -8,7 +8,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use shoal_server::{NodeConfig, Protocol};
 use types::{NodeId, ShardId};
 
-/// Somebody who vouches for nodes.
+/// An authority for nodes.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -19,7 +19,7 @@ impl Authority {
         Authority(CertifiedIssuer::self_signed(params, key).expect("signed"))
     }
 
-    /// A node for which this one vouches, and which trusts those for whom `trusted` does.
+    /// A node for which this one vouches, and which trusts those for which `trusted` does.
     fn node(&self, trusted: &Authority) -> NodeTls {
         let key = KeyPair::generate().expect("a key");
         let params = CertificateParams::new(vec!["shoal".to_owned()]).expect("a certificate");

@@ -1,4 +1,4 @@
-//! Transactions at the limits of every size, on real sockets: whatever is legal is committed, and replicated.
+//! Transactions at the limits of every size, on real sockets: all that is legal is committed, and replicated.
 
 use crate::cluster::Cluster;
 use bytes::Bytes;
@@ -49,7 +49,7 @@ pub async fn fill(tx: &engines::Transaction, arguments: &[u8]) -> Result<Bytes> 
 
 /// Runs them one after the other: each is answered, and then every node has it.
 ///
-/// That nobody loses a lease by it is shown in virtual time (`sim/tests/sim/sizes.rs`): here a busy machine can take one
+/// That no node loses a lease by it is shown in virtual time (`sim/tests/sim/sizes.rs`): here a busy machine can take one
 /// from any node.
 async fn run(shards: u32, protocol: Protocol, sizes: &[Size]) {
     let cluster = Cluster::start(shards, 1, protocol);

@@ -1,4 +1,4 @@
-//! Files that nobody would write, made of those of `cases/`.
+//! Unusual files, made of those of `cases/`.
 //!
 //! `PROPTEST_CASES=100000 cargo test --release -p shoal-server --test config random` tries many.
 

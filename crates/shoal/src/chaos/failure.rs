@@ -19,7 +19,7 @@ pub enum Failure {
     Partition(Duration),
 }
 
-/// To whom it happens.
+/// The node to which it happens.
 #[derive(Debug, Clone)]
 pub struct Victim {
     /// Its place among the nodes.

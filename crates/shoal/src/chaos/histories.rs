@@ -1,8 +1,8 @@
 //! Clients whose every transaction is recorded, for the judge of strict serializability.
 //!
 //! They read and write few keys, which are spread over the shards, so that most transactions have several
-//! participants. What nobody knows the outcome of is recorded as that. When all is over, every key is read
-//! once more: what was acknowledged and is lost shows even where nobody had read it since.
+//! participants. What has an unknown outcome is recorded as that. When all is over, every key is read
+//! once more: what was acknowledged and is lost shows even where it was not read since.
 //!
 //! Each client keeps to a pace, by which a history has an end: see [`TRANSACTIONS_MAX`].
 
@@ -35,7 +35,7 @@ const RUN_GENERATIONS: u64 = 1 << 24;
 /// After so long a transaction is given up.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Clients at work, on the local tasks of whoever started them.
+/// Clients at work, on the local tasks of the caller.
 pub struct Histories {
     cluster: Cluster,
     generator: Generator,

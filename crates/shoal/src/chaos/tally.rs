@@ -15,7 +15,7 @@ pub struct ShardTally {
     pub unknown: u64,
     /// Acknowledged writes that are not there.
     pub lost: u64,
-    /// Writes that are there and that nobody has asked for.
+    /// Writes that are there and that were not asked for.
     pub extra: u64,
 }
 
@@ -58,7 +58,7 @@ impl ShardTally {
 }
 
 impl Tally {
-    /// Was nothing lost, and nothing done that nobody asked for?
+    /// Was nothing lost, and nothing done that was not asked for?
     pub fn holds(&self) -> bool {
         let kept = |tally: &ShardTally| tally.lost == 0 && tally.extra == 0;
         self.wrong.is_empty() && self.shards.iter().all(kept)

@@ -366,7 +366,7 @@ impl Common {
         Ok(verdict(measured.iter().all(Measurement::passed)))
     }
 
-    /// On a cluster that somebody else has started.
+    /// On a cluster that runs already.
     fn run_connected<A: Asked>(&self, asked: &A) -> Result<Verdict, Trouble> {
         if self.runs > 1 {
             return Err(Trouble::Usage("each run wants a fresh database: --runs 1".into()));
@@ -422,7 +422,7 @@ impl Common {
     }
 
     fn report(&self, measurement: &Measurement) -> Result<Verdict, Trouble> {
-        // Files first: they outlive whoever stops reading the terminal.
+        // Files first: the terminal may be closed before all is printed.
         self.write_files(|| report::json(measurement), || report::html(measurement))?;
         print(&terminal::text(measurement))?;
         Ok(verdict(measurement.passed()))

@@ -2,7 +2,7 @@
 //!
 //! | exit code | means |
 //! |---|---|
-//! | 0 | done, and whatever was checked holds |
+//! | 0 | done, and all that was checked holds |
 //! | 1 | a check failed, or the database did |
 //! | 2 | the command line, or a file it names, is wrong |
 
@@ -111,7 +111,7 @@ pub fn run(shoal: &Shoal) -> ExitCode {
     }
 }
 
-/// Writes `text` to standard output. Whoever reads it may have heard enough.
+/// Writes `text` to standard output. Its reader may have closed it: that is no error.
 fn print(text: &str) -> Result<(), Trouble> {
     match io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

@@ -161,7 +161,7 @@ impl Common {
 
     /// A target that is missed is a result as good as any; a run that came to nothing is none.
     fn report(&self, outcome: &Outcome, page: &Path) -> Result<Verdict, Trouble> {
-        // Files first: they outlive whoever stops reading the terminal.
+        // Files first: the terminal may be closed before all is printed.
         if let Some(path) = &self.json {
             write(path, &outcome.json())?;
         }

@@ -52,7 +52,7 @@ impl Serve {
         if self.with_input {
             let handle = server.handle().clone();
             thread::spawn(move || {
-                // Whatever comes, only its end counts.
+                // What it says is ignored, only its end counts.
                 let _ = io::stdin().read_to_end(&mut Vec::new());
                 handle.stop();
             });

@@ -56,7 +56,7 @@ impl Folder {
         serde_json::from_str(&text).map_err(|error| none(&error))
     }
 
-    /// Says who runs. Whoever reads it at the same time sees what was there before or this.
+    /// Writes down which processes run. A reader at the same time sees what was there before or this.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -67,7 +67,7 @@ impl Folder {
         fs::rename(next, self.state())
     }
 
-    /// Nobody runs any more.
+    /// No process runs any more.
     ///
     /// # Errors
     /// If it cannot be said.

@@ -199,7 +199,7 @@ impl Plan {
         )
     }
 
-    /// A socket on loopback for each node, and its address: while they are held nobody else has their ports.
+    /// A socket on loopback for each node, and its address: while they are held no other process has their ports.
     ///
     /// # Errors
     /// If the system has none.

@@ -21,7 +21,7 @@ const BATCH_BYTES_MAX: usize = 16 << 20;
 /// And a longer time than any of them should take to fill.
 const BATCH_DELAY: Duration = Duration::from_millis(200);
 
-/// Of figure 8: few enough that nobody waits for a processor.
+/// Of figure 8: few enough that none waits for a processor.
 const LIGHT_CLIENTS: usize = 16;
 
 /// And enough keys that they do not meet.

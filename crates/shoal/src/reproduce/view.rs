@@ -6,7 +6,7 @@ use super::run::Run;
 use sim::demonstrations::{Exhibition, Line, Plot, Table, Verdict};
 use workloads::report::words;
 
-/// Where nobody says anything.
+/// Where the command line says nothing.
 const NONE: &str = "–";
 
 /// The charts of an experiment, of whose runs this came.

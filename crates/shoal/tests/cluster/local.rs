@@ -34,7 +34,7 @@ impl Local {
         let printed = BufReader::new(child.stdout.take().expect("piped"));
         let (said, lines) = channel();
         thread::spawn(move || {
-            // Goes on when nobody listens any more: whoever prints must not find its pipe closed.
+            // Goes on when the receiver is gone: the process that prints must not find its pipe closed.
             printed.lines().map_while(Result::ok).for_each(|line| drop(said.send(line)));
         });
         let local = Local { folder, child, lines };

@@ -1,4 +1,4 @@
-//! A bank: whoever looks at all accounts at once sees the same total, and no account overdrawn.
+//! A bank: a reader of all accounts at once sees the same total, and no account overdrawn.
 
 use crate::{catches, db, holds, on_threads};
 use shoal::{BlockingTransaction, Result, Scan, TableId};

@@ -15,7 +15,7 @@ const TRANSACTIONS: u64 = 1000;
 fn run(faults: Faults, seed: u64, parameters: Parameters) -> Report {
     let db = Nervous(db(faults));
     let generator = Generator::new(&db, parameters, THREADS).expect("two tables");
-    // A count instead of a clock: all the checker asks for is who ended before whom began.
+    // A count instead of a clock: all the checker asks for is which ended before which began.
     let ticks = AtomicU64::new(0);
     let start = Barrier::new(THREADS as usize);
     let recorders = thread::scope(|scope| {

@@ -23,7 +23,7 @@ fn turn(tx: &BlockingTransaction<'_>, table: TableId, pair: u64, mine: u64) -> R
     Ok(me || other)
 }
 
-/// Counts how often nobody was on duty.
+/// Counts how often no doctor was on duty.
 fn deserted(faults: Faults, seed: u64) -> u64 {
     let db = db(faults);
     let table = db.table("duty").expect("a table");

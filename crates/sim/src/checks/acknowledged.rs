@@ -2,7 +2,7 @@
 //!
 //! Of an epoch that is settled, the FVW covers a transaction or not: on all its shards alike, by every
 //! piece's stamp and by that of the whole. What it covers was installed on each of them, what it does not
-//! was told to nobody. Of the epoch that is open, all is there once all is quiet. That the installed
+//! was told to no client. Of the epoch that is open, all is there once all is quiet. That the installed
 //! versions are what every replica holds in the end, or newer ones, is for `replicas.rs` to say.
 
 use super::durable::Durable;

@@ -4,7 +4,7 @@
 //! what each voter has accepted under which ballot, and which safe clock each entry carries. An entry is
 //! durable when a majority of the voters, of those that remember, has accepted it under the newest
 //! ballot; and then for good. A stream is durable up to the safe clock of the last such entry, a shard up
-//! to the least of its streams. Nobody in the cluster may believe more.
+//! to the least of its streams. No node may believe more.
 //!
 //! A closed epoch is durable up to where its streams have ended it; and once its FVW is final, that
 //! decides.
@@ -46,7 +46,7 @@ struct Voter {
 #[derive(Debug, Clone)]
 struct StreamState {
     voters: Vec<Voter>,
-    /// The newest that leads; before anybody does, whatever is accepted counts.
+    /// The newest that leads; before one does, all that is accepted counts.
     ballot: Ballot,
     /// So many entries are durable.
     decided: u64,
@@ -55,7 +55,7 @@ struct StreamState {
     taken: u64,
     /// Entries beyond that, of the newest ballot's sequence.
     ahead: BTreeMap<u64, Facts>,
-    /// All that was ever appended beyond that, by what it is: whoever inherits an entry says no more of it.
+    /// All that was ever appended beyond that, by what it is: a leader that inherits an entry says no more of it.
     known: BTreeMap<u64, Vec<(Bytes, Facts)>>,
     /// What nodes have appended while their streams were not prepared, and so is nowhere to be seen.
     waiting: BTreeMap<(NodeId, u64), Facts>,

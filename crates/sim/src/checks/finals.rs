@@ -12,7 +12,7 @@ pub struct Finals {
 }
 
 impl Finals {
-    /// Somebody was told of this, or a follower has applied it.
+    /// A client was told of this, or a follower has applied it.
     pub fn taken(&mut self, own: ShardId, stamp: &Stamp, durable: &Durable) {
         let view = stamp.seen_by(own);
         for shard in durable.shards() {

@@ -47,7 +47,7 @@ pub struct Version {
 /// A version that is installed.
 #[derive(Debug, Clone, Copy)]
 pub struct Row<'a> {
-    /// By whom.
+    /// The node that did it.
     pub transaction: TransactionId,
     /// Its stamp as the shard keeps it.
     pub stamp: &'a Stamp,

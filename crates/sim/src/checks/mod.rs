@@ -1,4 +1,4 @@
-//! The rules, judged by somebody who sees the whole cluster. One file for each:
+//! The rules, judged by an observer of the whole cluster. One file for each:
 //!
 //! | file | rule |
 //! |---|---|
@@ -6,11 +6,11 @@
 //! | `installed.rs` | M2: install order and clock order agree; it is also the model of every shard |
 //! | `safe_clock.rs` | M3: nothing at or below a safe clock is still to come |
 //! | `durable.rs` | M4: what is durable is accepted by a majority of the voters |
-//! | `told.rs` | M5: nobody is told of what is not durable |
+//! | `told.rs` | M5: no client is told of what is not durable |
 //! | `replies.rs` | M5 once more, at the door: what clients outside are shown; and exactly once |
 //! | `replay.rs` | M6: followers apply what is durable, and the greatest clock wins |
 //! | `leases.rs` | M7: a leader is appointed when the former lease has ended; once it serves, no former one acts |
-//! | `epochs.rs` | M8: nobody reads what a later epoch wrote, or an earlier one has not settled |
+//! | `epochs.rs` | M8: no transaction reads what a later epoch wrote, or an earlier one has not settled |
 //! | `finals.rs` | M9: an FVW is one, and covers what was told and nothing that is not durable |
 //! | `copies.rs` | M10: a copy for a replica has what is committed, all of it up to its cut, and nothing else |
 //! | `records.rs` | P4: nothing is seen or told whose record is not durable |
@@ -72,7 +72,7 @@ type Verdict = Result<(), String>;
 /// How an engine keeps what is not durable from being seen outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Rules {
-    /// Versions are visible at once, and whoever read them waits for the watermark: M1, M4, M5, M6, M8.
+    /// Versions are visible at once, and their readers wait for the watermark: M1, M4, M5, M6, M8.
     #[default]
     Watermark,
     /// Versions are visible when their records are durable: P4.
@@ -149,7 +149,7 @@ impl Checks {
         self.durable.shown(shard, worker, index, entry.clone());
     }
 
-    /// An entry that was appended to a stream before that was prepared, and that nobody has seen there.
+    /// An entry that was appended to a stream before that was prepared, and that was not seen there.
     #[inline]
     pub fn awaited(&self, shard: ShardId, place: Place) -> Option<u64> {
         self.durable.awaited(shard, place.worker, place.node)
@@ -161,7 +161,7 @@ impl Checks {
     }
 
     /// Would it be news that the stream is led by this ballot? If so, how many entries it
-    /// begins with that nobody has to show.
+    /// begins with that need not be shown.
     #[inline]
     pub fn is_news(&self, shard: ShardId, worker: WorkerId, ballot: Ballot) -> Option<u64> {
         let is_news = ballot > self.durable.ballot(shard, worker);

@@ -41,7 +41,7 @@ impl Records {
         }
     }
 
-    /// Judges that somebody is told of a transaction.
+    /// Judges that a client is told of a transaction.
     pub fn told(&self, id: TransactionId, seen: &Seen, durable: &Durable) -> super::Verdict {
         let writes = seen.certified.iter().flat_map(|certified| &certified.writes);
         for (shard, clock) in writes {

@@ -1,5 +1,5 @@
 //! M6: followers apply a piece only when it is durable with all it depends on, and on one key the
-//! greatest (epoch, clock) wins, whatever the order of arrival (Thomas's rule).
+//! greatest (epoch, clock) wins, in any order of arrival (Thomas's rule).
 
 use super::durable::Durable;
 use super::transactions::Seen;

@@ -1,6 +1,6 @@
 //! M5 at the door, and exactly once: what a reply to a client outside shows is durable.
 //!
-//! Judged by values alone, so that no engine has to say what it read for whom. A value that a client
+//! Judged by values alone, so that no engine has to say what it read for which client. A value that a client
 //! gets to see is that of a version that was installed and is durable, unless its own transaction wrote
 //! it; when a commit is acknowledged, so is all that the client asked to write; and when a call is
 //! answered, so is the row that keeps it from taking effect again. There is one such row for a call.
@@ -53,7 +53,7 @@ enum Step {
 }
 
 impl Replies {
-    /// Nobody has asked for anything yet.
+    /// Nothing was asked for yet.
     pub fn new(topology: &Topology) -> Replies {
         Replies {
             requests: topology.table(REQUESTS_TABLE),

@@ -1,4 +1,4 @@
-//! M5: nobody outside is told of what is not durable; and who is told that a transaction was rolled back
+//! M5: no client is told of what is not durable; and a client that is told that a transaction was rolled back
 //! with its epoch is told the truth.
 
 use super::durable::Durable;
@@ -44,8 +44,8 @@ pub fn check(
     Ok(())
 }
 
-/// Judges that somebody is told that a transaction was rolled back with its epoch: that has ended, without
-/// it, and nobody was told otherwise.
+/// Judges that a client is told that a transaction was rolled back with its epoch: that has ended, without
+/// it, and no client was told otherwise.
 pub fn rolled_back(id: TransactionId, seen: &Seen, durable: &Durable) -> super::Verdict {
     if seen.told_outcome {
         return Err(format!(

@@ -24,11 +24,11 @@ pub struct Seen {
     /// The clocks that were drawn for it, and which of them were resolved as installed: a branch that had
     /// nothing but absent keys to delete installs no version.
     pub drawn: Vec<(ShardId, Clock, bool)>,
-    /// Somebody outside was told something of it.
+    /// A client was told something of it.
     pub told: bool,
     /// He was told that it has committed.
     pub told_outcome: bool,
-    /// Somebody was told that it was rolled back with its epoch.
+    /// A client was told that it was rolled back with its epoch.
     pub told_rolled_back: bool,
 }
 
@@ -104,7 +104,7 @@ impl Transactions {
         Some((*id, &self.seen[id]))
     }
 
-    /// Somebody was told of it.
+    /// A client was told of it.
     pub fn told(&mut self, id: TransactionId) -> &Seen {
         let seen = self.seen.entry(id).or_default();
         seen.told = true;
@@ -113,7 +113,7 @@ impl Transactions {
         seen
     }
 
-    /// Somebody was told that it was rolled back.
+    /// A client was told that it was rolled back.
     pub fn rolled_back(&mut self, id: TransactionId) -> &Seen {
         let seen = self.seen.entry(id).or_default();
         seen.told_rolled_back = true;

@@ -1,6 +1,6 @@
 //! Procedures called from outside, over a network that loses and repeats: each takes effect once.
 //!
-//! A call adds one to a few counters, on any shards. Whatever was lost and repeated, in the end every
+//! A call adds one to a few counters, on any shards. With all that was lost and repeated, in the end every
 //! counter stands at the number of calls that were answered with success.
 
 use super::outside::Outside;
@@ -28,7 +28,7 @@ const COUNTERS_MAX: u64 = 3;
 pub struct Calls {
     table: TableId,
     counters: u8,
-    /// Calls answered with success, by counter; and those of which nobody knows.
+    /// Calls answered with success, by counter; and those of unknown outcome.
     expected: RefCell<Vec<(u64, u64)>>,
     topology: RefCell<Option<Arc<Topology>>>,
 }
@@ -83,7 +83,7 @@ impl Calls {
             // Those that lead something, as far as he has heard.
             let leaders = db.directory();
             let leader = topology.leader(home);
-            // Whoever asks again may do so elsewhere.
+            // A client that asks again may do so elsewhere.
             let (moves, mut dice) = (random.chance(1, 2), Random::new(random.next_u64()));
             let to = move || match moves && dice.chance(1, 2) {
                 true => NodeId(dice.below(nodes) as u32),

@@ -1,7 +1,7 @@
 //! Clients outside of the cluster: what they send and receive, and the database they see.
 //!
 //! A client is a future with a mailbox. It has one request under way at a time and sends it again until
-//! it is answered, so whatever the network does, every answer is definite in the end.
+//! it is answered, so with any faults of the network, every answer is definite in the end.
 //!
 //! ```text
 //!   workload ──► Outside ──► Post ──► network ──► worker
@@ -32,7 +32,7 @@ pub struct Manners {
     /// A transaction that meets conflicts runs so often at most.
     pub attempts_max: u32,
     /// It gives up a place that did not answer when it was asked so often, and looks for another. What it
-    /// had begun there is over, and nobody knows whether a commit took effect.
+    /// had begun there is over, and it is not known whether a commit took effect.
     pub asks_max: u32,
 }
 
@@ -75,7 +75,7 @@ impl Post {
         self.outbox.borrow_mut().pop_front()
     }
 
-    /// When the client wants to be polled again, whatever comes; it is asked once.
+    /// When the client wants to be polled again, also if nothing comes; it is asked once.
     pub fn take_wake(&self) -> Time {
         self.wake_at.replace(Time::MAX)
     }

@@ -1,4 +1,4 @@
-//! A play: a workload in a form that any client can run, whatever its type.
+//! A play: a workload in a form that any client can run, of any type.
 
 use super::ledger::Ledger;
 use super::outside::Outside;
@@ -65,7 +65,7 @@ pub trait Play {
     fn check(self: Rc<Self>, db: Local, stage: Stage) -> Task;
 }
 
-/// Plays whose data tells by itself whether it is in order, whatever clients were told.
+/// Plays whose data tells by itself whether it is in order, independent of what clients were told.
 const COUNT_NOTHING: [&str; 1] = ["tokens"];
 
 /// Makes a task that the ledger knows of.

@@ -1,6 +1,6 @@
 //! Write skew: of each pair of rows, which live on two shards, one has to be there.
 //!
-//! Whoever takes a row away has read that the other one is there, and writes nothing but its own, without
+//! A transaction that takes a row away has read that the other one is there, and writes nothing but its own, without
 //! having read it. So of two transactions that take both away at once, each is right by what it read,
 //! and nothing but the validation of those reads after all locks are held keeps them apart.
 

@@ -94,7 +94,7 @@ impl Book {
         classes.and_then(|classes| classes.get(class)).cloned().unwrap_or_default()
     }
 
-    /// Somebody begins, who has ended when what this returns is dropped.
+    /// A client begins, and has ended when what this returns is dropped.
     pub(super) fn begin(&self) -> Work {
         self.inner.at_work.set(self.inner.at_work.get() + 1);
         Work(Rc::clone(&self.inner))
@@ -106,7 +106,7 @@ impl Book {
     }
 }
 
-/// Somebody is at work, or dies with the node where he lived.
+/// A client is at work, or dies with the node where it lived.
 pub(super) struct Work(Rc<Inner>);
 
 impl Drop for Work {

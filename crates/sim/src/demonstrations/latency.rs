@@ -1,6 +1,6 @@
 //! How long a commit takes where there is little to do: a transaction on one shard, and one on several.
 //!
-//! A commit needs one round trip to the nearest other datacenter, whatever happens near by; what comes
+//! A commit needs one round trip to the nearest other datacenter, independent of what happens near by; what comes
 //! on top is waiting for a batch, messages between leaders, and the watermark.
 
 use super::book::Times;

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`latency`] | how long a commit takes where there is little to do |
 //! | [`distance`] | how the rate of certified transactions depends on the distance between datacenters |
-//! | [`slow_shard`] | whom a shard that becomes slow delays |
+//! | [`slow_shard`] | which clients a shard that becomes slow delays |
 //! | [`stamps`] | how large stamps are that keep everything, and those that keep what matters |
 //! | `failure.rs` | what the failure of a shard does to it and to the others |
 //! | `rollback.rs` | how much is rolled back then |
@@ -78,7 +78,7 @@ pub struct Orders {
 }
 
 impl Orders {
-    /// Those of a demonstration that nobody watches.
+    /// Those of a demonstration that is not watched.
     pub fn new(seed: u64, size: Size) -> Orders {
         Orders { seed, size, watcher: Rc::new(|_| {}) }
     }

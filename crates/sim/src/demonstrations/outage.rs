@@ -193,8 +193,8 @@ impl Outage {
         self.rig.simulation.fail(leader);
     }
 
-    /// Everybody finishes, and the data is judged: nothing that was told is lost, and nothing is there
-    /// but that and what nobody was told of.
+    /// Every client finishes, and the data is judged: nothing that was told is lost, and nothing is there
+    /// but that and what no client was told of.
     fn finish(&mut self) -> Result<()> {
         self.rig.stop.set(true);
         self.rig.wait(PATIENCE)?;

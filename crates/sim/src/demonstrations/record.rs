@@ -103,7 +103,7 @@ struct Failed {
 /// What became of certified transactions, of those whose coordinator lives.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Fates {
-    /// Certified before the failure, and nobody told yet.
+    /// Certified before the failure, and no client told yet.
     pub in_flight: u64,
     /// Rolled back, of those.
     pub in_flight_rolled: u64,
@@ -111,7 +111,7 @@ pub(super) struct Fates {
     pub certified: u64,
     /// Rolled back, of those.
     pub certified_rolled: u64,
-    /// Certified before the failure by the coordinator that died: nobody is told.
+    /// Certified before the failure by the coordinator that died: no client is told.
     pub orphans: u64,
 }
 
@@ -124,11 +124,11 @@ pub(super) struct Record {
     told: Vec<[u64; 3]>,
     failed: Option<Failed>,
     steps: BTreeMap<Step, Time>,
-    /// When each transaction was certified that nobody was told of.
+    /// When each transaction was certified that no client was told of.
     open: BTreeMap<TransactionId, Time>,
     fates: Fates,
     hung: Option<usize>,
-    /// How often clients were told that nothing happened, and how often that nobody knows.
+    /// How often clients were told that nothing happened, and how often that the outcome is unknown.
     pub aborted: u64,
     pub unknown: u64,
 }

@@ -130,7 +130,7 @@ fn delays(datacenters: u32, far: Duration) -> Vec<Vec<Delay>> {
     (0..datacenters).map(|from| (0..datacenters).map(|to| delay(from, to)).collect()).collect()
 }
 
-/// The usual limits, but that clients are patient: nobody is refused, and everybody tries until he
+/// The usual limits, but that clients are patient: none is refused, and each tries until it
 /// succeeds.
 pub(super) fn limits<E: Shown>(setting: &Setting) -> Limits {
     let open_max = setting.open_max;
@@ -360,7 +360,7 @@ impl<E: Shown, W: Placed> Rig<E, W> {
         self.book.times(period, class)
     }
 
-    /// Everybody finishes what he does, and the data is judged.
+    /// Every client finishes what it does, and the data is judged.
     pub(super) fn finish(&mut self) -> Result<()> {
         self.stop.set(true);
         self.wait(PATIENCE)?;
@@ -382,7 +382,7 @@ impl<E: Shown, W: Placed> Rig<E, W> {
         self.wait(PATIENCE)
     }
 
-    /// Waits until everybody is done.
+    /// Waits until every client is done.
     pub(super) fn wait(&mut self, patience: Duration) -> Result<()> {
         let book = self.book.clone();
         let is_done = move |simulation: &Simulation<E>| {
@@ -421,14 +421,14 @@ impl Client {
         while !stop.get() {
             let longest = match pace {
                 Pace::Thinking(longest) => longest,
-                // What needs no message takes no time: nobody goes on for ever within a step.
+                // What needs no message takes no time: no client goes on for ever within a step.
                 Pace::Eager => Duration::from_nanos(1000),
             };
             let nanos = random.range_inclusive(1, longest.as_nanos() as u64);
             db.local().sleep(Duration::from_nanos(nanos)).await;
             match workload.next(&db, &mut client).await {
                 Ok(_) => book.done(db.began(), db.touched(), db.took()),
-                // There is room for everybody, and as many attempts as it takes.
+                // There is room for every client, and as many attempts as it takes.
                 Err(error) => book.complain(error.to_string()),
             }
         }

@@ -109,7 +109,7 @@ fn table(orders: &Orders) -> Table {
     }
 }
 
-/// `limit` is what others roll back, of whom less is promised.
+/// `limit` is what others roll back, of which less is promised.
 fn line(name: &str, percent: u32, record: &Record, parts: Parts, limit: Option<f64>) -> Line {
     let fates = record.fates();
     let out = record.step(Step::Serves);

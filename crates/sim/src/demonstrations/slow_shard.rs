@@ -1,4 +1,4 @@
-//! Whom a shard delays that becomes slow: those who depend on it, and who else.
+//! Which clients a shard delays that becomes slow: those that depend on it, and which others.
 //!
 //! Some nodes of one shard become ten times slower while clients go on. What touches that shard has to
 //! wait for it. What does not touch it may still depend on it, by reading what a transaction of both

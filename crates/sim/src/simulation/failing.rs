@@ -34,7 +34,7 @@ impl<E: Engine + 'static> Simulation<E> {
         }
     }
 
-    /// Ends everything that goes wrong: links carry, clocks keep their bounds, and whoever is down
+    /// Ends everything that goes wrong: links carry, clocks keep their bounds, and every node that is down
     /// starts again.
     pub fn heal(&mut self) {
         self.weather = None;
@@ -316,7 +316,7 @@ impl<E: Engine + 'static> Simulation<E> {
     }
 
     /// A node begins a new life. Its memory is lost if that is wanted and can be borne, or if it was lost
-    /// before and nobody was told.
+    /// before and no client was told.
     pub(super) fn restart(&mut self, node: NodeId, wants_lost: bool) {
         if self.cluster.is_up(node) {
             return;
@@ -376,7 +376,7 @@ impl<E: Engine + 'static> Simulation<E> {
         self.look_at_log();
     }
 
-    /// A drift within the bound that everybody assumes.
+    /// A drift within the bound that every node assumes.
     fn draw_drift(&mut self) -> i64 {
         let bound = self.managers.as_ref().map_or(0, |it| i64::from(it.options().drift_ppm));
         draw_drift(&mut self.random, bound)
@@ -422,7 +422,7 @@ impl<E: Engine + 'static> Simulation<E> {
         }
     }
 
-    /// A recovery has come a step further: perhaps somebody crashes now.
+    /// A recovery has come a step further: perhaps a node crashes now.
     pub(super) fn may_strike(&mut self, step: Option<(Stage, NodeId)>) {
         let Some((stage, node)) = step else { return };
         let Some(weather) = self.weather.filter(|it| it.struck_percent > 0) else { return };

@@ -137,7 +137,7 @@ impl<E: Engine + 'static> Simulation<E> {
         let last = effects.last().map_or(self.now, |(due, _)| *due);
         let state = &mut self.cluster.seats[seat];
         state.busy_until = state.busy_until.max(last);
-        // Whatever nudged it, it has looked around; and a timer that it still wants is asked for again.
+        // It has looked around; and a timer that it still wants is asked for again.
         state.nudged = false;
         if state.timer_at <= last {
             (state.timer_at, state.timer_local) = (Time::MAX, Time::MAX);

@@ -54,7 +54,7 @@ impl<E: Engine + 'static> Simulation<E> {
         self.cluster.lives[node.0 as usize]
     }
 
-    /// How long a node that nobody hears may go on. Nothing where there are no managers.
+    /// How long a node that no other hears may go on. Nothing where there are no managers.
     pub fn lease(&self) -> Duration {
         self.managers.as_ref().map_or(Duration::ZERO, |it| it.options().lease_at_manager())
     }
@@ -191,7 +191,7 @@ impl<E: Engine + 'static> Simulation<E> {
         self.manager_step(manager, Some(Event::Timer))
     }
 
-    /// Everybody talks to the log.
+    /// Every manager talks to the log.
     pub(super) fn exchange(&mut self) -> Result<(), Violation> {
         if self.log_at != self.now {
             return Ok(());
@@ -201,7 +201,7 @@ impl<E: Engine + 'static> Simulation<E> {
         (0..managers).try_for_each(|manager| self.manager_step(manager, None))
     }
 
-    /// Comes back when the log has news for somebody.
+    /// Comes back when the log has news for a manager.
     pub(super) fn look_at_log(&mut self) {
         let Some(due) = self.managers.as_ref().and_then(Managers::log_due) else { return };
         let at = due.max(self.now);

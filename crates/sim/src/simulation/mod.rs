@@ -77,7 +77,7 @@ pub struct World {
     pub cpu: Cpu,
     /// What streams have promised and accepted becomes durable within this; at once where it is nothing.
     pub persistence_ns: u64,
-    /// By what checkers judge; `None` if nobody watches.
+    /// By what checkers judge; `None` if it is not watched.
     pub rules: Option<Rules>,
     /// Who manages the cluster; `None` if its configuration never changes.
     pub managers: Option<Managed>,
@@ -534,7 +534,7 @@ impl<E: Engine + 'static> Simulation<E> {
     fn reach(&mut self, seat: usize, event: Event<E::Message>) -> Result<(), Violation> {
         let state = &mut self.cluster.seats[seat];
         if state.worker.is_none() || !state.has_begun {
-            // There is nobody to take it. Who begins looks around anyway.
+            // There is no node to take it. One that begins looks around anyway.
             state.nudged &= !matches!(event, Event::Nudged);
             return Ok(());
         }

@@ -25,7 +25,7 @@ impl<E: Engine + 'static> Simulation<E> {
         self.digest.word(self.now.0);
         self.digest.word(kind << 16 | seat as u64);
         if self.is_thorough {
-            // A digest takes whatever is written into it.
+            // A digest takes all that is written into it.
             _ = write!(self.digest, "{event:?}");
         }
     }
@@ -85,7 +85,7 @@ impl<E: Engine + 'static> Simulation<E> {
     }
 
     /// What the streams of a worker have accepted, and by which ballot; and which of them it has begun to
-    /// lead. Whoever has inherited an entry shows it: what it says is known by what it is.
+    /// lead. A leader that has inherited an entry shows it: what it says is known by what it is.
     pub(super) fn tell_what_is_accepted(&mut self, seat: usize) -> Result<(), Violation> {
         let Some(worker) = self.cluster.seats[seat].worker.as_ref() else { return Ok(()) };
         let place = self.cluster.seats[seat].place;

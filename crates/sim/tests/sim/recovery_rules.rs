@@ -157,7 +157,7 @@ fn m4_what_a_new_leader_lacks_is_not_durable() {
     cluster.sees(&written());
     cluster.append(b"entry", &appended(0, 4, &[], &[4]));
     cluster.leads(S0, ballot(2, 1), 0, &[]).unwrap();
-    // The old one does not know yet, and his entry takes nobody's place.
+    // The old one does not know yet, and its entry takes no other's place.
     cluster.append(b"late", &appended(0, 9, &[], &[]));
     cluster.accept(S0, &[1, 2], ballot(2, 1), 1);
     assert_eq!(cluster.see(1, &watermark(4)), Err("M4"));

@@ -149,7 +149,7 @@ fn m1_what_is_installed_carries_the_whole_stamp() {
     assert_eq!(verdict([0; 3], &kept), Ok(()));
     let pruned_by_a_reader = [&kept[..], &[read(1, bare, false)]].concat();
     assert_eq!(verdict([0; 3], &pruned_by_a_reader), Err("M1"), "served without it");
-    // Shard 1 is not durable, whatever the piece itself says.
+    // Shard 1 is not durable, also if the piece itself is.
     let (key, bare) = (b"key".to_vec(), Stamp::local(EPOCH, Clock(4)));
     let half = Observation::Applied { shard: S0, stamp: bare, table: TableId(0), key, won: true };
     let torn = [&kept[..], &[resolved(0, 4), appended(0, 4, &[4]), half]].concat();

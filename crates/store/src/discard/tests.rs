@@ -135,7 +135,7 @@ fn a_committed_deletion_under_a_rejected_insertion_leaves_the_index() {
     install(&mut one, table, KEY, 0, Some(1));
     install(&mut one, table, KEY, 0, None);
     install(&mut one, table, KEY, 1, Some(2));
-    // It is in use, so nobody would look at the key again.
+    // It is in use, so the key would not be looked at again.
     one.sweep(|_| true);
     assert_eq!(get(&mut one, table, KEY), Some(2));
     let done = two.roll_back(&RollBack::default(), 9, |s| s.epoch == Epoch(1), |_| true);
@@ -151,7 +151,7 @@ fn a_committed_deletion_under_a_rejected_insertion_leaves_the_index() {
     assert!(!is_in_index(&store, &mut one, table, KEY));
 }
 
-/// How somebody may have read the key.
+/// How a transaction may have read the key.
 type Reader = fn(&Transaction<&mut Session>, TableId);
 
 #[test]

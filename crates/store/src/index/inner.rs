@@ -34,7 +34,7 @@ impl Separator {
     }
 
     /// # Safety
-    /// Nobody can reach `separator` any more.
+    /// No reader can reach `separator` any more.
     pub(crate) unsafe fn free(separator: NonNull<Separator>, heap: &mut Heap) {
         // SAFETY: allocated above with this size.
         unsafe {
@@ -108,7 +108,7 @@ impl Inner {
     }
 
     /// # Safety
-    /// Nobody can reach `inner` any more.
+    /// No reader can reach `inner` any more.
     pub(crate) unsafe fn free(inner: NonNull<Inner>, heap: &mut Heap) {
         // SAFETY: allocated above with this size.
         unsafe { heap.free(inner.cast(), size_of::<Inner>()) };

@@ -50,7 +50,7 @@ impl Leaf {
     }
 
     /// # Safety
-    /// Nobody can reach `leaf` any more.
+    /// No reader can reach `leaf` any more.
     pub(crate) unsafe fn free(leaf: NonNull<Leaf>, heap: &mut Heap) {
         // SAFETY: allocated above with this size.
         unsafe { heap.free(leaf.cast(), size_of::<Leaf>()) };

@@ -2,7 +2,7 @@
 //!
 //! A B+-tree with optimistic lock coupling (Leis et al., DaMoN'16). Readers go down without writing
 //! anything: at each node they note the version, find the child, and check that the version is still
-//! the same after they have noted the child's. Whoever meets a change begins again at the root.
+//! the same after they have noted the child's. An operation that meets a change begins again at the root.
 //!
 //! Writers split full nodes and merge sparse ones on their way down, so that a change never has to
 //! go up again: it latches at most a parent and two of its children, from top to bottom and left to
@@ -183,7 +183,7 @@ pub(crate) fn prefetch<T>(start: *const T, bytes: usize) {
     #[cfg(target_arch = "x86_64")]
     for offset in (0..bytes).step_by(64) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch has no effect that a program could see, whatever the address.
+        // SAFETY: a prefetch has no effect that a program could see, at any address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(start.cast::<i8>().wrapping_add(offset)) };
     }
     #[cfg(not(target_arch = "x86_64"))]
@@ -303,7 +303,7 @@ impl Index {
     /// leaf that changes on the way.
     ///
     /// # Safety
-    /// As for [`get`](Index::get); nobody else has seen `record`.
+    /// As for [`get`](Index::get); no other thread has seen `record`.
     pub(crate) unsafe fn insert(
         &self,
         record: NonNull<Record>,
@@ -586,7 +586,7 @@ impl Index {
     /// Visits every record, then frees all nodes. The records are the visitor's.
     ///
     /// # Safety
-    /// Nobody uses the index any more.
+    /// No thread uses the index any more.
     pub(crate) unsafe fn tear_down(
         &self,
         heap: &mut Heap,

@@ -79,7 +79,7 @@ impl Header {
         self.level
     }
 
-    /// The version once nobody holds the latch; `None` if the node is obsolete.
+    /// The version once the latch is free; `None` if the node is obsolete.
     #[inline]
     pub(crate) fn stable_version(&self, faults: Faults) -> Option<u64> {
         let unstable = if faults.has(Fault::LatchedIsStable) { 0 } else { LATCHED };
@@ -127,7 +127,7 @@ impl Header {
         self.version
             .compare_exchange(version, version | LATCHED, Ordering::SeqCst, Ordering::Relaxed)
             .ok()?;
-        // Whoever sees one of the changes that follow also sees the latch.
+        // A reader that sees one of the changes that follow also sees the latch.
         fence(Ordering::Release);
         Some(Latch { header: self, version, release: version })
     }

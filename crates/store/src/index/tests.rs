@@ -106,7 +106,7 @@ impl Bench {
 impl Drop for Bench {
     fn drop(&mut self) {
         let mut heap = Heap::new(Arc::clone(&self.arena));
-        // SAFETY: nobody else is there; the session is at rest.
+        // SAFETY: no other thread is there; the session is at rest.
         unsafe {
             self.index.tear_down(&mut heap, &mut |heap, record| Record::free(record, heap));
         }

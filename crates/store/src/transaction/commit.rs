@@ -67,7 +67,7 @@ impl<S: DerefMut<Target = Session>> Locked<S> {
         self.transaction.validate()
     }
 
-    /// Publishes the writes under `stamp`, releases the locks, and frees what nobody needs any more:
+    /// Publishes the writes under `stamp`, releases the locks, and frees what is not needed any more:
     /// of each key's chain stay the versions that `committed` does not hold for and the newest for
     /// which it does.
     pub fn install(mut self, stamp: StampRef<'_>, committed: impl Fn(StampRef<'_>) -> bool) {
@@ -126,7 +126,7 @@ impl<S: DerefMut<Target = Session>> Locked<S> {
     }
 
     /// Publishes those of the writes that are newer than what is there, all of which is committed:
-    /// how a follower replays what its leader did, in whatever order it learns of it (Thomas's rule:
+    /// how a follower replays what its leader did, in any order it learns of it (Thomas's rule:
     /// on one key the greatest epoch and clock wins). Reports for each key whether it won.
     ///
     /// A tombstone has to stay until nothing older can arrive, or that would come back to life;
@@ -401,7 +401,7 @@ fn seldom(passed: usize) -> u8 {
     (level as u8).min(Version::LEVEL_MAX)
 }
 
-/// Does the installation at this clock walk chains of this level? One of 4ⁿ clocks does, whatever the
+/// Does the installation at this clock walk chains of this level? One of 4ⁿ clocks does, whichever the
 /// distance between a key's clocks is: multiples of the factor are spread evenly (Knuth, vol. 3, §6.4).
 fn is_due(level: u8, clock: Clock) -> bool {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -424,7 +424,7 @@ impl Sets {
         // SAFETY: private.
         let table = unsafe { private.as_ref() }.table();
         write.linked = true;
-        // Whoever finds the placeholder may fill it before it is locked here, and the leaf will not
+        // A transaction that finds the placeholder may fill it before it is locked here, and the leaf will not
         // tell: where the gap was read, so is the placeholder.
         let mut read_placeholder = || {
             if !faults.has(Fault::PlaceholderUnread) {
@@ -495,7 +495,7 @@ impl Sets {
     }
 
     /// The record that a conflict is named after: the first, in the transaction's own order, that
-    /// somebody else holds, or `found`, if nobody does any more. By address another one might be
+    /// another transaction holds, or `found`, if none does any more. By address another one might be
     /// found first, and a run would not repeat.
     fn first_held(&self, found: NonNull<Record>) -> NonNull<Record> {
         let mut records = self.writes.entries.iter().map(|write| write.record);

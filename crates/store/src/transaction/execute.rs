@@ -1,4 +1,4 @@
-//! Execution: reads that remember what they saw, writes that nobody else sees yet.
+//! Execution: reads that remember what they saw, writes that no other transaction sees yet.
 
 use super::writes::Write;
 use super::{LeafRead, READS_AHEAD, Read, Sets, Transaction};

@@ -3,7 +3,7 @@
 //! ```text
 //! execute   get, scan, put …      read set: record and the version it had
 //!                                 node set: leaf and its version, for gaps and ranges
-//!                                 write set: private versions, nobody sees them
+//!                                 write set: private versions, not visible to others
 //! lock      records of the write set, in the order of their addresses; new keys enter the index
 //!           as locked placeholders first
 //! clock     drawn under the locks (rule M2)
@@ -15,7 +15,7 @@
 //! writes nothing skips to validation and draws no clock.
 //!
 //! While it executes, a transaction may see a state that never was (one key before and another after
-//! somebody's commit); validation then fails, and whatever it computed is discarded. So a body must
+//! another's commit); validation then fails, and what it computed is discarded. So a body must
 //! not act outside of the database on what it read before it is told of the commit.
 //!
 //! Read in this order: `writes.rs`, this file, `execute.rs`, `scan.rs`, `commit.rs`.
@@ -272,7 +272,7 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
         let clock = locked.draw_clock();
         locked.validate()?;
         let stamp = StampRef { epoch, clock, remote: &[] };
-        // A store of its own has nobody to wait for: certified is committed.
+        // A store of its own has no other to wait for: certified is committed.
         locked.install(stamp, |_| true);
         Ok(())
     }
@@ -297,9 +297,9 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
     }
 
     /// Drops those of the versions read so far whose stamp `rejected` picks out, a closed epoch's
-    /// uncovered ones, and whatever else it picks out of the same keys. Returns how many went. This
-    /// transaction then fails its validation: what it read never was. A key that somebody has locked
-    /// stays as it is, for whoever meets it next.
+    /// uncovered ones, and all that it picks out of the same keys. Returns how many went. This
+    /// transaction then fails its validation: what it read never was. A key that is locked
+    /// stays as it is, for the transaction that meets it next.
     ///
     /// # Panics
     /// If `rejected` uses this transaction.
@@ -317,7 +317,7 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
             }
         }
         let emptied = state.removals.len() - removals_before;
-        // Whether a tombstone that was uncovered is committed, nobody says here.
+        // Whether a tombstone that was uncovered is committed, is not known here.
         state.sweep(store, emptied, &|_| false);
         discarded
     }

@@ -56,7 +56,7 @@ pub(super) type TableWrites = BTreeMap<WrittenKey, u32>;
 /// The writes by table and key, as far as scans have asked for them.
 #[derive(Default)]
 struct Ordered {
-    /// How many of the set's entries are here: each is looked at once, whatever is scanned.
+    /// How many of the set's entries are here: each is looked at once, in any scan.
     seen: usize,
     /// The place in `tables` of each table, one more than the place or 0.
     places: Vec<u16>,

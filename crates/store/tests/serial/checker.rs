@@ -1,7 +1,7 @@
 //! Judges small histories of one store for strict serializability.
 //!
 //! A transaction that writes has a clock, drawn while it held all its locks and before it validated. So the
-//! order of clocks is the order in which such transactions have to make sense, whatever they read, scanned or
+//! order of clocks is the order in which such transactions have to make sense, of any kind: what they read, scanned or
 //! found missing: the checker runs them in that order on an ordered map and compares every answer. A
 //! transaction that only reads has no clock: there has to be a place for it between the others, neither
 //! before one that ended before it began nor behind one that began after it ended.

@@ -1,4 +1,4 @@
-//! From bytes to values. The bytes come from outside: whatever they are, the worst that happens is
+//! From bytes to values. The bytes come from outside: for any of them, the worst that happens is
 //! a [`DecodeError`] that says what is wrong with them, and where.
 
 use super::code;

@@ -13,7 +13,7 @@ pub enum Value<'a> {
     Null,
     /// A boolean.
     Boolean(bool),
-    /// An integer of whatever type.
+    /// An integer of any type.
     Integer(i128),
     /// A 32-bit float.
     Float32(f32),

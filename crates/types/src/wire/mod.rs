@@ -11,10 +11,10 @@
 //! Vec, BTreeMap, String, Box   count u32 | elements
 //! Bytes    count short | bytes
 //! ```
-//! Whoever has a field of an often sent message writes `field as short`: a number then takes as many
+//! The declaration of an often sent message writes `field as short`: a number then takes as many
 //! bytes as it needs, and a list as many for its count.
 //!
-//! What is read was written by somebody else, who may err or lie. So it always holds:
+//! What is read was written by another process, which may err or lie. So it always holds:
 //!
 //! - Each value has one form. Bytes that would be another one of it are [`Malformed`].
 //! - Reading never panics, and recurses only as deep as the type does, which never holds itself.
@@ -75,7 +75,7 @@ use thiserror::Error;
 /// How many times the bytes of its form an element of a list may have in memory.
 pub const GROWTH_MAX: usize = 64;
 
-/// Bytes that nobody writes who is in his right mind.
+/// Malformed bytes, which only a faulty or hostile peer sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("malformed bytes: {what} at byte {at}")]
 pub struct Malformed {
@@ -251,7 +251,7 @@ fn ahead(count: usize, left: usize, size: usize) -> usize {
 /// How many elements follow, as [`Input::count`] reads it.
 ///
 /// # Panics
-/// If there are 4 Gi: whatever is sent is limited far below.
+/// If there are 4 Gi: all that is sent is limited far below.
 pub fn put_count(count: usize, out: &mut BytesMut) {
     u32::try_from(count).expect("lengths are limited far below 4 Gi").put(out);
 }

@@ -340,7 +340,7 @@ fn bytes_stay_in_their_frame() {
     assert_eq!((input.left(), input.end().is_err()), (4, true));
 }
 
-/// A form that changes is another language: whoever changes one of these gives it a new number.
+/// A form that changes is another language: a change of one of these gives it a new number.
 #[test]
 fn forms_stay_as_they_are() {
     let key = KeyExcerpt::new(b"ab");

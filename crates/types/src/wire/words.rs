@@ -1,4 +1,4 @@
-//! The forms of the words that everybody shares, but for those that keep something to themselves.
+//! The forms of the words that all crates share, but for those that keep something to themselves.
 
 use super::{BytesMut, Input, Malformed, Short};
 use crate::{

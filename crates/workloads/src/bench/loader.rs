@@ -31,7 +31,7 @@ impl<W: Workload + 'static> Work for Loader<W> {
     async fn run<D: Database>(self, db: D) {
         let result = self.load(&db).await;
         self.loaded.failed.fetch_or(result.is_err(), Ordering::Relaxed);
-        // Without a runner nobody wants to know.
+        // Without a runner it is not needed.
         let _ = self.ended.send(result);
     }
 }

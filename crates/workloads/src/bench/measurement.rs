@@ -158,7 +158,7 @@ pub struct Run {
     pub given_up: u64,
     /// Transactions that had met conflicts when time was up, and were not tried again.
     pub cut: u64,
-    /// Transactions of which nobody knows whether they committed: a leader failed meanwhile.
+    /// Transactions of which it is not known whether they committed: a leader failed meanwhile.
     pub unknown: u64,
     /// Open loop: transactions due before the end that no worker had begun.
     pub overdue: u64,

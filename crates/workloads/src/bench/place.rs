@@ -38,7 +38,7 @@ pub trait Place {
         (0..loaders).map(|loader| (loader..parts).step_by(loaders).collect()).collect()
     }
 
-    /// Has somebody work there.
+    /// Runs a client there.
     fn spawn(&self, who: Who, work: impl Work);
 }
 

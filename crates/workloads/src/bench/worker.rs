@@ -180,7 +180,7 @@ impl<W: Workload + 'static> Work for Worker<W> {
     async fn run<D: Database>(mut self, db: D) {
         let db = Gated::new(db, Arc::clone(&self.shared.gate));
         let ended = self.work(&db).await;
-        // Without a runner nobody wants to know.
+        // Without a runner it is not needed.
         let _ = self.ended.send(ended);
     }
 }

@@ -267,7 +267,7 @@ impl<'t> Search<'t> {
         best
     }
 
-    /// A cycle through some transaction of the component, of whatever edges.
+    /// A cycle through some transaction of the component, of any edges.
     fn any_cycle(&mut self, members: &[Vertex]) -> Vec<Edge> {
         self.steps = 0;
         let is_transaction = |vertex: &&Vertex| self.tangle.transactions[vertex.index()].is_some();

@@ -52,7 +52,7 @@ pub enum Outcome {
     Ok,
     /// Nothing of it happened.
     Aborted,
-    /// It may have committed, or may yet: nobody told.
+    /// It may have committed, or may yet: it was not told.
     Unknown,
 }
 

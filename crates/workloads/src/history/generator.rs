@@ -154,7 +154,7 @@ impl Client {
     }
 
     /// Reads all keys of a generation in one transaction, as [`next`](Self::next) does it. What was
-    /// written last, and read by nobody since, would not be judged otherwise.
+    /// written last, and not read since, would not be judged otherwise.
     ///
     /// # Errors
     /// As for `next`.

@@ -2,7 +2,7 @@
 //!
 //! Sorted by start, those that began after an end are a suffix, and one edge links to it: O(n log n)
 //! to sort, and three edges an attempt. A start at the very nanosecond of an end counts as concurrent.
-//! Attempts of unknown outcome have no end and come before nobody.
+//! Attempts of unknown outcome have no end and come before none.
 
 use super::case::Case;
 use super::graph::{Kind, Suffixes};

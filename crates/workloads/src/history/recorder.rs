@@ -72,7 +72,7 @@ impl Recorder {
         self.end(Outcome::Aborted, Some(end_ns));
     }
 
-    /// Nobody will tell what became of the open attempt.
+    /// It will not be told what became of the open attempt.
     pub fn unknown(&mut self) {
         self.end(Outcome::Unknown, None);
     }

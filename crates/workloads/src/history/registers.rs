@@ -149,7 +149,7 @@ fn gather_versions(case: &mut Case<'_>, key: KeyId, touches: &[RegisterTouch]) -
     versions
 }
 
-/// Whether what was found is a version: the initial one, or somebody's last write.
+/// Whether what was found is a version: the initial one, or the last write of a transaction.
 fn is_sound(case: &mut Case<'_>, key: KeyId, reader: TransactionId, found: Option<u64>) -> bool {
     let Some(value) = found else { return true };
     case.writer_of(reader, key, value).is_some() && !case.is_intermediate(reader, key, value, &[])

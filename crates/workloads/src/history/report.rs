@@ -20,7 +20,7 @@ const ELEMENTS_SHOWN_MAX: usize = 8;
 /// may be serializable, but not strictly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub enum AnomalyKind {
-    /// A read returned a value that nobody wrote.
+    /// A read returned a value that was not written.
     #[serde(rename = "garbage-read")]
     GarbageRead,
     /// A list holds an element twice.

@@ -3,7 +3,7 @@
 //!
 //! **Who committed.** An attempt of known outcome, as told. One of unknown outcome exactly if a
 //! committed transaction read something it wrote: then it must have committed, or that read is an
-//! anomaly in itself. Where nobody read it, it is left out: leaving out can hide an anomaly, never
+//! anomaly in itself. Where it was not read, it is left out: leaving out can hide an anomaly, never
 //! make one. Reads by aborted attempts are not judged: optimistic engines let a doomed transaction
 //! see anything.
 //!

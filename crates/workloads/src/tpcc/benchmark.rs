@@ -58,7 +58,7 @@ impl TpcC {
                 procedure.run(tx, &self.tables, output).await
             })
             .await;
-        // Nobody looks at the output; it must be made all the same.
+        // The output is not looked at; it must be made all the same.
         black_box(output);
         (runs, result)
     }

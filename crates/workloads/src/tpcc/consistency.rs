@@ -1,7 +1,7 @@
 //! The twelve consistency conditions of clause 3.3.2, and one of the house: that the index of
 //! orders by customer says what ORDER says. Each is a [`Check`] of its own.
 //!
-//! The clause words conditions 3.3.2.11 and 3.3.2.12 for databases nobody has run transactions on,
+//! The clause words conditions 3.3.2.11 and 3.3.2.12 for databases that no transactions have run on,
 //! or for a sample of customers. Here they hold for all customers at all times; what 3.3.2.11
 //! calls 2100 is what the initial population has delivered, to which every delivery since adds.
 

@@ -35,7 +35,7 @@ impl Selection {
 /// The C_ID of the customer meant.
 ///
 /// # Errors
-/// Those of the database, and a rejection if nobody has the last name.
+/// Those of the database, and a rejection if no customer has the last name.
 pub async fn find<X: Transaction>(
     tx: &X,
     tables: &Tables,

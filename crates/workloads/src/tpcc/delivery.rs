@@ -12,7 +12,7 @@ use super::schema::{
 use types::{Random, Result, Scan, Transaction};
 use zerocopy::IntoBytes;
 
-/// Where, by whom and when.
+/// The warehouse, the carrier and the time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Input {
     /// W_ID.
@@ -54,7 +54,7 @@ impl Output {
         self.delivered.iter().filter(|district| district.is_none()).count()
     }
 
-    /// `key` of every district and its order; a skipped one counts as order 0 of nobody.
+    /// `key` of every district and its order; a skipped one counts as order 0 of no customer.
     fn of_each_district<K>(&self, key: impl Fn(u8, Delivered) -> K) -> [K; DISTRICTS as usize] {
         std::array::from_fn(|at| key(at as u8 + 1, self.delivered[at].unwrap_or_default()))
     }

@@ -42,7 +42,7 @@ pub fn customer(w: u16, d: u8, c: u16) -> [u8; 5] {
 }
 
 /// A payment of a customer. The specification gives HISTORY no primary key; the customer and
-/// which of the customer's payments it is (C_PAYMENT_CNT) name a row for good, whoever writes it.
+/// which of the customer's payments it is (C_PAYMENT_CNT) name a row for good, from any writer.
 pub fn history(w: u16, d: u8, c: u16, payment: u32) -> [u8; 9] {
     let [w0, w1, d, c0, c1] = customer(w, d, c);
     let [p0, p1, p2, p3] = payment.to_be_bytes();

@@ -13,7 +13,7 @@
 //! - [`benchmark`]: all of it as a [`Workload`](crate::workload::Workload).
 //!
 //! Transactions do all the work the specification asks for, down to what a terminal would show,
-//! and nothing on behalf of terminals: no keying and think times (clause 5.2.5). Whoever wants
+//! and nothing on behalf of terminals: no keying and think times (clause 5.2.5). A user that wants
 //! them waits between two calls of [`Workload::next`](crate::workload::Workload::next), the kind
 //! of the last transaction being in its answer.
 //!

@@ -15,7 +15,7 @@ use zerocopy::IntoBytes;
 /// The reason with which an order that names no item is rolled back.
 pub const UNUSED_ITEM: &str = "Item number is not valid";
 
-/// What is ordered, by whom, and when.
+/// What is ordered, by which customer, and when.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Input {
     /// W_ID.

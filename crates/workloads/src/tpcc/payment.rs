@@ -14,7 +14,7 @@ use std::io::Write;
 use types::{Random, Result, Transaction};
 use zerocopy::IntoBytes;
 
-/// How much is paid, where, and by whom.
+/// How much is paid, where, and by which customer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Input {
     /// W_ID: where it is paid.

@@ -11,7 +11,7 @@ pub trait Procedure {
     /// again; what it holds is meaningful only once the transaction committed.
     type Output;
 
-    /// Runs the body in `tx`. Every run does the same, whatever an earlier one left in `output`.
+    /// Runs the body in `tx`. Every run does the same, independent of what an earlier one left in `output`.
     ///
     /// # Errors
     /// Those of the database, and a rejection if the data is not a TPC-C population.

@@ -1,4 +1,4 @@
-//! The checker against executions whose verdict is known: serial ones are clean whatever the
+//! The checker against executions whose verdict is known: serial ones are clean however the
 //! clients' calls overlap, and what is changed in them afterwards is caught.
 
 use crate::history_common::{OVERLAPPING, SPACING_NS, Shape, age_a_read, serial_execution};

@@ -181,7 +181,7 @@ impl World {
         true
     }
 
-    /// Until nobody has anything more to say.
+    /// Until no side has anything more to say.
     fn settle(&mut self) {
         self.lossy = false;
         for _ in 0..100_000 {
@@ -249,7 +249,7 @@ fn answer(operation: &Operation) -> Result<Answer> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Whatever is lost, every step is done once, in order, and whoever waits is told of his own.
+    /// With any losses, every step is done once, in order, and every waiting task is told of its own.
     #[test]
     fn steps_are_done_once_and_in_order(seed: u64, sessions in 1..4_usize, moves in 10..300_u32) {
         let mut world = World::new(seed, sessions);
@@ -398,7 +398,7 @@ fn replies_that_nobody_would_give_are_nonsense() {
     assert_eq!(session.began(refused), Next::Nonsense, "it had begun");
 }
 
-/// Whatever a node that errs or lies may reply.
+/// All that a node that errs or lies may reply.
 fn any_result() -> impl Strategy<Value = Result<Answer>> {
     let error = |error: Error| Just(Err(error));
     prop_oneof![
@@ -413,7 +413,7 @@ fn any_result() -> impl Strategy<Value = Result<Answer>> {
 }
 
 proptest! {
-    /// No reply, however mad, makes a session panic, and in the end nobody waits.
+    /// No reply, however mad, makes a session panic, and in the end no task waits.
     #[test]
     fn mad_replies_are_withstood(
         moves in prop::collection::vec((0..9_u8, 0..6_u32, any_result()), 1..120)

@@ -60,7 +60,7 @@ fn what_is_not_known_does_not_run() {
     grant(&mut sessions, 1, Time::ZERO);
     assert_eq!(sessions.begin(id(old, 1), reign(1)), Begun::LookUp, "the oldest is over");
     assert_eq!(sessions.begin(id(second, 1), reign(1)), Begun::Runs);
-    // The reign of another came between: none of the former sessions is known, whatever their serials.
+    // The reign of another came between: none of the former sessions is known, with any serials.
     let new = sessions.grant(Time::ZERO, S, reign(5));
     assert_eq!((new.serial, new.since), (0, Epoch(5)));
     assert_eq!(sessions.begin(id(second, 1), reign(5)), Begun::Waits, "it still runs");

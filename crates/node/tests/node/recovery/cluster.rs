@@ -57,7 +57,7 @@ pub struct Cluster {
     pub queue: BinaryHeap<Reverse<(Time, u64)>>,
     pub coming: BTreeMap<u64, Coming>,
     pub timers: BTreeMap<Place, Time>,
-    /// From whom to whom nothing comes through; the manager is the node after the last.
+    /// Senders and receivers between which nothing comes through; the manager is the node after the last.
     pub cut: BTreeSet<(NodeId, NodeId)>,
     pub now: Time,
     pub random: Random,
@@ -103,7 +103,7 @@ impl Cluster {
         let tables = TABLES.map(|name| (name, Partitioning::Hash { prefix_bytes: 0 }));
         let topology = Arc::new(topology.with_tables(tables).expect("a valid topology"));
         let procedures = Arc::new(Procedures::new());
-        // Whoever comes back with its disk reads its streams from the beginning.
+        // A node that comes back with its disk reads its streams from the beginning.
         let streams = stream::Options {
             retry_after: 20 * MS,
             trim_entries: u64::MAX,
@@ -306,7 +306,7 @@ impl Cluster {
         // There is one, and it leads.
         self.manager.log_mut().led = Some(self.now);
         self.manager.step(self.now, event, &mut effects);
-        // Whatever is proposed is committed at once.
+        // What is proposed is committed at once.
         loop {
             let log = self.manager.log_mut();
             let proposed = std::mem::take(&mut log.proposed);
@@ -352,7 +352,7 @@ impl Cluster {
             }
             self.note(format_args!("    {}.{} {observation:?}", place.0, place.1));
             if self.trap.take_if(|trap| trap(&observation)).is_some() {
-                return self.crash(place.0); // Whatever it was about to send is lost.
+                return self.crash(place.0); // What it was about to send is lost.
             }
         }
         let life = self.lives[&place.0];
@@ -406,7 +406,7 @@ impl Cluster {
         rows(Mako::store(&self.shared[&node], shard).expect("a replica"), &TABLES)
     }
 
-    /// Everything is healed: all that was begun ends, all replicas are equal, and nobody was told what is
+    /// Everything is healed: all that was begun ends, all replicas are equal, and no client was told what is
     /// not so.
     pub fn finish(&mut self) {
         self.cut.clear();

@@ -197,7 +197,7 @@ impl Cluster {
 }
 
 /// While S is lost, T fails over again and again, and its former leaders come back empty and get their votes back. Then S
-/// comes back, and all that nobody could decide is decided, on all replicas alike.
+/// comes back, and all that could not be decided is decided, on all replicas alike.
 #[test]
 fn others_fail_over_again_and_again_while_a_shard_is_lost() {
     for seed in 0..8 {

@@ -1,5 +1,5 @@
 //! Nodes crash, restart, and are cut off, and the shards they led are taken over: a small cluster with a
-//! manager, on a network that loses and delays. Whatever was acknowledged stays, whatever was aborted
+//! manager, on a network that loses and delays. What was acknowledged stays, what was aborted
 //! never was, and all replicas end equal.
 //!
 //! `RECOVERY_FIRST` and `RECOVERY_SEEDS` choose other bad times, `RECOVERY_TRACE` shows what happened in one

@@ -195,7 +195,7 @@ fn a_way_between_leaders_is_cut_in_one_direction() {
     }
 }
 
-/// Whoever waits for a watermark hears of it again, though the one who knows it has news of others all the
+/// A node that waits for a watermark hears of it again, though the one who knows it has news of others all the
 /// time.
 #[test]
 fn a_lost_watermark_is_told_again_among_news() {
@@ -256,7 +256,7 @@ fn write_here_and_there(
     cluster.send(MS, Coming::Worker((here, A), life, Event::Nudged));
 }
 
-/// An installation whose header speaks of another epoch than its branch is nobody's.
+/// An installation whose header speaks of another epoch than its branch belongs to none.
 #[test]
 fn a_branch_has_one_epoch() {
     let mut cluster = nine(6);

@@ -114,7 +114,7 @@ fn a_leader_that_others_do_not_hear_stays() {
         for other in others.into_iter().filter(|other| *other != leader) {
             cluster.cut.extend([(leader, other), (other, leader)]);
         }
-        // Everybody waits for it sooner or later.
+        // Every worker waits for it sooner or later.
         cluster.run(cluster.now + 300 * MS);
         assert_eq!(cluster.leader(ShardId(2)), leader);
         cluster.cut.clear();

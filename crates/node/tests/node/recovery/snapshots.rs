@@ -35,7 +35,7 @@ impl Cluster {
         streams.map(|stream| stream.start().0).collect()
     }
 
-    /// Nobody hears a node any more, and it hears nobody.
+    /// No node hears that one any more, and it hears none.
     pub fn cut_off(&mut self, node: NodeId) {
         let others = (0..=self.manager_id().0).map(NodeId).filter(|other| *other != node);
         self.cut.extend(others.flat_map(|other| [(node, other), (other, node)]));

@@ -21,13 +21,13 @@ use clap::{Args, Subcommand, value_parser};
 use search::{Search, Tally};
 use std::time::Duration;
 
-/// Seeds, if nobody says how many.
+/// Seeds, if the command line does not say how many.
 const SEEDS: u64 = 100;
 
 /// Simulate whole clusters, one for each seed, and judge every rule
 ///
 /// A seed stands for a cluster, its network, its clocks, what goes wrong, its clients and what they do.
-/// It decides everything, so that whatever it finds can be found again. docs/simulation.md tells what is
+/// It decides everything, so that all it finds can be found again. docs/simulation.md tells what is
 /// simulated and how a failure is read.
 #[derive(Debug, Args)]
 #[command(
@@ -100,7 +100,7 @@ struct Seeds {
     /// Fail, too, if a probe was never reached: so many seeds should reach all
     #[arg(long)]
     reach: bool,
-    /// Let no node fail, whatever the seeds say
+    /// Let no node fail, also where seeds have failures
     #[arg(long)]
     calm: bool,
     /// Go on after a failure

@@ -67,7 +67,7 @@ struct Ran {
     report: Report,
 }
 
-/// A first seed that nobody has run yet, most likely.
+/// A first seed that was not run yet, most likely.
 #[expect(clippy::disallowed_methods, reason = "the one choice that no seed makes; it is printed")]
 pub fn somewhere() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -86,7 +86,7 @@ impl Search {
                 let (sender, next, end) = (sender.clone(), &next, &end);
                 scope.spawn(move || {
                     while let Some(ran) = self.take(began, next, end) {
-                        // Whoever counts outlives whoever runs.
+                        // The counter is shared and outlives the search threads.
                         _ = sender.send(ran);
                     }
                 });

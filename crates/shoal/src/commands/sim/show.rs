@@ -44,7 +44,7 @@ enum What {
     Latency,
     /// How throughput depends on the distance between datacenters
     Distance,
-    /// Whom a shard that becomes slow delays
+    /// Which clients a shard that becomes slow delays
     SlowShard,
     /// How large stamps are that keep everything, and those that keep what matters
     Stamps,
@@ -69,7 +69,7 @@ impl What {
         }
     }
 
-    /// Where its report goes if nobody says where; `None` if it has no plots.
+    /// Where its report goes if the command line does not say where; `None` if it has no plots.
     fn report(self) -> Option<&'static Path> {
         match self {
             What::Latency | What::Distance | What::SlowShard | What::Stamps => None,
