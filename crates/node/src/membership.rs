@@ -56,8 +56,8 @@ pub(crate) enum Word {
     Report { shard: ShardId, epoch: Epoch, watermark: Clock },
     /// Something hangs in the open epoch on a shard that this node leads.
     Close { shard: ShardId, epoch: Epoch },
-    /// An empty replica has all that was there when this node's ballot began.
-    CaughtUp { shard: ShardId, replica: NodeId },
+    /// An empty replica, in this life, has all that was there when this ballot of this node began.
+    CaughtUp { shard: ShardId, replica: NodeId, ballot: Ballot, incarnation: Incarnation },
 }
 
 impl Membership {
@@ -160,7 +160,7 @@ impl Membership {
         let all = entry.workers.len() == self.workers as usize;
         drop(state);
         if all {
-            self.say(Word::CaughtUp { shard, replica });
+            self.say(Word::CaughtUp { shard, replica, ballot, incarnation });
         }
         all
     }
@@ -183,7 +183,8 @@ mod tests {
         assert!(!caught_up(1, 2, 2), "under another ballot");
         assert!(!caught_up(0, 2, 3), "in another life");
         assert!(caught_up(1, 2, 3) && !caught_up(1, 2, 3));
-        let word = Word::CaughtUp { shard: place.0, replica: place.1 };
+        let (ballot, incarnation) = (ballot(2), Incarnation(3));
+        let word = Word::CaughtUp { shard: place.0, replica: place.1, ballot, incarnation };
         assert_eq!(membership.words(), [word]);
         assert_eq!(membership.words(), []);
     }

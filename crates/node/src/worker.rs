@@ -279,7 +279,9 @@ impl<E: Engine> Worker<E> {
                     MemberEvent::Report { shard, epoch, watermark }
                 }
                 Word::Close { shard, epoch } => MemberEvent::Close { shard, epoch },
-                Word::CaughtUp { shard, replica } => MemberEvent::CaughtUp { shard, replica },
+                Word::CaughtUp { shard, replica, ballot, incarnation } => {
+                    MemberEvent::CaughtUp { shard, replica, ballot, incarnation }
+                }
             };
             self.member_step(now, event, effects);
         }

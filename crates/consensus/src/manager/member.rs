@@ -10,7 +10,7 @@ use super::message::{ToManager, ToNode};
 use super::options::Options;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use types::{Clock, ClusterId, Epoch, NodeId, ShardId, Time, VectorWatermark};
+use types::{Ballot, Clock, ClusterId, Epoch, NodeId, ShardId, Time, VectorWatermark};
 
 /// Heartbeats whose answer is waited for. Older ones are over: their lease would be.
 const HEARTBEATS_MAX: usize = 256;
@@ -21,7 +21,8 @@ pub enum MemberEvent {
     /// A manager says something.
     Received(ToNode),
     /// The node's owner says how a closed epoch ended on a shard that it leads. Once for each
-    /// appointment; dropped and counted if that is not asked of this node.
+    /// appointment; dropped and counted if that is not asked of this node. The owner may have heard from another node
+    /// that the epoch is closed, before the manager says so here: then it is said until that is known.
     Report {
         /// The shard.
         shard: ShardId,
@@ -40,12 +41,17 @@ pub enum MemberEvent {
     },
     /// The node's owner says that an empty replica of a shard that it leads has all that was there
     /// when its ballot began, accepted under that ballot. Dropped and counted if the configuration
-    /// does not call it empty.
+    /// does not call it empty, or speaks of another ballot or life by now: what was decided after the base of an earlier
+    /// ballot, with help that the replica has forgotten, it may lack.
     CaughtUp {
         /// The shard.
         shard: ShardId,
         /// The replica.
         replica: NodeId,
+        /// The ballot.
+        ballot: Ballot,
+        /// The replica's life.
+        incarnation: Incarnation,
     },
     /// The time of a [`MemberEffect::Timer`] has come; also the first event. Too early does no harm.
     Timer,
@@ -179,8 +185,8 @@ impl Member {
                 let message = |claim| ToManager::Close { claim, epoch };
                 self.say(now, Topic::Close(epoch), shard, message, effects);
             }
-            MemberEvent::CaughtUp { shard, replica } => {
-                self.on_caught_up(now, shard, replica, effects);
+            MemberEvent::CaughtUp { shard, replica, ballot, incarnation } => {
+                self.on_caught_up(now, (shard, replica), (ballot, incarnation), effects);
             }
             MemberEvent::Timer => {
                 self.timer = None;
@@ -390,8 +396,10 @@ impl Member {
         let Some(configuration) = &self.configuration else { return false };
         let Some(assignment) = configuration.shard(claim.shard) else { return false };
         let asked = match topic {
-            Topic::Report(epoch, shard) => configuration.lacks_end(epoch, shard),
             // Its owner may have heard of an epoch, and how it ended, before its manager said so.
+            Topic::Report(epoch, shard) => {
+                configuration.epoch <= epoch || configuration.lacks_end(epoch, shard)
+            }
             Topic::Close(epoch) => configuration.epoch <= epoch,
             Topic::CaughtUp(_, replica) => assignment.empty.contains_key(&replica),
         };
@@ -414,17 +422,16 @@ impl Member {
     fn on_caught_up(
         &mut self,
         now: Time,
-        shard: ShardId,
-        replica: NodeId,
+        (shard, replica): (ShardId, NodeId),
+        (ballot, incarnation): (Ballot, Incarnation),
         effects: &mut Vec<MemberEffect>,
     ) {
-        let standing =
-            self.configuration.as_ref().and_then(|it| it.nodes.get(replica.0 as usize)).copied();
-        let Some(standing) = standing else {
+        let standing = self.configuration.as_ref().and_then(|it| it.nodes.get(replica.0 as usize));
+        let lives = standing.is_some_and(|standing| standing.incarnation == incarnation);
+        if !lives || self.claim(shard).is_none_or(|claim| claim.ballot != ballot) {
             self.late_messages += 1;
             return;
-        };
-        let incarnation = standing.incarnation;
+        }
         let topic = Topic::CaughtUp(shard, replica);
         let message = |claim| ToManager::CaughtUp { claim, replica, incarnation };
         self.say(now, topic, shard, message, effects);

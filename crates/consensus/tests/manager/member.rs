@@ -7,7 +7,7 @@ use shoal_consensus::manager::{
 };
 use shoal_consensus::topology::Topology;
 use std::sync::Arc;
-use types::{Clock, Epoch, NodeId, ShardId, Time};
+use types::{Ballot, Clock, Epoch, NodeId, ShardId, Time};
 
 const ME: NodeId = NodeId(0);
 const SHARD: ShardId = ShardId(0);
@@ -128,14 +128,73 @@ fn a_superseded_life_is_over() {
     assert_eq!(effects, [], "it says no more");
 }
 
+/// The reports in these effects.
+fn reports(effects: &[MemberEffect]) -> Vec<(Epoch, Clock)> {
+    let reports = effects.iter().filter_map(|effect| match effect {
+        MemberEffect::Send { message: ToManager::Report { epoch, watermark, .. } } => {
+            Some((*epoch, *watermark))
+        }
+        _ => None,
+    });
+    reports.collect()
+}
+
 #[test]
 fn only_what_is_asked_is_reported() {
     let (mut member, all) = joined(1, 1);
+    let mut closed = Configuration::clone(&all[4]);
+    closed.epoch = Epoch(3);
+    closed.ends = [(Epoch(2), vec![None; closed.shards.len()])].into();
+    closed.settled = Epoch(1);
+    let event = MemberEvent::Received(ToNode::Configured { configuration: Arc::new(closed) });
+    member.step(ms(20), event, &mut Vec::new());
     let report =
         |epoch| MemberEvent::Report { shard: SHARD, epoch: Epoch(epoch), watermark: Clock::MAX };
     let mut effects = Vec::new();
     member.step(ms(20), report(1), &mut effects);
-    assert_eq!(effects, [], "the first epoch is open");
+    assert_eq!(effects, [], "the first epoch is settled");
     assert_eq!(member.late_messages(), 1);
-    assert_eq!(all[3].closing().count(), 0);
+    member.step(ms(20), report(2), &mut effects);
+    assert_eq!(reports(&effects), [(Epoch(2), Clock::MAX)]);
+}
+
+/// Its owner has heard from another node that an epoch is closed, and has ended it, before the manager says so here.
+#[test]
+fn what_is_reported_early_is_said_until_it_is_heard() {
+    let (mut member, all) = joined(1, 1);
+    let event = MemberEvent::Report { shard: SHARD, epoch: Epoch(1), watermark: Clock(7) };
+    let mut effects = Vec::new();
+    member.step(ms(20), event, &mut effects);
+    let mut closed = Configuration::clone(&all[4]);
+    closed.epoch = Epoch(2);
+    closed.ends = [(Epoch(1), vec![None; closed.shards.len()])].into();
+    closed.settled = Epoch(0);
+    let event = MemberEvent::Received(ToNode::Configured { configuration: Arc::new(closed) });
+    member.step(ms(30), event, &mut effects);
+    effects.clear();
+    member.step(ms(1000), MemberEvent::Timer, &mut effects);
+    assert_eq!(reports(&effects), [(Epoch(1), Clock(7))]);
+}
+
+/// The node leads under another ballot by now, or the replica lives anew: then what it said of it counts for nothing.
+#[test]
+fn what_caught_up_did_so_under_one_ballot_in_one_life() {
+    let (mut member, all) = joined(1, 1);
+    let mut empty = Configuration::clone(&all[4]);
+    let (replica, since) = (NodeId(1), Epoch(1));
+    empty.shards[SHARD.0 as usize].empty.insert(replica, since);
+    let ballot = empty.shards[SHARD.0 as usize].ballot;
+    let incarnation = empty.nodes[replica.0 as usize].incarnation;
+    let event = MemberEvent::Received(ToNode::Configured { configuration: Arc::new(empty) });
+    member.step(ms(20), event, &mut Vec::new());
+    let mut says = |ballot, incarnation| {
+        let event = MemberEvent::CaughtUp { shard: SHARD, replica, ballot, incarnation };
+        let mut effects = Vec::new();
+        member.step(ms(20), event, &mut effects);
+        effects.iter().any(|effect| matches!(effect, MemberEffect::Send { .. }))
+    };
+    let former = Ballot { epoch: Epoch(0), ..ballot };
+    assert!(!says(former, incarnation));
+    assert!(!says(ballot, Incarnation(incarnation.0 - 1)));
+    assert!(says(ballot, incarnation));
 }

@@ -236,7 +236,11 @@ fn run_member(random: &mut Random) {
                 let (epoch, watermark) = (Epoch(number(random) as u32), Clock(number(random)));
                 MemberEvent::Report { shard, epoch, watermark }
             }
-            2 => MemberEvent::CaughtUp { shard, replica: node(random) },
+            2 => {
+                let ballot = Ballot { epoch: Epoch(number(random) as u32), node: node(random) };
+                let incarnation = Incarnation(number(random) as u32);
+                MemberEvent::CaughtUp { shard, replica: node(random), ballot, incarnation }
+            }
             _ => MemberEvent::Received(to_node(random, &like)),
         };
         let mut effects: Vec<MemberEffect> = Vec::new();

@@ -18,7 +18,9 @@
 //! Without `owners`, nothing is reported, and no replica catches up, unless the script says so.
 
 use crate::world::{Setup, Weather, World};
-use shoal_consensus::manager::{Assignment, Change, Configuration, MemberEvent, Options, Pace};
+use shoal_consensus::manager::{
+    Assignment, Change, Configuration, Member, MemberEvent, Options, Pace,
+};
 use shoal_consensus::topology::{Home, Partitioning, Topology};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -285,7 +287,12 @@ fn run_command(world: &mut World, line: &str) -> Result<(), String> {
         }
         "caught" => {
             let (shard, replica) = (words.shard(2), words.node(3));
-            world.member_step(words.node(1), MemberEvent::CaughtUp { shard, replica })
+            let configuration = world.nodes[words.node(1).0 as usize].member.as_ref();
+            let configuration = configuration.and_then(Member::configuration).expect("it joined");
+            let ballot = configuration.shard(shard).expect("there").ballot;
+            let incarnation = configuration.nodes[replica.0 as usize].incarnation;
+            let event = MemberEvent::CaughtUp { shard, replica, ballot, incarnation };
+            world.member_step(words.node(1), event)
         }
         "show" => {
             show(world);

@@ -601,9 +601,8 @@ impl World {
                 let watermark = watermark(shard, epoch, ballot);
                 self.member_step(id, MemberEvent::Report { shard, epoch, watermark })
             }
-            Task::CaughtUp { shard, replica, incarnation, ballot }
-                if ballot_of(shard) == Some(ballot) =>
-            {
+            // It may come when the node leads under another ballot: that is for the member to see.
+            Task::CaughtUp { shard, replica, incarnation, ballot } => {
                 // A replica that is down catches up with nothing.
                 let node = &self.nodes[replica.0 as usize];
                 let member = node.member.as_ref();
@@ -613,9 +612,11 @@ impl World {
                     self.happen(later, Happening::Task { node: id, life, task });
                     return Ok(());
                 }
-                self.member_step(id, MemberEvent::CaughtUp { shard, replica })
+                let incarnation = Incarnation(incarnation);
+                let event = MemberEvent::CaughtUp { shard, replica, ballot, incarnation };
+                self.member_step(id, event)
             }
-            Task::Report { .. } | Task::CaughtUp { .. } => Ok(()),
+            Task::Report { .. } => Ok(()),
         }
     }
 

@@ -289,3 +289,74 @@ fn a_stream_that_may_be_read_again_is_not_cut() {
     cluster.restart(leader, true);
     cluster.finish();
 }
+
+/// Two voters of a shard come back without memory, and neither has caught up with the second worker's stream. When one
+/// has, the leader is to get a new ballot. Its first worker, which talks with the manager, stands still when that comes,
+/// and what the second says of the other voter meanwhile is of the old ballot: that voter does not count by it, since it
+/// may lack what was decided with its forgotten help after that ballot began.
+#[test]
+fn what_was_caught_up_with_under_an_old_ballot_counts_for_nothing_under_a_new_one() {
+    (70..74).for_each(catch_up_late);
+}
+
+fn catch_up_late(seed: u64) {
+    let mut cluster = Cluster::new(Topology::symmetric(2, 2, 5, 0, 2), seed);
+    cluster.run(Time::ZERO + 300 * MS);
+    let first = cluster.leader(X);
+    cluster.crash(first);
+    cluster.until("a successor", |cluster| cluster.leader(X) != first);
+    cluster.restart(first, true);
+    cluster.run(cluster.now + 100 * MS);
+    // It has inherited something.
+    let (leader, voters) = (cluster.leader(X), cluster.topology.voters(X).to_vec());
+    let mut others = voters.into_iter().filter(|voter| ![leader, first].contains(voter));
+    let (quick, slow) = (others.next().expect("five"), others.next().expect("five"));
+    let (may_quick, may_slow) = (flag(), flag());
+    let (quick_speaks, slow_speaks) = (Rc::clone(&may_quick), Rc::clone(&may_slow));
+    cluster.crash(quick);
+    cluster.crash(slow);
+    cluster.filter = Some(Box::new(move |(from, worker), to, message| {
+        let Some(message) = stream_of(message).filter(|_| to == leader) else { return Fate::Pass };
+        let accepted = matches!(message, stream::Message::Accepted { .. });
+        match worker {
+            B if from == quick && !quick_speaks.get() => Fate::Drop,
+            B if from == slow && accepted && !slow_speaks.get() => Fate::Hold,
+            // Under the new ballot it does not catch up.
+            A if from == slow && slow_speaks.get() => Fate::Drop,
+            _ => Fate::Pass,
+        }
+    }));
+    cluster.run(cluster.now + 100 * MS);
+    cluster.restart(quick, false);
+    cluster.restart(slow, false);
+    let caught_up = |cluster: &Cluster, worker, replica| {
+        cluster.workers[&(leader, worker)].stream(X).expect("held").has_caught_up(replica)
+    };
+    cluster.until("the first worker's streams", |cluster| {
+        [quick, slow].iter().all(|replica| caught_up(cluster, A, *replica))
+    });
+    let assignment =
+        |cluster: &Cluster| cluster.manager.machine().configuration().shards[X.0 as usize].clone();
+    let before = assignment(&cluster).ballot;
+    may_quick.set(true);
+    while assignment(&cluster).ballot == before {
+        cluster.run(cluster.now + MS / 20);
+    }
+    assert_eq!(assignment(&cluster).leader, leader, "seed {seed}");
+    cluster.stalled = Some((leader, A));
+    assert!(!caught_up(&cluster, B, slow), "seed {seed}: nothing is held");
+    cluster.run(cluster.now + 3 * MS);
+    let waits = |(_, event): &(u64, Event<_>)| matches!(event, Event::Told { .. });
+    let told = cluster.stalled_events.iter().position(waits).expect("the configuration came");
+    // What comes from others may as well come later.
+    cluster.stalled_events.swap(0, told);
+    may_slow.set(true);
+    cluster.release();
+    cluster.until("the second worker's", |cluster| caught_up(cluster, B, slow));
+    cluster.wake();
+    cluster.run(cluster.now + 30 * MS);
+    assert!(assignment(&cluster).empty.contains_key(&slow), "seed {seed}: it counts too early");
+    cluster.filter = None;
+    cluster.until("their votes", |cluster| assignment(cluster).empty.is_empty());
+    cluster.finish();
+}
