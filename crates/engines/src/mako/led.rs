@@ -130,7 +130,9 @@ impl Led {
 
     /// The epochs before the open one that can end here, and how far the stream has all of each: of those
     /// of which nothing is in flight, and nothing can be any more since they are closed, all; of those whose
-    /// time is over, or whose coordinators are gone, what is safe. What was in flight then is lost (rule M3).
+    /// time is over, or whose coordinators are gone, what is safe. What was in flight then is lost (rule M3). Each epoch is
+    /// judged by what is in flight of it alone: where the shard was out, nothing was drawn, and its end is known to
+    /// be all (rule M12).
     pub(super) fn ends(
         &self,
         closing: &Closing<'_>,
@@ -143,7 +145,7 @@ impl Led {
         }
         let safe = self.lead.safe_now(replica, faults);
         for epoch in (self.ended.0 + 1..closing.open.0).map(Epoch).take(ENDS_MAX) {
-            let flies = !self.lead.is_over(epoch) && !faults.has(Fault::EndEpochInFlight);
+            let flies = self.lead.flies_in(epoch) && !faults.has(Fault::EndEpochInFlight);
             let waits = || epoch > closing.overdue && !self.lead.hanging(epoch).all(closing.hangs);
             let clock = match flies {
                 false => Clock::MAX,
@@ -252,4 +254,35 @@ pub(super) fn installed(
         });
     });
     seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::execution::Limits;
+    use consensus::topology::Topology;
+    use types::{NodeId, WorkerId};
+
+    /// Two epochs end in one entry; something hangs of the first, and the shard was out in the second.
+    #[test]
+    fn what_hangs_of_an_epoch_leaves_the_next_one_whole() {
+        let topology = Topology::compact(1, 1, 1, 0, 1);
+        let (node, limits) = (NodeId(0), Limits::default());
+        let replica = Replica::all(&topology, node, Epoch(5), &limits).pop().expect("one shard");
+        let mut led = Led::new(replica.shard, Epoch(5));
+        led.begin(0, Clock(6), Epoch(4), Epoch(4));
+        let transaction = TransactionId { node, worker: WorkerId(0), sequence: 1 };
+        let flight = Flight { transaction, epoch: Epoch(5), since: Time::ZERO, resolved: false };
+        replica.store.raise_clock(Clock(8));
+        led.lead.fly(Clock(8), flight);
+        let ends = |overdue: u32, hangs: bool| {
+            let hangs = |_| hangs;
+            let closing = Closing { open: Epoch(7), overdue: Epoch(overdue), hangs: &hangs };
+            led.ends(&closing, &replica, Faults::NONE)
+        };
+        assert_eq!(ends(4, false), [], "it is waited for");
+        let ended = [(Epoch(5), Clock(7)), (Epoch(6), Clock::MAX)];
+        assert_eq!(ends(4, true), ended);
+        assert_eq!(ends(6, false), ended);
+    }
 }

@@ -118,6 +118,11 @@ impl Lead {
         })
     }
 
+    /// Is something in flight that belongs to `epoch`?
+    pub(crate) fn flies_in(&self, epoch: Epoch) -> bool {
+        self.in_flight.values().any(|flight| flight.epoch == epoch)
+    }
+
     /// Is nothing in flight that belongs to `epoch` or to one before?
     pub(crate) fn is_over(&self, epoch: Epoch) -> bool {
         self.hanging(epoch).next().is_none()
