@@ -6,9 +6,11 @@
 //!   shard 0   ∞    ∞     ∞
 //!   shard 1   17   …   [out since e+2]     e+2 is settled, e+1 is not
 //! ```
-//! A shard that lacks the end of a closed epoch for two leases is listed as *out*, in a new epoch: in that one, and until
-//! it is in again, it draws no clock, so its end is known. It is let in, again by a new epoch, when it has said how all
-//! closed epochs ended: its leader has prepared at a majority then, and its former ends are durable.
+//! A shard that lacks the end of an epoch that has been closed for two leases is listed as *out*, in a new epoch: in
+//! that one, and until it is in again, it draws no clock, so its end is known. How long it has lacked any end is of no
+//! account: where epochs follow each other quickly, every shard always lacks one. It is let in, again by a new epoch,
+//! when it has said how all closed epochs ended: its leader has prepared at a majority then, and its former ends are
+//! durable.
 
 use super::command::Claim;
 use super::machine::{Applied, Machine, Shard};
@@ -88,31 +90,30 @@ impl Machine {
         self.closing.insert(self.epoch, self.shards.iter().map(out).collect());
     }
 
-    /// Takes note of shards that lack the end of a closed epoch.
-    pub(super) fn note_lacking(&mut self, now: Time) {
-        for at in 0..self.shards.len() {
-            let lacks = self.lacks_end(at);
-            let since = &mut self.shards[at].lacks_since;
-            *since = lacks.then(|| since.unwrap_or(now));
+    /// Takes note of epochs that are closed by now, and forgets those that are settled.
+    pub(super) fn note_closed(&mut self, now: Time) {
+        self.closed_at.retain(|epoch, _| self.closing.contains_key(epoch));
+        for epoch in self.closing.keys() {
+            self.closed_at.entry(*epoch).or_insert(now);
         }
     }
 
-    /// Does a shard lack the end of a closed epoch?
-    fn lacks_end(&self, at: usize) -> bool {
-        self.closing.values().any(|ends| ends[at].is_none())
+    /// The first closed epoch of which a shard lacks the end.
+    fn first_lacking(&self, at: usize) -> Option<Epoch> {
+        self.closing.iter().find(|(_, ends)| ends[at].is_none()).map(|(epoch, _)| *epoch)
     }
 
     /// Is the shard at this place to be out, or in again, in the next epoch?
     fn turns(&self, at: usize, now: Time) -> bool {
         let shard = &self.shards[at];
-        match (shard.assignment.out, self.lacks_end(at)) {
-            (None, true) => {
+        match (shard.assignment.out, self.first_lacking(at)) {
+            (None, Some(first)) => {
                 let patience = 2 * self.options.lease_at_manager();
-                shard.lacks_since.is_some_and(|since| since + patience <= now)
+                self.closed_at.get(&first).is_some_and(|since| *since + patience <= now)
             }
             // Another leader would have to prepare first.
-            (Some(_), false) => shard.vacant.is_none(),
-            (None, false) | (Some(_), true) => false,
+            (Some(_), None) => shard.vacant.is_none(),
+            (None, None) | (Some(_), Some(_)) => false,
         }
     }
 

@@ -123,8 +123,6 @@ pub(super) struct Shard {
     pub(super) replacement: Option<Replacement>,
     /// Empty voters that would be full, were the leader's appointment not older than their loss.
     pub(super) ready: BTreeSet<NodeId>,
-    /// Since when it lacks the end of a closed epoch, as far as this term knows.
-    pub(super) lacks_since: Option<Time>,
 }
 
 /// The manager's state. See the [module](super).
@@ -146,6 +144,8 @@ pub struct Machine {
     pub(super) shards: Vec<Shard>,
     /// For each closed epoch that is not final, how it ended on the shards that have said so.
     pub(super) closing: BTreeMap<Epoch, Vec<Option<Clock>>>,
+    /// Since when each of these is closed, as far as this term knows.
+    pub(super) closed_at: BTreeMap<Epoch, Time>,
     /// An end was accepted since the last configuration.
     pub(super) untold_ends: bool,
     /// The FVWs of all epochs up to this one are final; of later ones some may be.
@@ -177,8 +177,8 @@ impl Machine {
                 out: None,
                 empty: BTreeMap::new(),
             };
-            let (vacant, replacement, lacks_since) = (None, None, None);
-            Shard { assignment, vacant, replacement, ready: BTreeSet::new(), lacks_since }
+            let (vacant, replacement) = (None, None);
+            Shard { assignment, vacant, replacement, ready: BTreeSet::new() }
         };
         let node = Node {
             life: Life::default(),
@@ -217,6 +217,7 @@ impl Machine {
             nodes,
             shards,
             closing: BTreeMap::new(),
+            closed_at: BTreeMap::new(),
             untold_ends: false,
             settled,
             finals: Vec::new(),
@@ -358,7 +359,7 @@ impl Machine {
     /// The next manager's clock is another. What had run out by the old one has run out.
     fn forget_time(&mut self) {
         self.began = None;
-        self.shards.iter_mut().for_each(|shard| shard.lacks_since = None);
+        self.closed_at.clear();
         let Some(now) = self.now.take() else { return };
         for until in self.shards.iter_mut().filter_map(|shard| shard.vacant.as_mut()) {
             if *until <= now {
@@ -422,7 +423,7 @@ impl Machine {
             }
         }
         self.began.get_or_insert(at);
-        self.note_lacking(at);
+        self.note_closed(at);
         self.appoint_leaders(at, effects);
         self.begin_promotions(at, effects);
         self.turn_shards(at, effects);

@@ -1,35 +1,43 @@
 //! FVWs that are not whole are kept for ever: a node that begins anew has to know what was lost.
 
 use crate::world::DRAWN;
-use shoal_consensus::manager::{Action, Claim, Command, Incarnation, Life, Machine, Options, Term};
+use shoal_consensus::manager::{
+    Action, Claim, Command, Heard, Incarnation, Life, Machine, Options, Term,
+};
 use shoal_consensus::topology::Topology;
 use std::sync::Arc;
-use types::{Clock, Epoch, ShardId, Time, VectorWatermark};
+use std::time::Duration;
+use types::{Clock, Epoch, NodeId, ShardId, Time, VectorWatermark};
 
-#[test]
-fn who_begins_anew_hears_the_same_finals() {
+fn apply(machine: &mut Machine, at: Time, action: Action) {
+    let command = Command { term: Term(1), at, action };
+    machine.apply(&command, &mut Vec::new());
+}
+
+/// Two shards, all of whose nodes have come.
+fn machine() -> Machine {
     let topology = Arc::new(Topology::symmetric(1, 2, 3, 0, 1));
     let mut machine = Machine::new(Arc::clone(&topology), Options::default());
-    let mut effects = Vec::new();
-    let mut apply = |machine: &mut Machine, action| {
-        let command = Command { term: Term(1), at: Time(1), action };
-        machine.apply(&command, &mut effects);
-    };
-    apply(&mut machine, Action::Take { drawn: DRAWN });
+    apply(&mut machine, Time(1), Action::Take { drawn: DRAWN });
     for node in topology.nodes() {
         let (node, life, after) = (node.id, Life(7), Incarnation(0));
         let join = Action::Join { node, life, after, lost: false, heard: Time::ZERO };
-        apply(&mut machine, join);
+        apply(&mut machine, Time(1), join);
     }
-    let claim = |machine: &Machine, shard: u32| {
-        let it = &machine.configuration().shards[shard as usize];
-        Claim {
-            node: it.leader,
-            incarnation: it.incarnation,
-            shard: ShardId(shard),
-            ballot: it.ballot,
-        }
-    };
+    machine
+}
+
+/// The claim of a shard's leader.
+fn claim(machine: &Machine, shard: u32) -> Claim {
+    let it = &machine.configuration().shards[shard as usize];
+    let (node, incarnation, ballot) = (it.leader, it.incarnation, it.ballot);
+    Claim { node, incarnation, shard: ShardId(shard), ballot }
+}
+
+#[test]
+fn who_begins_anew_hears_the_same_finals() {
+    let mut machine = machine();
+    let apply = |machine: &mut Machine, action| apply(machine, Time(1), action);
     for epoch in (1..1100).map(Epoch) {
         let of = claim(&machine, 0);
         apply(&mut machine, Action::Close { claim: of, epoch });
@@ -49,4 +57,37 @@ fn who_begins_anew_hears_the_same_finals() {
     truth.raise(ShardId(0), Clock(1));
     truth.raise(ShardId(1), Clock(1));
     assert_eq!(first, truth, "what a node that restarts is told of the first epoch");
+}
+
+/// Epochs follow each other so quickly that at each tick every shard lacks the end of one, and never of the same for
+/// long: none is out. One that reports no more is.
+#[test]
+fn who_reports_each_end_in_time_is_not_out() {
+    let mut machine = machine();
+    let (every, nodes) = (Duration::from_millis(100), machine.configuration().nodes.len() as u32);
+    let is_out = |machine: &Machine| -> Vec<bool> {
+        machine.configuration().shards.iter().map(|shard| shard.out.is_some()).collect()
+    };
+    let begin_next = |machine: &mut Machine, round: u32, reporting: u32| {
+        let (at, epoch) = (Time(1) + every * round, machine.configuration().epoch);
+        let of = claim(machine, 0);
+        apply(machine, at, Action::Close { claim: of, epoch });
+        let (round, known) = (u64::from(round), machine.configuration().revision);
+        let heard = |node| Heard { node, incarnation: Incarnation(1), round, at, known };
+        let heard = (0..nodes).map(|node| heard(NodeId(node))).collect();
+        apply(machine, at, Action::Tick { heard });
+        for shard in 0..reporting {
+            let of = claim(machine, shard);
+            apply(machine, at, Action::Report { claim: of, epoch, watermark: Clock::MAX });
+        }
+    };
+    for round in 1..=30 {
+        begin_next(&mut machine, round, 2);
+        assert_eq!(is_out(&machine), [false, false], "round {round}");
+        assert_eq!(machine.configuration().epoch, Epoch(round + 1));
+    }
+    for round in 31..=60 {
+        begin_next(&mut machine, round, 1);
+    }
+    assert_eq!(is_out(&machine), [false, true]);
 }

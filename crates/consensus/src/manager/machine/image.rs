@@ -15,7 +15,7 @@ use types::wire::{Coded, Input, Malformed};
 use types::{NodeId, Time};
 
 /// The form of the image. Others are refused.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 coded_struct!(Node {
     life: crate::manager::Life,
@@ -30,12 +30,11 @@ impl Coded for Shard {
     const BYTES_MIN: usize = 4;
 
     fn put(&self, out: &mut BytesMut) {
-        let Shard { assignment, vacant, replacement, ready, lacks_since } = self;
+        let Shard { assignment, vacant, replacement, ready } = self;
         assignment.put(out);
         vacant.put(out);
         replacement.put(out);
         ready.iter().copied().collect::<Vec<NodeId>>().put(out);
-        lacks_since.put(out);
     }
 
     fn take(input: &mut Input<'_>) -> Result<Shard, Malformed> {
@@ -45,8 +44,8 @@ impl Coded for Shard {
         if !ready.is_sorted_by(|one, two| one < two) {
             return Err(input.wrong("nodes in disorder"));
         }
-        let (ready, lacks_since) = (ready.into_iter().collect(), Coded::take(input)?);
-        Ok(Shard { assignment, vacant, replacement, ready, lacks_since })
+        let ready = ready.into_iter().collect();
+        Ok(Shard { assignment, vacant, replacement, ready })
     }
 }
 
@@ -67,6 +66,7 @@ impl Machine {
             nodes,
             shards,
             closing,
+            closed_at,
             untold_ends,
             settled,
             finals,
@@ -88,6 +88,7 @@ impl Machine {
         nodes.put(out);
         shards.put(out);
         closing.put(out);
+        closed_at.put(out);
         untold_ends.put(out);
         settled.put(out);
         let (told, finals): (Vec<_>, Vec<_>) = finals.iter().cloned().unzip();
@@ -118,7 +119,8 @@ impl Machine {
         let began = Coded::take(from)?;
         let (revision, epoch) = (Coded::take(from)?, Coded::take(from)?);
         let (nodes, shards) = (Coded::take(from)?, Coded::take(from)?);
-        let (closing, untold_ends) = (Coded::take(from)?, Coded::take(from)?);
+        let (closing, closed_at) = (Coded::take(from)?, Coded::take(from)?);
+        let untold_ends = Coded::take(from)?;
         let settled = Coded::take(from)?;
         let (told, finals) = (Vec::take(from)?, Vec::take(from)?);
         if told.len() != finals.len() {
@@ -137,6 +139,7 @@ impl Machine {
             nodes,
             shards,
             closing,
+            closed_at,
             untold_ends,
             settled,
             finals: told.into_iter().zip(finals).collect(),
