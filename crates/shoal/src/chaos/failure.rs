@@ -1,7 +1,7 @@
 //! What can fail in a local cluster, and how it is made to.
 
 use crate::ask;
-use crate::local::{LocalCluster, LocalNode};
+use crate::local::{LocalCluster, LocalNode, block};
 use crate::report::Report;
 use engines::client::{FromClient, ToClient};
 use net::client::Access;
@@ -17,6 +17,18 @@ pub enum Failure {
     Pause(Duration),
     /// It reaches no other node for a while, nor they it. Clients still do.
     Partition(Duration),
+    /// For a while no packet of it reaches another node, or none of another node reaches it. Clients still reach
+    /// it. Only in clusters whose nodes have network namespaces.
+    OneWay { span: Duration, way: Way },
+}
+
+/// Which packets are lost between a node and the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// Those that the others send.
+    In,
+    /// Those that it sends.
+    Out,
 }
 
 /// The node to which it happens.
@@ -34,7 +46,7 @@ impl Failure {
     pub fn span(&self) -> Duration {
         match self {
             Failure::Kill => Duration::ZERO,
-            Failure::Pause(span) | Failure::Partition(span) => *span,
+            Failure::Pause(span) | Failure::Partition(span) | Failure::OneWay { span, .. } => *span,
         }
     }
 
@@ -44,6 +56,8 @@ impl Failure {
             Failure::Kill => "is killed",
             Failure::Pause(_) => "stands still",
             Failure::Partition(_) => "is cut off",
+            Failure::OneWay { way: Way::In, .. } => "hears no other node",
+            Failure::OneWay { way: Way::Out, .. } => "is heard by no other node",
         }
     }
 
@@ -67,6 +81,7 @@ impl Failure {
             Failure::Kill => victim.cluster.signal(victim.at, Signal::KILL),
             Failure::Pause(_) => victim.cluster.signal(victim.at, Signal::STOP),
             Failure::Partition(_) => cut(&victim.node.address, true).await,
+            Failure::OneWay { way, .. } => victim.cluster.block(victim.at, *way, true),
         }
     }
 
@@ -80,6 +95,7 @@ impl Failure {
             Failure::Kill => Ok(()),
             Failure::Pause(_) => victim.cluster.signal(victim.at, Signal::CONT),
             Failure::Partition(_) => cut(&victim.node.address, false).await,
+            Failure::OneWay { way, .. } => victim.cluster.block(victim.at, *way, false),
         }
     }
 }
@@ -91,7 +107,26 @@ impl LocalCluster {
     /// A sentence that says why it cannot.
     pub async fn heal(&self, at: usize) -> Result<(), String> {
         self.signal(at, Signal::CONT)?;
+        if self.namespaces {
+            self.block(at, Way::In, false)?;
+            self.block(at, Way::Out, false)?;
+        }
         cut(&self.nodes[at].address, false).await
+    }
+
+    /// Lets packets between a node and all others get lost, one way, or no more.
+    fn block(&self, at: usize, way: Way, is_blocked: bool) -> Result<(), String> {
+        if !self.namespaces {
+            let where_to = "packets get lost one way only between network namespaces: start the cluster with \
+                            `shoal local --namespaces`";
+            return Err(where_to.into());
+        }
+        let others = (0..self.nodes.len()).filter(|other| *other != at);
+        let blocked = others.map(|other| match way {
+            Way::In => block(other, at, is_blocked),
+            Way::Out => block(at, other, is_blocked),
+        });
+        blocked.collect()
     }
 
     /// Signals a node's process.

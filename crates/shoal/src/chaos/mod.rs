@@ -15,7 +15,7 @@ mod tally;
 mod watch;
 mod writers;
 
-pub use failure::Failure;
+pub use failure::{Failure, Way};
 pub use rounds::{Kind, Rounds, Summary};
 pub use watch::Watch;
 

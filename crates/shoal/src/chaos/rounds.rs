@@ -4,7 +4,7 @@
 //! is that every node answers under the same configuration, every shard is led and every replica votes; every
 //! shard acknowledges writes that began after that. Then what was seen is judged.
 
-use super::failure::Failure;
+use super::failure::{Failure, Way};
 use super::watch::{Seen, Watch};
 use crate::clock::now;
 use crate::local::{Folder, wait_whole};
@@ -35,6 +35,7 @@ pub enum Kind {
     Kill,
     Pause,
     Partition,
+    OneWay,
 }
 
 /// What came of a round.
@@ -83,6 +84,7 @@ impl Kind {
             Kind::Kill => "kill",
             Kind::Pause => "pause",
             Kind::Partition => "partition",
+            Kind::OneWay => "one-way",
         }
     }
 
@@ -92,6 +94,11 @@ impl Kind {
             Kind::Kill => Failure::Kill,
             Kind::Pause => Failure::Pause(span()),
             Kind::Partition => Failure::Partition(span()),
+            Kind::OneWay => {
+                let span = span();
+                let way = if random.chance(1, 2) { Way::In } else { Way::Out };
+                Failure::OneWay { span, way }
+            }
         }
     }
 }

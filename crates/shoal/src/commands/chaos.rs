@@ -1,9 +1,9 @@
 //! `shoal chaos`: lets something fail in a local cluster, and says what came of it.
 
 use super::{Trouble, Verdict, print};
-use crate::chaos::{Failure, Kind, Rounds, Summary, Watch, draw};
+use crate::chaos::{Failure, Kind, Rounds, Summary, Watch, Way, draw};
 use crate::duration;
-use crate::local::{Folder, LocalCluster, wait_whole};
+use crate::local::{Folder, LocalCluster, join, wait_whole};
 use crate::progress::RoundsBar;
 use clap::{Args, Subcommand, ValueEnum, value_parser};
 use client::Db;
@@ -31,6 +31,7 @@ Examples:
   shoal chaos kill-leader 0
   shoal chaos pause 1 --for 5s
   shoal chaos partition 2
+  shoal chaos one-way 0 --lost in
   shoal chaos loop --rounds 200
 
 Exit codes: 0 every acknowledged write is there and the history is strictly serializable, 1 not so,
@@ -65,6 +66,19 @@ enum What {
     Partition {
         /// The shard
         shard: u32,
+        /// How long
+        #[arg(long = "for", default_value = "3s", value_parser = duration::parse_positive)]
+        span: Duration,
+    },
+    /// Let all packets get lost for a while that other nodes send to a shard's leader, or that it sends to them;
+    /// clients still reach it. Needs a cluster of `shoal local --namespaces`
+    #[command(after_help = "Example:\n  shoal chaos one-way 0 --lost in --for 5s")]
+    OneWay {
+        /// The shard
+        shard: u32,
+        /// Which packets are lost
+        #[arg(long, value_enum, default_value_t)]
+        lost: Lost,
         /// How long
         #[arg(long = "for", default_value = "3s", value_parser = duration::parse_positive)]
         span: Duration,
@@ -109,17 +123,42 @@ enum Fault {
     Pause,
     /// The node is cut off from the others for a while
     Partition,
+    /// Its packets to other nodes are lost for a while, or theirs to it; needs `shoal local --namespaces`
+    OneWay,
     /// Now this, now that
     #[default]
     Any,
 }
 
+/// Which packets are lost, by its name on the command line.
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+enum Lost {
+    /// Those that the others send
+    In,
+    /// Those that it sends
+    #[default]
+    Out,
+}
+
+impl From<Lost> for Way {
+    fn from(lost: Lost) -> Way {
+        match lost {
+            Lost::In => Way::In,
+            Lost::Out => Way::Out,
+        }
+    }
+}
+
 impl Fault {
-    fn kinds(self) -> Vec<Kind> {
+    fn kinds(self, cluster: &LocalCluster) -> Vec<Kind> {
         match self {
             Fault::Kill => vec![Kind::Kill],
             Fault::Pause => vec![Kind::Pause],
             Fault::Partition => vec![Kind::Partition],
+            Fault::OneWay => vec![Kind::OneWay],
+            Fault::Any if cluster.namespaces => {
+                vec![Kind::Kill, Kind::Pause, Kind::Partition, Kind::OneWay]
+            }
             Fault::Any => vec![Kind::Kill, Kind::Pause, Kind::Partition],
         }
     }
@@ -129,6 +168,7 @@ impl Chaos {
     pub(super) fn run(&self) -> Result<Verdict, Trouble> {
         let folder = Folder(self.local.clone());
         let cluster = folder.read().map_err(Trouble::Usage)?;
+        join(&cluster).map_err(Trouble::Usage)?;
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(2).enable_all().build();
         let runtime = runtime.map_err(|error| Trouble::Usage(error.to_string()))?;
@@ -138,6 +178,10 @@ impl Chaos {
                 What::KillLeader { shard } => strike(*shard, Failure::Kill).await,
                 What::Pause { shard, span } => strike(*shard, Failure::Pause(*span)).await,
                 What::Partition { shard, span } => strike(*shard, Failure::Partition(*span)).await,
+                What::OneWay { shard, lost, span } => {
+                    let way = Way::from(*lost);
+                    strike(*shard, Failure::OneWay { span: *span, way }).await
+                }
                 What::Loop(rounds) => rounds.play(&folder, &cluster).await,
                 What::Heal => heal(&cluster).await,
             }
@@ -182,7 +226,7 @@ impl Loop {
         let db = Db::connect(&cluster.addresses()).await;
         let db = db.map_err(|error| Trouble::Database(error.to_string()))?;
         print(&format!("{} rounds from seed {seed}\n", self.rounds))?;
-        let mut rounds = Rounds::new(folder.clone(), db, self.fault.kinds(), seed, drawn()?);
+        let mut rounds = Rounds::new(folder.clone(), db, self.fault.kinds(cluster), seed, drawn()?);
         let mut summary = Summary::default();
         let bar = RoundsBar::new(self.rounds, !self.no_progress);
         let mut ended = Ok(());

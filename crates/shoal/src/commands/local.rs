@@ -3,7 +3,9 @@
 use super::shape::{EngineName, Shape};
 use super::{Trouble, Verdict, print};
 use crate::clock::now;
-use crate::local::{Folder, LocalCluster, LocalNode, secret, start_all, wait_ready};
+use crate::local::{
+    Folder, LocalCluster, LocalNode, Namespaces, isolate, listens, secret, start_all, wait_ready,
+};
 use crate::report::{Report, led_by};
 use crate::{ask, duration, terminal};
 use clap::{Args, value_parser};
@@ -31,6 +33,7 @@ Examples:
   shoal local
   shoal local --shards 3 --replicas 3 --wan 50ms
   shoal local --in-process --shards 1 --replicas 1
+  sudo shoal local --namespaces
 
 Exit codes: 0 stopped, 1 it did not come up, 2 the command line is wrong")]
 pub struct Local {
@@ -45,6 +48,13 @@ pub struct Local {
     /// All nodes in this process: quicker to start, and none can be killed
     #[arg(long)]
     in_process: bool,
+    /// Each node in a network namespace of its own, with clocks of its own where the kernel can do that, so that
+    /// `shoal chaos` can let packets get lost one way. Needs root, iproute2 and util-linux
+    #[arg(long, conflicts_with = "in_process")]
+    namespaces: bool,
+    /// So many of 100 packets are lost between namespaces, where the kernel can emulate networks
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.1, requires = "namespaces")]
+    loss: f64,
     /// Where configurations and logs go
     #[arg(long, value_name = "FOLDER", default_value = "shoal-local")]
     folder: PathBuf,
@@ -61,11 +71,10 @@ pub struct Local {
 
 /// The nodes that run.
 enum Running {
-    Processes(Vec<Process>),
+    /// Each in a process of its own.
+    Processes { nodes: Vec<Process>, namespaces: Option<Namespaces> },
     /// They end when they are dropped.
-    Here {
-        _servers: Vec<Server>,
-    },
+    Here { _servers: Vec<Server> },
 }
 
 /// A node in a process of its own.
@@ -78,6 +87,9 @@ struct Process {
 impl Local {
     pub(super) fn run(&self) -> Result<Verdict, Trouble> {
         let began = now();
+        if self.namespaces {
+            isolate().map_err(Trouble::Usage)?;
+        }
         let folder = Folder(self.folder.clone());
         let made = self.make(&folder);
         let (mut cluster, listeners) =
@@ -103,13 +115,22 @@ impl Local {
             return Err(io::Error::other("one runs there already"));
         }
         let plan = self.shape.plan(self.workers, self.engine);
-        let (listeners, addresses) = plan.listen()?;
+        let nodes = (plan.shards * plan.replicas) as usize;
+        // Addresses in namespaces are their nodes' alone.
+        let (listeners, addresses) = match self.namespaces {
+            true => (Vec::new(), (0..nodes).map(|node| listens(node).0).collect()),
+            false => plan.listen()?,
+        };
         let topology = plan.topology(&addresses).map_err(io::Error::other)?;
         fs::create_dir_all(&folder.0)?;
         fs::write(folder.file("topology.toml"), topology.to_toml())?;
         Secret::new(secret()?).write_hex(&folder.file("secret"))?;
         // They hold their addresses until all are chosen.
-        let (_held, https) = if self.http { plan.listen()? } else { Default::default() };
+        let (_held, https) = match (self.http, self.namespaces) {
+            (true, false) => plan.listen()?,
+            (true, true) => (Vec::new(), (0..nodes).map(|node| listens(node).1).collect()),
+            (false, _) => Default::default(),
+        };
         let mut https = https.into_iter();
         let mut nodes = Vec::new();
         for (node, address) in topology.nodes().iter().zip(addresses) {
@@ -122,7 +143,8 @@ impl Local {
             let (name, process) = (node.name.clone(), std::process::id());
             nodes.push(LocalNode { name, address, http, process });
         }
-        Ok((LocalCluster { process: std::process::id(), nodes }, listeners))
+        let (process, namespaces) = (std::process::id(), self.namespaces);
+        Ok((LocalCluster { process, nodes, namespaces }, listeners))
     }
 
     fn start(
@@ -139,14 +161,19 @@ impl Local {
             return Ok(Running::Here { _servers: servers });
         }
         drop(listeners);
+        let made = self.namespaces.then(|| Namespaces::make(cluster.nodes.len(), self.loss));
+        let namespaces = made.transpose().map_err(Trouble::Usage)?;
+        for missing in namespaces.iter().flat_map(Namespaces::missing) {
+            print(&format!("note: {missing}\n"))?;
+        }
         let mut processes = Vec::new();
-        for node in &mut cluster.nodes {
+        for (at, node) in cluster.nodes.iter_mut().enumerate() {
             let wrong = |error: io::Error| Trouble::Database(error.to_string());
-            let child = spawn(folder, &node.name).map_err(wrong)?;
+            let child = spawn(folder, namespaces.as_ref(), (at, &node.name)).map_err(wrong)?;
             node.process = child.id();
             processes.push(Process { name: node.name.clone(), child, died: None });
         }
-        Ok(Running::Processes(processes))
+        Ok(Running::Processes { nodes: processes, namespaces })
     }
 
     /// Looks after the nodes until the command is interrupted.
@@ -181,8 +208,8 @@ impl Local {
                 Err(Trouble::Database(format!("it did not come up: {error}; see {logs}/*/log")))
             }
         };
-        if let Running::Processes(processes) = &mut running {
-            for process in processes {
+        if let Running::Processes { nodes, .. } = &mut running {
+            for process in nodes {
                 // It may be gone already.
                 let _ = process.child.kill();
                 let _ = process.child.wait();
@@ -198,8 +225,8 @@ impl Local {
         cluster: &mut LocalCluster,
         running: &mut Running,
     ) -> Result<(), Trouble> {
-        let Running::Processes(processes) = running else { return Ok(()) };
-        for process in processes {
+        let Running::Processes { nodes, namespaces } = running else { return Ok(()) };
+        for (at, process) in nodes.iter_mut().enumerate() {
             let name = &process.name;
             if process.died.is_none()
                 && let Ok(Some(status)) = process.child.try_wait()
@@ -211,7 +238,7 @@ impl Local {
                 continue;
             }
             let wrong = |error| Trouble::Database(format!("{name} does not start again: {error}"));
-            process.child = spawn(folder, name).map_err(wrong)?;
+            process.child = spawn(folder, namespaces.as_ref(), (at, name)).map_err(wrong)?;
             process.died = None;
             let node = cluster.nodes.iter_mut().find(|node| node.name == *name);
             node.expect("it is one of them").process = process.child.id();
@@ -247,11 +274,20 @@ impl Local {
     }
 }
 
-/// Starts a node, which ends with this process.
-fn spawn(folder: &Folder, name: &str) -> io::Result<Child> {
+/// Starts the node at this place among them, which ends with this process.
+fn spawn(
+    folder: &Folder,
+    namespaces: Option<&Namespaces>,
+    (at, name): (usize, &str),
+) -> io::Result<Child> {
+    let program = std::env::current_exe()?;
+    let mut command = match namespaces {
+        Some(namespaces) => namespaces.command(at, &program),
+        None => Command::new(program),
+    };
     let place = folder.node(name);
     let log = File::options().create(true).append(true).open(place.join("log"))?;
-    Command::new(std::env::current_exe()?)
+    command
         .arg("serve")
         .arg("--with-input")
         .arg("--config")

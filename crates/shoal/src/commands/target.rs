@@ -1,7 +1,7 @@
 //! Which cluster a command is about.
 
 use super::Trouble;
-use crate::local::Folder;
+use crate::local::{Folder, join};
 use clap::Args;
 use net::Secret;
 use net::client::{Access, Role};
@@ -35,6 +35,7 @@ impl Target {
             return Ok(self.connect.clone());
         }
         let cluster = Folder(self.local.clone()).read().map_err(Trouble::Usage)?;
+        join(&cluster).map_err(Trouble::Usage)?;
         Ok(cluster.addresses())
     }
 

@@ -12,6 +12,9 @@ pub struct LocalCluster {
     pub process: u32,
     /// Its nodes, in the order of their numbers.
     pub nodes: Vec<LocalNode>,
+    /// Are they in network namespaces of their own?
+    #[serde(default)]
+    pub namespaces: bool,
 }
 
 /// A node of it.

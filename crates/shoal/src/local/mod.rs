@@ -9,10 +9,12 @@
 
 mod folder;
 mod in_process;
+mod namespaces;
 mod plan;
 mod ready;
 
 pub use folder::{Folder, LocalCluster, LocalNode};
 pub use in_process::{InProcess, start_all};
+pub use namespaces::{Namespaces, block, isolate, join, listens};
 pub use plan::{Plan, secret};
 pub use ready::{wait_ready, wait_whole};

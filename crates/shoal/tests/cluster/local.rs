@@ -167,6 +167,20 @@ pub fn until(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
+/// Whether `shoal local --namespaces` can do here what it does.
+///
+/// # Errors
+/// What the system says where it cannot.
+pub fn try_namespaces() -> Result<(), String> {
+    let pair = "ip link add a type veth peer name b";
+    let tried = Command::new("unshare").args(["--net", "--mount", "sh", "-c", pair]).output();
+    let output = tried.map_err(|error| format!("unshare: {error}"))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    }
+}
+
 /// Is there such a process?
 pub fn is_alive(process: i32) -> bool {
     Pid::from_raw(process).is_some_and(|process| test_kill_process(process).is_ok())

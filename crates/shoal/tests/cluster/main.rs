@@ -114,6 +114,33 @@ fn who_lets_nothing_fail_is_told_why() {
     let (code, _, error) = local.run(&["chaos", "pause", "5"]);
     assert_eq!(code, Some(2), "{error}");
     assert!(error.contains("nobody leads S5"), "{error}");
+    let (code, _, error) = local.run(&["chaos", "one-way", "0"]);
+    assert_eq!(code, Some(2), "{error}");
+    assert!(error.contains("shoal local --namespaces"), "{error}");
+    local.end();
+}
+
+#[test]
+fn leaders_whose_packets_are_lost_one_way_are_replaced() {
+    if let Err(why) = local::try_namespaces() {
+        println!("skipped: network namespaces are not possible here: {why}");
+        return;
+    }
+    let mut local = Local::start(&["--shards", "2", "--namespaces"]);
+    for (shard, lost, words) in
+        [("0", "in", "hears no other"), ("1", "out", "is heard by no other")]
+    {
+        let lost = ["chaos", "one-way", shard, "--lost", lost, "--for", "2s"];
+        let seen = local.run_well(&lost);
+        assert!(seen.contains(words), "{seen}");
+        HOLDS.iter().for_each(|words| assert!(seen.contains(words), "{seen}"));
+        until("every replica votes", || local.is_whole());
+    }
+    let epochs = local.status().into_iter().map(|node| node["epoch"].as_u64().expect("a number"));
+    assert!(epochs.min() >= Some(3), "each of them costs its node the lead");
+    let rounds = ["chaos", "loop", "--rounds", "1", "--fault", "one-way", "--seed", "5"];
+    let looped = local.run_well(&rounds);
+    assert!(looped.contains("one-way"), "{looped}");
     local.end();
 }
 
