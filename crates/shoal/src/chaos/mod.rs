@@ -16,7 +16,7 @@ mod watch;
 mod writers;
 
 pub use failure::{Failure, Way};
-pub use rounds::{Kind, Rounds, Summary};
+pub use rounds::{Kind, Round, Rounds, Summary};
 pub use watch::Watch;
 
 use ring::rand::{SecureRandom, SystemRandom};

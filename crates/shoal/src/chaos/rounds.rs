@@ -1,6 +1,6 @@
 //! Many failures, one after the other, each on a cluster that has recovered from the one before.
 //!
-//! A round is: writers begin; the leader of a shard fails; it comes back; the cluster is whole again, which
+//! A round is: writers begin; the leader of a shard fails, and if asked that of another one soon after; each comes back; the cluster is whole again, which
 //! is that every node answers under the same configuration, every shard is led and every replica votes; every
 //! shard acknowledges writes that began after that. Then what was seen is judged.
 
@@ -43,8 +43,8 @@ pub enum Kind {
 pub struct Round {
     /// How it failed.
     pub kind: Kind,
-    /// Whose leader.
-    pub shard: u32,
+    /// Whose leaders.
+    pub shards: Vec<u32>,
     /// What was seen.
     pub seen: Seen,
     /// From the failure until the cluster was whole again.
@@ -56,6 +56,8 @@ pub struct Rounds {
     folder: Folder,
     cluster: Cluster,
     kinds: Vec<Kind>,
+    /// The leader of another shard fails so long after the first, if any does.
+    second_after: Option<Duration>,
     random: Random,
     /// Of the first of them; every round has a number of its own, for what clients write.
     run: u32,
@@ -114,7 +116,17 @@ impl Rounds {
     /// from `seed`; `run` is a number that no other run on this cluster has.
     pub fn new(folder: Folder, cluster: Cluster, kinds: Vec<Kind>, seed: u64, run: u32) -> Rounds {
         assert!(!kinds.is_empty(), "something has to fail");
-        Rounds { folder, cluster, kinds, random: Random::new(seed), run }
+        let random = Random::new(seed);
+        Rounds { folder, cluster, kinds, second_after: None, random, run }
+    }
+
+    /// In each round, the leader of another shard fails so long after the first.
+    ///
+    /// # Panics
+    /// If there is only one shard.
+    pub fn second_after(self, distance: Duration) -> Rounds {
+        assert!(self.cluster.topology().shards() > 1, "no other shard can fail");
+        Rounds { second_after: Some(distance), ..self }
     }
 
     /// Plays the next one.
@@ -122,30 +134,50 @@ impl Rounds {
     /// # Errors
     /// A sentence, if it could not be played to its end: the cluster is not whole again, or does not serve.
     pub async fn next(&mut self) -> Result<Round, String> {
-        let shards = self.cluster.topology().shards();
-        let shard = self.random.below(shards.into()) as u32;
+        let mut shards: Vec<u32> = (0..self.cluster.topology().shards()).collect();
+        self.random.shuffle(&mut shards);
+        shards.truncate(1 + usize::from(self.second_after.is_some()));
         let kind = *self.random.pick(&self.kinds).expect("there are some");
         let failure = kind.draw(&mut self.random);
         self.run = self.run.wrapping_add(1);
-        let played = self.play(shard, kind, failure).await;
-        played.map_err(|error| format!("{kind} of the leader of S{shard}: {error}"))
+        let words = format!("{kind} of the leader of {}", Round::words(&shards));
+        let played = self.play(shards, kind, failure).await;
+        played.map_err(|error| format!("{words}: {error}"))
     }
 
-    async fn play(&self, shard: u32, kind: Kind, failure: Failure) -> Result<Round, String> {
-        let expected = EXPECTED + failure.span();
+    async fn play(&self, shards: Vec<u32>, kind: Kind, failure: Failure) -> Result<Round, String> {
+        let expected = EXPECTED + failure.span() + self.second_after.unwrap_or_default();
         let watch = Watch::start(&self.cluster, self.run, PAUSE, expected)?;
         watch.until_served(PATIENCE).await?;
         let state = self.folder.read()?;
-        let victim = failure.victim(&state, shard).await?;
         let (struck, began) = (watch.elapsed(), now());
-        failure.begin(&victim).await?;
-        failure.end(&victim).await?;
-        let killed = (failure == Failure::Kill).then_some(&victim);
-        wait_whole(&self.folder, killed.map(|victim| &victim.node), PATIENCE).await?;
+        let strike = async |shard: u32, after: Duration| {
+            tokio::time::sleep(after).await;
+            let victim = failure.victim(&state, shard).await?;
+            failure.begin(&victim).await?;
+            failure.end(&victim).await?;
+            Ok::<_, String>((failure == Failure::Kill).then_some(victim.node))
+        };
+        let second = async {
+            match (shards.get(1), self.second_after) {
+                (Some(shard), Some(after)) => strike(*shard, after).await,
+                _ => Ok(None),
+            }
+        };
+        let (first, second) = tokio::join!(strike(shards[0], Duration::ZERO), second);
+        let killed: Vec<_> = first?.into_iter().chain(second?).collect();
+        wait_whole(&self.folder, &killed, PATIENCE).await?;
         let whole = began.elapsed();
         watch.until_served(PATIENCE).await?;
         let seen = watch.finish(struck).await?;
-        Ok(Round { kind, shard, seen, whole })
+        Ok(Round { kind, shards, seen, whole })
+    }
+}
+
+impl Round {
+    /// Shards, in words.
+    pub fn words(shards: &[u32]) -> String {
+        shards.iter().map(|shard| format!("S{shard}")).collect::<Vec<_>>().join(", then ")
     }
 }
 
@@ -156,7 +188,7 @@ impl Summary {
         let tally = &round.seen.tally;
         for shard in &tally.shards {
             let outage = shard.outage(tally.struck, tally.ended);
-            if shard.shard == round.shard {
+            if round.shards.contains(&shard.shard) {
                 row.outages.push(outage);
             } else {
                 row.others = row.others.max(outage);
@@ -246,7 +278,7 @@ mod tests {
         recorder.read("r", if stale { Found::Absent } else { Found::Value(1) });
         recorder.committed(4);
         let judged = judge([recorder].into_iter(), |_| Some(ShardId(0))).expect("a history");
-        Round { kind, shard: 1, seen: Seen { tally, judged }, whole: 3000 * MS }
+        Round { kind, shards: vec![1], seen: Seen { tally, judged }, whole: 3000 * MS }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `shoal chaos`: lets something fail in a local cluster, and says what came of it.
 
 use super::{Trouble, Verdict, print};
-use crate::chaos::{Failure, Kind, Rounds, Summary, Watch, Way, draw};
+use crate::chaos::{Failure, Kind, Round, Rounds, Summary, Watch, Way, draw};
 use crate::duration;
 use crate::local::{Folder, LocalCluster, join, wait_whole};
 use crate::progress::RoundsBar;
@@ -91,7 +91,8 @@ enum What {
     #[command(after_help = "\
 Examples:
   shoal chaos loop --rounds 200
-  shoal chaos loop --rounds 50 --fault partition --seed 7")]
+  shoal chaos loop --rounds 50 --fault partition --seed 7
+  shoal chaos loop --rounds 50 --fault kill --second-after 2s")]
     Loop(Loop),
     /// Let all go on that was paused or cut off
     #[command(after_help = "Example:\n  shoal chaos heal")]
@@ -109,6 +110,9 @@ struct Loop {
     /// What shards, failures and their lengths are drawn from; by default another one each time
     #[arg(long)]
     seed: Option<u64>,
+    /// In each round, the leader of another shard fails in the same way so long after the first
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    second_after: Option<Duration>,
     /// Show no progress bar
     #[arg(long)]
     no_progress: bool,
@@ -222,11 +226,19 @@ impl Loop {
     async fn play(&self, folder: &Folder, cluster: &LocalCluster) -> Result<Verdict, Trouble> {
         let drawn = || draw().map_err(|error| Trouble::Usage(error.to_string()));
         let seed = self.seed.map_or_else(|| drawn().map(u64::from), Ok)?;
-        wait_whole(folder, None, PATIENCE).await.map_err(Trouble::Usage)?;
+        wait_whole(folder, &[], PATIENCE).await.map_err(Trouble::Usage)?;
         let db = Db::connect(&cluster.addresses()).await;
         let db = db.map_err(|error| Trouble::Database(error.to_string()))?;
         print(&format!("{} rounds from seed {seed}\n", self.rounds))?;
+        let shards = db.topology().shards();
         let mut rounds = Rounds::new(folder.clone(), db, self.fault.kinds(cluster), seed, drawn()?);
+        if let Some(distance) = self.second_after {
+            if shards < 2 {
+                let one = "--second-after takes a cluster with two shards at least";
+                return Err(Trouble::Usage(one.to_owned()));
+            }
+            rounds = rounds.second_after(distance);
+        }
         let mut summary = Summary::default();
         let bar = RoundsBar::new(self.rounds, !self.no_progress);
         let mut ended = Ok(());
@@ -239,7 +251,11 @@ impl Loop {
                 }
             };
             summary.add(&round);
-            bar.show(number, summary.wrongs(), &format!("{} in S{}", round.kind, round.shard));
+            bar.show(
+                number,
+                summary.wrongs(),
+                &format!("{} in {}", round.kind, Round::words(&round.shards)),
+            );
             if !round.seen.holds() {
                 let path = folder.file(format!("history-{number}.jsonl"));
                 let written = round.seen.judged.write(&path);

@@ -32,14 +32,14 @@ pub async fn wait_ready(addresses: &[String]) -> Result<Report, String> {
     }
 }
 
-/// Waits until the cluster in `folder` [is whole](Report::missing_of_whole). If `killed` is a node whose
+/// Waits until the cluster in `folder` [is whole](Report::missing_of_whole). For each node of `killed`, whose
 /// process was killed, another has to be in its place.
 ///
 /// # Errors
 /// A sentence that says what is missing after so long.
 pub async fn wait_whole(
     folder: &Folder,
-    killed: Option<&LocalNode>,
+    killed: &[LocalNode],
     patience: Duration,
 ) -> Result<(), String> {
     let began = now();
@@ -52,10 +52,10 @@ pub async fn wait_whole(
     }
 }
 
-async fn missing(folder: &Folder, killed: Option<&LocalNode>) -> Result<Option<String>, String> {
+async fn missing(folder: &Folder, killed: &[LocalNode]) -> Result<Option<String>, String> {
     let cluster = folder.read()?;
     let same = |node: &LocalNode| {
-        killed.is_some_and(|killed| killed.name == node.name && killed.process == node.process)
+        killed.iter().any(|killed| killed.name == node.name && killed.process == node.process)
     };
     if let Some(node) = cluster.nodes.iter().find(|node| same(node)) {
         return Ok(Some(format!("{} was killed, and is not started again", node.name)));
