@@ -23,7 +23,7 @@ pub(crate) struct Reads<'a> {
 pub(crate) struct Dependencies {
     /// As the shard that was read keeps it.
     pub(crate) stamp: Stamp,
-    /// How many reads the branch has.
+    /// The place of the read after the last of these.
     pub(crate) reads: usize,
 }
 
@@ -34,20 +34,20 @@ pub(crate) struct ReadVersion<'a> {
     pub(crate) tombstone: bool,
 }
 
-/// The dependencies of the reads of `branch`, but for the first `from`. Shows each of them to `visit`.
+/// The dependencies of the next `most` reads of `branch`, after the first `from`. Shows each of them to `visit`.
 ///
 /// # Errors
 /// Where a version belongs to another epoch than the transaction, and is of a later one, or not known
 /// to be durable (rule M8): then the error names a shard that has not said how the epoch ended there, if there is one.
 pub(crate) fn of(
     branch: &Branch,
-    from: usize,
+    (from, most): (usize, usize),
     reads: &Reads<'_>,
     visit: &mut dyn FnMut(ReadVersion<'_>),
 ) -> Result<Dependencies> {
     let mut stamp = Stamp::local(reads.epoch, Clock::ZERO);
     let mut foreign = None;
-    let count = branch.versions_read(from, |version| {
+    let count = branch.versions_read(from, most, |version| {
         let read = ReadVersion { stamp: version.stamp, tombstone: version.value.is_none() };
         visit(read);
         let (epoch, covered) =

@@ -367,6 +367,11 @@ pub struct Counters {
     pub stamps: u64,
     /// The entries of those stamps, the shard's own included, all added up.
     pub stamp_entries: u64,
+    /// Keys that were locked, installed or rolled back here for transactions, and of reads that were validated one in
+    /// sixteen.
+    pub step_keys: u64,
+    /// The most of them in one step.
+    pub step_keys_most: u64,
     /// Batches appended to streams, heartbeats included.
     pub batches: u64,
     /// Bytes of those batches.

@@ -13,6 +13,10 @@ pub enum Fault {
     ClockBeforeLock,
     /// A safe clock ignores what is in flight (M3).
     SafeClockPastInFlight,
+    /// The clock of a transaction in parts is in flight no more once its first part is in the stream (M3).
+    SafeClockPastParts,
+    /// An epoch ends as a whole between the parts of a transaction (M9).
+    EndBetweenParts,
     /// Answer as soon as a transaction is certified (M5).
     AcknowledgeAtCertification,
     /// A tombstone that was read adds nothing to the stamp (M1).

@@ -50,6 +50,10 @@ pub enum Answer {
     Value(Option<Bytes>),
     /// Of a scan, in its order.
     Rows(Vec<(Bytes, Bytes)>),
+    /// Of a scan: the first of its rows. The others have to be asked for.
+    Page(Vec<(Bytes, Bytes)>),
+    /// Of a get or a scan that was not done, since one answer would bring too much. It has to be asked for again.
+    Later,
     /// Of everything else.
     Done,
 }
@@ -59,9 +63,41 @@ impl Answer {
     pub fn bytes(&self) -> usize {
         match self {
             Answer::Value(value) => value.as_ref().map_or(0, Bytes::len),
-            Answer::Rows(rows) => rows.iter().map(|(key, value)| key.len() + value.len()).sum(),
-            Answer::Done => 0,
+            Answer::Rows(rows) | Answer::Page(rows) => {
+                rows.iter().map(|(key, value)| key.len() + value.len()).sum()
+            }
+            Answer::Later | Answer::Done => 0,
         }
+    }
+}
+
+/// How much the answer to one request may still bring.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Room {
+    /// Rows that scans find.
+    pub(crate) rows: usize,
+    /// Bytes of keys and values.
+    pub(crate) bytes: usize,
+}
+
+/// One answer brings no more rows, and no more bytes but for one row: a step must not take long, nor a frame be too
+/// long. More saves round trips.
+pub(crate) const ANSWER: Room = Room { rows: 1 << 12, bytes: 1 << 20 };
+
+impl Room {
+    /// Is nothing left?
+    pub(crate) fn is_used_up(self) -> bool {
+        self.rows == 0 || self.bytes == 0
+    }
+
+    /// What is left after this answer.
+    pub(crate) fn after(self, answer: &Answer) -> Room {
+        let rows = match answer {
+            Answer::Rows(rows) | Answer::Page(rows) => rows.len(),
+            Answer::Value(_) | Answer::Later | Answer::Done => 0,
+        };
+        let bytes = self.bytes.saturating_sub(answer.bytes());
+        Room { rows: self.rows.saturating_sub(rows), bytes }
     }
 }
 
@@ -190,26 +226,41 @@ impl Operation {
         }
     }
 
+    /// Does it bring rows?
+    pub(crate) fn brings_rows(&self) -> bool {
+        matches!(self, Operation::Get { .. } | Operation::Scan { .. })
+    }
+
     /// Does the client wait for what it brings?
     pub(crate) fn wants_answer(&self) -> bool {
         !matches!(self, Operation::Put { .. })
     }
 
-    /// Does it.
+    /// Does it. A scan brings as many rows as there is room for, and one.
     pub(crate) fn perform<S: DerefMut<Target = Session>>(
         &self,
         transaction: &store::Transaction<S>,
+        room: Room,
     ) -> Result<Answer> {
         match self {
             Operation::Get { table, key } => {
                 Ok(Answer::Value(transaction.get(*table, key)?.map(Bytes::copy_from_slice)))
             }
             Operation::Scan { table, range } => {
-                let rows = transaction.scan(*table, range.scan())?;
-                let copied = |(key, value): (&[u8], &[u8])| {
-                    (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value))
-                };
-                Ok(Answer::Rows(rows.into_iter().map(copied).collect()))
+                let scan = range.scan();
+                let (asked, most) = (scan.limit, scan.limit.min(room.rows.max(1)));
+                let rows = transaction.scan(*table, scan.limit(most))?;
+                let found = rows.len();
+                let (mut copied, mut bytes) = (Vec::new(), 0);
+                for (key, value) in rows {
+                    bytes += key.len() + value.len();
+                    if bytes > room.bytes && !copied.is_empty() {
+                        break;
+                    }
+                    copied.push((Bytes::copy_from_slice(key), Bytes::copy_from_slice(value)));
+                }
+                let is_all = copied.len() == found && (found < most || most == asked);
+                Ok(if is_all { Answer::Rows(copied) } else { Answer::Page(copied) })
             }
             Operation::Put { table, key, value: Some(value) } => {
                 transaction.put(*table, key, value).map(|()| Answer::Done)

@@ -40,6 +40,8 @@ coded_enum!(Answer {
     0 => Value(value),
     1 => Rows(rows as short),
     2 => Done,
+    3 => Page(rows as short),
+    4 => Later,
 });
 
 coded_struct!(Range {

@@ -142,6 +142,10 @@ fn engine_help(name: &str) -> &'static str {
         "operations" => "Operations on records: read, written, scanned, replayed.",
         "stamps" => "Stamps kept with versions.",
         "stamp_entries" => "Entries of those stamps.",
+        "step_keys" => {
+            "Keys locked, installed or rolled back, and a sixteenth of the reads validated."
+        }
+        "step_keys_most" => "The most of these keys in one step.",
         "batches" => "Batches appended to streams.",
         "batch_bytes" => "Bytes of those batches.",
         "replayed_bytes" => "Bytes of writes that were replayed where the node follows.",

@@ -39,6 +39,8 @@ pub(crate) struct Seat<E: Engine> {
     pub operations: u64,
     /// Bytes that it had counted as appended or replayed.
     pub bytes: u64,
+    /// The keys that were counted of it.
+    pub keys: u64,
     /// Some of what its streams have changed is about to become durable.
     pub persists: bool,
     /// What is left of a life that is over.
@@ -95,6 +97,7 @@ impl<E: Engine> Cluster<E> {
             nudged: false,
             operations: 0,
             bytes: 0,
+            keys: 0,
             persists: false,
             storages: BTreeMap::new(),
         };
@@ -195,7 +198,7 @@ impl<E: Engine> Cluster<E> {
             seat.will_look = false;
             (seat.timer_at, seat.timer_local) = (Time::MAX, Time::MAX);
             seat.nudged = false;
-            (seat.operations, seat.bytes) = (0, 0);
+            (seat.operations, seat.bytes, seat.keys) = (0, 0, 0);
         }
         self.shared[node.0 as usize] = None;
     }

@@ -22,6 +22,8 @@ pub struct Cpu {
     /// Of a byte that is appended to a stream, sent, received or replayed. Where prices of operations are those of
     /// whole transactions, their bytes are in them, and this is zero.
     pub byte: Duration,
+    /// Of a key that is locked, installed or rolled back, and of sixteen reads that are validated. As with bytes.
+    pub key: Duration,
 }
 
 /// What a step has done, to be paid for.
@@ -33,6 +35,8 @@ pub struct StepWork {
     pub operations: u64,
     /// Bytes that it appended, sent, received and replayed.
     pub bytes: u64,
+    /// Keys that it locked, installed and rolled back, and a sixteenth of the reads that it validated.
+    pub keys: u64,
 }
 
 thread_local! {
@@ -54,6 +58,7 @@ impl Cpu {
         message: Duration::ZERO,
         operation: Duration::ZERO,
         byte: Duration::ZERO,
+        key: Duration::ZERO,
     };
 
     /// The prices that go with the rates in `docs/performance.md`. One worker runs 772,699 transactions
@@ -66,6 +71,7 @@ impl Cpu {
         message: Duration::from_nanos(1000),
         operation: Duration::from_nanos(250),
         byte: Duration::ZERO,
+        key: Duration::ZERO,
     };
 
     /// The same, and a byte has a price: about that of copying it once to where no memory is mapped yet.
@@ -74,15 +80,22 @@ impl Cpu {
         Cpu { byte: Duration::from_nanos(1), ..self }
     }
 
+    /// The same, and a key that is locked or installed has a price: about that of putting a new one into the index.
+    #[must_use]
+    pub fn with_keys(self) -> Cpu {
+        Cpu { key: Duration::from_nanos(500), ..self }
+    }
+
     /// The same work on a processor that is so many times slower.
     #[must_use]
     pub fn slower(self, times: u32) -> Cpu {
-        let Cpu { event, message, operation, byte } = self;
+        let Cpu { event, message, operation, byte, key } = self;
         Cpu {
             event: event * times,
             message: message * times,
             operation: operation * times,
             byte: byte * times,
+            key: key * times,
         }
     }
 
@@ -90,12 +103,13 @@ impl Cpu {
     /// hundredths slower than it could be.
     #[inline]
     pub fn cost_ns(&self, work: StepWork, slowdown_percent: u64) -> u64 {
-        let StepWork { messages, operations, bytes } = work;
+        let StepWork { messages, operations, bytes, keys } = work;
         let operations = operations + CHARGED.take();
         let full = self.event.as_nanos() as u64
             + messages * self.message.as_nanos() as u64
             + operations * self.operation.as_nanos() as u64
-            + bytes * self.byte.as_nanos() as u64;
+            + bytes * self.byte.as_nanos() as u64
+            + keys * self.key.as_nanos() as u64;
         full * slowdown_percent / 100
     }
 }
@@ -106,8 +120,9 @@ mod tests {
 
     #[test]
     fn a_step_pays_for_all_it_did_and_once() {
-        let cpu = Cpu::MEASURED.with_bytes().slower(2);
-        let work = |messages, operations, bytes| StepWork { messages, operations, bytes };
+        let cpu = Cpu::MEASURED.with_bytes().with_keys().slower(2);
+        let work = |messages, operations, bytes| StepWork { messages, operations, bytes, keys: 0 };
+        assert_eq!(cpu.cost_ns(StepWork { keys: 3, ..work(0, 0, 0) }, 100), 1000 + 3 * 1000);
         assert_eq!(cpu.cost_ns(work(2, 4, 0), 100), 1000 + 2 * 2000 + 4 * 500);
         assert_eq!(cpu.cost_ns(work(0, 0, 7), 100), 1000 + 7 * 2);
         charge(1);

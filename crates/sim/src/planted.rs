@@ -37,6 +37,8 @@ const BOUNDS: &[Bound] = &[
     // The clock of an idle branch holds the shard back, mostly before it is used.
     ("mako", "clock-before-lock", "M2", &["M2", "assertion", "liveness"], 50),
     ("mako", "safe-clock-past-in-flight", "M3", &["M3"], 30),
+    ("mako", "safe-clock-past-parts", "M3", &["M3"], 100),
+    ("mako", "end-between-parts", "M9", &["M9", "assertion"], 300),
     ("mako", "acknowledge-at-certification", "M5", &["M5"], 10),
     ("mako", "reveal-at-once", "M5", &["M5"], 40),
     ("mako", "ignore-tombstone-stamp", "M1", &["M1"], 100),

@@ -93,6 +93,8 @@ impl Bug {
         ("install-after-close", Bug::Engine(Fault::InstallAfterClose)),
         ("lock-after-close", Bug::Engine(Fault::LockAfterClose)),
         ("certify-after-close", Bug::Engine(Fault::CertifyAfterClose)),
+        ("safe-clock-past-parts", Bug::Engine(Fault::SafeClockPastParts)),
+        ("end-between-parts", Bug::Engine(Fault::EndBetweenParts)),
         ("absorb-blocked", Bug::Engine(Fault::AbsorbBlocked)),
         ("absorb-alone", Bug::Engine(Fault::AbsorbAlone)),
         ("copy-from-one-stream", Bug::Engine(Fault::CopyFromOneStream)),
@@ -250,6 +252,10 @@ impl Subject for Mako {
         options.part_bytes_max = one_of(&mut parts, &[1, 100, 1 << 20]);
         options.part_writes_max = one_of(&mut parts, &[1, 2, 1 << 12]);
         options.replay_bytes_max = one_of(&mut parts, &[1, 1000, 1 << 20]);
+        // In most seeds no transaction needs slices.
+        if parts.below(16) == 0 {
+            options.limits.step_keys_max = one_of(&mut parts, &[1, 3]);
+        }
         options.snapshot_part.records_max = one_of(&mut apart, &[1, 3, 20, 1000]);
         options.snapshot_part.bytes_max = one_of(&mut apart, &[1, 100, 100_000]);
         // A few parts are on their way at a time: far apart, one record each, a copy would outlast every patience.

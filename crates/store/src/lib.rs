@@ -53,5 +53,5 @@ pub use discard::{RollBack, RolledBack};
 pub use faults::{Fault, Faults};
 pub use session::Session;
 pub use store::{Options, Store};
-pub use transaction::{Locked, Transaction, VersionRef};
+pub use transaction::{Locked, Locking, Size, Transaction, VersionRef};
 pub use walk::Place;

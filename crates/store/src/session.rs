@@ -24,6 +24,8 @@ pub struct Session {
     pub(crate) state: RefCell<State>,
     /// Unlike every other session's of this process.
     pub(crate) id: u64,
+    /// A transaction that is dropped rolls back so many writes at once.
+    pub(crate) slice: usize,
     pub(crate) store: Arc<Store>,
 }
 
@@ -98,7 +100,30 @@ impl Session {
         let memory = Memory::new(&store.eras, &store.arena)
             .ok_or(Rejected::TooManyTransactions { max: store.eras.sessions_max() })?;
         let state = State { memory, sets: Sets::new(store), removals: Removals::default() };
-        Ok(Session { store: Arc::clone(store), state: RefCell::new(state), id: next_id() })
+        Ok(Session {
+            store: Arc::clone(store),
+            state: RefCell::new(state),
+            id: next_id(),
+            slice: usize::MAX,
+        })
+    }
+
+    /// From now on a transaction that is dropped rolls back no more than so many writes at once. The others keep their
+    /// locks until [`end_some`](Session::end_some) has come to them; the caller has to go on until then.
+    pub fn end_in_slices(&mut self, writes_max: usize) {
+        self.slice = writes_max.max(1);
+    }
+
+    /// Has the last transaction been dropped, and is not rolled back as a whole?
+    pub fn is_ending(&mut self) -> bool {
+        self.state.get_mut().memory.is_pinned()
+    }
+
+    /// Rolls back some more of the transaction that was dropped. Says whether that was all.
+    pub fn end_some(&mut self) -> bool {
+        let Session { state, store, slice, .. } = self;
+        let state = state.get_mut();
+        !state.memory.is_pinned() || state.end(store, *slice)
     }
 
     /// The store it belongs to.
@@ -124,9 +149,21 @@ impl State {
     /// Ends a transaction that was forgotten on this session, with what it borrowed.
     pub(crate) fn end_forgotten(&mut self) {
         if self.memory.is_pinned() {
-            self.roll_back();
+            self.roll_back(usize::MAX);
             self.memory.unpin();
         }
+    }
+
+    /// Rolls back as many writes of a transaction that is dropped. Says whether that was all.
+    pub(crate) fn end(&mut self, store: &Store, most: usize) -> bool {
+        let removals_before = self.removals.len();
+        let is_over = self.roll_back(most);
+        // Placeholders go; whether a tombstone is committed, a later sweep will know.
+        self.sweep(store, self.removals.len() - removals_before, &|_| false);
+        if is_over {
+            self.memory.unpin();
+        }
+        is_over
     }
 
     /// Takes the keys in `removals` out of the index whose newest version is a committed tombstone
@@ -212,6 +249,7 @@ impl Drop for Pinned<'_> {
 
 impl Drop for Session {
     fn drop(&mut self) {
+        self.state.get_mut().end_forgotten();
         let removals = std::mem::take(&mut self.state.get_mut().removals);
         if removals.len() > 0 {
             self.store.leave_removals(removals);

@@ -440,7 +440,7 @@ fn roll_back_against_all(faults: Faults) {
                 let tx = session.begin();
                 let found = tx.scan(table, Scan::all()).expect("within limits");
                 let mut met = false;
-                tx.versions_read(0, |version| met |= rejected(version.stamp));
+                tx.versions_read(0, usize::MAX, |version| met |= rejected(version.stamp));
                 if met {
                     tx.discard_read(rejected);
                     assert!(tx.validate().is_err(), "what it read never was");

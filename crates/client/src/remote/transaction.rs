@@ -115,7 +115,9 @@ impl ClusterTransaction {
         self.name(table, key)?;
         match self.perform(Operation::Get { table, key: Bytes::copy_from_slice(key) }).await? {
             Answer::Value(value) => Ok(value.map(|value| &self.values.keep(value)[..])),
-            Answer::Rows(_) | Answer::Done => unreachable!("the session knows what fits a get"),
+            Answer::Rows(_) | Answer::Page(_) | Answer::Later | Answer::Done => {
+                unreachable!("the session knows what fits a get")
+            }
         }
     }
 
@@ -152,7 +154,9 @@ impl ClusterTransaction {
                 let kept = self.rows.keep(rows);
                 Ok(kept.iter().map(|(key, value)| (&key[..], &value[..])).collect())
             }
-            Answer::Value(_) | Answer::Done => unreachable!("the session knows what fits a scan"),
+            Answer::Value(_) | Answer::Page(_) | Answer::Later | Answer::Done => {
+                unreachable!("the session knows what fits a scan")
+            }
         }
     }
 

@@ -18,7 +18,7 @@ use super::tasks::Tasks;
 use super::timers::Timers;
 use crate::client::{ClientId, Relay, Request};
 use crate::engine::{Counters, Effect, Effects, Event};
-use crate::operation::{Answer, Operation};
+use crate::operation::{ANSWER, Answer, Operation};
 use crate::procedure::Procedures;
 use crate::transaction_id::TransactionId;
 use std::collections::BTreeMap;
@@ -88,7 +88,8 @@ impl<M: Envelope> Desk<M> {
 
     /// A step begins, with this event.
     pub(crate) fn begin_step(&self, now: Time, event: &Event<M>) {
-        self.hub.now.set(now);
+        self.hub.begin_step(now);
+        self.hub.end_some();
         self.hub.admission.step(matches!(event, Event::Timer));
     }
 
@@ -136,10 +137,15 @@ impl<M: Envelope> Desk<M> {
         due.into_iter().flatten().min()
     }
 
+    /// When to go on with what is rolled back in slices, which needs no lease.
+    pub(crate) fn next_ending(&self) -> Option<Time> {
+        (self.hub.ending() > 0).then(|| self.hub.now.get() + TURN)
+    }
+
     /// How many transactions and requests are under way.
     pub(crate) fn pending(&self) -> usize {
         let admission = &self.hub.admission;
-        admission.open() + admission.queued() + self.outbox.len()
+        admission.open() + admission.queued() + self.outbox.len() + self.hub.ending()
     }
 
     /// Are requests to other workers under way?
@@ -211,7 +217,8 @@ impl<M: Envelope> Desk<M> {
         let header = Header { transaction, shard, step, oldest, epoch, reign };
         let message = M::request(header, request);
         let key = (transaction.sequence, shard);
-        self.outbox.send(self.hub.now.get(), key, (step, epoch), node, message.clone());
+        let (now, extra) = (self.hub.now.get(), self.hub.extra_wait(exchange.keys()));
+        self.outbox.send((now, extra), key, (step, epoch), node, message.clone());
         effects.push(Effect::Send { to: node, message });
     }
 
@@ -310,17 +317,25 @@ impl<M: Envelope> Desk<M> {
         exchange.outcome.fill(outcome);
     }
 
-    /// Does a participant's operations in order. An error of one that has an answer is that answer.
+    /// Does a participant's operations in order. An error of one that has an answer is that answer. Once the answers
+    /// bring as much as one message may, those that would bring more are left for another request.
     pub(crate) fn perform(
         &mut self,
         branch: &Branch,
         operations: &[Operation],
     ) -> Result<Vec<Result<Answer>>> {
         self.counters.operations += operations.len() as u64;
-        let mut answers = Vec::new();
+        let (mut answers, mut room) = (Vec::new(), ANSWER);
         for operation in operations {
-            match operation.perform(branch) {
-                answer if operation.wants_answer() => answers.push(answer),
+            if operation.brings_rows() && room.is_used_up() {
+                answers.push(Ok(Answer::Later));
+                continue;
+            }
+            match operation.perform(branch, room) {
+                answer if operation.wants_answer() => {
+                    room = answer.as_ref().map_or(room, |answer| room.after(answer));
+                    answers.push(answer);
+                }
                 Ok(_) => {}
                 Err(error) => return Err(error),
             }
@@ -345,8 +360,14 @@ pub(crate) fn answers_fit(operations: &[Operation], answers: &[Result<Answer>]) 
         && answers.iter().all(|answer| match (asked.next(), answer) {
             (None, _) => false,
             (Some(_), Err(_)) => true,
-            (Some(Operation::Get { .. }), Ok(answer)) => matches!(answer, Answer::Value(_)),
-            (Some(Operation::Scan { .. }), Ok(answer)) => matches!(answer, Answer::Rows(_)),
+            (Some(Operation::Get { .. }), Ok(answer)) => {
+                matches!(answer, Answer::Value(_) | Answer::Later)
+            }
+            (Some(Operation::Scan { .. }), Ok(answer)) => match answer {
+                Answer::Rows(_) | Answer::Later => true,
+                Answer::Page(rows) => !rows.is_empty(),
+                Answer::Value(_) | Answer::Done => false,
+            },
             (Some(_), Ok(answer)) => *answer == Answer::Done,
         })
 }

@@ -5,14 +5,14 @@ use super::slot::Slot;
 use super::stages::Marks;
 use crate::operation::{Answer, Operation};
 use crate::transaction_id::TransactionId;
-use std::cell::{Ref, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
 use types::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_WRITES_MAX};
 use types::{Clock, Epoch, Error, NodeId, Rejected, Result, ShardId, Stamp, Time, View};
 
 /// A request of a branch carries no more operations, and no more bytes but for one operation: what gathers beyond is
 /// sent ahead of the commit. More in one message would save round trips, and hold up what comes behind it.
-const REQUEST_OPERATIONS_MAX: usize = 1 << 14;
+const REQUEST_OPERATIONS_MAX: usize = 1 << 12;
 const REQUEST_BYTES_MAX: usize = 1 << 20;
 
 /// Where an answer will be.
@@ -26,6 +26,8 @@ pub(crate) struct Exchange {
     /// As long as it is known, it is not over.
     pub(crate) permit: Rc<Permit>,
     pub(crate) marks: Marks,
+    /// How many keys it writes on own shards.
+    pub(crate) own_keys: Cell<usize>,
     /// The outcome, once it may be told.
     pub(crate) outcome: Slot<Result<()>>,
     remotes: RefCell<Vec<Remote>>,
@@ -75,6 +77,7 @@ impl Exchange {
             epoch,
             permit,
             marks: Marks::begin(now),
+            own_keys: Cell::default(),
             outcome: Slot::default(),
             remotes: RefCell::default(),
             dependencies: RefCell::new(Stamp::local(epoch, Clock::ZERO)),
@@ -225,6 +228,12 @@ impl Exchange {
     /// What the answers so far depend on, written as the coordinator's home shard.
     pub(crate) fn dependencies(&self) -> Stamp {
         self.dependencies.borrow().clone()
+    }
+
+    /// How many keys it writes, as far as its coordinator knows.
+    pub(crate) fn keys(&self) -> usize {
+        let remotes = self.remotes.borrow();
+        self.own_keys.get() + remotes.iter().map(|remote| remote.written.0).sum::<usize>()
     }
 
     /// Raises what the transaction depends on.

@@ -18,6 +18,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use store::Size;
 use types::{Aborted, Conflict, Epoch, Error, NodeId, Random, Result, ShardId, Stamp, Time};
 
 /// How execution behaves, the same for all engines. Part of every engine's options.
@@ -53,7 +54,7 @@ pub struct Limits {
     /// above the round trip between any two datacenters.
     pub retry_after: Duration,
     /// How long a transaction waits for another shard: for an answer to one request, and, once it is certified, until
-    /// the shards that it depends on are durable. Then it ends with an error that names the shard. Longer outlasts
+    /// the shards that it depends on are durable; 40 ms longer for each `step_keys_max` of the keys that it writes. Then it ends with an error that names the shard. Longer outlasts
     /// longer failovers; together with [`attempts_span_max`](Limits::attempts_span_max) it stays below the 10 s that
     /// clients wait by default. Default 2.5 s.
     pub shard_wait_max: Duration,
@@ -78,6 +79,10 @@ pub struct Limits {
     /// Store sessions, and so transactions executing or being certified, that a replica allows. Default
     /// 4096.
     pub sessions_max: usize,
+    /// A step locks, installs and rolls back no more keys than so, for one transaction, and validates no more than sixteen
+    /// times as many reads: what is left of a larger one is for the next steps, and others have their turn in
+    /// between. More costs fewer steps, which last longer. Default 4096.
+    pub step_keys_max: usize,
     /// Bytes of keys, versions and index that a replica may hold. Default: no limit.
     pub memory_bytes_max: usize,
     /// Bytes that a replica takes from the system at once, so that growing to that size costs no transaction the time
@@ -104,6 +109,7 @@ impl Limits {
             ("attempts_max", self.attempts_max as usize),
             ("call_sessions_max", self.call_sessions_max),
             ("sessions_max", self.sessions_max),
+            ("step_keys_max", self.step_keys_max),
             ("memory_bytes_max", self.memory_bytes_max),
         ]);
         not_zero([
@@ -154,6 +160,7 @@ impl Default for Limits {
             call_sessions_max: 1 << 15,
             call_rows_kept: Duration::from_secs(600),
             sessions_max: 4096,
+            step_keys_max: 1 << 12,
             memory_bytes_max: usize::MAX,
             memory_bytes_reserved: 0,
             hash_seed: 0,
@@ -185,6 +192,10 @@ pub(crate) struct Hub {
     pub(crate) random: RefCell<Random>,
     /// The time of the step that is under way.
     pub(crate) now: Cell<Time>,
+    /// How many keys the step that is under way has locked, validated, installed or rolled back, and the longest did.
+    step_keys: Cell<(u64, u64)>,
+    /// How many all steps have.
+    keys: Cell<u64>,
     /// The epoch that is open for new work.
     pub(crate) epoch: Cell<Epoch>,
     /// What this worker knows to be durable.
@@ -192,6 +203,12 @@ pub(crate) struct Hub {
     asks: RefCell<VecDeque<Ask>>,
     errands: RefCell<VecDeque<Errand>>,
 }
+
+/// A shard takes no longer than this for a slice of a transaction, with all that it does in between.
+const SLICE_WAIT: Duration = Duration::from_millis(40);
+
+/// To validate so many reads takes about as long as to lock a key that is new.
+const READS_PER_KEY: usize = 16;
 
 /// A shard of which this node has a replica.
 pub(crate) struct Own {
@@ -298,7 +315,7 @@ impl Hub {
         seed: u64,
     ) -> Rc<Hub> {
         let own = replicas.iter().map(|replica| {
-            let sessions = Sessions::new(Arc::clone(&replica.store));
+            let sessions = Sessions::new(Arc::clone(&replica.store), limits.step_keys_max);
             Own { shard: replica.shard, sessions, serves: Cell::new(replica.led) }
         });
         let first = |shard| (topology.leader(shard), epoch);
@@ -316,6 +333,8 @@ impl Hub {
             sequences: RefCell::default(),
             random: RefCell::new(Random::new(seed)),
             now: Cell::default(),
+            step_keys: Cell::default(),
+            keys: Cell::default(),
             epoch: Cell::new(epoch),
             watermarks: RefCell::new(watermarks),
             asks: RefCell::default(),
@@ -456,6 +475,65 @@ impl Hub {
     /// Begins a branch on an own shard.
     pub(crate) fn begin(&self, own: usize) -> Result<Branch> {
         Ok(store::Transaction::on(self.own[own].sessions.take()?))
+    }
+
+    /// Can a transaction of this size be locked, validated and installed in one step?
+    pub(crate) fn is_short(&self, size: Size) -> bool {
+        size.writes <= self.limits.step_keys_max && size.reads <= self.step_reads_max()
+    }
+
+    /// How much longer than others a transaction that writes so many keys may wait for the shards that it writes: they
+    /// lock and install it in slices.
+    pub(crate) fn extra_wait(&self, keys: usize) -> Duration {
+        SLICE_WAIT * (keys / self.limits.step_keys_max) as u32
+    }
+
+    /// How many reads a step validates for one transaction.
+    pub(crate) fn step_reads_max(&self) -> usize {
+        self.limits.step_keys_max.saturating_mul(READS_PER_KEY)
+    }
+
+    /// Goes on with rolling back what was dropped, on each own shard by one slice.
+    pub(crate) fn end_some(&self) {
+        for own in &self.own {
+            if own.sessions.end_some() {
+                self.worked(self.limits.step_keys_max);
+            }
+        }
+    }
+
+    /// How many transactions are dropped, and not rolled back as a whole.
+    pub(crate) fn ending(&self) -> usize {
+        self.own.iter().map(|own| own.sessions.ending()).sum()
+    }
+
+    /// This step has locked, validated, installed or rolled back as many keys more.
+    pub(crate) fn worked(&self, keys: usize) {
+        let (now, most) = (self.step_keys.get().0 + keys as u64, self.step_keys.get().1);
+        self.step_keys.set((now, most.max(now)));
+        self.keys.set(self.keys.get() + keys as u64);
+    }
+
+    /// This step locks and validates a transaction of that size.
+    #[inline]
+    pub(crate) fn certify(&self, size: Size) {
+        self.worked(size.writes + size.reads / READS_PER_KEY);
+    }
+
+    /// This step has gathered or validated as many reads more.
+    pub(crate) fn looked_at(&self, reads: usize) {
+        self.worked(reads / READS_PER_KEY);
+    }
+
+    /// A step begins.
+    pub(crate) fn begin_step(&self, now: Time) {
+        self.now.set(now);
+        self.step_keys.set((0, self.step_keys.get().1));
+    }
+
+    /// How many keys were locked, validated, installed or rolled back; and by the longest step.
+    pub(crate) fn keys_worked(&self) -> (u64, u64) {
+        (self.keys.get(), self.step_keys.get().1)
     }
 
     /// Pauses the future that waits for it, in this worker's time.

@@ -39,6 +39,7 @@ pub(crate) mod rounds;
 pub(crate) mod sequences;
 pub(crate) mod sessions;
 pub(crate) mod slot;
+pub(crate) mod staged;
 pub(crate) mod stages;
 pub(crate) mod tasks;
 pub(crate) mod timers;

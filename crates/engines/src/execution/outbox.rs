@@ -29,7 +29,7 @@ const PATIENCE_MAX: u32 = 16;
 struct Waiting<M> {
     to: NodeId,
     step: u32,
-    /// When it was sent first, and the epoch of its transaction.
+    /// When it was sent first, or so much later as it may wait longer than others; and the epoch of its transaction.
     since: Time,
     epoch: Epoch,
     message: M,
@@ -43,19 +43,20 @@ impl<M: Clone> Outbox<M> {
         Outbox { retry_after, waiting, due, wait_max, expires_at: Time::MAX }
     }
 
-    /// Keeps `message`, which goes out now, until request `step` of the branch is answered.
+    /// Keeps `message`, which goes out now, until request `step` of the branch is answered. It may wait for so much longer
+    /// than others.
     ///
     /// # Panics
     /// If a request of the branch is under way.
     pub(crate) fn send(
         &mut self,
-        now: Time,
+        (now, extra): (Time, Duration),
         key: BranchKey,
         (step, epoch): (u32, Epoch),
         to: NodeId,
         message: M,
     ) {
-        let waiting = Waiting { to, step, since: now, epoch, message, patience: 1 };
+        let waiting = Waiting { to, step, since: now + extra, epoch, message, patience: 1 };
         let before = self.waiting.insert(key, waiting);
         assert!(before.is_none(), "two requests of branch {key:?} are under way");
         self.expires_at = self.expires_at.min(now + self.wait_max);
@@ -169,8 +170,8 @@ mod tests {
     #[test]
     fn a_request_is_sent_again_until_it_is_answered() {
         let mut outbox = Outbox::new(RETRY, WAIT);
-        outbox.send(Time(0), (1, ShardId(0)), (1, E), NodeId(2), "one");
-        outbox.send(Time(5), (2, ShardId(0)), (1, E), NodeId(2), "two");
+        outbox.send((Time(0), Duration::ZERO), (1, ShardId(0)), (1, E), NodeId(2), "one");
+        outbox.send((Time(5), Duration::ZERO), (2, ShardId(0)), (1, E), NodeId(2), "two");
         assert_eq!(outbox.next_due(), Some(Time(10)));
         assert_eq!(due(&mut outbox, 9), Vec::<&str>::new());
         assert_eq!(due(&mut outbox, 10), ["one"]);
@@ -193,9 +194,9 @@ mod tests {
     fn a_request_expires_however_often_it_was_sent_again() {
         let mut outbox = Outbox::new(RETRY, WAIT);
         let [first, second, third] = [1, 2, 3].map(|sequence| (sequence, ShardId(0)));
-        outbox.send(Time(0), first, (1, E), NodeId(2), "one");
-        outbox.send(Time(5), second, (1, E), NodeId(2), "two");
-        outbox.send(Time(5), third, (1, Epoch(2)), NodeId(2), "three");
+        outbox.send((Time(0), Duration::ZERO), first, (1, E), NodeId(2), "one");
+        outbox.send((Time(5), Duration::ZERO), second, (1, E), NodeId(2), "two");
+        outbox.send((Time(5), Duration::ZERO), third, (1, Epoch(2)), NodeId(2), "three");
         assert_eq!(due(&mut outbox, 50).len(), 3);
         assert_eq!(outbox.next_expiry(), Some(Time(100)));
         assert!(outbox.answered(NodeId(2), first, 1, |_| true));

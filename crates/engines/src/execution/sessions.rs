@@ -1,6 +1,7 @@
 //! Store sessions at rest, so that a transaction does not make its own.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,6 +16,10 @@ pub(crate) struct Sessions {
     store: Arc<Store>,
     #[expect(clippy::vec_box, reason = "a box is what moves in and out")]
     idle: RefCell<Vec<Box<Session>>>,
+    /// Those whose last transactions are not rolled back as a whole.
+    ending: RefCell<VecDeque<Box<Session>>>,
+    /// So many writes are rolled back at once.
+    slice: usize,
 }
 
 /// A session in use; it goes back when this goes.
@@ -25,8 +30,32 @@ pub(crate) struct Pooled {
 }
 
 impl Sessions {
-    pub(crate) fn new(store: Arc<Store>) -> Rc<Sessions> {
-        Rc::new(Sessions { store, idle: RefCell::new(Vec::new()) })
+    /// Their transactions roll back as many writes at once, and the rest in [`end_some`](Sessions::end_some).
+    pub(crate) fn new(store: Arc<Store>, slice: usize) -> Rc<Sessions> {
+        Rc::new(Sessions { store, idle: RefCell::default(), ending: RefCell::default(), slice })
+    }
+
+    /// Goes on with rolling back what was dropped, by one slice. Says whether there was one.
+    pub(crate) fn end_some(&self) -> bool {
+        let Some(mut session) = self.ending.borrow_mut().pop_front() else { return false };
+        match session.end_some() {
+            true => self.rest(session),
+            false => self.ending.borrow_mut().push_front(session),
+        }
+        true
+    }
+
+    /// How many transactions are dropped, and not rolled back as a whole.
+    pub(crate) fn ending(&self) -> usize {
+        self.ending.borrow().len()
+    }
+
+    /// Keeps a session that is at rest, if there are not too many.
+    fn rest(&self, session: Box<Session>) {
+        let mut idle = self.idle.borrow_mut();
+        if idle.len() < IDLE_MAX {
+            idle.push(session);
+        }
     }
 
     /// A session at rest, or a new one.
@@ -37,7 +66,11 @@ impl Sessions {
         let idle = self.idle.borrow_mut().pop();
         let session = match idle {
             Some(session) => session,
-            None => Box::new(self.store.session().map_err(overloaded)?),
+            None => {
+                let mut session = Box::new(self.store.session().map_err(overloaded)?);
+                session.end_in_slices(self.slice);
+                session
+            }
         };
         Ok(Pooled { session: Some(session), home: Rc::clone(self) })
     }
@@ -67,9 +100,10 @@ impl DerefMut for Pooled {
 
 impl Drop for Pooled {
     fn drop(&mut self) {
-        let mut idle = self.home.idle.borrow_mut();
-        if idle.len() < IDLE_MAX {
-            idle.extend(self.session.take());
+        let mut session = self.session.take().expect("this is the drop");
+        match session.is_ending() {
+            true => self.home.ending.borrow_mut().push_back(session),
+            false => self.home.rest(session),
         }
     }
 }

@@ -8,15 +8,17 @@ use super::slot::Slot;
 use super::trace::Last;
 use crate::dependencies::{self, Reads};
 use crate::faults::Faults;
-use crate::operation::{Answer, Operation, Range};
+use crate::operation::{ANSWER, Answer, Operation, Range};
 use crate::transaction_id::TransactionId;
 use bumpalo::Bump;
 use bytes::Bytes;
 use consensus::topology::{Home, Homes};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::rc::Rc;
 use types::limits::{check_key, check_value};
+use types::transaction::ScanEnd;
 use types::{Aborted, Conflict, Rejected, Result, Rows, Scan, ShardId, TableId};
 
 /// A transaction at its coordinator; see [`types::Transaction`] for its operations.
@@ -28,6 +30,8 @@ pub struct Transaction {
     exchange: Rc<Exchange>,
     /// Branches on the shards that this node leads, as in [`Hub::own`]; begun when first needed.
     own: Box<[OnceCell<Branch>]>,
+    /// How many of their reads are in what the transaction depends on, since they were to be shown.
+    revealed: Box<[Cell<usize>]>,
     /// Reads of other shards that were asked for ahead.
     ahead: RefCell<BTreeMap<OwnedKey, Ticket>>,
     /// What came from other shards; lives as long as the transaction, like what is read in place.
@@ -69,6 +73,7 @@ impl Transaction {
         Transaction {
             exchange: Exchange::new(hub.now.get(), id, hub.epoch.get(), permit),
             own: hub.own.iter().map(|_| OnceCell::new()).collect(),
+            revealed: hub.own.iter().map(|_| Cell::default()).collect(),
             ahead: RefCell::default(),
             kept: Bump::new(),
             operations: Cell::new(0),
@@ -132,19 +137,9 @@ impl Transaction {
     /// # Errors
     /// Where it never may, since the transaction cannot commit.
     pub(super) async fn reveal(&self) -> Result<()> {
-        let home = self.hub.home();
-        {
-            let watermarks = self.hub.watermarks.borrow();
-            for (at, branch) in self.own.iter().enumerate() {
-                let Some(branch) = branch.get() else { continue };
-                let shard = self.hub.own[at].shard;
-                let (epoch, faults) = (self.exchange.epoch, Faults::NONE);
-                let reads = Reads { shard, epoch, watermarks: &watermarks, full: false, faults };
-                let stamp = dependencies::of(branch, 0, &reads, &mut |_| {}).inspect_err(|_| {
-                    branch.discard_read(|stamp| watermarks.rejects(shard, stamp));
-                });
-                let stamp = stamp?.stamp;
-                self.exchange.depend(home, stamp.seen_by(shard));
+        for at in 0..self.own.len() {
+            while self.depend_on_reads(at)? {
+                self.hub.sleep(TURN).await;
             }
         }
         let slot = Rc::new(Slot::default());
@@ -154,6 +149,25 @@ impl Transaction {
             slot: Rc::clone(&slot),
         });
         slot.take().await
+    }
+
+    /// Adds what its reads of an own shard depend on, but for those that were added before, and for no more of them than a
+    /// step may look at. Says whether there are more.
+    fn depend_on_reads(&self, at: usize) -> Result<bool> {
+        let Some(branch) = self.own[at].get() else { return Ok(false) };
+        let (shard, most) = (self.hub.own[at].shard, self.hub.step_reads_max());
+        let watermarks = self.hub.watermarks.borrow();
+        let (epoch, faults) = (self.exchange.epoch, Faults::NONE);
+        let reads = Reads { shard, epoch, watermarks: &watermarks, full: false, faults };
+        let from = self.revealed[at].get();
+        let added = dependencies::of(branch, (from, most), &reads, &mut |_| {});
+        let added = added.inspect_err(|_| {
+            branch.discard_read(|stamp| watermarks.rejects(shard, stamp));
+        })?;
+        self.exchange.depend(self.hub.home(), added.stamp.seen_by(shard));
+        self.revealed[at].set(added.reads);
+        self.hub.looked_at(added.reads - from);
+        Ok(added.reads - from == most)
     }
 
     fn target(&self, shard: ShardId) -> Result<Target> {
@@ -257,13 +271,31 @@ impl Transaction {
         })
     }
 
-    /// Asks one shard for its rows.
-    async fn scan_shard(&self, table: TableId, shard: ShardId, scan: Scan<'_>) -> Result<Rows<'_>> {
+    /// Asks one shard for its rows, page by page.
+    async fn scan_shard<'t>(
+        &'t self,
+        table: TableId,
+        shard: ShardId,
+        scan: Scan<'_>,
+    ) -> Result<Rows<'t>> {
+        let first = self.scan_page(table, shard, scan).await?;
+        self.scan_rest(table, shard, scan, first).await
+    }
+
+    /// Asks one shard for the first rows of a scan; also says whether there may be more.
+    async fn scan_page<'t>(
+        &'t self,
+        table: TableId,
+        shard: ShardId,
+        scan: Scan<'_>,
+    ) -> Result<(Rows<'t>, bool)> {
         match self.settled(|| self.target(shard)).await? {
             Target::Own(own) => {
-                let rows = self.branch(own)?.scan(table, scan)?;
+                let page = scan.limit.min(ANSWER.rows);
+                let rows = self.branch(own)?.scan(table, scan.limit(page))?;
                 self.work(rows.len() * OPERATION_BYTES);
-                Ok(rows)
+                let is_cut = rows.len() == page && page < scan.limit;
+                Ok((rows, is_cut))
             }
             Target::Other(shard) => {
                 let operation = Operation::Scan { table, range: Range::of(&scan) };
@@ -272,9 +304,41 @@ impl Transaction {
         }
     }
 
-    async fn rows(&self, ticket: Ticket) -> Result<Rows<'_>> {
-        let Answer::Rows(rows) = ticket.take().await? else { return Ok(Rows::new()) };
-        Ok(rows.iter().map(|(key, value)| (self.keep(key), self.keep(value))).collect())
+    /// Asks one shard for what is left of a scan after the first rows.
+    async fn scan_rest<'t>(
+        &'t self,
+        table: TableId,
+        shard: ShardId,
+        scan: Scan<'_>,
+        (mut rows, mut is_cut): (Rows<'t>, bool),
+    ) -> Result<Rows<'t>> {
+        while is_cut {
+            let mut rest = scan.limit(scan.limit - rows.len());
+            match rows.last() {
+                None => {}
+                Some((last, _)) if scan.reverse => {
+                    rest.end = ScanEnd::Bound(Bound::Excluded(*last));
+                }
+                Some((last, _)) => rest.start = Bound::Excluded(*last),
+            }
+            let page;
+            (page, is_cut) = self.scan_page(table, shard, rest).await?;
+            rows.extend(page);
+        }
+        Ok(rows)
+    }
+
+    /// The rows that another shard brought; also says whether there may be more.
+    async fn rows(&self, ticket: Ticket) -> Result<(Rows<'_>, bool)> {
+        let (rows, is_cut) = match ticket.take().await? {
+            Answer::Rows(rows) => (rows, false),
+            Answer::Page(rows) => (rows, true),
+            Answer::Later => (Vec::new(), true),
+            Answer::Value(_) | Answer::Done => (Vec::new(), false),
+        };
+        let kept = rows.iter().map(|(key, value)| (self.keep(key), self.keep(value))).collect();
+        self.work(rows.len() * OPERATION_BYTES);
+        Ok((kept, is_cut))
     }
 
     /// Asks all of `shards` at once and merges what they have by key.
@@ -291,12 +355,13 @@ impl Transaction {
                 Target::Own(_) => own.push(*shard),
                 Target::Other(shard) => {
                     let operation = Operation::Scan { table, range: Range::of(&scan) };
-                    tickets.push(self.issue(shard, operation)?);
+                    tickets.push((shard, self.issue(shard, operation)?));
                 }
             }
         }
-        for ticket in tickets {
-            rows.extend(self.rows(ticket).await?);
+        for (shard, ticket) in tickets {
+            let first = self.rows(ticket).await?;
+            rows.extend(self.scan_rest(table, shard, scan, first).await?);
         }
         // Last, so that it does not change while the others are waited for.
         for shard in own {
@@ -324,9 +389,14 @@ impl types::Transaction for Transaction {
                 self.issue(shard, Operation::Get { table, key })?
             }
         };
-        match ticket.take().await? {
+        let mut answer = ticket.take().await?;
+        while answer == Answer::Later {
+            let key = Bytes::copy_from_slice(key);
+            answer = self.issue(shard, Operation::Get { table, key })?.take().await?;
+        }
+        match answer {
             Answer::Value(value) => Ok(value.map(|value| self.keep(&value))),
-            Answer::Rows(_) | Answer::Done => Ok(None),
+            Answer::Rows(_) | Answer::Page(_) | Answer::Later | Answer::Done => Ok(None),
         }
     }
 

@@ -234,7 +234,7 @@ impl Mako {
 
     /// Ends the branches on a shard that belong to `last` or to an epoch before.
     pub(super) fn end_branches(&mut self, at: usize, last: Epoch, effects: &mut Effects) {
-        let ended = Reply::Refused { error: Mako::not_open(last) };
+        let ended = Some(Reply::Refused { error: Mako::not_open(last) });
         self.drop_installing(at, last, effects);
         let over = self.branches.end_epochs(self.led[at].lead.shard, last, &ended);
         for (transaction, context) in over {
@@ -245,11 +245,16 @@ impl Mako {
     /// Ends branches that hold no lock and whose coordinators are dead, or live anew: nothing else would, if
     /// those lead nothing, so that no epoch ends with them.
     pub(super) fn end_orphans(&mut self, effects: &mut Effects) {
-        let ended = Reply::Refused { error: Mako::not_open(self.desk.hub.epoch.get()) };
+        let ended = Some(Reply::Refused { error: Mako::not_open(self.desk.hub.epoch.get()) });
         for at in 0..self.led.len() {
             let silence = &self.silence;
             let over = self.branches.end(self.led[at].lead.shard, &ended, |id, _, context| {
-                matches!(context, Context::Open { .. }) && silence.is_gone(id)
+                let is_open = match context {
+                    Context::Open { .. } => true,
+                    Context::Slicing(slicing) => slicing.is_open(),
+                    Context::Locked { .. } => false,
+                };
+                is_open && silence.is_gone(id)
             });
             for (transaction, context) in over {
                 self.drop_context(at, transaction, Some(context), effects);

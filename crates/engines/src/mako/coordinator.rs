@@ -10,17 +10,17 @@
 use super::message::{Reply, Request};
 use super::options::StampForm;
 use super::participant::Context;
+use super::slices::Paused;
 use super::{Effects, Mako, Waiter};
 use crate::execution::exchange::Exchange;
 use crate::execution::hub::{Branch, Ending, Submission, recovering};
 use crate::execution::outbox::BranchKey;
-use crate::execution::sessions::Pooled;
+use crate::execution::staged::{Stage, Staged};
 use crate::faults::Fault;
 use crate::interleave;
 use crate::observation::Observation;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use store::Locked;
 use types::{Aborted, Clock, Conflict, Error, Result, ShardId, Stamp, Unknown};
 
 /// The transactions of this worker that have something to do with other nodes.
@@ -40,7 +40,7 @@ struct Certification {
     ending: Ending,
     phase: Phase,
     /// Its branches on own shards, by their place in [`Mako::led`].
-    own: Vec<(usize, OwnBranch)>,
+    own: Vec<(usize, Staged)>,
     /// Clocks that participants on other nodes have drawn.
     drawn: Vec<(ShardId, Clock)>,
     /// A participant that validated together with its lock.
@@ -49,18 +49,17 @@ struct Certification {
     waiting: usize,
 }
 
-enum OwnBranch {
-    Reading(Branch),
-    Locked(Locked<Pooled>),
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// Reads are under way that no task waits for any more.
     Draining,
     /// The one participant does everything.
     Delegated,
+    /// It takes own locks in slices.
+    LockingOwn,
     Locking,
+    /// It validates own reads in slices.
+    ValidatingOwn,
     Validating,
 }
 
@@ -155,7 +154,8 @@ impl Mako {
     pub(super) fn submit(&mut self, submission: Submission, effects: &mut Effects) {
         let Submission { exchange, branches, ending } = submission;
         exchange.marks.submit(self.desk.hub.now.get());
-        let own = branches.into_iter().map(|(at, branch)| (at, OwnBranch::Reading(branch)));
+        exchange.own_keys.set(branches.iter().map(|(_, branch)| branch.size().writes).sum());
+        let own = branches.into_iter().map(|(at, branch)| (at, Staged::reading(branch, 0)));
         let certification = Certification {
             ending,
             phase: Phase::Draining,
@@ -208,15 +208,21 @@ impl Mako {
                 self.coordinator.transactions.insert(exchange.id.sequence, progress);
                 return;
             }
-            ([(at, OwnBranch::Reading(_))], []) => {
+            ([(at, own)], []) if own.is_short(&self.desk.hub) => {
                 let at = *at;
-                let Some((_, OwnBranch::Reading(branch))) = it.own.pop() else { return };
+                let Some(branch) = it.own.pop().and_then(|(_, own)| own.into_branch()) else {
+                    return;
+                };
                 return self.certify_here(at, &it, branch, install, effects);
             }
             _ => {}
         }
-        if install && let Err(error) = self.lock_own(&mut it, effects) {
-            return self.abort(it, error, effects);
+        if install {
+            match self.lock_own(&mut it, effects) {
+                Ok(true) => {}
+                Ok(false) => return self.pause(it, Phase::LockingOwn),
+                Err(error) => return self.abort(it, error, effects),
+            }
         }
         let writers: Vec<ShardId> = remotes
             .iter()
@@ -225,7 +231,7 @@ impl Mako {
             .collect();
         let too_early = self.options().faults.has(Fault::ValidateBeforeLocks);
         if (too_early || !writers.is_empty())
-            && let Err(error) = check_own(&it)
+            && let Err(error) = self.check_own(&it)
         {
             return self.abort(it, error, effects);
         }
@@ -272,51 +278,84 @@ impl Mako {
         }
     }
 
-    fn lock_own(&mut self, it: &mut Certification, effects: &mut Effects) -> Result<()> {
-        for (at, branch) in std::mem::take(&mut it.own) {
-            let branch = match branch {
-                OwnBranch::Reading(branch) if !branch.is_read_only() => {
-                    self.check_serves(at, effects)?;
-                    self.depend_on_reads(at, &it.exchange, &branch, effects)?;
-                    OwnBranch::Locked(branch.lock()?)
+    /// Locks what it writes here, as much as a step may. Says whether that was the last.
+    fn lock_own(&mut self, it: &mut Certification, effects: &mut Effects) -> Result<bool> {
+        let mut is_over = true;
+        for (at, mut own) in std::mem::take(&mut it.own) {
+            if is_over && !own.is_read_only() && !matches!(own.stage, Stage::Locked(_)) {
+                self.check_serves(at, effects)?;
+                is_over = self.depend_on_reads(at, &it.exchange, &mut own, effects)?;
+                if is_over {
+                    own = own.lock_some(&self.desk.hub)?;
+                    is_over = matches!(own.stage, Stage::Locked(_));
                 }
-                other => other,
-            };
-            it.own.push((at, branch));
+            }
+            it.own.push((at, own));
         }
-        Ok(())
+        Ok(is_over)
     }
 
+    /// Adds what its reads here depend on, as many as a step may look at. Says whether those were the last.
     fn depend_on_reads(
         &mut self,
         at: usize,
         exchange: &Exchange,
-        branch: &Branch,
+        own: &mut Staged,
         effects: &mut Effects,
-    ) -> Result<()> {
-        let (stamp, _) = self.gather(at, (exchange.id, exchange.epoch), branch, 0, effects)?;
-        exchange.depend(self.desk.hub.home(), stamp.seen_by(self.led[at].lead.shard));
-        Ok(())
+    ) -> Result<bool> {
+        let id = (exchange.id, exchange.epoch);
+        if let Some(stamp) = self.gather_some(at, id, own, effects)? {
+            exchange.depend(self.desk.hub.home(), stamp.seen_by(self.led[at].lead.shard));
+        }
+        Ok(own.gathers.is_none())
+    }
+
+    /// All is checked when all locks are held (design §5, step 3). But what fails now already need not be kept from
+    /// others for as long as locks on other shards take; where that takes more than a step, it is not worth it.
+    fn check_own(&self, it: &Certification) -> Result<()> {
+        let hub = &self.desk.hub;
+        it.own.iter().try_for_each(|(_, own)| match &own.stage {
+            Stage::Locked(locked) if hub.is_short(locked.size()) => locked.validate(),
+            Stage::Reading(branch) if hub.is_short(branch.size()) => branch.validate(),
+            _ => Ok(()),
+        })
+    }
+
+    /// The rest is for another step.
+    fn pause(&mut self, mut it: Certification, phase: Phase) {
+        it.phase = phase;
+        let sequence = it.exchange.id.sequence;
+        self.paused.push_back(Paused::Own(sequence));
+        self.coordinator.transactions.insert(sequence, Progress::Certifying(it));
+    }
+
+    /// Goes on with a transaction that was paused, if it was not given up meanwhile.
+    pub(super) fn go_on_own(&mut self, sequence: u64, effects: &mut Effects) {
+        match self.coordinator.transactions.remove(&sequence) {
+            Some(Progress::Certifying(it)) if it.phase == Phase::LockingOwn => {
+                self.certify(it, effects);
+            }
+            Some(Progress::Certifying(it)) if it.phase == Phase::ValidatingOwn => {
+                self.validate_all(it, effects);
+            }
+            other => self.coordinator.transactions.extend(other.map(|it| (sequence, it))),
+        }
     }
 
     /// All locks are held, everywhere: checks what was read, everywhere.
     fn validate_all(&mut self, mut it: Certification, effects: &mut Effects) {
         let exchange = Rc::clone(&it.exchange);
+        if it.phase != Phase::ValidatingOwn {
+            exchange.marks.lock(self.desk.hub.now.get());
+        }
         it.phase = Phase::Validating;
-        exchange.marks.lock(self.desk.hub.now.get());
         let too_early = self.options().faults.has(Fault::ValidateBeforeLocks);
-        for at in 0..it.own.len() {
-            let serves = self.check_serves(it.own[at].0, effects);
-            let valid = match &it.own[at] {
-                _ if serves.is_err() => serves,
-                (_, OwnBranch::Locked(_)) if too_early => Ok(()),
-                (_, OwnBranch::Locked(locked)) => locked.validate(),
-                (led, OwnBranch::Reading(branch)) => self
-                    .depend_on_reads(*led, &exchange, branch, effects)
-                    .and_then(|()| branch.validate()),
-            };
-            if let Err(error) = valid {
-                return self.abort(it, error, effects);
+        for place in 0..it.own.len() {
+            let (at, own) = &mut it.own[place];
+            match self.validate_own(*at, &exchange, own, effects) {
+                Ok(true) => {}
+                Ok(false) => return self.pause(it, Phase::ValidatingOwn),
+                Err(error) => return self.abort(it, error, effects),
             }
         }
         let install = it.ending == Ending::Commit;
@@ -340,6 +379,25 @@ impl Mako {
         self.coordinator.transactions.insert(exchange.id.sequence, progress);
     }
 
+    /// Checks what it read here, as much as a step may. Says whether that was the last.
+    fn validate_own(
+        &mut self,
+        at: usize,
+        exchange: &Exchange,
+        own: &mut Staged,
+        effects: &mut Effects,
+    ) -> Result<bool> {
+        self.check_serves(at, effects)?;
+        let too_early = self.options().faults.has(Fault::ValidateBeforeLocks);
+        if too_early && matches!(own.stage, Stage::Locked(_)) {
+            return Ok(true);
+        }
+        if !self.depend_on_reads(at, exchange, own, effects)? {
+            return Ok(false);
+        }
+        own.validate_some(&self.desk.hub)
+    }
+
     /// Everything is valid: the transaction is certified. Installs it everywhere. The clocks of own
     /// shards are drawn only now, still under the locks (rule M2): a transaction that waits for a slow participant
     /// has none in flight meanwhile, which would hold the safe clocks back.
@@ -359,8 +417,8 @@ impl Mako {
         let home = self.desk.hub.home();
         let mut locked_here = Vec::new();
         interleave::point(&mut effects.observations);
-        for (at, branch) in own {
-            if let OwnBranch::Locked(locked) = branch {
+        for (at, own) in own {
+            if let Stage::Locked(locked) = own.stage {
                 let clock = self.draw(at, (exchange.id, exchange.epoch), &locked, effects);
                 drawn.push((self.led[at].lead.shard, clock));
                 locked_here.push((at, locked, clock));
@@ -488,7 +546,7 @@ impl Mako {
             let stamp = stamp.clone();
             Observation::Certified { transaction, own, stamp, writes }
         });
-        let since = self.desk.hub.now.get();
+        let since = self.desk.hub.now.get() + self.desk.hub.extra_wait(exchange.keys());
         let waiter = Waiter { exchange: Rc::clone(exchange), since, reveals: None };
         if self.options().faults.has(Fault::AcknowledgeAtCertification) {
             return self.reveal(own, stamp, &waiter, effects);
@@ -578,13 +636,4 @@ impl Mako {
         self.coordinator.transactions.remove(&exchange.id.sequence);
         self.desk.give_up(exchange, || Request::Abort, effects);
     }
-}
-
-/// All is checked when all locks are held (design §5, step 3). But what fails now already need not be kept from others
-/// for as long as locks on other shards take.
-fn check_own(it: &Certification) -> Result<()> {
-    it.own.iter().try_for_each(|(_, branch)| match branch {
-        OwnBranch::Locked(locked) => locked.validate(),
-        OwnBranch::Reading(branch) => branch.validate(),
-    })
 }

@@ -50,7 +50,7 @@ pub(super) fn branch(
                 && installed.as_ref().remote.len() <= ENTRIES_MAX
         }
         (Some(Context::Locked { .. }), Request::Validate { last }) => !last,
-        (Some(Context::Locked { .. }), _) => false,
+        (Some(Context::Locked { .. } | Context::Slicing(_)), _) => false,
     }
 }
 

@@ -61,7 +61,7 @@ impl Followed {
     pub(super) fn new(replica: &Replica, shards: usize) -> Followed {
         Followed {
             shard: replica.shard,
-            sessions: Sessions::new(replica.store.clone()),
+            sessions: Sessions::new(replica.store.clone(), usize::MAX),
             waiting: BTreeMap::new(),
             shards,
             clocks: Clocks::default(),

@@ -1,14 +1,16 @@
 //! Installations in slices: a transaction's piece that is too long for one step (rule M3).
 //!
 //! ```text
-//!   certified ─► part ─► part ─► … ─► last part, versions installed, locks released, clock resolved
-//!                one a step, an entry of the stream each
+//!   certified ─► part ─► part ─► … ─► last part ─► clock resolved
+//!                one a step, an entry of the stream each; with each its versions are installed, its locks released
 //! ```
 //! However much a transaction writes, a step encodes no more of it than [`Options::part_bytes_max`] and
 //! `part_writes_max` say, and one write: a lease must not run out behind it. Each **part** is a piece of its own with
-//! the stamp of all. The transaction holds its locks, and its clock is in flight, until the last part is in the stream:
+//! the stamp of all. The transaction's clock is in flight until the last part is in the stream:
 //! so the safe clock of each entry with an earlier part is below the stamp's, no watermark covers one part without the
-//! others, and an end of the epoch in between rejects them all.
+//! others, and an end of the epoch in between rejects them all, here as on other replicas. Who reads or overwrites what is
+//! installed of them depends on the clock (M1, M2), and is covered or rejected with them; what is not installed is
+//! locked, so a transaction that meets some versions of before and some of after gives up.
 //!
 //! Parts go no further ahead of what is durable than [`PARTS_AHEAD_MAX`] entries: what does not fit on the way to the
 //! replicas stays where it is.
@@ -16,12 +18,13 @@
 use super::led::{self, Led};
 use super::{Effects, Mako};
 use crate::execution::sessions::Pooled;
+use crate::faults::Fault;
 use crate::observation::Observation;
 use crate::transaction_id::TransactionId;
 use std::fmt;
 use store::Locked;
 use types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use types::{Epoch, Stamp};
+use types::{Epoch, Stamp, StampRef};
 
 /// Entries of a stream that are not durable, beyond which no more parts are appended.
 const PARTS_AHEAD_MAX: usize = 16;
@@ -63,7 +66,11 @@ impl Mako {
         let installing = Installing { transaction, locked, stamp: stamp.clone(), next: 0 };
         // A short one has nothing to wait for.
         if let Some(rest) = self.install_part(at, installing, effects) {
-            self.led[at].lead.resolve(stamp.clock);
+            if self.options().faults.has(Fault::SafeClockPastParts) {
+                self.led[at].lead.land(stamp.clock);
+            } else {
+                self.led[at].lead.resolve(stamp.clock);
+            }
             self.led[at].installing.push_back(rest);
         }
         self.note_floor(at, stamp, effects);
@@ -80,7 +87,7 @@ impl Mako {
         }
     }
 
-    /// Appends the next part, and with the last one installs the versions. Otherwise gives back what is left.
+    /// Appends the next part, and installs its versions. Gives back what is left, unless that was the last.
     fn install_part(
         &mut self,
         at: usize,
@@ -89,18 +96,25 @@ impl Mako {
     ) -> Option<Installing> {
         let options = &self.shared.setup.options;
         let Installing { transaction, locked, stamp, next } = &mut installing;
-        *next = self.led[at].append_part(self.desk.hub.now.get(), locked, stamp, *next, options);
-        if *next < locked.write_count() {
+        let (transaction, shard, clock) = (*transaction, self.led[at].lead.shard, stamp.clock);
+        let (from, writes) = (*next, locked.size().writes);
+        *next = self.led[at].append_part(self.desk.hub.now.get(), locked, stamp, from, options);
+        if let Some(observations) = &mut effects.observations {
+            let part = from..*next;
+            observations.extend(led::installed(transaction, shard, stamp, locked, part));
+        }
+        self.desk.hub.worked(*next - from);
+        let watermarks = self.desk.hub.watermarks.borrow();
+        let committed = |old: StampRef<'_>| watermarks.covers(shard, old);
+        if *next < writes {
+            locked.install_until(*next, stamp.as_ref(), committed);
             return Some(installing);
         }
-        let (transaction, shard, clock) = (*transaction, self.led[at].lead.shard, stamp.clock);
-        if let Some(observations) = &mut effects.observations {
-            observations.extend(led::installed(transaction, shard, stamp, locked));
-        }
         let Installing { locked, stamp, .. } = installing;
-        let watermarks = self.desk.hub.watermarks.borrow();
-        locked.install(stamp.as_ref(), |old| watermarks.covers(shard, old));
-        self.led[at].lead.land(clock);
+        locked.install(stamp.as_ref(), committed);
+        if from == 0 || !options.faults.has(Fault::SafeClockPastParts) {
+            self.led[at].lead.land(clock);
+        }
         drop(watermarks);
         effects.observe(|| Observation::Resolved { transaction, shard, clock, installed: true });
         None
@@ -118,7 +132,9 @@ impl Mako {
             let Installing { transaction, locked, stamp, .. } = it;
             let (shard, clock) = (self.led[at].lead.shard, stamp.clock);
             drop(locked);
-            self.led[at].lead.land(clock);
+            if !self.options().faults.has(Fault::SafeClockPastParts) {
+                self.led[at].lead.land(clock);
+            }
             let installed = false;
             effects.observe(|| Observation::Resolved { transaction, shard, clock, installed });
         }
@@ -162,7 +178,7 @@ impl Led {
         assert!(bytes <= longest && writes <= options.part_writes_max, "a step has no bound");
         self.needs.add(self.lead.shard, stamp.as_ref());
         self.lead.transit.gather(now);
-        match next < locked.write_count() {
+        match next < locked.size().writes {
             true => self.has_part = true,
             false => self.batched.push(stamp.clock),
         }

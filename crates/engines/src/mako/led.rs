@@ -14,6 +14,7 @@ use crate::transaction_id::TransactionId;
 use crate::watermarks::Watermarks;
 use bytes::Bytes;
 use std::collections::VecDeque;
+use std::ops::Range;
 use store::Locked;
 use types::{Ballot, Clock, Epoch, ShardId, Stamp, Time, VectorWatermark};
 
@@ -145,7 +146,10 @@ impl Led {
         }
         let safe = self.lead.safe_now(replica, faults);
         for epoch in (self.ended.0 + 1..closing.open.0).map(Epoch).take(ENDS_MAX) {
-            let flies = self.lead.flies_in(epoch) && !faults.has(Fault::EndEpochInFlight);
+            let in_parts = || self.lead.hanging(epoch).all(|flight| flight.resolved);
+            let misses = faults.has(Fault::EndEpochInFlight)
+                || (faults.has(Fault::EndBetweenParts) && in_parts());
+            let flies = self.lead.flies_in(epoch) && !misses;
             let waits = || epoch > closing.overdue && !self.lead.hanging(epoch).all(closing.hangs);
             let clock = match flies {
                 false => Clock::MAX,
@@ -235,15 +239,16 @@ impl Led {
     }
 }
 
-/// What a checker may want to know of an installation.
+/// What a checker may want to know of the installation of a part of the writes.
 pub(super) fn installed(
     transaction: TransactionId,
     shard: ShardId,
     stamp: &Stamp,
     locked: &Locked<Pooled>,
+    part: Range<usize>,
 ) -> Vec<Observation> {
     let mut seen = Vec::new();
-    locked.writes(|table, key, value| {
+    locked.writes_from(part.start, |table, key, value| {
         seen.push(Observation::Installed {
             transaction,
             shard,
@@ -252,6 +257,7 @@ pub(super) fn installed(
             key: key.to_vec(),
             value: value.map(<[u8]>::to_vec),
         });
+        seen.len() < part.len()
     });
     seen
 }

@@ -22,6 +22,7 @@
 //! | `shared.rs` | what the workers of a node share | |
 //! | `coordinator.rs` | from execution to certification | M1, M5 |
 //! | `participant.rs` | branches of other nodes' transactions | M2 |
+//! | `slices.rs`, `installing.rs` | what is too large for one step | M2, M3 |
 //! | `fits.rs` | what messages may say; anything else is counted and dropped | |
 //! | `led.rs` | a shard that is led: clocks in flight, batches, safe clocks | M2, M3 |
 //! | `watermark.rs` | durability: shard watermarks, gossip | M4 |
@@ -56,6 +57,7 @@ mod piece;
 mod replaying;
 mod shared;
 mod silence;
+mod slices;
 mod snapshot;
 mod sweep;
 mod unanswered;
@@ -70,7 +72,7 @@ pub use shared::Shared;
 use crate::engine::{Counters, Effect, Engine, Event, Place, Progress, Setup, Task};
 use crate::execution::Local;
 use crate::execution::branches::Branches;
-use crate::execution::desk::Desk;
+use crate::execution::desk::{Desk, TURN};
 use crate::execution::exchange::Exchange;
 use crate::execution::hub::{Ask, Hub};
 use crate::execution::rounds::Clerk;
@@ -89,6 +91,7 @@ use offices::Parked;
 use participant::Context;
 use replaying::Budget;
 use silence::Silence;
+use slices::Paused;
 use snapshot::{Giving, Taking};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -108,7 +111,10 @@ pub struct Mako {
     shared: Arc<Shared>,
     desk: Desk<Message>,
     coordinator: Coordinator,
-    branches: Branches<Context, Reply>,
+    /// A reply that is still to come is `None`.
+    branches: Branches<Context, Option<Reply>>,
+    /// What goes on in another step, the first one first.
+    paused: VecDeque<Paused>,
     led: Vec<Led>,
     followed: Vec<Followed>,
     /// How much of what they could replay they may in this step.
@@ -142,7 +148,7 @@ pub struct Mako {
 /// A transaction that waits for the watermark.
 struct Waiter {
     exchange: Rc<Exchange>,
-    /// Since when.
+    /// Since when; later by as much as it may wait longer than others.
     since: Time,
     /// Where it waits to show its client what it has read; `None` once it is certified.
     reveals: Option<Rc<Slot<types::Result<()>>>>,
@@ -176,6 +182,7 @@ impl Engine for Mako {
             desk: Desk::new(hub, &shared.setup.procedures),
             coordinator: Coordinator::default(),
             branches: Branches::new(),
+            paused: VecDeque::new(),
             led: replicas.clone().map(|replica| Led::new(replica.shard, FIRST_EPOCH)).collect(),
             followed: replicas.map(|replica| Followed::new(replica, shards)).collect(),
             replaying: Budget::default(),
@@ -232,6 +239,7 @@ impl Engine for Mako {
         if holds_lease {
             self.unpark(now, effects);
             self.expire(now, effects);
+            self.go_on(effects);
             self.run(now, effects);
         }
         self.replay_blocked(effects);
@@ -267,7 +275,8 @@ impl Engine for Mako {
 
     fn counters(&self) -> Counters {
         let (slow, replayed_bytes) = (self.desk.hub.slows.count(), self.replaying.total());
-        Counters { slow, replayed_bytes, ..self.desk.counters }
+        let (step_keys, step_keys_most) = self.desk.hub.keys_worked();
+        Counters { slow, replayed_bytes, step_keys, step_keys_most, ..self.desk.counters }
     }
 
     fn may_cut(&self, shard: ShardId) -> Option<u64> {
@@ -433,6 +442,8 @@ impl Mako {
         let others = [
             self.desk.next_due().filter(|_| runs),
             self.next_expiry().filter(|_| runs),
+            (!self.paused.is_empty()).then(|| now + TURN).filter(|_| runs),
+            self.desk.next_ending(),
             self.next_silence(now),
             self.next_stall(now),
             self.next_replay(now),

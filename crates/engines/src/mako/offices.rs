@@ -140,7 +140,9 @@ impl Mako {
         };
         let replica = self.shared.replica(shard).expect("held");
         let through = self.followed[at].is_through();
-        if !office.recovered && office.closed && knows_ends && through {
+        // What a former lead left locked here is free.
+        let is_free = self.desk.hub.own[at].sessions.ending() == 0;
+        if !office.recovered && office.closed && knows_ends && through && is_free {
             office.recovered = true;
             let ballot = office.ballot;
             self.bequeath(at);

@@ -8,6 +8,7 @@
 
 use super::message::{Header, Reply, Request};
 use super::options::{GROUP_CLOCKS, StampForm};
+use super::slices::{Asked, Slicing};
 use super::{Effects, Mako, Message, fits};
 use crate::dependencies::{self, Reads};
 use crate::engine::Effect;
@@ -40,6 +41,8 @@ pub(super) enum Context {
         /// What was drawn for it.
         clock: Clock,
     },
+    /// It is locked or validated in slices.
+    Slicing(Slicing),
 }
 
 impl Mako {
@@ -75,20 +78,22 @@ impl Mako {
                     && !self.silence.is_gone(header.transaction);
                 match is_open || locked || ends {
                     true => self.act(at, header, request, effects),
-                    false => self.refuse_epoch(at, header, effects),
+                    false => Some(self.refuse_epoch(at, header, effects)),
                 }
             }
             Arrival::Repeated(reply) => reply,
-            Arrival::Over => Reply::Resolved,
-            Arrival::Ended => match request {
+            Arrival::Over => Some(Reply::Resolved),
+            Arrival::Ended => Some(match request {
                 Request::Install { .. } | Request::Abort => Reply::Resolved,
                 _ => Reply::Refused { error: Mako::not_open(header.epoch) },
-            },
+            }),
             Arrival::Stale => {
                 self.desk.counters.dropped += 1;
                 return;
             }
         };
+        // Otherwise it is done in slices, and answered then.
+        let Some(reply) = reply else { return };
         let Header { transaction, shard, step, .. } = *header;
         let message = Message::Reply { transaction, shard, step, reply };
         effects.push(Effect::Send { to: from, message });
@@ -96,22 +101,27 @@ impl Mako {
 
     /// The epoch of a branch is not open here. Nothing of a closed one may begin any more; and what this
     /// node has not heard of is tried again soon.
-    fn refuse_epoch(&mut self, at: usize, header: &Header, effects: &mut Effects) -> Reply {
+    pub(super) fn refuse_epoch(
+        &mut self,
+        at: usize,
+        header: &Header,
+        effects: &mut Effects,
+    ) -> Reply {
         let context = self.branches.take(header);
         self.drop_context(at, header.transaction, context, effects);
         let reply = Reply::Refused { error: Mako::not_open(header.epoch) };
-        self.branches.close(header, reply.clone());
+        self.branches.close(header, Some(reply.clone()));
         reply
     }
 
-    /// Does what is asked for the first time, and makes sense.
+    /// Does what is asked for the first time, and makes sense. Without a reply it is done in slices, and answered then.
     fn act(
         &mut self,
         at: usize,
         header: &Header,
         request: Request,
         effects: &mut Effects,
-    ) -> Reply {
+    ) -> Option<Reply> {
         if !matches!(request, Request::Install { .. } | Request::Abort) {
             self.act_as_leader(at, effects);
         }
@@ -119,33 +129,38 @@ impl Mako {
         let (context, reply) = match (context, request) {
             (context, Request::Abort) => {
                 self.drop_context(at, header.transaction, context, effects);
-                (None, Reply::Resolved)
+                (None, Some(Reply::Resolved))
             }
             (Some(Context::Locked { locked, clock }), Request::Install { stamp }) => {
                 assert_eq!(stamp.clock, clock, "M2: {} is installed as drawn", header.transaction);
                 self.install_branch(at, header.transaction, locked, &stamp, effects);
-                (None, Reply::Resolved)
+                (None, Some(Reply::Resolved))
+            }
+            (Some(Context::Locked { locked, clock }), Request::Validate { last: false })
+                if !self.desk.hub.is_short(locked.size()) =>
+            {
+                (Some(self.slice_locked(header, locked, clock)), None)
             }
             (Some(Context::Locked { locked, clock }), Request::Validate { last: false }) => {
                 match self.validate(|| locked.validate()) {
-                    Ok(()) => (Some(Context::Locked { locked, clock }), Reply::Validated),
+                    Ok(()) => (Some(Context::Locked { locked, clock }), Some(Reply::Validated)),
                     Err(error) => {
                         let context = Some(Context::Locked { locked, clock });
                         self.drop_context(at, header.transaction, context, effects);
-                        (None, Reply::Refused { error })
+                        (None, Some(Reply::Refused { error }))
                     }
                 }
             }
             (Some(Context::Open { branch, reads, early }), request) => self
                 .act_open(at, header, request, branch, reads, early, effects)
-                .unwrap_or_else(|error| (None, Reply::Refused { error })),
+                .unwrap_or_else(|error| (None, Some(Reply::Refused { error }))),
             (None, request) => self
                 .open(at, header.transaction, effects)
                 .and_then(|(branch, reads, early)| {
                     self.act_open(at, header, request, branch, reads, early, effects)
                 })
-                .unwrap_or_else(|error| (None, Reply::Refused { error })),
-            (Some(Context::Locked { .. }), _) => {
+                .unwrap_or_else(|error| (None, Some(Reply::Refused { error }))),
+            (Some(Context::Locked { .. } | Context::Slicing(_)), _) => {
                 unreachable!("nothing else fits a branch that is locked")
             }
         };
@@ -199,7 +214,7 @@ impl Mako {
         reads: usize,
         early: Option<Clock>,
         effects: &mut Effects,
-    ) -> Result<(Option<Context>, Reply)> {
+    ) -> Result<(Option<Context>, Option<Reply>)> {
         let id = header.transaction;
         match request {
             Request::Execute { operations } => {
@@ -211,29 +226,24 @@ impl Mako {
                     }
                 };
                 let (dependencies, reads) =
-                    self.gather(at, (id, header.epoch), &branch, reads, effects)?;
+                    self.gather(at, (id, header.epoch), &branch, (reads, usize::MAX), effects)?;
                 let context = Context::Open { branch, reads, early };
-                Ok((Some(context), Reply::Executed { answers, dependencies }))
+                Ok((Some(context), Some(Reply::Executed { answers, dependencies })))
             }
             Request::Lock { operations, validate } => {
-                let locked = self.check_draws(at).and_then(|()| {
-                    self.desk.perform(&branch, &operations)?;
-                    let (dependencies, _) =
-                        self.gather(at, (id, header.epoch), &branch, reads, effects)?;
-                    interleave::point(&mut effects.observations);
-                    let locked = branch.lock()?;
-                    if validate {
-                        self.validate(|| locked.validate())?;
-                    }
-                    Ok((locked, dependencies))
+                let performed = self
+                    .check_draws(at)
+                    .and_then(|()| self.desk.perform(&branch, &operations).map(drop));
+                if performed.is_ok() && self.takes_slices(&branch, early) {
+                    let asked = Asked::Lock { validate };
+                    return Ok((Some(self.slice_branch(header, branch, reads, asked)), None));
+                }
+                let locked = performed.and_then(|()| {
+                    let id = (id, header.epoch);
+                    self.lock_branch(at, id, branch, reads, validate, effects)
                 });
-                let (locked, dependencies) = match locked {
-                    Ok(locked) => locked,
-                    Err(error) => {
-                        self.drop_early(at, id, early, effects);
-                        return Err(error);
-                    }
-                };
+                let (locked, dependencies) =
+                    locked.inspect_err(|_| self.drop_early(at, id, early, effects))?;
                 let of = (id, header.epoch);
                 let clock = early.unwrap_or_else(|| self.draw(at, of, &locked, effects));
                 let context = Context::Locked { locked, clock };
@@ -242,7 +252,11 @@ impl Mako {
                     self.drop_context(at, id, Some(context), effects);
                     return Err(Mako::not_open(header.epoch));
                 }
-                Ok((Some(context), Reply::Locked { clock, dependencies }))
+                Ok((Some(context), Some(Reply::Locked { clock, dependencies })))
+            }
+            Request::Validate { last } if self.takes_slices(&branch, early) => {
+                let asked = Asked::Validate { last };
+                Ok((Some(self.slice_branch(header, branch, reads, asked)), None))
             }
             Request::Validate { last } => {
                 let valid = self.validate(|| branch.validate());
@@ -251,15 +265,19 @@ impl Mako {
                 }
                 valid?;
                 let context = (!last).then_some(Context::Open { branch, reads, early });
-                Ok((context, Reply::Validated))
+                Ok((context, Some(Reply::Validated)))
             }
             Request::Commit { operations, install } => {
                 self.drop_early(at, id, early, effects);
                 if install {
                     self.desk.perform(&branch, &operations)?;
                 }
+                if self.takes_slices(&branch, None) {
+                    let asked = Asked::Commit { install };
+                    return Ok((Some(self.slice_branch(header, branch, 0, asked)), None));
+                }
                 let stamp = self.commit_branch(at, id, branch, install, effects)?;
-                Ok((None, Reply::Certified { stamp }))
+                Ok((None, Some(Reply::Certified { stamp })))
             }
             Request::Install { .. } | Request::Abort => {
                 unreachable!("it does not fit a branch that executes, or is done with already")
@@ -267,13 +285,38 @@ impl Mako {
         }
     }
 
-    /// What the reads of a branch depend on, but for the first `from`; and how many there are.
+    /// Is a branch too large to be locked and validated in one step?
+    fn takes_slices(&self, branch: &Branch, early: Option<Clock>) -> bool {
+        early.is_none() && !self.desk.hub.is_short(branch.size())
+    }
+
+    /// Locks a branch whose first `reads` reads the coordinator knows. Says what the others depend on.
+    fn lock_branch(
+        &mut self,
+        at: usize,
+        id: (TransactionId, Epoch),
+        branch: Branch,
+        reads: usize,
+        validate: bool,
+        effects: &mut Effects,
+    ) -> Result<(Locked<Pooled>, Stamp)> {
+        let (dependencies, _) = self.gather(at, id, &branch, (reads, usize::MAX), effects)?;
+        interleave::point(&mut effects.observations);
+        self.desk.hub.certify(branch.size());
+        let locked = branch.lock()?;
+        if validate {
+            self.validate(|| locked.validate())?;
+        }
+        Ok((locked, dependencies))
+    }
+
+    /// What the next `most` reads of a branch depend on, after the first `from`; and the place of the one after.
     pub(super) fn gather(
         &self,
         at: usize,
         (transaction, epoch): (TransactionId, Epoch),
         branch: &Branch,
-        from: usize,
+        (from, most): (usize, usize),
         effects: &mut Effects,
     ) -> Result<(Stamp, usize)> {
         let shard = self.led[at].lead.shard;
@@ -281,7 +324,7 @@ impl Mako {
         let watermarks = &self.desk.hub.watermarks.borrow();
         let reads = Reads { shard, epoch, watermarks, full, faults };
         let observed = effects.observations.as_ref().map_or(0, Vec::len);
-        let gathered = dependencies::of(branch, from, &reads, &mut |read| {
+        let gathered = dependencies::of(branch, (from, most), &reads, &mut |read| {
             let (stamp, tombstone) = (read.stamp, read.tombstone);
             effects.observe(|| {
                 let stamp = stamp.to_stamp();
@@ -312,7 +355,9 @@ impl Mako {
         let shard = self.led[at].lead.shard;
         let epoch = self.desk.hub.epoch.get();
         self.check_serves(at, effects)?;
-        let (mut stamp, _) = self.gather(at, (transaction, epoch), &branch, 0, effects)?;
+        let (mut stamp, _) =
+            self.gather(at, (transaction, epoch), &branch, (0, usize::MAX), effects)?;
+        self.desk.hub.certify(branch.size());
         if branch.is_read_only() || !install {
             branch.validate()?;
             return Ok(stamp);
@@ -437,6 +482,11 @@ impl Mako {
                 drop(locked);
                 self.drop_early(at, transaction, Some(clock), effects);
             }
+            Some(Context::Slicing(slicing)) => {
+                let (staged, clock) = slicing.into_parts();
+                drop(staged);
+                self.drop_early(at, transaction, clock, effects);
+            }
         }
     }
 
@@ -454,9 +504,14 @@ impl Mako {
     }
 
     fn validate(&self, validate: impl FnOnce() -> Result<()>) -> Result<()> {
-        match self.options().faults.has(Fault::SkipRemoteValidation) {
+        match self.skips_validation() {
             true => Ok(()),
             false => validate(),
         }
+    }
+
+    /// A planted bug.
+    pub(super) fn skips_validation(&self) -> bool {
+        self.options().faults.has(Fault::SkipRemoteValidation)
     }
 }

@@ -102,7 +102,7 @@ fn install(
     let transaction = store::Transaction::on(sessions.take()?);
     transaction.get(write.table, &write.key)?;
     let (mut newest, order) = (None, (stamp.epoch, stamp.clock));
-    transaction.versions_read(0, |version| {
+    transaction.versions_read(0, usize::MAX, |version| {
         newest = newest.max(Some((version.stamp.epoch, version.stamp.clock)));
     });
     if newest >= Some(order) {

@@ -31,7 +31,7 @@ impl Followed {
     pub(super) fn new(replica: &Replica) -> Followed {
         Followed {
             shard: replica.shard,
-            sessions: Sessions::new(replica.store.clone()),
+            sessions: Sessions::new(replica.store.clone(), usize::MAX),
             prepared: BTreeMap::new(),
             parts: BTreeMap::new(),
             clocks: BTreeSet::new(),

@@ -318,7 +318,7 @@ impl TwoPhaseCommit {
         let led = self.led.iter().filter_map(|led| {
             led.next_due(self.shared.replica(led.lead.shard).expect("led"), options)
         });
-        if let Some(at) = led.chain(self.desk.next_due()).min() {
+        if let Some(at) = led.chain(self.desk.next_due()).chain(self.desk.next_ending()).min() {
             effects.push(Effect::Timer { at: at.max(now) });
         }
     }

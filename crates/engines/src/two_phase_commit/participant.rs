@@ -326,7 +326,7 @@ impl TwoPhaseCommit {
     ) {
         let Some(observations) = &mut effects.observations else { return };
         let shard = self.led[at].lead.shard;
-        branch.versions_read(0, |version| {
+        branch.versions_read(0, usize::MAX, |version| {
             let (stamp, tombstone) = (version.stamp.to_stamp(), version.value.is_none());
             observations.push(Observation::Read { transaction, shard, stamp, tombstone });
         });

@@ -57,6 +57,8 @@ fn answer() -> impl Strategy<Value = Answer> {
     prop_oneof![
         proptest::option::of(short_bytes()).prop_map(Answer::Value),
         vec((short_bytes(), short_bytes()), 0..5).prop_map(Answer::Rows),
+        vec((short_bytes(), short_bytes()), 0..5).prop_map(Answer::Page),
+        Just(Answer::Later),
         Just(Answer::Done),
     ]
 }

@@ -73,6 +73,9 @@ impl SafeClocks {
         }
         if installed {
             self.installed(shard, place, clock);
+        } else {
+            // Some parts of it may have been installed: they are lost with their epoch.
+            self.stream(shard, place).owed.remove(&clock);
         }
         Ok(())
     }

@@ -492,7 +492,9 @@ impl Transaction for OutsideTransaction<'_> {
         let key = Bytes::copy_from_slice(key);
         match self.perform(Operation::Get { table, key }).await? {
             Answer::Value(value) => Ok(value.map(|value| &self.seen.keep(value)[..])),
-            Answer::Rows(_) | Answer::Done => panic!("a get was answered with something else"),
+            Answer::Rows(_) | Answer::Page(_) | Answer::Later | Answer::Done => {
+                panic!("a get was answered with something else")
+            }
         }
     }
 
@@ -502,7 +504,9 @@ impl Transaction for OutsideTransaction<'_> {
                 let kept = |(key, value)| (&self.seen.keep(key)[..], &self.seen.keep(value)[..]);
                 Ok(rows.into_iter().map(kept).collect())
             }
-            Answer::Value(_) | Answer::Done => panic!("a scan was answered with something else"),
+            Answer::Value(_) | Answer::Page(_) | Answer::Later | Answer::Done => {
+                panic!("a scan was answered with something else")
+            }
         }
     }
 

@@ -23,6 +23,13 @@ impl<E: Engine + 'static> Simulation<E> {
         self.network.ends() - managers + manager
     }
 
+    /// The most keys that one step of a worker has locked, validated, installed or rolled back.
+    pub fn step_keys_most(&self) -> u64 {
+        let workers = self.cluster.seats.iter().filter_map(|seat| seat.worker.as_ref());
+        let most = workers.map(|worker| worker.engine().counters().step_keys_most);
+        most.max().unwrap_or_default()
+    }
+
     /// What the managers have agreed on last; `None` if there are none.
     pub fn configuration(&self) -> Option<&Arc<Configuration>> {
         self.managers.as_ref().map(Managers::truth)

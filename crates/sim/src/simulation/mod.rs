@@ -598,13 +598,14 @@ impl<E: Engine + 'static> Simulation<E> {
         let operations = counters.operations - before;
         let kept = counters.batch_bytes + counters.replayed_bytes;
         let kept = kept - std::mem::replace(&mut state.bytes, kept);
+        let keys = counters.step_keys - std::mem::replace(&mut state.keys, counters.step_keys);
         let is_message = |effect: &&Effect<E::Message>| {
             matches!(effect, Effect::Send { .. } | Effect::Reply { .. } | Effect::Tell { .. })
         };
         let messages = self.effects.effects.iter().filter(is_message).count() as u64;
         let slowdown = self.cluster.slowdown_percent[place.node.0 as usize];
         let sent: u64 = self.effects.effects.iter().map(bytes::of_effect).sum();
-        let work = StepWork { messages, operations, bytes: received + kept + sent };
+        let work = StepWork { messages, operations, bytes: received + kept + sent, keys };
         let cost = Duration::from_nanos(self.cpu.cost_ns(work, slowdown));
         let cost = cost + self.interruption();
         let state = &mut self.cluster.seats[seat];

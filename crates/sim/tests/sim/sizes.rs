@@ -1,4 +1,4 @@
-//! Where bytes have a price, a step that handles too many of them costs a node its lease.
+//! Where bytes and keys have a price, a step that handles too many of them costs a node its lease.
 
 use consensus::manager::{self, Pace};
 use consensus::topology::{Partitioning, Topology};
@@ -11,21 +11,51 @@ use shoal_sim::managers::Managed;
 use shoal_sim::network::Delay;
 use shoal_sim::simulation::{Simulation, World};
 use shoal_sim::subject::Subject;
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use types::limits::{TRANSACTION_BYTES_MAX, VALUE_BYTES_MAX};
-use types::{Database, ShardId, TableId, Time, Transaction, WorkerId};
+use types::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_WRITES_MAX, VALUE_BYTES_MAX};
+use types::{Database, Error, Result, ShardId, TableId, Time, Transaction, WorkerId};
 
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs the largest transaction of the longest values on three replicas with slow processors. Says how many epochs have
-/// begun until it is durable and replayed.
-fn epochs_begun(options: mako::Options) -> u32 {
+/// What a transaction writes.
+#[derive(Debug, Clone, Copy)]
+struct Size {
+    keys: usize,
+    value_bytes: usize,
+    /// It gives up in the end.
+    gives_up: bool,
+}
+
+/// As many of the longest values as fit.
+const LONG_VALUES: Size = Size {
+    keys: TRANSACTION_BYTES_MAX / VALUE_BYTES_MAX - 1,
+    value_bytes: VALUE_BYTES_MAX,
+    gives_up: false,
+};
+
+/// As many keys as a transaction may write.
+const MANY_KEYS: Size = Size { keys: TRANSACTION_WRITES_MAX, value_bytes: 1, gives_up: false };
+
+/// What a run has cost.
+#[derive(Debug, PartialEq, Eq)]
+struct Cost {
+    /// How it ended.
+    ended: Result<()>,
+    /// Epochs that have begun.
+    epochs: u32,
+    /// The most keys that one step has locked, validated, installed or rolled back.
+    step_keys_most: u64,
+}
+
+/// Runs a transaction on shards of three replicas with slow processors, and says what it costs until it is durable and
+/// replayed.
+fn cost(options: mako::Options, shards: u32, size: Size) -> Cost {
     let tables = [("t".to_owned(), Partitioning::Hash { prefix_bytes: 0 })];
-    let topology = Topology::compact(1, 1, 3, 0, 1)
+    let topology = Topology::compact(1, shards, 3, 0, 1)
         .with_tables(tables.into_iter().chain(Mako::tables(1)).collect::<Vec<_>>())
         .expect("a topology");
     let topology = Arc::new(topology);
@@ -41,7 +71,7 @@ fn epochs_begun(options: mako::Options) -> u32 {
         delays: vec![vec![Delay { base_ns: 50_000, jitter_ns: 20_000 }]],
         clients: Vec::new(),
         // A megabyte takes some ten milliseconds, and all of the transaction much more than a lease.
-        cpu: Cpu::MEASURED.with_bytes().slower(10),
+        cpu: Cpu::MEASURED.with_bytes().with_keys().slower(10),
         persistence_ns: 0,
         rules: None,
         managers: Some(managers),
@@ -55,33 +85,77 @@ fn epochs_begun(options: mako::Options) -> u32 {
         |simulation: &Simulation<Mako>| simulation.configuration().expect("managed").epoch.0;
     let before = epoch(&simulation);
     let place = Place { node: simulation.leader(ShardId(0)), worker: WorkerId(0) };
-    let (local, done) = (simulation.local(place), Rc::new(Cell::new(None)));
+    let (local, done) = (simulation.local(place), Rc::new(RefCell::new(None)));
     let outcome = Rc::clone(&done);
     simulation.spawn(
         place,
         Box::pin(async move {
-            let value = vec![1; VALUE_BYTES_MAX];
-            let keys = (TRANSACTION_BYTES_MAX / VALUE_BYTES_MAX - 1) as u8;
-            let put = async |tx: &engines::Transaction| {
-                (0..keys).try_for_each(|key| tx.put(TableId(0), &[key], &value))
-            };
-            outcome.set(Some(local.transact(put).await.is_ok()));
+            let ended =
+                local.transact(async |tx: &engines::Transaction| fill(tx, size).await).await;
+            *outcome.borrow_mut() = Some(ended);
         }),
     );
-    let end = simulation.run_while_not(PATIENCE, |_| done.get().is_some());
+    let end = simulation.run_while_not(PATIENCE, |_| done.borrow().is_some());
     assert_eq!(end, Ok(true), "it never ends");
+    let ended = done.borrow_mut().take().expect("it has ended");
     // Followers have it in their stores.
     simulation.run_until(Time(simulation.now().0 + 5_000_000_000)).expect("no rule is judged");
-    epoch(&simulation) - before
+    let epochs = epoch(&simulation) - before;
+    Cost { ended, epochs, step_keys_most: simulation.step_keys_most() }
+}
+
+async fn fill(tx: &engines::Transaction, size: Size) -> Result<()> {
+    let value = vec![1; size.value_bytes];
+    for number in 0..size.keys {
+        tx.put(TableId(0), &(number as u32).to_be_bytes(), &value)?;
+        if number % 4096 == 0 {
+            // Where it reads, it lets others have their turn.
+            tx.get(TableId(0), &(number as u32).to_be_bytes()).await?;
+        }
+    }
+    match size.gives_up {
+        true => Err(Error::reject("it has written enough")),
+        false => Ok(()),
+    }
+}
+
+/// What one step may lock, install and roll back: each for one transaction at once.
+fn step_keys_max(options: &mako::Options) -> u64 {
+    3 * options.limits.step_keys_max.max(options.part_writes_max) as u64
+}
+
+/// It costs no lease, and no step is long.
+fn passes(shards: u32, size: Size) {
+    let options = mako::Options::default();
+    let max = step_keys_max(&options);
+    let Cost { ended, epochs, step_keys_most } = cost(options, shards, size);
+    assert_eq!(ended.is_ok(), !size.gives_up, "{size:?} on {shards} shards: {ended:?}");
+    assert_eq!(epochs, 0, "{size:?} on {shards} shards cost a lease");
+    assert!(step_keys_most <= max, "a step handled {step_keys_most} keys, and {max} are allowed");
 }
 
 #[test]
-fn the_largest_transaction_costs_no_lease_where_bytes_have_a_price() {
-    assert_eq!(epochs_begun(mako::Options::default()), 0);
+fn the_longest_values_cost_no_lease() {
+    passes(1, LONG_VALUES);
 }
 
 #[test]
-fn a_step_without_a_bound_costs_a_lease() {
+fn the_most_keys_cost_no_lease() {
+    passes(1, MANY_KEYS);
+}
+
+#[test]
+fn the_most_keys_between_shards_cost_no_lease() {
+    passes(2, MANY_KEYS);
+}
+
+#[test]
+fn giving_up_the_most_keys_costs_no_lease() {
+    passes(1, Size { gives_up: true, ..MANY_KEYS });
+}
+
+#[test]
+fn a_step_without_a_bound_on_bytes_costs_a_lease() {
     let all = usize::MAX / 2;
     let options = mako::Options {
         part_bytes_max: all,
@@ -89,5 +163,12 @@ fn a_step_without_a_bound_costs_a_lease() {
         replay_bytes_max: all,
         ..mako::Options::default()
     };
-    assert!(epochs_begun(options) > 0, "nothing is slow");
+    assert!(cost(options, 1, LONG_VALUES).epochs > 0, "nothing is slow");
+}
+
+#[test]
+fn a_step_without_a_bound_on_keys_costs_a_lease() {
+    let mut options = mako::Options::default();
+    options.limits.step_keys_max = usize::MAX / 32;
+    assert!(cost(options, 1, MANY_KEYS).epochs > 0, "nothing is slow");
 }

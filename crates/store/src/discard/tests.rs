@@ -593,7 +593,7 @@ impl World {
             }
         }
         let mut met = false;
-        tx.versions_read(0, |read| met |= model.is_rejected(version(read.stamp)));
+        tx.versions_read(0, usize::MAX, |read| met |= model.is_rejected(version(read.stamp)));
         if met {
             tx.discard_read(|stamp| model.is_rejected(version(stamp)));
             assert!(tx.validate().is_err(), "it read what is no more");

@@ -1,7 +1,7 @@
 //! The end of a transaction: lock, draw the clock, validate, install; or roll back.
 
 use super::writes::Write;
-use super::{Read, Sets, Transaction};
+use super::{Read, Sets, Size, Transaction};
 use crate::discard::{chain, unlink};
 use crate::faults::{Fault, Faults};
 use crate::guarded::Guarded;
@@ -31,6 +31,37 @@ pub struct Locked<S: DerefMut<Target = Session>> {
     transaction: Transaction<S>,
 }
 
+/// A transaction that takes its locks in slices, and executes no more. Dropping it releases those that it holds and
+/// rolls back.
+///
+/// The order of the locks is that of the slices, and by address within each. Two such transactions may meet in
+/// different orders; then one of them finds a lock held and gives up, as ever.
+pub struct Locking<S: DerefMut<Target = Session>> {
+    transaction: Transaction<S>,
+    is_over: bool,
+}
+
+impl<S: DerefMut<Target = Session>> Locking<S> {
+    /// Takes the locks of the next `most` keys of the write set. Says whether it holds all by now.
+    ///
+    /// # Errors
+    /// [`Conflict::Locked`] where another transaction kept a lock. Then it can only be dropped.
+    pub fn lock_some(&mut self, most: usize) -> Result<bool> {
+        let Session { store, state, .. } = self.transaction.session_mut();
+        self.is_over = state.get_mut().lock(store, most)?;
+        Ok(self.is_over)
+    }
+
+    /// It holds all its locks.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub fn locked(self) -> Locked<S> {
+        assert!(self.is_over, "a transaction goes on before it holds all its locks");
+        Locked { transaction: self.transaction }
+    }
+}
+
 impl<S: DerefMut<Target = Session>> Transaction<S> {
     /// Takes the lock of every key in the write set, in one order for all transactions, waiting only
     /// a moment for each.
@@ -39,8 +70,13 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
     /// [`Conflict::Locked`] where another transaction kept a lock.
     pub fn lock(mut self) -> Result<Locked<S>> {
         let Session { store, state, .. } = self.session_mut();
-        state.get_mut().lock(store)?;
+        state.get_mut().lock(store, usize::MAX)?;
         Ok(Locked { transaction: self })
+    }
+
+    /// Begins to take the locks in slices.
+    pub fn locking(self) -> Locking<S> {
+        Locking { transaction: self, is_over: false }
     }
 
     /// Checks that everything read is still so.
@@ -48,8 +84,19 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
     /// # Errors
     /// The [`Conflict`] that proves the contrary.
     pub fn validate(&self) -> Result<()> {
+        self.validate_some(0, usize::MAX).map(drop)
+    }
+
+    /// Checks the next `most` of what was read, from this place on. Returns the place of the next, or `None` where
+    /// all is checked. A transaction takes effect before the first of these checks: what is still so at any of them
+    /// was so then.
+    ///
+    /// # Errors
+    /// The [`Conflict`] that proves the contrary.
+    pub fn validate_some(&self, from: usize, most: usize) -> Result<Option<usize>> {
         let faults = self.session().store.options.faults;
-        Ok(self.session().state.borrow().sets.validate(faults).map_err(Aborted::from)?)
+        let sets = &self.session().state.borrow().sets;
+        Ok(sets.validate(faults, from, most).map_err(Aborted::from)?)
     }
 }
 
@@ -67,15 +114,40 @@ impl<S: DerefMut<Target = Session>> Locked<S> {
         self.transaction.validate()
     }
 
+    /// See [`Transaction::validate_some`].
+    ///
+    /// # Errors
+    /// The [`Conflict`] that proves the contrary.
+    pub fn validate_some(&self, from: usize, most: usize) -> Result<Option<usize>> {
+        self.transaction.validate_some(from, most)
+    }
+
+    /// How many records and leaves it has read, and how many keys it will write.
+    pub fn size(&self) -> Size {
+        self.transaction.size()
+    }
+
+    /// Publishes the writes before the place `until` that are not yet, as [`install`](Locked::install) does, and
+    /// releases their locks. All of them get the same stamp. The transaction is certified: dropping it later undoes
+    /// only what is not published.
+    pub fn install_until(
+        &mut self,
+        until: usize,
+        stamp: StampRef<'_>,
+        committed: impl Fn(StampRef<'_>) -> bool,
+    ) {
+        let Session { store, state, .. } = self.transaction.session_mut();
+        let state = state.get_mut();
+        let emptied = state.install(until, stamp, &committed);
+        // A few more than came in, so that what had to wait gets its turn.
+        state.sweep(store, emptied + SWEEP_MORE, &committed);
+    }
+
     /// Publishes the writes under `stamp`, releases the locks, and frees what is not needed any more:
     /// of each key's chain stay the versions that `committed` does not hold for and the newest for
     /// which it does.
     pub fn install(mut self, stamp: StampRef<'_>, committed: impl Fn(StampRef<'_>) -> bool) {
-        let Session { store, state, .. } = self.transaction.session_mut();
-        let state = state.get_mut();
-        let emptied = state.install(stamp, &committed);
-        // A few more than came in, so that what had to wait gets its turn.
-        state.sweep(store, emptied + SWEEP_MORE, &committed);
+        self.install_until(usize::MAX, stamp, committed);
     }
 
     /// Shows what it will install: the value, or `None` for a tombstone.
@@ -84,11 +156,6 @@ impl<S: DerefMut<Target = Session>> Locked<S> {
             visit(table, key, value);
             true
         });
-    }
-
-    /// How many keys it will write.
-    pub fn write_count(&self) -> usize {
-        self.transaction.session().state.borrow().sets.writes.entries.len()
     }
 
     /// Shows what it will install, from the write at this place on and until `visit` says that it has seen enough: the
@@ -146,9 +213,13 @@ impl<S: DerefMut<Target = Session>> Locked<S> {
 }
 
 impl State {
-    fn lock(&mut self, store: &Store) -> Result<()> {
+    /// Takes the locks of the next `most` writes. Says whether those are the last.
+    fn lock(&mut self, store: &Store, most: usize) -> Result<bool> {
         let State { memory, sets, .. } = self;
-        for place in 0..sets.writes.entries.len() {
+        let first = sets.order.len();
+        let until = sets.writes.entries.len().min(first.saturating_add(most));
+        sets.run = first;
+        for place in first..until {
             let write = sets.writes.entries[place];
             if !write.linked {
                 sets.link(store, memory, place);
@@ -160,7 +231,7 @@ impl State {
             let record = sets.writes.entries[place].record;
             sets.order.push((record.addr().get(), place as u32));
         }
-        sets.order.sort_unstable();
+        sets.order[first..].sort_unstable();
         let mut replaced_dead = false;
         while let Some((_, place)) = sets.order.get(sets.locked) {
             let place = *place as usize;
@@ -179,23 +250,29 @@ impl State {
             }
         }
         if replaced_dead {
-            sets.order.sort_unstable();
+            sets.order[first..].sort_unstable();
         }
         if sets.order.len() > LISTS_COUNTED_FROM {
             sets.count_lists();
         }
-        Ok(())
+        Ok(until == sets.writes.entries.len())
     }
 
-    /// Publishes the write set. Returns how many keys it left without a value.
+    /// Publishes the writes before the place `until` that are not yet. Returns how many keys it left without a value.
     ///
-    /// REQUIRES: locked.
-    fn install(&mut self, stamp: StampRef<'_>, committed: &dyn Fn(StampRef<'_>) -> bool) -> usize {
+    /// REQUIRES: all are locked.
+    fn install(
+        &mut self,
+        until: usize,
+        stamp: StampRef<'_>,
+        committed: &dyn Fn(StampRef<'_>) -> bool,
+    ) -> usize {
         let removals_before = self.removals.len();
+        let until = until.min(self.sets.writes.entries.len());
         // What is not ours to trust is asked before anything is published: a panic there rolls back.
         let is_committed = committed(stamp);
-        self.plan_cuts(stamp, is_committed, committed);
-        for place in 0..self.sets.writes.entries.len() {
+        self.plan_cuts(until, stamp, is_committed, committed);
+        for place in self.sets.ended..until {
             let write = self.sets.writes.entries[place];
             // SAFETY: the record is kept by the guard; the version is private.
             let (record, version) = unsafe {
@@ -224,9 +301,10 @@ impl State {
                 unsafe { self.removals.push_back(write.record, &mut self.memory.heap) };
             }
         }
-        self.sets.locked = 0;
-        self.sets.writes.clear();
-        self.sets.order.clear();
+        self.sets.ended = until;
+        if until == self.sets.writes.entries.len() {
+            self.sets.forget_writes();
+        }
         self.removals.len() - removals_before
     }
 
@@ -272,9 +350,7 @@ impl State {
                 unsafe { self.removals.push_back(write.record, &mut self.memory.heap) };
             }
         }
-        self.sets.locked = 0;
-        self.sets.writes.clear();
-        self.sets.order.clear();
+        self.sets.forget_writes();
         self.removals.len() - removals_before
     }
 
@@ -305,6 +381,7 @@ impl State {
     /// REQUIRES: locked.
     fn plan_cuts(
         &mut self,
+        until: usize,
         stamp: StampRef<'_>,
         is_committed: bool,
         committed: &dyn Fn(StampRef<'_>) -> bool,
@@ -312,7 +389,8 @@ impl State {
         if is_committed && !cfg!(debug_assertions) {
             return;
         }
-        for write in &mut self.sets.writes.entries {
+        let first = self.sets.ended;
+        for write in &mut self.sets.writes.entries[first..until] {
             // SAFETY: the record is kept by the guard; so are the versions below.
             let newest = unsafe { write.record.as_ref() }.word().version();
             // SAFETY: as above.
@@ -330,30 +408,39 @@ impl State {
         }
     }
 
-    /// Releases what is locked, frees what is private, and forgets everything. After an
-    /// installation there is only the forgetting. Returns how many keys it found without a value.
-    pub(crate) fn roll_back(&mut self) -> usize {
+    /// Rolls back the next `most` of the writes that are not published: releases their locks, and frees what is private.
+    /// After the last it forgets everything; after an installation there is only the forgetting. Says whether that was
+    /// the last. What it found without a value is in `removals`.
+    pub(crate) fn roll_back(&mut self, most: usize) -> bool {
         let State { memory, sets, removals } = self;
-        let removals_before = removals.len();
-        for (_, place) in &sets.order[..sets.locked] {
-            // SAFETY: kept by the guard.
-            let guarded = unsafe { sets.writes.entries[*place as usize].record.as_ref() };
-            guarded.unlock(guarded.word().version());
-        }
-        // Those that were to be locked; their addresses must not decide what goes first.
-        for Write { record, .. } in &sets.writes.entries[..sets.order.len()] {
-            let record = *record;
-            // SAFETY: kept by the guard; so for the version and the key below.
-            let guarded = unsafe { record.as_ref() };
-            let newest = guarded.word().version();
-            // SAFETY: as above.
-            if unsafe { newest.as_ref() }.is_none_or(Version::is_tombstone) {
-                // A placeholder of ours; or others met our lock and left the key to us to remove.
-                // SAFETY: as above.
-                unsafe { removals.push_back(record, &mut memory.heap) };
+        let ended = sets.ended;
+        // Of the last slice of locks some may be missing. Of slices before, all are held.
+        for (_, place) in sets.order.get(sets.run..sets.locked).into_iter().flatten() {
+            if *place as usize >= ended {
+                // SAFETY: kept by the guard.
+                let guarded = unsafe { sets.writes.entries[*place as usize].record.as_ref() };
+                guarded.unlock(guarded.word().version());
             }
         }
-        for write in &sets.writes.entries {
+        sets.locked = sets.run;
+        let until = sets.writes.entries.len().min(ended.saturating_add(most));
+        for place in ended..until {
+            let write = sets.writes.entries[place];
+            // SAFETY: kept by the guard; so for the version and the key below.
+            let guarded = unsafe { write.record.as_ref() };
+            if place < sets.run {
+                guarded.unlock(guarded.word().version());
+            }
+            // One that was to be locked: in this order, since addresses must not decide what goes first.
+            if place < sets.order.len() {
+                let newest = guarded.word().version();
+                // SAFETY: as above.
+                if unsafe { newest.as_ref() }.is_none_or(Version::is_tombstone) {
+                    // A placeholder of ours; or others met our lock and left the key to us to remove.
+                    // SAFETY: as above.
+                    unsafe { removals.push_back(write.record, &mut memory.heap) };
+                }
+            }
             // SAFETY: never published.
             unsafe {
                 Version::free(write.version, &mut memory.heap);
@@ -362,12 +449,17 @@ impl State {
                 }
             }
         }
-        for version in sets.replaced.drain(..) {
+        sets.ended = until;
+        let kept = sets.replaced.len().saturating_sub(most);
+        for version in sets.replaced.drain(kept..) {
             // SAFETY: never published, and the transaction that lent it out has ended.
             unsafe { Version::free(version, &mut memory.heap) };
         }
-        sets.forget();
-        removals.len() - removals_before
+        let is_over = until == sets.writes.entries.len() && kept == 0;
+        if is_over {
+            sets.forget();
+        }
+        is_over
     }
 }
 
@@ -469,8 +561,16 @@ impl Sets {
         self.link(store, memory, place);
     }
 
-    fn validate(&self, faults: Faults) -> Result<(), Conflict> {
-        for Read { record, version } in &self.reads {
+    /// Checks the next `most` of what was read, from this place on: first records, then leaves. Returns the place of
+    /// the next.
+    fn validate(
+        &self,
+        faults: Faults,
+        from: usize,
+        most: usize,
+    ) -> Result<Option<usize>, Conflict> {
+        let (reads, until) = (self.reads.len(), from.saturating_add(most));
+        for Read { record, version } in &self.reads[from.min(reads)..until.min(reads)] {
             // SAFETY: kept by the guard.
             let guarded = unsafe { record.as_ref() };
             let word = guarded.word();
@@ -485,13 +585,14 @@ impl Sets {
                 return Err(Conflict::ReadChanged { table: guarded.table(), key });
             }
         }
-        for node in self.nodes.iter() {
+        let leaves = from.saturating_sub(reads)..until.saturating_sub(reads);
+        for node in self.nodes.iter().take(leaves.end).skip(leaves.start) {
             // SAFETY: noted under this guard.
             if !unsafe { node.leaf.validate() } && !faults.has(Fault::SkipNodeSet) {
                 return Err(Conflict::RangeChanged { table: node.table });
             }
         }
-        Ok(())
+        Ok((until < reads + self.nodes.len()).then_some(until))
     }
 
     /// The record that a conflict is named after: the first, in the transaction's own order, that
@@ -507,8 +608,25 @@ impl Sets {
     }
 
     fn holds_lock(&self, record: NonNull<Record>) -> bool {
-        let locked = &self.order[..self.locked];
-        locked.binary_search_by_key(&record.addr().get(), |(address, _)| *address).is_ok()
+        let last = self.order.get(self.run..self.locked).unwrap_or_default();
+        let in_last = last.binary_search_by_key(&record.addr().get(), |(address, _)| *address);
+        in_last.is_ok() || (self.run > 0 && self.holds_earlier(record))
+    }
+
+    /// Is its lock one of an earlier slice?
+    #[cold]
+    fn holds_earlier(&self, record: NonNull<Record>) -> bool {
+        // SAFETY: kept by the guard.
+        let (table, key) = unsafe { (record.as_ref().table(), Record::key(record)) };
+        let place = self.writes.find(self.hash_keys.hash(table, key), table, key);
+        place.is_some_and(|place| place < self.run && self.writes.entries[place].record == record)
+    }
+
+    /// Nothing is left to be written or to be released.
+    fn forget_writes(&mut self) {
+        (self.locked, self.run, self.ended) = (0, 0, 0);
+        self.writes.clear();
+        self.order.clear();
     }
 
     fn forget(&mut self) {
@@ -525,7 +643,7 @@ impl Sets {
             self.count_lists();
         }
         self.recent.forget();
-        self.locked = 0;
+        (self.locked, self.run, self.ended) = (0, 0, 0);
         self.gaps_stale = false;
         self.lent = false;
     }

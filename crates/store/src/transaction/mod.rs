@@ -30,7 +30,7 @@ mod writes;
 #[cfg(all(test, not(feature = "model")))]
 mod tests;
 
-pub use commit::Locked;
+pub use commit::{Locked, Locking};
 pub use execute::VersionRef;
 #[cfg(feature = "bare")]
 pub(crate) use scan::prefetch_rows;
@@ -75,6 +75,15 @@ pub struct Transaction<S: DerefMut<Target = Session>> {
     session_id: u64,
 }
 
+/// How much a transaction has to do when it commits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Size {
+    /// Records and leaves that it has read: each is validated.
+    pub reads: usize,
+    /// Keys that it has written: each is locked and installed.
+    pub writes: usize,
+}
+
 /// What a transaction has read and will write.
 pub(crate) struct Sets {
     hash_keys: Arc<HashKeys>,
@@ -89,10 +98,14 @@ pub(crate) struct Sets {
     /// A leaf was split on the way of a new key, so the gaps noted in the write set do not hold.
     gaps_stale: bool,
     recent: Recent,
-    /// Addresses of the records to lock, with their places in the write set. Ascending.
+    /// Addresses of the records to lock, with their places in the write set. Ascending within each slice of locks.
     order: Vec<(usize, u32)>,
     /// How many of `order` are locked.
     locked: usize,
+    /// Where in `order` the last slice of locks begins: it is in the order of the addresses, and all before are locked.
+    run: usize,
+    /// The writes before this place are published, or rolled back.
+    ended: usize,
     /// Versions that the transaction wrote and then overwrote; slices may still borrow them.
     replaced: Vec<NonNull<Version>>,
     /// Where a scan builds the end of a prefix's range.
@@ -116,6 +129,8 @@ impl Sets {
             recent: Recent::default(),
             order: Vec::new(),
             locked: 0,
+            run: 0,
+            ended: 0,
             replaced: Vec::new(),
             bound: Vec::new(),
             lent: false,
@@ -281,10 +296,18 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
     pub fn rollback(self) {}
 
     /// Shows the versions read so far, but for the first `from`, for the stamp of this transaction
-    /// (rule M1): values and tombstones. Returns how many there are by now.
-    pub fn versions_read(&self, from: usize, mut visit: impl FnMut(VersionRef<'_>)) -> usize {
-        let mut at = from;
+    /// (rule M1): values and tombstones; no more than `most`. Returns the place of the next.
+    pub fn versions_read(
+        &self,
+        from: usize,
+        most: usize,
+        mut visit: impl FnMut(VersionRef<'_>),
+    ) -> usize {
+        let (mut at, until) = (from, from.saturating_add(most));
         loop {
+            if at == until {
+                return at;
+            }
             // Not borrowed while `visit` runs: it is foreign.
             let read = self.session().state.borrow().sets.reads.get(at).map(|read| read.version);
             let Some(version) = read else { return at };
@@ -328,6 +351,12 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
         self.session().state.borrow().sets.nodes.len()
     }
 
+    /// How many records and leaves it has read, and how many keys it has written.
+    pub fn size(&self) -> Size {
+        let sets = &self.session().state.borrow().sets;
+        Size { reads: sets.reads.len() + sets.nodes.len(), writes: sets.writes.entries.len() }
+    }
+
     /// Is there anything to install?
     pub fn is_read_only(&self) -> bool {
         self.session().state.borrow().sets.writes.is_empty()
@@ -336,11 +365,7 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
 
 impl<S: DerefMut<Target = Session>> Drop for Transaction<S> {
     fn drop(&mut self) {
-        let Session { store, state, .. } = self.session_mut();
-        let state = state.get_mut();
-        let emptied = state.roll_back();
-        // Placeholders go; whether a tombstone is committed, a later sweep will know.
-        state.sweep(store, emptied, &|_| false);
-        state.memory.unpin();
+        let Session { store, state, slice, .. } = self.session_mut();
+        state.get_mut().end(store, *slice);
     }
 }

@@ -9,5 +9,6 @@ mod cluster;
 mod former_leaders;
 mod lost_shard;
 mod odd_times;
+mod parts;
 mod scenarios;
 mod snapshots;
