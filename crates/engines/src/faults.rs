@@ -92,6 +92,8 @@ pub enum Fault {
     AbsorbAlone,
     /// A copy claims all up to the greatest clock of one stream, wherever the other streams are (M6).
     CopyFromOneStream,
+    /// A node goes on to learn about a shard after it has said what it knows of it (M9).
+    LearnAfterLoss,
 }
 
 /// A set of planted bugs.

@@ -91,6 +91,7 @@ impl Recoveries {
             | Applied::Reported { .. }
             | Applied::Ended { .. }
             | Applied::Out { .. }
+            | Applied::Loss { .. }
             | Applied::CaughtUp { .. }
             | Applied::Answered { .. }
             | Applied::Changed(_) => {}

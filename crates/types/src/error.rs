@@ -407,6 +407,15 @@ pub enum Unknown {
         /// The request whose fate is open.
         request: RequestId,
     },
+    /// The majority of the call's shard was lost, and an operator accepted that. Whether it committed was known there; it
+    /// never runs from now on.
+    #[error(
+        "the outcome of {request} was lost with a majority of its shard; read what it should have written"
+    )]
+    Lost {
+        /// The request whose fate is open.
+        request: RequestId,
+    },
     /// One shard was to decide alone, and its leader failed before it said so.
     #[error("the leader of {shard} failed while it decided; read what should be there")]
     Participant {

@@ -70,10 +70,10 @@ impl Live {
     /// If it was durable further than that (M9), or has ended the epoch otherwise (M12).
     fn end(&self, shard: ShardId, last: Clock) -> bool {
         let (watermark, epoch) = (&self.watermark, self.epoch);
-        watermark.raise(shard, last);
+        let news = watermark.end_at(shard, last);
         let reached = watermark.of(shard);
         assert_eq!(reached, last, "M9, M12: {shard} was durable further than it ended {epoch}");
-        watermark.end(shard)
+        news
     }
 }
 
@@ -265,6 +265,10 @@ impl Mako {
         (epoch, clock): (Epoch, Clock),
         effects: &mut Effects,
     ) {
+        // How an epoch ends whose end was lost, the configuration says.
+        if self.losses.get(&shard).is_some_and(|loss| loss.forces(epoch)) {
+            return;
+        }
         let Some(watermark) = self.shared.epochs.end((shard, ballot), epoch, clock) else { return };
         self.end_shard(shard, epoch, watermark, effects);
         effects.observe(|| Observation::Reported { shard, epoch, watermark });

@@ -29,6 +29,7 @@
 //! | `silence.rs` | who holds up a shard and is gone | M3 |
 //! | `undecided.rs` | what a new leader inherits and cannot be decided yet | M12 |
 //! | `unanswered.rs` | waits for other shards have a bound | M11 |
+//! | `loss.rs` | a shard whose majority is lost for good | M9, M12 |
 //! | `offices.rs` | who leads a shard: taking over, recovering, leaving | M7, M9 |
 //! | `absorbed.rs` | how much of a stream the store has for good, and the stream may lose | |
 //! | `snapshot.rs` | how a replica gets what streams have no more | |
@@ -48,6 +49,7 @@ mod fits;
 mod followed;
 mod installing;
 mod led;
+mod loss;
 pub mod message;
 mod offices;
 mod options;
@@ -81,6 +83,7 @@ use crate::replication::replica::Replica;
 use crate::slow::Slow;
 use bytes::Bytes;
 use closing::Live;
+use consensus::manager::{Configuration, Loss};
 use coordinator::Coordinator;
 use followed::Followed;
 use led::Led;
@@ -90,12 +93,12 @@ use participant::Context;
 use replaying::Budget;
 use silence::Silence;
 use snapshot::{Giving, Taking};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use store::Store;
 use sweep::Sweep;
-use types::{Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
+use types::{Clock, Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
 use watermark::Gossip;
 
 /// The epoch of a cluster whose configuration has never changed.
@@ -120,6 +123,8 @@ pub struct Mako {
     epochs_seen: u64,
     /// Since which epoch this node leads each shard, by the configuration; as in `led`.
     reigns: Vec<Option<Epoch>>,
+    /// Losses of majorities that were accepted, of any shards.
+    losses: BTreeMap<ShardId, Loss>,
     /// Until when this node may act as a leader.
     lease_end: Time,
     /// The nodes that this worker has not heard for a while.
@@ -182,6 +187,7 @@ impl Engine for Mako {
             live: vec![Live::new(FIRST_EPOCH, shared.epochs.first(), shards)],
             epochs_seen: 0,
             reigns: Vec::new(),
+            losses: BTreeMap::new(),
             lease_end: Time::ZERO,
             silence: Silence::new(shared.setup.topology.nodes().len()),
             parked: VecDeque::new(),
@@ -276,6 +282,14 @@ impl Engine for Mako {
 
     fn may_restore(&self, shard: ShardId, from: NodeId, length: u64, state: &Bytes) -> bool {
         self.has_copy(shard, (from, length), state)
+    }
+
+    fn lacking(&self, shard: ShardId) -> Vec<(Epoch, Clock, Option<Clock>)> {
+        self.lacking_ends(shard)
+    }
+
+    fn exceeds(&self, configuration: &Configuration) -> Option<ShardId> {
+        self.exceeds_loss(configuration)
     }
 
     fn take_slow(&mut self) -> Vec<Slow> {

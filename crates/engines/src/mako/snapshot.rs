@@ -583,7 +583,10 @@ impl Mako {
         for epoch in (settled.0 + 1..=last.0).map(Epoch) {
             let partial = finals.iter().find(|watermark| watermark.epoch() == epoch).cloned();
             let whole = || VectorWatermark::whole(epoch, shards);
-            self.hear_settled(partial.unwrap_or_else(whole), effects);
+            let last = partial.unwrap_or_else(whole);
+            if !self.exceeds_final(&last) {
+                self.hear_settled(last, effects);
+            }
         }
     }
 

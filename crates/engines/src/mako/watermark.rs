@@ -79,8 +79,7 @@ impl Gossip {
         let leaders = topology.shard_ids().map(|shard| hub.leader(shard));
         let own: Vec<ShardId> =
             topology.shard_ids().filter(|shard| hub.leader(*shard) == node).collect();
-        let mut followers: Vec<NodeId> =
-            own.iter().flat_map(|shard| topology.replicas(*shard)).collect();
+        let mut followers: Vec<NodeId> = own.iter().flat_map(|shard| hub.holders(*shard)).collect();
         let mut peers: Vec<NodeId> = match own.is_empty() {
             // A node that leads nothing has only floors to tell.
             true => leaders.collect(),
@@ -362,7 +361,9 @@ impl Mako {
             followed::publish(followed, replica, self.desk.hub.place.worker);
         }
         for last in finals {
-            self.hear_settled(last, effects);
+            if !self.exceeds_final(&last) {
+                self.hear_settled(last, effects);
+            }
         }
     }
 

@@ -74,6 +74,7 @@ coded_enum!(Unknown {
     7 => Call { request, wait },
     8 => NotDurable { shard as short },
     9 => FoundedAgain { request, known, found },
+    10 => Lost { request },
 });
 
 /// The length of the whole key, and as much of it as is kept.

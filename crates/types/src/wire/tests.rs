@@ -134,7 +134,7 @@ fn request() -> impl Strategy<Value = RequestId> {
 }
 
 fn unknown() -> impl Strategy<Value = Unknown> {
-    (0..9, request(), any::<u32>(), number(), wait()).prop_map(
+    (0..10, request(), any::<u32>(), number(), wait()).prop_map(
         |(variant, request, number, session, wait)| match variant {
             0 => Unknown::NoAnswer { request },
             1 => Unknown::Unsettled { request },
@@ -144,6 +144,7 @@ fn unknown() -> impl Strategy<Value = Unknown> {
             5 => Unknown::Commit { session, wait },
             6 => Unknown::Call { request, wait },
             7 => Unknown::NotDurable { shard: ShardId(number) },
+            8 => Unknown::Lost { request },
             _ => {
                 let cluster = ClusterId::new(session | 1).expect("not 0");
                 Unknown::FoundedAgain { request, known: cluster, found: cluster }

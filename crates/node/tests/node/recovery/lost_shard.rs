@@ -174,7 +174,7 @@ fn a_leader_that_certifies_alone_is_seen() {
 
 impl Cluster {
     /// Has the leader of a shard write a note there, alone.
-    fn serves(&mut self, shard: ShardId, from: u64) -> Result<(), Error> {
+    pub(super) fn serves(&mut self, shard: ShardId, from: u64) -> Result<(), Error> {
         let (leader, key, told) = (self.leader(shard), self.key_on(shard, from), Told::default());
         self.touch(leader, &[key], &told);
         let until = self.now + DEADLINE;

@@ -5,6 +5,7 @@
 //! `RECOVERY_FIRST` and `RECOVERY_SEEDS` choose other bad times, `RECOVERY_TRACE` shows what happened in one
 //! that fails.
 
+mod accepted_loss;
 mod cluster;
 mod former_leaders;
 mod lost_shard;
