@@ -104,6 +104,13 @@ pub trait Engine: Sized {
     /// How many transactions are under way here, in any state: none, once all is quiet.
     fn pending(&self) -> usize;
 
+    /// What transactions hold open here: sessions, branches with their locks, requests, and waits. Unlike
+    /// [`pending`](Engine::pending) without what waits to be decided, applied or copied; also while a shard is lost it
+    /// comes to nothing (rule M11).
+    fn held(&self) -> usize {
+        self.pending()
+    }
+
     /// What it has counted.
     fn counters(&self) -> Counters;
 

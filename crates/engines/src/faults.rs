@@ -62,6 +62,10 @@ pub enum Fault {
     CopyWithoutWatermarks,
     /// Waits for other shards have no bound (M11).
     WaitForever,
+    /// A copy leaves out what is undecided (M12).
+    CopyWithoutUndecided,
+    /// What is undecided is kept below newer versions that are committed, and a new leader puts it on top of them (M12).
+    InstallUndecidedAbove,
     /// A leader draws clocks while its shard is out (M12).
     ServeWhileOut,
     /// A leader whose stream decides nothing goes on to certify (M11).

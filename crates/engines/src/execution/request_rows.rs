@@ -112,10 +112,14 @@ pub(super) async fn look_up(hub: &Rc<Hub>, id: RequestId, trace: &mut Trace) -> 
         Ok(Found::Gone) => Err(Unknown::Forgotten { request: id }.into()),
         Ok(Found::Lost) => Err(Unknown::Lost { request: id }.into()),
         Err(error @ Error::Rejected(_)) => Err(error),
-        Err(Error::Aborted(_) | Error::Unknown(_)) => {
-            Err(Unknown::Unsettled { request: id }.into())
-        }
+        Err(error @ (Error::Aborted(_) | Error::Unknown(_))) => Err(unsettled(id, &error)),
     }
+}
+
+/// The fate of a call could not be looked up, for this reason.
+pub(super) fn unsettled(id: RequestId, reason: &Error) -> Error {
+    let shard = reason.shard().unwrap_or(id.session.home);
+    Unknown::Unsettled { request: id, shard }.into()
 }
 
 async fn found(hub: &Rc<Hub>, id: RequestId, trace: &mut Trace) -> Result<Found> {

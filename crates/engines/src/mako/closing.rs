@@ -315,8 +315,19 @@ impl Mako {
     /// there is has lost, and need not wait for the other shards to be told.
     pub(super) fn give_up_lost(&mut self, at: usize, effects: &mut Effects) {
         let epoch = self.live[at].epoch;
-        for followed in &mut self.followed {
-            followed.drop_rejected(epoch, &self.desk.hub.watermarks.borrow());
+        {
+            let Mako { shared, followed, desk, .. } = self;
+            let watermarks = desk.hub.watermarks.borrow();
+            for followed in followed {
+                followed.drop_rejected(epoch, &watermarks);
+                let shard = followed.shard;
+                followed.set_aside(
+                    |other| other == epoch && watermarks.end_of(epoch, shard).is_some(),
+                    |sessions, piece| shared.keep(shard, sessions, piece),
+                );
+                let replica = shared.replica(shard).expect("held");
+                super::followed::publish(followed, replica, desk.hub.place.worker);
+            }
         }
         let waiting: Vec<_> = self.live[at].awaiting.take_all().collect();
         for (own, stamp, waiter) in waiting {

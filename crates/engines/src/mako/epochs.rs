@@ -157,6 +157,17 @@ impl Epochs {
         Some(watermark)
     }
 
+    /// Is a version with this stamp, kept by `own`, in a decided entry, and can only other shards say whether it counts?
+    /// Its epoch has ended on its own shard, which is then durable up to the end.
+    pub(super) fn is_undecided(&self, own: ShardId, stamp: StampRef<'_>) -> bool {
+        let state = self.state();
+        let Some(live) = state.live.get(&stamp.epoch) else { return false };
+        live.has_ended(own)
+            && stamp.clock <= live.of(own)
+            && !live.covers(own, stamp)
+            && !live.rejects(own, stamp)
+    }
+
     /// How `epoch` ends is not known yet.
     pub(super) fn is_live(&self, epoch: Epoch) -> bool {
         self.state().live.contains_key(&epoch)

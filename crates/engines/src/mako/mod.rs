@@ -27,7 +27,7 @@
 //! | `watermark.rs` | durability: shard watermarks, gossip | M4 |
 //! | `epochs.rs`, `closing.rs` | epochs open, close and are settled | M3, M8, M9 |
 //! | `silence.rs` | who holds up a shard and is gone | M3 |
-//! | `undecided.rs` | what a new leader inherits and cannot be decided yet | M12 |
+//! | `undecided.rs` | versions that only a lost shard can decide | M12 |
 //! | `unanswered.rs` | waits for other shards have a bound | M11 |
 //! | `loss.rs` | a shard whose majority is lost for good | M9, M12 |
 //! | `offices.rs` | who leads a shard: taking over, recovering, leaving | M7, M9 |
@@ -142,6 +142,8 @@ pub struct Mako {
     give_at: Time,
     /// No transaction has waited too long for the watermark before this.
     waiters_due: Time,
+    /// Of what was undecided something is decided, and not applied yet.
+    undecided_left: bool,
 }
 
 /// A transaction that waits for the watermark.
@@ -197,6 +199,7 @@ impl Engine for Mako {
             takings: Vec::new(),
             give_at: Time::ZERO,
             waiters_due: Time::MAX,
+            undecided_left: false,
             shared,
         }
     }
@@ -262,13 +265,17 @@ impl Engine for Mako {
         self.lease_end = lease_end;
     }
 
+    fn held(&self) -> usize {
+        let awaiting: usize = self.live.iter().map(|live| live.awaiting.len()).sum();
+        self.desk.pending() + awaiting + self.branches.len() + self.parked.len()
+    }
+
     fn pending(&self) -> usize {
         let led: usize = self.led.iter().map(Led::pending).sum();
         let followed: usize = self.followed.iter().map(Followed::pending).sum();
-        let awaiting: usize = self.live.iter().map(|live| live.awaiting.len()).sum();
         let givings = self.givings.iter().filter(|giving| !giving.is_over()).count();
-        let own = self.parked.len() + self.sweeps.len() + givings;
-        self.desk.pending() + awaiting + self.branches.len() + led + followed + own
+        let left = usize::from(self.undecided_left);
+        self.held() + led + followed + self.sweeps.len() + givings + left
     }
 
     fn counters(&self) -> Counters {
@@ -334,7 +341,7 @@ impl Clerk for Mako {
     /// Tells the clients of transactions that the watermark covers by now, and replays what it covers.
     fn release(&mut self, effects: &mut Effects) {
         let (mut done, mut lost) = (Vec::new(), Vec::new());
-        let mut news = false;
+        let (mut news, mut closed_news) = (false, false);
         for (at, live) in self.live.iter_mut().enumerate() {
             let mut watermarks = self.desk.hub.watermarks.borrow_mut();
             // Looked up before the clocks: those are then where these shards have ended.
@@ -347,6 +354,7 @@ impl Clerk for Mako {
             live.watermark.refresh(view);
             live.seen = seen;
             news = true;
+            closed_news |= live.closed_at().is_some();
             live.awaiting.advance(view, |own, stamp, waiter| done.push((own, stamp, waiter)));
             let end = |news, shard| watermarks.end(live.epoch(), shard) | news;
             if ended.into_iter().fold(false, end) {
@@ -359,8 +367,12 @@ impl Clerk for Mako {
         if news {
             self.replay_covered(effects);
         }
+        let is_over = !lost.is_empty();
         for at in lost {
             self.give_up_lost(at, effects);
+        }
+        if is_over || closed_news {
+            self.decide_undecided(effects);
         }
     }
 }

@@ -148,12 +148,12 @@ impl Mako {
         let (shard, Some(office)) = (self.led[at].lead.shard, &mut self.led[at].office) else {
             return;
         };
-        let replica = self.shared.replica(shard).expect("held");
         let through = self.followed[at].is_through();
         if !office.recovered && office.closed && knows_ends && through {
             office.recovered = true;
             let ballot = office.ballot;
-            self.bequeath(at);
+            self.keep_undecided(at);
+            let replica = self.shared.replica(shard).expect("held");
             if replica.recover(ballot) {
                 self.install_undecided(at, effects);
                 self.shared.replica(shard).expect("held").install(ballot);
@@ -164,8 +164,7 @@ impl Mako {
         let Some(office) = &mut self.led[at].office else { return };
         if office.recovered && !office.serves && replica.is_recovered(office.ballot) {
             office.serves = true;
-            let (ballot, since) = (office.ballot, office.since);
-            self.followed[at].hand_over(since);
+            let ballot = office.ballot;
             publish(&self.followed[at], replica, self.desk.hub.place.worker);
             self.desk.hub.serve(at, true);
             effects.observe(|| Observation::Serves { shard, ballot });

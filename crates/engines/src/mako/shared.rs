@@ -2,7 +2,7 @@
 
 use super::epochs::Epochs;
 use super::options::Options;
-use super::undecided::Inheritance;
+use super::undecided::Undecided;
 use crate::engine::Setup;
 use crate::replication::replica::Replica;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,8 +16,8 @@ pub struct Shared {
     pub(super) setup: Setup<Options>,
     pub(super) replicas: Vec<Replica>,
     pub(super) epochs: Epochs,
-    /// What the workers of a new leader leave to the last of them, by the place of the shard.
-    pub(super) inheritances: Vec<Inheritance>,
+    /// What is undecided and not in the stores, in the order of the replicas.
+    pub(super) undecided: Vec<Undecided>,
 }
 
 impl Shared {
@@ -26,7 +26,7 @@ impl Shared {
         let replicas = Replica::all(topology, node, epoch, &setup.options.limits);
         Shared {
             node,
-            inheritances: replicas.iter().map(|_| Inheritance::default()).collect(),
+            undecided: replicas.iter().map(|_| Undecided::default()).collect(),
             replicas,
             epochs: Epochs::new(epoch, topology.shards() as usize, topology.workers()),
             setup: setup.clone(),
@@ -153,6 +153,15 @@ impl SharedWatermark {
         stamp.is_reached(own, |shard| match shard {
             ShardId::EVERY => all().unwrap_or(Clock::ZERO),
             shard => self.of(shard),
+        })
+    }
+
+    /// Has a shard ended the epoch before what has this stamp, which `own` keeps?
+    pub(super) fn rejects(&self, own: ShardId, stamp: StampRef<'_>) -> bool {
+        let floor = stamp.entry(own, ShardId::EVERY);
+        self.ended().any(|shard| {
+            let last = self.of(shard);
+            stamp.entry(own, shard) > last || floor > last
         })
     }
 

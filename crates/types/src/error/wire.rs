@@ -66,7 +66,7 @@ coded_enum!(Rejected {
 
 coded_enum!(Unknown {
     0 => NoAnswer { request },
-    1 => Unsettled { request },
+    1 => Unsettled { request, shard as short },
     2 => Forgotten { request },
     3 => Participant { shard as short },
     5 => Session { session as short },

@@ -12,3 +12,4 @@ mod lost_shard;
 mod odd_times;
 mod scenarios;
 mod snapshots;
+mod undecided;
