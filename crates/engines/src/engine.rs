@@ -16,9 +16,10 @@ use crate::observation::Observation;
 use crate::procedure::Procedures;
 use crate::slow::Slow;
 use bytes::Bytes;
-use consensus::manager::{Configuration, Incarnation};
+use consensus::manager::{Configuration, Incarnation, Knowledge};
 use consensus::stream;
 use consensus::topology::Topology;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::ops::AddAssign;
@@ -103,6 +104,13 @@ pub trait Engine: Sized {
     /// How many transactions are under way here, in any state: none, once all is quiet.
     fn pending(&self) -> usize;
 
+    /// What transactions hold open here: sessions, branches with their locks, requests, and waits. Unlike
+    /// [`pending`](Engine::pending) without what waits to be decided, applied or copied; also while a shard is lost it
+    /// comes to nothing (rule M11).
+    fn held(&self) -> usize {
+        self.pending()
+    }
+
     /// What it has counted.
     fn counters(&self) -> Counters;
 
@@ -119,6 +127,20 @@ pub trait Engine: Sized {
     fn may_restore(&self, shard: ShardId, from: NodeId, length: u64, state: &Bytes) -> bool {
         let _ = (shard, from, length, state);
         false
+    }
+
+    /// What this worker knows of the epochs that a shard has not ended, as far as it was told: how far the shard is durable
+    /// in each, and where the node has a copy, how far this worker's stream has all of it.
+    fn lacking(&self, shard: ShardId) -> Vec<(Epoch, Clock, Option<Clock>)> {
+        let _ = shard;
+        Vec::new()
+    }
+
+    /// A shard of which this node knows more than the configuration says there is, since the loss of its majority was
+    /// accepted while the node was away. Such a node must not go on with what it has in memory.
+    fn exceeds(&self, configuration: &Configuration) -> Option<ShardId> {
+        let _ = configuration;
+        None
     }
 
     /// The transactions that took longer than [`Limits::slow_after`](crate::execution::Limits::slow_after) since
@@ -256,6 +278,24 @@ pub enum Effect<M> {
         epoch: Epoch,
         /// The final shard watermark; [`Clock::MAX`] if nothing was left hanging.
         watermark: Clock,
+    },
+    /// Tell the manager what this node knows of a shard whose majority is lost. Said once for each such loss, by one
+    /// worker; from then on nothing changes that.
+    Known {
+        /// The shard.
+        shard: ShardId,
+        /// The epoch that began with the loss.
+        begun: Epoch,
+        /// What is known of the epochs before.
+        knowledge: Knowledge,
+    },
+    /// Tell the manager how far the survivors of such a shard hold epochs: this node leads them, and has had decided what
+    /// they hold. Said once for each appointment, by one worker.
+    Held {
+        /// The shard.
+        shard: ShardId,
+        /// All of these epochs up to there.
+        held: BTreeMap<Epoch, Clock>,
     },
     /// Ask the manager to close the open epoch: on a shard that this node leads something hangs whose
     /// coordinator is silent. Said once by each worker; nothing comes of it if it may wait.

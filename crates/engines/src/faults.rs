@@ -66,6 +66,10 @@ pub enum Fault {
     CopyWithoutWatermarks,
     /// Waits for other shards have no bound (M11).
     WaitForever,
+    /// A copy leaves out what is undecided (M12).
+    CopyWithoutUndecided,
+    /// What is undecided is kept below newer versions that are committed, and a new leader puts it on top of them (M12).
+    InstallUndecidedAbove,
     /// A leader draws clocks while its shard is out (M12).
     ServeWhileOut,
     /// A leader whose stream decides nothing goes on to certify (M11).
@@ -96,6 +100,8 @@ pub enum Fault {
     AbsorbAlone,
     /// A copy claims all up to the greatest clock of one stream, wherever the other streams are (M6).
     CopyFromOneStream,
+    /// A node goes on to learn about a shard after it has said what it knows of it (M9).
+    LearnAfterLoss,
 }
 
 /// A set of planted bugs.

@@ -166,6 +166,8 @@ pub enum Observation {
         until: Option<(TableId, Vec<u8>)>,
         /// The rows, in order: table, key, and the epoch and clock of the version.
         rows: Vec<(TableId, Vec<u8>, Epoch, Clock)>,
+        /// What is undecided in the range: table, key, and the epoch and clock of the version.
+        undecided: Vec<(TableId, Vec<u8>, Epoch, Clock)>,
         /// Versions up to the cut that are left out, since they are not known to be committed and how their epoch
         /// ends is open.
         withheld: usize,

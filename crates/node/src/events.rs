@@ -81,7 +81,8 @@ pub enum Effect<M> {
         /// What.
         message: ToManager,
     },
-    /// Another life of this node is admitted: this one is over, and should end.
+    /// This life of the node is over, and should end: another one is admitted, or it [knows](crate::Worker::exceeds) more of
+    /// a shard than what is left of that.
     Superseded,
     /// Come back with [`Event::Timer`] at this time at the latest. The driver keeps one timer for each
     /// worker, the earliest; those for later are forgotten, and asked for again when it has gone off.

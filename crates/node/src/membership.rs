@@ -6,7 +6,7 @@
 //! the lease first and the configuration's version after it, so a lease never lasts longer for an old
 //! office than it was granted to that.
 
-use consensus::manager::{Configuration, Incarnation, Machine, Options};
+use consensus::manager::{Configuration, Incarnation, Knowledge, Machine, Options};
 use consensus::topology::Topology;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,7 +50,7 @@ pub(crate) struct Known {
 }
 
 /// What a worker has the manager told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Word {
     /// How a closed epoch ended on a shard that this node leads.
     Report { shard: ShardId, epoch: Epoch, watermark: Clock },
@@ -58,6 +58,10 @@ pub(crate) enum Word {
     Close { shard: ShardId, epoch: Epoch },
     /// An empty replica, in this life, has all that was there when this ballot of this node began.
     CaughtUp { shard: ShardId, replica: NodeId, ballot: Ballot, incarnation: Incarnation },
+    /// What this node knows of a shard whose majority is lost.
+    Known { shard: ShardId, begun: Epoch, knowledge: Knowledge },
+    /// The survivors of such a shard, led by this node, hold so much of epochs that lack their end.
+    Held { shard: ShardId, held: BTreeMap<Epoch, Clock> },
 }
 
 impl Membership {

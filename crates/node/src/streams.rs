@@ -65,6 +65,7 @@ impl Held {
         let members = Members {
             voters: topology.voters(shard).to_vec(),
             learners: topology.learners(shard).to_vec(),
+            all_promise: false,
         };
         let stream = Stream::new(node, members, options, storage);
         Held {
@@ -132,6 +133,8 @@ impl<E: Engine> Worker<E> {
         let shards: Vec<ShardId> = self.streams.keys().copied().collect();
         for shard in shards {
             let Some(assignment) = known.configuration.shard(shard) else { continue };
+            let members = stream::Event::Members { members: assignment.members() };
+            self.stream_step(now, shard, members, effects);
             let votes = known.is_admitted(self.node)
                 && assignment.full_voters().any(|voter| voter == self.node);
             self.stream_step(now, shard, stream::Event::Votes { votes }, effects);

@@ -62,6 +62,8 @@ pub struct Worker<E: Engine> {
     pub(super) known: Option<Known>,
     /// The version of that.
     known_version: u64,
+    /// See [`Worker::exceeds`].
+    exceeds: Option<ShardId>,
     /// The streams of this worker's number, of every shard of which the node has a replica.
     pub(super) streams: BTreeMap<ShardId, Held>,
     /// A stream is cut when so many entries may be.
@@ -113,6 +115,7 @@ impl<E: Engine> Worker<E> {
             member,
             known: None,
             known_version: 0,
+            exceeds: None,
             streams: topology.shards_of(node).map(held).collect(),
             trim_entries: setup.streams.trim_entries,
             retain_bytes: setup.streams.retain_bytes,
@@ -155,6 +158,12 @@ impl<E: Engine> Worker<E> {
         assignment.is_some_and(|assignment| known.office(self.node, assignment).is_some())
     }
 
+    /// A shard of which this node knows more than its cluster does, since the loss of the shard's majority was accepted while
+    /// the node was away. It takes no more events: the node is to begin anew, without memory.
+    pub fn exceeds(&self) -> Option<ShardId> {
+        self.exceeds
+    }
+
     /// Until when the node may act on its configuration.
     pub fn lease_end(&self) -> Time {
         self.membership.lease_end()
@@ -183,7 +192,13 @@ impl<E: Engine> Worker<E> {
 
     /// Takes one event. The same state and the same event make the same effects.
     pub fn step(&mut self, now: Time, event: Event<E::Message>, effects: &mut Effects<E::Message>) {
+        if self.exceeds.is_some() {
+            return;
+        }
         self.follow(now, effects);
+        if self.exceeds.is_some() {
+            return;
+        }
         match event {
             Event::Start => {
                 self.recall();
@@ -216,6 +231,11 @@ impl<E: Engine> Worker<E> {
         let lease_end = self.membership.lease_end();
         if let Some(known) = self.membership.news(&mut self.known_version) {
             self.pass_news(now, effects);
+            self.exceeds = self.engine.exceeds(&known.configuration);
+            if self.exceeds.is_some() {
+                effects.effects.push(Effect::Superseded);
+                return;
+            }
             self.known = Some(known.clone());
             let (configuration, incarnation) =
                 (Arc::clone(&known.configuration), known.incarnation);
@@ -250,6 +270,9 @@ impl<E: Engine> Worker<E> {
         self.membership.renew(lease_end.unwrap_or(Time::ZERO));
         let wakes = lapsed && self.membership.lease_end() > now;
         self.follow(now, effects);
+        if self.exceeds.is_some() {
+            return;
+        }
         if wakes {
             // All have waited for it.
             self.nudge_others(effects);
@@ -282,6 +305,10 @@ impl<E: Engine> Worker<E> {
                 Word::CaughtUp { shard, replica, ballot, incarnation } => {
                     MemberEvent::CaughtUp { shard, replica, ballot, incarnation }
                 }
+                Word::Known { shard, begun, knowledge } => {
+                    MemberEvent::Known { shard, begun, knowledge }
+                }
+                Word::Held { shard, held } => MemberEvent::Held { shard, held },
             };
             self.member_step(now, event, effects);
         }
@@ -380,6 +407,12 @@ impl<E: Engine> Worker<E> {
                 }
                 engines::Effect::Close { shard, epoch } => {
                     self.say(Word::Close { shard, epoch }, effects);
+                }
+                engines::Effect::Known { shard, begun, knowledge } => {
+                    self.say(Word::Known { shard, begun, knowledge }, effects);
+                }
+                engines::Effect::Held { shard, held } => {
+                    self.say(Word::Held { shard, held }, effects);
                 }
                 engines::Effect::Nudge { worker } => effects.effects.push(Effect::Nudge { worker }),
             }

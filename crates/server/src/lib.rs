@@ -43,4 +43,7 @@ pub use config::{ConfigError, NodeConfig, Protocol, Wrong};
 pub use manager::{FromOperator, Refusal, Stage, ToOperator};
 pub use seat::{Command, MakeTask};
 pub use server::{Ended, Server, StartError};
-pub use status::{FollowerStatus, ManagerStatus, NodeStatus, ShardStatus, StreamStatus};
+pub use status::{
+    FollowerStatus, LackingStatus, LossStatus, LostEndStatus, ManagerStatus, NodeStatus,
+    ShardStatus, StreamStatus,
+};

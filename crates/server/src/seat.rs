@@ -154,7 +154,16 @@ impl<E: Engine> Seat<E> {
             Effect::Reply { to, reply } => answer(out, to, &ToClient::Reply(reply)),
             Effect::Tell { message } => self.tell_managers(now, &message, out),
             Effect::Superseded => {
-                tracing::error!(node = %self.node, "another life of this node is admitted: it ends");
+                match self.worker.exceeds() {
+                    Some(shard) => tracing::error!(
+                        node = %self.node, %shard,
+                        "the loss of a shard was accepted while this node was away, which knows more of it: it ends, and \
+                         has to begin anew without memory"
+                    ),
+                    None => tracing::error!(
+                        node = %self.node, "another life of this node is admitted: it ends"
+                    ),
+                }
                 out.stop();
             }
             Effect::Timer { at } => out.timer(at),

@@ -3,12 +3,12 @@
 use crate::manager::Mail;
 use crate::seat::Seat;
 use bytes::Bytes;
-use consensus::manager::{Configuration, Outage};
+use consensus::manager::{Configuration, Loss, LossStage, LostEnd, Outage};
 use engines::Engine;
 use engines::engine::{Counters, Progress};
 use net::Identity;
 use serde::{Deserialize, Serialize};
-use types::{NodeId, ShardId, Time};
+use types::{Clock, Epoch, NodeId, ShardId, Time};
 
 /// How a worker of a node is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,6 +96,12 @@ pub struct ShardStatus {
     /// Why it cannot be served, in a sentence, by the configuration.
     #[serde(default)]
     pub outage: Option<String>,
+    /// The loss of its majority that was accepted last.
+    #[serde(default)]
+    pub loss: Option<LossStatus>,
+    /// What is known here of epochs whose end it has not said.
+    #[serde(default)]
+    pub lacking: Vec<LackingStatus>,
     /// Up to where it is known here to be durable, in the epoch that is open. `None` where the protocol has
     /// no watermarks.
     pub watermark: Option<u64>,
@@ -107,6 +113,43 @@ pub struct ShardStatus {
     pub drawn: Option<u64>,
     /// Bytes of this node's copy, if it has one.
     pub memory_bytes: Option<usize>,
+}
+
+/// A loss of a shard's majority that was accepted. Clocks are those of the shard.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LossStatus {
+    /// When, in seconds since 1970, on the clock of the operator who accepted it.
+    pub at_s: u64,
+    /// Nothing of it is open any more.
+    pub is_over: bool,
+    /// The nodes whose replicas were set aside.
+    pub aside: Vec<u32>,
+    /// How the epochs ended whose end was lost.
+    pub ends: Vec<LostEndStatus>,
+}
+
+/// How an epoch ended whose end was lost.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LostEndStatus {
+    /// Which epoch.
+    pub epoch: u32,
+    /// Live nodes knew it to be durable so far.
+    pub known: u64,
+    /// The survivors had it so far, once that is known,
+    pub held: Option<u64>,
+    /// and here it ended. What the shard wrote between these two clocks is missing.
+    pub end: Option<u64>,
+}
+
+/// What a worker knows of an epoch whose end a shard has not said yet.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LackingStatus {
+    /// Which epoch; the open one is the last.
+    pub epoch: u32,
+    /// The shard is known to be durable so far in it.
+    pub durable: u64,
+    /// This worker's stream has it so far, where the node has a copy.
+    pub held: Option<u64>,
 }
 
 /// A stream, as one of its replicas sees it.
@@ -196,6 +239,8 @@ fn shards<E: Engine>(seat: &Seat<E>) -> Vec<ShardStatus> {
             voters: voters.unwrap_or_default(),
             empty: empty.unwrap_or_default(),
             outage: configuration.and_then(|all| outage(all, shard)),
+            loss: assignment.and_then(|it| it.loss.as_ref()).map(loss),
+            lacking: lacking(seat, shard),
             watermark: progress.watermark.map(|clock| clock.0),
             reached: progress.reached.map(|clock| clock.0),
             drawn: store.filter(|_| appointed).map(|store| store.clock().0),
@@ -203,6 +248,32 @@ fn shards<E: Engine>(seat: &Seat<E>) -> Vec<ShardStatus> {
         }
     };
     (0..).map(ShardId).zip(seat.worker.engine().progress()).map(of).collect()
+}
+
+fn loss(loss: &Loss) -> LossStatus {
+    let end = |(epoch, lost): (&Epoch, &LostEnd)| LostEndStatus {
+        epoch: epoch.0,
+        known: lost.known.0,
+        held: lost.held.map(|clock| clock.0),
+        end: lost.end.map(|clock| clock.0),
+    };
+    LossStatus {
+        at_s: loss.at_s,
+        is_over: loss.stage == LossStage::Over,
+        aside: loss.void.keys().map(|node| node.0).collect(),
+        ends: loss.ends.iter().map(end).collect(),
+    }
+}
+
+/// What this worker knows of epochs that the shard has not ended, as far as the configuration tells.
+fn lacking<E: Engine>(seat: &Seat<E>, shard: ShardId) -> Vec<LackingStatus> {
+    let known = seat.worker.engine().lacking(shard).into_iter();
+    let status = |(epoch, durable, held): (Epoch, Clock, Option<Clock>)| LackingStatus {
+        epoch: epoch.0,
+        durable: durable.0,
+        held: held.map(|clock| clock.0),
+    };
+    known.map(status).collect()
 }
 
 /// Why a shard cannot be served, in a sentence that says what ends that.

@@ -7,6 +7,7 @@ mod commands;
 mod duration;
 mod inside;
 mod local;
+mod losses;
 mod managers;
 mod procedures;
 mod progress;

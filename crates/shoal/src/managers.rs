@@ -136,7 +136,7 @@ fn is_up_to_date(status: &Result<NodeStatus, String>, version: u64) -> bool {
 }
 
 /// The node whose manager leads, by the manager that knows most.
-fn leader<'s>(answered: impl Iterator<Item = &'s NodeStatus>) -> Option<u32> {
+pub(crate) fn leader<'s>(answered: impl Iterator<Item = &'s NodeStatus>) -> Option<u32> {
     let managers = answered.filter_map(|status| status.manager.as_ref());
     managers.filter(|it| it.votes).max_by_key(|it| it.entries)?.leader
 }
@@ -234,6 +234,11 @@ impl Replacement {
                     "the managers choose who leads".to_owned()
                 }
                 Some(ToOperator::Refused(why)) => return Err(pair.refused(&why)),
+                Some(told @ (ToOperator::MayLose { .. } | ToOperator::Lost(_))) => {
+                    return Err(Trouble::Refused(format!(
+                        "the managers say something else: {told:?}"
+                    )));
+                }
                 None => {
                     leader = None;
                     "waiting for a manager that leads: a majority of them has to live".to_owned()
@@ -297,6 +302,7 @@ impl Pair<'_> {
                 let (has, of) = (words::count(has), words::count(of));
                 format!("{incoming} learns the log: it has {has} of {of} entries")
             }
+            Stage::Accepting => "the managers write into their log".to_owned(),
             Stage::Voting => {
                 format!("{incoming} votes, and the vote of the former one is taken back")
             }

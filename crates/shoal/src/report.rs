@@ -2,6 +2,7 @@
 
 use crate::ask;
 use crate::terminal::tables;
+use crate::{losses, managers};
 use consensus::topology::{Node, Topology};
 use net::Clock;
 use net::client::Access;
@@ -97,6 +98,30 @@ impl Report {
         let latest = self.nodes.iter().flatten().max_by_key(|node| node.revision);
         let shards = latest.into_iter().flat_map(|node| &node.shards);
         shards.filter_map(|shard| shard.outage.clone()).collect()
+    }
+
+    /// Losses of majorities that operators have accepted, by the node that knows the latest configuration: a sentence for each.
+    pub fn losses(&self) -> Vec<String> {
+        let latest = self.nodes.iter().flatten().max_by_key(|node| node.revision);
+        let name = |node: u32| {
+            let known = self.topology.node(NodeId(node));
+            known.map_or_else(|| format!("n{node}"), |node| node.name.clone())
+        };
+        let shards = latest.into_iter().flat_map(|node| &node.shards);
+        let lost = shards.filter_map(|shard| Some((shard.shard, shard.loss.as_ref()?)));
+        lost.map(|(shard, loss)| losses::sentence(shard, loss, name)).collect()
+    }
+
+    /// The voters of a shard, by the node that knows the latest configuration.
+    pub fn voters(&self, shard: u32) -> Vec<u32> {
+        let latest = self.nodes.iter().flatten().max_by_key(|node| node.revision);
+        let shards = latest.into_iter().flat_map(|node| &node.shards);
+        shards.filter(|it| it.shard == shard).flat_map(|it| it.voters.clone()).collect()
+    }
+
+    /// The node whose manager leads, as far as nodes say.
+    pub fn managers_leader(&self) -> Option<u32> {
+        managers::leader(self.nodes.iter().flatten())
     }
 
     /// Replicas that are empty and do not count, by the node that knows the latest configuration: a sentence for each.

@@ -6,7 +6,7 @@ use crate::managers::Managed;
 use crate::weather::{Weather, Weights};
 use consensus::manager::{Options, Pace};
 use std::time::Duration;
-use types::Random;
+use types::{Random, ShardId};
 
 /// A lease that no node is too late to renew.
 const FOR_EVER: Duration = Duration::from_secs(100_000);
@@ -22,6 +22,47 @@ pub struct Failures {
     pub options: Options,
     /// Nodes fail; otherwise leases last for ever, and no shard is ever taken over.
     pub fails: bool,
+}
+
+/// A shard that loses a majority of its voters at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Loss {
+    /// The shard.
+    pub shard: ShardId,
+    /// So long after the clients have come.
+    pub after_ns: u64,
+    /// What becomes of the voters.
+    pub fate: Fate,
+}
+
+/// What becomes of a majority of voters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// They come back without memory: the shard is lost for good.
+    Emptied,
+    /// They never come back.
+    Gone,
+    /// They are cut off until the healing, and have lost nothing then.
+    CutOff,
+}
+
+impl Loss {
+    /// Draws one, for clients that play so long.
+    pub fn draw(random: &mut Random, shards: u32, span_ns: u64) -> Loss {
+        Loss {
+            shard: ShardId(random.below(shards.into()) as u32),
+            after_ns: span_ns * random.range_inclusive(5, 50) / 100,
+            fate: one_of(random, &[Fate::Emptied, Fate::Emptied, Fate::Gone, Fate::CutOff]),
+        }
+    }
+
+    /// Is what the shard held lost for good?
+    pub fn is_final(&self) -> bool {
+        match self.fate {
+            Fate::Emptied | Fate::Gone => true,
+            Fate::CutOff => false,
+        }
+    }
 }
 
 impl Failures {

@@ -90,6 +90,8 @@ counts! {
         diverged,
         /// Leaders that failed when a replica without memory was about to be given copies.
         givers_struck,
+        /// Shards that lost a majority of their voters at once.
+        majorities_lost,
         /// Facts that engines let checkers see.
         observations,
     }
@@ -136,6 +138,10 @@ counts! {
         refused,
         /// What became of it is not known.
         unknown,
+        /// Aborted or unknown for want of a shard that the error names.
+        for_want_of_shard,
+        /// Of those, since a version that was read is undecided.
+        undecided,
         /// Requests that clients outside sent again.
         asked_again,
         /// Clients that died with the node on which they lived.

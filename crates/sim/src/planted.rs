@@ -60,6 +60,11 @@ const BOUNDS: &[Bound] = &[
     ("mako", "cut-unabsorbed", "M6", COPIES, 100),
     ("mako", "copy-uncommitted", "M6", COPIES, 100),
     ("mako", "copy-keeps-deleted", "M6", COPIES, 100),
+    ("mako", "copy-by-clock", "M10", COPIES, 300),
+    ("mako", "copy-without-watermarks", "M10", COPIES, 300),
+    ("mako", "wait-forever", "M11", &["liveness"], 60),
+    ("mako", "certify-while-stalled", "M11", &["assertion"], 60),
+    ("mako", "serve-while-out", "M12", &["assertion"], 60),
     ("mako", "count-learner", "M4", &["M4"], 60),
     ("mako", "forget-promise", "M4", &["M4", "M9", "assertion", "liveness"], 700),
     ("mako", "appoint-early", "M7", &["M7"], 60),
@@ -100,6 +105,9 @@ pub const UNCAUGHT: &[&str] = &[
     "appoint-empty",
     // Adopting sequences.
     "join-early",
+    // Undecided versions; a test of nodes catches the first of them.
+    "copy-without-undecided",
+    "install-undecided-above",
     // Cutting the log.
     "cut-covered",
     "snapshot-without-finals",

@@ -106,8 +106,16 @@ probes! {
     diverged = "one leader back, the next cut off",
     /// A leader failed when a replica without memory was about to be given copies.
     giver_struck = "leader fails while a copy begins",
+    /// A shard lost a majority of its voters at once.
+    majority_lost = "majority of a shard lost",
+    /// A transaction ended for want of a shard, and its error names that.
+    for_want_of_shard = "ended for want of a shard",
+    /// … since a version that it read is undecided.
+    undecided = "undecided version met",
     /// A stream began behind a snapshot.
     restored = "stream begun behind a snapshot",
+    /// A copy carried what is undecided.
+    carried_undecided = "undecided version in a copy",
     /// A new leader installed what could not be decided yet.
     inherited = "undecided version installed",
     /// A shard was taken over.
@@ -175,7 +183,10 @@ impl Probes {
             }
             Observation::HeldUp { .. } => self.held_up += 1,
             Observation::Restored { .. } => self.restored += 1,
-            Observation::Given { withheld, .. } => self.withheld += u64::from(*withheld > 0),
+            Observation::Given { withheld, undecided, .. } => {
+                self.withheld += u64::from(*withheld > 0);
+                self.carried_undecided += u64::from(!undecided.is_empty());
+            }
             Observation::Inherited { .. } => self.inherited += 1,
             Observation::Drawn { .. }
             | Observation::Serves { .. }
@@ -213,6 +224,9 @@ impl Probes {
         self.forgot_behind = work.forgot_behind;
         self.diverged = work.diverged;
         self.giver_struck = work.givers_struck;
+        self.majority_lost = work.majorities_lost;
+        self.for_want_of_shard = outcomes.for_want_of_shard;
+        self.undecided = outcomes.undecided;
         self.asked_again = outcomes.asked_again;
         self.gave_up = outcomes.gave_up;
         self.refused = outcomes.refused;

@@ -91,6 +91,7 @@ impl Recoveries {
             | Applied::Reported { .. }
             | Applied::Ended { .. }
             | Applied::Out { .. }
+            | Applied::Loss { .. }
             | Applied::CaughtUp { .. }
             | Applied::Answered { .. }
             | Applied::Changed(_) => {}
@@ -157,12 +158,13 @@ impl Recoveries {
         if is_new && recovery.stage.is_some() { recovery.reach(stage) } else { None }
     }
 
-    /// Does every shard serve under the ballot that the managers have given out last? Where engines do
+    /// Does every shard but the lost one serve under the ballot that the managers have given out last? Where engines do
     /// not say whether they serve, it is not known, and so they do.
-    pub(crate) fn all_serve(&self, truth: &Configuration) -> bool {
-        let pairs = self.shards.iter().zip(&truth.shards);
+    pub(crate) fn all_serve(&self, truth: &Configuration, lost: Option<ShardId>) -> bool {
+        let pairs = (0..).map(ShardId).zip(self.shards.iter().zip(&truth.shards));
+        let mut pairs = pairs.filter(|(shard, _)| Some(*shard) != lost);
         !self.speaks
-            || pairs.into_iter().all(|(recovery, assignment)| {
+            || pairs.all(|(_, (recovery, assignment))| {
                 recovery.serving >= self.workers && recovery.ballot.node == assignment.leader
             })
     }

@@ -10,7 +10,7 @@
 use crate::catalog::Catalog;
 use crate::checks::replicas;
 use crate::clients::outside::{Manners, Outside, Post};
-use crate::clients::{Ledger, Stage, calls};
+use crate::clients::{Ledger, Stage, calls, histories};
 use crate::digest::Digest;
 use crate::managers::Changes;
 use crate::metrics::Metrics;
@@ -28,7 +28,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{NodeId, Random, Time, WorkerId};
+use types::{NodeId, Random, ShardId, Time, WorkerId};
 
 /// Once nothing goes wrong any more, everything that was begun ends within this.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -52,6 +52,12 @@ const LOOKS: u64 = 40;
 /// A replica that was far behind catches up within this: a narrow window over a long distance takes
 /// minutes for what was loaded.
 const CATCH_UP_PATIENCE: Duration = Duration::from_secs(600);
+
+/// Of the seeds in which most crashes take the node's memory, in one of so many a shard loses a majority of its voters.
+const LOST_ONE_IN: u64 = 5;
+
+/// Where a shard is lost, clients outside wait so long for what they ask for, as the shipped client does.
+const DEADLINE: Duration = Duration::from_secs(10);
 
 /// How long loading may take.
 const LOAD_PATIENCE: Duration = Duration::from_secs(120);
@@ -171,6 +177,12 @@ impl<E: Subject> Stand<E> {
         if orders.calm {
             scenario.calm();
         }
+        let fails = E::FOLLOWS_EPOCHS && scenario.failures.fails;
+        scenario.weather.forgets = fails && scenario.shape.voters > 1 && root.fork(13).chance(5, 6);
+        let mut lot = root.fork(14);
+        if scenario.weather.forgets && lot.chance(1, LOST_ONE_IN) {
+            scenario.lose(&mut lot);
+        }
         let catalog = Catalog::new();
         let plays = scenario.cast.iter().map(|cast| cast.play(&catalog));
         let plays = plays.collect::<types::Result<Vec<Played>>>()?;
@@ -187,8 +199,6 @@ impl<E: Subject> Stand<E> {
         }
         let round_trip = Duration::from_nanos(scenario.round_trip_ns);
         let options = E::draw(&mut random, round_trip);
-        let fails = E::FOLLOWS_EPOCHS && scenario.failures.fails;
-        scenario.weather.forgets = fails && scenario.shape.voters > 1 && root.fork(13).chance(5, 6);
         let cuts = match fails {
             true if scenario.weather.forgets => Cuts::Early,
             true => Cuts::Never,
@@ -230,12 +240,15 @@ impl<E: Subject> Stand<E> {
         Ok((scenario, Stand { simulation, plays, stage, random: root.fork(12), tables: names }))
     }
 
-    /// Some worker of a node that leads a shard.
+    /// Some worker of a node that leads a shard which is not lost.
     fn somewhere(&mut self) -> Place {
         let topology = Arc::clone(self.simulation.topology());
-        let shard = self.random.below(topology.shards().into()) as u32;
+        let lost = self.simulation.lost();
+        let shards: Vec<ShardId> =
+            topology.shard_ids().filter(|shard| Some(*shard) != lost).collect();
+        let shard = *self.random.pick(&shards).expect("one is not lost");
         let worker = WorkerId(self.random.below(topology.workers().into()) as u32);
-        Place { node: self.simulation.leader(types::ShardId(shard)), worker }
+        Place { node: self.simulation.leader(shard), worker }
     }
 
     /// All phases.
@@ -267,6 +280,9 @@ impl<E: Subject> Stand<E> {
     /// Things happen, for a while. To nodes that come back new residents come, too.
     fn play(&mut self, scenario: &Scenario) -> Result<(), Violation> {
         let began = self.simulation.now();
+        if let Some(loss) = scenario.loss {
+            self.simulation.plan_loss(loss);
+        }
         let nodes = self.simulation.topology().nodes().len() as u32;
         let mut lives: Vec<u32> = (0..nodes).map(|id| self.simulation.life(NodeId(id))).collect();
         let mut spares = vec![0; scenario.cast.len()];
@@ -331,6 +347,7 @@ impl<E: Subject> Stand<E> {
             patience: if fails { patience.min(ASK_AFTER_MAX) } else { patience },
             attempts_max: 30,
             asks_max: if fails { ASKS_MAX } else { u32::MAX },
+            deadline: scenario.loss.map(|_| DEADLINE),
         };
         let mut outsiders = 0;
         for (cast, played) in scenario.cast.iter().zip(self.plays.clone()) {
@@ -360,14 +377,14 @@ impl<E: Subject> Stand<E> {
     fn wait(&mut self, rule: &'static str, patience: Duration) -> Result<(), Violation> {
         let ledger = self.stage.ledger.clone();
         let is_done = move |simulation: &Simulation<E>| {
-            ledger.complaint().is_some() || ledger.at_work() == 0 && simulation.pending() == 0
+            ledger.complaint().is_some() || ledger.at_work() == 0 && simulation.held() == 0
         };
         let done = self.simulation.run_while_not(patience, is_done)?;
         self.listen()?;
         if done {
             return Ok(());
         }
-        let (tasks, pending) = (self.stage.ledger.at_work(), self.simulation.pending());
+        let (tasks, pending) = (self.stage.ledger.at_work(), self.simulation.held());
         let places = self.simulation.pending_places();
         let places: Vec<_> = places.iter().map(|(at, count)| format!("{count} at {at}")).collect();
         let places = places.join(", ");
@@ -392,7 +409,10 @@ impl<E: Subject> Stand<E> {
     /// Every epoch that has closed is settled.
     fn settle(&mut self) -> Result<(), Violation> {
         match self.simulation.run_while_not(PATIENCE, Simulation::is_settled)? {
-            true => Ok(()),
+            true => {
+                self.simulation.end_without_lost();
+                Ok(())
+            }
             false => {
                 let what =
                     format!("after {PATIENCE:?} without faults an epoch is closed and not settled");
@@ -434,14 +454,18 @@ impl<E: Subject> Stand<E> {
         let store = |node: NodeId, shard| self.simulation.store(node, shard);
         let leader = |shard| self.simulation.leader(shard);
         let gone = |node| self.simulation.is_gone(node);
-        replicas::check(self.simulation.topology(), checks.installed(), leader, store, gone)
+        let installed = (checks.installed(), self.simulation.lost());
+        replicas::check(self.simulation.topology(), installed, leader, store, gone)
     }
 
     fn judge(&mut self) -> Result<(), Violation> {
         if let Some(checks) = self.simulation.checks() {
             checks.finish(self.simulation.now())?;
         }
-        for played in self.plays.clone() {
+        let is_lost = self.simulation.lost().is_some();
+        // Where a shard is lost, nothing can be read that is on it: only histories tell by themselves.
+        let judged = |played: &Played| !is_lost || played.play.name() == histories::NAME;
+        for played in self.plays.clone().into_iter().filter(judged) {
             let place = self.somewhere();
             let db = self.simulation.local(place);
             let task = Rc::clone(&played.play).check(db, self.stage.clone());

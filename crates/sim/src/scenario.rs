@@ -9,7 +9,7 @@ use crate::clients::skew::Skew;
 use crate::clients::tokens::Tokens;
 use crate::clock::NodeClock;
 use crate::cpu::Cpu;
-use crate::failures::Failures;
+use crate::failures::{Failures, Loss};
 use crate::managers::Changes;
 use crate::network::{Delay, Troubles};
 use crate::run::SPARES;
@@ -119,6 +119,8 @@ pub struct Scenario {
     pub patience_ns: u64,
     /// Of a hundred calls of clients outside, of how many a copy comes very late.
     pub late_copies_percent: u32,
+    /// A shard that loses a majority of its voters.
+    pub loss: Option<Loss>,
 }
 
 impl Scenario {
@@ -147,6 +149,7 @@ impl Scenario {
             pause_ns_max: one_of(random, &[2_000, 100_000, MS, span_ns / 250]),
             patience_ns: (round_trip_ns * random.range_inclusive(2, 20)).max(slowest_answer_ns),
             late_copies_percent: one_of(&mut random.fork(1), &[0, 2, 20, 100]),
+            loss: None,
             shape,
             delays,
             round_trip_ns,
@@ -179,6 +182,15 @@ impl Scenario {
             wild_clocks: false,
             ..self.weather
         };
+    }
+
+    /// A shard loses a majority of its voters, and others have nodes of their own.
+    pub fn lose(&mut self, random: &mut Random) {
+        self.shape.shards = self.shape.shards.max(2);
+        self.shape.compact = false;
+        // Long enough for leases to run out, and for epochs to end after that.
+        self.span_ns = self.span_ns.max(20 * self.failures.options.lease.as_nanos() as u64);
+        self.loss = Some(Loss::draw(random, self.shape.shards, self.span_ns));
     }
 
     /// A clock for each node.
@@ -230,6 +242,10 @@ impl fmt::Display for Scenario {
             if wild_clocks {
                 write!(f, "clocks beyond their bounds, so that leases need not hold; ")?;
             }
+        }
+        if let Some(Loss { shard, after_ns, fate }) = self.loss {
+            let after_ms = after_ns / MS;
+            write!(f, "after {after_ms} ms a majority of {shard} is {fate:?}; ")?;
         }
         write!(f, "late copies {} %; ", self.late_copies_percent)?;
         for Cast { part, residents, outsiders } in &self.cast {

@@ -83,6 +83,13 @@ impl Bug {
         ("cut-unabsorbed", Bug::Engine(Fault::CutUnabsorbed)),
         ("copy-uncommitted", Bug::Engine(Fault::CopyUncommitted)),
         ("copy-keeps-deleted", Bug::Engine(Fault::CopyKeepsDeleted)),
+        ("copy-by-clock", Bug::Engine(Fault::CopyByClock)),
+        ("copy-without-watermarks", Bug::Engine(Fault::CopyWithoutWatermarks)),
+        ("copy-without-undecided", Bug::Engine(Fault::CopyWithoutUndecided)),
+        ("install-undecided-above", Bug::Engine(Fault::InstallUndecidedAbove)),
+        ("wait-forever", Bug::Engine(Fault::WaitForever)),
+        ("certify-while-stalled", Bug::Engine(Fault::CertifyWhileStalled)),
+        ("serve-while-out", Bug::Engine(Fault::ServeWhileOut)),
         ("cut-covered", Bug::Engine(Fault::CutCovered)),
         ("snapshot-without-finals", Bug::Engine(Fault::SnapshotWithoutFinals)),
         ("replay-below-floor", Bug::Engine(Fault::ReplayBelowFloor)),
@@ -258,6 +265,11 @@ impl Subject for Mako {
         }
         options.snapshot_part.records_max = one_of(&mut apart, &[1, 3, 20, 1000]);
         options.snapshot_part.bytes_max = one_of(&mut apart, &[1, 100, 100_000]);
+        let mut waits = random.fork(4);
+        options.stalled_after = (round_trip * one_of(&mut waits, &[8, 40, 1000]))
+            .clamp(Duration::from_millis(20), Duration::from_millis(600));
+        options.limits.shard_wait_max = (round_trip * one_of(&mut waits, &[40, 400, 1000]))
+            .clamp(Duration::from_millis(300), Duration::from_millis(2500));
         // A few parts are on their way at a time: far apart, one record each, a copy would outlast every patience.
         if round_trip > TINY_PARTS_MAX {
             options.snapshot_part.records_max = options.snapshot_part.records_max.max(20);

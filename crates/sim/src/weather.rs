@@ -2,8 +2,9 @@
 //! hears, that crash, that are cut off from some of the others; clocks that go wrong; managers that
 //! fail.
 
+use crate::failures::Fate;
 use crate::network::Troubles;
-use types::Random;
+use types::{Random, ShardId};
 
 /// What goes wrong in a run, and how often.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -124,6 +125,8 @@ pub enum Blow {
     Diverge(usize),
     /// Whichever node leads this shard by then is cut off.
     Behead(usize),
+    /// A majority of the voters of this shard is lost, like this.
+    Lose(ShardId, Fate),
 }
 
 /// What there is to be struck.

@@ -22,10 +22,25 @@ pub struct Part {
     pub bytes_max: usize,
 }
 
+/// A version that a copy shows.
+#[derive(Debug, Clone, Copy)]
+pub struct Copied<'v> {
+    /// Its table.
+    pub table: TableId,
+    /// Its key.
+    pub key: &'v [u8],
+    /// Its value; `None` for a tombstone.
+    pub value: Option<&'v [u8]>,
+    /// Its stamp.
+    pub stamp: StampRef<'v>,
+    /// It is the newest committed one of its key.
+    pub committed: bool,
+}
+
 impl Session {
     /// Shows `visit` the rows of a part of the store from `from` on: of each key the newest version for which
-    /// `committed` holds, unless that is a tombstone. Returns where the next part begins, and `None` at the
-    /// end of the store.
+    /// `committed` holds, unless that is a tombstone; and before it those that are newer and for which `undecided`
+    /// holds, tombstones or not. Returns where the next part begins, and `None` at the end of the store.
     ///
     /// REQUIRES: where another session [installs](crate::Locked::install), all that it takes for committed
     /// `committed` does too, when it is asked later: what is older is gone.
@@ -33,8 +48,8 @@ impl Session {
         &mut self,
         from: &Place,
         part: Part,
-        committed: impl Fn(StampRef<'_>) -> bool,
-        mut visit: impl FnMut(TableId, &[u8], &[u8], StampRef<'_>),
+        (committed, undecided): (impl Fn(StampRef<'_>) -> bool, impl Fn(StampRef<'_>) -> bool),
+        mut visit: impl FnMut(Copied<'_>),
     ) -> Option<Place> {
         let _state = Pinned::take(self.state.get_mut());
         let mut bytes = 0;
@@ -44,14 +59,18 @@ impl Session {
                 if bytes >= part.bytes_max {
                     return ControlFlow::Break(());
                 }
-                let versions = chain(record.as_ref().word().version());
-                let mut versions = versions.map(|version| Guarded::new(version));
-                if let Some(version) = versions.find(|version| committed(version.stamp_ref()))
-                    && let Some(value) = version.value()
-                {
-                    let key = Record::key(record);
-                    bytes += key.len() + value.len();
-                    visit(table, key, value, version.stamp_ref());
+                let key = Record::key(record);
+                for version in chain(record.as_ref().word().version()) {
+                    let version = Guarded::new(version);
+                    let (value, stamp) = (version.value(), version.stamp_ref());
+                    let committed = committed(stamp);
+                    if value.is_some() && committed || !committed && undecided(stamp) {
+                        bytes += key.len() + value.map_or(0, <[u8]>::len);
+                        visit(Copied { table, key, value, stamp, committed });
+                    }
+                    if committed {
+                        break;
+                    }
                 }
                 ControlFlow::Continue(())
             })
@@ -120,8 +139,9 @@ mod tests {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         while let Some(from) = at {
             let committed = |stamp: StampRef<'_>| stamp.clock <= Clock(10);
-            at = session.copy(&from, part, committed, |table, key, value, stamp| {
-                rows.push((table.0, text(key), text(value), stamp.clock.0));
+            at = session.copy(&from, part, (committed, |_: StampRef<'_>| false), |copied| {
+                let value = text(copied.value.expect("no tombstones"));
+                rows.push((copied.table.0, text(copied.key), value, copied.stamp.clock.0));
             });
             assert!(at.as_ref().is_none_or(|at| *at > from), "it gets on");
         }
@@ -152,6 +172,32 @@ mod tests {
         assert_eq!(rows(&mut session, narrow), expected);
         put(&mut session, two, "a", None, 5);
         assert_eq!(rows(&mut session, SMALL), expected[..3], "no tombstones");
+    }
+
+    #[test]
+    fn what_is_undecided_comes_before_what_is_committed() {
+        let (store, one, _) = store();
+        let mut session = store.session().unwrap();
+        for (key, value, clock) in [("a", "1", 1), ("a", "2", 11), ("b", "3", 12), ("c", "4", 13)] {
+            put(&mut session, one, key, Some(value), clock);
+        }
+        put(&mut session, one, "b", None, 14);
+        put(&mut session, one, "c", Some("5"), 5);
+        let mut seen = Vec::new();
+        let judge = (
+            |stamp: StampRef<'_>| stamp.clock <= Clock(10),
+            |stamp: StampRef<'_>| stamp.clock != Clock(12),
+        );
+        let next = session.copy(&Place::default(), Part { records_max: 9, ..SMALL }, judge, |it| {
+            seen.push((it.key[0], it.stamp.clock.0, it.value.is_some(), it.committed));
+        });
+        let expected = [
+            (b'a', 11, true, false),
+            (b'a', 1, true, true),
+            (b'b', 14, false, false),
+            (b'c', 5, true, true),
+        ];
+        assert_eq!((next, &seen[..]), (None, &expected[..]), "nothing below what is committed");
     }
 
     #[test]

@@ -48,7 +48,7 @@ mod version;
 mod walk;
 mod work;
 
-pub use copy::Part;
+pub use copy::{Copied, Part};
 pub use discard::{RollBack, RolledBack};
 pub use faults::{Fault, Faults};
 pub use session::Session;

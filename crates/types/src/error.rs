@@ -46,6 +46,35 @@ impl Error {
     pub fn reject(reason: impl Into<Box<str>>) -> Error {
         Error::Rejected(Rejected::Procedure { reason: reason.into() })
     }
+
+    /// The shard that was waited for in vain, if there is one: it has no leader that serves, can make nothing durable, or
+    /// has not said how an epoch ended.
+    #[must_use]
+    pub fn shard(&self) -> Option<ShardId> {
+        match self {
+            Error::Aborted(Aborted::Conflict(last) | Aborted::RetriesExhausted { last, .. }) => {
+                match last {
+                    Conflict::Recovering { shard }
+                    | Conflict::NoAnswer { shard }
+                    | Conflict::NoMajority { shard }
+                    | Conflict::Undecided { shard, .. } => Some(*shard),
+                    Conflict::ReadChanged { .. }
+                    | Conflict::Locked { .. }
+                    | Conflict::OtherEpoch { .. }
+                    | Conflict::EpochNotOpen { .. }
+                    | Conflict::Overtaken { .. }
+                    | Conflict::RangeChanged { .. } => None,
+                }
+            }
+            Error::Aborted(Aborted::ShardOut { shard })
+            | Error::Unknown(
+                Unknown::Participant { shard }
+                | Unknown::NotDurable { shard }
+                | Unknown::Unsettled { shard, .. },
+            ) => Some(*shard),
+            Error::Aborted(_) | Error::Rejected(_) | Error::Unknown(_) => None,
+        }
+    }
 }
 
 /// Why nothing happened, though a retry may succeed.
@@ -394,16 +423,30 @@ pub enum Unknown {
         /// The request whose fate is open.
         request: RequestId,
     },
-    /// The leader could not look whether the request took effect: the lookup was refused itself, or met conflicts.
-    #[error("nobody could look whether {request} took effect; ask again with the same id")]
+    /// The leader could not look whether the request took effect: the lookup was refused itself, met conflicts, or found
+    /// a row of which it is not known whether it counts.
+    #[error(
+        "whether {request} took effect could not be looked up, for want of {shard}; ask again with the same id"
+    )]
     Unsettled {
         /// The request whose fate is open.
         request: RequestId,
+        /// The shard that the lookup waited for: one that has not said how an epoch ended, or else that of the row.
+        shard: ShardId,
     },
     /// The outcome is not kept any more: its session has made a later call, or was over for long. It will not take
     /// effect from now on.
     #[error("the outcome of {request} is not kept any more; read what it should have written")]
     Forgotten {
+        /// The request whose fate is open.
+        request: RequestId,
+    },
+    /// The majority of the call's shard was lost, and an operator accepted that. Whether it committed was known there; it
+    /// never runs from now on.
+    #[error(
+        "the outcome of {request} was lost with a majority of its shard; read what it should have written"
+    )]
+    Lost {
         /// The request whose fate is open.
         request: RequestId,
     },

@@ -1,6 +1,6 @@
 //! What a client waited for in vain: for errors that name the cause and the node.
 
-use crate::id::NodeId;
+use crate::id::{NodeId, ShardId};
 use crate::{coded_enum, coded_struct};
 use std::fmt;
 use std::time::Duration;
@@ -48,8 +48,8 @@ pub enum Cause {
     Malformed,
     /// It leads no shard at the moment, or another leads this one.
     NotServing,
-    /// It could not be looked up yet whether the request took effect before.
-    Unsettled,
+    /// Whether the request took effect before could not be looked up, for want of this shard.
+    Unsettled(ShardId),
     /// It belongs to a cluster that was founded in the place of ours.
     FoundedAgain,
     /// It knows that the shard has no majority of its replicas.
@@ -84,7 +84,7 @@ coded_enum!(Cause {
     3 => Disconnected,
     4 => Malformed,
     5 => NotServing,
-    6 => Unsettled,
+    6 => Unsettled(shard as short),
     7 => FoundedAgain,
     8 => NoMajority,
     9 => NotListening,
@@ -119,13 +119,15 @@ impl fmt::Display for Awaited {
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Cause::Unsettled(shard) => {
+                return write!(f, "could not look what became of it yet, for want of {shard}");
+            }
             Cause::Silent => "says nothing",
             Cause::Unreachable => "cannot be reached",
             Cause::Refused => "refuses us",
             Cause::Disconnected => "ended the connection",
             Cause::Malformed => "says what makes no sense",
             Cause::NotServing => "does not lead what was asked for",
-            Cause::Unsettled => "could not look what became of it yet",
             Cause::FoundedAgain => "belongs to a cluster that was founded in the place of ours",
             Cause::NotListening => "refuses connections: nothing listens at its port",
             Cause::UnknownHost => "is on a host whose name cannot be resolved (DNS)",

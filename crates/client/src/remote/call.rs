@@ -218,7 +218,7 @@ impl Asking<'_> {
     /// Whether an error says only that it cannot be answered yet, or not there: why not.
     fn is_early(&self, error: &Error) -> Option<Cause> {
         match error {
-            Error::Unknown(Unknown::Unsettled { .. }) => Some(Cause::Unsettled),
+            Error::Unknown(Unknown::Unsettled { shard, .. }) => Some(Cause::Unsettled(*shard)),
             // Nodes have another number of workers than we know of.
             Error::Rejected(Rejected::OtherWorker { .. }) => Some(Cause::NotServing),
             Error::Aborted(Aborted::Conflict(_) | Aborted::NotServing { .. }) if self.opens() => {

@@ -127,7 +127,7 @@ fn what_is_unsettled_is_asked_for_until_it_is_not() {
         times += 1;
         let request = call(asked);
         match times {
-            1..4 => called(asked, Err(Unknown::Unsettled { request }.into())),
+            1..4 => called(asked, Err(Unknown::Unsettled { request, shard: HOME }.into())),
             _ => Do::Naturally,
         }
     });

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use types::{Ballot, Epoch, NodeId, ShardId, Time};
 
 /// How many leaders there are or could be in a datacenter.
-type Gathering = BTreeMap<DatacenterId, usize>;
+pub(super) type Gathering = BTreeMap<DatacenterId, usize>;
 
 impl Machine {
     /// Whether a shard has no leader, and can have one, now or later.
@@ -68,7 +68,7 @@ impl Machine {
     }
 
     /// Those who may lead the shard: who hold it, live, and remember.
-    fn candidates<'a>(&'a self, shard: &'a Shard) -> impl Iterator<Item = NodeId> + 'a {
+    pub(super) fn candidates<'a>(&'a self, shard: &'a Shard) -> impl Iterator<Item = NodeId> + 'a {
         let assignment = &shard.assignment;
         let may_lead = move |node: &NodeId| {
             let Node { alive, incarnation, .. } = self.nodes[node.0 as usize];
@@ -89,7 +89,7 @@ impl Machine {
     }
 
     /// For each datacenter, the shards that are led from there, or could be after these appointments.
-    fn gathering(&self, now: Time, due: &[ShardId]) -> Gathering {
+    pub(super) fn gathering(&self, now: Time, due: &[ShardId]) -> Gathering {
         let mut gathering = Gathering::new();
         for shard in self.shards.iter().filter(|shard| shard.vacant.is_none()) {
             *gathering.entry(self.datacenter(shard.assignment.leader)).or_default() += 1;
@@ -109,7 +109,7 @@ impl Machine {
     }
 
     /// For each node, the shards it leads.
-    fn load(&self) -> Vec<usize> {
+    pub(super) fn load(&self) -> Vec<usize> {
         let mut load = vec![0; self.nodes.len()];
         for shard in self.shards.iter().filter(|shard| shard.vacant.is_none()) {
             load[shard.assignment.leader.0 as usize] += 1;
@@ -117,7 +117,13 @@ impl Machine {
         load
     }
 
-    fn choose(&self, now: Time, id: ShardId, gathering: &Gathering, load: &[usize]) -> NodeId {
+    pub(super) fn choose(
+        &self,
+        now: Time,
+        id: ShardId,
+        gathering: &Gathering,
+        load: &[usize],
+    ) -> NodeId {
         let shard = &self.shards[id.0 as usize];
         let home = self.datacenter(shard.assignment.leader);
         let outgoing = shard.replacement.as_ref().map(|replacement| replacement.outgoing);

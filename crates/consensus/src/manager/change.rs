@@ -53,6 +53,14 @@ pub enum Refusal {
         /// Who was to go.
         node: NodeId,
     },
+    /// Nothing is lost.
+    #[error(
+        "a majority of {0} remembers what was decided, and answers: there is no loss to accept"
+    )]
+    HasMajority(ShardId),
+    /// All is lost.
+    #[error("no live replica of {0} remembers anything; start those that do")]
+    NoSurvivor(ShardId),
     /// There would be too many replicas meanwhile.
     #[error("{0} would have more than REPLICAS_MAX = {REPLICAS_MAX} replicas; remove one first")]
     TooManyReplicas(ShardId),
@@ -98,6 +106,9 @@ impl Machine {
                 let kept = self.shards.get_mut(shard.0 as usize).ok_or(Refusal::NoShard(*shard))?;
                 self.changed |= kept.cancel_replacement();
                 Ok(())
+            }
+            Change::AcceptLoss { shard, number, at_s } => {
+                self.on_accept_loss(*shard, (*number, *at_s), effects)
             }
             Change::CreateTable { name, partitioning } => self.on_create(name, partitioning),
             Change::BeginMove { table, partitioning } => {
@@ -314,7 +325,7 @@ impl Shard {
     }
 
     /// Forgets an unfinished replacement, and who came for it only. Says whether there was one.
-    fn cancel_replacement(&mut self) -> bool {
+    pub(super) fn cancel_replacement(&mut self) -> bool {
         let Some(replacement) = self.replacement.take() else { return false };
         if replacement.added && self.assignment.leader != replacement.incoming {
             self.assignment.remove(replacement.incoming);

@@ -10,7 +10,7 @@
 //! that one, and until it is in again, it draws no clock, so its end is known. How long it has lacked any end is of no
 //! account: where epochs follow each other quickly, every shard always lacks one. It is let in, again by a new epoch,
 //! when it has said how all closed epochs ended: its leader has prepared at a majority then, and its former ends are
-//! durable.
+//! durable. Where its majority is lost for good, an operator accepts that, and `loss.rs` says how these epochs end.
 
 use super::command::Claim;
 use super::machine::{Applied, Machine, Shard};
@@ -105,8 +105,10 @@ impl Machine {
 
     /// Is the shard at this place to be out, or in again, in the next epoch?
     fn turns(&self, at: usize, now: Time) -> bool {
-        let shard = &self.shards[at];
+        let (shard, losing) = (&self.shards[at], self.is_losing(at));
         match (shard.assignment.out, self.first_lacking(at)) {
+            (None, _) if losing => true,
+            (Some(_), _) if losing => false,
             (None, Some(first)) => {
                 let patience = 2 * self.options.lease_at_manager();
                 self.closed_at.get(&first).is_some_and(|since| *since + patience <= now)

@@ -1,6 +1,8 @@
 //! What managers agree on: the commands of the replicated log, in order.
 
+use super::loss::Knowledge;
 use crate::topology::Partitioning;
+use std::collections::BTreeMap;
 use std::fmt;
 use types::{Ballot, Clock, ClusterId, Epoch, NodeId, ShardId, TableId, Time};
 
@@ -121,6 +123,26 @@ pub enum Action {
         /// in this incarnation.
         incarnation: Incarnation,
     },
+    /// A node has stopped to learn about a shard whose majority is lost, and says what it knows.
+    Known {
+        /// The node,
+        node: NodeId,
+        /// in which incarnation.
+        incarnation: Incarnation,
+        /// The shard.
+        shard: ShardId,
+        /// The epoch that began with the loss: which one is meant.
+        begun: Epoch,
+        /// Of the epochs before.
+        knowledge: Knowledge,
+    },
+    /// The survivors of such a shard are prepared, all of them.
+    Held {
+        /// Their leader says so.
+        claim: Claim,
+        /// They have all of these epochs up to there.
+        held: BTreeMap<Epoch, Clock>,
+    },
     /// A change is asked for.
     Change {
         /// The request, to be answered.
@@ -149,6 +171,15 @@ pub enum Change {
     KeepReplicas {
         /// The shard.
         shard: ShardId,
+    },
+    /// The majority of a shard's voters is lost, and will not come back: what the others have is all there is.
+    AcceptLoss {
+        /// Which shard.
+        shard: ShardId,
+        /// Drawn by the operator, so that a repeat is known.
+        number: u64,
+        /// Seconds since 1970, on the operator's clock.
+        at_s: u64,
     },
     /// One more table.
     CreateTable {

@@ -1,6 +1,8 @@
 //! The configuration: what the manager tells every node.
 
 use super::command::{Incarnation, number};
+use super::loss::{Loss, LossStage};
+use crate::stream::Members;
 use crate::topology::{Partitioning, Topology};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -67,6 +69,8 @@ pub struct Assignment {
     /// Replicas without memory, and the epoch in which they had lost it. A voter among them is given
     /// its vote back when a leader of a later appointment has said that it has caught up.
     pub empty: BTreeMap<NodeId, Epoch>,
+    /// The loss of its majority, if an operator has accepted one.
+    pub loss: Option<Loss>,
 }
 
 /// A table whose partitions change their shards.
@@ -85,6 +89,19 @@ impl Assignment {
     #[must_use]
     pub fn holds(&self, node: NodeId) -> bool {
         self.voters.contains(&node) || self.learners.contains(&node)
+    }
+
+    /// Those who replicate the streams of the shard.
+    #[must_use]
+    pub fn members(&self) -> Members {
+        let (voters, learners) = (self.voters.clone(), self.learners.clone());
+        let stage = self.loss.as_ref().map(|loss| loss.stage);
+        Members { voters, learners, all_promise: stage == Some(LossStage::Preparing) }
+    }
+
+    /// All holders, voters first.
+    pub fn holders(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.voters.iter().chain(&self.learners).copied()
     }
 
     /// Voters that remember what they promised and accepted.

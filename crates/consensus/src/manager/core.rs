@@ -264,6 +264,7 @@ impl<L: Log> Manager<L> {
             | Applied::Appointed { .. }
             | Applied::Ended { .. }
             | Applied::Out { .. }
+            | Applied::Loss { .. }
             | Applied::Final(_)
             | Applied::CaughtUp { .. } => {}
         }
@@ -290,7 +291,7 @@ impl<L: Log> Manager<L> {
             self.counters.not_leading += 1;
             return;
         }
-        match *message {
+        match message.clone() {
             ToManager::Heartbeat { life, incarnation, round, granted, known } => {
                 let heard = Heard { node: from, incarnation, round, at, known };
                 self.on_heartbeat(now, (life, heard, granted), effects);
@@ -306,6 +307,17 @@ impl<L: Log> Manager<L> {
             }
             ToManager::CaughtUp { claim, replica, incarnation } => {
                 self.on_claim(now, from, claim, Action::CaughtUp { claim, replica, incarnation });
+            }
+            ToManager::Known { incarnation, shard, begun, knowledge } => {
+                let node = from;
+                let known = Action::Known { node, incarnation, shard, begun, knowledge };
+                match self.machine.asks(shard, begun, (node, incarnation)) {
+                    true => self.propose_once(now, known),
+                    false => self.counters.late_messages += 1,
+                }
+            }
+            ToManager::Held { claim, held } => {
+                self.on_claim(now, from, claim, Action::Held { claim, held });
             }
         }
     }

@@ -13,6 +13,7 @@ mod image;
 use super::change::{Refusal, Replacement};
 use super::command::{Action, Ask, Claim, Command, Heard, Incarnation, Life, Term};
 use super::configuration::{Assignment, Configuration, Move, Revision, Standing};
+use super::loss::Loss;
 use super::options::Options;
 use crate::topology::Topology;
 use std::collections::{BTreeMap, BTreeSet};
@@ -80,6 +81,13 @@ pub enum Applied {
         epoch: Epoch,
         /// Since when, if it is.
         since: Option<Epoch>,
+    },
+    /// The loss of a shard's majority is accepted, or goes on.
+    Loss {
+        /// The shard.
+        shard: ShardId,
+        /// Where it stands.
+        loss: Loss,
     },
     /// The FVW of an epoch: final.
     Final(VectorWatermark),
@@ -176,6 +184,7 @@ impl Machine {
                 learners: topology.learners(shard).to_vec(),
                 out: None,
                 empty: BTreeMap::new(),
+                loss: None,
             };
             let (vacant, replacement) = (None, None);
             Shard { assignment, vacant, replacement, ready: BTreeSet::new() }
@@ -315,6 +324,7 @@ impl Machine {
             || self.nodes.iter().any(|node| node.alive && self.lease_end(node) <= now)
             || self.is_promotion_due(now)
             || self.is_turn_due(now)
+            || self.is_restore_due(now)
             || self.untold_ends
     }
 
@@ -401,6 +411,10 @@ impl Machine {
             Action::CaughtUp { claim, replica, incarnation } => {
                 self.on_caught_up(*claim, *replica, *incarnation, effects)
             }
+            Action::Known { node, incarnation, shard, begun, knowledge } => {
+                self.on_known((*node, *incarnation), (*shard, *begun), knowledge)
+            }
+            Action::Held { claim, held } => self.on_held(*claim, held, effects),
             Action::Change { ask, change } => {
                 let result = self.on_change(change, effects);
                 effects.push(Applied::Answered { ask: *ask, result });
@@ -427,6 +441,7 @@ impl Machine {
         self.appoint_leaders(at, effects);
         self.begin_promotions(at, effects);
         self.turn_shards(at, effects);
+        self.restore_shards(at, effects);
         self.changed |= self.untold_ends;
         self.forget_finals();
     }

@@ -5,6 +5,7 @@
 
 use super::command::{Claim, Incarnation, Life};
 use super::configuration::{Configuration, Revision};
+use super::loss::{Knowledge, LossStage};
 use super::machine::CLOSING_MAX;
 use super::message::{ToManager, ToNode};
 use super::options::Options;
@@ -53,6 +54,23 @@ pub enum MemberEvent {
         /// The replica's life.
         incarnation: Incarnation,
     },
+    /// The node has stopped to learn about a shard whose majority is lost. Once for each such loss; repeated here until the
+    /// configuration says that it is known.
+    Known {
+        /// The shard.
+        shard: ShardId,
+        /// The epoch that began with the loss.
+        begun: Epoch,
+        /// What the node knows of the epochs before.
+        knowledge: Knowledge,
+    },
+    /// The survivors of such a shard are prepared, by this node. Once for each appointment.
+    Held {
+        /// The shard.
+        shard: ShardId,
+        /// They have all of these epochs up to there.
+        held: BTreeMap<Epoch, Clock>,
+    },
     /// The time of a [`MemberEffect::Timer`] has come; also the first event. Too early does no harm.
     Timer,
 }
@@ -98,6 +116,7 @@ enum Topic {
     Report(Epoch, ShardId),
     Close(Epoch),
     CaughtUp(ShardId, NodeId),
+    Held(ShardId),
 }
 
 /// No node has missed the ends of so many epochs: at one a minute, of two years.
@@ -129,6 +148,8 @@ pub struct Member {
     granted: Option<(u64, Time)>,
     next_heartbeat: Time,
     pending: BTreeMap<Topic, Pending>,
+    /// What the node knows of shards whose majority is lost, and the epoch that began with each loss.
+    known: BTreeMap<ShardId, (Epoch, Knowledge)>,
     timer: Option<Time>,
     bad_messages: u64,
     late_messages: u64,
@@ -159,6 +180,7 @@ impl Member {
             granted: None,
             next_heartbeat: Time::ZERO,
             pending: BTreeMap::new(),
+            known: BTreeMap::new(),
             timer: None,
             bad_messages: 0,
             late_messages: 0,
@@ -187,6 +209,14 @@ impl Member {
             }
             MemberEvent::CaughtUp { shard, replica, ballot, incarnation } => {
                 self.on_caught_up(now, (shard, replica), (ballot, incarnation), effects);
+            }
+            MemberEvent::Known { shard, begun, knowledge } => {
+                self.known.insert(shard, (begun, knowledge));
+                self.tell_known(effects);
+            }
+            MemberEvent::Held { shard, held } => {
+                let message = |claim| ToManager::Held { claim, held };
+                self.say(now, Topic::Held(shard), shard, message, effects);
             }
             MemberEvent::Timer => {
                 self.timer = None;
@@ -391,6 +421,24 @@ impl Member {
         self.pending = pending;
     }
 
+    /// Tells what the node knows of shards whose majority is lost, as long as the configuration asks for it.
+    fn tell_known(&mut self, effects: &mut Vec<MemberEffect>) {
+        let (me, incarnation) = (self.me, self.incarnation);
+        let Some(configuration) = &self.configuration else { return };
+        self.known.retain(|shard, (begun, _)| {
+            let loss = configuration.shard(*shard).and_then(|it| it.loss.as_ref());
+            loss.is_some_and(|loss| {
+                let asks = loss.stage == LossStage::Asking && loss.begun == *begun;
+                asks && !loss.has_told(me, incarnation)
+            })
+        });
+        for (shard, (begun, knowledge)) in &self.known {
+            let (shard, begun, knowledge) = (*shard, *begun, knowledge.clone());
+            let message = ToManager::Known { incarnation, shard, begun, knowledge };
+            effects.push(MemberEffect::Send { message });
+        }
+    }
+
     /// Whether the configuration still asks for this, from this office.
     fn is_wanted(&self, topic: Topic, claim: &Claim) -> bool {
         let Some(configuration) = &self.configuration else { return false };
@@ -402,6 +450,10 @@ impl Member {
             }
             Topic::Close(epoch) => configuration.epoch <= epoch,
             Topic::CaughtUp(_, replica) => assignment.empty.contains_key(&replica),
+            Topic::Held(_) => {
+                let loss = assignment.loss.as_ref();
+                loss.is_some_and(|loss| loss.stage == LossStage::Preparing)
+            }
         };
         asked && self.claim(claim.shard) == Some(*claim)
     }
@@ -469,6 +521,7 @@ impl Member {
             let granted = self.granted.map_or(0, |(granted, _)| granted);
             let message = ToManager::Heartbeat { life, incarnation, round, granted, known };
             effects.push(MemberEffect::Send { message });
+            self.tell_known(effects);
         }
         for pending in self.pending.values_mut().filter(|pending| pending.again <= now) {
             pending.again = now + self.options.retry_after;

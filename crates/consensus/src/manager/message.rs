@@ -5,8 +5,10 @@
 
 use super::command::{Claim, Incarnation, Life};
 use super::configuration::{Configuration, Revision};
+use super::loss::Knowledge;
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use types::{Clock, Epoch, NodeId};
+use types::{Clock, Epoch, NodeId, ShardId};
 
 /// From a node to the manager.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +61,24 @@ pub enum ToManager {
         replica: NodeId,
         /// The incarnation that has caught up.
         incarnation: Incarnation,
+    },
+    /// What this node knows of a shard whose majority is lost. Repeated until the configuration says that it is known.
+    Known {
+        /// The sender's incarnation.
+        incarnation: Incarnation,
+        /// The shard.
+        shard: ShardId,
+        /// The epoch that began with the loss.
+        begun: Epoch,
+        /// Of the epochs before.
+        knowledge: Knowledge,
+    },
+    /// The survivors of such a shard are prepared. Repeated until the configuration says how the epochs end.
+    Held {
+        /// The sender's office.
+        claim: Claim,
+        /// They have all of these epochs up to there.
+        held: BTreeMap<Epoch, Clock>,
     },
 }
 

@@ -75,7 +75,7 @@
 //! remembers.
 //!
 //! Read in this order: `command.rs`, `configuration.rs`, `outage.rs`, `machine.rs` with `appoint.rs`,
-//! `closing.rs`, `change.rs` and `machine/image.rs` (the machine as bytes); `message.rs`, `core.rs` with
+//! `closing.rs`, `change.rs`, `loss.rs` and `machine/image.rs` (the machine as bytes); `message.rs`, `core.rs` with
 //! `hearing.rs`, `member.rs`; `log.rs`, `simulated.rs`; `wire.rs`.
 //!
 //! Sources: Gray and Cheriton, *Leases* (SOSP'89), for clocks that only drift; Ongaro, *Consensus: Bridging Theory and
@@ -90,6 +90,7 @@ mod configuration;
 mod core;
 mod hearing;
 mod log;
+mod loss;
 mod machine;
 mod member;
 mod message;
@@ -103,6 +104,7 @@ pub use change::Refusal;
 pub use command::{Action, Ask, Change, Claim, Command, Heard, Incarnation, Life, Term};
 pub use configuration::{Assignment, Configuration, Move, Revision, Standing};
 pub use log::{Log, Mailbox};
+pub use loss::{Knowledge, Loss, LossStage, LostEnd};
 pub use machine::{Applied, Machine};
 pub use member::{Member, MemberEffect, MemberEvent};
 pub use message::{ToManager, ToNode};

@@ -76,6 +76,10 @@ fn nanoseconds(count: u128) -> Duration {
 planted! {
     /// Bugs planted on purpose: each must be caught by some check.
     pub struct Faults {
+        /// A forced end ignores what live nodes know of the shard.
+        pub force_below_known: bool,
+        /// Where a loss is accepted, the former voters stay voters.
+        pub count_void_voters: bool,
         /// A leader counts as dead after half of its lease (breaks rule M7).
         pub appoint_early: bool,
         /// A leader counts as dead one [`tick`](Options::tick_every) before its lease has run out (breaks rule M7). Its

@@ -31,7 +31,10 @@ impl Configuration {
         let assignment = self.shard(shard)?;
         let standing = |node: &NodeId| self.nodes.get(node.0 as usize);
         let is_alive = |node: &NodeId| standing(node).is_some_and(|standing| standing.alive);
-        let majority = assignment.voters.len() / 2 + 1;
+        let majority = match assignment.members().all_promise {
+            true => assignment.voters.len(),
+            false => assignment.voters.len() / 2 + 1,
+        };
         let is_led = standing(&assignment.leader).is_some_and(|standing| {
             standing.alive && standing.incarnation == assignment.incarnation
         });

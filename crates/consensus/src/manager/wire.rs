@@ -2,8 +2,8 @@
 //! short: it is little and seldom, and what is on a disk stays as it is.
 
 use super::{
-    Action, Ask, Assignment, Change, Claim, Command, Configuration, Heard, Incarnation, Life, Move,
-    Revision, Standing, Term, ToManager, ToNode,
+    Action, Ask, Assignment, Change, Claim, Command, Configuration, Heard, Incarnation, Knowledge,
+    Life, Loss, LossStage, LostEnd, Move, Revision, Standing, Term, ToManager, ToNode,
 };
 use crate::topology::{Partitioning, Topology};
 use std::collections::BTreeMap;
@@ -35,6 +35,8 @@ coded_enum!(Action {
     4 => CaughtUp { claim, replica, incarnation },
     5 => Change { ask, change },
     6 => Close { claim, epoch },
+    10 => Known { node, incarnation, shard, begun, knowledge },
+    11 => Held { claim, held },
 });
 
 coded_enum!(Change {
@@ -44,6 +46,7 @@ coded_enum!(Change {
     3 => BeginMove { table, partitioning },
     4 => EndMove { table },
     5 => CancelMove { table },
+    6 => AcceptLoss { shard, number, at_s },
 });
 
 coded_enum!(ToManager {
@@ -52,6 +55,8 @@ coded_enum!(ToManager {
     2 => Report { claim, epoch, watermark },
     3 => Close { claim, epoch },
     4 => CaughtUp { claim, replica, incarnation },
+    5 => Known { incarnation, shard, begun, knowledge },
+    6 => Held { claim, held },
 });
 
 coded_enum!(ToNode {
@@ -85,6 +90,29 @@ coded_struct!(Assignment {
     learners: Vec<NodeId>,
     out: Option<Epoch>,
     empty: BTreeMap<NodeId, Epoch>,
+    loss: Option<Loss>,
+});
+coded_struct!(Loss {
+    number: u64,
+    at_s: u64,
+    stage: LossStage,
+    begun: Epoch,
+    told: BTreeMap<NodeId, Incarnation>,
+    void: BTreeMap<NodeId, Incarnation>,
+    calls_before: Epoch,
+    ends: BTreeMap<Epoch, LostEnd>,
+});
+coded_struct!(LostEnd {
+    known: Clock,
+    has_ended: bool,
+    held: Option<Clock>,
+    end: Option<Clock>,
+});
+coded_struct!(Knowledge { durable: BTreeMap<Epoch, Clock>, ends: BTreeMap<Epoch, Clock> });
+coded_enum!(LossStage {
+    0 => Asking,
+    1 => Preparing,
+    2 => Over,
 });
 coded_struct!(Move { table: TableId, partitioning: Partitioning, begun: Epoch });
 

@@ -7,6 +7,7 @@ use super::leader::{Leader, Phase};
 use super::replica::Replica;
 use super::{Length, Members, MemoryStorage, Message, Options, Storage};
 use bytes::Bytes;
+use std::collections::VecDeque;
 use types::{Ballot, NodeId, Time};
 
 /// What happens to a stream.
@@ -21,6 +22,12 @@ pub enum Event {
         /// No other led since this node did: what it has queued is still to be appended. Otherwise that is
         /// dropped.
         continues: bool,
+    },
+    /// These replicate the stream from now on. Where other nodes vote than before, the leader here counts no more: an
+    /// appointment under a higher ballot follows, here or elsewhere. Learners come and go under the same ballot.
+    Members {
+        /// They. This node need not be one of them.
+        members: Members,
     },
     /// The leader's owner appends an entry. Never refused: the owner heeds [`Stream::has_room`].
     /// Dropped and counted if this node neither leads nor prepares to.
@@ -135,6 +142,8 @@ pub struct Counters {
 pub struct Stream<S: Storage = MemoryStorage> {
     replica: Replica<S>,
     leader: Option<Box<Leader>>,
+    /// What waited to be appended when other nodes became the voters: an appointment that continues takes it over.
+    queue: VecDeque<Bytes>,
     timer: Option<Time>,
     /// As far as the owner knows of decisions.
     announced: Length,
@@ -157,7 +166,7 @@ impl<S: Storage> Stream<S> {
         options.check();
         let announced = storage.decided();
         let replica = Replica::new(me, members, options, storage);
-        Stream { replica, leader: None, timer: None, announced }
+        Stream { replica, leader: None, queue: VecDeque::new(), timer: None, announced }
     }
 
     /// Same state, same event: same effects. They are added to `effects`. `now` never decreases.
@@ -165,6 +174,7 @@ impl<S: Storage> Stream<S> {
         let before = self.marks();
         match event {
             Event::Lead { ballot, continues } => self.on_lead(now, ballot, continues, effects),
+            Event::Members { members } => self.on_members(now, members, effects),
             Event::Propose { entry } => self.on_propose(now, entry, effects),
             Event::Received { from, message } => self.on_message(now, from, message, effects),
             Event::Timer => self.on_timer(now, effects),
@@ -286,7 +296,8 @@ impl<S: Storage> Stream<S> {
             return;
         }
         self.replica.promise(ballot);
-        let mut queue = self.leader.take().map(|leader| leader.queue).unwrap_or_default();
+        let kept = std::mem::take(&mut self.queue);
+        let mut queue = self.leader.take().map_or(kept, |leader| leader.queue);
         if !continues {
             self.replica.counters.dropped_proposals += queue.len() as u64;
             queue.clear();
@@ -294,6 +305,26 @@ impl<S: Storage> Stream<S> {
         let mut leader = Leader::new(&self.replica, ballot, queue, now);
         leader.on_persisted(&mut self.replica, now, effects);
         self.leader = Some(Box::new(leader));
+    }
+
+    /// Votes that were given to the leader of other voters are not counted among these: it stops, and the next appointment
+    /// begins with their promises.
+    fn on_members(&mut self, now: Time, members: Members, effects: &mut Vec<Effect>) {
+        members.check();
+        if members == self.replica.members {
+            return;
+        }
+        let same_voters = members.has_voters_of(&self.replica.members);
+        self.replica.members = members;
+        match &mut self.leader {
+            Some(leader) if same_voters => {
+                leader.follow_members(&mut self.replica, now, effects);
+            }
+            Some(_) => {
+                self.queue = self.leader.take().map(|leader| leader.queue).unwrap_or_default();
+            }
+            None => {}
+        }
     }
 
     fn on_propose(&mut self, now: Time, entry: Bytes, effects: &mut Vec<Effect>) {

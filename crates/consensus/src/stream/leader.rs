@@ -270,6 +270,33 @@ impl Leader {
         }
     }
 
+    /// Learners have come or gone.
+    pub fn follow_members<S: Storage>(
+        &mut self,
+        replica: &mut Replica<S>,
+        now: Time,
+        effects: &mut Vec<Effect>,
+    ) {
+        let members = &replica.members;
+        self.is_member = members.all().any(|id| id == replica.me);
+        self.peers.retain(|peer| members.all().any(|id| id == peer.id));
+        let is_new = |id: &NodeId| *id != replica.me && self.peers.iter().all(|it| it.id != *id);
+        let new: Vec<NodeId> = members.learners.iter().copied().filter(is_new).collect();
+        self.peers.extend(new.iter().map(|id| Peer::new(*id, false, now)));
+        let asked = !matches!(self.phase, Phase::Preparing { asked: false, .. });
+        if let Phase::Preparing { fetching, .. } = &mut self.phase {
+            fetching.take_if(|fetching| self.peers.iter().all(|peer| peer.id != fetching.at));
+        }
+        if asked {
+            effects.extend(new.into_iter().map(|id| self.prepare(replica, id)));
+        }
+        match self.is_leading() {
+            true => self.pump(replica, now, effects),
+            false if asked => self.try_adopt(replica, now, effects),
+            false => {}
+        }
+    }
+
     /// Asks every replica that has not promised.
     fn ask<S: Storage>(&mut self, replica: &Replica<S>, now: Time, effects: &mut Vec<Effect>) {
         if let Phase::Preparing { asked_at, .. } = &mut self.phase {
@@ -415,7 +442,9 @@ impl Leader {
         let own_votes = usize::from(self.votes(replica));
         let Phase::Preparing { stage, fetching, .. } = &mut self.phase else { return };
         let promises = self.peers.iter().filter(|peer| peer.counts() && peer.promise.is_some());
-        if !replica.members.is_majority(promises.count() + own_votes) {
+        let (members, promised) = (&replica.members, promises.count() + own_votes);
+        let faulty = self.faults.prepare_at_majority && members.is_majority(promised);
+        if !members.prepares(promised) && !faulty {
             return;
         }
         let own = replica.position();

@@ -11,6 +11,9 @@ pub struct Members {
     pub voters: Vec<NodeId>,
     /// They accept and have none.
     pub learners: Vec<NodeId>,
+    /// A leader prepares at all voters instead of a majority of them: they are what is left of more, and what was decided
+    /// before may be known to a single one.
+    pub all_promise: bool,
 }
 
 impl Members {
@@ -23,6 +26,18 @@ impl Members {
     #[must_use]
     pub fn is_majority(&self, count: usize) -> bool {
         count > self.voters.len() / 2
+    }
+
+    /// Whether a leader that was promised by `count` voters knows all that was decided.
+    #[must_use]
+    pub fn prepares(&self, count: usize) -> bool {
+        if self.all_promise { count == self.voters.len() } else { self.is_majority(count) }
+    }
+
+    /// Whether the same nodes vote.
+    pub(super) fn has_voters_of(&self, other: &Members) -> bool {
+        let votes = |node: &NodeId| other.voters.contains(node);
+        self.voters.len() == other.voters.len() && self.voters.iter().all(votes)
     }
 
     pub(super) fn check(&self) {
@@ -103,5 +118,7 @@ planted! {
         pub keep_former_acks: bool,
         /// A replica without memory is called full as soon as anything was sent to it.
         pub caught_up_early: bool,
+        /// A leader prepares at a majority where all voters have to promise.
+        pub prepare_at_majority: bool,
     }
 }

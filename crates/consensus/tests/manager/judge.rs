@@ -109,7 +109,7 @@ impl Judge<'_> {
                 }
                 Ok(())
             }
-            Applied::Answered { .. } | Applied::Changed(_) => Ok(()),
+            Applied::Answered { .. } | Applied::Loss { .. } | Applied::Changed(_) => Ok(()),
         }
     }
 

@@ -3,11 +3,12 @@
 
 use crate::world::DRAWN;
 use shoal_consensus::manager::{
-    Action, Ask, Change, Claim, Command, Configuration, Event, Heard, Incarnation, Life, Machine,
-    Mailbox, Manager, Member, MemberEffect, MemberEvent, Options, Revision, Term, ToManager,
-    ToNode,
+    Action, Ask, Change, Claim, Command, Configuration, Event, Heard, Incarnation, Knowledge, Life,
+    Machine, Mailbox, Manager, Member, MemberEffect, MemberEvent, Options, Revision, Term,
+    ToManager, ToNode,
 };
 use shoal_consensus::topology::{Partitioning, Topology};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use types::{Ballot, Clock, Epoch, NodeId, Random, ShardId, TableId, Time, VectorWatermark};
 
@@ -40,7 +41,7 @@ fn partitioning(random: &mut Random) -> Partitioning {
 
 fn change(random: &mut Random) -> Change {
     let (shard, table) = (ShardId(number(random) as u32), TableId(number(random) as u32));
-    match random.below(6) {
+    match random.below(7) {
         0 => Change::ReplaceReplica { shard, outgoing: node(random), incoming: node(random) },
         1 => Change::KeepReplicas { shard },
         2 => {
@@ -49,6 +50,7 @@ fn change(random: &mut Random) -> Change {
         }
         3 => Change::BeginMove { table, partitioning: partitioning(random) },
         4 => Change::EndMove { table },
+        5 => Change::AcceptLoss { shard, number: number(random), at_s: number(random) },
         _ => Change::CancelMove { table },
     }
 }
@@ -63,9 +65,19 @@ fn heard(random: &mut Random) -> Heard {
     }
 }
 
+fn clocks(random: &mut Random) -> BTreeMap<Epoch, Clock> {
+    let clock = |_| {
+        (
+            Epoch(random.below(8) as u32),
+            Clock(if random.chance(1, 9) { u64::MAX } else { random.below(9) }),
+        )
+    };
+    (0..3).map(clock).collect()
+}
+
 fn to_manager(random: &mut Random) -> ToManager {
     let life = Life(number(random));
-    match random.below(5) {
+    match random.below(7) {
         0 => {
             let Heard { incarnation, round, known, .. } = heard(random);
             let granted = number(random);
@@ -80,6 +92,13 @@ fn to_manager(random: &mut Random) -> ToManager {
             ToManager::Report { claim: claim(random), epoch, watermark }
         }
         3 => ToManager::Close { claim: claim(random), epoch: Epoch(number(random) as u32) },
+        4 => {
+            let (shard, begun) = (claim(random).shard, Epoch(number(random) as u32));
+            let knowledge = Knowledge { durable: clocks(random), ends: clocks(random) };
+            let incarnation = Incarnation(number(random) as u32);
+            ToManager::Known { incarnation, shard, begun, knowledge }
+        }
+        5 => ToManager::Held { claim: claim(random), held: clocks(random) },
         _ => {
             let (replica, incarnation) = (node(random), Incarnation(number(random) as u32));
             ToManager::CaughtUp { claim: claim(random), replica, incarnation }
@@ -106,6 +125,10 @@ fn action(random: &mut Random) -> Action {
         ToManager::CaughtUp { claim, replica, incarnation } => {
             Action::CaughtUp { claim, replica, incarnation }
         }
+        ToManager::Known { incarnation, shard, begun, knowledge } => {
+            Action::Known { node: node(random), incarnation, shard, begun, knowledge }
+        }
+        ToManager::Held { claim, held } => Action::Held { claim, held },
     }
 }
 

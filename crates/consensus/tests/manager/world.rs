@@ -667,6 +667,7 @@ fn show_applied(applied: &Applied) -> Option<String> {
         Applied::Founded(_)
         | Applied::Changed(_)
         | Applied::Answered { .. }
+        | Applied::Loss { .. }
         | Applied::Ended { .. } => return None,
         Applied::Took(term) => format!("term {term} begins"),
         Applied::Joined { node, incarnation, .. } => {

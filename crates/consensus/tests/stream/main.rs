@@ -2,9 +2,10 @@
 //!
 //! [`cluster`] has the nodes, the network and the checks. [`scripts`] runs the folder
 //! `stream_scripts/`, whose files are scenarios with their traces. [`random`] draws everything from
-//! a seed, and plants bugs. [`nonsense`] says what no correct node says.
+//! a seed, and plants bugs. [`members`] changes who replicates it. [`nonsense`] says what no correct node says.
 
 mod cluster;
+mod members;
 mod nonsense;
 mod random;
 mod scripts;

@@ -70,7 +70,7 @@ fn nonsense(random: &mut Random, ballot: Ballot) -> Message {
 fn run(seed: u64) {
     let mut random = Random::new(seed);
     let voters = (1..=3).map(NodeId).collect();
-    let members = Members { voters, learners: vec![NodeId(4)] };
+    let members = Members { voters, learners: vec![NodeId(4)], ..Members::default() };
     let options = Options { window_entries: 4, message_bytes_max: 4, ..Options::default() };
     let mut cluster = Cluster::new(members, &[], options, false);
     for _ in 0..300 {

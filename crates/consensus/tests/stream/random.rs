@@ -45,7 +45,11 @@ impl Run {
         let learners = random.below(3) as u32;
         let others = random.below(2) as u32;
         let ids = |from: u32, count: u32| (from..from + count).map(NodeId).collect::<Vec<_>>();
-        let members = Members { voters: ids(1, voters), learners: ids(1 + voters, learners) };
+        let members = Members {
+            voters: ids(1, voters),
+            learners: ids(1 + voters, learners),
+            ..Members::default()
+        };
         let options = Options {
             window_entries: random.range_inclusive(1, 20),
             window_bytes: random.range_inclusive(1, 100),

@@ -85,7 +85,11 @@ fn build(words: &Words<'_>) -> Cluster {
         message_bytes_max: words.named("message").unwrap_or(default.message_bytes_max),
         ..default
     };
-    let members = Members { voters: words.nodes("voters"), learners: words.nodes("learners") };
+    let members = Members {
+        voters: words.nodes("voters"),
+        learners: words.nodes("learners"),
+        ..Members::default()
+    };
     Cluster::new(members, &words.nodes("others"), options, words.plain.contains(&"late"))
 }
 

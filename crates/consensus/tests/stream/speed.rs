@@ -19,7 +19,7 @@ struct Trio {
 impl Trio {
     fn new() -> Trio {
         let ids = [NodeId(0), NodeId(1), NodeId(2)];
-        let members = Members { voters: ids.to_vec(), learners: Vec::new() };
+        let members = Members { voters: ids.to_vec(), learners: Vec::new(), ..Members::default() };
         let stream =
             |id| Stream::new(id, members.clone(), Options::default(), MemoryStorage::new());
         let streams = ids.into_iter().map(stream).collect();

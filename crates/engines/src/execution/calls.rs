@@ -8,7 +8,9 @@ use super::call_sessions::{Begun, CallSessions, Ended};
 use super::hub::{Errand, Hub, Reign};
 use super::interactive::Sessions;
 use super::local::Local;
-use super::request_rows::{REQUESTS_TABLE, drop_rows, look_up, request_key, request_row};
+use super::request_rows::{
+    REQUESTS_TABLE, drop_rows, look_up, request_key, request_row, unsettled,
+};
 use super::trace::Trace;
 use crate::client::{ClientId, Relay, Reply, Request, worker_of};
 use crate::engine::Task;
@@ -20,7 +22,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use types::{
-    Database, Error, NodeId, Rejected, RequestId, Result, ShardId, Time, Transaction as _, Unknown,
+    Database, Error, NodeId, Rejected, RequestId, Result, ShardId, Time, Transaction as _,
 };
 
 /// The requests of a worker that are under way.
@@ -203,7 +205,7 @@ fn settle(id: RequestId, result: Result<Bytes>) -> (Ended, Result<Bytes>) {
             (Ended::Failed(error.clone()), Err(error))
         }
         // Its row will tell, when it can be read.
-        Err(Error::Unknown(_)) => (Ended::SeeRow, Err(Unknown::Unsettled { request: id }.into())),
+        Err(error @ Error::Unknown(_)) => (Ended::SeeRow, Err(unsettled(id, &error))),
     }
 }
 
@@ -266,7 +268,7 @@ async fn run(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use types::{Aborted, ShardId};
+    use types::{Aborted, ShardId, Unknown};
 
     #[test]
     fn only_what_is_definite_is_told_of_a_run() {
@@ -276,7 +278,7 @@ mod tests {
         let failed = (Ended::Failed(aborted.clone()), Err(aborted.clone()));
         assert_eq!(settle(id, Err(aborted)), failed);
         let open = settle(id, Err(Unknown::Participant { shard: ShardId(1) }.into()));
-        let unsettled = Unknown::Unsettled { request: id }.into();
+        let unsettled = Unknown::Unsettled { request: id, shard: ShardId(1) }.into();
         assert_eq!(open, (Ended::SeeRow, Err(unsettled)));
     }
 }

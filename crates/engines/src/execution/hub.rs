@@ -14,12 +14,14 @@ use crate::watermarks::Watermarks;
 use consensus::manager::{Configuration, Incarnation};
 use consensus::topology::Topology;
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use store::Size;
-use types::{Aborted, Conflict, Epoch, Error, NodeId, Random, Result, ShardId, Stamp, Time};
+use types::{
+    Aborted, CallSession, Conflict, Epoch, Error, NodeId, Random, Result, ShardId, Stamp, Time,
+};
 
 /// How execution behaves, the same for all engines. Part of every engine's options.
 #[derive(Debug, Clone)]
@@ -177,6 +179,10 @@ pub(crate) struct Hub {
     pub(crate) own: Vec<Own>,
     /// Who leads each shard, and in which epoch its reign began.
     leaders: RefCell<Vec<(NodeId, Epoch)>>,
+    /// Which nodes hold each shard.
+    holders: RefCell<Vec<Vec<NodeId>>>,
+    /// The outcomes of calls in sessions of these shards from before these epochs are lost, where no row tells them.
+    calls_lost_before: RefCell<BTreeMap<ShardId, Epoch>>,
     /// The shards that take no part in the epoch of the configuration.
     out: RefCell<BTreeSet<ShardId>>,
     /// The epoch of the configuration that says so.
@@ -320,11 +326,15 @@ impl Hub {
         });
         let first = |shard| (topology.leader(shard), epoch);
         let leaders = topology.shard_ids().map(first).collect();
+        let holders = topology.shard_ids().map(|shard| topology.replicas(shard).collect());
+        let holders = RefCell::new(holders.collect());
         let watermarks = Watermarks::new(epoch, topology.shards() as usize, faults);
         Rc::new(Hub {
             place,
             own: own.collect(),
             leaders: RefCell::new(leaders),
+            holders,
+            calls_lost_before: RefCell::default(),
             out: RefCell::default(),
             configured: Cell::new(epoch),
             incarnation: Cell::default(),
@@ -415,7 +425,19 @@ impl Hub {
     /// lead.
     pub(crate) fn gives(&self, shard: ShardId, giver: NodeId, taker: NodeId) -> bool {
         let leader = self.leader(shard);
-        leader == giver || (leader == taker && self.topology.replicas(shard).any(|it| it == giver))
+        leader == giver || (leader == taker && self.holders(shard).contains(&giver))
+    }
+
+    /// Does an absent row prove nothing about the calls of a session, since the rows of its time may be lost with a majority
+    /// of its shard?
+    pub(crate) fn are_calls_lost(&self, session: &CallSession) -> bool {
+        let before = self.calls_lost_before.borrow().get(&session.home).copied();
+        before.is_some_and(|before| session.since < before)
+    }
+
+    /// Which nodes hold a shard, as far as this worker knows.
+    pub(crate) fn holders(&self, shard: ShardId) -> Vec<NodeId> {
+        self.holders.borrow()[shard.0 as usize].clone()
     }
 
     /// Takes over who leads. Returns the shards in which another reign has begun.
@@ -424,6 +446,11 @@ impl Hub {
         let shards = (0..).map(ShardId).zip(&configuration.shards);
         let out = shards.filter(|(_, assignment)| assignment.out.is_some());
         *self.out.borrow_mut() = out.map(|(shard, _)| shard).collect();
+        let held = configuration.shards.iter().map(|assignment| assignment.holders().collect());
+        *self.holders.borrow_mut() = held.collect();
+        let lost = (0..).map(ShardId).zip(&configuration.shards);
+        let lost = lost.filter_map(|(id, shard)| Some((id, shard.loss.as_ref()?.calls_before)));
+        *self.calls_lost_before.borrow_mut() = lost.collect();
         let mut leaders = self.leaders.borrow_mut();
         let shards = (0..).map(ShardId).zip(leaders.iter_mut()).zip(&configuration.shards);
         let moved = shards.filter_map(|((shard, leader), assignment)| {

@@ -95,23 +95,31 @@ enum Found {
     Nothing,
     /// Its row was dropped, or has the result of a later call.
     Gone,
+    /// Its row may have been lost with a majority of the shard.
+    Lost,
 }
 
 /// What became of a call that does not run, and will not: read from its row.
 ///
 /// # Errors
 /// [`Aborted::CallSessionOver`] where it has not committed; [`Unknown::Forgotten`] where its row is gone;
-/// [`Unknown::Unsettled`] where it could not be read.
+/// [`Unknown::Lost`] where it may have been lost with a majority of the shard; [`Unknown::Unsettled`] where it could not
+/// be read.
 pub(super) async fn look_up(hub: &Rc<Hub>, id: RequestId, trace: &mut Trace) -> Result<Bytes> {
     match found(hub, id, trace).await {
         Ok(Found::Returned(result)) => Ok(result),
         Ok(Found::Nothing) => Err(Aborted::CallSessionOver { request: id }.into()),
         Ok(Found::Gone) => Err(Unknown::Forgotten { request: id }.into()),
+        Ok(Found::Lost) => Err(Unknown::Lost { request: id }.into()),
         Err(error @ Error::Rejected(_)) => Err(error),
-        Err(Error::Aborted(_) | Error::Unknown(_)) => {
-            Err(Unknown::Unsettled { request: id }.into())
-        }
+        Err(error @ (Error::Aborted(_) | Error::Unknown(_))) => Err(unsettled(id, &error)),
     }
+}
+
+/// The fate of a call could not be looked up, for this reason.
+pub(super) fn unsettled(id: RequestId, reason: &Error) -> Error {
+    let shard = reason.shard().unwrap_or(id.session.home);
+    Unknown::Unsettled { request: id, shard }.into()
 }
 
 async fn found(hub: &Rc<Hub>, id: RequestId, trace: &mut Trace) -> Result<Found> {
@@ -128,8 +136,12 @@ async fn found(hub: &Rc<Hub>, id: RequestId, trace: &mut Trace) -> Result<Found>
                 return Ok(match number {
                     same if same == id.number => Found::Returned(Bytes::copy_from_slice(result)),
                     later if later > id.number => Found::Gone,
+                    _ if hub.are_calls_lost(&id.session) => Found::Lost,
                     _ => Found::Nothing,
                 });
+            }
+            if hub.are_calls_lost(&id.session) {
+                return Ok(Found::Lost);
             }
             let mark = tx.get(requests, &mark_key(id.session.home, id.session.worker)).await?;
             let dropped = mark.is_some_and(|mark| key[PREFIX_BYTES..] <= *mark);

@@ -5,7 +5,8 @@
 //! entries   ▓▓▓▓▓▓▓▓▓▓▓▓▓▓▒▒▒▒▒▒▒▒▒▒░░░░░░░
 //!           absorbed      covered   still to be
 //! ```
-//! An entry is **covered** when the watermark covers each of its pieces, or their epochs are settled. It is
+//! An entry is **covered** when the watermark covers each of its pieces, or the shard has ended their epochs: then those that
+//! are not decided are kept elsewhere (`undecided.rs`). It is
 //! **absorbed** when, besides, all streams of the shard are covered up to the greatest clock in it. So all that
 //! was written or deleted up to there is older than the cut that goes with it: see [`super::snapshot`].
 
@@ -72,10 +73,11 @@ impl Needs {
         self.0.iter().map(|need| need.clock).max().unwrap_or_default()
     }
 
-    /// Is it known of each piece whether it counts?
+    /// Is it known of each piece whether it counts, or does that depend on other shards only?
     fn are_met(&self, own: ShardId, watermarks: &Watermarks) -> bool {
         let is_known = |need: &Stamp| {
-            watermarks.is_settled(need.epoch) || watermarks.covers(own, need.as_ref())
+            let has_ended = watermarks.end_of(need.epoch, own).is_some();
+            has_ended || watermarks.covers(own, need.as_ref())
         };
         self.0.iter().all(is_known)
     }

@@ -70,10 +70,10 @@ impl Live {
     /// If it was durable further than that (M9), or has ended the epoch otherwise (M12).
     fn end(&self, shard: ShardId, last: Clock) -> bool {
         let (watermark, epoch) = (&self.watermark, self.epoch);
-        watermark.raise(shard, last);
+        let news = watermark.end_at(shard, last);
         let reached = watermark.of(shard);
         assert_eq!(reached, last, "M9, M12: {shard} was durable further than it ended {epoch}");
-        watermark.end(shard)
+        news
     }
 }
 
@@ -270,6 +270,10 @@ impl Mako {
         (epoch, clock): (Epoch, Clock),
         effects: &mut Effects,
     ) {
+        // How an epoch ends whose end was lost, the configuration says.
+        if self.losses.get(&shard).is_some_and(|loss| loss.forces(epoch)) {
+            return;
+        }
         let Some(watermark) = self.shared.epochs.end((shard, ballot), epoch, clock) else { return };
         self.end_shard(shard, epoch, watermark, effects);
         effects.observe(|| Observation::Reported { shard, epoch, watermark });
@@ -316,8 +320,19 @@ impl Mako {
     /// there is has lost, and need not wait for the other shards to be told.
     pub(super) fn give_up_lost(&mut self, at: usize, effects: &mut Effects) {
         let epoch = self.live[at].epoch;
-        for followed in &mut self.followed {
-            followed.drop_rejected(epoch, &self.desk.hub.watermarks.borrow());
+        {
+            let Mako { shared, followed, desk, .. } = self;
+            let watermarks = desk.hub.watermarks.borrow();
+            for followed in followed {
+                followed.drop_rejected(epoch, &watermarks);
+                let shard = followed.shard;
+                followed.set_aside(
+                    |other| other == epoch && watermarks.end_of(epoch, shard).is_some(),
+                    |sessions, piece| shared.keep(shard, sessions, piece),
+                );
+                let replica = shared.replica(shard).expect("held");
+                super::followed::publish(followed, replica, desk.hub.place.worker);
+            }
         }
         let waiting: Vec<_> = self.live[at].awaiting.take_all().collect();
         for (own, stamp, waiter) in waiting {

@@ -13,6 +13,7 @@
 //! for too long, since its coordinator is gone, is lost: then the stream says how far it has everything.
 
 use super::shared::SharedWatermark;
+use consensus::manager::Knowledge;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,6 +39,20 @@ struct State {
     finals: BTreeMap<Epoch, VectorWatermark>,
     /// How streams of a shard have ended an epoch, durably, under the last appointment of its leader.
     ended: BTreeMap<(Epoch, ShardId), Ended>,
+    /// Of epochs before these nothing is learned of these shards any more: their majority is lost.
+    frozen: BTreeMap<ShardId, Epoch>,
+    /// How far streams of such a shard hold those epochs, under the last appointment of its leader.
+    held: BTreeMap<ShardId, Held>,
+}
+
+/// How far the streams of a shard hold epochs that lack their end.
+#[derive(Debug)]
+struct Held {
+    ballot: Ballot,
+    /// So many have said so.
+    workers: u32,
+    /// So far all of them have each.
+    clocks: BTreeMap<Epoch, Clock>,
 }
 
 /// How the streams of a shard have ended an epoch.
@@ -63,7 +78,9 @@ impl Epochs {
     /// `first` is open, and none was before.
     pub(super) fn new(first: Epoch, shards: usize, workers: u32) -> Epochs {
         let live = [(first, Arc::new(SharedWatermark::new(shards)))].into();
-        let state = State { live, finals: BTreeMap::new(), ended: BTreeMap::new() };
+        let (finals, ended) = (BTreeMap::new(), BTreeMap::new());
+        let (frozen, held) = (BTreeMap::new(), BTreeMap::new());
+        let state = State { live, finals, ended, frozen, held };
         Epochs {
             shards,
             workers,
@@ -140,6 +157,17 @@ impl Epochs {
         Some(watermark)
     }
 
+    /// Is a version with this stamp, kept by `own`, in a decided entry, and can only other shards say whether it counts?
+    /// Its epoch has ended on its own shard, which is then durable up to the end.
+    pub(super) fn is_undecided(&self, own: ShardId, stamp: StampRef<'_>) -> bool {
+        let state = self.state();
+        let Some(live) = state.live.get(&stamp.epoch) else { return false };
+        live.has_ended(own)
+            && stamp.clock <= live.of(own)
+            && !live.covers(own, stamp)
+            && !live.rejects(own, stamp)
+    }
+
     /// How `epoch` ends is not known yet.
     pub(super) fn is_live(&self, epoch: Epoch) -> bool {
         self.state().live.contains_key(&epoch)
@@ -169,6 +197,50 @@ impl Epochs {
         ended.clock = ended.clock.min(clock);
         assert!(ended.workers <= self.workers, "M9: a stream of {shard} ended {epoch} twice");
         (ended.workers == self.workers).then_some(ended.clock)
+    }
+
+    /// The majority of `shard` is lost, and `begun` is the epoch that began with that: of those before nothing is learned
+    /// of the shard any more; but for a planted bug, with which it `learns`. Returns what is known here, if that is news.
+    pub(super) fn freeze(&self, shard: ShardId, begun: Epoch, learns: bool) -> Option<Knowledge> {
+        let mut state = self.state();
+        if state.frozen.get(&shard).is_some_and(|frozen| *frozen >= begun) {
+            return None;
+        }
+        state.frozen.insert(shard, begun);
+        let mut knowledge = Knowledge::default();
+        for (epoch, live) in state.live.range(..begun) {
+            let (clock, has_ended) = match learns {
+                true => (live.of(shard), live.has_ended(shard)),
+                false => live.freeze(shard),
+            };
+            let list = if has_ended { &mut knowledge.ends } else { &mut knowledge.durable };
+            list.insert(*epoch, clock);
+        }
+        Some(knowledge)
+    }
+
+    /// A worker's stream of `shard`, which leads under `ballot` for the survivors of a lost majority, holds epochs that lack
+    /// their end up to these clocks, decided. Returns how far the shard holds them, once all its streams have said so.
+    pub(super) fn hold(
+        &self,
+        (shard, ballot): (ShardId, Ballot),
+        clocks: BTreeMap<Epoch, Clock>,
+    ) -> Option<BTreeMap<Epoch, Clock>> {
+        let mut state = self.state();
+        let new = || Held { ballot, workers: 0, clocks: BTreeMap::new() };
+        let held = state.held.entry(shard).or_insert_with(new);
+        if held.ballot < ballot {
+            *held = new();
+        }
+        if held.ballot > ballot {
+            return None; // Another worker has heard of a later appointment: it is said again under that.
+        }
+        held.workers += 1;
+        for (epoch, clock) in clocks {
+            let least = held.clocks.entry(epoch).or_insert(clock);
+            *least = clock.min(*least);
+        }
+        (held.workers == self.workers).then(|| held.clocks.clone())
     }
 
     /// What a worker has not seen, which knows epochs up to `newest`, and takes these for live. `seen` is the version of

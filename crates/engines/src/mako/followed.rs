@@ -77,6 +77,7 @@ impl Followed {
         entry: Entry,
         watermarks: &Watermarks,
         options: &Options,
+        keep: &mut impl FnMut(&Rc<Sessions>, &Piece),
         apply: &mut impl FnMut(&Rc<Sessions>, &Piece) -> bool,
     ) {
         let Entry { safe, ends, finals, pieces } = entry;
@@ -98,6 +99,10 @@ impl Followed {
                 continue;
             }
             if watermarks.rejects(self.shard, stamp.as_ref()) {
+                continue;
+            }
+            if watermarks.end_of(epoch, self.shard).is_some() {
+                keep(&self.sessions, &piece);
                 continue;
             }
             self.clocks.insert(stamp.clock);
@@ -203,19 +208,24 @@ impl Followed {
         }
     }
 
-    /// Pieces of epochs before `since` of which it is not known here whether they count.
-    pub(super) fn undecided(&self, since: Epoch) -> impl Iterator<Item = &Piece> {
-        self.waiting.range(..since).flat_map(|(_, waiting)| waiting.iter())
-    }
-
-    /// The store has these as versions that are undecided: nothing waits for them here any more.
-    pub(super) fn hand_over(&mut self, since: Epoch) {
-        let later = self.waiting.split_off(&since);
-        for mut waiting in std::mem::replace(&mut self.waiting, later).into_values() {
-            for (_, stamp, _) in waiting.take_all() {
+    /// This shard has `ended` some epochs: what still waits of them is undecided, and kept elsewhere from now on.
+    pub(super) fn set_aside(
+        &mut self,
+        ended: impl Fn(Epoch) -> bool,
+        mut keep: impl FnMut(&Rc<Sessions>, &Piece),
+    ) {
+        for (_, mut waiting) in self.waiting.extract_if(.., |epoch, _| ended(*epoch)) {
+            for (_, stamp, piece) in waiting.take_all() {
+                keep(&self.sessions, &piece);
+                // After that: tombstones above it may go when nothing waits below.
                 self.clocks.remove(stamp.clock);
             }
         }
+    }
+
+    /// Sessions to replay with.
+    pub(super) fn sessions(&self) -> &Rc<Sessions> {
+        &self.sessions
     }
 
     /// Everything of this stream up to here has been replayed.

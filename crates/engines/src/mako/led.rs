@@ -53,6 +53,8 @@ pub(super) struct Office {
     pub(super) since: Epoch,
     /// Entries of this worker's stream that were there before.
     pub(super) inherited: u64,
+    /// This worker has said how far its stream holds epochs whose end was lost with a majority.
+    pub(super) held: bool,
     /// This worker has closed the epochs before the reign, and may append.
     pub(super) closed: bool,
     /// This worker has recovered its part.

@@ -1,6 +1,6 @@
 //! What workers of the same number on different nodes say to each other.
 
-pub use super::snapshot::{Part, Row};
+pub use super::snapshot::{Part, Row, UndecidedRow};
 use crate::client::Relay;
 pub use crate::execution::branches::Header;
 use crate::execution::desk::Envelope;

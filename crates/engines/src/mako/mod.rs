@@ -28,8 +28,9 @@
 //! | `watermark.rs` | durability: shard watermarks, gossip | M4 |
 //! | `epochs.rs`, `closing.rs` | epochs open, close and are settled | M3, M8, M9 |
 //! | `silence.rs` | who holds up a shard and is gone | M3 |
-//! | `undecided.rs` | what a new leader inherits and cannot be decided yet | M12 |
+//! | `undecided.rs` | versions that only a lost shard can decide | M12 |
 //! | `unanswered.rs` | waits for other shards have a bound | M11 |
+//! | `loss.rs` | a shard whose majority is lost for good | M9, M12 |
 //! | `offices.rs` | who leads a shard: taking over, recovering, leaving | M7, M9 |
 //! | `absorbed.rs` | how much of a stream the store has for good, and the stream may lose | |
 //! | `snapshot.rs` | how a replica gets what streams have no more | |
@@ -49,6 +50,7 @@ mod fits;
 mod followed;
 mod installing;
 mod led;
+mod loss;
 pub mod message;
 mod offices;
 mod options;
@@ -83,6 +85,7 @@ use crate::replication::replica::Replica;
 use crate::slow::Slow;
 use bytes::Bytes;
 use closing::Live;
+use consensus::manager::{Configuration, Loss};
 use coordinator::Coordinator;
 use followed::Followed;
 use led::Led;
@@ -93,12 +96,12 @@ use replaying::Budget;
 use silence::Silence;
 use slices::Paused;
 use snapshot::{Giving, Taking};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use store::Store;
 use sweep::Sweep;
-use types::{Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
+use types::{Clock, Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
 use watermark::Gossip;
 
 /// The epoch of a cluster whose configuration has never changed.
@@ -126,6 +129,8 @@ pub struct Mako {
     epochs_seen: u64,
     /// Since which epoch this node leads each shard, by the configuration; as in `led`.
     reigns: Vec<Option<Epoch>>,
+    /// Losses of majorities that were accepted, of any shards.
+    losses: BTreeMap<ShardId, Loss>,
     /// Until when this node may act as a leader.
     lease_end: Time,
     /// The nodes that this worker has not heard for a while.
@@ -143,6 +148,8 @@ pub struct Mako {
     give_at: Time,
     /// No transaction has waited too long for the watermark before this.
     waiters_due: Time,
+    /// Of what was undecided something is decided, and not applied yet.
+    undecided_left: bool,
 }
 
 /// A transaction that waits for the watermark.
@@ -189,6 +196,7 @@ impl Engine for Mako {
             live: vec![Live::new(FIRST_EPOCH, shared.epochs.first(), shards)],
             epochs_seen: 0,
             reigns: Vec::new(),
+            losses: BTreeMap::new(),
             lease_end: Time::ZERO,
             silence: Silence::new(shared.setup.topology.nodes().len()),
             parked: VecDeque::new(),
@@ -198,6 +206,7 @@ impl Engine for Mako {
             takings: Vec::new(),
             give_at: Time::ZERO,
             waiters_due: Time::MAX,
+            undecided_left: false,
             shared,
         }
     }
@@ -264,13 +273,17 @@ impl Engine for Mako {
         self.lease_end = lease_end;
     }
 
+    fn held(&self) -> usize {
+        let awaiting: usize = self.live.iter().map(|live| live.awaiting.len()).sum();
+        self.desk.pending() + awaiting + self.branches.len() + self.parked.len()
+    }
+
     fn pending(&self) -> usize {
         let led: usize = self.led.iter().map(Led::pending).sum();
         let followed: usize = self.followed.iter().map(Followed::pending).sum();
-        let awaiting: usize = self.live.iter().map(|live| live.awaiting.len()).sum();
         let givings = self.givings.iter().filter(|giving| !giving.is_over()).count();
-        let own = self.parked.len() + self.sweeps.len() + givings;
-        self.desk.pending() + awaiting + self.branches.len() + led + followed + own
+        let left = usize::from(self.undecided_left);
+        self.held() + led + followed + self.sweeps.len() + givings + left
     }
 
     fn counters(&self) -> Counters {
@@ -285,6 +298,14 @@ impl Engine for Mako {
 
     fn may_restore(&self, shard: ShardId, from: NodeId, length: u64, state: &Bytes) -> bool {
         self.has_copy(shard, (from, length), state)
+    }
+
+    fn lacking(&self, shard: ShardId) -> Vec<(Epoch, Clock, Option<Clock>)> {
+        self.lacking_ends(shard)
+    }
+
+    fn exceeds(&self, configuration: &Configuration) -> Option<ShardId> {
+        self.exceeds_loss(configuration)
     }
 
     fn take_slow(&mut self) -> Vec<Slow> {
@@ -329,7 +350,7 @@ impl Clerk for Mako {
     /// Tells the clients of transactions that the watermark covers by now, and replays what it covers.
     fn release(&mut self, effects: &mut Effects) {
         let (mut done, mut lost) = (Vec::new(), Vec::new());
-        let mut news = false;
+        let (mut news, mut closed_news) = (false, false);
         for (at, live) in self.live.iter_mut().enumerate() {
             let mut watermarks = self.desk.hub.watermarks.borrow_mut();
             // Looked up before the clocks: those are then where these shards have ended.
@@ -342,6 +363,7 @@ impl Clerk for Mako {
             live.watermark.refresh(view);
             live.seen = seen;
             news = true;
+            closed_news |= live.closed_at().is_some();
             live.awaiting.advance(view, |own, stamp, waiter| done.push((own, stamp, waiter)));
             let end = |news, shard| watermarks.end(live.epoch(), shard) | news;
             if ended.into_iter().fold(false, end) {
@@ -354,8 +376,12 @@ impl Clerk for Mako {
         if news {
             self.replay_covered(effects);
         }
+        let is_over = !lost.is_empty();
         for at in lost {
             self.give_up_lost(at, effects);
+        }
+        if is_over || closed_news {
+            self.decide_undecided(effects);
         }
     }
 }

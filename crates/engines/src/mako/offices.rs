@@ -55,6 +55,7 @@ impl Mako {
             }
         }
         self.open_epoch(configuration.epoch, effects);
+        self.hear_losses(configuration, effects);
         self.hear_ends(configuration, effects);
         self.end_orphans(effects);
         for shard in moved {
@@ -79,7 +80,7 @@ impl Mako {
         match &mut led.office {
             Some(office) => {
                 // Appointed again: all is said again under the new ballot.
-                (office.ballot, office.recovered) = (ballot, false);
+                (office.ballot, office.recovered, office.held) = (ballot, false, false);
                 let ends: Vec<(Epoch, Clock)> = self.followed[at]
                     .extent
                     .ends
@@ -93,9 +94,15 @@ impl Mako {
                 }
             }
             None => {
-                let (closed, recovered, serves) = (false, false, false);
-                let inherited = length;
-                led.office = Some(Office { ballot, since, inherited, closed, recovered, serves });
+                led.office = Some(Office {
+                    ballot,
+                    since,
+                    inherited: length,
+                    held: false,
+                    closed: false,
+                    recovered: false,
+                    serves: false,
+                });
             }
         }
     }
@@ -132,20 +139,23 @@ impl Mako {
             return;
         }
         if !office.closed && self.followed[at].extent.length >= office.inherited {
-            self.close_former(at, effects);
+            match self.is_losing(self.led[at].lead.shard) {
+                true => self.tell_held(at, effects),
+                false => self.close_former(at, effects),
+            }
         }
         let knows_ends = self.knows_former_ends(at);
         let (shard, Some(office)) = (self.led[at].lead.shard, &mut self.led[at].office) else {
             return;
         };
-        let replica = self.shared.replica(shard).expect("held");
         let through = self.followed[at].is_through();
         // What a former lead left locked here is free.
         let is_free = self.desk.hub.own[at].sessions.ending() == 0;
         if !office.recovered && office.closed && knows_ends && through && is_free {
             office.recovered = true;
             let ballot = office.ballot;
-            self.bequeath(at);
+            self.keep_undecided(at);
+            let replica = self.shared.replica(shard).expect("held");
             if replica.recover(ballot) {
                 self.install_undecided(at, effects);
                 self.shared.replica(shard).expect("held").install(ballot);
@@ -156,8 +166,7 @@ impl Mako {
         let Some(office) = &mut self.led[at].office else { return };
         if office.recovered && !office.serves && replica.is_recovered(office.ballot) {
             office.serves = true;
-            let (ballot, since) = (office.ballot, office.since);
-            self.followed[at].hand_over(since);
+            let ballot = office.ballot;
             publish(&self.followed[at], replica, self.desk.hub.place.worker);
             self.desk.hub.serve(at, true);
             effects.observe(|| Observation::Serves { shard, ballot });
@@ -181,7 +190,7 @@ impl Mako {
         let extent = &self.followed[at].extent;
         let (safe, ended, finals) = (extent.safe, extent.ended, extent.finals);
         // What is drawn from now on comes after all that the streams have.
-        replica.store.raise_clock(extent.greatest);
+        replica.store.raise_clock(extent.greatest.max(self.lost_clock(shard)));
         let office = self.led[at].office.as_mut().expect("it leads");
         office.closed = true;
         let (ballot, since) = (office.ballot, office.since);

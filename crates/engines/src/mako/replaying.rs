@@ -1,14 +1,15 @@
 //! How much a follower replays in one step: a lease must not run out behind it, and nothing else wait.
 
 use super::piece::Piece;
+use super::shared::Shared;
 use crate::execution::sessions::Sessions;
-use crate::faults::Faults;
+use crate::faults::Fault;
 use crate::observation::Observation;
-use crate::replication::replay::replay;
-use crate::replication::replica::Replica;
+use crate::replication::codec::Write;
+use crate::replication::replay::{replay, replay_above};
 use std::cell::Cell;
 use std::rc::Rc;
-use types::Time;
+use types::{ShardId, Stamp, Time};
 
 /// Bytes that one step replays by default, and one piece. More per step costs fewer steps.
 pub(super) const REPLAY_BYTES_MAX: usize = 1 << 20;
@@ -63,20 +64,45 @@ impl Budget {
 
 /// Replays pieces on a node's copy of a shard, as many as fit into the step.
 pub(super) fn replays<'a>(
-    replica: &'a Replica,
-    faults: Faults,
+    shared: &'a Shared,
+    shard: ShardId,
     budget: &'a Budget,
     observations: &'a mut Option<Vec<Observation>>,
 ) -> impl FnMut(&Rc<Sessions>, &Piece) -> bool + 'a {
+    let replica = shared.replica(shard).expect("held");
+    let (undecided, faults) = (shared.undecided(shard), shared.setup.options.faults);
     move |sessions, piece| {
         let Piece { stamp, writes } = piece;
-        let value = |value: &bytes::Bytes| value.len();
-        let bytes = writes
-            .iter()
-            .map(|write| WRITE_BYTES + write.key.len() + write.value.as_ref().map_or(0, value));
-        budget.take(bytes.sum())
-            && replay(replica, sessions, stamp, writes, faults, observations.as_mut())
+        let is_done = budget.take(bytes(writes))
+            && replay(replica, sessions, stamp, writes, faults, observations.as_mut());
+        if is_done && !faults.has(Fault::InstallUndecidedAbove) {
+            undecided.supersede(stamp, writes.iter().map(|write| (write.table, &write.key)));
+        }
+        is_done
     }
+}
+
+/// The same for versions that were undecided, and are committed. What a copy has brought does not matter: its giver did not know. No
+/// copy may be taken meanwhile.
+pub(super) fn replays_kept<'a>(
+    shared: &'a Shared,
+    shard: ShardId,
+    budget: &'a Budget,
+    observations: &'a mut Option<Vec<Observation>>,
+) -> impl FnMut(&Rc<Sessions>, &Stamp, &Write) -> bool + 'a {
+    let replica = shared.replica(shard).expect("held");
+    let faults = shared.setup.options.faults;
+    move |sessions, stamp, write| {
+        let writes = std::slice::from_ref(write);
+        budget.take(bytes(writes))
+            && replay_above(replica, None, sessions, stamp, writes, faults, observations.as_mut())
+    }
+}
+
+/// What writes cost.
+fn bytes(writes: &[Write]) -> usize {
+    let value = |write: &Write| write.value.as_ref().map_or(0, |value| value.len());
+    writes.iter().map(|write| WRITE_BYTES + write.key.len() + value(write)).sum()
 }
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 
 use super::epochs::Epochs;
 use super::options::Options;
-use super::undecided::Inheritance;
+use super::undecided::Undecided;
 use crate::engine::Setup;
 use crate::replication::replica::Replica;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock};
 use types::{Clock, Epoch, NodeId, ShardId, StampRef, VectorWatermark};
 
 /// See the module.
@@ -15,8 +16,8 @@ pub struct Shared {
     pub(super) setup: Setup<Options>,
     pub(super) replicas: Vec<Replica>,
     pub(super) epochs: Epochs,
-    /// What the workers of a new leader leave to the last of them, by the place of the shard.
-    pub(super) inheritances: Vec<Inheritance>,
+    /// What is undecided and not in the stores, in the order of the replicas.
+    pub(super) undecided: Vec<Undecided>,
 }
 
 impl Shared {
@@ -25,7 +26,7 @@ impl Shared {
         let replicas = Replica::all(topology, node, epoch, &setup.options.limits);
         Shared {
             node,
-            inheritances: replicas.iter().map(|_| Inheritance::default()).collect(),
+            undecided: replicas.iter().map(|_| Undecided::default()).collect(),
             replicas,
             epochs: Epochs::new(epoch, topology.shards() as usize, topology.workers()),
             setup: setup.clone(),
@@ -44,6 +45,9 @@ pub(super) struct SharedWatermark {
     /// How far a shard may ever come, where a stream of it has ended the epoch with something hanging: what
     /// it says to be safe after that is so for later epochs only.
     caps: Box<[AtomicU64]>,
+    /// Shards of which no more is to be learned but how they ended: their majority is lost, and this node has said what it
+    /// knows. Read while a clock is raised, so that what was said stays so.
+    frozen: RwLock<Box<[bool]>>,
     /// Has a shard ended the epoch, so that it comes no further?
     ended: Box<[AtomicBool]>,
     /// Moves with every change, so that the clocks need not be looked at for nothing.
@@ -55,19 +59,34 @@ impl SharedWatermark {
         SharedWatermark {
             clocks: (0..shards).map(|_| AtomicU64::new(0)).collect(),
             caps: (0..shards).map(|_| AtomicU64::new(u64::MAX)).collect(),
+            frozen: RwLock::new(vec![false; shards].into()),
             ended: (0..shards).map(|_| AtomicBool::new(false)).collect(),
             version: AtomicU64::new(0),
         }
     }
 
-    /// Raises the watermark of `shard`, and says whether that changed it.
+    /// Raises the watermark of `shard`, and says whether that changed it. Not of one that is frozen.
     pub(super) fn raise(&self, shard: ShardId, clock: Clock) -> bool {
+        let frozen = self.frozen.read().unwrap_or_else(PoisonError::into_inner);
+        let is_frozen = frozen.get(shard.0 as usize).copied().unwrap_or(true);
+        !is_frozen && self.raise_any(shard, clock)
+    }
+
+    fn raise_any(&self, shard: ShardId, clock: Clock) -> bool {
         let Some(own) = self.clocks.get(shard.0 as usize) else { return false };
         let raised = own.fetch_max(clock.0, Ordering::AcqRel) < clock.0;
         if raised {
             self.version.fetch_add(1, Ordering::Release);
         }
         raised
+    }
+
+    /// No more is to be learned of `shard` but how it ended, from the configuration. Returns how far it is durable here,
+    /// and whether it has ended there.
+    pub(super) fn freeze(&self, shard: ShardId) -> (Clock, bool) {
+        let mut frozen = self.frozen.write().unwrap_or_else(PoisonError::into_inner);
+        frozen[shard.0 as usize] = true;
+        (self.of(shard), self.has_ended(shard))
     }
 
     /// A stream of `shard` ends the epoch here. To be said before the stream says more to be safe.
@@ -82,8 +101,20 @@ impl SharedWatermark {
         self.raise(shard, clock.min(cap))
     }
 
-    /// `shard` has ended the epoch, and comes no further than it is. Says whether that is news.
+    /// A leader says that `shard` has ended the epoch where it is. Says whether that is news. Not of one that is frozen.
     pub(super) fn end(&self, shard: ShardId) -> bool {
+        let frozen = self.frozen.read().unwrap_or_else(PoisonError::into_inner);
+        let is_frozen = frozen.get(shard.0 as usize).copied().unwrap_or(true);
+        !is_frozen && self.end_any(shard)
+    }
+
+    /// `shard` has ended the epoch here, for good. Says whether that is news.
+    pub(super) fn end_at(&self, shard: ShardId, last: Clock) -> bool {
+        self.raise_any(shard, last);
+        self.end_any(shard)
+    }
+
+    fn end_any(&self, shard: ShardId) -> bool {
         let Some(ended) = self.ended.get(shard.0 as usize) else { return false };
         let news = !ended.swap(true, Ordering::AcqRel);
         if news {
@@ -122,6 +153,15 @@ impl SharedWatermark {
         stamp.is_reached(own, |shard| match shard {
             ShardId::EVERY => all().unwrap_or(Clock::ZERO),
             shard => self.of(shard),
+        })
+    }
+
+    /// Has a shard ended the epoch before what has this stamp, which `own` keeps?
+    pub(super) fn rejects(&self, own: ShardId, stamp: StampRef<'_>) -> bool {
+        let floor = stamp.entry(own, ShardId::EVERY);
+        self.ended().any(|shard| {
+            let last = self.of(shard);
+            stamp.entry(own, shard) > last || floor > last
         })
     }
 

@@ -34,6 +34,9 @@
 //! until that left the index, or there is none. Tombstones that are not committed hide nothing from a copy, and
 //! never leave the index.
 //!
+//! **What is undecided goes beside the rows** (rule M12): versions in decided entries of which only another shard can say
+//! whether they count, with their stamps. `undecided.rs` has what becomes of them at the taker.
+//!
 //! Why the taker ends where the giver is:
 //!
 //! - Every piece in the entries up to the extent is absorbed before the first part is taken, or came with a whole
@@ -61,6 +64,7 @@
 
 use super::absorbed::Extent;
 use super::options::Options;
+use super::undecided::{Orders, take_decided};
 use super::{Effects, Mako, Message, fits};
 use crate::engine::Effect;
 use crate::faults::Fault;
@@ -123,6 +127,22 @@ pub struct Part {
     pub watermarks: Vec<VectorWatermark>,
     /// All rows in between, in order.
     pub rows: Vec<Row>,
+    /// What is undecided in between, each version above the row of its key.
+    pub undecided: Vec<UndecidedRow>,
+}
+
+/// A version of which it is not known whether it counts, since a shard that it depends on has not said how its epoch ended
+/// there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UndecidedRow {
+    /// Its table.
+    pub table: TableId,
+    /// Its key.
+    pub key: Bytes,
+    /// Its value; `None` for a tombstone.
+    pub value: Option<Bytes>,
+    /// Its stamp, as the shard keeps it.
+    pub stamp: Stamp,
 }
 
 /// A row of a part. It is committed: the epoch and the clock are all of its stamp that is kept.
@@ -149,6 +169,14 @@ coded_struct!(Part {
     settled: Epoch as short,
     watermarks: Vec<VectorWatermark>,
     rows: Vec<Row>,
+    undecided: Vec<UndecidedRow>,
+});
+
+coded_struct!(UndecidedRow {
+    table: TableId as short,
+    key: Bytes,
+    value: Option<Bytes>,
+    stamp: Stamp,
 });
 
 coded_struct!(Row {
@@ -413,20 +441,42 @@ impl Mako {
             (own.shard, &self.shared.setup.options);
         let (epochs, cut, settled) = (&self.shared.epochs, giving.cut, giving.settled);
         let withheld = Cell::new(0);
+        let undecided = |stamp: StampRef<'_>| epochs.is_undecided(shard, stamp);
         let committed = |stamp: StampRef<'_>| {
             if epochs.covers(shard, stamp) || faults.has(Fault::CopyUncommitted) {
                 return true;
             }
             let by_clock = stamp.clock <= cut && epochs.is_live(stamp.epoch);
-            withheld.set(withheld.get() + usize::from(by_clock));
+            withheld.set(withheld.get() + usize::from(by_clock && !undecided(stamp)));
             by_clock && faults.has(Fault::CopyByClock)
         };
         let mut rows = Vec::new();
-        let until = session.copy(&from, *snapshot_part, committed, |table, key, value, stamp| {
-            let (key, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
-            rows.push(Row { table, epoch: stamp.epoch, clock: stamp.clock, key, value });
+        // Meanwhile nothing moves from the table to the store.
+        let mut kept = self.shared.undecided(shard).lock();
+        let mut beside = Vec::new();
+        let until = session.copy(&from, *snapshot_part, (committed, undecided), |copied| {
+            let (table, key) = (copied.table, Bytes::copy_from_slice(copied.key));
+            let value = copied.value.map(Bytes::copy_from_slice);
+            match (copied.committed, value) {
+                (true, Some(value)) => {
+                    let (epoch, clock) = (copied.stamp.epoch, copied.stamp.clock);
+                    rows.push(Row { table, epoch, clock, key, value });
+                }
+                (true, None) => {}
+                (false, value) => {
+                    beside.push(UndecidedRow { table, key, value, stamp: copied.stamp.to_stamp() });
+                }
+            }
         });
-        let bytes = rows.iter().map(|row| row.key.len() + row.value.len()).sum();
+        beside.extend(kept.rows(&from, until.as_ref()));
+        drop(kept);
+        if faults.has(Fault::CopyWithoutUndecided) {
+            beside.clear();
+        }
+        let undecided = beside;
+        let size = |key: &Bytes, value: Option<&Bytes>| key.len() + value.map_or(0, Bytes::len);
+        let bytes = rows.iter().map(|row| size(&row.key, Some(&row.value))).sum::<usize>()
+            + undecided.iter().map(|row| size(&row.key, row.value.as_ref())).sum::<usize>();
         giving.sent.push_back((from.clone(), bytes));
         giving.next = until.clone();
         giving.last = from.clone();
@@ -435,7 +485,7 @@ impl Mako {
         // Asked after the rows were: so what is told of their epochs covers them.
         let watermarks = self.watermarks_of(&rows, settled, is_first);
         let (from, until) = (form(from), until.map(form));
-        let part = Part { shard, copy, cut, from, until, settled, watermarks, rows };
+        let part = Part { shard, copy, cut, from, until, settled, watermarks, rows, undecided };
         let planted = faults.has(Fault::CopyUncommitted) || faults.has(Fault::CopyByClock);
         assert!(planted || self.covers(&part), "M10: a row of {part:?} is not covered");
         effects.observe(|| part.observation(withheld.get()));
@@ -510,6 +560,7 @@ impl Mako {
             let Ok(reached) = self.copy_part(self.takings[at].at, &part, effects) else {
                 break; // It comes again.
             };
+            self.undecided_left |= !part.undecided.is_empty();
             let taking = &mut self.takings[at];
             taking.early.retain(|begins, _| reached.as_ref().is_some_and(|place| begins >= place));
             taking.reached = reached;
@@ -527,6 +578,13 @@ impl Mako {
             let told = row.epoch <= part.settled || is_known(row.epoch);
             row.epoch >= first && row.epoch <= last && told && fits::clock(row.clock)
         };
+        let fits_undecided = |row: &UndecidedRow| {
+            let UndecidedRow { stamp, .. } = row;
+            stamp.epoch >= first
+                && stamp.epoch <= last
+                && fits::stamp(stamp, stamp.epoch, part.shard, shards as u32)
+                && stamp.as_ref().remote.len() <= fits::ENTRIES_MAX
+        };
         let whole = |it: &VectorWatermark| {
             it.shards() == shards && it.epoch() >= first && it.epoch() <= last
         };
@@ -537,6 +595,7 @@ impl Mako {
             && part.settled < last
             && part.watermarks.iter().all(whole)
             && part.rows.iter().all(fits)
+            && part.undecided.iter().all(fits_undecided)
     }
 
     /// No peer has honestly heard of a later epoch.
@@ -583,7 +642,10 @@ impl Mako {
         for epoch in (settled.0 + 1..=last.0).map(Epoch) {
             let partial = finals.iter().find(|watermark| watermark.epoch() == epoch).cloned();
             let whole = || VectorWatermark::whole(epoch, shards);
-            self.hear_settled(partial.unwrap_or_else(whole), effects);
+            let last = partial.unwrap_or_else(whole);
+            if !self.exceeds_final(&last) {
+                self.hear_settled(last, effects);
+            }
         }
     }
 
@@ -598,28 +660,33 @@ impl Mako {
         let own = &self.desk.hub.own[at];
         let replica = self.shared.replica(part.shard).expect("held");
         let mut session = own.sessions.take()?;
-        let until = part.until.as_ref().map(place);
+        let (from, until) = part.range();
         let kept: BTreeSet<(TableId, &[u8])> =
             part.rows.iter().map(|row| (row.table, &row.key[..])).collect();
+        let undecided = part.undecided_orders();
         // No worker replays meanwhile.
         let mut floor = replica.floor_mut();
+        let mut aside = self.shared.undecided(part.shard).lock();
         let here = replica.reached();
         for row in &part.rows {
-            if row.clock > here && !floor.has(row.table, &row.key, row.clock) {
+            let Row { table, epoch, clock, key, .. } = row;
+            let was_undecided = take_decided(&mut aside, *table, key, (*epoch, *clock));
+            if was_undecided || *clock > here && !floor.has(*table, key, *clock) {
                 copy_row(part.shard, &mut session, row, &mut effects.observations)?;
             }
         }
         self.desk.counters.operations += part.rows.len() as u64;
         // What goes leaves no trace but the floor: so that follows as far as this gets.
         let stale = |table: TableId, key: &[u8], stamp: StampRef<'_>| {
-            stamp.clock <= part.cut && !kept.contains(&(table, key))
+            let is_undecided = || undecided.contains(&(table, key, (stamp.epoch, stamp.clock)));
+            stamp.clock <= part.cut && !kept.contains(&(table, key)) && !is_undecided()
         };
-        let from = place(&part.from);
         let left = match self.shared.setup.options.faults.has(Fault::CopyKeepsDeleted) {
             true => None,
             false => session.erase(&from, until.as_ref(), ERASED_MAX, stale),
         };
         let reached = left.or(until);
+        self.shared.take_undecided(part, &mut session, (&floor, here), &mut aside)?;
         floor.raise(part.cut, reached.clone());
         Ok(reached)
     }
@@ -667,16 +734,30 @@ impl Mako {
 }
 
 impl Part {
+    /// Where it begins, and where the next one does.
+    pub(super) fn range(&self) -> (Place, Option<Place>) {
+        (place(&self.from), self.until.as_ref().map(place))
+    }
+
+    /// The places of what is undecided in it.
+    pub(super) fn undecided_orders(&self) -> Orders<'_> {
+        let order = |row: &UndecidedRow| (row.stamp.epoch, row.stamp.clock);
+        self.undecided.iter().map(|row| (row.table, &row.key[..], order(row))).collect()
+    }
+
     /// What a checker sees of it.
     fn observation(&self, withheld: usize) -> Observation {
         let plain = |(table, key): &(TableId, Bytes)| (*table, key.to_vec());
         let row = |row: &Row| (row.table, row.key.to_vec(), row.epoch, row.clock);
+        let undecided =
+            |row: &UndecidedRow| (row.table, row.key.to_vec(), row.stamp.epoch, row.stamp.clock);
         Observation::Given {
             shard: self.shard,
             cut: self.cut,
             from: plain(&self.from),
             until: self.until.as_ref().map(plain),
             rows: self.rows.iter().map(row).collect(),
+            undecided: self.undecided.iter().map(undecided).collect(),
             withheld,
         }
     }

@@ -1,95 +1,333 @@
-//! What a new leader inherits and cannot decide: pieces of former epochs that depend on shards which have not said how
-//! these ended there (rule M12).
+//! Undecided versions (rule M12): those of closed epochs which depend on shards that have not said how these ended there,
+//! since they are lost for a while or for good.
 //!
-//! A follower keeps such a piece in `followed.rs` until it is decided. A leader has to serve before that: another shard
-//! may be lost for good. So it installs these pieces as what they are, versions with their stamps: a transaction that reads one meets
-//! a version of a former epoch that is not covered, and aborts with an error that names the lost shard
+//! ```text
+//! piece arrives ─► waits for the watermark ─► own shard ends the epoch ─► kept by key ─► decided: applied, or dropped
+//!                                                                            │
+//!                                                     this node leads: a version, with its stamp, on top of its key
+//! ```
+//! **Where they are.** Once a shard has ended an epoch itself, each piece of it is committed, rolled back, or waits for
+//! other shards only. A follower keeps the versions of such a piece by their keys, in a table that its workers share, and
+//! counts the piece as replayed: it holds back no other replay, tombstone or cut of a stream. A leader has them in its
+//! store: what it certified it installed itself, and what it inherited the last of its workers to recover installs, in
+//! the order of stamps: a transaction that reads one aborts with an error that names the lost shard
 //! (`../dependencies.rs`); a blind write goes on top. Once the shard has said how the epoch ended, the version is
 //! committed or rolled back like any other that a leader has certified.
 //!
-//! ```text
-//! worker 0   all inherited decided, own ends durable, covered pieces replayed ── leaves the rest ─┐
-//! worker 1   …                                                                ── leaves the rest ─┤
-//!                                              the last: installs all, in the order of their stamps ─► serves
-//! ```
-//! Versions of a key stand in the order of their stamps, and replay takes what is in the store for committed. So all
-//! workers replay what is covered first, and then the last of them installs what is not. What is decided
-//! meanwhile, and replayed, is newer than what is there or the same: that does no harm.
+//! **A committed version that is newer decides for those below:** whether they count or not, they are not the newest. So
+//! the table drops them when such a version is applied or copied, and takes none below. Therefore tombstones need not
+//! stay for them. A tombstone leaves the index when all workers have replayed what is older, and by then each
+//! older piece that is undecided was met: either it was in the table when the tombstone came, or found that in the store.
+//! Both happen under the table's lock.
+//!
+//! **Copies carry them** beside the rows of their range (`snapshot.rs`), with their stamps: from the table, and from
+//! the store, where each version is undecided that is in a decided entry: its clock is not above the shard's end of its
+//! epoch. The taker's table has of the range, up to the cut, what the copy has, and nothing else: what is missing there was
+//! decided. What is replayed of such clocks is skipped, as for rows, so what is decided later comes from the table.
+//!
+//! Locks are taken in this order: a replica's floor, the table, keys in the store.
 
 use super::piece::Piece;
+use super::shared::Shared;
+use super::snapshot::{Part, UndecidedRow};
 use super::{Effects, Mako};
 use crate::execution::sessions::Sessions;
+use crate::faults::Fault;
 use crate::observation::Observation;
 use crate::replication::codec::Write;
+use crate::replication::floor::Floor;
+use crate::watermarks::Watermarks;
+use bytes::Bytes;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Bound, DerefMut};
 use std::rc::Rc;
-use std::sync::{Mutex, PoisonError};
-use types::{Epoch, Result, Stamp, StampRef};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use store::{Place, Session};
+use types::{Clock, Epoch, Result, ShardId, Stamp, StampRef, TableId};
 
 /// Other workers hold locks for as long as a piece takes to be replayed.
 const TRIES: u32 = 1_000_000;
 
-/// What the workers of a node leave to the last of them, with the epoch in which the reign began: what is left of a
-/// former one may be decided since.
+/// The place of a version among those of its key.
+pub(super) type Order = (Epoch, Clock);
+
+/// A key and its table.
+type Key = (TableId, Bytes);
+
+/// The undecided versions that a node keeps of a shard beside its store, for all of its workers.
 #[derive(Debug, Default)]
-pub(super) struct Inheritance {
-    pieces: Mutex<Vec<(Epoch, Piece)>>,
+pub(super) struct Undecided {
+    kept: Mutex<Kept>,
 }
 
-impl Inheritance {
-    fn add(&self, since: Epoch, pieces: impl Iterator<Item = Piece>) {
-        let mut all = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
-        all.extend(pieces.map(|piece| (since, piece)));
+/// See [`Undecided`].
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    keys: BTreeMap<Key, BTreeMap<Order, Version>>,
+}
+
+/// A version; no value is a tombstone.
+#[derive(Debug, Clone)]
+struct Version {
+    stamp: Stamp,
+    value: Option<Bytes>,
+}
+
+impl Undecided {
+    /// The versions, for as long as nothing is to become of them.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All that was left in this reign, in the order of stamps.
-    fn take(&self, since: Epoch) -> Vec<Piece> {
-        let mut all = self.pieces.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = std::mem::take(&mut *all).into_iter().filter(|(of, _)| *of == since);
-        let mut pieces: Vec<Piece> = left.map(|(_, piece)| piece).collect();
-        pieces.sort_by_key(|piece| (piece.stamp.epoch, piece.stamp.clock));
-        pieces
+    /// A committed version of these keys is in the store: what is older does not matter any more.
+    pub(super) fn supersede<'w>(
+        &self,
+        stamp: &Stamp,
+        keys: impl Iterator<Item = (TableId, &'w Bytes)>,
+    ) {
+        let mut kept = self.lock();
+        if !kept.keys.is_empty() {
+            keys.for_each(|(table, key)| kept.supersede(table, key, order(stamp.as_ref())));
+        }
     }
 }
+
+fn order(stamp: StampRef<'_>) -> Order {
+    (stamp.epoch, stamp.clock)
+}
+
+impl Kept {
+    fn insert(&mut self, key: Key, version: Version) {
+        let order = order(version.stamp.as_ref());
+        self.keys.entry(key).or_default().insert(order, version);
+    }
+
+    /// Drops what is not newer.
+    fn supersede(&mut self, table: TableId, key: &Bytes, by: Order) {
+        let key = (table, key.clone());
+        if let Some(versions) = self.keys.get_mut(&key) {
+            versions.retain(|order, _| *order > by);
+            if versions.is_empty() {
+                self.keys.remove(&key);
+            }
+        }
+    }
+
+    fn has(&self, table: TableId, key: &Bytes, order: Order) -> bool {
+        let versions = self.keys.get(&(table, key.clone()));
+        versions.is_some_and(|versions| versions.contains_key(&order))
+    }
+
+    /// The keys from one place on and before another.
+    fn range_mut<'k>(
+        &'k mut self,
+        from: &Place,
+        until: Option<&'k Place>,
+    ) -> impl Iterator<Item = (&'k Key, &'k mut BTreeMap<Order, Version>)> + use<'k> {
+        let start = Bound::Included((from.table, Bytes::copy_from_slice(&from.key)));
+        let rest = self.keys.range_mut((start, Bound::Unbounded));
+        rest.take_while(move |(key, _)| until.is_none_or(|until| until.is_behind(key.0, &key.1)))
+    }
+
+    /// The versions of a range, for a copy.
+    pub(super) fn rows<'k>(
+        &'k mut self,
+        from: &Place,
+        until: Option<&'k Place>,
+    ) -> impl Iterator<Item = UndecidedRow> + use<'k> {
+        self.range_mut(from, until).flat_map(|((table, key), versions)| {
+            versions.values().map(|version| UndecidedRow {
+                table: *table,
+                key: key.clone(),
+                value: version.value.clone(),
+                stamp: version.stamp.clone(),
+            })
+        })
+    }
+}
+
+impl Shared {
+    /// What this node keeps of `shard` beside its store.
+    pub(super) fn undecided(&self, shard: ShardId) -> &Undecided {
+        let at = self.replicas.iter().position(|replica| replica.shard == shard);
+        &self.undecided[at.expect("a shard that is held")]
+    }
+
+    /// Keeps the versions of a piece that is undecided, but for those that do not matter.
+    pub(super) fn keep(&self, shard: ShardId, sessions: &Rc<Sessions>, piece: &Piece) {
+        let Piece { stamp, writes } = piece;
+        let session = sessions.take();
+        let mut session =
+            session.unwrap_or_else(|error| panic!("{shard} cannot be followed: {error}"));
+        let floor = self.replica(shard).expect("held").floor();
+        let mut kept = self.undecided(shard).lock();
+        let all = self.setup.options.faults.has(Fault::InstallUndecidedAbove);
+        for Write { table, key, value } in writes {
+            let mut superseded = || {
+                let key = (*table, &key[..]);
+                let found = self.is_superseded(shard, &session.begin(), key, order(stamp.as_ref()));
+                found.unwrap_or_else(|error| panic!("{shard} cannot be followed: {error}"))
+            };
+            // Of such keys and clocks a copy has brought what is undecided.
+            if !floor.has(*table, key, stamp.clock) && (all || !superseded()) {
+                let version = Version { stamp: stamp.clone(), value: value.clone() };
+                kept.insert((*table, key.clone()), version);
+            }
+        }
+    }
+
+    /// Has the store a committed version that is newer?
+    ///
+    /// # Errors
+    /// Where this can be no key.
+    fn is_superseded<S: DerefMut<Target = Session>>(
+        &self,
+        shard: ShardId,
+        transaction: &store::Transaction<S>,
+        (table, key): (TableId, &[u8]),
+        than: Order,
+    ) -> Result<bool> {
+        let newer = |stamp: StampRef<'_>| order(stamp) > than && self.epochs.covers(shard, stamp);
+        Ok(transaction.get_where(table, key, newer)?.is_some())
+    }
+
+    /// Applies what is kept of `shard` and committed by now, and drops what is rolled back. Says whether it came through.
+    pub(super) fn decide(
+        &self,
+        shard: ShardId,
+        watermarks: &Watermarks,
+        mut apply: impl FnMut(&Stamp, &Write) -> bool,
+    ) -> bool {
+        let _floor = self.replica(shard).expect("held").floor(); // No copy is taken meanwhile.
+        let mut kept = self.undecided(shard).lock();
+        let mut is_through = true;
+        kept.keys.retain(|(table, key), versions| {
+            versions.retain(|_, version| !watermarks.rejects(shard, version.stamp.as_ref()));
+            let covered = |version: &&Version| watermarks.covers(shard, version.stamp.as_ref());
+            if let Some(version) = versions.values().rev().find(covered).cloned() {
+                let Version { stamp, value } = version;
+                let write = Write { table: *table, key: key.clone(), value };
+                match apply(&stamp, &write) {
+                    true => versions.retain(|other, _| *other > order(stamp.as_ref())),
+                    false => is_through = false,
+                }
+            }
+            !versions.is_empty()
+        });
+        is_through
+    }
+
+    /// Takes what a part of a copy has of undecided versions: of the part's range, up to its cut, nothing else is. To be
+    /// called when its rows are taken. `here` is up to where the node's own streams are replayed.
+    ///
+    /// # Errors
+    /// Where the part has what can be no version.
+    pub(super) fn take_undecided(
+        &self,
+        part: &Part,
+        session: &mut Session,
+        (floor, here): (&Floor, Clock),
+        kept: &mut Kept,
+    ) -> Result<()> {
+        let (from, until) = part.range();
+        let carried = part.undecided_orders();
+        for ((table, key), versions) in kept.range_mut(&from, until.as_ref()) {
+            versions.retain(|order, _| {
+                order.1 > part.cut || carried.contains(&(*table, &key[..], *order))
+            });
+        }
+        kept.keys.retain(|_, versions| !versions.is_empty());
+        for UndecidedRow { table, key, value, stamp } in &part.undecided {
+            // The node's own streams, or a copy before, have brought it, and it was kept or did not matter.
+            let is_known = stamp.clock <= here || floor.has(*table, key, stamp.clock);
+            let transaction = session.begin();
+            transaction.replicate(*table, key, value.as_deref())?; // Could it be written?
+            let than = order(stamp.as_ref());
+            if !is_known && !self.is_superseded(part.shard, &transaction, (*table, key), than)? {
+                let version = Version { stamp: stamp.clone(), value: value.clone() };
+                kept.insert((*table, key.clone()), version);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Rows of a part that the taker's table has, too: these are decided.
+pub(super) fn take_decided(kept: &mut Kept, table: TableId, key: &Bytes, order: Order) -> bool {
+    let was_kept = kept.has(table, key, order);
+    kept.supersede(table, key, order);
+    was_kept
+}
+
+/// The places of undecided versions in a part.
+pub(super) type Orders<'p> = BTreeSet<(TableId, &'p [u8], Order)>;
 
 impl Mako {
-    /// This worker has replayed what is covered of the shard at this place: leaves what is undecided to the last one.
-    pub(super) fn bequeath(&self, at: usize) {
-        let office = self.led[at].office.as_ref().expect("it leads");
-        let (shard, watermarks) = (self.led[at].lead.shard, self.desk.hub.watermarks.borrow());
-        let undecided = self.followed[at].undecided(office.since);
-        let undecided = undecided.filter(|piece| !watermarks.rejects(shard, piece.stamp.as_ref()));
-        self.shared.inheritances[at].add(office.since, undecided.cloned());
+    /// Decides what can be of what this node keeps.
+    pub(super) fn decide_undecided(&mut self, effects: &mut Effects) {
+        let watermarks = self.desk.hub.watermarks.borrow();
+        let mut is_through = true;
+        for followed in &self.followed {
+            let shard = followed.shard;
+            let mut apply = super::replaying::replays_kept(
+                &self.shared,
+                shard,
+                &self.replaying,
+                &mut effects.observations,
+            );
+            let apply = |stamp: &Stamp, write: &Write| apply(followed.sessions(), stamp, write);
+            is_through &= self.shared.decide(shard, &watermarks, apply);
+        }
+        self.undecided_left = !is_through;
     }
 
-    /// All workers have: installs it.
+    /// This worker has replayed what is covered of the shard at this place, and the shard has ended all epochs before the
+    /// reign: keeps what is undecided for the last worker.
+    pub(super) fn keep_undecided(&mut self, at: usize) {
+        let since = self.led[at].office.as_ref().expect("it leads").since;
+        let shard = self.led[at].lead.shard;
+        let Mako { shared, followed, .. } = self;
+        followed[at].set_aside(
+            |epoch| epoch < since,
+            |sessions, piece| shared.keep(shard, sessions, piece),
+        );
+    }
+
+    /// All workers have: installs it as versions.
+    ///
+    /// Versions of a key stand in the order of their stamps, and replay takes what is in the store for committed. So all
+    /// workers replay what is covered first, and then the last of them installs what is not. From then on the store has
+    /// it, and the table nothing: a leader does not see there what comes on top.
     pub(super) fn install_undecided(&self, at: usize, effects: &mut Effects) {
-        let office = self.led[at].office.as_ref().expect("it leads");
         let (shard, watermarks) = (self.led[at].lead.shard, self.desk.hub.watermarks.borrow());
         let sessions = &self.desk.hub.own[at].sessions;
         let committed = |stamp: StampRef<'_>| watermarks.covers(shard, stamp);
-        // How an epoch ended may be known since a piece was left. Passes that roll it back are over then, and would not
-        // meet a version that is installed behind them; of other epochs this worker begins a pass when it hears of the end.
-        let left = self.shared.inheritances[at].take(office.since).into_iter();
-        let undecided = left.filter(|piece| !watermarks.rejects(shard, piece.stamp.as_ref()));
-        for Piece { stamp, writes } in undecided {
-            for write in &writes {
+        let above = self.options().faults.has(Fault::InstallUndecidedAbove);
+        let mut kept = self.shared.undecided(shard).lock();
+        for ((table, key), versions) in std::mem::take(&mut kept.keys) {
+            // How an epoch ended may be known by now. Passes that roll it back are over then, and would not meet a version
+            // that is installed behind them; of other epochs this worker begins a pass when it hears of the end.
+            let versions = versions.into_values();
+            let versions =
+                versions.filter(|version| !watermarks.rejects(shard, version.stamp.as_ref()));
+            for Version { stamp, value } in versions {
+                let write = Write { table, key: key.clone(), value };
                 let tried = (0..TRIES).find_map(|_| {
-                    let installed = install(sessions, &stamp, write, &committed);
+                    let installed = install(sessions, &stamp, &write, &committed, above);
                     installed.inspect_err(|_| std::hint::spin_loop()).ok()
                 });
                 let installed = tried.unwrap_or_else(|| panic!("{shard} cannot be recovered"));
                 if installed {
-                    effects.observe(|| {
-                        let (stamp, table) = (stamp.clone(), write.table);
-                        Observation::Inherited { shard, stamp, table, key: write.key.to_vec() }
-                    });
+                    let key = write.key.to_vec();
+                    effects.observe(|| Observation::Inherited { shard, stamp, table, key });
                 }
             }
         }
     }
 }
 
-/// Puts a version on top of its key's, unless there is one as new. Says whether it did.
+/// Puts a version on top of its key's, unless there is one as new; or all the same, where that is planted. Says whether it
+/// did.
 ///
 /// # Errors
 /// Where another worker changes the key at the same time.
@@ -98,14 +336,14 @@ fn install(
     stamp: &Stamp,
     write: &Write,
     committed: &dyn Fn(StampRef<'_>) -> bool,
+    above: bool,
 ) -> Result<bool> {
     let transaction = store::Transaction::on(sessions.take()?);
     transaction.get(write.table, &write.key)?;
-    let (mut newest, order) = (None, (stamp.epoch, stamp.clock));
-    transaction.versions_read(0, usize::MAX, |version| {
-        newest = newest.max(Some((version.stamp.epoch, version.stamp.clock)));
-    });
-    if newest >= Some(order) {
+    let mut newest = None;
+    transaction
+        .versions_read(0, usize::MAX, |version| newest = newest.max(Some(order(version.stamp))));
+    if newest >= Some(order(stamp.as_ref())) && !above {
         return Ok(false);
     }
     transaction.replicate(write.table, &write.key, write.value.as_deref())?;

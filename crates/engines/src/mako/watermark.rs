@@ -79,8 +79,7 @@ impl Gossip {
         let leaders = topology.shard_ids().map(|shard| hub.leader(shard));
         let own: Vec<ShardId> =
             topology.shard_ids().filter(|shard| hub.leader(*shard) == node).collect();
-        let mut followers: Vec<NodeId> =
-            own.iter().flat_map(|shard| topology.replicas(*shard)).collect();
+        let mut followers: Vec<NodeId> = own.iter().flat_map(|shard| hub.holders(*shard)).collect();
         let mut peers: Vec<NodeId> = match own.is_empty() {
             // A node that leads nothing has only floors to tell.
             true => leaders.collect(),
@@ -226,7 +225,10 @@ impl Mako {
                     && (!own || said <= known.of(shard))
                     && (!known.has_ended(shard) || said <= known.of(shard))
             })
-            && ended.iter().all(|shard| ends && watermark.of(*shard) >= known.of(*shard))
+            // A shard that is out has ended the open epoch, too, as the configuration says.
+            && ended.iter().all(|shard| {
+                (ends || known.has_ended(*shard)) && watermark.of(*shard) >= known.of(*shard)
+            })
     }
 
     /// No honest floor is above: some shard has drawn it, and what is known of the shards lags behind by what
@@ -355,27 +357,27 @@ impl Mako {
             entry.pieces.iter().map(|p| p.writes.len() as u64).sum::<u64>();
         {
             let watermarks = self.desk.hub.watermarks.borrow();
-            let followed = &mut self.followed[at];
-            let mut apply =
-                replays(replica, options.faults, &self.replaying, &mut effects.observations);
-            followed.enter(entry, &watermarks, options, &mut apply);
+            let (shared, followed) = (&self.shared, &mut self.followed[at]);
+            let mut apply = replays(shared, shard, &self.replaying, &mut effects.observations);
+            let mut keep = |sessions: &_, piece: &_| shared.keep(shard, sessions, piece);
+            followed.enter(entry, &watermarks, options, &mut keep, &mut apply);
             followed::publish(followed, replica, self.desk.hub.place.worker);
         }
         for last in finals {
-            self.hear_settled(last, effects);
+            if !self.exceeds_final(&last) {
+                self.hear_settled(last, effects);
+            }
         }
     }
 
     /// Replays what the watermark covers by now.
     pub(super) fn replay_covered(&mut self, effects: &mut Effects) {
-        let faults = self.options().faults;
         let watermarks = self.desk.hub.watermarks.borrow();
         for followed in &mut self.followed {
-            let replica = self.shared.replica(followed.shard).expect("held");
-            followed.advance(
-                &watermarks,
-                &mut replays(replica, faults, &self.replaying, &mut effects.observations),
-            );
+            let (shard, observations) = (followed.shard, &mut effects.observations);
+            let replica = self.shared.replica(shard).expect("held");
+            let mut apply = replays(&self.shared, shard, &self.replaying, observations);
+            followed.advance(&watermarks, &mut apply);
             followed::publish(followed, replica, self.desk.hub.place.worker);
         }
     }
@@ -392,34 +394,36 @@ impl Mako {
 
     /// Goes on with what an earlier step has left, and tries again to replay what waits for locks of other workers.
     pub(super) fn replay_blocked(&mut self, effects: &mut Effects) {
-        let faults = self.options().faults;
         for followed in self.followed.iter_mut().filter(|followed| !followed.is_through()) {
-            let replica = self.shared.replica(followed.shard).expect("held");
-            followed.retry(&mut replays(
-                replica,
-                faults,
-                &self.replaying,
-                &mut effects.observations,
-            ));
+            let (shard, observations) = (followed.shard, &mut effects.observations);
+            let replica = self.shared.replica(shard).expect("held");
+            followed.retry(&mut replays(&self.shared, shard, &self.replaying, observations));
             followed::publish(followed, replica, self.desk.hub.place.worker);
+        }
+        if self.undecided_left {
+            self.decide_undecided(effects);
         }
     }
 
     /// When to try that.
     pub(super) fn next_replay(&self, now: Time) -> Option<Time> {
         let blocked = self.followed.iter().any(|followed| !followed.is_through());
+        let blocked = blocked || self.undecided_left;
         blocked.then(|| if self.replaying.is_short() { now } else { now + LOCKED_PAUSE })
     }
 
     /// Replays what is left of an epoch that is settled.
     pub(super) fn replay_settled(&mut self, epoch: Epoch, effects: &mut Effects) {
-        let faults = self.options().faults;
-        let watermarks = self.desk.hub.watermarks.borrow();
-        for followed in &mut self.followed {
-            let replica = self.shared.replica(followed.shard).expect("held");
-            let mut apply = replays(replica, faults, &self.replaying, &mut effects.observations);
-            followed.settle(epoch, &watermarks, &mut apply);
-            followed::publish(followed, replica, self.desk.hub.place.worker);
+        {
+            let watermarks = self.desk.hub.watermarks.borrow();
+            for followed in &mut self.followed {
+                let (shard, observations) = (followed.shard, &mut effects.observations);
+                let replica = self.shared.replica(shard).expect("held");
+                let mut apply = replays(&self.shared, shard, &self.replaying, observations);
+                followed.settle(epoch, &watermarks, &mut apply);
+                followed::publish(followed, replica, self.desk.hub.place.worker);
+            }
         }
+        self.decide_undecided(effects);
     }
 }

@@ -34,7 +34,7 @@ coded_enum!(Reply {
 mod tests {
     use super::*;
     use crate::execution::branches::Header;
-    use crate::mako::message::{Part, Row};
+    use crate::mako::message::{Part, Row, UndecidedRow};
     use crate::operation::{Answer, Operation};
     use crate::transaction_id::TransactionId;
     use crate::wire::tests::{answered, error, header, number, operation, relay, stamp};
@@ -106,10 +106,30 @@ mod tests {
         let numbers = (any::<u32>(), number(), number());
         let watermarks = vec(watermark(), 0..2);
         let ranges = (place(), proptest::option::of(place()));
-        let parts = (numbers, ranges, any::<u32>(), watermarks, vec(row, 0..3));
+        let value = proptest::option::of(vec(any::<u8>(), 0..9));
+        let undecided = (place(), any::<u32>(), number(), value);
+        let undecided = undecided.prop_map(|((table, key), epoch, clock, value)| UndecidedRow {
+            table,
+            key,
+            value: value.map(Bytes::from),
+            stamp: Stamp::local(Epoch(epoch), Clock(clock)),
+        });
+        let rows = (vec(row, 0..3), vec(undecided, 0..3));
+        let parts = (numbers, ranges, any::<u32>(), watermarks, rows);
         parts.prop_map(|((shard, copy, cut), (from, until), settled, watermarks, rows)| {
             let (shard, cut, settled) = (ShardId(shard), Clock(cut), Epoch(settled));
-            Message::Part(Part { shard, copy, cut, from, until, settled, watermarks, rows })
+            let (rows, undecided) = rows;
+            Message::Part(Part {
+                shard,
+                copy,
+                cut,
+                from,
+                until,
+                settled,
+                watermarks,
+                rows,
+                undecided,
+            })
         })
     }
 
@@ -198,10 +218,15 @@ mod tests {
         let rows = vec![Row { table, epoch, clock: Clock(7), key, value }];
         let (from, until) = ((table, "".into()), Some((table, "l".into())));
         let watermarks = vec![VectorWatermark::new(epoch, 1)];
-        let part = Part { shard, copy: 6, cut, from, until, settled: Epoch(3), watermarks, rows };
+        let (key, mut stamp) = ("k".into(), Stamp::local(epoch, Clock(9)));
+        stamp.push(shard, ShardId(0), Clock(7));
+        let undecided = vec![UndecidedRow { table, key, value: None, stamp }];
+        let settled = Epoch(3);
+        let part = Part { shard, copy: 6, cut, from, until, settled, watermarks, rows, undecided };
         let form = [4, 3, 6, 0, 0, 0, 0, 0, 0, 0, 8, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 1, b'l'];
         let form = [&form[..], &[3, 1, 0, 0, 0, 4, 1, 0]].concat();
         let rows = [1, 0, 0, 0, 1, 4, 7, 1, b'k', 1, b'v'];
+        let rows = [&rows[..], &[1, 1, 1, b'k', 0, 4, 9, 1, 0, 7]].concat();
         assert_eq!(encode(&Message::Part(part))[..], [&form[..], &rows].concat());
         let taken = Message::PartTaken { shard, copy: 6, reached: None };
         assert_eq!(encode(&taken)[..], [5, 3, 6, 0, 0, 0, 0, 0, 0, 0, 0]);

@@ -5,6 +5,7 @@
 //! tombstone has to stay until nothing older can arrive, or that would come back to life.
 
 use super::codec::Write;
+use super::floor::Floor;
 use super::replica::Replica;
 use crate::execution::sessions::Sessions;
 use crate::faults::{Fault, Faults};
@@ -30,9 +31,28 @@ pub(crate) fn replay(
     stamp: &Stamp,
     writes: &[Write],
     faults: Faults,
+    observe: Option<&mut Vec<Observation>>,
+) -> bool {
+    let floor = replica.floor();
+    replay_above(replica, Some(&floor), sessions, stamp, writes, faults, observe)
+}
+
+/// The same, for what is above the floor; for everything, where there is none.
+#[must_use]
+pub(crate) fn replay_above(
+    replica: &Replica,
+    floor: Option<&Floor>,
+    sessions: &Rc<Sessions>,
+    stamp: &Stamp,
+    writes: &[Write],
+    faults: Faults,
     mut observe: Option<&mut Vec<Observation>>,
 ) -> bool {
+    let floor = floor.filter(|_| !faults.has(Fault::ReplayBelowFloor));
+    let is_new =
+        |write: &&Write| !floor.is_some_and(|it| it.has(write.table, &write.key, stamp.clock));
     for _ in 0..TRIES {
+        let writes = writes.iter().filter(is_new);
         let Err(error) =
             try_replay(replica, sessions, stamp, writes, faults, observe.as_deref_mut())
         else {
@@ -48,21 +68,17 @@ pub(crate) fn replay(
     false
 }
 
-fn try_replay(
+fn try_replay<'w>(
     replica: &Replica,
     sessions: &Rc<Sessions>,
     stamp: &Stamp,
-    writes: &[Write],
+    writes: impl Iterator<Item = &'w Write>,
     faults: Faults,
     observe: Option<&mut Vec<Observation>>,
 ) -> Result<()> {
     let transaction = store::Transaction::on(sessions.take()?);
-    let floor = replica.floor();
     for write in writes {
-        let is_there = floor.has(write.table, &write.key, stamp.clock);
-        if !is_there || faults.has(Fault::ReplayBelowFloor) {
-            transaction.replicate(write.table, &write.key, write.value.as_deref())?;
-        }
+        transaction.replicate(write.table, &write.key, write.value.as_deref())?;
     }
     let complete = replica.reached();
     let everywhere = |clock| clock <= complete || faults.has(Fault::BuryUnreached);

@@ -63,6 +63,8 @@ impl Hand {
                 | Effect::Timer { .. }
                 | Effect::Nudge { .. }
                 | Effect::Report { .. }
+                | Effect::Known { .. }
+                | Effect::Held { .. }
                 | Effect::Snapshot { .. }
                 | Effect::Close { .. } => {}
             }

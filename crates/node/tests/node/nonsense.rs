@@ -228,6 +228,13 @@ fn copy(random: &mut Random) -> mako::Message {
         value: bytes(random).into(),
     };
     let rows = (0..random.below(3)).map(|_| row(random)).collect();
+    let undecided = |random: &mut Random| mako::message::UndecidedRow {
+        table: TableId(small(random) % 3),
+        key: bytes(random).into(),
+        value: random.chance(2, 3).then(|| bytes(random).into()),
+        stamp: stamp(random),
+    };
+    let undecided = (0..random.below(3)).map(|_| undecided(random)).collect();
     let (cut, settled) = (Clock(number(random)), Epoch(small(random)));
     let until = until.filter(|_| random.chance(2, 3));
     let watermarks = (0..random.below(3)).map(|_| watermark(random)).collect();
@@ -240,6 +247,7 @@ fn copy(random: &mut Random) -> mako::Message {
         settled,
         watermarks,
         rows,
+        undecided,
     })
 }
 

@@ -9,14 +9,14 @@ use super::site::Site;
 use super::{Board, Letter, Plan};
 use crate::envelope::{Answer, Envelope, Hosting, Question};
 use crate::seat::Command;
-use consensus::manager::{Event, Machine, Mailbox, Manager};
+use consensus::manager::{self, Ask, Assignment, Event, Machine, Mailbox, Manager};
 use net::Clock;
 use raft::{Members, Stopped, Volume};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use types::wire::encode;
-use types::{ClusterId, NodeId, Time};
+use types::{ClusterId, NodeId, ShardId, Time};
 
 /// See the module.
 pub(super) struct Desk {
@@ -170,7 +170,15 @@ impl Desk {
                 }
             }
             Letter::Operator { client, wanted } => {
-                let told = self.change(wanted).await;
+                let told = match wanted {
+                    FromOperator::ReplaceManager { outgoing, incoming } => {
+                        self.change(outgoing, incoming).await
+                    }
+                    FromOperator::CheckLoss { shard } => self.check_loss(shard),
+                    FromOperator::AcceptLoss { shard, number, at_s } => {
+                        self.accept_loss(shard, (number, at_s))?
+                    }
+                };
                 tracing::info!(node = %self.plan.node, ?wanted, ?told, "an operator asks");
                 self.courier.command(Command::Answer { client, frame: encode(&told) });
             }
@@ -251,9 +259,60 @@ impl Desk {
         Ok(Answer::Hosts(Hosting { volume: log.me().volume, is_new }))
     }
 
+    /// The manager that is hosted here, if it leads.
+    fn leading(&mut self) -> Result<&mut Site, ToOperator> {
+        let Some(site) = &mut self.site else {
+            return Err(ToOperator::NotLeading { leader: None });
+        };
+        match site.leads() {
+            true => Ok(site),
+            false => Err(ToOperator::NotLeading { leader: site.log.status().leader }),
+        }
+    }
+
+    /// May the loss of a shard's majority be accepted, and what survives?
+    fn check_loss(&mut self, shard: ShardId) -> ToOperator {
+        let machine = match self.leading() {
+            Ok(site) => site.machine(),
+            Err(told) => return told,
+        };
+        if let Err(why) = machine.check_loss(shard) {
+            return ToOperator::Refused(Refusal::Failed(why.to_string()));
+        }
+        let configuration = machine.configuration();
+        let survivors = machine.survivors(shard);
+        let holders = configuration.shard(shard).into_iter().flat_map(Assignment::holders);
+        let aside = holders.filter(|node| !survivors.contains(node)).collect();
+        let nodes = (0..).map(NodeId).zip(&configuration.nodes);
+        let silent = nodes.filter(|(_, standing)| !standing.alive).map(|(node, _)| node).collect();
+        ToOperator::MayLose { survivors, aside, silent }
+    }
+
+    /// Accepts the loss of a shard's majority, or says how far that is.
+    fn accept_loss(
+        &mut self,
+        shard: ShardId,
+        (number, at_s): (u64, u64),
+    ) -> Result<ToOperator, Stopped> {
+        let site = match self.leading() {
+            Ok(site) => site,
+            Err(told) => return Ok(told),
+        };
+        let assignment = site.machine().configuration().shard(shard);
+        let loss = assignment.and_then(|assignment| assignment.loss.as_ref());
+        if let Some(loss) = loss.filter(|loss| loss.number == number) {
+            return Ok(ToOperator::Lost(loss.clone()));
+        }
+        if let Err(why) = site.machine().check_loss(shard) {
+            return Ok(ToOperator::Refused(Refusal::Failed(why.to_string())));
+        }
+        let change = manager::Change::AcceptLoss { shard, number, at_s };
+        site.step(Event::Asked { ask: Ask(number), change })?;
+        Ok(ToOperator::UnderWay(Stage::Accepting))
+    }
+
     /// Changes one manager for another, as far as that is to be done here.
-    async fn change(&mut self, wanted: FromOperator) -> ToOperator {
-        let FromOperator::ReplaceManager { outgoing, incoming } = wanted;
+    async fn change(&mut self, outgoing: NodeId, incoming: NodeId) -> ToOperator {
         let mut unknown = [outgoing, incoming].into_iter();
         let unknown = unknown.find(|node| self.plan.topology.node(*node).is_none());
         if let Some(node) = unknown {

@@ -1,7 +1,8 @@
 //! What operators ask of a node, and what they are told. They have proved to know the secret of the nodes.
 
+use consensus::manager::Loss;
 use raft::ChangeError;
-use types::{NodeId, coded_enum};
+use types::{NodeId, ShardId, coded_enum};
 
 /// What an operator's frame says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +15,21 @@ pub enum FromOperator {
         outgoing: NodeId,
         /// Who comes.
         incoming: NodeId,
+    },
+    /// May the loss of the shard's majority be accepted, and what survives? Changes nothing.
+    CheckLoss {
+        /// Which shard.
+        shard: ShardId,
+    },
+    /// The majority of the shard's voters is lost for good: the survivors go on with what they hold. To be asked again and
+    /// again, of the manager that leads, until it is over. Harmless if repeated.
+    AcceptLoss {
+        /// Which shard.
+        shard: ShardId,
+        /// Drawn by the operator: a repeat has the same.
+        number: u64,
+        /// Seconds since 1970, on the operator's clock.
+        at_s: u64,
     },
 }
 
@@ -34,6 +50,17 @@ pub enum ToOperator {
     },
     /// It is not done, and will not be.
     Refused(Refusal),
+    /// To `CheckLoss`: it may be accepted.
+    MayLose {
+        /// The replicas that live and remember: they become the voters.
+        survivors: Vec<NodeId>,
+        /// The other replicas, which are set aside.
+        aside: Vec<NodeId>,
+        /// Nodes that are not heard, and so are not asked what they know of the shard.
+        silent: Vec<NodeId>,
+    },
+    /// To `AcceptLoss`: it is accepted, and stands there.
+    Lost(Loss),
 }
 
 /// How far it is.
@@ -50,6 +77,8 @@ pub enum Stage {
     },
     /// It votes, and the outgoing one is to do so no more.
     Voting,
+    /// The loss of a shard is written into the managers' log.
+    Accepting,
 }
 
 /// Why it is not done.
@@ -89,6 +118,8 @@ impl From<ChangeError> for ToOperator {
 
 coded_enum!(FromOperator {
     0 => ReplaceManager { outgoing, incoming },
+    1 => CheckLoss { shard },
+    2 => AcceptLoss { shard, number, at_s },
 });
 
 coded_enum!(ToOperator {
@@ -96,12 +127,15 @@ coded_enum!(ToOperator {
     1 => UnderWay(stage),
     2 => NotLeading { leader },
     3 => Refused(refusal),
+    4 => MayLose { survivors, aside, silent },
+    5 => Lost(loss),
 });
 
 coded_enum!(Stage {
     0 => Reaching,
     1 => Learning { has, of },
     2 => Voting,
+    3 => Accepting,
 });
 
 coded_enum!(Refusal {
@@ -118,8 +152,10 @@ coded_enum!(Refusal {
 mod tests {
     use super::*;
     use bytes::Bytes;
+    use consensus::manager::{Incarnation, LossStage, LostEnd};
     use types::wire::check::withstands;
     use types::wire::{decode, encode};
+    use types::{Clock, Epoch};
 
     #[test]
     fn forms_stay_as_they_are() {
@@ -136,10 +172,30 @@ mod tests {
             Refusal::CannotHost("no room".to_owned()),
             Refusal::Failed("it has stopped".to_owned()),
         ];
-        let stages = [Stage::Reaching, Stage::Learning { has: 3, of: 5 }, Stage::Voting];
+        let shard = ShardId(3);
+        let wanted = encode(&FromOperator::AcceptLoss { shard, number: 1, at_s: 2 });
+        assert_eq!(wanted[..6], [2, 3, 0, 0, 0, 1]);
+        assert_eq!(encode(&FromOperator::CheckLoss { shard })[..], [1, 3, 0, 0, 0]);
+        let lost = (Epoch(4), LostEnd { known: Clock(7), ..LostEnd::default() });
+        let loss = Loss {
+            number: 1,
+            at_s: 2,
+            stage: LossStage::Preparing,
+            begun: Epoch(5),
+            told: [(NodeId(0), Incarnation(2))].into(),
+            void: [(NodeId(1), Incarnation(1))].into(),
+            calls_before: Epoch(6),
+            ends: [lost].into(),
+        };
+        let (survivors, aside, silent) = (managers.clone(), vec![NodeId(1)], vec![]);
+        let may_lose = ToOperator::MayLose { survivors, aside, silent };
+        let stages =
+            [Stage::Reaching, Stage::Learning { has: 3, of: 5 }, Stage::Voting, Stage::Accepting];
         let told = stages.map(ToOperator::UnderWay).into_iter();
         let told = told.chain(refusals.map(ToOperator::Refused)).chain([
             ToOperator::Done { managers },
+            may_lose,
+            ToOperator::Lost(loss),
             ToOperator::NotLeading { leader: None },
             ToOperator::NotLeading { leader: Some(NodeId(2)) },
         ]);

@@ -3,7 +3,7 @@
 use super::courier::Courier;
 use crate::envelope::Envelope;
 use crate::seat::Command;
-use consensus::manager::{Effect, Event, Mailbox, Manager, ToNode};
+use consensus::manager::{Effect, Event, Machine, Mailbox, Manager, ToNode};
 use net::Clock;
 use raft::Replica;
 use std::time::Duration;
@@ -39,6 +39,11 @@ impl Site {
     /// Waits until there is something to exchange. May be given up at any time.
     pub(super) async fn news(&mut self) {
         self.replica.news().await;
+    }
+
+    /// What the manager here has applied.
+    pub(super) fn machine(&self) -> &Machine {
+        self.manager.machine()
     }
 
     /// Whether the manager leads, and may say so.

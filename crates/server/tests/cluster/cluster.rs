@@ -142,6 +142,23 @@ impl Cluster {
         self.servers[node.0 as usize].is_some()
     }
 
+    /// A session for calls on a shard.
+    pub async fn open_session(&self, via: NodeId, home: ShardId) -> CallSession {
+        self.client(77).open(via, home).await.expect("it serves")
+    }
+
+    /// Asks for the first call of a session.
+    pub async fn ask_in(
+        &self,
+        session: CallSession,
+        via: NodeId,
+        procedure: &str,
+    ) -> Result<Bytes> {
+        let mut client = self.client(78);
+        client.sessions.insert(session.home, (session, 0));
+        client.call(via, session.home, procedure, &[1]).await
+    }
+
     /// How a node is, if it says so.
     pub async fn status(&self, node: NodeId) -> Option<NodeStatus> {
         let mut connection = self.connect(node, None).await?;
@@ -184,7 +201,7 @@ impl Cluster {
                 match &last {
                     Some(ToOperator::Done { managers }) => return managers.clone(),
                     Some(ToOperator::UnderWay(_) | ToOperator::NotLeading { .. }) | None => {}
-                    Some(ToOperator::Refused(why)) => panic!("{outgoing} to {incoming}: {why:?}"),
+                    Some(told) => panic!("{outgoing} to {incoming}: {told:?}"),
                 }
             }
             assert!(began.elapsed() < PATIENCE, "{outgoing} to {incoming}: {last:?}");

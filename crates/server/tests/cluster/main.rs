@@ -4,6 +4,7 @@ mod cluster;
 mod failures;
 mod founding;
 mod http;
+mod losses;
 mod managers;
 mod outages;
 mod secured;

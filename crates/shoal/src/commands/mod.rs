@@ -14,6 +14,7 @@ mod managers;
 mod reproduce;
 mod serve;
 mod shape;
+mod shards;
 mod sim;
 mod status;
 mod target;
@@ -43,6 +44,7 @@ enum Command {
     Managers(managers::Managers),
     Reproduce(reproduce::Reproduce),
     Serve(serve::Serve),
+    Shards(shards::Shards),
     Sim(sim::Sim),
     Status(status::Status),
 }
@@ -93,6 +95,7 @@ pub fn run(shoal: &Shoal) -> ExitCode {
         Command::Managers(managers) => managers.run(),
         Command::Reproduce(reproduce) => reproduce.run(),
         Command::Serve(serve) => serve.run(),
+        Command::Shards(shards) => shards.run(),
         Command::Sim(sim) => sim.run(),
         Command::Status(status) => status.run(),
     };

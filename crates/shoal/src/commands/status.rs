@@ -57,6 +57,9 @@ impl Status {
             for missing in report.outages().into_iter().chain(report.empty()) {
                 print(&format!("warning: {missing}\n"))?;
             }
+            for lost in report.losses() {
+                print(&format!("note: {lost}\n"))?;
+            }
         }
         Ok(if report.is_well() { Verdict::Holds } else { Verdict::Fails })
     }

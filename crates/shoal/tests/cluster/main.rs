@@ -105,6 +105,44 @@ fn a_manager_that_is_gone_is_replaced_by_another_node() {
     local.end();
 }
 
+/// Both nodes begin anew, empty, with the managers' log that they host.
+#[test]
+fn a_shard_whose_majority_began_anew_goes_on_when_that_is_accepted() {
+    let mut local = Local::start(&["--shards", "2", "--restart-after", "100ms"]);
+    let accept = |more: &[&str]| local.run(&[&["shards", "accept-loss", "S0"], more].concat());
+    let (code, _, error) = accept(&["--confirm", "S0"]);
+    assert_eq!(code, Some(1), "{error}");
+    assert!(error.contains("there is no loss to accept"), "{error}");
+    let (code, _, error) = local.run(&["shards", "accept-loss", "S5"]);
+    assert_eq!(code, Some(2), "{error}");
+    assert!(error.contains("there is no shard S5; name one of S0, S1"), "{error}");
+
+    until("every replica votes", || local.is_whole());
+    local.kill(0);
+    local.kill(1);
+    let said = |words: &str| local.run(&["status"]).1.contains(words);
+    until("the loss is seen", || said("S0 has lost its majority: s0v0, s0v1 began anew"));
+    let (code, said, error) = accept(&[]);
+    assert_eq!(code, Some(2), "{said}{error}");
+    let told = "it goes on with what s0v2 has in memory";
+    assert!(said.contains(told) && said.contains("replicas on s0v0, s0v1 are"), "{said}");
+    assert!(error.contains("nothing is changed: say `--confirm S0`"), "{error}");
+    let (code, _, error) = accept(&["--confirm", "S1"]);
+    assert_eq!(code, Some(2), "{error}");
+    assert!(error.contains("that is not the name of S0"), "{error}");
+    assert_eq!(local.status()[0]["shards"][0]["loss"], serde_json::Value::Null);
+
+    let (code, said, error) = accept(&["--confirm", "S0"]);
+    assert_eq!(code, Some(0), "{said}{error}");
+    assert!(said.contains("S0 goes on: its voters are s0v2; s0v0, s0v1 are set aside"), "{said}");
+    until("it is led", || local.run(&["status"]).0 == Some(0));
+    let (_, text, _) = local.run(&["status"]);
+    assert!(text.contains("the loss of S0's majority was accepted"), "{text}");
+    let killed = local.run_well(&["chaos", "kill-leader", "1"]);
+    HOLDS.iter().for_each(|words| assert!(killed.contains(words), "{killed}"));
+    local.end();
+}
+
 #[test]
 fn who_lets_nothing_fail_is_told_why() {
     let mut local = Local::start(&["--shards", "1", "--replicas", "1", "--in-process"]);

@@ -8,16 +8,27 @@
 use super::durable::Durable;
 use super::transactions::{Seen, Transactions};
 use engines::TransactionId;
-use types::{Clock, ShardId};
+use types::{Clock, ShardId, Stamp};
 
 /// See the module.
 pub struct Acknowledged;
 
 impl Acknowledged {
-    /// Judges all transactions, when all is quiet.
-    pub fn check(transactions: &Transactions, durable: &Durable) -> super::Verdict {
+    /// Judges all transactions, when all is quiet. Where a shard is `lost` for good, of what depends on it only that
+    /// counts which a client was told of.
+    pub fn check(
+        transactions: &Transactions,
+        durable: &Durable,
+        lost: Option<ShardId>,
+    ) -> super::Verdict {
         for (id, seen) in transactions.all() {
-            if is_covered(*id, seen, durable)? == Some(true) {
+            let is_open = |(shard, stamp): (ShardId, &Stamp)| {
+                lost.is_some_and(|lost| durable.is_open(shard, stamp, lost))
+            };
+            let certified = seen.certified.as_ref().map(|it| (it.own, &it.stamp));
+            let pieces = seen.installed.iter().map(|(shard, stamp)| (*shard, stamp));
+            let may_miss = !seen.told_outcome && certified.into_iter().chain(pieces).any(is_open);
+            if is_covered(*id, seen, durable)? == Some(true) && !may_miss {
                 is_there(*id, seen)?;
             }
         }

@@ -6,7 +6,7 @@ use super::durable::Durable;
 use super::installed::{Installed, Versions};
 use super::replay;
 use super::transactions::Transactions;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use types::{Clock, Epoch, ShardId, Stamp, TableId};
 
 /// A part of a copy, as its giver has observed it.
@@ -22,6 +22,8 @@ pub struct Given<'a> {
     pub until: Option<&'a (TableId, Vec<u8>)>,
     /// Its rows.
     pub rows: &'a [(TableId, Vec<u8>, Epoch, Clock)],
+    /// What it has beside them, of which it is not known whether it counts.
+    pub undecided: &'a [(TableId, Vec<u8>, Epoch, Clock)],
 }
 
 /// The place of a version among those of its key.
@@ -43,6 +45,31 @@ impl Judge<'_> {
         replay::covered(self.shard, &stamp, writer, self.durable)
     }
 
+    /// Is the version with this place in a decided entry of a shard that has ended its epoch, and not lost?
+    fn is_in_a_decided_entry(&self, order: Order) -> super::Verdict {
+        match self.durable.ended(self.shard, order.0) {
+            None => Err(format!("{} has not ended {}", self.shard, order.0)),
+            Some(end) if order.1 > end => {
+                Err(format!("{} has ended {} at {end}", self.shard, order.0))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// A key's versions up to `cut` that are newer than the newest committed one, and may count: a copy with this cut has
+    /// them, or something newer.
+    fn undecided(&self, versions: &Versions, cut: Clock) -> impl Iterator<Item = Order> {
+        let newest_first = versions.all().iter().rev().map(|version| version.order);
+        let open = newest_first.take_while(|order| self.is_committed(*order).is_err());
+        open.filter(move |order| {
+            let stamp = Stamp::local(order.0, order.1);
+            let writer = self.transactions.writer(self.shard, &stamp).map(|(_, seen)| seen);
+            let certified = writer.and_then(|seen| seen.certified.as_ref());
+            let is_lost = certified.is_none_or(|it| self.durable.is_rolled_back(it.own, &it.stamp));
+            order.1 <= cut && !is_lost && self.is_in_a_decided_entry(*order).is_ok()
+        })
+    }
+
     /// The newest of a key's versions that is committed and not after `cut`, if it is a value and no later committed
     /// version is a tombstone: a copy with this cut has it, or a later value.
     fn expected(&self, versions: &Versions, cut: Clock) -> Option<Order> {
@@ -62,7 +89,7 @@ pub fn check(
     transactions: &Transactions,
     durable: &Durable,
 ) -> super::Verdict {
-    let Given { shard, cut, from, until, rows } = given;
+    let Given { shard, cut, from, until, rows, undecided } = given;
     let judge = Judge { shard, transactions, durable };
     let name = |table: TableId, key: &[u8]| format!("of {table} '{}'", key.escape_ascii());
     let mut present = BTreeMap::new();
@@ -72,10 +99,30 @@ pub fn check(
         })?;
         present.insert((*table, &key[..]), (*epoch, *clock));
     }
+    let mut open = BTreeSet::new();
+    for (table, key, epoch, clock) in undecided {
+        judge.is_in_a_decided_entry((*epoch, *clock)).map_err(|what| {
+            format!("a copy has {epoch} {clock} {} as undecided: {what}", name(*table, key))
+        })?;
+        open.insert((*table, &key[..], (*epoch, *clock)));
+    }
     for (table, key, versions) in installed.range(shard, from, until) {
+        let has = present.get(&(table, key)).copied();
+        let carries = |order| open.contains(&(table, key, order));
+        let missing =
+            judge.undecided(versions, cut).find(|order| !carries(*order) && has < Some(*order));
+        if let Some((epoch, clock)) = missing {
+            let name = name(table, key);
+            return Err(format!(
+                "a copy of {shard} with cut {cut} leaves out {epoch} {clock} {name}, which may count"
+            ));
+        }
         let Some(expected) = judge.expected(versions, cut) else { continue };
-        let has = present.get(&(table, key));
-        if has.is_none_or(|has| *has < expected) {
+        let newest = open.range(
+            (table, key, (Epoch(0), Clock(0)))..=(table, key, (Epoch(u32::MAX), Clock::MAX)),
+        );
+        let has = has.max(newest.map(|(.., order)| *order).next_back());
+        if has.is_none_or(|has| has < expected) {
             let has = has.map_or("nothing".into(), |(epoch, clock)| format!("{epoch} {clock}"));
             return Err(format!(
                 "a copy of {shard} with cut {cut} has {has} {}, and {} {} is committed",

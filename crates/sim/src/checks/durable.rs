@@ -364,6 +364,12 @@ impl Durable {
             .find(|(shard, clock)| *clock > self.of_epoch(*shard, stamp.epoch))
     }
 
+    /// May it stay open whether what has this stamp, kept by `own`, counts, since `lost` is lost for good?
+    pub fn is_open(&self, own: ShardId, stamp: &Stamp, lost: ShardId) -> bool {
+        let depends = stamp.seen_by(own).entry(lost) > Clock::ZERO;
+        depends && !self.finals.contains_key(&stamp.epoch) && !self.is_rolled_back(own, stamp)
+    }
+
     /// Where a shard has ended an epoch, once all its streams have, durably.
     pub fn ended(&self, shard: ShardId, epoch: Epoch) -> Option<Clock> {
         if self.is_out(shard, epoch) {

@@ -42,6 +42,8 @@ pub struct Version {
     pub value: Option<Vec<u8>>,
     /// Who wrote it.
     pub transaction: TransactionId,
+    /// Whether it counts is not known, and will not be: a shard that it depends on is lost.
+    pub open: bool,
 }
 
 /// A version that is installed.
@@ -61,6 +63,30 @@ impl Versions {
     /// The newest; `None` if all were rolled back.
     pub fn newest(&self) -> Option<&Version> {
         self.0.last()
+    }
+
+    /// Those that may be the newest: the newest first, and the last of them counts, if any does.
+    fn candidates(&self) -> impl Iterator<Item = &Version> {
+        let mut over = false;
+        let newest_first = self.0.iter().rev();
+        newest_first.take_while(move |version| !std::mem::replace(&mut over, !version.open))
+    }
+
+    /// Could a replica show this?
+    pub fn may_show(&self, value: Option<&[u8]>) -> bool {
+        let none_counts = self.candidates().all(|version| version.open);
+        let mut candidates = self.candidates();
+        candidates.any(|version| version.value.as_deref() == value)
+            || (value.is_none() && none_counts)
+    }
+
+    /// Could a replica that leads have this as its newest version? A committed tombstone may be gone.
+    pub fn may_have(&self, order: Option<Order>) -> bool {
+        let none_counts = self.candidates().all(|version| version.open);
+        let fits = |version: &Version| {
+            order == Some(version.order) || (order.is_none() && version.value.is_none())
+        };
+        self.candidates().any(fits) || (order.is_none() && none_counts)
     }
 
     /// All that may still count, the newest last.
@@ -139,8 +165,8 @@ impl Installed {
             return Ok(());
         }
         let rows = self.shards[shard.0 as usize].entry(row.table).or_default();
-        let version =
-            Version { order, value: value.map(<[u8]>::to_vec), transaction: row.transaction };
+        let (value, transaction) = (value.map(<[u8]>::to_vec), row.transaction);
+        let version = Version { order, value, transaction, open: false };
         let versions = match rows.get_mut(row.key) {
             Some(versions) => versions,
             None => rows.entry(row.key.to_vec()).or_default(),
@@ -161,6 +187,21 @@ impl Installed {
                 versions.0.retain(|version| version.order != order);
             } else {
                 versions.0.retain(|version| version.order >= order || version.order.0 >= epoch);
+            }
+        }
+    }
+
+    /// See [`Checks::end_without`](super::Checks::end_without).
+    pub fn end_without(&mut self, lost: ShardId, durable: &Durable) {
+        for ((shard, table, key), stamp) in self.open.values().flatten() {
+            let rows = self.shards[shard.0 as usize].get_mut(table);
+            let Some(versions) = rows.and_then(|rows| rows.get_mut(key)) else { continue };
+            let order = (stamp.epoch, stamp.clock);
+            if durable.is_rolled_back(*shard, stamp) {
+                versions.0.retain(|version| version.order != order);
+            } else if durable.is_open(*shard, stamp, lost) {
+                let version = versions.0.iter_mut().find(|version| version.order == order);
+                version.into_iter().for_each(|version| version.open = true);
             }
         }
     }

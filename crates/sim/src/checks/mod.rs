@@ -98,6 +98,8 @@ pub struct Checks {
     wild_clocks: bool,
     /// How often they did not.
     two_leaders: u64,
+    /// The shard that is lost for good: what depends on it may stay undecided.
+    lost: Option<ShardId>,
 }
 
 impl Checks {
@@ -118,7 +120,19 @@ impl Checks {
             finals: Finals::default(),
             wild_clocks: false,
             two_leaders: 0,
+            lost: None,
         }
+    }
+
+    /// A shard is lost for good.
+    pub fn loses(&mut self, shard: ShardId) {
+        self.lost = Some(shard);
+    }
+
+    /// All is over, and the epochs have ended on all shards but the lost one: what depends on that and is not known to
+    /// count is nowhere, or still undecided.
+    pub fn end_without(&mut self, lost: ShardId) {
+        self.installed.end_without(lost, &self.durable);
     }
 
     /// Clocks will keep no bound: leases are at risk, and nothing else.
@@ -277,6 +291,7 @@ impl Checks {
             wild_clocks,
             appointed: _,
             two_leaders,
+            lost: _,
             rules,
             records,
             durable,
@@ -370,9 +385,9 @@ impl Checks {
                     Rules::Records => blame("P4", records.told(*transaction, seen, durable))?,
                 }
             }
-            Observation::Given { shard, cut, from, until, rows, withheld: _ } => {
+            Observation::Given { shard, cut, from, until, rows, undecided, withheld: _ } => {
                 let (shard, cut, until) = (*shard, *cut, until.as_ref());
-                let given = Given { shard, cut, from, until, rows };
+                let given = Given { shard, cut, from, until, rows, undecided };
                 blame("M10", copies::check(given, installed, transactions, durable))?;
             }
             Observation::Inherited { shard, stamp: _, table, key } => {
@@ -427,7 +442,7 @@ impl Checks {
         self.replies
             .finish(&self.durable)
             .map_err(|what| Violation::new("exactly once", at, what))?;
-        Acknowledged::check(&self.transactions, &self.durable)
+        Acknowledged::check(&self.transactions, &self.durable, self.lost)
             .map_err(|what| Violation::new("lost acknowledgement", at, what))
     }
 }

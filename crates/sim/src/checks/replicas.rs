@@ -11,16 +11,16 @@ use types::{NodeId, Scan, ShardId, TableId};
 /// Rows read at once.
 const PAGE_ROWS: usize = 1024;
 
-/// Judges every replica of every shard, but for those on nodes that are `gone`; `leader` says who leads it, `store`
-/// finds a copy.
+/// Judges every replica of every shard but the one that is `lost`, without those on nodes that are `gone`; `leader` says
+/// who leads it, `store` finds a copy.
 pub fn check(
     topology: &Topology,
-    installed: &Installed,
+    (installed, lost): (&Installed, Option<ShardId>),
     leader: impl Fn(ShardId) -> NodeId,
     store: impl Fn(NodeId, ShardId) -> Option<Arc<Store>>,
     gone: impl Fn(NodeId) -> bool,
 ) -> super::Verdict {
-    for shard in topology.shard_ids() {
+    for shard in topology.shard_ids().filter(|shard| Some(*shard) != lost) {
         let nodes = topology.replicas(shard).chain([leader(shard)]);
         for node in nodes.filter(|node| !gone(*node)) {
             let Some(store) = store(node, shard) else {
@@ -41,31 +41,26 @@ pub fn check(
 /// Every live row of the store is that of the model, and the other way round.
 fn compare(store: &Arc<Store>, table: TableId, model: &Rows, clocks: bool) -> super::Verdict {
     let held = rows(store, table)?;
-    let live =
-        model.iter().filter_map(|(key, versions)| Some((key, versions.newest()?.value.as_ref()?)));
-    for (key, value) in live.clone() {
-        match held.get(key) {
-            Some(found) if found == value => {}
-            found => {
-                let newest = model[key].newest().expect("it is live");
-                return Err(format!(
-                    "'{}' should be '{}', written by {} at {}, but is {}",
-                    key.escape_ascii(),
-                    value.escape_ascii(),
-                    newest.transaction,
-                    newest.order.1,
-                    found.map_or("absent".into(), |found| format!("'{}'", found.escape_ascii())),
-                ));
-            }
+    for (key, versions) in model {
+        let found = held.get(key);
+        if versions.may_show(found.map(Vec::as_slice)) {
+            continue;
         }
-    }
-    if held.len() != live.count() {
-        let extra = held.keys().find(|key| {
-            let newest = model.get(*key).and_then(|versions| versions.newest());
-            newest.is_none_or(|newest| newest.value.is_none())
+        let key = key.escape_ascii();
+        let newest = versions.newest().and_then(|newest| Some((newest, newest.value.as_ref()?)));
+        return Err(match newest {
+            None => format!("'{key}' should be absent"),
+            Some((newest, value)) => format!(
+                "'{key}' should be '{}', written by {} at {}, but is {}",
+                value.escape_ascii(),
+                newest.transaction,
+                newest.order.1,
+                found.map_or("absent".into(), |found| format!("'{}'", found.escape_ascii())),
+            ),
         });
-        let key = extra.map(|key| key.escape_ascii().to_string()).unwrap_or_default();
-        return Err(format!("'{key}' should be absent"));
+    }
+    if let Some(key) = held.keys().find(|key| !model.contains_key(*key)) {
+        return Err(format!("'{}' should be absent", key.escape_ascii()));
     }
     if clocks { compare_clocks(store, table, model) } else { Ok(()) }
 }
@@ -79,8 +74,7 @@ fn compare_clocks(store: &Arc<Store>, table: TableId, model: &Rows) -> super::Ve
         let found =
             transaction.get_where(table, key, |_| true).map_err(|error| error.to_string())?;
         let order = found.map(|found| (found.stamp.epoch, found.stamp.clock));
-        // A committed tombstone may be gone.
-        if order != Some(newest.order) && !(order.is_none() && newest.value.is_none()) {
+        if !versions.may_have(order) {
             return Err(format!(
                 "'{}' should have the clock {}, but has {order:?}",
                 key.escape_ascii(),

@@ -11,7 +11,7 @@ use workloads::history::generator::{Client, Generator, Parameters};
 use workloads::history::{History, Verdict, check};
 
 /// Name of the play.
-const NAME: &str = "histories";
+pub const NAME: &str = "histories";
 
 /// See the module.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use hdrhistogram::Histogram;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use types::{Aborted, Error, Time};
+use types::{Aborted, Conflict, Error, Time};
 use workloads::history::Recorder;
 
 /// A task of a run; see [`Ledger::begin`].
@@ -103,6 +103,15 @@ impl Ledger {
     /// A transaction of `play` failed. An abort may happen; a rejection must not.
     pub fn failed(&self, play: &'static str, at: Time, error: &Error) {
         let books = &mut *self.books.borrow_mut();
+        books.outcomes.for_want_of_shard += u64::from(error.shard().is_some());
+        let last = match error {
+            Error::Aborted(Aborted::Conflict(last) | Aborted::RetriesExhausted { last, .. }) => {
+                Some(last)
+            }
+            Error::Aborted(_) | Error::Rejected(_) | Error::Unknown(_) => None,
+        };
+        let undecided = matches!(last, Some(Conflict::Undecided { .. }));
+        books.outcomes.undecided += u64::from(undecided);
         match error {
             Error::Aborted(aborted) => {
                 books.outcomes.gave_up += 1;

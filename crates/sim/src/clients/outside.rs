@@ -34,6 +34,22 @@ pub struct Manners {
     /// It gives up a place that did not answer when it was asked so often, and looks for another. What it
     /// had begun there is over, and it is not known whether a commit took effect.
     pub asks_max: u32,
+    /// It waits so long for a transaction or a call and all attempts at it; for ever where there is no limit.
+    pub deadline: Option<Duration>,
+}
+
+/// A client that asks for the last time waits so long at least.
+const TICK: Duration = Duration::from_nanos(1);
+
+/// How long a client waits for an answer.
+#[derive(Debug, Clone, Copy)]
+struct Waits {
+    /// Before it asks again.
+    patience: Duration,
+    /// So often it asks.
+    asks_max: u32,
+    /// It does not wait longer than that.
+    until: Time,
 }
 
 /// A client's mailbox.
@@ -103,12 +119,12 @@ impl Post {
     }
 
     /// Sends `request` until a reply comes in which `answer` finds what it wants. Other replies are
-    /// late ones, to what was asked before. `None` if there was none, however often it was asked.
+    /// late ones, to what was asked before. `None` if there was none, however often it was asked, or for how long.
     async fn ask<T>(
         &self,
         request: Request,
         mut to: impl FnMut() -> Place,
-        (patience, asks_max): (Duration, u32),
+        Waits { patience, asks_max, until }: Waits,
         mut answer: impl FnMut(&mut Reply) -> Option<T>,
     ) -> Option<T> {
         let mut patience = patience;
@@ -123,14 +139,14 @@ impl Post {
                 }
             }
             if self.now.get() >= ask_at {
-                if asks >= asks_max {
+                if asks >= asks_max || self.now.get() >= until {
                     return Poll::Ready(None);
                 }
                 asks += 1;
                 self.asked_again.set(self.asked_again.get() + u64::from(asked));
                 asked = true;
                 self.outbox.borrow_mut().push_back((to(), request.clone()));
-                ask_at = self.now.get() + patience;
+                ask_at = (self.now.get() + patience).min(until.max(self.now.get() + TICK));
                 patience = longest.min(patience * 2);
             }
             self.wake(ask_at);
@@ -160,6 +176,8 @@ struct Inner {
     sessions: Cell<u64>,
     /// Its sessions for calls, and the number of the last call under each.
     calls: RefCell<BTreeMap<ShardId, (CallSession, u64)>>,
+    /// It gives up what it is doing then.
+    until: Cell<Time>,
 }
 
 impl Outside {
@@ -175,8 +193,19 @@ impl Outside {
     ) -> Outside {
         let (home, random) = (Cell::new(home), RefCell::new(random));
         let (sessions, calls) = (Cell::new(0), RefCell::default());
-        let inner =
-            Inner { post, tables, home, directory, workers, manners, random, sessions, calls };
+        let until = Cell::new(Time::MAX);
+        let inner = Inner {
+            post,
+            tables,
+            home,
+            directory,
+            workers,
+            manners,
+            random,
+            sessions,
+            calls,
+            until,
+        };
         Outside { inner: Rc::new(inner) }
     }
 
@@ -203,6 +232,7 @@ impl Outside {
         arguments: Bytes,
     ) -> Result<Bytes> {
         let Inner { calls, random, .. } = &*self.inner;
+        self.inner.begin_to_wait();
         // At times it takes another session: then there are more than any worker keeps.
         if random.borrow_mut().chance(1, 4) {
             calls.borrow_mut().remove(&home);
@@ -235,7 +265,7 @@ impl Outside {
         mut node: impl FnMut() -> NodeId,
         home: ShardId,
     ) -> Result<CallSession> {
-        let Inner { post, manners, workers, random, .. } = &*self.inner;
+        let Inner { post, workers, random, .. } = &*self.inner;
         let worker = WorkerId(random.borrow_mut().below((*workers).into()) as u32);
         let token = random.borrow_mut().next_u64();
         loop {
@@ -248,9 +278,13 @@ impl Outside {
                 | Reply::Began { .. }
                 | Reply::Done { .. } => None,
             };
-            let patience = (manners.patience, u32::MAX);
             let to = || Place { node: node(), worker };
-            match post.ask(Request::OpenCalls { token, home }, to, patience, answer).await {
+            let request = Request::OpenCalls { token, home };
+            match post.ask(request, to, self.inner.waits(u32::MAX), answer).await {
+                Some(Err(error @ Error::Aborted(_))) if self.inner.is_over() => return Err(error),
+                None if self.inner.is_over() => {
+                    return Err(Aborted::from(Conflict::NoAnswer { shard: home }).into());
+                }
                 Some(Err(Error::Aborted(_))) | None => self.pause().await,
                 Some(result) => return result,
             }
@@ -265,7 +299,7 @@ impl Outside {
         procedure: &str,
         arguments: &Bytes,
     ) -> Result<Bytes> {
-        let Inner { post, manners, workers, .. } = &*self.inner;
+        let Inner { post, workers, .. } = &*self.inner;
         let worker = worker_of(&id.session, *workers);
         loop {
             let arguments = arguments.clone();
@@ -279,9 +313,12 @@ impl Outside {
                 | Reply::Began { .. }
                 | Reply::Done { .. } => None,
             };
-            let patience = (manners.patience, u32::MAX);
             let to = || Place { node: node(), worker };
-            match post.ask(request, to, patience, answer).await {
+            match post.ask(request, to, self.inner.waits(u32::MAX), answer).await {
+                None if self.inner.is_over() => {
+                    return Err(Unknown::NoAnswer { request: id }.into());
+                }
+                Some(Err(error @ Error::Unknown(_))) if self.inner.is_over() => return Err(error),
                 None => {}
                 Some(Err(Error::Unknown(Unknown::Unsettled { .. }))) => self.pause().await,
                 Some(result) => return result,
@@ -311,14 +348,17 @@ impl Outside {
                 | Reply::Done { .. } => None,
             };
             let request = Request::Begin { session };
-            let patience = (manners.patience, manners.asks_max);
-            match post.ask(request, || home.get(), patience, answer).await {
+            let waits = self.inner.waits(manners.asks_max);
+            match post.ask(request, || home.get(), waits, answer).await {
                 Some(Ok(())) => break session,
                 Some(Err(error @ Error::Aborted(Aborted::NotServing { .. }))) => {
                     self.inner.move_on();
                     return Err(error);
                 }
                 Some(Err(error)) => return Err(error),
+                None if self.inner.is_over() => {
+                    return Err(Aborted::NotServing { node: home.get().node }.into());
+                }
                 None => self.inner.move_on(),
             }
         };
@@ -369,6 +409,7 @@ impl Database for Outside {
         mut body: impl AsyncFnMut(&Self::Transaction<'_>) -> Result<T>,
     ) -> Result<T> {
         let Inner { post, manners, random, .. } = &*self.inner;
+        self.inner.begin_to_wait();
         let mut attempts = 0;
         loop {
             let last: Conflict = match self.attempt(&mut body).await {
@@ -376,7 +417,7 @@ impl Database for Outside {
                 other => return other,
             };
             attempts += 1;
-            if attempts >= manners.attempts_max {
+            if attempts >= manners.attempts_max || self.inner.is_over() {
                 Err(Aborted::RetriesExhausted { attempts, last })?;
             }
             let longest = (1 << attempts.min(10)) * 50_000;
@@ -387,6 +428,22 @@ impl Database for Outside {
 }
 
 impl Inner {
+    /// What it does from now on has to end in time.
+    fn begin_to_wait(&self) {
+        let deadline = self.manners.deadline.map(|deadline| self.post.now.get() + deadline);
+        self.until.set(deadline.unwrap_or(Time::MAX));
+    }
+
+    /// Has it waited for too long?
+    fn is_over(&self) -> bool {
+        self.post.now.get() >= self.until.get()
+    }
+
+    /// How long it waits for an answer, if it asks so often.
+    fn waits(&self, asks_max: u32) -> Waits {
+        Waits { patience: self.manners.patience, asks_max, until: self.until.get() }
+    }
+
     /// Chooses another place for what it does next.
     fn move_on(&self) {
         let random = &mut *self.random.borrow_mut();
@@ -443,8 +500,8 @@ impl OutsideTransaction<'_> {
             | Reply::CallsOpened { .. }
             | Reply::Called { .. } => None,
         };
-        let patience = (manners.patience, manners.asks_max);
-        let answer = post.ask(request, || home.get(), patience, answer).await;
+        let waits = self.client.waits(manners.asks_max);
+        let answer = post.ask(request, || home.get(), waits, answer).await;
         let answer = answer.unwrap_or_else(|| {
             self.client.move_on();
             let session = self.session;

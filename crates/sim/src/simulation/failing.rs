@@ -112,6 +112,7 @@ impl<E: Engine + 'static> Simulation<E> {
                 let leader = self.leader(ShardId(shard as u32)).0 as usize;
                 self.part(leader, Others::All, Way::Both, until);
             }
+            Blow::Lose(shard, fate) => self.lose_majority(shard, fate),
         }
     }
 
@@ -201,7 +202,7 @@ impl<E: Engine + 'static> Simulation<E> {
     }
 
     /// Nothing gets through between a node and some others.
-    fn part(&mut self, node: usize, others: Others, way: Way, until: Time) {
+    pub(super) fn part(&mut self, node: usize, others: Others, way: Way, until: Time) {
         let ends: Vec<usize> = match (others, self.configuration()) {
             (Others::Managers, _) => {
                 let managers = self.manager_count();
@@ -257,18 +258,7 @@ impl<E: Engine + 'static> Simulation<E> {
             }
             self.forgetful.insert(node, false);
         }
-        if let Some(truth) = self.managers.as_ref().map(|managers| managers.truth()) {
-            for stage in self.recoveries.interrupted(node, truth) {
-                self.probes.interrupted(stage);
-            }
-        }
-        self.note(|now, trace| trace.note(now, format_args!("{node} crashes, until {until}")));
-        self.work.crashes += 1;
-        self.digest.word(u64::from(node.0) << 8 | 0xc0);
-        self.cluster.end_life(node);
-        if let Some(checks) = &mut self.checks {
-            checks.crashed(node);
-        }
+        self.end_life(node, until);
         let gone_percent = self.weather.map_or(0, |weather| weather.gone_percent);
         if gone_percent > 0
             && self.random.below(100) < u64::from(gone_percent)
@@ -282,6 +272,22 @@ impl<E: Engine + 'static> Simulation<E> {
         let lost = self.random.below(100) < u64::from(lost_percent);
         let life = self.cluster.lives[node.0 as usize];
         self.queue.push(until, Item::Restart { node, life, lost });
+    }
+
+    /// A node that is up dies.
+    pub(super) fn end_life(&mut self, node: NodeId, until: Time) {
+        if let Some(truth) = self.managers.as_ref().map(|managers| managers.truth()) {
+            for stage in self.recoveries.interrupted(node, truth) {
+                self.probes.interrupted(stage);
+            }
+        }
+        self.note(|now, trace| trace.note(now, format_args!("{node} crashes, until {until}")));
+        self.work.crashes += 1;
+        self.digest.word(u64::from(node.0) << 8 | 0xc0);
+        self.cluster.end_life(node);
+        if let Some(checks) = &mut self.checks {
+            checks.crashed(node);
+        }
     }
 
     /// Could every shard do without what this node knows? A majority of its voters has to remember.
@@ -318,7 +324,7 @@ impl<E: Engine + 'static> Simulation<E> {
     /// A node begins a new life. Its memory is lost if that is wanted and can be borne, or if it was lost
     /// before and no client was told.
     pub(super) fn restart(&mut self, node: NodeId, wants_lost: bool) {
-        if self.cluster.is_up(node) {
+        if self.cluster.is_up(node) || self.gone.contains(&node) {
             return;
         }
         let untold = self.forgetful.get(&node) == Some(&false);

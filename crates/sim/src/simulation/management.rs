@@ -66,10 +66,11 @@ impl<E: Engine + 'static> Simulation<E> {
         self.managers.as_ref().map_or(Duration::ZERO, |it| it.options().lease_at_manager())
     }
 
-    /// Does every shard serve?
+    /// Does every shard serve that is not lost?
     pub fn is_led(&self) -> bool {
         let ballot = |shard| Some(self.configuration()?.shard(shard)?.ballot);
-        let led = self.topology.shard_ids().all(|shard| {
+        let mut shards = self.topology.shard_ids().filter(|shard| Some(*shard) != self.lost);
+        let led = shards.all(|shard| {
             (0..self.topology.workers()).map(WorkerId).all(|worker| {
                 let place = Place { node: self.leader(shard), worker };
                 let worker = self.cluster.worker(self.cluster.seat_of(place));
@@ -80,11 +81,14 @@ impl<E: Engine + 'static> Simulation<E> {
                 })
             })
         });
-        led && self.configuration().is_none_or(|truth| self.recoveries.all_serve(truth))
+        led && self.configuration().is_none_or(|truth| self.recoveries.all_serve(truth, self.lost))
     }
 
-    /// Is every epoch settled that is closed, and does every node know?
+    /// Is every epoch settled that is closed, and does every node know? While a shard is lost: have the others ended them?
     pub fn is_settled(&self) -> bool {
+        if let Some(lost) = self.lost {
+            return self.others_have_ended(lost);
+        }
         let Some(truth) = self.configuration() else { return true };
         let nodes = (0..self.cluster.clocks.len() as u32).map(NodeId);
         truth.settled.0 + 1 == truth.epoch.0

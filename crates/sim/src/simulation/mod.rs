@@ -14,6 +14,7 @@
 //! | `seen.rs` | what checkers and the digest are shown |
 //! | `management.rs` | managers, and what nodes and they say to each other |
 //! | `failing.rs` | what goes wrong, and how it ends |
+//! | `losing.rs` | a shard loses a majority of its voters |
 //! | `interleaved.rs` | workers of a node that act in the midst of each other's steps |
 //! | `late.rs` | copies of requests that come very late |
 //!
@@ -24,6 +25,7 @@ mod bytes;
 mod failing;
 mod interleaved;
 mod late;
+mod losing;
 mod management;
 mod seen;
 
@@ -210,6 +212,8 @@ pub struct Simulation<E: Engine> {
     forgetful: BTreeMap<NodeId, bool>,
     /// Nodes that never come back.
     gone: BTreeSet<NodeId>,
+    /// The shard that is lost for good.
+    lost: Option<ShardId>,
     /// Crashes that were put into recoveries.
     strikes: u32,
     weather: Option<Weather>,
@@ -266,6 +270,7 @@ impl<E: Engine + 'static> Simulation<E> {
             directory: Rc::new(RefCell::new(leaders)),
             forgetful: BTreeMap::new(),
             gone: BTreeSet::new(),
+            lost: None,
             strikes: 0,
             weather: None,
             late: LateCopies::new(root.fork(6)),

@@ -183,7 +183,9 @@ fn digest_observation(digest: &mut Digest, observation: &Observation) {
         Observation::RolledBack { transaction, settled } => {
             words(15, transaction.sequence, u64::from(*settled));
         }
-        Observation::Given { cut, rows, .. } => words(18, cut.0, rows.len() as u64),
+        Observation::Given { cut, rows, undecided, .. } => {
+            words(18, cut.0, (rows.len() << 16 | undecided.len()) as u64);
+        }
         Observation::Restored { shard } => words(17, u64::from(shard.0), 0),
         Observation::Inherited { shard, stamp, key, .. } => {
             words(19, u64::from(shard.0), stamp.clock.0);

@@ -66,7 +66,7 @@ coded_enum!(Rejected {
 
 coded_enum!(Unknown {
     0 => NoAnswer { request },
-    1 => Unsettled { request },
+    1 => Unsettled { request, shard as short },
     2 => Forgotten { request },
     3 => Participant { shard as short },
     5 => Session { session as short },
@@ -74,6 +74,7 @@ coded_enum!(Unknown {
     7 => Call { request, wait },
     8 => NotDurable { shard as short },
     9 => FoundedAgain { request, known, found },
+    10 => Lost { request },
 });
 
 /// The length of the whole key, and as much of it as is kept.

@@ -55,7 +55,7 @@ fn wait() -> impl Strategy<Value = Wait> {
         Cause::Disconnected,
         Cause::Malformed,
         Cause::NotServing,
-        Cause::Unsettled,
+        Cause::Unsettled(ShardId(7)),
         Cause::FoundedAgain,
         Cause::NoMajority,
         Cause::NotListening,
@@ -134,16 +134,17 @@ fn request() -> impl Strategy<Value = RequestId> {
 }
 
 fn unknown() -> impl Strategy<Value = Unknown> {
-    (0..9, request(), any::<u32>(), number(), wait()).prop_map(
+    (0..10, request(), any::<u32>(), number(), wait()).prop_map(
         |(variant, request, number, session, wait)| match variant {
             0 => Unknown::NoAnswer { request },
-            1 => Unknown::Unsettled { request },
+            1 => Unknown::Unsettled { request, shard: ShardId(number) },
             2 => Unknown::Forgotten { request },
             3 => Unknown::Participant { shard: ShardId(number) },
             4 => Unknown::Session { session },
             5 => Unknown::Commit { session, wait },
             6 => Unknown::Call { request, wait },
             7 => Unknown::NotDurable { shard: ShardId(number) },
+            8 => Unknown::Lost { request },
             _ => {
                 let cluster = ClusterId::new(session | 1).expect("not 0");
                 Unknown::FoundedAgain { request, known: cluster, found: cluster }

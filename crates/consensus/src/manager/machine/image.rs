@@ -7,6 +7,7 @@
 //! and never a panic.
 
 use super::{Machine, Node, Shard};
+use crate::manager::configuration::Assignment;
 use crate::manager::options::Options;
 use bytes::{Bytes, BytesMut};
 use std::collections::BTreeSet;
@@ -27,7 +28,7 @@ coded_struct!(Node {
 });
 
 impl Coded for Shard {
-    const BYTES_MIN: usize = 4;
+    const BYTES_MIN: usize = Assignment::BYTES_MIN + 4;
 
     fn put(&self, out: &mut BytesMut) {
         let Shard { assignment, vacant, replacement, ready } = self;

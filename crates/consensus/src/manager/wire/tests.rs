@@ -133,6 +133,7 @@ fn assignments() -> impl Strategy<Value = Assignment> {
             learners,
             out: out.map(Epoch),
             empty: empty.into_iter().map(|(node, epoch)| (NodeId(node), Epoch(epoch))).collect(),
+            loss: None,
         }
     })
 }

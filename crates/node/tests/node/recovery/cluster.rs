@@ -32,6 +32,7 @@ pub enum Coming {
     Worker(Place, u64, Cause),
     Manager(NodeId, manager::ToManager),
     ManagerTimer,
+    Operator(manager::Event),
 }
 
 /// What clients were told of their notes.
@@ -100,6 +101,16 @@ impl Cluster {
         seed: u64,
         change: impl FnOnce(&mut Setup<mako::Options>),
     ) -> Cluster {
+        Cluster::managed(topology, seed, manager::Faults::default(), change)
+    }
+
+    /// One whose manager has planted bugs, too.
+    pub fn managed(
+        topology: Topology,
+        seed: u64,
+        faults: manager::Faults,
+        change: impl FnOnce(&mut Setup<mako::Options>),
+    ) -> Cluster {
         let tables = TABLES.map(|name| (name, Partitioning::Hash { prefix_bytes: 0 }));
         let topology = Arc::new(topology.with_tables(tables).expect("a valid topology"));
         let procedures = Arc::new(Procedures::new());
@@ -120,6 +131,7 @@ impl Cluster {
             suspect_after: 25 * MS,
             tick_every: 5 * MS,
             retry_after: 20 * MS,
+            faults,
             ..manager::Options::default()
         };
         let machine = Machine::new(Arc::clone(&topology), options.clone());
@@ -296,6 +308,7 @@ impl Cluster {
                     self.ask_manager(manager::Event::Received { from, at, message });
                 }
                 Coming::ManagerTimer => self.ask_manager(manager::Event::Timer),
+                Coming::Operator(event) => self.ask_manager(event),
             }
         }
         self.now = self.now.max(until);
@@ -371,7 +384,10 @@ impl Cluster {
                     self.send(after, Coming::Worker((place.0, worker), life, Event::Nudged));
                 }
                 Effect::Tell { message } => {
-                    let report = matches!(message, manager::ToManager::Report { .. });
+                    let report = matches!(
+                        message,
+                        manager::ToManager::Report { .. } | manager::ToManager::Known { .. }
+                    );
                     if report && self.mute == Some(place.0) {
                         continue;
                     }
@@ -381,7 +397,12 @@ impl Cluster {
                     }
                 }
                 Effect::Reply { .. } => {}
-                Effect::Superseded => panic!("{} has one life at a time", place.0),
+                Effect::Superseded => {
+                    let exceeds = self.workers[&place].exceeds();
+                    assert!(exceeds.is_some(), "{} has one life at a time", place.0);
+                    self.crash(place.0);
+                    return self.restart(place.0, false);
+                }
             }
         }
     }
@@ -416,19 +437,11 @@ impl Cluster {
         }
         self.run(self.now + 500 * MS);
         self.stop.set(true);
-        for _ in 0..60 {
-            self.run(self.now + 100 * MS);
-            if self.unequal().is_none() {
-                break;
-            }
-        }
-        if let Some(complaint) = self.unequal() {
-            self.complain(&complaint);
-        }
+        self.come_to_rest();
         let mut notes = BTreeSet::new();
         let mut total = 0;
         for shard in self.topology.shard_ids() {
-            for (table, key, value) in self.rows(self.topology.leader(shard), shard) {
+            for (table, key, value) in self.rows(self.leader(shard), shard) {
                 match table {
                     0 => total += i64::from_le_bytes(value.try_into().expect("8 bytes")),
                     _ => _ = notes.insert(u64::from_be_bytes(key.try_into().expect("8 bytes"))),
@@ -444,6 +457,19 @@ impl Cluster {
         assert!(ledger.kept.borrow().len() > 20, "only {} kept", ledger.kept.borrow().len());
     }
 
+    /// What is under way ends, and all replicas of a shard are equal.
+    pub fn come_to_rest(&mut self) {
+        for _ in 0..60 {
+            self.run(self.now + 100 * MS);
+            if self.unequal().is_none() {
+                return;
+            }
+        }
+        if let Some(complaint) = self.unequal() {
+            self.complain(&complaint);
+        }
+    }
+
     fn unequal(&self) -> Option<String> {
         let pending: usize = self.workers.values().map(|w| w.engine().pending()).sum();
         if pending > 0 {
@@ -455,7 +481,7 @@ impl Cluster {
             return Some(format!("{:?} of {:?}", configuration.settled, configuration.epoch));
         }
         self.topology.shard_ids().find_map(|shard| {
-            let mut replicas = self.topology.replicas(shard);
+            let mut replicas = configuration.shards[shard.0 as usize].holders();
             let first = replicas.next().expect("one");
             let rows = self.rows(first, shard);
             replicas.find(|replica| self.rows(*replica, shard) != rows).map(|replica| {

@@ -21,7 +21,7 @@ const SESSIONS: usize = 64;
 const DEADLINE: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// What transactions were told.
-type Told = Rc<RefCell<Vec<types::Result<()>>>>;
+pub(super) type Told = Rc<RefCell<Vec<types::Result<()>>>>;
 
 /// Two shards with three voters each; clients have come to an end.
 fn quiet(seed: u64, faults: Faults) -> Cluster {
@@ -37,14 +37,14 @@ fn quiet(seed: u64, faults: Faults) -> Cluster {
 
 impl Cluster {
     /// The first key from `from` on whose note is on the shard.
-    fn key_on(&self, shard: ShardId, from: u64) -> u64 {
+    pub(super) fn key_on(&self, shard: ShardId, from: u64) -> u64 {
         let table = self.topology.table("notes").expect("there");
         let home = |key: &u64| self.topology.home(table, &key.to_be_bytes());
         (from..).find(|key| home(key) == Some(Home::One(shard))).expect("there are many")
     }
 
     /// Has a node write and read notes in one transaction.
-    fn touch(&mut self, node: NodeId, keys: &[u64], told: &Told) {
+    pub(super) fn touch(&mut self, node: NodeId, keys: &[u64], told: &Told) {
         let engine = self.workers.get_mut(&(node, WorkerId(0))).expect("up").engine_mut();
         let (db, told, keys) = (engine.local(), Rc::clone(told), keys.to_vec());
         engine.spawn(Box::pin(async move {
@@ -59,6 +59,11 @@ impl Cluster {
             let outcome = outcome.await;
             told.borrow_mut().push(outcome);
         }));
+        self.nudge(node);
+    }
+
+    /// Has the first worker of a node look around.
+    pub(super) fn nudge(&mut self, node: NodeId) {
         let event =
             Coming::Worker((node, WorkerId(0)), self.lives[&node], shoal_node::Event::Nudged);
         self.send(MS / 100, event);
@@ -174,7 +179,7 @@ fn a_leader_that_certifies_alone_is_seen() {
 
 impl Cluster {
     /// Has the leader of a shard write a note there, alone.
-    fn serves(&mut self, shard: ShardId, from: u64) -> Result<(), Error> {
+    pub(super) fn serves(&mut self, shard: ShardId, from: u64) -> Result<(), Error> {
         let (leader, key, told) = (self.leader(shard), self.key_on(shard, from), Told::default());
         self.touch(leader, &[key], &told);
         let until = self.now + DEADLINE;
@@ -182,6 +187,15 @@ impl Cluster {
             self.run(self.now + MS);
         }
         told.take().pop().expect("an outcome within the deadline")
+    }
+
+    /// Lets time pass until all voters of a shard count, one of which has just come back.
+    pub(super) fn until_voters(&mut self, shard: ShardId) {
+        self.run(self.now + 50 * MS);
+        self.until("its vote", |cluster| {
+            let truth = cluster.manager.machine().configuration();
+            truth.shards[shard.0 as usize].empty.is_empty()
+        });
     }
 
     /// Lets time pass until then, for a while at most.
@@ -214,11 +228,7 @@ fn others_fail_over_again_and_again_while_a_shard_is_lost() {
                 cluster.complain(&format!("seed {seed}, round {round}: T does not serve: {error}"));
             }
             cluster.restart(leader, false);
-            cluster.run(cluster.now + 50 * MS);
-            cluster.until("its vote", |cluster| {
-                let truth = cluster.manager.machine().configuration();
-                truth.shards[T.0 as usize].empty.is_empty()
-            });
+            cluster.until_voters(T);
         }
         let truth = cluster.manager.machine().configuration();
         assert!(truth.shards[S.0 as usize].out.is_some(), "seed {seed}: S is lost");

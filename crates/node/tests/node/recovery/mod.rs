@@ -5,6 +5,7 @@
 //! `RECOVERY_FIRST` and `RECOVERY_SEEDS` choose other bad times, `RECOVERY_TRACE` shows what happened in one
 //! that fails.
 
+mod accepted_loss;
 mod cluster;
 mod former_leaders;
 mod lost_shard;
@@ -12,3 +13,4 @@ mod odd_times;
 mod parts;
 mod scenarios;
 mod snapshots;
+mod undecided;

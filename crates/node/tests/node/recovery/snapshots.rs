@@ -30,8 +30,14 @@ impl Cluster {
 
     /// The first entries that the streams of a replica still hold.
     pub fn starts(&self, node: NodeId) -> Vec<u64> {
+        self.starts_of(node, S)
+    }
+
+    /// The same of any shard.
+    pub fn starts_of(&self, node: NodeId, shard: ShardId) -> Vec<u64> {
         let workers = (0..self.topology.workers()).map(WorkerId);
-        let streams = workers.map(|worker| self.workers[&(node, worker)].stream(S).expect("held"));
+        let stream = |worker| self.workers[&(node, worker)].stream(shard).expect("held");
+        let streams = workers.map(stream);
         streams.map(|stream| stream.start().0).collect()
     }
 

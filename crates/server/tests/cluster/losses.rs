@@ -1,0 +1,92 @@
+//! A shard loses its majority for good, and an operator accepts that.
+
+use crate::cluster::Cluster;
+use shoal_server::{FromOperator, NodeStatus, Protocol, Refusal, ToOperator};
+use types::{Aborted, Error, NodeId, ShardId, Unknown};
+
+const S: ShardId = ShardId(0);
+
+impl Cluster {
+    /// Asks the manager that leads, until it says something that is the last word.
+    async fn decide(&self, wanted: FromOperator, last: impl Fn(&ToOperator) -> bool) -> ToOperator {
+        loop {
+            for node in self.running() {
+                match self.operate(node, wanted).await {
+                    Some(told) if last(&told) => return told,
+                    Some(_) | None => {}
+                }
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    }
+}
+
+fn is_definite(told: &ToOperator) -> bool {
+    !matches!(told, ToOperator::NotLeading { .. } | ToOperator::UnderWay(_))
+}
+
+/// Two shards on the nodes 0 to 2 and 3 to 5; the managers are with the second one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shard_goes_on_with_what_its_survivor_holds() {
+    let mut cluster = Cluster::start_with(2, 1, Protocol::Mako, |config| {
+        config.managers = [3, 4, 5].map(NodeId).to_vec();
+    });
+    let sum = |bytes: &[u8]| i64::from_le_bytes(bytes.try_into().expect("8 bytes"));
+    let keys: Vec<u8> = (0..16).collect();
+    let mut told = Vec::new();
+    for key in &keys {
+        let result = cluster.client(1).call(NodeId(0), S, "count", &[*key]).await;
+        told.push(result.expect("counted"));
+    }
+    let old = cluster.open_session(NodeId(0), S).await;
+    let refused = |told: ToOperator| match told {
+        ToOperator::Refused(Refusal::Failed(why)) => why,
+        told => panic!("{told:?}"),
+    };
+    let check = FromOperator::CheckLoss { shard: S };
+    let why = refused(cluster.decide(check, is_definite).await);
+    assert!(why.contains("there is no loss to accept"), "{why}");
+
+    let lost = [NodeId(1), NodeId(2)];
+    // The survivor has all that was acknowledged: nothing is under way.
+    let settled = |status: &NodeStatus| {
+        let streams = status.streams.iter().filter(|stream| stream.leading);
+        streams.flat_map(|stream| &stream.followers).all(|follower| follower.behind == 0)
+    };
+    cluster.until("its followers have all", NodeId(0), settled).await;
+    lost.iter().for_each(|node| cluster.kill(*node));
+    lost.iter().for_each(|node| cluster.restart(*node));
+    let is_lost = |status: &NodeStatus| {
+        status.shards[0].outage.as_deref().is_some_and(|why| why.contains("lost its majority"))
+    };
+    cluster.until("the loss is seen", NodeId(4), is_lost).await;
+    let survivors = cluster.decide(check, is_definite).await;
+    let (aside, silent) = (lost.to_vec(), Vec::new());
+    assert_eq!(survivors, ToOperator::MayLose { survivors: vec![NodeId(0)], aside, silent });
+    let other = FromOperator::AcceptLoss { shard: ShardId(1), number: 4, at_s: 5 };
+    assert!(refused(cluster.decide(other, is_definite).await).contains("no loss to accept"));
+
+    let accept = FromOperator::AcceptLoss { shard: S, number: 7, at_s: 5 };
+    let is_over = |status: &NodeStatus| {
+        let loss = status.shards[0].loss.as_ref();
+        loss.is_some_and(|loss| loss.is_over && loss.aside == [1, 2])
+            && status.shards[0].voters == [0]
+            && status.shards[0].outage.is_none()
+    };
+    cluster.decide(accept, |told| matches!(told, ToOperator::Lost(_))).await;
+    cluster.until("the loss is over", NodeId(4), is_over).await;
+    for (key, before) in keys.iter().zip(&told) {
+        let mut client = cluster.client(2);
+        let again = loop {
+            match client.call(NodeId(4), S, "count", &[*key]).await {
+                // It takes part again with the next epoch.
+                Err(Error::Aborted(Aborted::ShardOut { .. })) => {}
+                again => break again.expect("counted"),
+            }
+        };
+        assert_eq!(sum(&again), sum(before) + 1, "what was acknowledged stays");
+    }
+    // Whether it had committed was known to the lost majority.
+    let asked = cluster.ask_in(old, NodeId(0), "count").await;
+    assert!(matches!(asked, Err(Error::Unknown(Unknown::Lost { .. }))), "{asked:?}");
+}

@@ -1,0 +1,133 @@
+//! `shoal shards`: what an operator decides of a shard.
+
+use super::target::Target;
+use super::{Trouble, Verdict, print, print_json};
+use crate::losses::Acceptance;
+use crate::{ask, duration};
+use clap::{Args, Subcommand};
+use std::io::{self, BufRead, IsTerminal};
+use std::path::PathBuf;
+use std::time::Duration;
+use types::ShardId;
+
+/// Decide what becomes of a shard whose majority is lost
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  shoal shards accept-loss S0")]
+pub struct Shards {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    AcceptLoss(AcceptLoss),
+}
+
+/// Let a shard go on with what is left, when a majority of its voters is lost for good
+///
+/// Refused while a majority remembers and answers. Data may be lost: the command says what, and wants the shard's name
+/// before it changes anything. The live replicas that remember become the voters; the others are set aside, even if they
+/// come back.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  shoal shards accept-loss S0
+  shoal shards accept-loss S0 --confirm S0 --connect 10.0.0.1:7000 --secret secret
+
+Exit codes: 0 the shard goes on, 1 it does not, 2 it may not, or there is no cluster")]
+struct AcceptLoss {
+    /// The shard, as `shoal status` names it
+    #[arg(value_name = "SHARD", value_parser = shard)]
+    shard: ShardId,
+    /// Do not ask: the shard's name, once more
+    #[arg(long, value_name = "SHARD", value_parser = shard)]
+    confirm: Option<ShardId>,
+    #[command(flatten)]
+    target: Target,
+    /// The file with the secret of the nodes; by default that in the folder of a local cluster
+    #[arg(long, value_name = "FILE")]
+    secret: Option<PathBuf>,
+    /// Give up if it takes longer
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = duration::parse_positive)]
+    within: Duration,
+    /// Print what came of it as JSON, and all else to standard error
+    #[arg(long)]
+    json: bool,
+}
+
+/// `S0`, or `0`.
+fn shard(text: &str) -> Result<ShardId, String> {
+    let number = text.strip_prefix(['S', 's']).unwrap_or(text);
+    number
+        .parse()
+        .map(ShardId)
+        .map_err(|_| format!("'{text}' is no shard; they are called S0, S1, …"))
+}
+
+impl Shards {
+    pub(super) fn run(&self) -> Result<Verdict, Trouble> {
+        let runtime = ask::runtime().map_err(|error| Trouble::Usage(error.to_string()))?;
+        match &self.what {
+            What::AcceptLoss(accept) => runtime.block_on(accept.run()),
+        }
+    }
+}
+
+impl AcceptLoss {
+    async fn run(&self) -> Result<Verdict, Trouble> {
+        let acceptance = Acceptance {
+            addresses: self.target.addresses()?,
+            access: self.target.access()?,
+            operator: self.target.operator(self.secret.as_deref())?,
+            shard: self.shard,
+            within: self.within,
+        };
+        let survey = acceptance.survey().await?;
+        self.say(&survey.text());
+        self.confirm()?;
+        let now = net::Clock::new().now().0;
+        // Two operators do not ask within the same nanosecond; and if they do, they mean the same.
+        let request = (now, now / 1_000_000_000);
+        let accepted = acceptance.accept(request, |stage| self.say(&format!("{stage}\n"))).await?;
+        match self.json {
+            true => print_json(&accepted)?,
+            false => print(&accepted.text())?,
+        }
+        Ok(Verdict::Holds)
+    }
+
+    fn say(&self, text: &str) {
+        match self.json {
+            true => eprint!("{text}"),
+            // Nothing is lost if it cannot be written.
+            false => drop(print(text)),
+        }
+    }
+
+    /// Has the operator say the shard's name.
+    fn confirm(&self) -> Result<(), Trouble> {
+        let shard = format!("S{}", self.shard.0);
+        let confirmed = match self.confirm {
+            Some(confirmed) => Some(confirmed),
+            None if io::stdin().is_terminal() => {
+                self.say(&format!("Type {shard} to accept this: "));
+                let mut line = String::new();
+                let read = io::stdin().lock().read_line(&mut line);
+                read.map_err(|error| Trouble::Usage(format!("cannot read the answer: {error}")))?;
+                self::shard(line.trim()).ok()
+            }
+            None => {
+                let missing = format!("nothing is changed: say `--confirm {shard}` to accept this");
+                return Err(Trouble::Usage(missing));
+            }
+        };
+        match confirmed == Some(self.shard) {
+            true => Ok(()),
+            false => {
+                Err(Trouble::Usage(format!("nothing is changed: that is not the name of {shard}")))
+            }
+        }
+    }
+}

@@ -1,0 +1,406 @@
+//! The loss of a shard's majority, as an operator accepts it: what may be lost is told before, what is missing after it.
+
+use crate::ask::{self, Unanswered};
+use crate::clock::now;
+use crate::managers::Trouble;
+use crate::report::Report;
+use consensus::manager::{Loss, LossStage};
+use consensus::topology::Topology;
+use net::CloseReason;
+use net::client::Access;
+use serde::Serialize;
+use server::{FromOperator, LossStatus, NodeStatus, ToOperator};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use types::{NodeId, ShardId};
+use workloads::report::words;
+
+/// How often it is asked how far it is.
+const ASK_EVERY: Duration = Duration::from_millis(200);
+
+/// Accepts the loss of a shard's majority.
+#[derive(Debug)]
+pub struct Acceptance {
+    /// Where nodes are.
+    pub addresses: Vec<String>,
+    /// What lets clients in.
+    pub access: Access,
+    /// What lets operators in.
+    pub operator: Access,
+    /// The shard.
+    pub shard: ShardId,
+    /// How long it may take.
+    pub within: Duration,
+}
+
+/// What is left of a shard, and what may be missing: told before anything is changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Survey {
+    shard: String,
+    /// The nodes whose replicas become the voters.
+    survivors: Vec<String>,
+    /// The nodes whose replicas are set aside.
+    aside: Vec<String>,
+    /// Nodes that do not answer: what they know of the shard counts no more.
+    silent: Vec<String>,
+    gaps: Vec<Gap>,
+}
+
+/// What live nodes know of an epoch, and survivors do not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Gap {
+    epoch: u32,
+    /// The survivors have all of it up to this clock,
+    held: u64,
+    /// and some node knows it to be durable up to this one.
+    durable: u64,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Accepted {
+    shard: String,
+    voters: Vec<String>,
+    aside: Vec<String>,
+    gaps: Vec<Gap>,
+}
+
+impl Acceptance {
+    /// What is left, and what may be missing.
+    ///
+    /// # Errors
+    /// Why the loss may not be accepted, or why that is not known.
+    pub async fn survey(&self) -> Result<Survey, Trouble> {
+        let topology = self.topology().await?;
+        let wanted = FromOperator::CheckLoss { shard: self.shard };
+        let told = self.settle(&topology, wanted, |_| {}, Some).await?;
+        let ToOperator::MayLose { survivors, aside, silent } = told else {
+            return Err(Trouble::Refused("the managers say something else".to_owned()));
+        };
+        let mut workers = Vec::new();
+        for node in topology.nodes() {
+            let Some(address) = &node.address else { continue };
+            for worker in 0..topology.workers() {
+                workers.extend(ask::status(address, &self.access, worker).await);
+            }
+        }
+        let names = |nodes: &[NodeId]| nodes.iter().map(|node| name(&topology, *node)).collect();
+        Ok(Survey {
+            shard: format!("S{}", self.shard.0),
+            survivors: names(&survivors),
+            aside: names(&aside),
+            silent: names(&silent),
+            gaps: gaps(self.shard, &survivors, &workers),
+        })
+    }
+
+    /// Accepts it, as the request with this number, and says how it goes.
+    ///
+    /// # Errors
+    /// Why it is not done, or not for certain.
+    pub async fn accept(
+        &self,
+        (number, at_s): (u64, u64),
+        say: impl FnMut(&str),
+    ) -> Result<Accepted, Trouble> {
+        let topology = self.topology().await?;
+        let wanted = FromOperator::AcceptLoss { shard: self.shard, number, at_s };
+        let over = |told| match told {
+            ToOperator::Lost(loss) if loss.stage != LossStage::Over => None,
+            told => Some(told),
+        };
+        let ToOperator::Lost(loss) = self.settle(&topology, wanted, say, over).await? else {
+            return Err(Trouble::Refused("the managers say something else".to_owned()));
+        };
+        let gap = |(epoch, lost): (&types::Epoch, &consensus::manager::LostEnd)| {
+            let (held, end) = (lost.held?, lost.end?);
+            (end > held).then_some(Gap { epoch: epoch.0, held: held.0, durable: end.0 })
+        };
+        let report = Report::gather(&self.addresses, &self.access).await;
+        let report = report.map_err(Trouble::NoCluster)?;
+        let voters = report.voters(self.shard.0);
+        Ok(Accepted {
+            shard: format!("S{}", self.shard.0),
+            voters: voters.into_iter().map(|node| name(&topology, NodeId(node))).collect(),
+            aside: loss.void.keys().map(|node| name(&topology, *node)).collect(),
+            gaps: loss.ends.iter().filter_map(gap).collect(),
+        })
+    }
+
+    async fn topology(&self) -> Result<Topology, Trouble> {
+        let topology = ask::topology(&self.addresses, &self.access).await;
+        let topology = topology.map_err(Trouble::NoCluster)?;
+        let shards = topology.shards();
+        if self.shard.0 >= shards {
+            let known: Vec<String> = (0..shards).map(|shard| format!("S{shard}")).collect();
+            let (wrong, known) = (self.shard.0, known.join(", "));
+            return Err(Trouble::Cannot(format!(
+                "there is no shard S{wrong}; name one of {known}"
+            )));
+        }
+        Ok(topology)
+    }
+
+    /// Asks the manager that leads until its answer is the last one.
+    async fn settle(
+        &self,
+        topology: &Topology,
+        wanted: FromOperator,
+        mut say: impl FnMut(&str),
+        last: impl Fn(ToOperator) -> Option<ToOperator>,
+    ) -> Result<ToOperator, Trouble> {
+        let (began, mut said, mut leader) = (now(), String::new(), None);
+        let mut stage = "no manager has answered yet".to_owned();
+        while began.elapsed() < self.within {
+            if leader.is_none() {
+                let report = Report::gather(&self.addresses, &self.access).await.ok();
+                leader = report.and_then(|report| report.managers_leader()).map(NodeId);
+            }
+            match self.ask(topology, leader, &wanted).await? {
+                Some(ToOperator::NotLeading { leader: other }) => {
+                    leader = other;
+                    stage = "the managers choose which of them leads".to_owned();
+                }
+                Some(ToOperator::Refused(why)) => return Err(refused(&why)),
+                Some(ToOperator::UnderWay(_)) => {
+                    stage = "the managers write the loss into their log".to_owned();
+                }
+                Some(told) => {
+                    stage = step_of(&told, topology);
+                    if let Some(told) = last(told) {
+                        return Ok(told);
+                    }
+                }
+                None => {
+                    leader = None;
+                    stage = "waiting for a manager that leads: a majority of them has to live"
+                        .to_owned();
+                }
+            }
+            if stage != said {
+                say(&stage);
+                said.clone_from(&stage);
+            }
+            tokio::time::sleep(ASK_EVERY).await;
+        }
+        Err(Trouble::Late { after: self.within, stage })
+    }
+
+    async fn ask(
+        &self,
+        topology: &Topology,
+        leader: Option<NodeId>,
+        wanted: &FromOperator,
+    ) -> Result<Option<ToOperator>, Trouble> {
+        let leader = leader.and_then(|leader| topology.node(leader));
+        let Some(address) = leader.and_then(|leader| leader.address.as_deref()) else {
+            return Ok(None);
+        };
+        match ask::operate(address, &self.operator, wanted).await {
+            Ok(told) => Ok(Some(told)),
+            Err(error @ Unanswered::Refused { why: CloseReason::WrongSecret, .. }) => {
+                Err(Trouble::Secret(error))
+            }
+            Err(Unanswered::Refused { .. } | Unanswered::Broken(_)) => Ok(None),
+        }
+    }
+}
+
+fn refused(why: &server::Refusal) -> Trouble {
+    match why {
+        server::Refusal::NoManagers => Trouble::Cannot(
+            "the cluster has no managers: its shards never change their leaders".to_owned(),
+        ),
+        server::Refusal::Failed(why) => Trouble::Refused(why.clone()),
+        other => Trouble::Refused(format!("{other:?}")),
+    }
+}
+
+fn name(topology: &Topology, node: NodeId) -> String {
+    topology.node(node).map_or_else(|| node.to_string(), |node| node.name.clone())
+}
+
+/// How far an accepted loss is, in a sentence.
+fn step_of(told: &ToOperator, topology: &Topology) -> String {
+    let ToOperator::Lost(Loss { stage, told, .. }) = told else { return String::new() };
+    match stage {
+        LossStage::Asking => {
+            let told: Vec<String> = told.keys().map(|node| name(topology, *node)).collect();
+            format!("live nodes say what they know of the shard; so far {}", listed(&told))
+        }
+        LossStage::Preparing => "the survivors are prepared, all of them".to_owned(),
+        LossStage::Over => "the ends of the lost epochs are final".to_owned(),
+    }
+}
+
+fn listed(names: &[String]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+/// What any node knows to be durable, and no survivor has: of each stream the best survivor counts, and of a shard its
+/// worst stream.
+fn gaps(shard: ShardId, survivors: &[NodeId], workers: &[NodeStatus]) -> Vec<Gap> {
+    let mut durable: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut held: BTreeMap<(u32, u32), u64> = BTreeMap::new();
+    for status in workers {
+        let of_shard = status.shards.iter().find(|it| it.shard == shard.0);
+        for lacking in of_shard.into_iter().flat_map(|it| &it.lacking) {
+            let known = durable.entry(lacking.epoch).or_default();
+            *known = lacking.durable.max(*known);
+            if let Some(clock) = lacking.held.filter(|_| survivors.contains(&NodeId(status.node))) {
+                let best = held.entry((lacking.epoch, status.worker)).or_default();
+                *best = clock.max(*best);
+            }
+        }
+    }
+    let gap = |(epoch, durable): (u32, u64)| {
+        let streams = held.range((epoch, 0)..=(epoch, u32::MAX)).map(|(_, clock)| *clock);
+        let held = streams.min().unwrap_or_default();
+        (durable > held).then_some(Gap { epoch, held, durable })
+    };
+    durable.into_iter().filter_map(gap).collect()
+}
+
+impl Survey {
+    /// What the operator has to know before confirming it.
+    pub fn text(&self) -> String {
+        let Survey { shard, survivors, aside, silent, gaps } = self;
+        let mut text = format!(
+            "If {shard} has lost its majority for good, it goes on with what {} has in memory.\n\
+             - The replicas on {} are set aside: what only they have is lost, even if they come back.\n\
+             - Transactions of {shard} that were acknowledged and reached none of these survivors are lost.\n\
+             - Calls on {shard} whose outcome was not told yet may stay unknown for ever.\n",
+            listed(survivors),
+            listed(aside),
+        );
+        if !silent.is_empty() {
+            text += &format!(
+                "- {} does not answer: what it knows of {shard} does not count, and if it knows more than the others, it \
+                 has to begin anew without memory.\n",
+                listed(silent)
+            );
+        }
+        for gap in gaps {
+            text += &format!(
+                "- TORN: in epoch e{} other nodes have seen {shard} durable up to clock {}, and survivors are known to \
+                 have it up to {}: transactions between count as committed, and what they wrote on {shard} may be missing.\n",
+                gap.epoch,
+                words::count(gap.durable),
+                words::count(gap.held)
+            );
+        }
+        text
+    }
+}
+
+impl Accepted {
+    /// What came of it, and what is missing.
+    pub fn text(&self) -> String {
+        let Accepted { shard, voters, aside, gaps } = self;
+        let mut text = format!(
+            "{shard} goes on: its voters are {}; {} set aside.\n",
+            listed(voters),
+            if aside.len() == 1 {
+                format!("{} is", aside[0])
+            } else {
+                format!("{} are", listed(aside))
+            },
+        );
+        for gap in gaps {
+            let clocks = (words::count(gap.held + 1), words::count(gap.durable));
+            text +=
+                &format!("Missing in epoch e{}: clocks {} to {}.\n", gap.epoch, clocks.0, clocks.1);
+        }
+        if gaps.is_empty() {
+            text += "Nothing is missing that a live node knew to be durable.\n";
+        }
+        text
+    }
+}
+
+/// An accepted loss, in a sentence for `shoal status`.
+pub fn sentence(shard: u32, loss: &LossStatus, name: impl Fn(u32) -> String) -> String {
+    let aside: Vec<String> = loss.aside.iter().map(|node| name(*node)).collect();
+    let missing = loss.ends.iter().filter_map(|lost| {
+        let (held, end) = (lost.held?, lost.end?);
+        (end > held).then(|| format!("clocks {} to {} of e{}", held + 1, end, lost.epoch))
+    });
+    let missing: Vec<String> = missing.collect();
+    let state = if loss.is_over { "was accepted" } else { "is being accepted" };
+    format!(
+        "the loss of S{shard}'s majority {state} ({}): set aside {}; missing {}",
+        date(loss.at_s),
+        listed(&aside),
+        listed(&missing)
+    )
+}
+
+/// A time in seconds since 1970 as `2026-11-23 14:30:00 UTC`.
+fn date(at_s: u64) -> String {
+    let (days, second) = (at_s / 86_400, at_s % 86_400);
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
+    let (mut year, mut left) = (1970, days);
+    while left >= 365 + u64::from(is_leap(year)) {
+        left -= 365 + u64::from(is_leap(year));
+        year += 1;
+    }
+    let february = 28 + u64::from(is_leap(year));
+    let mut month = 1;
+    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+        if left < length {
+            break;
+        }
+        (left, month) = (left - length, month + 1);
+    }
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year}-{month:02}-{:02} {hour:02}:{minute:02}:{second:02} UTC", left + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use server::{LackingStatus, LostEndStatus, ShardStatus};
+
+    fn worker(node: u32, worker: u32, durable: u64, held: Option<u64>) -> NodeStatus {
+        let lacking = vec![LackingStatus { epoch: 3, durable, held }];
+        let shards = vec![ShardStatus { lacking, ..ShardStatus::default() }];
+        NodeStatus { node, worker, shards, ..NodeStatus::default() }
+    }
+
+    #[test]
+    fn what_no_survivor_has_is_torn() {
+        let gaps = |known| {
+            let workers = [
+                worker(0, 0, 5, Some(10)),
+                worker(0, 1, 5, Some(7)),
+                worker(1, 1, 5, Some(8)),
+                // Another shard's node, and a replica that is set aside.
+                worker(4, 0, known, None),
+                worker(2, 1, 5, Some(99)),
+            ];
+            gaps(ShardId(0), &[NodeId(0), NodeId(1)], &workers)
+        };
+        assert_eq!(gaps(8), []);
+        assert_eq!(gaps(9), [Gap { epoch: 3, held: 8, durable: 9 }]);
+    }
+
+    #[test]
+    fn what_is_missing_is_said() {
+        let lost = LostEndStatus { epoch: 3, known: 9, held: Some(7), end: Some(9) };
+        let loss = LossStatus {
+            at_s: 1_709_210_096,
+            is_over: true,
+            aside: vec![1, 2],
+            ends: vec![lost.clone(), LostEndStatus { end: Some(7), ..lost }],
+        };
+        assert_eq!(
+            sentence(0, &loss, |node| format!("n{node}")),
+            "the loss of S0's majority was accepted (2024-02-29 12:34:56 UTC): set aside n1, n2; missing clocks 8 to 9 \
+             of e3"
+        );
+        assert_eq!(date(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(date(1_735_689_599), "2024-12-31 23:59:59 UTC");
+    }
+}

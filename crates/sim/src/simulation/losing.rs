@@ -1,0 +1,100 @@
+//! A shard loses a majority of its voters at once, for good or until the healing; and what can be asked of a cluster in
+//! which one is lost (rules M11 and M12).
+
+use super::{Item, Simulation};
+use crate::failures::{Fate, Loss};
+use crate::weather::{Blow, Others, Way};
+use engines::Engine;
+use types::{NodeId, ShardId, Time};
+
+impl<E: Engine + 'static> Simulation<E> {
+    /// A shard is going to lose a majority of its voters, so long from now.
+    pub fn plan_loss(&mut self, loss: Loss) {
+        let at = Time(self.now.0 + loss.after_ns);
+        let blow = Blow::Lose(loss.shard, loss.fate);
+        self.queue.push(at, Item::Planned { blow, until: Time::MAX });
+    }
+
+    /// The shard that is lost for good.
+    pub fn lost(&self) -> Option<ShardId> {
+        self.lost
+    }
+
+    /// A majority of the shard's voters fails at once, mostly with its leader.
+    pub(super) fn lose_majority(&mut self, shard: ShardId, fate: Fate) {
+        let assignment = self.configuration().and_then(|truth| truth.shard(shard)).cloned();
+        let Some(assignment) = assignment else { return };
+        let mut voters = assignment.voters;
+        self.random.shuffle(&mut voters);
+        if self.random.chance(2, 3) {
+            voters.sort_by_key(|voter| *voter != assignment.leader);
+        }
+        voters.truncate(voters.len() / 2 + 1);
+        self.work.majorities_lost += 1;
+        let lease = self.lease().as_nanos() as u64;
+        for voter in voters {
+            match fate {
+                Fate::Emptied => {
+                    let back_at = Time(self.now.0 + 1 + self.random.below(4 * lease));
+                    self.take_memory(voter, Some(back_at));
+                }
+                Fate::Gone => self.take_memory(voter, None),
+                Fate::CutOff => self.part(voter.0 as usize, Others::All, Way::Both, Time::MAX),
+            }
+        }
+        if fate != Fate::CutOff {
+            self.lost = Some(shard);
+            if let Some(checks) = &mut self.checks {
+                checks.loses(shard);
+            }
+        }
+    }
+
+    /// A node loses its memory, whether its shards can do without or not, and comes back then or never.
+    fn take_memory(&mut self, node: NodeId, back_at: Option<Time>) {
+        self.forgetful.insert(node, false);
+        let was_up = self.cluster.is_up(node);
+        if was_up {
+            self.end_life(node, back_at.unwrap_or(Time::MAX));
+        }
+        match back_at {
+            None => {
+                self.work.gone += 1;
+                self.gone.insert(node);
+            }
+            Some(at) if was_up => {
+                let life = self.cluster.lives[node.0 as usize];
+                self.queue.push(at, Item::Restart { node, life, lost: true });
+            }
+            // It was going to come back already.
+            Some(_) => {}
+        }
+    }
+
+    /// What transactions hold open, on all workers; everything that is under way where no shard is lost.
+    pub fn held(&self) -> usize {
+        match self.lost {
+            None => self.pending(),
+            Some(_) => {
+                let workers = self.cluster.seats.iter().filter_map(|seat| seat.worker.as_ref());
+                workers.map(|worker| worker.engine().held()).sum()
+            }
+        }
+    }
+
+    /// While a shard is lost, and all is over: tells the checkers so.
+    pub fn end_without_lost(&mut self) {
+        if let (Some(lost), Some(checks)) = (self.lost, &mut self.checks) {
+            checks.end_without(lost);
+        }
+    }
+
+    /// While a shard is lost: have all others said how each closed epoch ended?
+    pub(super) fn others_have_ended(&self, lost: ShardId) -> bool {
+        let Some(truth) = self.configuration() else { return true };
+        truth.ends.values().all(|ends| {
+            let mut others = (0..).map(ShardId).zip(ends).filter(|(shard, _)| *shard != lost);
+            others.all(|(_, end)| end.is_some())
+        })
+    }
+}
