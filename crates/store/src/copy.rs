@@ -178,7 +178,7 @@ mod tests {
     fn what_is_undecided_comes_before_what_is_committed() {
         let (store, one, _) = store();
         let mut session = store.session().unwrap();
-        for (key, value, clock) in [("a", "1", 1), ("a", "2", 11), ("b", "3", 12), ("c", "4", 13)] {
+        for (key, value, clock) in [("a", "1", 1), ("a", "2", 11), ("b", "3", 12), ("c", "4", 3)] {
             put(&mut session, one, key, Some(value), clock);
         }
         put(&mut session, one, "b", None, 14);
