@@ -226,7 +226,7 @@ mod tests {
         let form = [4, 3, 6, 0, 0, 0, 0, 0, 0, 0, 8, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 1, b'l'];
         let form = [&form[..], &[3, 1, 0, 0, 0, 4, 1, 0]].concat();
         let rows = [1, 0, 0, 0, 1, 4, 7, 1, b'k', 1, b'v'];
-        let rows = [&rows[..], &[1, 1, 1, b'k', 0, 4, 9, 1, 0, 7]].concat();
+        let rows = [&rows[..], &[1, 0, 0, 0, 1, 1, b'k', 0, 4, 9, 1, 0, 7]].concat();
         assert_eq!(encode(&Message::Part(part))[..], [&form[..], &rows].concat());
         let taken = Message::PartTaken { shard, copy: 6, reached: None };
         assert_eq!(encode(&taken)[..], [5, 3, 6, 0, 0, 0, 0, 0, 0, 0, 0]);

@@ -10,6 +10,7 @@ mod cluster;
 mod former_leaders;
 mod lost_shard;
 mod odd_times;
+mod plateau;
 mod scenarios;
 mod snapshots;
 mod undecided;
