@@ -149,6 +149,12 @@ pub trait Engine: Sized {
         Vec::new()
     }
 
+    /// How many things each table of this worker holds, by the name of the table: all that more transactions, clients,
+    /// lives of nodes or epochs could make grow. What bounds each is in docs/recovery.md.
+    fn sizes(&self) -> Vec<(&'static str, usize)> {
+        Vec::new()
+    }
+
     /// How far each shard of the cluster is, as far as this worker knows; in their order. Nothing, for one
     /// that cannot say.
     fn progress(&self) -> Vec<Progress> {

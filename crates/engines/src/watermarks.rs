@@ -49,6 +49,11 @@ impl Watermarks {
         self.finals.range(..=last).map(|(_, watermark)| watermark)
     }
 
+    /// How many epochs are not settled, how many FVWs are kept, and how many ends of epochs that are not settled.
+    pub(crate) fn sizes(&self) -> [usize; 3] {
+        [self.live.len(), self.finals.len(), self.ended.len()]
+    }
+
     /// Is this, kept by `own`, lost for good? Either its epoch is settled without it, or a shard has ended
     /// that before what it depends on.
     pub(crate) fn rejects(&self, own: ShardId, stamp: StampRef<'_>) -> bool {

@@ -135,6 +135,12 @@ impl Membership {
         self.words.fetch_add(1, Ordering::Release);
     }
 
+    /// How many words wait to be said, and replicas without memory are known.
+    pub(crate) fn pending(&self) -> usize {
+        let state = self.state();
+        state.words.len() + state.caught_up.len()
+    }
+
     /// What the member is to say.
     pub(crate) fn words(&self) -> Vec<Word> {
         if self.words.swap(0, Ordering::Acquire) == 0 {

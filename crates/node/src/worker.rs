@@ -174,6 +174,19 @@ impl<E: Engine> Worker<E> {
         self.member.as_ref()
     }
 
+    /// How many things each table holds, by the name of the table: see [`Engine::sizes`].
+    pub fn sizes(&self) -> Vec<(&'static str, usize)> {
+        let held = self.streams.values();
+        let entries = held.map(|held| held.stream.accepted().0 - held.stream.start().0);
+        let own = [
+            ("entries that streams keep", entries.sum::<u64>() as usize),
+            ("what the member is to hear", self.membership.pending()),
+            ("what the engine is to hear", self.news.len()),
+        ];
+        let member = self.member.iter().flat_map(Member::sizes);
+        self.engine.sizes().into_iter().chain(own).chain(member).collect()
+    }
+
     /// Ends this life, and leaves what its streams have stored.
     pub fn into_storages(self) -> BTreeMap<ShardId, MemoryStorage> {
         let streams = self.streams.into_iter();

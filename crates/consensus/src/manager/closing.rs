@@ -161,9 +161,12 @@ impl Machine {
         self.closing.remove(&epoch);
         let first = self.closing.keys().next().copied().unwrap_or(self.epoch);
         self.settled = Epoch(first.0 - 1);
-        let told = self.next_revision();
-        let at = self.finals.partition_point(|(_, other)| other.epoch() < epoch);
-        self.finals.insert(at, (told, watermark.clone()));
+        // Of a closed epoch that is in no list all nodes know that it ended whole.
+        if !watermark.is_whole() {
+            let told = self.next_revision();
+            let at = self.finals.partition_point(|(_, other)| other.epoch() < epoch);
+            self.finals.insert(at, (told, watermark.clone()));
+        }
         self.changed = true;
         effects.push(Applied::Final(watermark));
     }

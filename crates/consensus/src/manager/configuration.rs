@@ -29,8 +29,8 @@ pub struct Configuration {
     pub shards: Vec<Assignment>,
     /// The last epoch whose FVW is final; so are those of all before.
     pub settled: Epoch,
-    /// FVWs, ascending: those that some node may not know, and those that do not cover all of their epoch. Any other of
-    /// a closed epoch that is not in `ends` covers all.
+    /// FVWs, ascending: those that do not cover all of their epoch. Any other of a closed epoch that is not in `ends`
+    /// covers all.
     pub finals: Vec<VectorWatermark>,
     /// Of each closed epoch whose FVW is not final: how it ended on the shards that have said so. Final, shard by shard.
     pub ends: BTreeMap<Epoch, Vec<Option<Clock>>>,

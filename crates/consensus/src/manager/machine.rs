@@ -158,7 +158,7 @@ pub struct Machine {
     pub(super) untold_ends: bool,
     /// The FVWs of all epochs up to this one are final; of later ones some may be.
     pub(super) settled: Epoch,
-    /// FVWs by their epochs, and the first configuration that tells of each.
+    /// FVWs that do not cover all of their epochs, and the first configuration that tells of each.
     pub(super) finals: Vec<(Revision, VectorWatermark)>,
     pub(super) moving: Option<Move>,
     void: u64,
@@ -283,6 +283,21 @@ impl Machine {
     #[must_use]
     pub fn node(&self, node: NodeId) -> Option<(Life, Incarnation)> {
         self.nodes.get(node.0 as usize).map(|node| (node.life, node.incarnation))
+    }
+
+    /// How many things each table holds, by the name of the table, and how long the machine is as bytes.
+    #[must_use]
+    pub fn sizes(&self) -> Vec<(&'static str, usize)> {
+        let of_shards = |count: fn(&Shard) -> usize| self.shards.iter().map(count).sum();
+        vec![
+            ("nodes", self.nodes.len()),
+            ("replicas", of_shards(|it| it.assignment.voters.len() + it.assignment.learners.len())),
+            ("empty replicas", of_shards(|it| it.assignment.empty.len() + it.ready.len())),
+            ("epochs that are closed and not settled", self.closing.len()),
+            ("times of closed epochs", self.closed_at.len()),
+            ("final watermarks", self.finals.len()),
+            ("bytes of the machine", self.image().len()),
+        ]
     }
 
     /// The configuration that the node is known to have.
@@ -443,7 +458,6 @@ impl Machine {
         self.turn_shards(at, effects);
         self.restore_shards(at, effects);
         self.changed |= self.untold_ends;
-        self.forget_finals();
     }
 
     fn renew(&mut self, now: Time, told: Time, heard: &Heard, effects: &mut Vec<Applied>) {
@@ -546,13 +560,6 @@ impl Machine {
         let anybody = self.options.faults.deposed_reports;
         let shard = self.shards.get_mut(claim.shard.0 as usize)?;
         (anybody || shard.is_led_by(claim)).then_some(shard)
-    }
-
-    /// Drops FVWs that every node knows and that cover all of their epoch. A node that begins anew has to
-    /// know the others, however old.
-    fn forget_finals(&mut self) {
-        let known = self.nodes.iter().map(|node| node.known).min().unwrap_or_default();
-        self.finals.retain(|(told, last)| *told > known || !last.is_whole());
     }
 
     /// Makes the next configuration, if anything in it has changed.

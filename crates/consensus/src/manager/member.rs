@@ -269,6 +269,16 @@ impl Member {
         Some(self.incarnation).filter(|incarnation| *incarnation > Incarnation(0))
     }
 
+    /// How many things each table holds, by the name of the table.
+    #[must_use]
+    pub fn sizes(&self) -> Vec<(&'static str, usize)> {
+        vec![
+            ("epochs whose end is not known", self.untold.len()),
+            ("heartbeats without an answer", self.sent.len()),
+            ("what the manager is to hear", self.pending.len()),
+        ]
+    }
+
     /// Messages that no correct manager sends.
     #[must_use]
     pub fn bad_messages(&self) -> u64 {

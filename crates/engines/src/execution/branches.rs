@@ -176,6 +176,12 @@ impl<C, R: Clone> Branches<C, R> {
         contexts
     }
 
+    /// How many coordinators are known, and of how many branches that are over the last reply is kept.
+    pub(crate) fn sizes(&self) -> [usize; 2] {
+        let over = self.coordinators.values().map(|coordinator| coordinator.over.len());
+        [self.coordinators.len(), over.sum()]
+    }
+
     /// How many are open.
     pub(crate) fn len(&self) -> usize {
         self.open.len()

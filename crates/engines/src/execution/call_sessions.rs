@@ -205,6 +205,12 @@ impl CallSessions {
         granted.known.get_mut(at)
     }
 
+    /// How many sessions are known, and how many calls run.
+    pub(super) fn sizes(&self) -> [usize; 2] {
+        let known = self.granted.values().map(|granted| granted.known.len());
+        [known.sum(), self.running.len()]
+    }
+
     /// When rows are to be dropped next.
     pub(super) fn next_due(&self) -> Option<Time> {
         self.granted.values().filter_map(|granted| granted.rows.due).min()

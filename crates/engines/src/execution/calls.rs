@@ -69,6 +69,13 @@ impl Calls {
         }))
     }
 
+    /// How many interactive transactions are known, and listed as over; call sessions, and calls that run.
+    pub(crate) fn sizes(&self) -> [usize; 4] {
+        let ([sessions, over], [known, running]) =
+            (self.sessions.sizes(), self.granted.borrow().sizes());
+        [sessions, over, known, running]
+    }
+
     /// When there may be something to sweep.
     pub(crate) fn next_due(&self) -> Option<Time> {
         [self.sessions.next_due(), self.granted.borrow().next_due()].into_iter().flatten().min()

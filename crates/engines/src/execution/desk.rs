@@ -86,6 +86,25 @@ impl<M: Envelope> Desk<M> {
         });
     }
 
+    /// How much each table of what all engines share holds.
+    pub(crate) fn sizes(&self) -> Vec<(&'static str, usize)> {
+        let [sessions, sessions_over, calls_known, calls_running] = self.calls.sizes();
+        let [requests, requests_due] = self.outbox.sizes();
+        vec![
+            ("tasks", self.tasks.size()),
+            ("sleeping tasks", self.sleeping.len()),
+            ("transactions that wait for room", self.hub.admission.queued()),
+            ("requests without an answer", requests),
+            ("times at which to repeat requests", requests_due),
+            ("transactions not confirmed by participants", self.unresolved.len()),
+            ("numbers of transactions not over", self.hub.sequences.borrow().len()),
+            ("interactive transactions", sessions),
+            ("interactive transactions that are over", sessions_over),
+            ("call sessions", calls_known),
+            ("calls that run", calls_running),
+        ]
+    }
+
     /// A step begins, with this event.
     pub(crate) fn begin_step(&self, now: Time, event: &Event<M>) {
         self.hub.begin_step(now);

@@ -85,6 +85,12 @@ impl Sessions {
         Sessions { hub: Rc::clone(hub), book: Rc::default() }
     }
 
+    /// How many are known, and how many are listed as over.
+    pub(super) fn sizes(&self) -> [usize; 2] {
+        let book = self.book.borrow();
+        [book.sessions.len(), book.ended.len()]
+    }
+
     /// Begins one, unless it was begun before.
     pub(super) fn begin(&self, from: ClientId, number: u64) -> Option<Task> {
         let key = (from, number);

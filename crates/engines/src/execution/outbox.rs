@@ -43,6 +43,11 @@ impl<M: Clone> Outbox<M> {
         Outbox { retry_after, waiting, due, wait_max, expires_at: Time::MAX }
     }
 
+    /// How many requests have no answer, and how many times to look at one are kept.
+    pub(crate) fn sizes(&self) -> [usize; 2] {
+        [self.waiting.len(), self.due.len()]
+    }
+
     /// Keeps `message`, which goes out now, until request `step` of the branch is answered. It may wait for so much longer
     /// than others.
     ///

@@ -51,6 +51,11 @@ impl Sequences {
         }
     }
 
+    /// How many numbers are kept: those of the oldest that is not over and of all after it.
+    pub(crate) fn len(&self) -> usize {
+        self.over.len()
+    }
+
     /// The oldest that is not over, or the next one.
     pub(crate) fn oldest(&self) -> u64 {
         self.oldest

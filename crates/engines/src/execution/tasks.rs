@@ -49,6 +49,11 @@ impl Tasks {
         self.ready.push(slot);
     }
 
+    /// How many tasks there is room for: as many as there were at once.
+    pub(crate) fn size(&self) -> usize {
+        self.slots.len()
+    }
+
     /// Takes a task, if there is one.
     pub(crate) fn extend(&mut self, task: Option<Task>) {
         task.into_iter().for_each(|task| self.spawn(task));

@@ -22,6 +22,11 @@ impl<T> Timers<T> {
         self.next += 1;
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.items.len()
+    }
+
     /// Takes out what is due.
     pub(crate) fn due(&mut self, now: Time, mut done: impl FnMut(T)) {
         while let Some(first) = self.items.first_entry().filter(|first| first.key().0 <= now) {

@@ -121,6 +121,11 @@ impl Absorbed {
         &self.extent
     }
 
+    /// How many entries are not absorbed.
+    pub(super) fn ahead(&self) -> usize {
+        self.ahead.len()
+    }
+
     /// The stream has one more entry.
     pub(super) fn push(&mut self, said: Said) {
         self.ahead.push_back(said);

@@ -29,6 +29,13 @@ pub(super) struct Coordinator {
     transactions: BTreeMap<u64, Progress>,
 }
 
+impl Coordinator {
+    /// How many transactions there are.
+    pub(super) fn len(&self) -> usize {
+        self.transactions.len()
+    }
+}
+
 enum Progress {
     Executing(Rc<Exchange>),
     Certifying(Certification),

@@ -35,7 +35,7 @@ pub(super) struct Epochs {
 struct State {
     /// Of all epochs that are not settled.
     live: BTreeMap<Epoch, Arc<SharedWatermark>>,
-    /// Of all that are settled.
+    /// FVWs that do not cover all of their epoch. Of any other that is closed and not live it does.
     finals: BTreeMap<Epoch, VectorWatermark>,
     /// How streams of a shard have ended an epoch, durably, under the last appointment of its leader.
     ended: BTreeMap<(Epoch, ShardId), Ended>,
@@ -126,12 +126,14 @@ impl Epochs {
         self.raise(Epoch(last.epoch().0 + 1));
         let mut state = self.state();
         let epoch = last.epoch();
-        if let Some(known) = state.finals.get(&epoch) {
-            assert_eq!(*known, last, "M9: {epoch} has two final watermarks");
+        if state.live.remove(&epoch).is_none() {
+            let known = state.last(epoch, self.shards);
+            assert_eq!(known, last, "M9: {epoch} has two final watermarks");
             return false;
         }
-        state.finals.insert(epoch, last);
-        state.live.remove(&epoch);
+        if !last.is_whole() {
+            state.finals.insert(epoch, last);
+        }
         state.ended.retain(|(ended, _), _| *ended != epoch);
         self.version.fetch_add(1, Ordering::Release);
         true
@@ -143,7 +145,10 @@ impl Epochs {
         let state = self.state();
         match state.live.get(&stamp.epoch) {
             Some(live) => live.covers(own, stamp),
-            None => state.finals.get(&stamp.epoch).is_some_and(|last| last.covers(own, stamp)),
+            None => {
+                let last = state.finals.get(&stamp.epoch);
+                stamp.epoch <= self.open() && last.is_none_or(|last| last.covers(own, stamp))
+            }
         }
     }
 
@@ -151,7 +156,9 @@ impl Epochs {
     /// that it opened.
     pub(super) fn watermark(&self, epoch: Epoch) -> Option<VectorWatermark> {
         let state = self.state();
-        let Some(live) = state.live.get(&epoch) else { return state.finals.get(&epoch).cloned() };
+        let Some(live) = state.live.get(&epoch) else {
+            return (epoch <= self.open()).then(|| state.last(epoch, self.shards));
+        };
         let mut watermark = VectorWatermark::new(epoch, self.shards);
         live.refresh(&mut watermark);
         Some(watermark)
@@ -263,8 +270,24 @@ impl Epochs {
         });
         let opened: Vec<_> = opened.collect();
         let live = live.chain(opened.iter().map(|(epoch, _)| *epoch));
-        let settled = live.filter_map(|epoch| state.finals.get(&epoch).cloned()).collect();
+        let settled = live.filter(|epoch| !state.live.contains_key(epoch));
+        let settled = settled.map(|epoch| state.last(epoch, self.shards)).collect();
         Some(News { opened, settled })
+    }
+
+    /// How much is kept: epochs that are not settled, FVWs, and ends of epochs that are not settled.
+    pub(super) fn sizes(&self) -> [usize; 3] {
+        let State { live, finals, ended, frozen, held } = &*self.state();
+        let held = held.values().map(|held| held.clocks.len());
+        [live.len(), finals.len(), ended.len() + frozen.len() + held.sum::<usize>()]
+    }
+}
+
+impl State {
+    /// How an epoch ended that is settled.
+    fn last(&self, epoch: Epoch, shards: usize) -> VectorWatermark {
+        let known = self.finals.get(&epoch).cloned();
+        known.unwrap_or_else(|| VectorWatermark::whole(epoch, shards))
     }
 }
 
@@ -298,6 +321,20 @@ mod tests {
         assert!(epochs.settle(last(1)));
         assert!(!epochs.settle(last(1)), "told twice");
         assert_eq!(news(3, &[1, 3]).expect("one has ended").settled, [last(1)]);
+        assert_eq!(epochs.sizes(), [1, 0, 0], "what ended whole needs no entry");
+        let mut partial = VectorWatermark::new(Epoch(3), 1);
+        partial.raise(ShardId(0), Clock(7));
+        assert!(epochs.settle(partial.clone()) && !epochs.settle(partial.clone()));
+        assert_eq!((epochs.sizes(), epochs.watermark(Epoch(3))), ([1, 1, 0], Some(partial)));
+        assert_eq!((epochs.watermark(Epoch(2)), epochs.watermark(Epoch(5))), (Some(last(2)), None));
+    }
+
+    #[test]
+    #[should_panic(expected = "M9")]
+    fn an_epoch_that_ended_whole_ends_no_other_way() {
+        let epochs = Epochs::new(Epoch(1), 1, 1);
+        assert!(epochs.settle(last(1)));
+        epochs.settle(VectorWatermark::new(Epoch(1), 1));
     }
 
     #[test]

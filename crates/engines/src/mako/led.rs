@@ -234,6 +234,11 @@ impl Led {
         self.undecided.drain(..news).collect()
     }
 
+    /// How many proposed entries are not decided.
+    pub(super) fn undecided(&self) -> usize {
+        self.undecided.len()
+    }
+
     /// How much is under way: pieces that are not in the stream, entries that are not durable, clocks
     /// in flight.
     pub(super) fn pending(&self) -> usize {

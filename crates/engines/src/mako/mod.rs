@@ -35,6 +35,7 @@
 //! | `absorbed.rs` | how much of a stream the store has for good, and the stream may lose | |
 //! | `snapshot.rs` | how a replica gets what streams have no more | |
 //! | `sweep.rs` | what was rolled back leaves the stores | M9 |
+//! | `sizes.rs` | how much each table holds | |
 //! | `awaiting.rs` | what waits for the watermark | M5 |
 //! | `followed.rs` | a shard that is followed: replay | M6 |
 //! | `../dependencies.rs` | what reads add to a stamp | M1, M8 |
@@ -59,6 +60,7 @@ mod piece;
 mod replaying;
 mod shared;
 mod silence;
+mod sizes;
 mod slices;
 mod snapshot;
 mod sweep;
@@ -310,6 +312,10 @@ impl Engine for Mako {
 
     fn take_slow(&mut self) -> Vec<Slow> {
         self.desk.hub.slows.take()
+    }
+
+    fn sizes(&self) -> Vec<(&'static str, usize)> {
+        self.table_sizes()
     }
 
     fn progress(&self) -> Vec<Progress> {

@@ -79,6 +79,11 @@ impl Undecided {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How many versions are kept.
+    pub(super) fn len(&self) -> usize {
+        self.lock().keys.values().map(BTreeMap::len).sum()
+    }
+
     /// A committed version of these keys is in the store: what is older does not matter any more.
     pub(super) fn supersede<'w>(
         &self,

@@ -35,6 +35,11 @@ impl Floor {
         whole.map(|claim| claim.cut).max().unwrap_or_default()
     }
 
+    /// How many claims there are.
+    pub(crate) fn len(&self) -> usize {
+        self.claims.len()
+    }
+
     /// Has no copy brought anything?
     pub(crate) fn is_empty(&self) -> bool {
         self.claims.is_empty()

@@ -5,6 +5,7 @@ use crate::common::{Row, carried, rows};
 use consensus::manager::{self, Life, Machine, Mailbox, Manager, Member, Term};
 use consensus::stream::{self, MemoryStorage};
 use consensus::topology::{Partitioning, Topology};
+use engines::client::{ClientId, REQUESTS_TABLE, Reply, requests_table};
 use engines::engine::Setup;
 use engines::mako::{self, Mako, Shared};
 use engines::{Engine, Observation, Procedures};
@@ -78,6 +79,8 @@ pub struct Cluster {
     pub stalled_events: Vec<(u64, Cause)>,
     /// What clients were told.
     pub told: Vec<(Place, ShardId, Stamp)>,
+    /// What clients from outside were told.
+    pub replies: Vec<(ClientId, Reply)>,
 }
 
 /// What becomes of a message.
@@ -111,20 +114,6 @@ impl Cluster {
         faults: manager::Faults,
         change: impl FnOnce(&mut Setup<mako::Options>),
     ) -> Cluster {
-        let tables = TABLES.map(|name| (name, Partitioning::Hash { prefix_bytes: 0 }));
-        let topology = Arc::new(topology.with_tables(tables).expect("a valid topology"));
-        let procedures = Arc::new(Procedures::new());
-        // A node that comes back with its disk reads its streams from the beginning.
-        let streams = stream::Options {
-            retry_after: 20 * MS,
-            trim_entries: u64::MAX,
-            ..stream::Options::default()
-        };
-        let mut options = mako::Options::default();
-        options.limits.retry_after = 20 * MS;
-        options.hang_after = 10 * MS;
-        let mut setup = Setup { topology: Arc::clone(&topology), procedures, streams, options };
-        change(&mut setup);
         let options = manager::Options {
             lease: 60 * MS,
             heartbeat_every: 10 * MS,
@@ -134,6 +123,33 @@ impl Cluster {
             faults,
             ..manager::Options::default()
         };
+        Cluster::paced(topology, seed, options, change)
+    }
+
+    /// The same, with a manager as patient as that.
+    pub fn paced(
+        topology: Topology,
+        seed: u64,
+        options: manager::Options,
+        change: impl FnOnce(&mut Setup<mako::Options>),
+    ) -> Cluster {
+        let hash = Partitioning::Hash { prefix_bytes: 0 };
+        let tables = TABLES.map(|name| (name, hash.clone()));
+        let tables = tables.into_iter().chain([requests_table(topology.shards())]);
+        let topology = Arc::new(topology.with_tables(tables).expect("a valid topology"));
+        let procedures = Arc::new(Procedures::new());
+        // A node that comes back with its disk reads its streams from the beginning.
+        let streams = stream::Options {
+            retry_after: 20 * MS,
+            trim_entries: u64::MAX,
+            ..stream::Options::default()
+        };
+        let mut engine = mako::Options::default();
+        engine.limits.retry_after = 20 * MS;
+        engine.hang_after = 10 * MS;
+        let topology_of_all = Arc::clone(&topology);
+        let mut setup = Setup { topology: topology_of_all, procedures, streams, options: engine };
+        change(&mut setup);
         let machine = Machine::new(Arc::clone(&topology), options.clone());
         let drawn = ClusterId::new(1).expect("not 0");
         let log = Mailbox { term: Some(Term(1)), ..Mailbox::default() };
@@ -160,6 +176,7 @@ impl Cluster {
             stalled: None,
             stalled_events: Vec::new(),
             told: Vec::new(),
+            replies: Vec::new(),
             topology: Arc::clone(&topology),
             setup,
         };
@@ -396,7 +413,7 @@ impl Cluster {
                         self.send(delay, Coming::Manager(place.0, carried(&message)));
                     }
                 }
-                Effect::Reply { .. } => {}
+                Effect::Reply { to, reply } => self.replies.push((to, reply)),
                 Effect::Superseded => {
                     let exceeds = self.workers[&place].exceeds();
                     assert!(exceeds.is_some(), "{} has one life at a time", place.0);
@@ -421,6 +438,12 @@ impl Cluster {
         let (delay, life) = (self.delay(), self.lives[&to]);
         let event = Event::Received { from, message: carried(message) };
         self.send(delay, Coming::Worker((to, worker), life, event));
+    }
+
+    /// How many rows for requests a node's copy of a shard has.
+    pub fn request_rows(&self, node: NodeId, shard: ShardId) -> usize {
+        let store = Mako::store(&self.shared[&node], shard).expect("a replica");
+        rows(store, &[REQUESTS_TABLE]).len()
     }
 
     pub fn rows(&self, node: NodeId, shard: ShardId) -> Vec<Row> {
@@ -470,7 +493,7 @@ impl Cluster {
         }
     }
 
-    fn unequal(&self) -> Option<String> {
+    pub fn unequal(&self) -> Option<String> {
         let pending: usize = self.workers.values().map(|w| w.engine().pending()).sum();
         if pending > 0 {
             let each = self.workers.iter().map(|(place, w)| (place, w.engine().pending()));

@@ -11,6 +11,7 @@ mod former_leaders;
 mod lost_shard;
 mod odd_times;
 mod parts;
+mod plateau;
 mod scenarios;
 mod snapshots;
 mod undecided;
