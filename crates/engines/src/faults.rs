@@ -64,6 +64,8 @@ pub enum Fault {
     /// A replica that takes a copy does not take over what the giver knows to be durable, and so leaves rows out of
     /// the copies that it gives itself (M10).
     CopyWithoutWatermarks,
+    /// A node that begins takes epochs whose FVW is kept no more for whole, and does not wait for what streams say (M9).
+    TakeForgottenForWhole,
     /// Waits for other shards have no bound (M11).
     WaitForever,
     /// A copy leaves out what is undecided (M12).

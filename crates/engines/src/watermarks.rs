@@ -16,8 +16,9 @@ pub(crate) struct Watermarks {
     faults: Faults,
     /// The last epoch that this worker has heard of.
     newest: Epoch,
-    /// FVWs that do not cover all of their epoch.
+    /// FVWs that do not cover all of their epoch. Those of epochs up to `forgotten` are kept no more.
     finals: BTreeMap<Epoch, VectorWatermark>,
+    forgotten: Epoch,
     /// Of the epochs that are not settled, the newest last.
     live: Vec<VectorWatermark>,
     /// Shards that have ended such an epoch, and come no further in it.
@@ -32,6 +33,7 @@ impl Watermarks {
             faults,
             newest: epoch,
             finals: BTreeMap::new(),
+            forgotten: Epoch(0),
             live: vec![VectorWatermark::new(epoch, shards)],
             ended: BTreeSet::new(),
         }
@@ -42,6 +44,25 @@ impl Watermarks {
         assert!(self.is_settled(epoch), "{epoch} is not settled");
         let known = self.finals.get(&epoch).cloned();
         known.unwrap_or_else(|| VectorWatermark::whole(epoch, self.shards))
+    }
+
+    /// Forgets the FVWs of epochs up to `last`: no version is left here that one of them does not cover, and what streams
+    /// still bring of these epochs their own FVWs judge.
+    pub(crate) fn forget(&mut self, last: Epoch) {
+        if last > self.forgotten {
+            self.forgotten = last;
+            self.finals = self.finals.split_off(&Epoch(last.0 + 1));
+        }
+    }
+
+    /// How the epochs up to this one ended may be known no more.
+    pub(crate) fn forgotten(&self) -> Epoch {
+        self.forgotten
+    }
+
+    /// The oldest FVW that is kept and does not cover all of its epoch.
+    pub(crate) fn first_partial(&self) -> Option<Epoch> {
+        self.finals.first_key_value().map(|(epoch, _)| *epoch)
     }
 
     /// The FVWs of epochs up to `last` that do not cover all of theirs.
@@ -126,7 +147,7 @@ impl Watermarks {
             self.ended
         );
         self.ended.retain(|(epoch, _)| *epoch != last.epoch());
-        if !last.is_whole() {
+        if !last.is_whole() && last.epoch() > self.forgotten {
             self.finals.insert(last.epoch(), last);
         }
     }

@@ -82,7 +82,7 @@ pub enum Effect<M> {
         message: ToManager,
     },
     /// This life of the node is over, and should end: another one is admitted, or it [knows](crate::Worker::exceeds) more of
-    /// a shard than what is left of that.
+    /// a shard than what is left of that, or it was [away](consensus::manager::Member::is_behind) for too long.
     Superseded,
     /// Come back with [`Event::Timer`] at this time at the latest. The driver keeps one timer for each
     /// worker, the earliest; those for later are forgotten, and asked for again when it has gone off.

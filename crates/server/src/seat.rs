@@ -8,7 +8,7 @@ use crate::manager::{FromOperator, Letter, Mail, Refusal, ToOperator};
 use crate::slow::SlowLog;
 use crate::status::{self, NodeStatus};
 use bytes::Bytes;
-use consensus::manager::{ToManager, ToNode};
+use consensus::manager::{Member, ToManager, ToNode};
 use engines::client::{ClientId, Directory, FromClient, Reply, ToClient};
 use engines::engine::Task;
 use engines::{Engine, Local, Place};
@@ -159,6 +159,11 @@ impl<E: Engine> Seat<E> {
                         node = %self.node, %shard,
                         "the loss of a shard was accepted while this node was away, which knows more of it: it ends, and \
                          has to begin anew without memory"
+                    ),
+                    None if self.worker.member().is_some_and(Member::is_behind) => tracing::error!(
+                        node = %self.node,
+                        "this node was away for so long that the managers keep no more how epochs ended of which it has \
+                         something in memory: it ends, and has to begin anew without memory"
                     ),
                     None => tracing::error!(
                         node = %self.node, "another life of this node is admitted: it ends"

@@ -171,6 +171,28 @@ impl Machine {
         effects.push(Applied::Final(watermark));
     }
 
+    /// Forgets the oldest FVWs where too many are kept, if all epochs up to them are settled, all nodes that live have
+    /// heard them, and all shards have leaders, which write them into the streams as soon as they hear them. By then
+    /// every stream that has something of such an epoch also has its FVW, behind that. Nodes that do not live must not
+    /// have to hear it: one that comes back and lacks it ends its life.
+    pub(super) fn forget_finals(&mut self) {
+        let led = |shard: &Shard| shard.vacant.is_none() && shard.assignment.out.is_none();
+        if self.finals.len() <= self.options.finals_max || !self.shards.iter().all(led) {
+            return;
+        }
+        let living = self.nodes.iter().filter(|node| node.alive);
+        let known = living.map(|node| node.known).min().unwrap_or_default();
+        while self.finals.len() > self.options.finals_max
+            && let Some((told, last)) = self.finals.first()
+            && *told <= known
+            && last.epoch() <= self.settled
+        {
+            self.forgotten = last.epoch();
+            self.finals.remove(0);
+            self.changed = true;
+        }
+    }
+
     /// A planted bug, and nothing else.
     fn overwrite_final(
         &mut self,

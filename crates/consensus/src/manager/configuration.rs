@@ -29,8 +29,12 @@ pub struct Configuration {
     pub shards: Vec<Assignment>,
     /// The last epoch whose FVW is final; so are those of all before.
     pub settled: Epoch,
-    /// FVWs, ascending: those that do not cover all of their epoch. Any other of a closed epoch that is not in `ends`
-    /// covers all.
+    /// Some FVWs of epochs up to this one, which do not cover all of their epoch, are kept no more. A node that has
+    /// something of such an epoch, and has not heard how it ended, ends its life; one that begins hears of it from the
+    /// streams that have something of it.
+    pub forgotten: Epoch,
+    /// FVWs, ascending: those later ones that do not cover all of their epoch. Any other of a later epoch that is closed
+    /// and not in `ends` covers all.
     pub finals: Vec<VectorWatermark>,
     /// Of each closed epoch whose FVW is not final: how it ended on the shards that have said so. Final, shard by shard.
     pub ends: BTreeMap<Epoch, Vec<Option<Clock>>>,

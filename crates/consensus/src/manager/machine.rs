@@ -119,7 +119,7 @@ pub(super) struct Node {
     /// When it was last heard, as far as the log knows, or its lease began anew; of no meaning if it is dead.
     pub(super) heard: Time,
     round: u64,
-    known: Revision,
+    pub(super) known: Revision,
 }
 
 /// A shard, as the manager knows it.
@@ -158,7 +158,9 @@ pub struct Machine {
     pub(super) untold_ends: bool,
     /// The FVWs of all epochs up to this one are final; of later ones some may be.
     pub(super) settled: Epoch,
-    /// FVWs that do not cover all of their epochs, and the first configuration that tells of each.
+    /// FVWs of epochs up to this one, which do not cover all of their epoch, may be kept no more.
+    pub(super) forgotten: Epoch,
+    /// Those of later epochs, and the first configuration that tells of each.
     pub(super) finals: Vec<(Revision, VectorWatermark)>,
     pub(super) moving: Option<Move>,
     void: u64,
@@ -209,6 +211,7 @@ impl Machine {
             nodes: Vec::new(),
             shards: Vec::new(),
             settled,
+            forgotten: settled,
             finals: Vec::new(),
             ends: BTreeMap::new(),
             moving: None,
@@ -229,6 +232,7 @@ impl Machine {
             closed_at: BTreeMap::new(),
             untold_ends: false,
             settled,
+            forgotten: settled,
             finals: Vec::new(),
             moving: None,
             void: 0,
@@ -458,6 +462,7 @@ impl Machine {
         self.turn_shards(at, effects);
         self.restore_shards(at, effects);
         self.changed |= self.untold_ends;
+        self.forget_finals();
     }
 
     fn renew(&mut self, now: Time, told: Time, heard: &Heard, effects: &mut Vec<Applied>) {
@@ -578,6 +583,7 @@ impl Machine {
             nodes: self.nodes.iter().map(standing).collect(),
             shards: self.shards.iter().map(|shard| shard.assignment.clone()).collect(),
             settled: self.settled,
+            forgotten: self.forgotten,
             finals: self.finals.iter().map(|(_, watermark)| watermark.clone()).collect(),
             ends: self.closing.clone(),
             moving: self.moving.clone(),
@@ -608,6 +614,8 @@ impl Machine {
             (self.settled.0.checked_add(1) == Some(first.0), "M12: the first that is not settled"),
             (last.is_none_or(|last| last < self.epoch), "closed an open epoch"),
             (!self.finals.iter().any(|(_, last)| early(last)), "an FVW is too early"),
+            (self.forgotten <= self.settled, "M9: an FVW was forgotten before it was final"),
+            (self.finals.iter().all(|(_, it)| it.epoch() > self.forgotten), "an FVW is too late"),
             (self.finals.is_sorted_by_key(|(_, last)| last.epoch()), "FVWs are unsorted"),
         ];
         let of_shards = self.shards.iter().flat_map(|shard| {

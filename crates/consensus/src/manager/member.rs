@@ -93,7 +93,7 @@ pub enum MemberEffect {
         /// Final.
         watermark: VectorWatermark,
     },
-    /// Another life of this node is admitted: this one is over. It holds no lease any more.
+    /// This life is over: another one is admitted, or it [is behind](Member::is_behind). It holds no lease any more.
     Superseded,
     /// Bring [`MemberEvent::Timer`] at this time. There is one at most; it replaces an earlier one.
     Timer {
@@ -134,6 +134,8 @@ pub struct Member {
     /// 0 until it is told.
     incarnation: Incarnation,
     is_superseded: bool,
+    /// See [`Member::is_behind`].
+    is_behind: bool,
     /// The cluster that this node belongs to; `None` until it has joined one.
     cluster: Option<ClusterId>,
     configuration: Option<Arc<Configuration>>,
@@ -171,6 +173,7 @@ impl Member {
             options,
             incarnation: Incarnation(0),
             is_superseded: false,
+            is_behind: false,
             cluster: None,
             configuration: None,
             closed: Epoch(0),
@@ -277,6 +280,12 @@ impl Member {
             ("heartbeats without an answer", self.sent.len()),
             ("what the manager is to hear", self.pending.len()),
         ]
+    }
+
+    /// Is this life over since the manager keeps no more how an epoch ended, of which it has something in memory?
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        self.is_behind
     }
 
     /// Messages that no correct manager sends.
@@ -395,11 +404,12 @@ impl Member {
         if self.cluster.is_some() && configuration.cluster != self.cluster {
             return false;
         }
-        let Configuration { epoch, settled, ends, finals, shards, .. } = configuration;
+        let Configuration { epoch, settled, forgotten, ends, finals, shards, .. } = configuration;
         let first = ends.keys().next().copied().unwrap_or(*epoch);
         let is_closed = |it: &VectorWatermark| it.epoch() < *epoch && it.shards() == shards.len();
         ends.len() <= CLOSING_MAX
             && settled.0.checked_add(1) == Some(first.0)
+            && forgotten <= settled
             && ends.keys().all(|closed| closed < epoch)
             && ends.values().all(|ends| ends.len() == shards.len())
             && finals.iter().all(is_closed)
@@ -416,6 +426,15 @@ impl Member {
             self.bad_messages += 1;
             return;
         }
+        if self.lacks_final(configuration) {
+            (self.is_superseded, self.is_behind) = (true, true);
+            effects.push(MemberEffect::Superseded);
+            return;
+        }
+        if self.configuration.is_none() {
+            // What a life has to know of earlier epochs its streams tell.
+            self.closed = configuration.forgotten;
+        }
         self.cluster = configuration.cluster;
         self.configuration = Some(Arc::clone(configuration));
         effects.push(MemberEffect::Configured { configuration: Arc::clone(configuration) });
@@ -429,6 +448,13 @@ impl Member {
         let mut pending = std::mem::take(&mut self.pending);
         pending.retain(|topic, it| self.is_wanted(*topic, &it.claim));
         self.pending = pending;
+    }
+
+    /// Does this life lack an FVW that is kept no more? What it has in memory of that epoch nothing can judge.
+    fn lacks_final(&self, configuration: &Configuration) -> bool {
+        let Some(before) = &self.configuration else { return false };
+        let lacking = self.untold.first().copied().unwrap_or(before.epoch);
+        lacking <= configuration.forgotten
     }
 
     /// Tells what the node knows of shards whose majority is lost, as long as the configuration asks for it.

@@ -26,6 +26,10 @@ pub struct Options {
     /// Silence after which something is proposed, asked or said again. Must exceed the round trip.
     /// Default 300 ms.
     pub retry_after: Duration,
+    /// So many FVWs are kept that do not cover all of their epochs; beyond that, the oldest that all living nodes have
+    /// heard goes. A node that has not heard of one that went has to begin anew, without memory. Each costs 8 bytes a shard
+    /// in every configuration. Default 1024.
+    pub finals_max: usize,
     /// Planted bugs, for tests of the tests. Default none.
     pub faults: Faults,
 }
@@ -39,6 +43,7 @@ impl Default for Options {
             suspect_after: Duration::from_millis(225),
             tick_every: Duration::from_millis(50),
             retry_after: Duration::from_millis(300),
+            finals_max: 1024,
             faults: Faults::default(),
         }
     }

@@ -76,6 +76,7 @@ coded_struct!(Configuration {
     nodes: Vec<Standing>,
     shards: Vec<Assignment>,
     settled: Epoch,
+    forgotten: Epoch,
     finals: Vec<VectorWatermark>,
     ends: BTreeMap<Epoch, Vec<Option<Clock>>>,
     moving: Option<Move>,

@@ -1,4 +1,4 @@
-//! FVWs that are not whole are kept for ever: a node that begins anew has to know what was lost.
+//! Which FVWs that are not whole the manager keeps: those that a living node may not know, and the newest.
 
 use crate::world::DRAWN;
 use shoal_consensus::manager::{
@@ -16,8 +16,12 @@ fn apply(machine: &mut Machine, at: Time, action: Action) {
 
 /// Two shards, all of whose nodes have come.
 fn machine() -> Machine {
+    machine_with(Options::default())
+}
+
+fn machine_with(options: Options) -> Machine {
     let topology = Arc::new(Topology::symmetric(1, 2, 3, 0, 1));
-    let mut machine = Machine::new(Arc::clone(&topology), Options::default());
+    let mut machine = Machine::new(Arc::clone(&topology), options);
     apply(&mut machine, Time(1), Action::Take { drawn: DRAWN });
     for node in topology.nodes() {
         let (node, life, after) = (node.id, Life(7), Incarnation(0));
@@ -34,6 +38,7 @@ fn claim(machine: &Machine, shard: u32) -> Claim {
     Claim { node, incarnation, shard: ShardId(shard), ballot }
 }
 
+/// No node says that it has heard any.
 #[test]
 fn who_begins_anew_hears_the_same_finals() {
     let mut machine = machine();
@@ -57,6 +62,49 @@ fn who_begins_anew_hears_the_same_finals() {
     truth.raise(ShardId(0), Clock(1));
     truth.raise(ShardId(1), Clock(1));
     assert_eq!(first, truth, "what a node that restarts is told of the first epoch");
+}
+
+/// The oldest go that all living nodes have heard; one that is gone for good holds nothing back.
+#[test]
+fn of_finals_that_are_heard_the_newest_are_kept() {
+    let options = Options { finals_max: 4, ..Options::default() };
+    let mut machine = machine_with(options.clone());
+    let fail = |machine: &mut Machine, round: u32, hearing: u32| {
+        let (at, epoch) = (Time(1) + Duration::from_millis(100) * round, Epoch(round));
+        let of = claim(machine, 0);
+        apply(machine, at, Action::Close { claim: of, epoch });
+        for shard in 0..2 {
+            let of = claim(machine, shard);
+            let watermark = Clock(u64::from(round));
+            apply(machine, at, Action::Report { claim: of, epoch, watermark });
+        }
+        let (round, known) = (u64::from(round), machine.configuration().revision);
+        let heard = |node| Heard { node, incarnation: Incarnation(1), round, at, known };
+        let heard = (0..hearing).map(|node| heard(NodeId(node))).collect();
+        apply(machine, at, Action::Tick { heard });
+    };
+    let kept = |machine: &Machine| {
+        let it = machine.configuration();
+        let epochs = it.finals.iter().map(VectorWatermark::epoch);
+        assert!(epochs.eq((it.forgotten.0 + 1..=it.settled.0).map(Epoch)), "{it:?}");
+        it.finals.len()
+    };
+    for round in 1..=20 {
+        fail(&mut machine, round, 6);
+        assert_eq!(kept(&machine), round.min(4) as usize, "round {round}");
+    }
+    // The last of them is silent, and may come back.
+    for round in 21..=25 {
+        fail(&mut machine, round, 5);
+        assert_eq!(kept(&machine), 4 + (round as usize - 20).saturating_sub(4), "round {round}");
+    }
+    for round in 26..=60 {
+        fail(&mut machine, round, 5);
+    }
+    assert!(!machine.configuration().nodes[5].alive);
+    assert_eq!((kept(&machine), machine.configuration().forgotten), (4, Epoch(56)));
+    let image = Machine::from_image(&machine.image(), options).expect("well-formed");
+    assert_eq!(image, machine);
 }
 
 /// Epochs follow each other so quickly that at each tick every shard lacks the end of one, and never of the same for

@@ -240,6 +240,14 @@ impl Judge<'_> {
                 }
             }
         }
+        if after.forgotten < before.forgotten {
+            return Err(format!("M9: forgot up to {}, then {}", before.forgotten, after.forgotten));
+        }
+        let kept = |it: &&VectorWatermark| after.finals.contains(it);
+        let told = self.finals.values().filter(|it| it.epoch() > after.forgotten && !it.is_whole());
+        if let Some(lost) = told.filter(|it| it.epoch() < after.epoch).find(|it| !kept(it)) {
+            return Err(format!("M9: the configuration lacks {lost:?}"));
+        }
         for found in &self.after.finals {
             if self.finals.get(&found.epoch()) != Some(found) {
                 return Err(format!("M9: the configuration tells another FVW: {found:?}"));

@@ -113,6 +113,41 @@ fn configurations_are_told_once_and_never_back() {
     assert_eq!(told, [all[5].revision]);
 }
 
+/// Eight epochs have ended meanwhile, and how the first ones did is kept no more.
+#[test]
+fn a_life_that_can_learn_no_more_how_an_epoch_ended_is_over() {
+    let configured = |all: &[Arc<Configuration>], forgotten: u32| {
+        let (epoch, settled, forgotten) = (Epoch(9), Epoch(8), Epoch(forgotten));
+        let newest = Configuration::clone(all.last().expect("some"));
+        let revision = Revision(newest.revision.0 + 10);
+        let ends = std::collections::BTreeMap::new();
+        Arc::new(Configuration { revision, epoch, settled, forgotten, ends, ..newest })
+    };
+    for forgotten in [0, 1, 5] {
+        let (mut member, all) = joined(1, 1);
+        assert_eq!(all[3].epoch, Epoch(1));
+        let configuration = configured(&all, forgotten);
+        let mut effects = Vec::new();
+        let event = MemberEvent::Received(ToNode::Configured { configuration });
+        member.step(ms(20), event, &mut effects);
+        let over = effects.contains(&MemberEffect::Superseded);
+        assert_eq!((over, member.is_behind()), (forgotten > 0, forgotten > 0));
+    }
+    // One that begins hears of those that are kept.
+    let mut member = Member::new(ME, Life(1), false, Options::default());
+    let (life, incarnation) = (Life(1), Incarnation(1));
+    let welcome =
+        ToNode::Welcome { life, incarnation, configuration: configured(&joined(1, 1).1, 5) };
+    let mut effects = Vec::new();
+    member.step(ms(10), MemberEvent::Received(welcome), &mut effects);
+    let told = effects.iter().filter_map(|effect| match effect {
+        MemberEffect::Final { watermark } => Some(watermark.epoch()),
+        _ => None,
+    });
+    assert_eq!(told.collect::<Vec<_>>(), [6, 7, 8].map(Epoch));
+    assert!(!member.is_behind());
+}
+
 #[test]
 fn a_superseded_life_is_over() {
     let (mut member, all) = joined(1, 1);

@@ -42,6 +42,7 @@ fn options(random: &mut Random, faults: Faults) -> Options {
         suspect_after: millis(random, 50, 250),
         tick_every: millis(random, 5, 50),
         retry_after: millis(random, 100, 300),
+        finals_max: Options::default().finals_max,
         faults,
     }
 }

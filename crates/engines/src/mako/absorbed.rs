@@ -74,13 +74,25 @@ impl Needs {
     }
 
     /// Is it known of each piece whether it counts, or does that depend on other shards only?
-    fn are_met(&self, own: ShardId, watermarks: &Watermarks) -> bool {
+    fn are_met(&self, own: ShardId, known: Known<'_>) -> bool {
+        let Known { watermarks, finals } = known;
         let is_known = |need: &Stamp| {
+            if need.epoch <= watermarks.forgotten() {
+                return need.epoch <= finals; // Until then it waits in `followed.rs`.
+            }
             let has_ended = watermarks.end_of(need.epoch, own).is_some();
             has_ended || watermarks.covers(own, need.as_ref())
         };
         self.0.iter().all(is_known)
     }
+}
+
+/// What is known of epochs.
+#[derive(Clone, Copy)]
+pub(super) struct Known<'a> {
+    pub(super) watermarks: &'a Watermarks,
+    /// The last epoch whose FVW the stream has brought.
+    pub(super) finals: Epoch,
 }
 
 impl Extent {
@@ -141,7 +153,7 @@ impl Absorbed {
         &mut self,
         replica: &Replica,
         worker: WorkerId,
-        watermarks: &Watermarks,
+        known: Known<'_>,
         faults: Faults,
     ) {
         let Absorbed { extent, ahead, covered } = self;
@@ -149,7 +161,7 @@ impl Absorbed {
             return;
         }
         let before = *covered;
-        let is_covered = |said: &Said| said.needs.are_met(replica.shard, watermarks);
+        let is_covered = |said: &Said| said.needs.are_met(replica.shard, known);
         while ahead.get(*covered).is_some_and(is_covered) {
             *covered += 1;
         }

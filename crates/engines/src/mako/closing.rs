@@ -99,6 +99,7 @@ impl Mako {
             self.desk.hub.epoch.set(epoch);
         }
         self.give_up_closed(effects);
+        self.desk.hub.watermarks.borrow_mut().forget(news.forgotten);
         for last in news.settled {
             self.settle(last, effects);
         }
@@ -293,6 +294,12 @@ impl Mako {
     /// The configuration says which shards have ended epochs that are not settled, and which take no part in the open
     /// one.
     pub(super) fn hear_ends(&mut self, configuration: &Configuration, effects: &mut Effects) {
+        self.may_forget = configuration.forgotten;
+        if self.live.first().is_some_and(|live| live.epoch <= configuration.forgotten) {
+            // It begins: one that has something of such an epoch was not to live on (`Member`).
+            self.shared.epochs.begin_behind(configuration.forgotten);
+            self.desk.hub.watermarks.borrow_mut().forget(configuration.forgotten);
+        }
         let mut news = false;
         for live in &self.live {
             let ends = configuration.ends.get(&live.epoch).into_iter().flatten();
@@ -314,6 +321,23 @@ impl Mako {
         for last in settled {
             self.hear_settled(last, effects);
         }
+    }
+
+    /// Forgets the FVWs of epochs that the manager keeps no more, once nothing is left here that they do not cover: all
+    /// streams have brought these FVWs and are absorbed behind them, and passes over the stores are over.
+    pub(super) fn forget_finals(&mut self) {
+        let first = self.desk.hub.watermarks.borrow().first_partial();
+        if first.is_none_or(|first| first > self.may_forget) || !self.sweeps.is_empty() {
+            return;
+        }
+        let recovers = self.led.iter().any(|led| led.office.is_some() && !led.serves());
+        if recovers || self.shared.undecided.iter().any(|undecided| undecided.len() > 0) {
+            return;
+        }
+        let absorbed = self.followed.iter().map(|followed| followed.absorbed.extent().finals);
+        let last = absorbed.min().map_or(self.may_forget, |last| last.min(self.may_forget));
+        self.desk.hub.watermarks.borrow_mut().forget(last);
+        self.shared.epochs.forget(self.desk.hub.place.worker, last);
     }
 
     /// Some shards have ended the epoch at this place, for good: what depends on more of them than

@@ -17,7 +17,7 @@ use consensus::manager::Knowledge;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use types::{Ballot, Clock, Epoch, ShardId, StampRef, VectorWatermark};
+use types::{Ballot, Clock, Epoch, ShardId, StampRef, VectorWatermark, WorkerId};
 
 /// See the module.
 #[derive(Debug)]
@@ -37,6 +37,8 @@ struct State {
     live: BTreeMap<Epoch, Arc<SharedWatermark>>,
     /// FVWs that do not cover all of their epoch. Of any other that is closed and not live it does.
     finals: BTreeMap<Epoch, VectorWatermark>,
+    /// Those of epochs up to these are asked for no more, by each worker: the least of them is forgotten.
+    forgotten: Vec<Epoch>,
     /// How streams of a shard have ended an epoch, durably, under the last appointment of its leader.
     ended: BTreeMap<(Epoch, ShardId), Ended>,
     /// Of epochs before these nothing is learned of these shards any more: their majority is lost.
@@ -70,6 +72,8 @@ struct Ended {
 pub(super) struct News {
     /// Epochs that have opened, in order.
     pub(super) opened: Vec<(Epoch, Arc<SharedWatermark>)>,
+    /// How the epochs up to this one ended is known no more.
+    pub(super) forgotten: Epoch,
     /// The ends of epochs that the worker took for live, those among them that it has not heard of.
     pub(super) settled: Vec<VectorWatermark>,
 }
@@ -80,7 +84,8 @@ impl Epochs {
         let live = [(first, Arc::new(SharedWatermark::new(shards)))].into();
         let (finals, ended) = (BTreeMap::new(), BTreeMap::new());
         let (frozen, held) = (BTreeMap::new(), BTreeMap::new());
-        let state = State { live, finals, ended, frozen, held };
+        let forgotten = vec![Epoch(0); workers as usize];
+        let state = State { live, finals, forgotten, ended, frozen, held };
         Epochs {
             shards,
             workers,
@@ -128,10 +133,13 @@ impl Epochs {
         let epoch = last.epoch();
         if state.live.remove(&epoch).is_none() {
             let known = state.last(epoch, self.shards);
-            assert_eq!(known, last, "M9: {epoch} has two final watermarks");
+            assert!(
+                epoch <= state.forgotten() || known == last,
+                "M9: {epoch} has two final watermarks, {known:?} and {last:?}"
+            );
             return false;
         }
-        if !last.is_whole() {
+        if !last.is_whole() && epoch > state.forgotten() {
             state.finals.insert(epoch, last);
         }
         state.ended.retain(|(ended, _), _| *ended != epoch);
@@ -272,18 +280,42 @@ impl Epochs {
         let live = live.chain(opened.iter().map(|(epoch, _)| *epoch));
         let settled = live.filter(|epoch| !state.live.contains_key(epoch));
         let settled = settled.map(|epoch| state.last(epoch, self.shards)).collect();
-        Some(News { opened, settled })
+        Some(News { opened, forgotten: state.forgotten(), settled })
+    }
+
+    /// A worker asks no more how the epochs up to `last` ended.
+    pub(super) fn forget(&self, worker: WorkerId, last: Epoch) {
+        let mut state = self.state();
+        let own = &mut state.forgotten[worker.0 as usize];
+        *own = last.max(*own);
+        state.drop_finals();
+    }
+
+    /// This node, which has nothing of them, does not know how the epochs up to `last` ended.
+    pub(super) fn begin_behind(&self, last: Epoch) {
+        let mut state = self.state();
+        state.forgotten.iter_mut().for_each(|own| *own = last.max(*own));
+        state.drop_finals();
+        self.version.fetch_add(1, Ordering::Release);
     }
 
     /// How much is kept: epochs that are not settled, FVWs, and ends of epochs that are not settled.
     pub(super) fn sizes(&self) -> [usize; 3] {
-        let State { live, finals, ended, frozen, held } = &*self.state();
+        let State { live, finals, ended, frozen, held, .. } = &*self.state();
         let held = held.values().map(|held| held.clocks.len());
         [live.len(), finals.len(), ended.len() + frozen.len() + held.sum::<usize>()]
     }
 }
 
 impl State {
+    fn forgotten(&self) -> Epoch {
+        self.forgotten.iter().copied().min().unwrap_or_default()
+    }
+
+    fn drop_finals(&mut self) {
+        self.finals = self.finals.split_off(&Epoch(self.forgotten().0 + 1));
+    }
+
     /// How an epoch ended that is settled.
     fn last(&self, epoch: Epoch, shards: usize) -> VectorWatermark {
         let known = self.finals.get(&epoch).cloned();

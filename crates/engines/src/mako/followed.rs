@@ -6,7 +6,7 @@
 //! to stay until nothing older can arrive. **Applied** is the clock up to which a worker has replayed
 //! all there is; what lies at or below that of all workers is complete.
 
-use super::absorbed::{Absorbed, Extent, Needs, Said};
+use super::absorbed::{Absorbed, Extent, Known, Needs, Said};
 use super::awaiting::Awaiting;
 use super::options::Options;
 use super::piece::{Entry, Piece};
@@ -25,6 +25,8 @@ pub(super) struct Followed {
     /// Pieces of each epoch that is not settled.
     waiting: BTreeMap<Epoch, Awaiting<Piece>>,
     shards: usize,
+    /// Pieces of epochs of which this node does not know how they ended: that comes behind them in the stream.
+    unknown: BTreeMap<Epoch, Vec<Piece>>,
     /// The clocks of what waits.
     clocks: Clocks,
     /// Pieces that are covered, and wait for a lock of another worker, or for a later step.
@@ -63,6 +65,7 @@ impl Followed {
             shard: replica.shard,
             sessions: Sessions::new(replica.store.clone(), usize::MAX),
             waiting: BTreeMap::new(),
+            unknown: BTreeMap::new(),
             shards,
             clocks: Clocks::default(),
             blocked: Vec::new(),
@@ -94,6 +97,12 @@ impl Followed {
                 "M9: {stamp:?} of {} comes after the end",
                 self.shard
             );
+            let trusts = options.faults.has(Fault::TakeForgottenForWhole);
+            if epoch <= watermarks.forgotten() && epoch > self.extent.finals && !trusts {
+                self.clocks.insert(stamp.clock);
+                self.unknown.entry(epoch).or_default().push(piece);
+                continue;
+            }
             if watermarks.covers(self.shard, stamp.as_ref()) {
                 self.apply(piece, apply);
                 continue;
@@ -113,6 +122,14 @@ impl Followed {
             let covered = waiting.push(watermark, self.shard, stamp, piece);
             assert!(covered.is_none(), "seen above");
         }
+        for last in &finals {
+            for piece in self.unknown.remove(&last.epoch()).into_iter().flatten() {
+                self.clocks.remove(piece.stamp.clock);
+                if last.covers(self.shard, piece.stamp.as_ref()) {
+                    self.apply(piece, apply);
+                }
+            }
+        }
         let finals = finals.last().map_or(self.extent.finals, VectorWatermark::epoch);
         self.note(Said { safe, ends, finals, needs }, watermarks.settled());
     }
@@ -129,6 +146,7 @@ impl Followed {
         assert!(extent.length > before.length, "{shard} has {before:?}, and gets {extent:?}");
         assert!(extent.safe >= before.safe, "M3: the safe clock of {shard} went back");
         self.waiting.clear();
+        self.unknown.clear();
         self.clocks = Clocks::default();
         self.blocked.clear();
         self.extent = extent.clone();
@@ -243,13 +261,15 @@ impl Followed {
         faults: Faults,
     ) {
         if self.is_through() || faults.has(Fault::AbsorbBlocked) {
-            self.absorbed.advance(replica, worker, watermarks, faults);
+            let known = Known { watermarks, finals: self.extent.finals };
+            self.absorbed.advance(replica, worker, known, faults);
         }
     }
 
     /// How many pieces wait.
     pub(super) fn pending(&self) -> usize {
-        self.waiting.values().map(Awaiting::len).sum::<usize>() + self.blocked.len()
+        let unknown = self.unknown.values().map(Vec::len).sum::<usize>();
+        self.waiting.values().map(Awaiting::len).sum::<usize>() + self.blocked.len() + unknown
     }
 }
 

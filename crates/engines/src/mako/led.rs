@@ -196,6 +196,12 @@ impl Led {
         options: &Options,
     ) -> Closed {
         let finals = (self.finals_appended.0 + 1..=watermarks.settled().0).map(Epoch);
+        let (next, forgotten) = (Epoch(self.finals_appended.0 + 1), watermarks.forgotten());
+        assert!(
+            next > forgotten || watermarks.settled() < next,
+            "M9: {} lacks the FVW of {next}, which is known no more up to {forgotten}",
+            self.lead.shard
+        );
         let finals: Vec<_> = finals.take(ENDS_MAX).map(|epoch| watermarks.last(epoch)).collect();
         self.ended = ends.last().map_or(self.ended, |(epoch, _)| *epoch);
         self.finals_appended = finals.last().map_or(self.finals_appended, VectorWatermark::epoch);

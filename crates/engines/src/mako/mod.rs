@@ -141,6 +141,8 @@ pub struct Mako {
     parked: VecDeque<Parked>,
     /// No branch of this epoch, or of one before, is open.
     branches_ended: Epoch,
+    /// FVWs of epochs up to this one the manager keeps no more.
+    may_forget: Epoch,
     /// Passes over stores that look for what was rolled back.
     sweeps: Vec<Sweep>,
     /// Copies of shards that this worker gives, and takes; one for each replica, or shard.
@@ -203,6 +205,7 @@ impl Engine for Mako {
             silence: Silence::new(shared.setup.topology.nodes().len()),
             parked: VecDeque::new(),
             branches_ended: Epoch(FIRST_EPOCH.0 - 1),
+            may_forget: Epoch(0),
             sweeps: Vec::new(),
             givings: Vec::new(),
             takings: Vec::new(),
@@ -257,6 +260,7 @@ impl Engine for Mako {
         self.absorb();
         self.give(now, effects);
         self.sweep(now);
+        self.forget_finals();
         self.ask_to_close(now, effects);
         self.close_batches(now, effects);
         self.tell_watermark(now, effects);

@@ -36,6 +36,7 @@ impl Mako {
             ("claims of copies", floors.sum()),
             ("undecided versions", undecided.sum()),
             ("requests that are parked", self.parked.len()),
+            ("what goes on in another step", self.paused.len()),
             ("sweeps", self.sweeps.len()),
             ("copies given", self.givings.len()),
             ("copies taken", self.takings.len()),

@@ -122,7 +122,9 @@ pub struct Part {
     pub until: Option<(TableId, Bytes)>,
     /// The epochs up to this one were settled, as far as the giver knew, when the copy began.
     pub settled: Epoch,
-    /// In the first part, the FVWs of those that do not cover all of their epoch. In every part, how far the giver
+    /// How those up to this one ended the giver knows no more.
+    pub forgotten: Epoch,
+    /// In the first part, the FVWs of those later that do not cover all of their epoch. In every part, how far the giver
     /// knows each later epoch of the rows to be durable: each row is covered.
     pub watermarks: Vec<VectorWatermark>,
     /// All rows in between, in order.
@@ -167,6 +169,7 @@ coded_struct!(Part {
     from: (TableId, Bytes),
     until: Option<(TableId, Bytes)>,
     settled: Epoch as short,
+    forgotten: Epoch as short,
     watermarks: Vec<VectorWatermark>,
     rows: Vec<Row>,
     undecided: Vec<UndecidedRow>,
@@ -485,7 +488,9 @@ impl Mako {
         // Asked after the rows were: so what is told of their epochs covers them.
         let watermarks = self.watermarks_of(&rows, settled, is_first);
         let (from, until) = (form(from), until.map(form));
-        let part = Part { shard, copy, cut, from, until, settled, watermarks, rows, undecided };
+        let forgotten = self.desk.hub.watermarks.borrow().forgotten();
+        let part =
+            Part { shard, copy, cut, from, until, settled, forgotten, watermarks, rows, undecided };
         let planted = faults.has(Fault::CopyUncommitted) || faults.has(Fault::CopyByClock);
         assert!(planted || self.covers(&part), "M10: a row of {part:?} is not covered");
         effects.observe(|| part.observation(withheld.get()));
@@ -593,6 +598,9 @@ impl Mako {
             && ascends
             && fits::clock(part.cut)
             && part.settled < last
+            // A part of long ago, or from a giver that knows no more what this node lacks.
+            && part.settled >= self.desk.hub.watermarks.borrow().forgotten()
+            && self.live.first().is_some_and(|live| live.epoch() > part.forgotten)
             && part.watermarks.iter().all(whole)
             && part.rows.iter().all(fits)
             && part.undecided.iter().all(fits_undecided)

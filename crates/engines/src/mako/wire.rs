@@ -126,6 +126,7 @@ mod tests {
                 from,
                 until,
                 settled,
+                forgotten: Epoch(settled.0 / 2),
                 watermarks,
                 rows,
                 undecided,
@@ -221,10 +222,21 @@ mod tests {
         let (key, mut stamp) = ("k".into(), Stamp::local(epoch, Clock(9)));
         stamp.push(shard, ShardId(0), Clock(7));
         let undecided = vec![UndecidedRow { table, key, value: None, stamp }];
-        let settled = Epoch(3);
-        let part = Part { shard, copy: 6, cut, from, until, settled, watermarks, rows, undecided };
+        let (settled, forgotten) = (Epoch(3), Epoch(2));
+        let part = Part {
+            shard,
+            copy: 6,
+            cut,
+            from,
+            until,
+            settled,
+            forgotten,
+            watermarks,
+            rows,
+            undecided,
+        };
         let form = [4, 3, 6, 0, 0, 0, 0, 0, 0, 0, 8, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 1, b'l'];
-        let form = [&form[..], &[3, 1, 0, 0, 0, 4, 1, 0]].concat();
+        let form = [&form[..], &[3, 2, 1, 0, 0, 0, 4, 1, 0]].concat();
         let rows = [1, 0, 0, 0, 1, 4, 7, 1, b'k', 1, b'v'];
         let rows = [&rows[..], &[1, 0, 0, 0, 1, 1, b'k', 0, 4, 9, 1, 0, 7]].concat();
         assert_eq!(encode(&Message::Part(part))[..], [&form[..], &rows].concat());

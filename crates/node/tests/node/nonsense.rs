@@ -245,6 +245,7 @@ fn copy(random: &mut Random) -> mako::Message {
         from,
         until,
         settled,
+        forgotten: Epoch(settled.0 / 2),
         watermarks,
         rows,
         undecided,

@@ -16,7 +16,7 @@ use types::wire::{Coded, Input, Malformed};
 use types::{NodeId, Time};
 
 /// The form of the image. Others are refused.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 coded_struct!(Node {
     life: crate::manager::Life,
@@ -70,6 +70,7 @@ impl Machine {
             closed_at,
             untold_ends,
             settled,
+            forgotten,
             finals,
             moving,
             void,
@@ -92,6 +93,7 @@ impl Machine {
         closed_at.put(out);
         untold_ends.put(out);
         settled.put(out);
+        forgotten.put(out);
         let (told, finals): (Vec<_>, Vec<_>) = finals.iter().cloned().unzip();
         told.put(out);
         finals.put(out);
@@ -122,7 +124,7 @@ impl Machine {
         let (nodes, shards) = (Coded::take(from)?, Coded::take(from)?);
         let (closing, closed_at) = (Coded::take(from)?, Coded::take(from)?);
         let untold_ends = Coded::take(from)?;
-        let settled = Coded::take(from)?;
+        let (settled, forgotten) = (Coded::take(from)?, Coded::take(from)?);
         let (told, finals) = (Vec::take(from)?, Vec::take(from)?);
         if told.len() != finals.len() {
             return Err(from.wrong("final watermarks that are told in no revision"));
@@ -143,6 +145,7 @@ impl Machine {
             closed_at,
             untold_ends,
             settled,
+            forgotten,
             finals: told.into_iter().zip(finals).collect(),
             moving: Coded::take(from)?,
             void: Coded::take(from)?,
