@@ -43,7 +43,8 @@ impl Session {
     /// holds, tombstones or not. Returns where the next part begins, and `None` at the end of the store.
     ///
     /// REQUIRES: where another session [installs](crate::Locked::install), all that it takes for committed
-    /// `committed` does too, when it is asked later: what is older is gone.
+    /// `committed` does too, when it is asked later: what is older is gone. And what is undecided stays so until it is
+    /// committed, or does not count.
     pub fn copy(
         &mut self,
         from: &Place,
@@ -63,8 +64,11 @@ impl Session {
                 for version in chain(record.as_ref().word().version()) {
                     let version = Guarded::new(version);
                     let (value, stamp) = (version.value(), version.stamp_ref());
+                    // In this order: what is undecided may be committed between the two questions, and is in the copy
+                    // either way.
+                    let undecided = undecided(stamp);
                     let committed = committed(stamp);
-                    if value.is_some() && committed || !committed && undecided(stamp) {
+                    if value.is_some() && committed || !committed && undecided {
                         bytes += key.len() + value.map_or(0, <[u8]>::len);
                         visit(Copied { table, key, value, stamp, committed });
                     }
@@ -115,6 +119,7 @@ impl Session {
 mod tests {
     use super::*;
     use crate::store::{Options, Store};
+    use std::cell::Cell;
     use std::sync::Arc;
     use types::{Clock, Epoch, Stamp};
 
@@ -198,6 +203,24 @@ mod tests {
             (b'c', 5, true, true),
         ];
         assert_eq!((next, &seen[..]), (None, &expected[..]), "nothing below what is committed");
+    }
+
+    /// Other workers hear how an epoch ended while a copy looks at a version.
+    #[test]
+    fn what_is_decided_while_it_is_looked_at_is_in_the_copy() {
+        let (store, one, _) = store();
+        let mut session = store.session().unwrap();
+        put(&mut session, one, "a", Some("1"), 1);
+        put(&mut session, one, "a", Some("2"), 11);
+        let decided = Cell::new(false);
+        // Between any two questions about it, it is committed.
+        let judge = (
+            |stamp: StampRef<'_>| stamp.clock <= Clock(10) || decided.replace(true),
+            |stamp: StampRef<'_>| stamp.clock > Clock(10) && !decided.replace(true),
+        );
+        let mut seen = Vec::new();
+        session.copy(&Place::default(), SMALL, judge, |it| seen.push(it.stamp.clock.0));
+        assert_eq!(seen.first(), Some(&11), "the newest is missing: {seen:?}");
     }
 
     #[test]
