@@ -69,11 +69,22 @@ impl Live {
     /// # Panics
     /// If it was durable further than that (M9), or has ended the epoch otherwise (M12).
     fn end(&self, shard: ShardId, last: Clock) -> bool {
-        let (watermark, epoch) = (&self.watermark, self.epoch);
-        let news = watermark.end_at(shard, last);
-        let reached = watermark.of(shard);
-        assert_eq!(reached, last, "M9, M12: {shard} was durable further than it ended {epoch}");
+        let news = self.watermark.end_at(shard, last);
+        self.assert_ends(shard, last);
         news
+    }
+
+    /// The same, by what the streams say that this node leads. Nothing where the majority of `shard` is lost, and this node has
+    /// said what it knows: its own streams are not to change that.
+    fn end_led(&self, shard: ShardId, last: Clock) -> Option<bool> {
+        let news = self.watermark.end_led(shard, last)?;
+        self.assert_ends(shard, last);
+        Some(news)
+    }
+
+    fn assert_ends(&self, shard: ShardId, last: Clock) {
+        let (reached, epoch) = (self.watermark.of(shard), self.epoch);
+        assert_eq!(reached, last, "M9, M12: {shard} was durable further than it ended {epoch}");
     }
 }
 
@@ -276,19 +287,30 @@ impl Mako {
             return;
         }
         let Some(watermark) = self.shared.epochs.end((shard, ballot), epoch, clock) else { return };
-        self.end_shard(shard, epoch, watermark, effects);
+        if !self.end_shard(shard, epoch, watermark, effects) {
+            return;
+        }
         effects.observe(|| Observation::Reported { shard, epoch, watermark });
         effects.push(Effect::Report { shard, epoch, watermark });
     }
 
     /// All streams of `shard` have ended an epoch, durably: every later leader finds these ends and reports the same. So
-    /// this is final for the shard (rule M12), however others end, and need not be waited for.
-    fn end_shard(&mut self, shard: ShardId, epoch: Epoch, last: Clock, effects: &mut Effects) {
-        let Some(at) = self.live(epoch) else { return };
-        if self.live[at].end(shard, last) {
+    /// this is final for the shard (rule M12), however others end, and need not be waited for. False where that is for the
+    /// configuration to say, since another worker has heard that the shard's majority is lost.
+    fn end_shard(
+        &mut self,
+        shard: ShardId,
+        epoch: Epoch,
+        last: Clock,
+        effects: &mut Effects,
+    ) -> bool {
+        let Some(at) = self.live(epoch) else { return true };
+        let Some(news) = self.live[at].end_led(shard, last) else { return false };
+        if news {
             self.gossip.own_news = true;
             self.desk.nudge_others(effects);
         }
+        true
     }
 
     /// The configuration says which shards have ended epochs that are not settled, and which take no part in the open

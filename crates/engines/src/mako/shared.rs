@@ -108,6 +108,14 @@ impl SharedWatermark {
         !is_frozen && self.end_any(shard)
     }
 
+    /// The streams that this node leads have ended the epoch for `shard` here. Says whether that is news; nothing of one that
+    /// is frozen: another worker has said what this node knows, and so the configuration says how the epoch ended.
+    pub(super) fn end_led(&self, shard: ShardId, last: Clock) -> Option<bool> {
+        let frozen = self.frozen.read().unwrap_or_else(PoisonError::into_inner);
+        let is_frozen = frozen.get(shard.0 as usize).copied().unwrap_or(true);
+        (!is_frozen).then(|| self.end_at(shard, last))
+    }
+
     /// `shard` has ended the epoch here, for good. Says whether that is news.
     pub(super) fn end_at(&self, shard: ShardId, last: Clock) -> bool {
         self.raise_any(shard, last);
@@ -175,5 +183,24 @@ impl SharedWatermark {
         for (shard, clock) in (0..).zip(&self.clocks) {
             view.raise(ShardId(shard), Clock(clock.load(Ordering::Acquire)));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One worker has told what the node knows of a shard whose majority is lost. Another, which has not heard of that, leads
+    /// the shard, and the end of the epoch becomes durable.
+    #[test]
+    fn what_was_told_of_a_lost_shard_stays_until_the_configuration_says_more() {
+        let (shard, watermark) = (ShardId(0), SharedWatermark::new(1));
+        assert!(watermark.raise_led(shard, Clock(7)));
+        assert_eq!(watermark.freeze(shard), (Clock(7), false));
+        assert!(!watermark.raise_led(shard, Clock(9)) && !watermark.end(shard));
+        assert_eq!(watermark.end_led(shard, Clock(9)), None);
+        assert_eq!((watermark.of(shard), watermark.has_ended(shard)), (Clock(7), false));
+        assert!(watermark.end_at(shard, Clock(8)), "the configuration says so");
+        assert_eq!((watermark.of(shard), watermark.has_ended(shard)), (Clock(8), true));
     }
 }
