@@ -57,8 +57,9 @@ struct StreamState {
     ahead: BTreeMap<u64, Facts>,
     /// All that was ever appended beyond that, by what it is: a leader that inherits an entry says no more of it.
     known: BTreeMap<u64, Vec<(Bytes, Facts)>>,
-    /// What nodes have appended while their streams were not prepared, and so is nowhere to be seen.
-    waiting: BTreeMap<(NodeId, u64), Facts>,
+    /// What nodes have appended, under which appointment, while their streams were not prepared, and so is nowhere to be
+    /// seen.
+    waiting: BTreeMap<(NodeId, u64), (Ballot, Facts)>,
     /// The entry that is spoken of next.
     shown: Option<(u64, Bytes)>,
     safe: Clock,
@@ -149,6 +150,18 @@ impl Durable {
         }
     }
 
+    /// A node leads again, and what it had appended before, without its stream being prepared, is dropped, unless
+    /// `continues` says of the ballot under which it was that the lead goes on.
+    pub fn leads_again(
+        &mut self,
+        shard: ShardId,
+        (worker, node): (WorkerId, NodeId),
+        continues: impl Fn(Ballot) -> bool,
+    ) {
+        let stream = self.stream(shard, worker);
+        stream.waiting.retain(|(other, _), (ballot, _)| *other != node || continues(*ballot));
+    }
+
     /// The entry that is appended next.
     pub fn shown(&mut self, shard: ShardId, worker: WorkerId, index: u64, entry: Bytes) {
         self.stream(shard, worker).shown = Some((index, entry));
@@ -203,23 +216,23 @@ impl Durable {
         index: u64,
         entry: Bytes,
     ) {
-        if let Some(facts) = self.stream(shard, worker).waiting.remove(&(node, index)) {
+        if let Some((_, facts)) = self.stream(shard, worker).waiting.remove(&(node, index)) {
             self.enters(shard, (worker, node), (index, entry), facts);
         }
     }
 
-    /// A leader of the stream, on this node, has appended an entry.
+    /// A leader of the stream, on this node and appointed under this ballot, has appended an entry.
     pub fn appended(
         &mut self,
         shard: ShardId,
         (worker, node): (WorkerId, NodeId),
-        index: u64,
+        (ballot, index): (Ballot, u64),
         facts: Facts,
     ) {
         let stream = self.stream(shard, worker);
         match stream.shown.take().filter(|(shown, _)| *shown == index) {
             Some((_, entry)) => self.enters(shard, (worker, node), (index, entry), facts),
-            None => drop(stream.waiting.insert((node, index), facts)),
+            None => drop(stream.waiting.insert((node, index), (ballot, facts))),
         }
     }
 

@@ -202,6 +202,12 @@ impl Checks {
         if before != Ballot::default() && others.any(|other| other.node != place.node) {
             self.safe_clocks.leads(shard, place);
         }
+        // What a node had appended before another was appointed is dropped, also if it is appointed again.
+        let appointed = &self.appointed;
+        let continues = |since: Ballot| {
+            appointed.range((shard, since)..=(shard, ballot)).all(|(_, it)| it.node == place.node)
+        };
+        self.durable.leads_again(shard, (worker, place.node), continues);
         let verdict = self.durable.leads(shard, worker, (ballot, length), entries);
         let place = Some(place);
         verdict.map_err(|what| Violation { rule: "M4", what, at: moment.at, place })
@@ -348,9 +354,10 @@ impl Checks {
                     blame("P4", records.visible(*shard, worker, stamp.clock, durable))?;
                 }
             }
-            Observation::Appended { shard, ballot: _, index, ends, safe, clocks } => {
+            Observation::Appended { shard, ballot, index, ends, safe, clocks } => {
                 let facts = Facts { safe: *safe, ends: ends.clone() };
-                durable.appended(*shard, (worker, moment.place.node), *index, facts);
+                let appended = (*ballot, *index);
+                durable.appended(*shard, (worker, moment.place.node), appended, facts);
                 if !by_watermark {
                     records.appended(*shard, worker, *index, clocks);
                 }
