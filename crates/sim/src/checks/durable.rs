@@ -48,6 +48,8 @@ struct StreamState {
     voters: Vec<Voter>,
     /// The newest that leads; before one does, all that is accepted counts.
     ballot: Ballot,
+    /// How many entries it began with.
+    led_length: u64,
     /// So many entries are durable.
     decided: u64,
     /// What so many entries say is taken into account: all durable ones, but for those that were appended
@@ -80,6 +82,7 @@ impl Durable {
         let state = |shard: ShardId| StreamState {
             voters: topology.voters(shard).iter().map(voter).collect(),
             ballot: Ballot::default(),
+            led_length: 0,
             decided: 0,
             taken: 0,
             ahead: BTreeMap::new(),
@@ -180,7 +183,7 @@ impl Durable {
         if ballot <= stream.ballot {
             return Ok(()); // An older one that has not heard.
         }
-        stream.ballot = ballot;
+        (stream.ballot, stream.led_length) = (ballot, length);
         if length < stream.decided {
             return Err(format!(
                 "{ballot} leads stream {worker} of {shard} with {length} entries, but a majority of its \
@@ -256,14 +259,27 @@ impl Durable {
 
     fn count(&mut self, shard: ShardId, worker: WorkerId) {
         let stream = self.stream(shard, worker);
-        let counts = |voter: &Voter| {
-            let same = voter.ballot == stream.ballot || stream.ballot == Ballot::default();
-            if same { voter.length } else { 0 }
+        let majority_of = |ballot: Ballot| {
+            let counts = |voter: &Voter| {
+                let same = voter.ballot == ballot || stream.ballot == Ballot::default();
+                if same { voter.length } else { 0 }
+            };
+            let mut lengths: Vec<u64> = stream.voters.iter().map(counts).collect();
+            lengths.sort_unstable();
+            // So many or more are held by this one and all after it: a majority.
+            lengths[(lengths.len() - 1) / 2]
         };
-        let mut lengths: Vec<u64> = stream.voters.iter().map(counts).collect();
-        lengths.sort_unstable();
-        // So many or more are held by this one and all after it: a majority.
-        let majority = lengths[(lengths.len() - 1) / 2];
+        // What a majority has accepted under a former ballot is decided, too, also if the last of them had it persisted
+        // when the next ballot led (seed 100902). That began with all of it.
+        let formers = stream.voters.iter().map(|voter| voter.ballot);
+        let former = formers.filter(|it| *it < stream.ballot).map(majority_of).max().unwrap_or(0);
+        assert!(
+            former <= stream.led_length,
+            "M4: {} leads a stream of {shard} with {} entries, of which {former} were decided before",
+            stream.ballot,
+            stream.led_length
+        );
+        let majority = majority_of(stream.ballot).max(former);
         if majority > stream.decided {
             stream.decided = majority;
             self.advance(shard, worker);
