@@ -61,7 +61,6 @@ const BOUNDS: &[Bound] = &[
     ("mako", "copy-uncommitted", "M6", COPIES, 100),
     ("mako", "copy-keeps-deleted", "M6", COPIES, 100),
     ("mako", "copy-by-clock", "M10", COPIES, 300),
-    ("mako", "copy-without-watermarks", "M10", COPIES, 300),
     // Only where a shard loses its majority: one seed in 26 does.
     ("mako", "wait-forever", "M11", &["liveness"], 450),
     ("mako", "certify-while-stalled", "M11", &["assertion"], 60),
@@ -106,6 +105,8 @@ pub const UNCAUGHT: &[&str] = &[
     "appoint-empty",
     // Adopting sequences.
     "join-early",
+    // Copies; seeds 0 to 568 do not catch it.
+    "copy-without-watermarks",
     // Undecided versions; a test of nodes catches the first of them.
     "copy-without-undecided",
     "install-undecided-above",
