@@ -39,6 +39,8 @@ struct Voter {
     node: NodeId,
     ballot: Ballot,
     length: u64,
+    /// How many entries it had accepted under each ballot.
+    accepted: BTreeMap<Ballot, u64>,
     /// It holds what it has promised and accepted.
     remembers: bool,
 }
@@ -77,6 +79,7 @@ impl Durable {
             node: *node,
             ballot: Ballot::default(),
             length: 0,
+            accepted: BTreeMap::new(),
             remembers: true,
         };
         let state = |shard: ShardId| StreamState {
@@ -123,6 +126,8 @@ impl Durable {
         };
         let Some(voter) = voter.filter(is_new) else { return };
         (voter.ballot, voter.length) = (ballot, length);
+        let most = voter.accepted.entry(ballot).or_default();
+        *most = length.max(*most);
         self.count(shard, worker);
     }
 
@@ -260,9 +265,9 @@ impl Durable {
     fn count(&mut self, shard: ShardId, worker: WorkerId) {
         let stream = self.stream(shard, worker);
         let majority_of = |ballot: Ballot| {
-            let counts = |voter: &Voter| {
-                let same = voter.ballot == ballot || stream.ballot == Ballot::default();
-                if same { voter.length } else { 0 }
+            let counts = |voter: &Voter| match stream.ballot == Ballot::default() {
+                true => voter.length,
+                false => voter.accepted.get(&ballot).copied().unwrap_or(0),
             };
             let mut lengths: Vec<u64> = stream.voters.iter().map(counts).collect();
             lengths.sort_unstable();
@@ -271,7 +276,7 @@ impl Durable {
         };
         // What a majority has accepted under a former ballot is decided, too, also if the last of them had it persisted
         // when the next ballot led (seed 100902). That began with all of it.
-        let formers = stream.voters.iter().map(|voter| voter.ballot);
+        let formers = stream.voters.iter().flat_map(|voter| voter.accepted.keys().copied());
         let former = formers.filter(|it| *it < stream.ballot).map(majority_of).max().unwrap_or(0);
         assert!(
             former <= stream.led_length,
