@@ -51,7 +51,7 @@ fn slices_come_to_the_same_as_one_commit() {
     written(&mut other, table, 1).commit().expect("alone");
     let mut locking = written(&mut session, table, 2).locking();
     let mut held = 0;
-    while !locking.lock_some(SLICE).expect("nobody else is there") {
+    while !locking.lock_some(SLICE).expect("no other holds a lock") {
         held += SLICE;
         let free = (0..KEYS).filter(|number| seen(&store, table, *number).is_some()).count();
         assert_eq!(free, usize::from(KEYS) - held, "a slice locks as many as it says");
@@ -89,7 +89,7 @@ fn a_change_is_found_in_whatever_slice_it_is() {
         }
         let writer = other.begin();
         writer.put(table, &key(changed), b"new").expect("within the limits");
-        writer.commit().expect("nobody else writes");
+        writer.commit().expect("no other writes");
         let mut from = Some(0);
         let mut found = None;
         while let (Some(at), None) = (from, found.as_ref()) {

@@ -56,8 +56,8 @@ pub struct Limits {
     /// above the round trip between any two datacenters.
     pub retry_after: Duration,
     /// How long a transaction waits for another shard: for an answer to one request, and, once it is certified, until
-    /// the shards that it depends on are durable; 40 ms longer for each `step_keys_max` of the keys that it writes. Then it ends with an error that names the shard. Longer outlasts
-    /// longer failovers; together with [`attempts_span_max`](Limits::attempts_span_max) it stays below the 10 s that
+    /// the shards that it depends on are durable; 40 ms longer for each `step_keys_max` of the keys that it writes. Then
+    /// it ends with an error that names the shard. Longer outlasts longer failovers; together with [`attempts_span_max`](Limits::attempts_span_max) it stays below the 10 s that
     /// clients wait by default. Default 2.5 s.
     pub shard_wait_max: Duration,
     /// An interactive transaction whose client is silent for so long is given up. Default 10 s.
@@ -425,7 +425,8 @@ impl Hub {
     /// lead.
     pub(crate) fn gives(&self, shard: ShardId, giver: NodeId, taker: NodeId) -> bool {
         let leader = self.leader(shard);
-        leader == giver || (leader == taker && self.holders(shard).contains(&giver))
+        let holds = || self.holders.borrow()[shard.0 as usize].contains(&giver);
+        leader == giver || (leader == taker && holds())
     }
 
     /// Does an absent row prove nothing about the calls of a session, since the rows of its time may be lost with a majority
