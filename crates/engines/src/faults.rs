@@ -90,6 +90,8 @@ pub enum Fault {
     BuryUnreached,
     /// What a node installed as a leader is swept only while it leads (M9).
     SweepLedOnly,
+    /// What a shard's end rejects is swept only once its epoch is settled (M12).
+    SweepSettled,
     /// A one-shard transaction installs although its epoch closed before its clock was drawn (M8).
     InstallAfterClose,
     /// A participant locks and draws a clock for an epoch that closed meanwhile (M8).

@@ -52,7 +52,7 @@ pub struct Gap {
     epoch: u32,
     /// The survivors have all of it up to this clock,
     held: u64,
-    /// and some node knows it to be durable up to this one.
+    /// and some node knows it to be durable up to this one; the greatest of all where the shard had ended the epoch.
     durable: u64,
 }
 
@@ -307,9 +307,20 @@ impl Accepted {
             },
         );
         for gap in gaps {
-            let clocks = (words::count(gap.held + 1), words::count(gap.durable));
-            text +=
-                &format!("Missing in epoch e{}: clocks {} to {}.\n", gap.epoch, clocks.0, clocks.1);
+            text += &match gap.durable {
+                u64::MAX => format!(
+                    "TORN: {shard} had ended epoch e{}, and the survivors lack its end: all after clock {} may be missing, \
+                     also of later epochs.\n",
+                    gap.epoch,
+                    words::count(gap.held)
+                ),
+                durable => format!(
+                    "Missing in epoch e{}: clocks {} to {}.\n",
+                    gap.epoch,
+                    words::count(gap.held + 1),
+                    words::count(durable)
+                ),
+            };
         }
         if gaps.is_empty() {
             text += "Nothing is missing that a live node knew to be durable.\n";
@@ -323,7 +334,12 @@ pub fn sentence(shard: u32, loss: &LossStatus, name: impl Fn(u32) -> String) -> 
     let aside: Vec<String> = loss.aside.iter().map(|node| name(*node)).collect();
     let missing = loss.ends.iter().filter_map(|lost| {
         let (held, end) = (lost.held?, lost.end?);
-        (end > held).then(|| format!("clocks {} to {} of e{}", held + 1, end, lost.epoch))
+        (end > held).then(|| match end {
+            u64::MAX => {
+                format!("what follows clock {held} of e{}, whose end they lack", lost.epoch)
+            }
+            end => format!("clocks {} to {end} of e{}", held + 1, lost.epoch),
+        })
     });
     let missing: Vec<String> = missing.collect();
     let state = if loss.is_over { "was accepted" } else { "is being accepted" };
@@ -393,12 +409,16 @@ mod tests {
             at_s: 1_709_210_096,
             is_over: true,
             aside: vec![1, 2],
-            ends: vec![lost.clone(), LostEndStatus { end: Some(7), ..lost }],
+            ends: vec![
+                lost.clone(),
+                LostEndStatus { end: Some(7), ..lost.clone() },
+                LostEndStatus { epoch: 4, end: Some(u64::MAX), ..lost },
+            ],
         };
         assert_eq!(
             sentence(0, &loss, |node| format!("n{node}")),
             "the loss of S0's majority was accepted (2024-02-29 12:34:56 UTC): set aside n1, n2; missing clocks 8 to 9 \
-             of e3"
+             of e3, what follows clock 7 of e4, whose end they lack"
         );
         assert_eq!(date(0), "1970-01-01 00:00:00 UTC");
         assert_eq!(date(1_735_689_599), "2024-12-31 23:59:59 UTC");

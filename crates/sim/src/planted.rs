@@ -78,6 +78,7 @@ const BOUNDS: &[Bound] = &[
     ("mako", "keep-undecided", "M4", STREAMS, 100),
     ("mako", "replay-below-floor", "M6", COPIES, 100),
     ("mako", "bury-unreached", "M6", COPIES, 60),
+    ("mako", "sweep-settled", "M12", COPIES, 600),
     ("two-phase-commit", "skip-remote-validation", "serializability", CLIENTS, 30),
     ("two-phase-commit", "safe-clock-past-in-flight", "P5", &["P5"], 10),
     ("two-phase-commit", "acknowledge-at-certification", "P4", &["P4"], 10),

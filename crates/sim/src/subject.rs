@@ -97,6 +97,7 @@ impl Bug {
         ("sweep-uncommitted", Bug::Engine(Fault::SweepUncommitted)),
         ("bury-unreached", Bug::Engine(Fault::BuryUnreached)),
         ("sweep-led-only", Bug::Engine(Fault::SweepLedOnly)),
+        ("sweep-settled", Bug::Engine(Fault::SweepSettled)),
         ("install-after-close", Bug::Engine(Fault::InstallAfterClose)),
         ("lock-after-close", Bug::Engine(Fault::LockAfterClose)),
         ("certify-after-close", Bug::Engine(Fault::CertifyAfterClose)),

@@ -47,7 +47,9 @@ pub struct Loss {
     pub void: BTreeMap<NodeId, Incarnation>,
     /// The outcome of calls in sessions from before this epoch is lost, where no row tells it.
     pub calls_before: Epoch,
-    /// The epochs whose end the shard lacked, and how they end.
+    /// The epochs whose end the shard lacked, and how they end; with those of losses before that are over. And the first
+    /// epoch that the shard had ended of which the survivors lack the end, if there is one: of what followed they may lack
+    /// all.
     pub ends: BTreeMap<Epoch, LostEnd>,
 }
 
@@ -99,7 +101,7 @@ impl Loss {
 
     /// Takes what a node knows of epochs whose ends are lacking.
     fn learn(&mut self, knowledge: &Knowledge) {
-        for (epoch, lost) in &mut self.ends {
+        for (epoch, lost) in self.ends.iter_mut().filter(|(_, lost)| lost.end.is_none()) {
             if let Some(end) = knowledge.ends.get(epoch).filter(|_| !lost.has_ended) {
                 (lost.known, lost.has_ended) = (*end, true);
             }
@@ -160,13 +162,13 @@ impl Machine {
         self.shards[at].cancel_replacement();
         let chosen = self.promote_replicas();
         self.raise_epoch(&chosen, effects);
-        let lacking = self.closing.iter().filter(|(_, ends)| ends[at].is_none());
-        let known = |epoch| before.as_ref().and_then(|before| before.ends.get(epoch)).copied();
-        let ends = lacking.map(|(epoch, _)| {
-            let known = known(epoch).unwrap_or_default();
-            (*epoch, LostEnd { held: None, end: None, ..known })
-        });
-        let ends = ends.collect();
+        // What was forced before stays known, and so does what was told of epochs that lack their end.
+        let mut ends = before.map(|before| before.ends).unwrap_or_default();
+        let lacks = |epoch: &Epoch| self.closing.get(epoch).is_some_and(|ends| ends[at].is_none());
+        ends.retain(|epoch, lost| lost.end.is_some() || lacks(epoch));
+        for (epoch, _) in self.closing.iter().filter(|(_, ends)| ends[at].is_none()) {
+            ends.entry(*epoch).or_default();
+        }
         let loss = self.shards[at].assignment.loss.as_mut().expect("it was just accepted");
         loss.ends = ends;
         effects.push(Applied::Loss { shard: id, loss: loss.clone() });
@@ -304,15 +306,17 @@ impl Machine {
         }
         let lacking: Vec<Epoch> =
             self.closing.iter().filter(|(_, ends)| ends[at].is_none()).map(|(it, _)| *it).collect();
+        let behind = self.survivors_behind(at, held);
         let Some(loss) = self.loss_mut(id) else { return false };
         // A report of a former leader may have come late, and is as good.
-        loss.ends.retain(|epoch, _| lacking.contains(epoch));
-        let all = loss.ends.keys().all(|epoch| held.contains_key(epoch));
+        loss.ends.retain(|epoch, lost| lost.end.is_some() || lacking.contains(epoch));
+        let all = lacking.iter().all(|epoch| held.contains_key(epoch));
         if loss.stage != LossStage::Preparing || !all {
             return false;
         }
+        loss.ends.extend(behind);
         let mut ends = Vec::new();
-        for (epoch, lost) in &mut loss.ends {
+        for (epoch, lost) in loss.ends.iter_mut().filter(|(_, lost)| lost.end.is_none()) {
             let held = held[epoch];
             let forced = if ignores_known { held } else { held.max(lost.known) };
             let end = if lost.has_ended { lost.known } else { forced };
@@ -326,5 +330,25 @@ impl Machine {
         }
         self.changed = true;
         true
+    }
+
+    /// The first epoch that the shard at this place had ended of which its survivors hold no end, and how far they hold it.
+    /// An epoch in which the shard was out has nothing to hold.
+    fn survivors_behind(
+        &self,
+        at: usize,
+        held: &BTreeMap<Epoch, Clock>,
+    ) -> Option<(Epoch, LostEnd)> {
+        let out = self.shards[at].assignment.out.unwrap_or(self.epoch);
+        let has_ended = |epoch: Epoch| match self.closing.get(&epoch) {
+            Some(ends) => ends[at],
+            None => self.configuration().last(epoch).map(|last| last.of(ShardId(at as u32))),
+        };
+        let mut ended = held.iter().filter(|(epoch, _)| **epoch < out);
+        let (epoch, held, end) = ended
+            .find_map(|(epoch, held)| Some((*epoch, *held, has_ended(*epoch)?)))
+            .filter(|(_, held, end)| held < end)?;
+        let lost = LostEnd { known: end, has_ended: true, held: Some(held), end: Some(end) };
+        Some((epoch, lost))
     }
 }

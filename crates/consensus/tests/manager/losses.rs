@@ -207,6 +207,53 @@ fn a_loss_may_be_followed_by_another() {
     assert_eq!(cluster.end(), Some(Clock(10)));
 }
 
+/// S had ended an epoch, all shards have, and the survivor lacks the end.
+#[test]
+fn survivors_that_lack_a_settled_epoch_are_seen() {
+    let mut cluster = Cluster::new(Faults::default());
+    cluster.apply(Action::Close { claim: cluster.claim(S), epoch: Epoch(1) });
+    for shard in [S, T] {
+        let claim = cluster.claim(shard);
+        cluster.apply(Action::Report { claim, epoch: Epoch(1), watermark: Clock::MAX });
+    }
+    let epoch = cluster.machine.configuration().epoch;
+    assert!(epoch > Epoch(1) && cluster.machine.configuration().last(Epoch(1)).is_some());
+    cluster.join(1, 1);
+    cluster.join(2, 1);
+    cluster.accept(S, 7);
+    (0..6).for_each(|node| cluster.tell(node, None, None));
+    cluster.tick();
+    let begun = cluster.loss().begun;
+    let held = (1..begun.0).map(|epoch| (Epoch(epoch), Clock(15))).collect();
+    cluster.apply(Action::Held { claim: cluster.claim(S), held });
+    assert_eq!(cluster.loss().stage, LossStage::Over);
+    let (known, held) = (Clock::MAX, Some(Clock(15)));
+    let lost = LostEnd { known, has_ended: true, held, end: Some(Clock::MAX) };
+    assert_eq!(cluster.loss().ends[&Epoch(1)], lost);
+}
+
+/// How epochs were forced to end is not forgotten when the survivors are lost in turn.
+#[test]
+fn forced_ends_outlast_another_loss() {
+    let topology = Arc::new(Topology::symmetric(1, 2, 3, 1, 1));
+    let mut cluster = Cluster { machine: Machine::new(topology, Options::default()) };
+    cluster.apply(Action::Take { drawn: DRAWN });
+    (0..8).for_each(|node| cluster.join(node, 0));
+    cluster.join(1, 1);
+    cluster.join(2, 1);
+    cluster.accept(S, 7);
+    (0..8).for_each(|node| cluster.tell(node, Some(10), None));
+    cluster.tick();
+    cluster.hold(5);
+    let forced = cluster.loss().ends[&Epoch(1)];
+    assert_eq!((cluster.loss().stage, forced.end), (LossStage::Over, Some(Clock(10))));
+    cluster.join(3, 1);
+    cluster.accept(S, 8);
+    assert_eq!(cluster.loss().stage, LossStage::Asking);
+    (0..8).for_each(|node| cluster.tell(node, Some(99), None));
+    assert_eq!(cluster.loss().ends[&Epoch(1)], forced);
+}
+
 #[test]
 fn without_survivors_there_is_nothing_to_go_on_with() {
     let mut cluster = Cluster::new(Faults::default());

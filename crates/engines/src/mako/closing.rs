@@ -150,7 +150,7 @@ impl Mako {
             }
         }
         self.replay_settled(epoch, effects);
-        self.begin_sweeps(&last);
+        self.begin_sweeps(&last, effects);
         effects.observe(|| Observation::Settled { watermark: last });
     }
 
@@ -384,6 +384,7 @@ impl Mako {
         for (own, stamp, waiter) in waiting {
             self.await_cover(own, stamp, waiter, effects);
         }
+        self.begin_sweeps_of_live(at, effects);
     }
 
     /// The error of a transaction whose epoch has closed before it was certified, or has not opened.

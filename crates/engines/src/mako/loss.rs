@@ -51,8 +51,13 @@ impl Mako {
         }
         let extent = &self.followed[at].extent;
         let clock = |epoch: &Epoch| extent.ends.get(epoch).copied().unwrap_or(extent.safe);
-        let clocks: BTreeMap<Epoch, Clock> =
+        let mut clocks: BTreeMap<Epoch, Clock> =
             loss.ends.keys().map(|epoch| (*epoch, clock(epoch))).collect();
+        // The first epoch whose end is not in this stream: others may have heard it from the lost majority.
+        let first = Epoch(extent.ended.0 + 1);
+        if first < loss.begun {
+            clocks.entry(first).or_insert(extent.safe);
+        }
         if let Some(held) = self.shared.epochs.hold((shard, office.ballot), clocks) {
             effects.push(Effect::Held { shard, held });
         }

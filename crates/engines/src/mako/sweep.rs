@@ -1,12 +1,13 @@
 //! What was rolled back leaves the stores: in the background here, and whenever it is met (design
 //! §5, "Failure").
 //!
-//! Each worker of a node makes its own pass over a shard that the node has led, after it has settled an
+//! Each worker of a node makes its own pass over a shard that the node has led, once the shard has ended an
 //! epoch that lost something: by then it installs nothing of that any more, and the last worker's pass
-//! finds all that any of them had installed. A replica that took a copy makes passes, too: it rolls back like any
-//! other (rule M10).
+//! finds all that any of them had installed. It makes another whenever a further shard has ended that epoch: no pass waits
+//! until the epoch is settled, which never happens while a shard is lost (rule M12). A replica that took a copy makes
+//! passes, too: it rolls back like any other (rule M10).
 
-use super::Mako;
+use super::{Effects, Mako};
 use crate::faults::Fault;
 use crate::replication::replica::Replica;
 use std::time::Duration;
@@ -32,20 +33,49 @@ pub(super) struct Sweep {
 
 impl Mako {
     /// An epoch has ended like this: what it lost is to be swept out.
-    pub(super) fn begin_sweeps(&mut self, last: &VectorWatermark) {
-        if last.is_whole() {
+    pub(super) fn begin_sweeps(&mut self, last: &VectorWatermark, effects: &mut Effects) {
+        for at in 0..self.led.len() {
+            // What a leader that was deposed unheard goes on to install would come behind the pass.
+            self.drop_installing(at, last.epoch(), effects);
+            if !last.is_whole() {
+                self.begin_sweep(at);
+            }
+        }
+    }
+
+    /// A shard has ended the epoch at this place, which is not settled: what is lost of it by now is to be swept out of the
+    /// shards that have ended it themselves.
+    pub(super) fn begin_sweeps_of_live(&mut self, live: usize, effects: &mut Effects) {
+        if self.options().faults.has(Fault::SweepSettled) {
             return;
         }
-        let due = self.desk.hub.now.get();
-        self.sweeps.clear(); // A new pass does what the last one had left.
-        let led_only = self.options().faults.has(Fault::SweepLedOnly);
-        for (at, led) in self.led.iter().enumerate() {
-            let replica = self.shared.replica(led.lead.shard).expect("held");
-            let had_uncommitted = led.ever_led || !replica.floor().is_empty();
-            let is_swept = if led_only { led.serves() } else { had_uncommitted };
-            if is_swept {
-                self.sweeps.push(Sweep { at, cursor: RollBack::default(), due });
+        let epoch = self.live[live].epoch();
+        for at in 0..self.led.len() {
+            let loses = {
+                let watermarks = self.desk.hub.watermarks.borrow();
+                let is_over = watermarks.end_of(epoch, self.led[at].lead.shard).is_some();
+                let mut ended = watermarks.ended_in(epoch);
+                is_over && ended.any(|other| watermarks.of(epoch, other) < Clock::MAX)
+            };
+            if loses {
+                self.drop_installing(at, epoch, effects);
+                self.begin_sweep(at);
             }
+        }
+    }
+
+    /// Begins a pass over the shard at this place, if the node's store may have what was never committed.
+    fn begin_sweep(&mut self, at: usize) {
+        let led = &self.led[at];
+        let replica = self.shared.replica(led.lead.shard).expect("held");
+        let had_uncommitted = led.ever_led || !replica.floor().is_empty();
+        let led_only = self.options().faults.has(Fault::SweepLedOnly);
+        let is_swept = if led_only { led.serves() } else { had_uncommitted };
+        // A new pass does what the last one had left.
+        self.sweeps.retain(|sweep| sweep.at != at);
+        if is_swept {
+            let due = self.desk.hub.now.get();
+            self.sweeps.push(Sweep { at, cursor: RollBack::default(), due });
         }
     }
 
