@@ -90,6 +90,8 @@ pub enum Fault {
     BuryUnreached,
     /// What a node installed as a leader is swept only while it leads (M9).
     SweepLedOnly,
+    /// A transaction keeps its locks while it waits for a silent leader (M11).
+    HoldForSilent,
     /// What a shard's end rejects is swept only once its epoch is settled (M12).
     SweepSettled,
     /// A one-shard transaction installs although its epoch closed before its clock was drawn (M8).

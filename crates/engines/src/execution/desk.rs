@@ -291,6 +291,11 @@ impl<M: Envelope> Desk<M> {
         (undecided, any)
     }
 
+    /// See [`Outbox::waiting`].
+    pub(crate) fn unanswered(&self) -> impl Iterator<Item = (BranchKey, NodeId, Time)> + '_ {
+        self.outbox.waiting()
+    }
+
     /// When the next request may have to be given up.
     pub(crate) fn next_expiry(&self) -> Option<Time> {
         self.outbox.next_expiry()

@@ -122,6 +122,11 @@ impl<M: Clone> Outbox<M> {
         expired
     }
 
+    /// The requests that have no answer: their branches, who was asked, and since when.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = (BranchKey, NodeId, Time)> + '_ {
+        self.waiting.iter().map(|(key, it)| (*key, it.to, it.since))
+    }
+
     /// When the next request may have waited for too long.
     pub(crate) fn next_expiry(&self) -> Option<Time> {
         Some(self.expires_at).filter(|at| *at < Time::MAX)

@@ -34,6 +34,16 @@ impl Coordinator {
     pub(super) fn len(&self) -> usize {
         self.transactions.len()
     }
+
+    /// Does a transaction that waits for this shard hold locks on others, and clocks, meanwhile?
+    pub(super) fn holds_besides(&self, (sequence, shard): BranchKey) -> bool {
+        let Some(Progress::Certifying(it)) = self.transactions.get(&sequence) else { return false };
+        let remotes = it.exchange.remotes();
+        it.ending == Ending::Commit
+            && matches!(it.phase, Phase::Locking | Phase::Validating)
+            && (it.own.iter().any(|(_, own)| !own.is_read_only())
+                || remotes.iter().any(|remote| remote.writes && remote.shard != shard))
+    }
 }
 
 enum Progress {
@@ -251,6 +261,7 @@ impl Mako {
             let request = |operations| Request::Lock { operations, validate };
             self.desk.send_next(&exchange, *shard, request, effects);
         }
+        self.watch_for_silence();
         match it.waiting {
             0 => self.validate_all(it, effects),
             _ => {
@@ -382,6 +393,7 @@ impl Mako {
             return self.install_all(it, effects);
         }
         debug_assert!(install || it.drawn.is_empty(), "nothing is locked to be proved");
+        self.watch_for_silence();
         let progress = Progress::Certifying(it);
         self.coordinator.transactions.insert(exchange.id.sequence, progress);
     }

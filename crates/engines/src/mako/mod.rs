@@ -152,6 +152,8 @@ pub struct Mako {
     give_at: Time,
     /// No transaction has waited too long for the watermark before this.
     waiters_due: Time,
+    /// No transaction that holds locks has waited too long for a silent leader before this.
+    silent_due: Time,
     /// Of what was undecided something is decided, and not applied yet.
     undecided_left: bool,
 }
@@ -211,6 +213,7 @@ impl Engine for Mako {
             takings: Vec::new(),
             give_at: Time::ZERO,
             waiters_due: Time::MAX,
+            silent_due: Time::MAX,
             undecided_left: false,
             shared,
         }

@@ -21,7 +21,7 @@ use crate::observation::Observation;
 use crate::replication::lead::Flight;
 use crate::transaction_id::TransactionId;
 use store::Locked;
-use types::{Clock, Epoch, NodeId, Result, ShardId, Stamp};
+use types::{Clock, Epoch, Error, NodeId, Result, ShardId, Stamp};
 
 /// What an open branch holds.
 pub(super) enum Context {
@@ -59,7 +59,9 @@ impl Mako {
         let (Some(at), true) = (at, self.desk.is_ours(from, header, at.is_some())) else {
             return;
         };
-        if !self.led[at].serves() {
+        let serves = self.led[at].serves();
+        // Where its transaction may hold locks on other shards, it is refused (`unanswered.rs`).
+        if !serves && !matches!(request, Request::Lock { .. } | Request::Validate { .. }) {
             return self.park(from, header, request);
         }
         let ends = matches!(request, Request::Abort);
@@ -77,6 +79,9 @@ impl Mako {
                     && self.desk.hub.check_takes_part(header.shard).is_ok()
                     && !self.silence.is_gone(header.transaction);
                 match is_open || locked || ends {
+                    _ if !serves => {
+                        Some(self.refuse(at, header, recovering(header.shard), effects))
+                    }
                     true => self.act(at, header, request, effects),
                     false => Some(self.refuse_epoch(at, header, effects)),
                 }
@@ -107,9 +112,14 @@ impl Mako {
         header: &Header,
         effects: &mut Effects,
     ) -> Reply {
+        self.refuse(at, header, Mako::not_open(header.epoch), effects)
+    }
+
+    /// Ends a branch with this answer.
+    fn refuse(&mut self, at: usize, header: &Header, error: Error, effects: &mut Effects) -> Reply {
         let context = self.branches.take(header);
         self.drop_context(at, header.transaction, context, effects);
-        let reply = Reply::Refused { error: Mako::not_open(header.epoch) };
+        let reply = Reply::Refused { error };
         self.branches.close(header, Some(reply.clone()));
         reply
     }

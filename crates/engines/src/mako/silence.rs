@@ -102,18 +102,23 @@ impl Silence {
     }
 
     /// A node was taken for gone: should it be heard again, that was wrong.
-    fn suspect(&mut self, node: NodeId) {
+    pub(super) fn suspect(&mut self, node: NodeId) {
         if let Some(peer) = self.peers.get_mut(node.0 as usize) {
             peer.suspected = true;
         }
+    }
+
+    /// From when on a node counts as silent, if nothing comes from it.
+    pub(super) fn silent_at(&self, node: NodeId, patience: Duration) -> Time {
+        let peer = self.peers.get(node.0 as usize);
+        peer.map_or(Time::MAX, |it| it.heard.max(self.awake_since) + patience * it.patience)
     }
 
     /// From when on the coordinator of a transaction counts as gone, if nothing comes from it.
     fn gone_at(&self, transaction: TransactionId, patience: Duration) -> Time {
         match self.peers.get(transaction.node.0 as usize) {
             Some(_) if self.is_gone(transaction) => Time::ZERO,
-            Some(peer) => peer.heard.max(self.awake_since) + patience * peer.patience,
-            None => Time::MAX,
+            Some(_) | None => self.silent_at(transaction.node, patience),
         }
     }
 

@@ -5,6 +5,12 @@
 //! the shard: *aborted* where nothing can have happened, *unknown* where the transaction was certified, or where
 //! one participant was to do all of it. Nothing is kept here for it then: no session, no lock.
 //!
+//! A transaction that holds locks while it waits does not wait as long: after [`Options::hang_after`] it ends, if the leader
+//! that it waits for is silent. Its participants on healthy shards have drawn clocks for it, below which those shards'
+//! watermarks cannot pass, and everything there would wait for a failed shard. Asked again, it reads first, and then it
+//! waits without locks. For the same reason a leader that recovers its shard refuses to lock or to validate; all else it
+//! is asked waits until it serves.
+//!
 //! Silence resolves nothing (rule M3): what a participant holds for such a transaction goes when it is told so, or with
 //! the epoch. So the coordinator asks for the end of the epoch, and says that the transaction has ended until that is
 //! confirmed, or the epoch was closed for as long: then no request is sent again, and participants need not
@@ -12,6 +18,7 @@
 //! whose stream decides nothing for [`Options::stalled_after`] draws no clock any more and asks for the same: what it
 //! certified could never be told, and would hold up those who read it.
 //!
+//! [`Options::hang_after`]: super::Options::hang_after
 //! [`Limits::shard_wait_max`]: crate::execution::Limits::shard_wait_max
 //! [`Options::stalled_after`]: super::Options::stalled_after
 
@@ -25,6 +32,7 @@ impl Mako {
         if self.options().faults.has(Fault::WaitForever) {
             return;
         }
+        self.give_up_on_silent(now, effects);
         let over = self.over_before(now);
         let (expired, mut any) = self.desk.expire(now, |epoch| epoch < over);
         for branch in expired {
@@ -35,6 +43,40 @@ impl Mako {
         }
         if any {
             self.silence.unanswered = self.desk.hub.epoch.get();
+        }
+    }
+
+    /// A transaction waits for others while it holds locks: it is to be looked after.
+    pub(super) fn watch_for_silence(&mut self) {
+        if !self.options().faults.has(Fault::HoldForSilent) {
+            let at = self.desk.hub.now.get() + self.options().hang_after;
+            self.silent_due = self.silent_due.min(at);
+        }
+    }
+
+    /// Ends transactions that hold locks, and clocks on other shards, while they wait for a leader that is silent: those
+    /// shards would come no further until that one has a successor.
+    fn give_up_on_silent(&mut self, now: Time, effects: &mut Effects) {
+        if self.silent_due > now {
+            return;
+        }
+        let (hang_after, silent_after) = (self.options().hang_after, self.options().silent_after);
+        let mut next = Time::MAX;
+        let mut silent = Vec::new();
+        for (key, to, since) in self.desk.unanswered() {
+            if !self.coordinator.holds_besides(key) {
+                continue;
+            }
+            let at = self.silence.silent_at(to, silent_after).max(since + hang_after);
+            match at <= now {
+                true => silent.push((key, to)),
+                false => next = next.min(at.max(now + silent_after / 4)),
+            }
+        }
+        self.silent_due = next;
+        for (key, to) in silent {
+            self.silence.suspect(to);
+            self.give_up_on(key, effects);
         }
     }
 
@@ -77,8 +119,8 @@ impl Mako {
         if self.options().faults.has(Fault::WaitForever) {
             return None;
         }
-        let waiters = Some(self.waiters_due).filter(|at| *at < Time::MAX);
-        self.desk.next_expiry().into_iter().chain(waiters).min()
+        let others = [self.waiters_due, self.silent_due].into_iter().filter(|at| *at < Time::MAX);
+        self.desk.next_expiry().into_iter().chain(others).min()
     }
 
     /// Does this worker's stream of the shard at this place decide nothing, for so long that it may never again?

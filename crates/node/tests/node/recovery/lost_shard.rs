@@ -2,6 +2,7 @@
 //! deadline, and others go on (rules M11 and M12).
 
 use super::cluster::{Cluster, Coming, MS};
+use consensus::manager;
 use consensus::topology::{Home, Topology};
 use engines::{Engine, Fault, Faults};
 use std::cell::RefCell;
@@ -55,6 +56,21 @@ impl Cluster {
                     tx.put(table, &key.to_be_bytes(), b"touched")?;
                 }
                 Ok(())
+            });
+            let outcome = outcome.await;
+            told.borrow_mut().push(outcome);
+        }));
+        self.nudge(node);
+    }
+
+    /// Has a node write notes in one transaction that reads nothing, again and again.
+    fn write_unread(&mut self, node: NodeId, keys: &[u64], told: &Told) {
+        let engine = self.workers.get_mut(&(node, WorkerId(0))).expect("up").engine_mut();
+        let (db, told, keys) = (engine.local(), Rc::clone(told), keys.to_vec());
+        engine.spawn(Box::pin(async move {
+            let table = db.table("notes").expect("there");
+            let outcome = db.transact(async |tx| {
+                keys.iter().try_for_each(|key| tx.put(table, &key.to_be_bytes(), b"written"))
             });
             let outcome = outcome.await;
             told.borrow_mut().push(outcome);
@@ -128,6 +144,42 @@ fn what_needs_a_lost_shard_ends_and_keeps_nothing() {
     for seed in 0..4 {
         go_on_without(seed, Faults::NONE).expect("it ends");
     }
+}
+
+/// A leader falls silent long before it can have a successor, and transactions wait for its shard that write on both
+/// others. Says whether one of those serves meanwhile.
+fn serve_beside_silent(seed: u64, faults: Faults) -> bool {
+    let patient = manager::Options { lease: 3000 * MS, ..manager::Options::default() };
+    let mut cluster = Cluster::paced(Topology::symmetric(1, 3, 3, 0, 1), seed, patient, |setup| {
+        setup.options.hang_after = 100 * MS;
+        setup.options.faults = faults;
+    });
+    cluster.run(Time::ZERO + 300 * MS);
+    cluster.stop.set(true);
+    cluster.run(cluster.now + 200 * MS);
+    let (coordinator, beside) = (cluster.leader(T), ShardId(2));
+    cluster.crash(cluster.leader(S));
+    let told = Told::default();
+    for round in 0..5 {
+        let keys = [S, T, beside].map(|shard| cluster.key_on(shard, (1 << 40) + 1000 * round));
+        cluster.write_unread(coordinator, &keys, &told);
+    }
+    cluster.run(cluster.now + 150 * MS);
+    let (leader, key) = (cluster.leader(beside), cluster.key_on(beside, 1 << 41));
+    let alone = Told::default();
+    cluster.touch(leader, &[key], &alone);
+    cluster.run(cluster.now + 100 * MS);
+    alone.take() == [Ok(())]
+}
+
+#[test]
+fn what_waits_for_a_silent_leader_holds_up_no_other_shard() {
+    (0..4).for_each(|seed| assert!(serve_beside_silent(seed, Faults::NONE), "seed {seed}"));
+}
+
+#[test]
+fn locks_held_for_a_silent_leader_are_seen() {
+    assert!(!serve_beside_silent(0, Faults::only(Fault::HoldForSilent)));
 }
 
 #[test]

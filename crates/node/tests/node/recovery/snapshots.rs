@@ -76,7 +76,7 @@ fn streams_are_cut_although_a_replica_is_away() {
     cluster.crash(away);
     let before = cluster.starts(cluster.leader(S));
     cluster.gets_on(300 * MS);
-    assert!(cluster.starts(cluster.leader(S)) > before, "it grows");
+    cluster.until("it is cut", |cluster| cluster.starts(cluster.leader(S)) > before);
     cluster.restart(away, false);
     cluster.until_restored(away);
     cluster.finish();
