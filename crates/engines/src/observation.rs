@@ -27,6 +27,15 @@ pub enum Observation {
         /// What was drawn.
         clock: Clock,
     },
+    /// A branch of another node's transaction is locked here, with a clock that is drawn for it.
+    Locked {
+        /// The shard.
+        shard: ShardId,
+        /// The epoch of the transaction.
+        epoch: Epoch,
+        /// What was drawn.
+        clock: Clock,
+    },
     /// A clock is no longer in flight.
     Resolved {
         /// Whose it was.
@@ -126,6 +135,19 @@ pub enum Observation {
         /// Its final vector watermark.
         watermark: VectorWatermark,
     },
+    /// An epoch has opened on this node, for all of its workers: the ones before are closed (rule M8).
+    Opened {
+        /// Which.
+        epoch: Epoch,
+    },
+    /// A pass that rolls back has found a committed tombstone as the newest version of a key, and lets it go: nothing older
+    /// can arrive here.
+    Swept {
+        /// The shard.
+        shard: ShardId,
+        /// The tombstone's stamp as the shard keeps it.
+        stamp: Stamp,
+    },
     /// The end of the open epoch is asked for, since something hangs that holds up a shard.
     HeldUp {
         /// The shard.
@@ -154,6 +176,13 @@ pub enum Observation {
         /// The shard.
         shard: ShardId,
     },
+    /// This worker has taken the last part of a copy of a shard.
+    Copied {
+        /// The shard.
+        shard: ShardId,
+        /// All that was committed up to this clock is here, or what came in its place.
+        cut: Clock,
+    },
     /// A part of a copy of a shard goes to another replica: all rows of a range that are committed (rule M10).
     Given {
         /// The shard.
@@ -164,6 +193,10 @@ pub enum Observation {
         from: (TableId, Vec<u8>),
         /// Where it ends; `None` for the end of the shard.
         until: Option<(TableId, Vec<u8>)>,
+        /// How the epochs after the first of these and up to the second ended the giver knows.
+        settled: (Epoch, Epoch),
+        /// What it says of epochs.
+        watermarks: Vec<VectorWatermark>,
         /// The rows, in order: table, key, and the epoch and clock of the version.
         rows: Vec<(TableId, Vec<u8>, Epoch, Clock)>,
         /// What is undecided in the range: table, key, and the epoch and clock of the version.

@@ -194,6 +194,10 @@ impl Probes {
             | Observation::Reported { .. }
             | Observation::Installed { .. }
             | Observation::Watermark { .. }
+            | Observation::Opened { .. }
+            | Observation::Locked { .. }
+            | Observation::Swept { .. }
+            | Observation::Copied { .. }
             | Observation::Told { .. } => {}
         }
     }

@@ -149,6 +149,10 @@ impl Recoveries {
             | Observation::HeldUp { .. }
             | Observation::Restored { .. }
             | Observation::Given { .. }
+            | Observation::Opened { .. }
+            | Observation::Locked { .. }
+            | Observation::Swept { .. }
+            | Observation::Copied { .. }
             | Observation::Inherited { .. }
             | Observation::Told { .. }
             | Observation::Applied { .. } => return None,

@@ -455,7 +455,9 @@ impl<E: Subject> Stand<E> {
         let leader = |shard| self.simulation.leader(shard);
         let gone = |node| self.simulation.is_gone(node);
         let installed = (checks.installed(), self.simulation.lost());
-        replicas::check(self.simulation.topology(), installed, leader, store, gone)
+        let rolled_back = |shard, stamp: &types::Stamp| checks.is_rolled_back(shard, stamp);
+        let topology = self.simulation.topology();
+        replicas::check(topology, installed, leader, store, gone, rolled_back)
     }
 
     fn judge(&mut self) -> Result<(), Violation> {

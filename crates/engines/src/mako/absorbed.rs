@@ -125,12 +125,19 @@ pub(super) struct Absorbed {
     ahead: VecDeque<Said>,
     /// So many of them are covered.
     covered: usize,
+    /// The greatest clock of a piece that was absorbed since the last copy came, whose cut covers all before it.
+    greatest: Clock,
 }
 
 impl Absorbed {
     /// What the store has absorbed.
     pub(super) fn extent(&self) -> &Extent {
         &self.extent
+    }
+
+    /// No piece that was absorbed since the last copy came has a greater clock.
+    pub(super) fn greatest(&self) -> Clock {
+        self.greatest
     }
 
     /// How many entries are not absorbed.
@@ -145,10 +152,13 @@ impl Absorbed {
 
     /// The store is what another replica had absorbed.
     pub(super) fn restore(&mut self, extent: Extent) {
-        *self = Absorbed { extent, ahead: VecDeque::new(), covered: 0 };
+        *self = Absorbed { extent, ..Absorbed::default() };
     }
 
     /// Absorbs what can be now. All that is covered is replayed.
+    ///
+    /// # Panics
+    /// If it absorbs more than all streams of the shard cover (M6): the cut of a copy would not.
     pub(super) fn advance(
         &mut self,
         replica: &Replica,
@@ -156,7 +166,7 @@ impl Absorbed {
         known: Known<'_>,
         faults: Faults,
     ) {
-        let Absorbed { extent, ahead, covered } = self;
+        let Absorbed { extent, ahead, covered, greatest } = self;
         if ahead.is_empty() {
             return;
         }
@@ -177,7 +187,14 @@ impl Absorbed {
             let said = ahead.pop_front().expect("it is covered");
             let forget = extent.finals;
             extent.extend(replica.shard, &said, forget);
+            *greatest = said.needs.greatest().max(*greatest);
             *covered -= 1;
         }
+        let all = replica.covered();
+        assert!(
+            *greatest <= all,
+            "M6: {worker} of {} absorbed {greatest}, and its streams are covered up to {all}",
+            replica.shard
+        );
     }
 }

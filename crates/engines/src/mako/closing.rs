@@ -119,6 +119,7 @@ impl Mako {
     /// A node has heard that an epoch is open.
     pub(super) fn open_epoch(&mut self, epoch: Epoch, effects: &mut Effects) {
         if self.shared.epochs.raise(epoch) {
+            effects.observe(|| Observation::Opened { epoch });
             self.desk.nudge_others(effects);
         }
         self.follow_epochs(effects);
@@ -126,7 +127,9 @@ impl Mako {
 
     /// A node has heard how an epoch ended.
     pub(super) fn hear_settled(&mut self, last: VectorWatermark, effects: &mut Effects) {
+        let epoch = Epoch(last.epoch().0 + 1);
         if self.shared.epochs.settle(last) {
+            effects.observe(|| Observation::Opened { epoch });
             self.desk.nudge_others(effects);
         }
         self.follow_epochs(effects);

@@ -253,6 +253,9 @@ impl Followed {
     }
 
     /// Absorbs what can be.
+    ///
+    /// # Panics
+    /// If something is not replayed that counts as absorbed (M6): it would be missing where the stream is cut.
     pub(super) fn absorb(
         &mut self,
         replica: &Replica,
@@ -264,6 +267,11 @@ impl Followed {
             let known = Known { watermarks, finals: self.extent.finals };
             self.absorbed.advance(replica, worker, known, faults);
         }
+        let (shard, greatest, applied) = (self.shard, self.absorbed.greatest(), self.applied());
+        assert!(
+            greatest <= applied,
+            "M6: {worker} of {shard} absorbed {greatest}, and has replayed all up to {applied} only"
+        );
     }
 
     /// How many pieces wait.

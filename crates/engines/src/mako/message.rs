@@ -1,6 +1,6 @@
 //! What workers of the same number on different nodes say to each other.
 
-pub use super::snapshot::{Part, Row, UndecidedRow};
+pub use super::part::{Part, Row, UndecidedRow};
 use crate::client::Relay;
 pub use crate::execution::branches::Header;
 use crate::execution::desk::Envelope;

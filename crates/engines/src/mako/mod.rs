@@ -34,6 +34,7 @@
 //! | `offices.rs` | who leads a shard: taking over, recovering, leaving | M7, M9 |
 //! | `absorbed.rs` | how much of a stream the store has for good, and the stream may lose | |
 //! | `snapshot.rs` | how a replica gets what streams have no more | |
+//! | `part.rs` | a part of a copy, as it is sent | |
 //! | `sweep.rs` | what was rolled back leaves the stores | M9 |
 //! | `sizes.rs` | how much each table holds | |
 //! | `awaiting.rs` | what waits for the watermark | M5 |
@@ -55,6 +56,7 @@ mod loss;
 pub mod message;
 mod offices;
 mod options;
+mod part;
 mod participant;
 mod piece;
 mod replaying;
@@ -262,7 +264,7 @@ impl Engine for Mako {
         self.replay_blocked(effects);
         self.absorb();
         self.give(now, effects);
-        self.sweep(now);
+        self.sweep(now, effects);
         self.forget_finals();
         self.ask_to_close(now, effects);
         self.close_batches(now, effects);

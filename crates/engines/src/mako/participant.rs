@@ -262,6 +262,7 @@ impl Mako {
                     self.drop_context(at, id, Some(context), effects);
                     return Err(Mako::not_open(header.epoch));
                 }
+                self.observe_locked(at, header, clock, effects);
                 Ok((Some(context), Some(Reply::Locked { clock, dependencies })))
             }
             Request::Validate { last } if self.takes_slices(&branch, early) => {
@@ -293,6 +294,18 @@ impl Mako {
                 unreachable!("it does not fit a branch that executes, or is done with already")
             }
         }
+    }
+
+    /// A branch of another node's transaction is locked, and its coordinator will be told the clock.
+    pub(super) fn observe_locked(
+        &self,
+        at: usize,
+        header: &Header,
+        clock: Clock,
+        effects: &mut Effects,
+    ) {
+        let shard = self.led[at].lead.shard;
+        effects.observe(|| Observation::Locked { shard, epoch: header.epoch, clock });
     }
 
     /// Is a branch too large to be locked and validated in one step?

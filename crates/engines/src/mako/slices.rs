@@ -251,6 +251,7 @@ impl Mako {
         }
         match asked {
             Asked::Lock { .. } => {
+                self.observe_locked(at, header, clock, effects);
                 Ok((Some(Context::Locked { locked, clock }), Reply::Locked { clock, dependencies }))
             }
             Asked::Commit { .. } => {

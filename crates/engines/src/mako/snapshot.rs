@@ -64,7 +64,8 @@
 
 use super::absorbed::Extent;
 use super::options::Options;
-use super::undecided::{Orders, take_decided};
+use super::part::{Part, Row, UndecidedRow, form, place};
+use super::undecided::take_decided;
 use super::{Effects, Mako, Message, fits};
 use crate::engine::Effect;
 use crate::faults::Fault;
@@ -106,89 +107,6 @@ const SILENCES: u32 = 4;
 
 /// and so many copies could each have had their turn.
 const TURNS: u32 = 64;
-
-/// A part of a copy of a shard.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part {
-    /// The shard.
-    pub shard: ShardId,
-    /// Which copy.
-    pub copy: u64,
-    /// The giver had all streams up to here when it began.
-    pub cut: Clock,
-    /// Where it begins: a table, and a key.
-    pub from: (TableId, Bytes),
-    /// Where the next one begins. `None` for the last.
-    pub until: Option<(TableId, Bytes)>,
-    /// The epochs up to this one were settled, as far as the giver knew, when the copy began.
-    pub settled: Epoch,
-    /// How those up to this one ended the giver knows no more.
-    pub forgotten: Epoch,
-    /// In the first part, the FVWs of those later that do not cover all of their epoch. In every part, how far the giver
-    /// knows each later epoch of the rows to be durable: each row is covered.
-    pub watermarks: Vec<VectorWatermark>,
-    /// All rows in between, in order.
-    pub rows: Vec<Row>,
-    /// What is undecided in between, each version above the row of its key.
-    pub undecided: Vec<UndecidedRow>,
-}
-
-/// A version of which it is not known whether it counts, since a shard that it depends on has not said how its epoch ended
-/// there.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UndecidedRow {
-    /// Its table.
-    pub table: TableId,
-    /// Its key.
-    pub key: Bytes,
-    /// Its value; `None` for a tombstone.
-    pub value: Option<Bytes>,
-    /// Its stamp, as the shard keeps it.
-    pub stamp: Stamp,
-}
-
-/// A row of a part. It is committed: the epoch and the clock are all of its stamp that is kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Row {
-    /// Its table.
-    pub table: TableId,
-    /// The epoch of its version.
-    pub epoch: Epoch,
-    /// The clock of its version.
-    pub clock: Clock,
-    /// Its key.
-    pub key: Bytes,
-    /// Its value.
-    pub value: Bytes,
-}
-
-coded_struct!(Part {
-    shard: ShardId as short,
-    copy: u64,
-    cut: Clock as short,
-    from: (TableId, Bytes),
-    until: Option<(TableId, Bytes)>,
-    settled: Epoch as short,
-    forgotten: Epoch as short,
-    watermarks: Vec<VectorWatermark>,
-    rows: Vec<Row>,
-    undecided: Vec<UndecidedRow>,
-});
-
-coded_struct!(UndecidedRow {
-    table: TableId as short,
-    key: Bytes,
-    value: Option<Bytes>,
-    stamp: Stamp,
-});
-
-coded_struct!(Row {
-    table: TableId as short,
-    epoch: Epoch as short,
-    clock: Clock as short,
-    key: Bytes,
-    value: Bytes,
-});
 
 /// What stands for the entries of a stream up to an extent, together with the parts of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -503,7 +421,8 @@ impl Mako {
         let later = epochs.into_iter().filter(|epoch| *epoch > settled);
         let later = later.map(|epoch| self.shared.epochs.watermark(epoch).expect("rows have it"));
         let watermarks = self.desk.hub.watermarks.borrow();
-        let finals = watermarks.partial(settled).filter(|_| is_first).cloned();
+        let says = is_first && !self.options().faults.has(Fault::SnapshotWithoutFinals);
+        let finals = watermarks.partial(settled).filter(|_| says).cloned();
         finals.chain(later).collect()
     }
 
@@ -566,6 +485,9 @@ impl Mako {
                 break; // It comes again.
             };
             self.undecided_left |= !part.undecided.is_empty();
+            if reached.is_none() {
+                effects.observe(|| Observation::Copied { shard: part.shard, cut: part.cut });
+            }
             let taking = &mut self.takings[at];
             taking.early.retain(|begins, _| reached.as_ref().is_some_and(|place| begins >= place));
             taking.reached = reached;
@@ -672,6 +594,11 @@ impl Mako {
         let kept: BTreeSet<(TableId, &[u8])> =
             part.rows.iter().map(|row| (row.table, &row.key[..])).collect();
         let undecided = part.undecided_orders();
+        assert!(
+            self.covers(part),
+            "M10: {} takes rows that it does not know to be committed",
+            part.shard
+        );
         // No worker replays meanwhile.
         let mut floor = replica.floor_mut();
         let mut aside = self.shared.undecided(part.shard).lock();
@@ -739,46 +666,6 @@ impl Mako {
         effects.observe(|| Observation::Restored { shard });
         self.hear_finals(last, &finals, effects);
     }
-}
-
-impl Part {
-    /// Where it begins, and where the next one does.
-    pub(super) fn range(&self) -> (Place, Option<Place>) {
-        (place(&self.from), self.until.as_ref().map(place))
-    }
-
-    /// The places of what is undecided in it.
-    pub(super) fn undecided_orders(&self) -> Orders<'_> {
-        let order = |row: &UndecidedRow| (row.stamp.epoch, row.stamp.clock);
-        self.undecided.iter().map(|row| (row.table, &row.key[..], order(row))).collect()
-    }
-
-    /// What a checker sees of it.
-    fn observation(&self, withheld: usize) -> Observation {
-        let plain = |(table, key): &(TableId, Bytes)| (*table, key.to_vec());
-        let row = |row: &Row| (row.table, row.key.to_vec(), row.epoch, row.clock);
-        let undecided =
-            |row: &UndecidedRow| (row.table, row.key.to_vec(), row.stamp.epoch, row.stamp.clock);
-        Observation::Given {
-            shard: self.shard,
-            cut: self.cut,
-            from: plain(&self.from),
-            until: self.until.as_ref().map(plain),
-            rows: self.rows.iter().map(row).collect(),
-            undecided: self.undecided.iter().map(undecided).collect(),
-            withheld,
-        }
-    }
-}
-
-/// A place as it is said.
-fn form(place: Place) -> (TableId, Bytes) {
-    (place.table, Bytes::from(place.key))
-}
-
-/// And as it is meant.
-fn place((table, key): &(TableId, Bytes)) -> Place {
-    Place { table: *table, key: key.to_vec() }
 }
 
 /// Puts a row where it is not, unless there is a newer one.

@@ -9,10 +9,12 @@
 
 use super::{Effects, Mako};
 use crate::faults::Fault;
+use crate::observation::Observation;
 use crate::replication::replica::Replica;
+use std::cell::RefCell;
 use std::time::Duration;
 use store::RollBack;
-use types::{Clock, Time, VectorWatermark};
+use types::{Clock, StampRef, Time, VectorWatermark};
 
 /// Records that a step looks at.
 const RECORDS_MAX: usize = 256;
@@ -80,7 +82,10 @@ impl Mako {
     }
 
     /// Goes on with passes, for a while.
-    pub(super) fn sweep(&mut self, now: Time) {
+    ///
+    /// # Panics
+    /// If a tombstone goes before all workers have replayed what is older (M6).
+    pub(super) fn sweep(&mut self, now: Time, effects: &mut Effects) {
         let Some(sweep) = self.sweeps.iter_mut().find(|sweep| sweep.due <= now) else { return };
         let own = &self.desk.hub.own[sweep.at];
         let Ok(mut session) = own.sessions.take() else {
@@ -88,17 +93,30 @@ impl Mako {
             return;
         };
         let (shard, watermarks) = (own.shard, self.desk.hub.watermarks.borrow());
-        let rejected = |stamp: types::StampRef<'_>| watermarks.rejects(shard, stamp);
+        let rejected = |stamp: StampRef<'_>| watermarks.rejects(shard, stamp);
         // Where the node leads no more, older writes may still be on their way to a tombstone's key.
-        let reached = self.shared.replica(shard).map_or(Clock::ZERO, Replica::reached);
-        let faults = self.shared.setup.options.faults;
-        let is_last = |clock| clock <= reached || faults.has(Fault::SweepUnreached);
-        let committed = |stamp: types::StampRef<'_>| {
+        let reached = || self.shared.replica(shard).map_or(Clock::ZERO, Replica::reached);
+        let (before, faults) = (reached(), self.shared.setup.options.faults);
+        let is_last = |clock| clock <= before || faults.has(Fault::SweepUnreached);
+        let gone = RefCell::new(Vec::new());
+        let committed = |stamp: StampRef<'_>| {
             let covered = watermarks.covers(shard, stamp);
-            is_last(stamp.clock) && (covered || faults.has(Fault::SweepUncommitted))
+            let goes = is_last(stamp.clock) && (covered || faults.has(Fault::SweepUncommitted));
+            if goes {
+                gone.borrow_mut().push(stamp.to_stamp());
+            }
+            goes
         };
         let done = session.roll_back(&sweep.cursor, RECORDS_MAX, rejected, committed);
         self.desk.counters.discarded += done.discarded as u64;
+        for stamp in gone.into_inner() {
+            let (clock, reached) = (stamp.clock, reached());
+            assert!(
+                clock <= reached,
+                "M6: a tombstone of {shard} at {clock} goes, and its streams are replayed up to {reached}"
+            );
+            effects.observe(|| Observation::Swept { shard, stamp });
+        }
         match done.next {
             Some(next) => {
                 sweep.cursor = next;

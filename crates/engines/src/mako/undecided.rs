@@ -27,9 +27,9 @@
 //!
 //! Locks are taken in this order: a replica's floor, the table, keys in the store.
 
+use super::part::{Part, UndecidedRow};
 use super::piece::Piece;
 use super::shared::Shared;
-use super::snapshot::{Part, UndecidedRow};
 use super::{Effects, Mako};
 use crate::execution::sessions::Sessions;
 use crate::faults::Fault;

@@ -7,7 +7,7 @@ use super::installed::{Installed, Versions};
 use super::replay;
 use super::transactions::Transactions;
 use std::collections::{BTreeMap, BTreeSet};
-use types::{Clock, Epoch, ShardId, Stamp, TableId};
+use types::{Clock, Epoch, ShardId, Stamp, TableId, VectorWatermark, WorkerId};
 
 /// A part of a copy, as its giver has observed it.
 #[derive(Debug, Clone, Copy)]
@@ -79,6 +79,46 @@ impl Judge<'_> {
         let first =
             newest_first.find(|at| deleted(at) || (at.order.1 <= cut && committed(at.order)))?;
         first.value.is_some().then_some(first.order)
+    }
+}
+
+/// Judges the cut of a copy of a shard: its giver has everything up to there, by the entries that its streams hold, or by
+/// a copy up to `copied` that it has taken itself.
+pub fn reaches(
+    (shard, cut): (ShardId, Clock),
+    copied: Clock,
+    held: &[(WorkerId, u64)],
+    durable: &Durable,
+) -> super::Verdict {
+    for (worker, length) in held {
+        // What was decided in the step that is under way is not known here.
+        let Some(safe) = durable.safe_with(shard, *worker, *length) else { continue };
+        if cut > safe.max(copied) {
+            return Err(format!(
+                "a copy of {shard} has the cut {cut}, and stream {worker} of its giver has {length} entries, which \
+                 have everything up to {safe}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Judges what the first part of a copy says of epochs: its giver knows how those after `settled.0` and up to `settled.1`
+/// ended, and says that of each that lost something.
+pub fn tells_finals(
+    settled: (Epoch, Epoch),
+    watermarks: &[VectorWatermark],
+    durable: &Durable,
+) -> super::Verdict {
+    let epochs = (settled.0.0 + 1..=settled.1.0).map(Epoch);
+    let partial = epochs.filter_map(|epoch| durable.last(epoch)).filter(|last| !last.is_whole());
+    match partial.into_iter().find(|last| !watermarks.contains(last)) {
+        None => Ok(()),
+        Some(last) => Err(format!(
+            "a copy says that {} and all before ended, and not how {} did: {last:?}",
+            settled.1,
+            last.epoch()
+        )),
     }
 }
 

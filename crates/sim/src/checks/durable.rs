@@ -43,6 +43,10 @@ struct Voter {
     accepted: BTreeMap<Ballot, u64>,
     /// It holds what it has promised and accepted.
     remembers: bool,
+    /// How many entries it has accepted last, whether that counts or not.
+    holds: u64,
+    /// Where it has forgotten: so many entries were durable then, perhaps with its vote.
+    owes: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -50,8 +54,12 @@ struct StreamState {
     voters: Vec<Voter>,
     /// The newest that leads; before one does, all that is accepted counts.
     ballot: Ballot,
-    /// How many entries it began with.
+    /// How many entries it began with, and appended in the same step.
     led_length: u64,
+    /// The newest that was told to lead, and how many entries it began with.
+    inherited: (Ballot, u64),
+    /// Up to which clock it is safe with the entry of this index.
+    safes: BTreeMap<u64, Clock>,
     /// So many entries are durable.
     decided: u64,
     /// What so many entries say is taken into account: all durable ones, but for those that were appended
@@ -81,11 +89,15 @@ impl Durable {
             length: 0,
             accepted: BTreeMap::new(),
             remembers: true,
+            holds: 0,
+            owes: 0,
         };
         let state = |shard: ShardId| StreamState {
             voters: topology.voters(shard).iter().map(voter).collect(),
             ballot: Ballot::default(),
             led_length: 0,
+            inherited: (Ballot::default(), 0),
+            safes: BTreeMap::new(),
             decided: 0,
             taken: 0,
             ahead: BTreeMap::new(),
@@ -111,6 +123,9 @@ impl Durable {
     }
 
     /// A replica has accepted so many entries under this ballot; only voters count.
+    ///
+    /// # Errors
+    /// If that is less than its leader began with: then what was decided before counts as accepted and is not there.
     #[inline]
     pub fn accepted(
         &mut self,
@@ -118,17 +133,27 @@ impl Durable {
         worker: WorkerId,
         node: NodeId,
         (ballot, length): (Ballot, u64),
-    ) {
+    ) -> super::Verdict {
         let stream = self.stream(shard, worker);
-        let voter = stream.voters.iter_mut().find(|voter| voter.node == node);
-        let is_new = |voter: &&mut Voter| {
-            voter.remembers && (voter.ballot, voter.length) != (ballot, length)
+        let (led, inherited) = stream.inherited;
+        if ballot == led && length < inherited {
+            return Err(format!(
+                "{node} has accepted {length} entries of stream {worker} of {shard} under {ballot}, which began \
+                 with {inherited}"
+            ));
+        }
+        let Some(voter) = stream.voters.iter_mut().find(|voter| voter.node == node) else {
+            return Ok(());
         };
-        let Some(voter) = voter.filter(is_new) else { return };
+        voter.holds = length;
+        if !voter.remembers || (voter.ballot, voter.length) == (ballot, length) {
+            return Ok(());
+        }
         (voter.ballot, voter.length) = (ballot, length);
         let most = voter.accepted.entry(ballot).or_default();
         *most = length.max(*most);
         self.count(shard, worker);
+        Ok(())
     }
 
     /// A node's life is over, and with it what it had appended to streams that were not prepared.
@@ -143,19 +168,37 @@ impl Durable {
     pub fn forgets(&mut self, node: NodeId) {
         for stream in &mut self.streams {
             for voter in stream.voters.iter_mut().filter(|voter| voter.node == node) {
-                voter.remembers = false;
+                (voter.remembers, voter.holds, voter.owes) = (false, 0, stream.decided);
             }
         }
     }
 
-    /// A replica of a shard, having forgotten, holds all there is again.
-    pub fn remembers(&mut self, shard: ShardId, node: NodeId) {
+    /// A replica of a shard, having forgotten, holds all there is again: at least what was durable when it had forgotten.
+    ///
+    /// # Errors
+    /// If it lacks something of that: it may have voted for it.
+    pub fn remembers(&mut self, shard: ShardId, node: NodeId) -> super::Verdict {
         for worker in (0..self.workers as u32).map(WorkerId) {
-            for voter in self.stream(shard, worker).voters.iter_mut() {
-                voter.remembers |= voter.node == node;
+            for voter in self.stream(shard, worker).voters.iter_mut().filter(|it| it.node == node) {
+                voter.remembers = true;
+                let Voter { holds, owes, .. } = *voter;
+                if holds < owes {
+                    return Err(format!(
+                        "{node} counts for stream {worker} of {shard} again with {holds} entries, and {owes} were \
+                         durable when it lost its memory"
+                    ));
+                }
             }
             self.count(shard, worker);
         }
+        Ok(())
+    }
+
+    /// Up to which clock everything is in so many entries of a stream, if that is known: all of them are durable.
+    pub fn safe_with(&self, shard: ShardId, worker: WorkerId, length: u64) -> Option<Clock> {
+        let stream = &self.streams[shard.0 as usize * self.workers + worker.0 as usize];
+        let last = || stream.safes.range(..length).next_back().map_or(Clock::ZERO, |(_, it)| *it);
+        (length <= stream.taken).then(last)
     }
 
     /// A node leads again, and what it had appended before, without its stream being prepared, is dropped, unless
@@ -205,6 +248,12 @@ impl Durable {
         }
         self.count(shard, worker);
         Ok(())
+    }
+
+    /// A leader says what its stream began with.
+    pub fn inherits(&mut self, shard: ShardId, worker: WorkerId, ballot: Ballot, length: u64) {
+        let inherited = &mut self.stream(shard, worker).inherited;
+        *inherited = (ballot, length).max(*inherited);
     }
 
     /// The first entry that a node has appended while its stream was not prepared, and that is nowhere to be
@@ -300,6 +349,7 @@ impl Durable {
             let (index, facts) = first.remove_entry();
             stream.taken = index + 1;
             stream.safe = stream.safe.max(facts.safe);
+            stream.safes.insert(index, stream.safe);
             for (epoch, clock) in facts.ends {
                 let end = stream.ends.entry(epoch).or_default();
                 *end = clock.max(*end);

@@ -1,9 +1,60 @@
 //! M8: a transaction reads no version of a later epoch, and one of an earlier epoch only if it is
-//! durable.
+//! durable. And it gets clocks only that were drawn while its epoch was open on the node: so all clocks of an
+//! epoch are below those of the next.
 
 use super::durable::Durable;
 use super::transactions::Seen;
 use engines::TransactionId;
+use std::collections::BTreeMap;
+use types::{Clock, Epoch, NodeId, ShardId};
+
+/// Which epochs are open on nodes, and were when clocks in flight were drawn.
+#[derive(Debug, Default)]
+pub struct Opened {
+    open: BTreeMap<NodeId, Epoch>,
+    drawn: BTreeMap<(NodeId, ShardId, Clock), Epoch>,
+}
+
+impl Opened {
+    /// An epoch opens on a node, for all of its workers.
+    pub fn opens(&mut self, node: NodeId, epoch: Epoch) {
+        let open = self.open.entry(node).or_default();
+        *open = epoch.max(*open);
+    }
+
+    /// A clock is drawn on a node.
+    pub fn drawn(&mut self, node: NodeId, shard: ShardId, clock: Clock) {
+        let open = self.open.get(&node).copied().unwrap_or_default();
+        self.drawn.insert((node, shard, clock), open);
+    }
+
+    /// It is not in flight any more.
+    pub fn resolved(&mut self, node: NodeId, shard: ShardId, clock: Clock) {
+        self.drawn.remove(&(node, shard, clock));
+    }
+
+    /// A node has crashed: it begins with the first epoch.
+    pub fn crashed(&mut self, node: NodeId) {
+        self.open.remove(&node);
+        self.drawn.retain(|(other, ..), _| *other != node);
+    }
+
+    /// A clock that was drawn on the node is used for a transaction of this epoch: a coordinator is told, or a version
+    /// installed.
+    pub fn uses(
+        &self,
+        node: NodeId,
+        shard: ShardId,
+        (epoch, clock): (Epoch, Clock),
+    ) -> super::Verdict {
+        match self.drawn.get(&(node, shard, clock)) {
+            Some(open) if *open > epoch => Err(format!(
+                "a transaction of {epoch} gets {clock} of {shard}, which was drawn when {open} was open on {node}"
+            )),
+            _ => Ok(()),
+        }
+    }
+}
 
 /// Judges a transaction that has just been certified.
 pub fn check(id: TransactionId, seen: &Seen, durable: &Durable) -> super::Verdict {

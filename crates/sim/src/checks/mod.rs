@@ -5,12 +5,12 @@
 //! | `stamps.rs` | M1: a stamp covers what was read and is not durable; what is installed carries all of it |
 //! | `installed.rs` | M2: install order and clock order agree; it is also the model of every shard |
 //! | `safe_clock.rs` | M3: nothing at or below a safe clock is still to come |
-//! | `durable.rs` | M4: what is durable is accepted by a majority of the voters |
+//! | `durable.rs` | M4: what is durable is accepted by a majority of the voters; a replica that counts holds it |
 //! | `told.rs` | M5: no client is told of what is not durable |
 //! | `replies.rs` | M5 once more, at the door: what clients outside are shown; and exactly once |
 //! | `replay.rs` | M6: followers apply what is durable, and the greatest clock wins |
 //! | `leases.rs` | M7: a leader is appointed when the former lease has ended; once it serves, no former one acts |
-//! | `epochs.rs` | M8: no transaction reads what a later epoch wrote, or an earlier one has not settled |
+//! | `epochs.rs` | M8: no transaction reads what a later epoch wrote, or an earlier one has not settled, or uses a late clock |
 //! | `finals.rs` | M9: an FVW is one, and covers what was told and nothing that is not durable |
 //! | `copies.rs` | M10: a copy for a replica has what is committed, all of it up to its cut, and nothing else |
 //! | `records.rs` | P4: nothing is seen or told whose record is not durable |
@@ -46,6 +46,7 @@ use copies::Given;
 use durable::{Durable, Facts};
 use engines::client::{ClientId, Reply, Request};
 use engines::{Observation, Place};
+use epochs::Opened;
 use finals::Finals;
 pub use installed::{Installed, Row};
 use leases::Leases;
@@ -53,9 +54,11 @@ use records::Records;
 use replay::Replay;
 use replies::Replies;
 use safe_clock::SafeClocks;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use transactions::Transactions;
-use types::{Ballot, Epoch, NodeId, ShardId, Time, VectorWatermark, WorkerId};
+use types::{
+    Ballot, Clock, Epoch, NodeId, ShardId, Stamp, TableId, Time, VectorWatermark, WorkerId,
+};
 
 /// When and where something was observed.
 #[derive(Debug, Clone, Copy)]
@@ -94,6 +97,14 @@ pub struct Checks {
     replies: Replies,
     leases: Leases,
     finals: Finals,
+    opened: Opened,
+    /// Up to which clock nodes have whole copies of shards.
+    copied: BTreeMap<(NodeId, ShardId), Clock>,
+    /// See [`Checks::holds`].
+    held: Vec<(WorkerId, u64)>,
+    /// Replicas that have lost their memory, and do not hold all there is again.
+    empty: BTreeSet<(ShardId, NodeId)>,
+    shards: u32,
     /// Clocks keep no bound, and so leases need not hold.
     wild_clocks: bool,
     /// How often they did not.
@@ -118,6 +129,11 @@ impl Checks {
             replies: Replies::new(topology),
             leases: Leases::default(),
             finals: Finals::default(),
+            opened: Opened::default(),
+            copied: BTreeMap::new(),
+            held: Vec::new(),
+            empty: BTreeSet::new(),
+            shards: topology.shards(),
             wild_clocks: false,
             two_leaders: 0,
             lost: None,
@@ -147,15 +163,25 @@ impl Checks {
 
     /// The stream of this worker at `node`, a replica of the shard, has accepted so many entries under
     /// this ballot.
+    ///
+    /// # Errors
+    /// If that cannot be.
     #[inline]
     pub fn accepted(
         &mut self,
+        moment: Moment,
         shard: ShardId,
-        worker: WorkerId,
-        node: NodeId,
         accepted: (Ballot, u64),
-    ) {
-        self.durable.accepted(shard, worker, node, accepted);
+    ) -> Result<(), Violation> {
+        let Place { node, worker } = moment.place;
+        let verdict = self.durable.accepted(shard, worker, node, accepted);
+        let place = Some(moment.place);
+        verdict.map_err(|what| Violation { rule: "M4", what, at: moment.at, place })
+    }
+
+    /// The streams of a shard have so many entries at the node of which the next observation speaks, decided or copied.
+    pub fn holds(&mut self, lengths: Vec<(WorkerId, u64)>) {
+        self.held = lengths;
     }
 
     /// The entry of which the next observation speaks.
@@ -245,16 +271,40 @@ impl Checks {
         self.safe_clocks.crashed(node);
         self.installed.crashed(node);
         self.replay.crashed(node);
+        self.opened.crashed(node);
+        self.copied.retain(|(other, _), _| *other != node);
     }
 
     /// A node has lost its memory, that of its streams included.
     pub fn forgets(&mut self, node: NodeId) {
         self.durable.forgets(node);
+        let shards = (0..self.shards).map(ShardId);
+        self.empty.extend(shards.map(|shard| (shard, node)));
     }
 
-    /// A replica that had lost its memory holds all there is.
-    pub fn remembers(&mut self, shard: ShardId, node: NodeId) {
-        self.durable.remembers(shard, node);
+    /// A replica that had lost its memory holds all there is, as the managers say.
+    ///
+    /// # Errors
+    /// If that is not so.
+    pub fn remembers(&mut self, at: Time, shard: ShardId, node: NodeId) -> Result<(), Violation> {
+        self.empty.remove(&(shard, node));
+        self.durable.remembers(shard, node).map_err(|what| Violation::new("M4", at, what))
+    }
+
+    /// A replica that has lost its memory, as the managers know, is appointed.
+    ///
+    /// # Errors
+    /// If it has not got all there is since.
+    pub fn appointed_anew(
+        &self,
+        at: Time,
+        (shard, ballot): (ShardId, Ballot),
+    ) -> Result<(), Violation> {
+        if !self.empty.contains(&(shard, ballot.node)) {
+            return Ok(());
+        }
+        let what = format!("{ballot} is appointed to {shard}, of which it has nothing");
+        Err(Violation::new("M4", at, what))
     }
 
     /// The managers have made an FVW final.
@@ -279,6 +329,11 @@ impl Checks {
         &self.installed
     }
 
+    /// Is what has this stamp, kept by the shard, discarded for good?
+    pub fn is_rolled_back(&self, shard: ShardId, stamp: &Stamp) -> bool {
+        self.rules == Rules::Watermark && self.durable.is_rolled_back(shard, stamp)
+    }
+
     /// Judges what a step let be seen.
     ///
     /// # Errors
@@ -294,6 +349,11 @@ impl Checks {
         let Checks {
             leases,
             finals,
+            opened,
+            copied,
+            held,
+            empty: _,
+            shards: _,
             wild_clocks,
             appointed: _,
             two_leaders,
@@ -323,10 +383,12 @@ impl Checks {
             }
             Observation::Drawn { transaction, shard, clock } => {
                 transactions.drawn(*transaction, *shard, *clock);
+                opened.drawn(moment.place.node, *shard, *clock);
                 blame(safe_clock, safe_clocks.drawn(*shard, moment.place, *transaction, *clock))?;
             }
             Observation::Resolved { transaction, shard, clock, installed } => {
                 transactions.resolved(*transaction, *shard, *clock, *installed);
+                opened.resolved(moment.place.node, *shard, *clock);
                 let resolved = safe_clocks.resolved(*shard, moment.place, *clock, *installed);
                 blame(safe_clock, resolved.map_err(|what| format!("{transaction}: {what}")))?;
             }
@@ -345,6 +407,7 @@ impl Checks {
                 safe_clocks.installed(*shard, moment.place, stamp.clock);
                 let row = Row { transaction: *transaction, stamp, table: *table, key };
                 let (node, value) = (moment.place.node, value.as_deref());
+                blame("M8", opened.uses(node, *shard, (stamp.epoch, stamp.clock)))?;
                 let back = durable.is_rolled_back(*shard, stamp);
                 blame(order, installed.install(node, *shard, row, value, back))?;
                 replay.installed(node, *shard, (*table, key));
@@ -363,10 +426,24 @@ impl Checks {
                 }
                 blame(safe_clock, safe_clocks.appended(*shard, moment.place, *safe, clocks))?;
             }
+            Observation::Led { shard, ballot, length } => {
+                durable.inherits(*shard, worker, *ballot, *length);
+            }
             Observation::Settled { .. }
-            | Observation::Led { .. }
             | Observation::HeldUp { .. }
             | Observation::Restored { .. } => {}
+            Observation::Opened { epoch } => opened.opens(moment.place.node, *epoch),
+            Observation::Locked { shard, epoch, clock } => {
+                blame("M8", opened.uses(moment.place.node, *shard, (*epoch, *clock)))?;
+            }
+            Observation::Swept { shard, stamp } => {
+                let writer = transactions.writer(*shard, stamp).map(|(_, seen)| seen);
+                blame("M9", replay::covered(*shard, stamp, writer, durable))?;
+            }
+            Observation::Copied { shard, cut } => {
+                let copied = copied.entry((moment.place.node, *shard)).or_default();
+                *copied = (*cut).max(*copied);
+            }
             Observation::Serves { shard, ballot } => leases.serves(*shard, *ballot),
             Observation::Acted { shard, ballot } => match leases.acted(*shard, *ballot) {
                 Err(_) if *wild_clocks => *two_leaders += 1,
@@ -392,8 +469,23 @@ impl Checks {
                     Rules::Records => blame("P4", records.told(*transaction, seen, durable))?,
                 }
             }
-            Observation::Given { shard, cut, from, until, rows, undecided, withheld: _ } => {
+            Observation::Given {
+                shard,
+                cut,
+                from,
+                until,
+                settled,
+                watermarks,
+                rows,
+                undecided,
+                withheld: _,
+            } => {
                 let (shard, cut, until) = (*shard, *cut, until.as_ref());
+                let copied = copied.get(&(moment.place.node, shard)).copied().unwrap_or_default();
+                blame("M10", copies::reaches((shard, cut), copied, held, durable))?;
+                if *from == (TableId(0), Vec::new()) {
+                    blame("M9", copies::tells_finals(*settled, watermarks, durable))?;
+                }
                 let given = Given { shard, cut, from, until, rows, undecided };
                 blame("M10", copies::check(given, installed, transactions, durable))?;
             }

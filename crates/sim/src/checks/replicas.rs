@@ -1,24 +1,26 @@
-//! All copies of a shard are equal, and equal to the model: what the leaders installed, newest last.
+//! All copies of a shard are equal, and equal to the model: what the leaders installed, newest last. And none has a
+//! version, newest or not, that was rolled back.
 
 use super::installed::{Installed, Rows};
 use consensus::topology::Topology;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
-use store::Store;
-use types::{NodeId, Scan, ShardId, TableId};
+use store::{Part, Place, Store};
+use types::{NodeId, Scan, ShardId, Stamp, StampRef, TableId};
 
 /// Rows read at once.
 const PAGE_ROWS: usize = 1024;
 
 /// Judges every replica of every shard but the one that is `lost`, without those on nodes that are `gone`; `leader` says
-/// who leads it, `store` finds a copy.
+/// who leads it, `store` finds a copy, and `rolled_back` tells of a stamp that a shard keeps whether that was rolled back.
 pub fn check(
     topology: &Topology,
     (installed, lost): (&Installed, Option<ShardId>),
     leader: impl Fn(ShardId) -> NodeId,
     store: impl Fn(NodeId, ShardId) -> Option<Arc<Store>>,
     gone: impl Fn(NodeId) -> bool,
+    rolled_back: impl Fn(ShardId, &Stamp) -> bool,
 ) -> super::Verdict {
     for shard in topology.shard_ids().filter(|shard| Some(*shard) != lost) {
         let nodes = topology.replicas(shard).chain([leader(shard)]);
@@ -26,6 +28,8 @@ pub fn check(
             let Some(store) = store(node, shard) else {
                 return Err(format!("{node} has no store of {shard}"));
             };
+            let rejected = |stamp: StampRef<'_>| rolled_back(shard, &stamp.to_stamp());
+            left_over(&store, rejected).map_err(|what| format!("{node}, {shard}: {what}"))?;
             let is_leader = node == leader(shard);
             for (table, number) in topology.tables().iter().zip(0..) {
                 let (id, empty) = (TableId(number), Rows::new());
@@ -36,6 +40,21 @@ pub fn check(
         }
     }
     Ok(())
+}
+
+/// No version in the store is `rejected`.
+fn left_over(store: &Arc<Store>, rejected: impl Fn(StampRef<'_>) -> bool) -> super::Verdict {
+    let mut session = store.session().map_err(|error| error.to_string())?;
+    let all = Part { records_max: usize::MAX, bytes_max: usize::MAX };
+    let mut found = Ok(());
+    let rest = session.copy(&Place::default(), all, (|_| false, rejected), |version| {
+        let (table, key, clock) = (version.table, version.key.escape_ascii(), version.stamp.clock);
+        let epoch = version.stamp.epoch;
+        found =
+            Err(format!("{epoch} {clock} of {table} '{key}' was rolled back, and is still there"));
+    });
+    assert!(rest.is_none(), "a copy without bounds has everything");
+    found
 }
 
 /// Every live row of the store is that of the model, and the other way round.

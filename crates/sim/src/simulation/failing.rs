@@ -305,10 +305,7 @@ impl<E: Engine + 'static> Simulation<E> {
     pub(super) fn remember(&mut self, truth: &Configuration) {
         let nodes: Vec<NodeId> = self.forgetful.keys().copied().collect();
         for node in nodes {
-            let host = self.cluster.seat_of(Place { node, worker: WorkerId(0) });
-            let member = self.cluster.worker(host).and_then(|worker| worker.member());
-            let own = member.and_then(|member| member.incarnation());
-            let admitted = own == Some(truth.nodes[node.0 as usize].incarnation);
+            let admitted = self.lives_as_known(node, truth);
             let known = self.forgetful.entry(node).or_default();
             let is_news = admitted && !std::mem::replace(known, *known || admitted);
             if is_news {
@@ -319,6 +316,14 @@ impl<E: Engine + 'static> Simulation<E> {
                 self.forgetful.remove(&node);
             }
         }
+    }
+
+    /// Is the life of a node the one that the managers have admitted, and does it know?
+    pub(super) fn lives_as_known(&self, node: NodeId, truth: &Configuration) -> bool {
+        let host = self.cluster.seat_of(Place { node, worker: WorkerId(0) });
+        let member = self.cluster.worker(host).and_then(|worker| worker.member());
+        let own = member.and_then(|member| member.incarnation());
+        own == Some(truth.nodes[node.0 as usize].incarnation)
     }
 
     /// A node begins a new life. Its memory is lost if that is wanted and can be borne, or if it was lost

@@ -163,10 +163,22 @@ impl<E: Engine + 'static> Simulation<E> {
         if let Some(watcher) = &mut self.watcher {
             watcher(self.now, Sight::Applied(applied));
         }
+        let lives_as_known = |node: NodeId| self.lives_as_known(node, truth);
+        let (is_newer, is_known) = match applied {
+            // It has lost its memory once more, and the managers do not know.
+            Applied::CaughtUp { replica, .. } => {
+                let forgot = self.forgetful.get(replica) == Some(&false);
+                (forgot && self.is_up(*replica) && !lives_as_known(*replica), false)
+            }
+            Applied::Appointed { ballot, .. } => (false, lives_as_known(ballot.node)),
+            _ => (false, false),
+        };
         if let Some(checks) = &mut self.checks {
             match applied {
                 Applied::Final(watermark) => checks.is_final(self.now, watermark)?,
-                Applied::CaughtUp { shard, replica } => checks.remembers(*shard, *replica),
+                Applied::CaughtUp { shard, replica } if !is_newer => {
+                    checks.remembers(self.now, *shard, *replica)?;
+                }
                 Applied::Out { shard, epoch, since } => {
                     // Several commands may be applied at once: the open epoch may be a later one by now.
                     checks.out(*shard, *epoch, since.is_some());
@@ -175,6 +187,9 @@ impl<E: Engine + 'static> Simulation<E> {
                     let formers = self.cluster.leases(*shard);
                     let formers = formers.filter(|(node, ..)| *node != ballot.node);
                     checks.appointed(self.now, (*shard, *ballot), formers)?;
+                    if is_known {
+                        checks.appointed_anew(self.now, (*shard, *ballot))?;
+                    }
                 }
                 _ => {}
             }

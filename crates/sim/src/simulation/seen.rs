@@ -111,7 +111,7 @@ impl<E: Engine + 'static> Simulation<E> {
                 }
                 let persisted = stream.storage().persisted();
                 let accepted = (persisted.accepted_ballot, persisted.accepted.0);
-                checks.accepted(shard, place.worker, place.node, accepted);
+                checks.accepted(Moment { at: self.now, place }, shard, accepted)?;
             }
             if self.recoveries.awaits(shard) {
                 steps.extend(self.recoveries.prepares(shard, stream.ballot()));
@@ -129,6 +129,15 @@ impl<E: Engine + 'static> Simulation<E> {
         observation: &Observation,
     ) -> Result<(), Violation> {
         let Some(checks) = &mut self.checks else { return Ok(()) };
+        if let Observation::Given { shard, .. } = observation {
+            let seats = self.cluster.seats_of(moment.place.node);
+            let seats = seats.map(|seat| &self.cluster.seats[seat]);
+            let held = seats.filter_map(|seat| {
+                let stream = seat.worker.as_ref()?.stream(*shard)?;
+                Some((seat.place.worker, stream.decided().0))
+            });
+            checks.holds(held.collect());
+        }
         if let Observation::Appended { shard, index, .. } = observation {
             let worker = self.cluster.seats[seat].worker.as_ref();
             let stream = worker.and_then(|worker| worker.stream(*shard));
@@ -186,6 +195,10 @@ fn digest_observation(digest: &mut Digest, observation: &Observation) {
         Observation::Given { cut, rows, undecided, .. } => {
             words(18, cut.0, (rows.len() << 16 | undecided.len()) as u64);
         }
+        Observation::Opened { epoch } => words(20, epoch.0.into(), 0),
+        Observation::Locked { shard, clock, .. } => words(23, shard.0.into(), clock.0),
+        Observation::Swept { shard, stamp } => words(21, shard.0.into(), stamp.clock.0),
+        Observation::Copied { shard, cut } => words(22, shard.0.into(), cut.0),
         Observation::Restored { shard } => words(17, u64::from(shard.0), 0),
         Observation::Inherited { shard, stamp, key, .. } => {
             words(19, u64::from(shard.0), stamp.clock.0);

@@ -53,7 +53,7 @@ impl Cluster {
     /// So many voters have accepted so much under a ballot.
     fn accept(&mut self, shard: ShardId, voters: &[u32], ballot: Ballot, length: u64) {
         for voter in voters {
-            self.checks.accepted(shard, W0, NodeId(*voter), (ballot, length));
+            self.checks.accepted(moment(*voter), shard, (ballot, length)).unwrap();
         }
     }
 
@@ -178,7 +178,7 @@ fn m4_who_has_forgotten_has_no_vote_until_it_remembers() {
     cluster.checks.forgets(NodeId(2));
     cluster.accept(S0, &[0, 2], ballot(1, 0), 1);
     assert_eq!(cluster.see(0, &watermark(4)), Err("M4"));
-    cluster.checks.remembers(S0, NodeId(2));
+    cluster.checks.remembers(Time(1), S0, NodeId(2)).unwrap();
     cluster.accept(S0, &[0, 2], ballot(1, 0), 1);
     assert_eq!(cluster.see(0, &watermark(4)), Ok(()));
 }

@@ -8,7 +8,8 @@ use engines::{Observation, Place, TransactionId};
 use shoal_sim::Violation;
 use shoal_sim::checks::{Checks, Moment, Rules};
 use types::{
-    Ballot, CallSession, Clock, Epoch, NodeId, RequestId, ShardId, Stamp, TableId, Time, WorkerId,
+    Ballot, CallSession, Clock, Epoch, NodeId, RequestId, ShardId, Stamp, TableId, Time,
+    VectorWatermark, WorkerId,
 };
 
 const S0: ShardId = ShardId(0);
@@ -82,12 +83,18 @@ fn observe(
     checks.observe(moment, observation)
 }
 
+/// A replica of shard 0 has accepted so many entries under this ballot.
+fn accepts(checks: &mut Checks, node: NodeId, accepted: (Ballot, u64)) -> Result<(), &'static str> {
+    let moment = Moment { at: Time(1), place: Place { node, worker: WorkerId(0) } };
+    checks.accepted(moment, S0, accepted).map_err(|violation| violation.rule)
+}
+
 /// What the checkers say, with `accepted` entries of shard 0's stream on each of its three voters.
 fn verdict(accepted: [u64; 3], observations: &[Observation]) -> Result<(), &'static str> {
     let topology = Topology::compact(3, 2, 3, 0, 1);
     let mut checks = Checks::new(&topology, Rules::default());
     for (voter, length) in topology.voters(S0).iter().zip(accepted) {
-        checks.accepted(S0, WorkerId(0), *voter, (Ballot::default(), length));
+        accepts(&mut checks, *voter, (Ballot::default(), length)).unwrap();
     }
     let mut all = observations.iter();
     all.try_for_each(|observation| {
@@ -183,6 +190,32 @@ fn m4_a_watermark_counts_what_a_majority_has() {
 }
 
 #[test]
+fn m4_a_replica_that_accepts_under_a_ballot_has_what_its_leader_began_with() {
+    let ballot = Ballot { epoch: Epoch(2), node: NodeId(0) };
+    let leads = Observation::Led { shard: S0, ballot, length: 3 };
+    let mut checks = checks(&[leads], 0);
+    assert_eq!(accepts(&mut checks, NodeId(1), (ballot, 2)), Err("M4"));
+    assert_eq!(accepts(&mut checks, NodeId(1), (ballot, 3)), Ok(()));
+    assert_eq!(accepts(&mut checks, NodeId(2), (Ballot::default(), 2)), Ok(()), "not under it");
+}
+
+#[test]
+fn m4_a_replica_without_memory_counts_when_it_has_again_what_was_durable() {
+    let (node, ballot) = (NodeId(1), Ballot::default());
+    let mut checks = checks(&[appended(0, 4, &[])], 2);
+    checks.forgets(node);
+    let appointed =
+        |checks: &Checks| checks.appointed_anew(Time(2), (S0, Ballot { node, ..ballot }));
+    assert_eq!(appointed(&checks).map_err(|violation| violation.rule), Err("M4"));
+    let early = checks.remembers(Time(2), S0, node);
+    assert_eq!(early.map_err(|violation| violation.rule), Err("M4"));
+    checks.forgets(node);
+    accepts(&mut checks, node, (ballot, 1)).unwrap();
+    assert_eq!(checks.remembers(Time(2), S0, node), Ok(()));
+    assert_eq!(appointed(&checks), Ok(()));
+}
+
+#[test]
 fn m5_nobody_is_told_of_what_is_not_durable() {
     let mut all = written(0, 4);
     all.push(told(0, stamp(4, 0)));
@@ -209,6 +242,50 @@ fn m6_followers_apply_what_is_durable_and_the_greatest_clock_wins() {
 }
 
 #[test]
+fn m8_a_clock_that_was_drawn_after_its_epoch_had_closed_is_not_used() {
+    let opens = Observation::Opened { epoch: Epoch(2) };
+    let locked = Observation::Locked { shard: S0, epoch: EPOCH, clock: Clock(4) };
+    for used in [installed(0, 4), locked] {
+        let late = [opens.clone(), drawn(0, 4), used.clone()];
+        assert_eq!(verdict([0; 3], &late), Err("M8"));
+        let in_time = [drawn(0, 4), opens.clone(), used];
+        assert_eq!(verdict([0; 3], &in_time), Ok(()));
+    }
+}
+
+#[test]
+fn m10_the_cut_of_a_copy_is_not_above_what_its_giver_has() {
+    let given = |cut, epochs| Observation::Given {
+        shard: S0,
+        cut: Clock(cut),
+        from: (TableId(0), Vec::new()),
+        until: None,
+        settled: epochs,
+        watermarks: Vec::new(),
+        rows: Vec::new(),
+        undecided: Vec::new(),
+        withheld: 0,
+    };
+    let copied = Observation::Copied { shard: S0, cut: Clock(9) };
+    let judge = |before: &[Observation], cut| {
+        let mut checks = checks(&[&[appended(0, 4, &[])], before].concat(), 2);
+        checks.holds(vec![(WorkerId(0), 1)]);
+        let none = (Epoch(0), Epoch(0));
+        checks.observe(MOMENT, &given(cut, none)).map_err(|violation| violation.rule)
+    };
+    assert_eq!((judge(&[], 4), judge(&[], 5)), (Ok(()), Err("M10")));
+    assert_eq!(judge(&[copied], 9), Ok(()), "it has taken a copy");
+    // Shard 0 has lost what it had above 4.
+    let mut last = VectorWatermark::new(EPOCH, 2);
+    last.raise(S0, Clock(4));
+    let mut checks = checks(&[appended(0, 4, &[])], 2);
+    checks.is_final(Time(1), &last).unwrap();
+    let silent = checks.observe(MOMENT, &given(0, (Epoch(0), EPOCH)));
+    assert_eq!(silent.map_err(|violation| violation.rule), Err("M9"));
+    assert_eq!(checks.observe(MOMENT, &given(0, (EPOCH, EPOCH))), Ok(()), "it has forgotten");
+}
+
+#[test]
 fn m8_nobody_reads_across_epochs_what_is_not_settled() {
     let later = Stamp::local(Epoch(2), Clock(1));
     let from_the_future = [read(1, later.clone(), false), certified(1, stamp(5, 0), 5)];
@@ -230,7 +307,7 @@ fn checks(observations: &[Observation], accepted: usize) -> Checks {
     let topology = topology.unwrap();
     let mut checks = Checks::new(&topology, Rules::default());
     for voter in &topology.voters(S0)[..accepted] {
-        checks.accepted(S0, WorkerId(0), *voter, (Ballot::default(), 1));
+        accepts(&mut checks, *voter, (Ballot::default(), 1)).unwrap();
     }
     for observation in observations {
         observe(&mut checks, MOMENT, observation).unwrap();
