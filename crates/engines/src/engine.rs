@@ -16,7 +16,7 @@ use crate::observation::Observation;
 use crate::procedure::Procedures;
 use crate::slow::Slow;
 use bytes::Bytes;
-use consensus::manager::{Configuration, Incarnation, Knowledge};
+use consensus::manager::{Configuration, HeardEpochs, Incarnation, Knowledge};
 use consensus::stream;
 use consensus::topology::Topology;
 use std::collections::BTreeMap;
@@ -141,6 +141,12 @@ pub trait Engine: Sized {
     fn exceeds(&self, configuration: &Configuration) -> Option<ShardId> {
         let _ = configuration;
         None
+    }
+
+    /// What this node has heard of the epochs after `settled`: from any node, stream or configuration.
+    fn heard_epochs(&self, settled: Epoch) -> HeardEpochs {
+        let _ = settled;
+        HeardEpochs::default()
     }
 
     /// The transactions that took longer than [`Limits::slow_after`](crate::execution::Limits::slow_after) since

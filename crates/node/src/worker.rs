@@ -18,7 +18,7 @@
 use super::events::{Effect, Effects, Event, Message};
 use super::membership::{Known, Membership, Word};
 use super::streams::Held;
-use consensus::manager::{Configuration, Member, MemberEffect, MemberEvent};
+use consensus::manager::{Configuration, Member, MemberEffect, MemberEvent, ToNode};
 use consensus::stream::{self, Length, MemoryStorage, Stream};
 use consensus::topology::Topology;
 use engines::Engine;
@@ -225,6 +225,12 @@ impl<E: Engine> Worker<E> {
             }
             Event::Client { from, request } => {
                 self.engine_step(now, engines::Event::Client { from, request }, effects);
+            }
+            Event::Told { message: ToNode::Recall { generation, pledges } } => {
+                let settled = self.configuration().map(|configuration| configuration.settled);
+                let heard = self.engine.heard_epochs(settled.unwrap_or_default());
+                let event = MemberEvent::Recall { generation, pledges, heard };
+                self.member_step(now, event, effects);
             }
             Event::Told { message } => {
                 self.member_step(now, MemberEvent::Received(message), effects);

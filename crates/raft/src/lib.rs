@@ -27,7 +27,9 @@
 //! what is asked of a lost one is answered by none. It has to be [replaced](Handle::replace), by another volume on
 //! the same node or elsewhere.
 //!
-//! Read in this order: `member.rs`, `replica.rs` with `lead.rs`, `handle.rs`; `config.rs`, `store.rs` with `storage/`,
+//! If a majority of the members is lost for good, another log [begins with](begin_with) what is remembered.
+//!
+//! Read in this order: `member.rs`, `replica.rs` with `lead.rs`, `handle.rs`; `recovered.rs`; `config.rs`, `store.rs` with `storage/`,
 //! `network.rs`; `code/`.
 //!
 //! Source: Ongaro and Ousterhout, *In Search of an Understandable Consensus Algorithm* (ATC'14).
@@ -38,6 +40,7 @@ mod handle;
 mod lead;
 mod member;
 mod network;
+mod recovered;
 mod replica;
 mod storage;
 mod store;
@@ -46,6 +49,7 @@ pub use config::Options;
 pub use handle::{ChangeError, Handle, Refused, Status};
 pub use member::{Member, Members, Volume};
 pub use network::{Transport, Unreachable};
+pub use recovered::begin_with;
 pub use replica::{Counters, Replica, Stopped, start};
 pub use storage::{Cell, DiskStorage, MemoryStorage, Storage};
 pub use types::wire::Malformed;

@@ -40,7 +40,7 @@ mod slow;
 mod status;
 
 pub use config::{ConfigError, NodeConfig, Protocol, Wrong};
-pub use manager::{FromOperator, Refusal, Stage, ToOperator};
+pub use manager::{FromOperator, Refusal, Remembered, Stage, ToOperator};
 pub use seat::{Command, MakeTask};
 pub use server::{Ended, Server, StartError};
 pub use status::{

@@ -14,6 +14,7 @@ use engines::engine::Task;
 use engines::{Engine, Local, Place};
 use net::{Identity, Input, Limits, Outbox};
 use node::{Effect, Effects, Event, Worker};
+use raft::Members;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -207,12 +208,21 @@ impl<E: Engine> Seat<E> {
         if !self.belongs(from, &message) {
             return;
         }
+        self.correct_former(from);
         let before = self.worker.lease_end();
         self.take(now, Event::Told { message }, out);
         if self.worker.lease_end() > before {
             self.granter = Some(from);
         }
         self.log_outages();
+    }
+
+    /// Who was a manager, and may not know that it is none any more, is told by the desk.
+    fn correct_former(&mut self, from: NodeId) {
+        let Some((version, managers)) = self.mail.as_ref().map(Mail::managers) else { return };
+        if version > 0 && !managers.contains(&from) {
+            self.post(Letter::Members { from, members: Members::default() });
+        }
     }
 
     /// Logs that a shard of this node cannot be served any more, and why, or that it can again.

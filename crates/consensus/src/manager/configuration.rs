@@ -2,6 +2,7 @@
 
 use super::command::{Incarnation, number};
 use super::loss::{Loss, LossStage};
+use super::recovery::Generation;
 use crate::stream::Members;
 use crate::topology::{Partitioning, Topology};
 use std::collections::BTreeMap;
@@ -16,6 +17,8 @@ number!(/** Counts the changes of the configuration, with and without a new epoc
 pub struct Configuration {
     /// The identity of the cluster, drawn when it was founded. `None` without managers.
     pub cluster: Option<ClusterId>,
+    /// How often a majority of the managers was lost, and the loss accepted.
+    pub generation: Generation,
     /// Greater than that of any earlier one.
     pub revision: Revision,
     /// The epoch that is open for new work.

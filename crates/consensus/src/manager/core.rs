@@ -319,6 +319,8 @@ impl<L: Log> Manager<L> {
             ToManager::Held { claim, held } => {
                 self.on_claim(now, from, claim, Action::Held { claim, held });
             }
+            // For the host of a manager that recovers: by now it is done.
+            ToManager::Recalled { .. } => self.counters.late_messages += 1,
         }
     }
 
@@ -403,7 +405,9 @@ impl<L: Log> Manager<L> {
             let configuration = self.machine.configuration();
             let revision = configuration.revision;
             let configuration = (known < revision).then(|| Arc::clone(configuration));
-            let message = ToNode::Granted { incarnation, round, revision, configuration };
+            let generation = self.machine.generation;
+            let message =
+                ToNode::Granted { generation, incarnation, round, revision, configuration };
             effects.push(Effect::Send { to: node, message });
         }
         // Others are far away, or the log has nothing to say to them for a while.

@@ -15,6 +15,7 @@ use super::command::{Action, Ask, Claim, Command, Heard, Incarnation, Life, Term
 use super::configuration::{Assignment, Configuration, Move, Revision, Standing};
 use super::loss::Loss;
 use super::options::Options;
+use super::recovery::Generation;
 use crate::topology::Topology;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -140,6 +141,8 @@ pub struct Machine {
     pub(super) topology: Arc<Topology>,
     /// Drawn by the first manager that led; `None` before that.
     cluster: Option<ClusterId>,
+    /// Of the managers.
+    pub(super) generation: Generation,
     term: Term,
     /// The latest time in a command of this term, on its manager's clock.
     pub(super) now: Option<Time>,
@@ -205,6 +208,7 @@ impl Machine {
         let settled = Epoch(FIRST_EPOCH.0 - 1);
         let configuration = Configuration {
             cluster: None,
+            generation: Generation(0),
             revision: Revision(0),
             epoch: FIRST_EPOCH,
             topology: Arc::clone(&topology),
@@ -220,6 +224,7 @@ impl Machine {
             options,
             topology,
             cluster: None,
+            generation: Generation(0),
             term: Term(0),
             now: None,
             began: None,
@@ -577,6 +582,7 @@ impl Machine {
         let standing = |node: &Node| Standing { incarnation: node.incarnation, alive: node.alive };
         self.configuration = Arc::new(Configuration {
             cluster: self.cluster,
+            generation: self.generation,
             revision: self.revision,
             epoch: self.epoch,
             topology: Arc::clone(&self.topology),
@@ -589,6 +595,59 @@ impl Machine {
             moving: self.moving.clone(),
         });
         effects.push(Applied::Changed(self.revision));
+    }
+
+    /// The commands that follow are of another manager's clock, and none of its times is known.
+    pub(super) fn restart_clock(&mut self) {
+        (self.now, self.began) = (None, None);
+        self.closed_at.clear();
+    }
+
+    /// The next configuration is so many later. It is made.
+    pub(super) fn jump_revision(&mut self, count: u64) {
+        self.revision.0 += count;
+        self.finals.iter_mut().for_each(|(told, _)| *told = self.revision);
+        self.changed = true;
+        self.publish(&mut Vec::new());
+        self.assert_invariants();
+    }
+
+    /// Is this a configuration of as many nodes and shards, all whose parts are there?
+    pub(super) fn is_alike(&self, configuration: &Configuration) -> bool {
+        let (nodes, shards) = (self.nodes.len(), self.shards.len());
+        let fits = configuration.topology.nodes().len() == nodes
+            && configuration.topology.shards() as usize == shards
+            && configuration.nodes.len() == nodes
+            && configuration.shards.len() == shards
+            && configuration.finals.iter().all(|last| last.shards() == shards);
+        fits && {
+            let mut machine = self.clone();
+            machine.replace_by(configuration);
+            machine.is_whole() && machine.fault().is_none()
+        }
+    }
+
+    /// Goes on from what a later configuration says. What it does not say is forgotten: unfinished replacements of replicas,
+    /// and when nodes were heard.
+    pub(super) fn replace_by(&mut self, configuration: &Configuration) {
+        self.topology = Arc::clone(&configuration.topology);
+        self.cluster = configuration.cluster;
+        self.generation = configuration.generation;
+        (self.revision, self.epoch) = (configuration.revision, configuration.epoch);
+        for (node, standing) in self.nodes.iter_mut().zip(&configuration.nodes) {
+            (node.incarnation, node.alive) = (standing.incarnation, standing.alive);
+        }
+        for (shard, assignment) in self.shards.iter_mut().zip(&configuration.shards) {
+            shard.assignment = assignment.clone();
+            (shard.vacant, shard.replacement) = (None, None);
+            shard.ready.clear();
+        }
+        self.closing.clone_from(&configuration.ends);
+        (self.settled, self.forgotten) = (configuration.settled, configuration.forgotten);
+        let told = |last: &VectorWatermark| (configuration.revision, last.clone());
+        self.finals = configuration.finals.iter().map(told).collect();
+        self.moving.clone_from(&configuration.moving);
+        self.configuration = Arc::new(configuration.clone());
     }
 
     /// The revision that will tell of a change made now.
@@ -630,6 +689,13 @@ impl Machine {
             ]
         });
         rules.into_iter().chain(of_shards).find(|(holds, _)| !holds).map(|(_, fault)| fault)
+    }
+}
+
+impl Node {
+    /// Its heartbeats are heard from the first on.
+    pub(super) fn restart_rounds(&mut self) {
+        self.round = 0;
     }
 }
 

@@ -9,6 +9,7 @@ use super::loss::{Knowledge, LossStage};
 use super::machine::CLOSING_MAX;
 use super::message::{ToManager, ToNode};
 use super::options::Options;
+use super::recovery::{Generation, HeardEpochs, Recollection};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use types::{Ballot, Clock, ClusterId, Epoch, NodeId, ShardId, Time, VectorWatermark};
@@ -71,6 +72,15 @@ pub enum MemberEvent {
         /// They have all of these epochs up to there.
         held: BTreeMap<Epoch, Clock>,
     },
+    /// A manager that has lost the majority of the others asks what is remembered.
+    Recall {
+        /// The generation of managers that it is to begin.
+        generation: Generation,
+        /// Whether this node is to have no other managers from now on.
+        pledges: bool,
+        /// What the node's owner has heard of epochs beyond the configuration.
+        heard: HeardEpochs,
+    },
     /// The time of a [`MemberEffect::Timer`] has come; also the first event. Too early does no harm.
     Timer,
 }
@@ -124,7 +134,8 @@ const MISSED_MAX: u32 = 1 << 20;
 
 /// A node, as it sees itself. See the [module](super).
 ///
-/// Invariant: the lease was granted at a revision that is not above that of the configuration.
+/// Invariants: the lease was granted at a revision that is not above that of the configuration, by managers of its
+/// generation; and to no earlier generation than that of its configuration is it pledged.
 #[derive(Debug)]
 pub struct Member {
     me: NodeId,
@@ -139,6 +150,8 @@ pub struct Member {
     /// The cluster that this node belongs to; `None` until it has joined one.
     cluster: Option<ClusterId>,
     configuration: Option<Arc<Configuration>>,
+    /// No word of managers of an earlier generation counts.
+    pledged: Generation,
     /// The last epoch that is closed, as far as this node knows,
     closed: Epoch,
     /// and those up to it whose FVW the owner was not told.
@@ -176,6 +189,7 @@ impl Member {
             is_behind: false,
             cluster: None,
             configuration: None,
+            pledged: Generation(0),
             closed: Epoch(0),
             untold: BTreeSet::new(),
             round: 0,
@@ -220,6 +234,9 @@ impl Member {
             MemberEvent::Held { shard, held } => {
                 let message = |claim| ToManager::Held { claim, held };
                 self.say(now, Topic::Held(shard), shard, message, effects);
+            }
+            MemberEvent::Recall { generation, pledges, heard } => {
+                self.recall((generation, pledges), heard, effects);
             }
             MemberEvent::Timer => {
                 self.timer = None;
@@ -332,9 +349,17 @@ impl Member {
                     self.on_timer(now, effects);
                 }
             }
-            ToNode::Granted { incarnation, round, revision, configuration } => {
+            ToNode::Granted { generation, incarnation, round, revision, configuration } => {
                 let newer = configuration.as_ref();
+                if generation < self.pledged && !self.options.faults.serve_former_managers {
+                    self.late_messages += 1;
+                    return;
+                }
                 self.on_granted(now, (incarnation, round), revision, newer, effects);
+            }
+            // Its owner has heard nothing beyond the configuration.
+            ToNode::Recall { generation, pledges } => {
+                self.recall((generation, pledges), HeardEpochs::default(), effects);
             }
             ToNode::Configured { configuration } => {
                 // Before the welcome it is not known which incarnation this is.
@@ -404,6 +429,9 @@ impl Member {
         if self.cluster.is_some() && configuration.cluster != self.cluster {
             return false;
         }
+        if configuration.generation < self.pledged && !self.options.faults.serve_former_managers {
+            return false;
+        }
         let Configuration { epoch, settled, forgotten, ends, finals, shards, .. } = configuration;
         let first = ends.keys().next().copied().unwrap_or(*epoch);
         let is_closed = |it: &VectorWatermark| it.epoch() < *epoch && it.shards() == shards.len();
@@ -419,13 +447,21 @@ impl Member {
     /// Takes over a newer configuration, with the lease as it is: what it grants is at most what the
     /// manager counts.
     fn adopt(&mut self, configuration: &Arc<Configuration>, effects: &mut Vec<MemberEffect>) {
-        if configuration.revision <= self.revision() {
+        let is_later = self.configuration.is_some() && configuration.generation > self.pledged;
+        if configuration.revision <= self.revision() && !is_later {
             return; // Known, or overtaken.
         }
         if !self.is_possible(configuration) {
             self.bad_messages += 1;
             return;
         }
+        if is_later {
+            // The managers were recovered without this life: what it has in memory counts no more.
+            (self.is_superseded, self.granted) = (true, None);
+            effects.push(MemberEffect::Superseded);
+            return;
+        }
+        self.pledged = configuration.generation.max(self.pledged);
         if self.lacks_final(configuration) {
             (self.is_superseded, self.is_behind) = (true, true);
             effects.push(MemberEffect::Superseded);
@@ -455,6 +491,28 @@ impl Member {
         let Some(before) = &self.configuration else { return false };
         let lacking = self.untold.first().copied().unwrap_or(before.epoch);
         lacking <= configuration.forgotten
+    }
+
+    /// Says what is remembered, and pledges: no lease of an earlier generation outlasts this, and none is granted (M7).
+    fn recall(
+        &mut self,
+        (generation, pledges): (Generation, bool),
+        heard: HeardEpochs,
+        effects: &mut Vec<MemberEffect>,
+    ) {
+        if pledges && generation > self.pledged {
+            self.pledged = generation;
+            self.granted = None;
+            self.sent.clear();
+        }
+        let told = Recollection {
+            life: self.life,
+            incarnation: self.incarnation,
+            pledged: self.pledged,
+            configuration: self.configuration.clone(),
+            heard,
+        };
+        effects.push(MemberEffect::Send { message: ToManager::Recalled { generation, told } });
     }
 
     /// Tells what the node knows of shards whose majority is lost, as long as the configuration asks for it.
@@ -579,6 +637,14 @@ impl Member {
         let joined = self.incarnation > Incarnation(0);
         assert!(self.granted.is_none() || joined, "a lease before it joined: {self:?}");
         assert_eq!(self.configuration.is_some(), joined, "joins with a configuration: {self:?}");
+        let generation = self.configuration.as_ref().map(|configuration| configuration.generation);
+        let is_former = generation.is_some_and(|generation| generation < self.pledged);
+        let is_faulty = self.options.faults.serve_former_managers;
+        assert!(
+            !is_former || self.granted.is_none() || is_faulty,
+            "M7: a lease of former managers: {self:?}"
+        );
+        assert!(generation <= Some(self.pledged), "managers it has not pledged to: {self:?}");
     }
 
     /// One timer is on its way, for the next heartbeat; the rest is repeated with one.

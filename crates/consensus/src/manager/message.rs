@@ -6,6 +6,7 @@
 use super::command::{Claim, Incarnation, Life};
 use super::configuration::{Configuration, Revision};
 use super::loss::Knowledge;
+use super::recovery::{Generation, Recollection};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use types::{Clock, Epoch, NodeId, ShardId};
@@ -80,6 +81,13 @@ pub enum ToManager {
         /// They have all of these epochs up to there.
         held: BTreeMap<Epoch, Clock>,
     },
+    /// In answer to `Recall`.
+    Recalled {
+        /// Which generation was asked for.
+        generation: Generation,
+        /// What the node remembers, and to which generation it has pledged.
+        told: Recollection,
+    },
 }
 
 impl ToNode {
@@ -91,7 +99,7 @@ impl ToNode {
                 Some(configuration)
             }
             ToNode::Granted { configuration, .. } => configuration.as_ref(),
-            ToNode::Stranger { .. } | ToNode::Reported { .. } => None,
+            ToNode::Stranger { .. } | ToNode::Reported { .. } | ToNode::Recall { .. } => None,
         }
     }
 }
@@ -119,6 +127,8 @@ pub enum ToNode {
     },
     /// Your lease is renewed, from the sending of this heartbeat, for who has this configuration.
     Granted {
+        /// That of the manager.
+        generation: Generation,
         /// The incarnation that is meant.
         incarnation: Incarnation,
         /// Which heartbeat.
@@ -139,5 +149,13 @@ pub enum ToNode {
         claim: Claim,
         /// About which epoch.
         epoch: Epoch,
+    },
+    /// A majority of the managers is lost, and the one that asks is to begin this generation: what do you remember? Answered
+    /// by `Recalled`; a repeat likewise.
+    Recall {
+        /// The generation.
+        generation: Generation,
+        /// The node gives up its lease, and from now on has managers of this generation only. Otherwise nothing changes.
+        pledges: bool,
     },
 }

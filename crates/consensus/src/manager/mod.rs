@@ -75,7 +75,7 @@
 //! remembers.
 //!
 //! Read in this order: `command.rs`, `configuration.rs`, `outage.rs`, `machine.rs` with `appoint.rs`,
-//! `closing.rs`, `change.rs`, `loss.rs` and `machine/image.rs` (the machine as bytes); `message.rs`, `core.rs` with
+//! `closing.rs`, `change.rs`, `loss.rs`, `recovery.rs` and `machine/image.rs` (the machine as bytes); `message.rs`, `core.rs` with
 //! `hearing.rs`, `member.rs`; `log.rs`, `simulated.rs`; `wire.rs`.
 //!
 //! Sources: Gray and Cheriton, *Leases* (SOSP'89), for clocks that only drift; Ongaro, *Consensus: Bridging Theory and
@@ -96,6 +96,7 @@ mod member;
 mod message;
 mod options;
 mod outage;
+mod recovery;
 mod simulated;
 mod wire;
 
@@ -110,4 +111,5 @@ pub use member::{Member, MemberEffect, MemberEvent};
 pub use message::{ToManager, ToNode};
 pub use options::{Faults, Options};
 pub use outage::Outage;
+pub use recovery::{Generation, HeardEpochs, NotRecovered, Recollection};
 pub use simulated::{Pace, SimulatedLog};

@@ -115,6 +115,8 @@ planted! {
         pub late_report_overwrites: bool,
         /// Any node reports for any shard.
         pub deposed_reports: bool,
+        /// A node goes on to serve managers before whose generation it has pledged to another (breaks rule M7).
+        pub serve_former_managers: bool,
         /// Replicas that lost their memory are appointed like others.
         pub appoint_empty: bool,
     }

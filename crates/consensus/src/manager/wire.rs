@@ -2,8 +2,9 @@
 //! short: it is little and seldom, and what is on a disk stays as it is.
 
 use super::{
-    Action, Ask, Assignment, Change, Claim, Command, Configuration, Heard, Incarnation, Knowledge,
-    Life, Loss, LossStage, LostEnd, Move, Revision, Standing, Term, ToManager, ToNode,
+    Action, Ask, Assignment, Change, Claim, Command, Configuration, Generation, Heard, HeardEpochs,
+    Incarnation, Knowledge, Life, Loss, LossStage, LostEnd, Move, Recollection, Revision, Standing,
+    Term, ToManager, ToNode,
 };
 use crate::topology::{Partitioning, Topology};
 use std::collections::BTreeMap;
@@ -13,7 +14,7 @@ use types::{
     coded_newtype, coded_struct,
 };
 
-coded_newtype!(Term(u64), Life(u64), Incarnation(u32), Ask(u64), Revision(u64));
+coded_newtype!(Term(u64), Life(u64), Incarnation(u32), Ask(u64), Revision(u64), Generation(u64));
 
 coded_struct!(Command { term: Term, at: Time, action: Action });
 coded_struct!(Claim { node: NodeId, incarnation: Incarnation, shard: ShardId, ballot: Ballot });
@@ -57,19 +58,30 @@ coded_enum!(ToManager {
     4 => CaughtUp { claim, replica, incarnation },
     5 => Known { incarnation, shard, begun, knowledge },
     6 => Held { claim, held },
+    7 => Recalled { generation, told },
 });
 
 coded_enum!(ToNode {
     0 => Stranger { life, incarnation },
     1 => Welcome { life, incarnation, configuration },
-    2 => Granted { incarnation, round, revision, configuration },
+    2 => Granted { generation, incarnation, round, revision, configuration },
     3 => Configured { configuration },
     4 => Reported { claim, epoch },
+    5 => Recall { generation, pledges },
 });
 
+coded_struct!(HeardEpochs { open: Epoch, ends: BTreeMap<Epoch, Vec<Option<Clock>>> });
+coded_struct!(Recollection {
+    life: Life,
+    incarnation: Incarnation,
+    pledged: Generation,
+    configuration: Option<Arc<Configuration>>,
+    heard: HeardEpochs,
+});
 // Whether its parts fit together is for the member to see.
 coded_struct!(Configuration {
     cluster: Option<ClusterId>,
+    generation: Generation,
     revision: Revision,
     epoch: Epoch,
     topology: Arc<Topology>,

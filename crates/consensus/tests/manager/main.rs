@@ -4,7 +4,8 @@
 //! [`judge`] reads the log afterwards and holds every command to the rules. [`scripts`] runs the
 //! folder `manager_scripts/`, whose files are scenarios with their traces. [`random`] draws everything
 //! from a seed, and plants bugs. [`leases`] is about what one manager renews, [`terms`] about one after the other,
-//! [`member`] about one node, [`losses`] about a shard whose majority is lost. [`nonsense`] says what no correct process says.
+//! [`member`] about one node, [`losses`] about a shard whose majority is lost, [`recovery`] about a majority of the
+//! managers that is. [`nonsense`] says what no correct process says.
 
 mod finals;
 mod judge;
@@ -13,6 +14,7 @@ mod losses;
 mod member;
 mod nonsense;
 mod random;
+mod recovery;
 mod scripts;
 mod terms;
 mod world;

@@ -2,8 +2,8 @@
 
 use crate::world::DRAWN;
 use shoal_consensus::manager::{
-    Action, Applied, Command, Configuration, Incarnation, Life, Machine, Member, MemberEffect,
-    MemberEvent, Options, Revision, Term, ToManager, ToNode,
+    Action, Applied, Command, Configuration, Generation, Incarnation, Life, Machine, Member,
+    MemberEffect, MemberEvent, Options, Revision, Term, ToManager, ToNode,
 };
 use shoal_consensus::topology::Topology;
 use std::sync::Arc;
@@ -59,7 +59,14 @@ fn joined(life: u64, incarnation: u32) -> (Member, Vec<Arc<Configuration>>) {
 
 fn grant(incarnation: u32, round: u64, revision: Revision) -> MemberEvent {
     let incarnation = Incarnation(incarnation);
-    MemberEvent::Received(ToNode::Granted { incarnation, round, revision, configuration: None })
+    let (generation, configuration) = (Generation(0), None);
+    MemberEvent::Received(ToNode::Granted {
+        generation,
+        incarnation,
+        round,
+        revision,
+        configuration,
+    })
 }
 
 #[test]

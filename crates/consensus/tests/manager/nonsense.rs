@@ -3,9 +3,9 @@
 
 use crate::world::DRAWN;
 use shoal_consensus::manager::{
-    Action, Ask, Change, Claim, Command, Configuration, Event, Heard, Incarnation, Knowledge, Life,
-    Machine, Mailbox, Manager, Member, MemberEffect, MemberEvent, Options, Revision, Term,
-    ToManager, ToNode,
+    Action, Ask, Change, Claim, Command, Configuration, Event, Generation, Heard, HeardEpochs,
+    Incarnation, Knowledge, Life, Machine, Mailbox, Manager, Member, MemberEffect, MemberEvent,
+    Options, Recollection, Revision, Term, ToManager, ToNode,
 };
 use shoal_consensus::topology::{Partitioning, Topology};
 use std::collections::BTreeMap;
@@ -129,6 +129,7 @@ fn action(random: &mut Random) -> Action {
             Action::Known { node: node(random), incarnation, shard, begun, knowledge }
         }
         ToManager::Held { claim, held } => Action::Held { claim, held },
+        ToManager::Recalled { .. } => Action::Tick { heard: Vec::new() },
     }
 }
 
@@ -156,15 +157,20 @@ fn configuration(random: &mut Random, like: &Configuration) -> Arc<Configuration
 fn to_node(random: &mut Random, like: &Configuration) -> ToNode {
     let (life, incarnation) = (Life(number(random)), Incarnation(number(random) as u32));
     let configuration = configuration(random, like);
-    match random.below(5) {
+    match random.below(6) {
         0 => ToNode::Stranger { life, incarnation },
         1 => ToNode::Welcome { life, incarnation, configuration },
         2 => {
             let (round, revision) = (number(random), Revision(number(random)));
             let configuration = Some(configuration).filter(|_| random.chance(1, 2));
-            ToNode::Granted { incarnation, round, revision, configuration }
+            let generation = Generation(random.below(3));
+            ToNode::Granted { generation, incarnation, round, revision, configuration }
         }
         3 => ToNode::Configured { configuration },
+        4 => {
+            let generation = Generation(random.below(3));
+            ToNode::Recall { generation, pledges: random.chance(1, 10) }
+        }
         _ => ToNode::Reported { claim: claim(random), epoch: Epoch(number(random) as u32) },
     }
 }
@@ -272,6 +278,46 @@ fn run_member(random: &mut Random) {
     }
 }
 
+/// What nodes remember, some of which no manager has told them.
+fn run_recovery(random: &mut Random) {
+    let mut machine = machine();
+    let take = Command { term: Term(1), at: Time(0), action: Action::Take { drawn: DRAWN } };
+    machine.apply(&take, &mut Vec::new());
+    for _ in 0..random.below(40) {
+        let command = Command { term: Term(1), at: Time(number(random)), action: action(random) };
+        machine.apply(&command, &mut Vec::new());
+    }
+    let mut told = BTreeMap::new();
+    for _ in 0..random.below(5) {
+        let mut newest = machine.configuration().as_ref().clone();
+        match random.below(4) {
+            0 => newest = configuration(random, &newest).as_ref().clone(),
+            1 => newest.revision = Revision(number(random)),
+            2 => newest.epoch = Epoch(number(random) as u32),
+            _ => {}
+        }
+        let ends = |random: &mut Random| {
+            let end = |random: &mut Random| random.chance(1, 2).then(|| Clock(number(random)));
+            (0..2 + random.below(20) / 19).map(|_| end(random)).collect::<Vec<_>>()
+        };
+        let ends = (0..random.below(4)).map(|_| (Epoch(number(random) as u32), ends(random)));
+        let ends = ends.collect();
+        let recollection = Recollection {
+            life: Life(number(random)),
+            incarnation: Incarnation(number(random) as u32),
+            pledged: Generation(random.below(2) << 32),
+            configuration: Some(Arc::new(newest)).filter(|_| random.chance(4, 5)),
+            heard: HeardEpochs { open: Epoch(number(random) as u32), ends },
+        };
+        told.insert(node(random), recollection);
+    }
+    let recovered = machine.recover(Generation(0).next(NodeId(1)), &told);
+    if let Ok(recovered) = recovered {
+        let again = Machine::from_image(&recovered.image(), Options::default());
+        assert_eq!(again.expect("an image"), recovered);
+    }
+}
+
 #[test]
 fn nonsense_stops_nobody() {
     for seed in 0..2000 {
@@ -280,6 +326,7 @@ fn nonsense_stops_nobody() {
             run_machine(&mut random);
             run_manager(&mut random);
             run_member(&mut random);
+            run_recovery(&mut random);
         });
         assert!(result.is_ok(), "seed {seed}");
     }

@@ -13,7 +13,7 @@
 //! for too long, since its coordinator is gone, is lost: then the stream says how far it has everything.
 
 use super::shared::SharedWatermark;
-use consensus::manager::Knowledge;
+use consensus::manager::{HeardEpochs, Knowledge};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -234,6 +234,24 @@ impl Epochs {
         Some(knowledge)
     }
 
+    /// What is known here of the epochs after `settled`.
+    pub(super) fn heard(&self, settled: Epoch) -> HeardEpochs {
+        let (state, open) = (self.state(), self.open());
+        let first = settled.max(state.forgotten()).0.saturating_add(1);
+        let ends = (first..open.0).map(Epoch).map(|epoch| {
+            let shards = (0..self.shards).map(|shard| ShardId(shard as u32));
+            let ends = match state.live.get(&epoch) {
+                Some(live) => shards.map(|it| live.has_ended(it).then(|| live.of(it))).collect(),
+                None => {
+                    let last = state.last(epoch, self.shards);
+                    shards.map(|shard| Some(last.of(shard))).collect()
+                }
+            };
+            (epoch, ends)
+        });
+        HeardEpochs { open, ends: ends.collect() }
+    }
+
     /// A worker's stream of `shard`, which leads under `ballot` for the survivors of a lost majority, holds epochs that lack
     /// their end up to these clocks, decided. Returns how far the shard holds them, once all its streams have said so.
     pub(super) fn hold(
@@ -359,6 +377,19 @@ mod tests {
         assert!(epochs.settle(partial.clone()) && !epochs.settle(partial.clone()));
         assert_eq!((epochs.sizes(), epochs.watermark(Epoch(3))), ([1, 1, 0], Some(partial)));
         assert_eq!((epochs.watermark(Epoch(2)), epochs.watermark(Epoch(5))), (Some(last(2)), None));
+    }
+
+    #[test]
+    fn what_was_heard_of_epochs_is_told_with_the_ends_of_shards() {
+        let epochs = Epochs::new(Epoch(1), 2, 1);
+        let whole = |epoch| VectorWatermark::whole(Epoch(epoch), 2);
+        assert!(epochs.settle(whole(1)) && epochs.settle(whole(3)));
+        let live = epochs.state().live[&Epoch(2)].clone();
+        live.end_at(ShardId(1), Clock(7));
+        let (known, all) = (vec![None, Some(Clock(7))], vec![Some(Clock::MAX); 2]);
+        let ends = [(Epoch(2), known), (Epoch(3), all)].into();
+        assert_eq!(epochs.heard(Epoch(1)), HeardEpochs { open: Epoch(4), ends });
+        assert_eq!(epochs.heard(Epoch(9)).ends, BTreeMap::new());
     }
 
     #[test]

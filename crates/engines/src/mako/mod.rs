@@ -89,7 +89,7 @@ use crate::replication::replica::Replica;
 use crate::slow::Slow;
 use bytes::Bytes;
 use closing::Live;
-use consensus::manager::{Configuration, Loss};
+use consensus::manager::{Configuration, HeardEpochs, Loss};
 use coordinator::Coordinator;
 use followed::Followed;
 use led::Led;
@@ -313,6 +313,10 @@ impl Engine for Mako {
 
     fn lacking(&self, shard: ShardId) -> Vec<(Epoch, Clock, Option<Clock>)> {
         self.lacking_ends(shard)
+    }
+
+    fn heard_epochs(&self, settled: Epoch) -> HeardEpochs {
+        self.shared.epochs.heard(settled)
     }
 
     fn exceeds(&self, configuration: &Configuration) -> Option<ShardId> {

@@ -1,4 +1,4 @@
-//! One manager for another, at the one that leads: a task that goes on for as long as an operator asks for it.
+//! One manager for another, or two more, at the one that leads: a task that goes on for as long as an operator asks for it.
 
 use super::courier::Courier;
 use super::operator::{Refusal, Stage, ToOperator};
@@ -31,41 +31,84 @@ pub(super) struct Way {
     pub(super) on_disk: bool,
 }
 
+/// What is to be changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// One node instead of another, or of itself.
+    Replace { outgoing: NodeId, incoming: NodeId },
+    /// Two more.
+    Add([NodeId; 2]),
+}
+
+impl Wanted {
+    pub(super) fn incoming(&self) -> &[NodeId] {
+        match self {
+            Wanted::Replace { incoming, .. } => std::slice::from_ref(incoming),
+            Wanted::Add(nodes) => nodes,
+        }
+    }
+
+    fn outgoing(&self) -> Option<NodeId> {
+        match self {
+            Wanted::Replace { outgoing, .. } => Some(*outgoing),
+            Wanted::Add(_) => None,
+        }
+    }
+
+    /// The nodes that it names.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.outgoing().into_iter().chain(self.incoming().iter().copied())
+    }
+
+    /// What is so already, or cannot be; `None` if there is something to do.
+    pub(super) fn foregone(&self, members: &Members) -> Option<ToOperator> {
+        let nodes = members.nodes();
+        let managers = || nodes.iter().copied().collect();
+        let refused = |why| Some(ToOperator::Refused(why));
+        match self {
+            Wanted::Replace { outgoing, incoming } => {
+                match (nodes.contains(outgoing), nodes.contains(incoming)) {
+                    (false, true) => Some(ToOperator::Done { managers: managers() }),
+                    (false, false) => refused(Refusal::NotManager { managers: managers() }),
+                    (true, true) if outgoing != incoming => refused(Refusal::IsManager),
+                    (true, _) => None,
+                }
+            }
+            Wanted::Add([first, second]) => match (nodes.contains(first), nodes.contains(second)) {
+                (false, false) if first != second => None,
+                (true, true) if first != second => Some(ToOperator::Done { managers: managers() }),
+                _ => refused(Refusal::IsManager),
+            },
+        }
+    }
+
+    /// Whether these members, which have voters on the incoming nodes, are as it is wanted.
+    fn is_so(&self, members: &Members, incoming: &[Member]) -> bool {
+        let is_former =
+            |voter: &Member| Some(voter.node) == self.outgoing() && !incoming.contains(voter);
+        incoming.iter().all(|member| members.voters.contains(member))
+            && !members.voters.iter().any(is_former)
+    }
+}
+
 /// A change under way.
 pub(super) struct Change {
-    outgoing: NodeId,
-    incoming: NodeId,
-    /// The incoming one's volume, when it is known.
-    learner: Arc<OnceLock<Member>>,
+    wanted: Wanted,
+    /// The incoming ones' volumes, when they are known.
+    learners: Arc<OnceLock<Vec<Member>>>,
     task: Task<ToOperator>,
     asked: Time,
 }
 
-/// What is so already, or cannot be; `None` if there is something to do.
-pub(super) fn foregone(
-    members: &Members,
-    outgoing: NodeId,
-    incoming: NodeId,
-) -> Option<ToOperator> {
-    let nodes = members.nodes();
-    let managers = || nodes.iter().copied().collect();
-    match (nodes.contains(&outgoing), nodes.contains(&incoming)) {
-        (false, true) => Some(ToOperator::Done { managers: managers() }),
-        (false, false) => Some(ToOperator::Refused(Refusal::NotManager { managers: managers() })),
-        (true, true) if outgoing != incoming => Some(ToOperator::Refused(Refusal::IsManager)),
-        (true, _) => None,
-    }
-}
-
 impl Change {
-    pub(super) fn begin(way: Way, outgoing: NodeId, incoming: NodeId, now: Time) -> Change {
-        let learner = Arc::new(OnceLock::new());
-        let task = tokio::spawn(replace(way, outgoing, incoming, Arc::clone(&learner)));
-        Change { outgoing, incoming, learner, task: Task(task), asked: now }
+    pub(super) fn begin(way: Way, wanted: Wanted, now: Time) -> Change {
+        let learners = Arc::new(OnceLock::new());
+        let task = tokio::spawn(change(way, wanted, Arc::clone(&learners)));
+        Change { wanted, learners, task: Task(task), asked: now }
     }
 
-    pub(super) fn is(&self, outgoing: NodeId, incoming: NodeId) -> bool {
-        (self.outgoing, self.incoming) == (outgoing, incoming)
+    pub(super) fn is(&self, wanted: Wanted) -> bool {
+        self.wanted == wanted
     }
 
     pub(super) fn is_forgotten(&self, now: Time) -> bool {
@@ -87,9 +130,12 @@ impl Change {
             return (&mut self.task.0).await.unwrap_or_else(failed);
         }
         let status = log.status();
-        ToOperator::UnderWay(match self.learner.get() {
-            None => Stage::Reaching,
-            Some(learner) if status.members.voters.contains(learner) => Stage::Voting,
+        let Some(learners) = self.learners.get() else {
+            return ToOperator::UnderWay(Stage::Reaching);
+        };
+        let learns = learners.iter().find(|it| !status.members.voters.contains(it));
+        ToOperator::UnderWay(match learns {
+            None => Stage::Voting,
             Some(learner) => {
                 let has = log.learned_by(*learner).unwrap_or_default();
                 Stage::Learning { has, of: status.entries }
@@ -98,46 +144,54 @@ impl Change {
     }
 }
 
-async fn replace(
-    way: Way,
-    outgoing: NodeId,
-    incoming: NodeId,
-    learner: Arc<OnceLock<Member>>,
-) -> ToOperator {
-    let Way { log, courier, patience, on_disk } = way;
-    let member = if incoming == log.me().node {
-        log.me()
-    } else {
-        let answer = loop {
-            if let Some(answer) = courier.host(incoming, on_disk, patience).await {
-                break answer;
-            }
-        };
-        match answer {
-            Answer::Hosts(hosting) => Member { node: incoming, volume: hosting.volume },
-            Answer::InMemory => return ToOperator::Refused(Refusal::InMemory),
-            Answer::CannotHost(why) => return ToOperator::Refused(Refusal::CannotHost(why)),
-            Answer::Log(_) => {
-                let why = "it answers something else".to_owned();
-                return ToOperator::Refused(Refusal::CannotHost(why));
-            }
+async fn change(way: Way, wanted: Wanted, learners: Arc<OnceLock<Vec<Member>>>) -> ToOperator {
+    let log = way.log.clone();
+    let mut incoming = Vec::new();
+    for node in wanted.incoming() {
+        match way.host(*node).await {
+            Ok(member) => incoming.push(member),
+            Err(why) => return ToOperator::Refused(why),
         }
-    };
-    learner.get_or_init(|| member);
+    }
+    learners.get_or_init(|| incoming.clone());
     let is_so = |log: &raft::Handle| {
-        let members = log.members()?;
-        let managers = members.nodes().into_iter().collect();
-        let only = |voter: &&Member| voter.node == outgoing && **voter != member;
-        let done = members.voters.contains(&member) && !members.voters.iter().any(|it| only(&it));
-        done.then_some(ToOperator::Done { managers })
+        let members = log.members().filter(|members| wanted.is_so(members, &incoming))?;
+        Some(ToOperator::Done { managers: members.nodes().into_iter().collect() })
     };
     if let Some(done) = is_so(&log) {
         return done;
     }
-    match log.replace(outgoing, member).await {
+    let changed = match wanted {
+        Wanted::Replace { outgoing, .. } => log.replace(outgoing, incoming[0]).await,
+        Wanted::Add(_) => {
+            let voters = log.status().members.voters.into_iter();
+            log.change_members(&voters.chain(incoming.iter().copied()).collect()).await
+        }
+    };
+    match changed {
         // That it is committed may be told a little later.
         Ok(()) => is_so(&log).unwrap_or(ToOperator::UnderWay(Stage::Voting)),
         Err(error) => error.into(),
+    }
+}
+
+impl Way {
+    /// Has a node host a manager, and says which volume that has.
+    async fn host(&self, node: NodeId) -> Result<Member, Refusal> {
+        if node == self.log.me().node {
+            return Ok(self.log.me());
+        }
+        let answer = loop {
+            if let Some(answer) = self.courier.host(node, self.on_disk, self.patience).await {
+                break answer;
+            }
+        };
+        match answer {
+            Answer::Hosts(hosting) => Ok(Member { node, volume: hosting.volume }),
+            Answer::InMemory => Err(Refusal::InMemory),
+            Answer::CannotHost(why) => Err(Refusal::CannotHost(why)),
+            Answer::Log(_) => Err(Refusal::CannotHost("it answers something else".to_owned())),
+        }
     }
 }
 
@@ -151,16 +205,27 @@ mod tests {
         let member = |node| Member { node: NodeId(node), volume: Volume(node) };
         let voters = vec![member(0), member(1), member(2)];
         let members = Members { version: 3, voters, learners: vec![member(5)] };
-        let foregone = |outgoing, incoming| foregone(&members, NodeId(outgoing), NodeId(incoming));
+        let foregone = |outgoing, incoming| {
+            let (outgoing, incoming) = (NodeId(outgoing), NodeId(incoming));
+            Wanted::Replace { outgoing, incoming }.foregone(&members)
+        };
         let managers = vec![NodeId(0), NodeId(1), NodeId(2)];
         assert_eq!(foregone(1, 4), None);
         assert_eq!(foregone(1, 5), None, "it learns already");
         assert_eq!(foregone(1, 1), None, "another volume of it");
         assert_eq!(foregone(4, 1), Some(ToOperator::Done { managers: managers.clone() }));
         let is_manager = Some(ToOperator::Refused(Refusal::IsManager));
-        assert_eq!(foregone(1, 2), is_manager);
+        assert_eq!(foregone(1, 2), is_manager.clone());
         let not_manager = Some(ToOperator::Refused(Refusal::NotManager { managers }));
         assert_eq!(foregone(4, 5), not_manager);
         assert_eq!(foregone(4, 4), not_manager);
+
+        let add = |first, second| Wanted::Add([first, second].map(NodeId)).foregone(&members);
+        assert_eq!(add(3, 5), None);
+        assert_eq!(
+            (add(1, 4), add(4, 1), add(4, 4)),
+            (is_manager.clone(), is_manager.clone(), is_manager.clone())
+        );
+        assert!(matches!(add(0, 2), Some(ToOperator::Done { .. })));
     }
 }

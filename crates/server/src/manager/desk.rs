@@ -1,17 +1,18 @@
 //! Where a node's letters to managers are read, whether it hosts one or not.
 
-use super::change::{Change, Task, Way, foregone};
+use super::change::{Change, Task, Wanted, Way};
 use super::courier::Courier;
 use super::folder::{Folder, Storage};
 use super::found::Founder;
 use super::operator::{FromOperator, Refusal, Stage, ToOperator};
+use super::recovery::Recovery;
 use super::site::Site;
 use super::{Board, Letter, Plan};
 use crate::envelope::{Answer, Envelope, Hosting, Question};
 use crate::seat::Command;
-use consensus::manager::{self, Ask, Assignment, Event, Machine, Mailbox, Manager};
+use consensus::manager::{self, Ask, Assignment, Event, Machine, Mailbox, Manager, ToManager};
 use net::Clock;
-use raft::{Members, Stopped, Volume};
+use raft::{Members, Refused, Stopped, Volume};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -20,16 +21,20 @@ use types::{ClusterId, NodeId, ShardId, Time};
 
 /// See the module.
 pub(super) struct Desk {
-    plan: Plan,
-    folder: Folder,
-    board: Arc<Board>,
-    courier: Courier,
-    clock: Clock,
+    pub(super) plan: Plan,
+    pub(super) folder: Folder,
+    pub(super) board: Arc<Board>,
+    pub(super) courier: Courier,
+    pub(super) clock: Clock,
     /// The manager that is hosted here.
-    site: Option<Site>,
+    pub(super) site: Option<Site>,
     /// Ends when it is dropped, with what is on its way.
     founding: Option<Task<()>>,
     change: Option<Change>,
+    /// Nodes are asked what they remember of managers that are lost.
+    pub(super) recovery: Option<Recovery>,
+    /// The operator's number for the recovery that is done, and who the managers are since.
+    pub(super) recovered: Option<(u64, Vec<NodeId>)>,
 }
 
 impl Desk {
@@ -37,7 +42,18 @@ impl Desk {
         let clock = board.clock;
         let courier = Courier::new(seats, clock, plan.random.next_u64());
         let folder = Folder(plan.data.clone());
-        Desk { plan, folder, board, courier, clock, site: None, founding: None, change: None }
+        Desk {
+            plan,
+            folder,
+            board,
+            courier,
+            clock,
+            site: None,
+            founding: None,
+            change: None,
+            recovery: None,
+            recovered: None,
+        }
     }
 
     /// Works until the node has ended; with a manager from the beginning, if there is storage for it.
@@ -82,9 +98,9 @@ impl Desk {
         }
     }
 
-    async fn open(&mut self, storage: Storage) -> Result<(), Stopped> {
+    pub(super) async fn open(&mut self, storage: Storage) -> Result<(), Stopped> {
+        let new = self.draw_volume();
         let (node, options) = (self.plan.node, &self.plan.log);
-        let new = Volume(self.plan.random.next_u64() as u32);
         let courier = self.courier.clone();
         let machine = Machine::new(Arc::clone(&self.plan.topology), self.plan.options.clone());
         let first = machine.clone();
@@ -102,6 +118,10 @@ impl Desk {
         site.step(Event::Timer)?;
         self.site = Some(site);
         Ok(())
+    }
+
+    pub(super) fn draw_volume(&mut self) -> Volume {
+        Volume(self.plan.random.next_u64() as u32)
     }
 
     /// The first of the named managers begins the cluster, if there is none.
@@ -146,6 +166,15 @@ impl Desk {
 
     async fn read(&mut self, letter: Letter) -> Result<(), Stopped> {
         match letter {
+            Letter::FromNode {
+                from,
+                version,
+                message: ToManager::Recalled { generation, told },
+            } => {
+                if let Some(recovery) = &mut self.recovery {
+                    recovery.hear((from, version), generation, told, self.plan.node);
+                }
+            }
             Letter::FromNode { from, version, message } => {
                 self.correct(from, version);
                 let at = self.clock.now();
@@ -172,8 +201,13 @@ impl Desk {
             Letter::Operator { client, wanted } => {
                 let told = match wanted {
                     FromOperator::ReplaceManager { outgoing, incoming } => {
-                        self.change(outgoing, incoming).await
+                        self.change(Wanted::Replace { outgoing, incoming }).await
                     }
+                    FromOperator::AddManagers { first, second } => {
+                        self.change(Wanted::Add([first, second])).await
+                    }
+                    FromOperator::CheckRecovery => self.recover(None).await?,
+                    FromOperator::RecoverManagers { number } => self.recover(Some(number)).await?,
                     FromOperator::CheckLoss { shard } => self.check_loss(shard),
                     FromOperator::AcceptLoss { shard, number, at_s } => {
                         self.accept_loss(shard, (number, at_s))?
@@ -206,7 +240,7 @@ impl Desk {
     }
 
     /// Learns what the log says of the managers, and ends the one here if it is none of them any more.
-    async fn follow(&mut self) {
+    pub(super) async fn follow(&mut self) {
         let Some(site) = &self.site else { return };
         if let Some(members) = site.log.members() {
             self.learn(members);
@@ -228,11 +262,16 @@ impl Desk {
     fn serve(&self, from: NodeId, number: u64, request: bytes::Bytes) {
         let Some(site) = &self.site else { return };
         let (log, courier) = (site.log.clone(), self.courier.clone());
+        // It may ask a volume that is lost on behalf of managers that are, too.
+        let known = Some(self.board.known()).filter(|known| !known.nodes().contains(&from));
         tokio::spawn(async move {
             match log.serve(&request).await {
                 Ok(response) => {
                     let answer = Answer::Log(response);
                     courier.send(from, &Envelope::Answer { number, answer });
+                }
+                Err(Refused::Misdirected { .. }) if let Some(known) = known => {
+                    courier.send(from, &Envelope::Members(known));
                 }
                 // Of a lost volume, for as long as it is a member.
                 Err(error) => tracing::debug!(%from, %error, "a manager is not answered"),
@@ -311,10 +350,9 @@ impl Desk {
         Ok(ToOperator::UnderWay(Stage::Accepting))
     }
 
-    /// Changes one manager for another, as far as that is to be done here.
-    async fn change(&mut self, outgoing: NodeId, incoming: NodeId) -> ToOperator {
-        let mut unknown = [outgoing, incoming].into_iter();
-        let unknown = unknown.find(|node| self.plan.topology.node(*node).is_none());
+    /// Changes who the managers are, as far as that is to be done here.
+    async fn change(&mut self, wanted: Wanted) -> ToOperator {
+        let unknown = wanted.nodes().find(|node| self.plan.topology.node(*node).is_none());
         if let Some(node) = unknown {
             return ToOperator::Refused(Refusal::NoNode(node));
         }
@@ -324,7 +362,7 @@ impl Desk {
         if status.leader != Some(self.plan.node) {
             return ToOperator::NotLeading { leader: status.leader };
         }
-        if let Some(change) = self.change.as_mut().filter(|it| it.is(outgoing, incoming)) {
+        if let Some(change) = self.change.as_mut().filter(|it| it.is(wanted)) {
             let is_over = change.is_over();
             let told = change.ask(log, now).await;
             if is_over {
@@ -335,7 +373,7 @@ impl Desk {
         let members = log.members().filter(|members| members.version == status.members.version);
         // What is not committed yet may still be otherwise.
         let Some(members) = members else { return ToOperator::UnderWay(Stage::Voting) };
-        if let Some(told) = foregone(&members, outgoing, incoming) {
+        if let Some(told) = wanted.foregone(&members) {
             return told;
         }
         let way = Way {
@@ -344,7 +382,7 @@ impl Desk {
             patience: self.patience(),
             on_disk: self.folder.is_kept(),
         };
-        self.change = Some(Change::begin(way, outgoing, incoming, now));
+        self.change = Some(Change::begin(way, wanted, now));
         ToOperator::UnderWay(Stage::Reaching)
     }
 }

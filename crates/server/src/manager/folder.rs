@@ -1,6 +1,7 @@
 //! What a node keeps on disk of the managers: the log, if it hosts one, and who they are.
 
-use raft::{DiskStorage, Members, MemoryStorage};
+use consensus::manager::Machine;
+use raft::{DiskStorage, Member, Members, MemoryStorage};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -37,6 +38,30 @@ impl Folder {
             Some(folder) => Storage::Disk(DiskStorage::open(&folder.join(LOG))?),
             None => Storage::Memory(MemoryStorage::new()),
         })
+    }
+
+    /// Another log in place of the one that is here: it begins with this machine, and this member alone. Where it cannot be
+    /// written, the former one stays.
+    pub(super) fn begin_log(
+        &self,
+        member: Member,
+        machine: &Machine,
+        version: u64,
+    ) -> io::Result<(Storage, Members)> {
+        let Some(folder) = &self.0 else {
+            let memory = MemoryStorage::new();
+            let members = raft::begin_with(&memory, member, machine, version)?;
+            return Ok((Storage::Memory(memory), members));
+        };
+        let next = folder.join(format!("{LOG}.next"));
+        if next.exists() {
+            fs::remove_file(&next)?; // Of an attempt that was interrupted.
+        }
+        let disk = DiskStorage::open(&next)?;
+        let members = raft::begin_with(&disk, member, machine, version)?;
+        fs::rename(next, folder.join(LOG))?;
+        File::open(folder)?.sync_all()?;
+        Ok((Storage::Disk(disk), members))
     }
 
     /// Removes the log of a manager that is none any more, by these members: they are kept first.

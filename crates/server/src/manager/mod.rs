@@ -27,8 +27,11 @@
 //!    that has missed that all others began anew comes to nothing, and neither do its lists of managers.
 //! 4. *Who was dropped ends its manager*, and removes its volume, when it hears of a committed list without it; but
 //!    not before that list is on its disk, so that it knows of a cluster for ever.
+//! 5. *Managers whose loss was accepted stay lost* (`recovery.rs`). The list of those that follow is later than any of
+//!    theirs, and one that comes back hears it from any node that it says something to.
 //!
-//! Read in this order: `desk.rs`, `site.rs`, `folder.rs`; `found.rs`, `change.rs` with `operator.rs`; `courier.rs`.
+//! Read in this order: `desk.rs`, `site.rs`, `folder.rs`; `found.rs`, `change.rs` with `operator.rs`, `recovery.rs`;
+//! `courier.rs`.
 
 mod change;
 mod courier;
@@ -36,9 +39,10 @@ mod desk;
 mod folder;
 mod found;
 mod operator;
+mod recovery;
 mod site;
 
-pub use operator::{FromOperator, Refusal, Stage, ToOperator};
+pub use operator::{FromOperator, Refusal, Remembered, Stage, ToOperator};
 
 use crate::envelope::{Answer, Question};
 use crate::seat::Command;

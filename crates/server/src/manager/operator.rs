@@ -2,7 +2,7 @@
 
 use consensus::manager::Loss;
 use raft::ChangeError;
-use types::{NodeId, ShardId, coded_enum};
+use types::{Epoch, NodeId, ShardId, coded_enum, coded_struct};
 
 /// What an operator's frame says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +30,23 @@ pub enum FromOperator {
         number: u64,
         /// Seconds since 1970, on the operator's clock.
         at_s: u64,
+    },
+    /// A majority of the managers is lost: what would the one on this node go on with? Changes nothing. To be asked again
+    /// until the other nodes have answered, or have had the time for it.
+    CheckRecovery,
+    /// A majority of the managers is lost for good: the one on this node goes on alone, with what nodes remember. To be asked
+    /// again until it is done. Harmless if repeated.
+    RecoverManagers {
+        /// Drawn by the operator: a repeat has the same.
+        number: u64,
+    },
+    /// These two nodes are to host managers, too. To be asked again and again, of the manager that leads, until it is done:
+    /// it goes on for as long as it is asked for. Harmless if repeated.
+    AddManagers {
+        /// One,
+        first: NodeId,
+        /// and the other, since there are 1, 3 or 5.
+        second: NodeId,
     },
 }
 
@@ -61,7 +78,35 @@ pub enum ToOperator {
     },
     /// To `AcceptLoss`: it is accepted, and stands there.
     Lost(Loss),
+    /// To `CheckRecovery`: the managers can be recovered.
+    MayRecover(Remembered),
 }
+
+/// What a recovery of the managers would go on with.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Remembered {
+    /// Nodes that answer, and go on with what they have in memory.
+    pub nodes: Vec<NodeId>,
+    /// The others: they are taken for nodes that have lost their memory.
+    pub silent: Vec<NodeId>,
+    /// Of these shards no majority remembers anything then.
+    pub lost: Vec<ShardId>,
+    /// Nodes remember so many configurations that the log of this manager lacks.
+    pub lacking: u64,
+    /// The newest configuration that is remembered has this epoch,
+    pub epoch: Epoch,
+    /// and nodes have heard that this one was opened.
+    pub heard: Epoch,
+}
+
+coded_struct!(Remembered {
+    nodes: Vec<NodeId>,
+    silent: Vec<NodeId>,
+    lost: Vec<ShardId>,
+    lacking: u64,
+    epoch: Epoch,
+    heard: Epoch,
+});
 
 /// How far it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,6 +124,13 @@ pub enum Stage {
     Voting,
     /// The loss of a shard is written into the managers' log.
     Accepting,
+    /// Nodes are asked what they remember.
+    Asking {
+        /// So many have said it,
+        told: u64,
+        /// of so many.
+        of: u64,
+    },
 }
 
 /// Why it is not done.
@@ -101,6 +153,8 @@ pub enum Refusal {
     CannotHost(String),
     /// The managers' log refuses.
     Failed(String),
+    /// There is nothing to recover: a majority of the managers lives.
+    MajorityLives,
 }
 
 impl From<ChangeError> for ToOperator {
@@ -120,6 +174,9 @@ coded_enum!(FromOperator {
     0 => ReplaceManager { outgoing, incoming },
     1 => CheckLoss { shard },
     2 => AcceptLoss { shard, number, at_s },
+    3 => CheckRecovery,
+    4 => RecoverManagers { number },
+    5 => AddManagers { first, second },
 });
 
 coded_enum!(ToOperator {
@@ -129,6 +186,7 @@ coded_enum!(ToOperator {
     3 => Refused(refusal),
     4 => MayLose { survivors, aside, silent },
     5 => Lost(loss),
+    6 => MayRecover(remembered),
 });
 
 coded_enum!(Stage {
@@ -136,6 +194,7 @@ coded_enum!(Stage {
     1 => Learning { has, of },
     2 => Voting,
     3 => Accepting,
+    4 => Asking { told, of },
 });
 
 coded_enum!(Refusal {
@@ -146,6 +205,7 @@ coded_enum!(Refusal {
     4 => InMemory,
     5 => CannotHost(why),
     6 => Failed(why),
+    7 => MajorityLives,
 });
 
 #[cfg(test)]
@@ -171,7 +231,10 @@ mod tests {
             Refusal::InMemory,
             Refusal::CannotHost("no room".to_owned()),
             Refusal::Failed("it has stopped".to_owned()),
+            Refusal::MajorityLives,
         ];
+        assert_eq!(encode(&FromOperator::CheckRecovery)[..], [3]);
+        assert_eq!(encode(&FromOperator::RecoverManagers { number: 1 })[..2], [4, 1]);
         let shard = ShardId(3);
         let wanted = encode(&FromOperator::AcceptLoss { shard, number: 1, at_s: 2 });
         assert_eq!(wanted[..6], [2, 3, 0, 0, 0, 1]);
@@ -189,12 +252,24 @@ mod tests {
         };
         let (survivors, aside, silent) = (managers.clone(), vec![NodeId(1)], vec![]);
         let may_lose = ToOperator::MayLose { survivors, aside, silent };
-        let stages =
-            [Stage::Reaching, Stage::Learning { has: 3, of: 5 }, Stage::Voting, Stage::Accepting];
+        let remembered = Remembered {
+            nodes: vec![NodeId(2)],
+            lost: vec![shard],
+            lacking: 3,
+            ..Remembered::default()
+        };
+        let stages = [
+            Stage::Reaching,
+            Stage::Learning { has: 3, of: 5 },
+            Stage::Voting,
+            Stage::Accepting,
+            Stage::Asking { told: 1, of: 6 },
+        ];
         let told = stages.map(ToOperator::UnderWay).into_iter();
         let told = told.chain(refusals.map(ToOperator::Refused)).chain([
             ToOperator::Done { managers },
             may_lose,
+            ToOperator::MayRecover(remembered),
             ToOperator::Lost(loss),
             ToOperator::NotLeading { leader: None },
             ToOperator::NotLeading { leader: Some(NodeId(2)) },

@@ -51,6 +51,15 @@ impl Site {
         self.manager.leads().is_some()
     }
 
+    /// Whether the managers have a majority, as far as is known here: this one has led lately, or follows one that does.
+    pub(super) fn has_majority(&mut self) -> bool {
+        let now = self.clock.now();
+        let lease = self.manager.machine().options().lease_at_manager();
+        let follows = self.log.status().leader.is_some_and(|leader| leader != self.node);
+        let led = self.manager.log_mut().led;
+        follows || (self.leads() && led.is_some_and(|led| led + lease > now))
+    }
+
     pub(super) fn step(&mut self, event: Event) -> Result<(), raft::Stopped> {
         self.steps([event])
     }
@@ -91,7 +100,7 @@ impl Site {
         }
     }
 
-    fn tell(&self, to: NodeId, message: ToNode) {
+    pub(super) fn tell(&self, to: NodeId, message: ToNode) {
         if to == self.node {
             self.courier.command(Command::Told(message));
         } else {

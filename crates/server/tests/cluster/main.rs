@@ -7,6 +7,7 @@ mod http;
 mod losses;
 mod managers;
 mod outages;
+mod recovery;
 mod secured;
 mod serving;
 mod sizes;

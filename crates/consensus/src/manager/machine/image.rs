@@ -16,7 +16,7 @@ use types::wire::{Coded, Input, Malformed};
 use types::{NodeId, Time};
 
 /// The form of the image. Others are refused.
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 
 coded_struct!(Node {
     life: crate::manager::Life,
@@ -58,6 +58,7 @@ impl Machine {
             options: _,
             topology,
             cluster,
+            generation,
             term,
             now,
             began,
@@ -82,6 +83,7 @@ impl Machine {
         VERSION.put(out);
         topology.put(out);
         cluster.put(out);
+        generation.put(out);
         term.put(out);
         now.put(out);
         began.put(out);
@@ -118,6 +120,7 @@ impl Machine {
             return Err(from.wrong("an unknown version of the manager's image"));
         }
         let (topology, cluster) = (Coded::take(from)?, Coded::take(from)?);
+        let generation = Coded::take(from)?;
         let (term, now) = (Coded::take(from)?, Coded::take(from)?);
         let began = Coded::take(from)?;
         let (revision, epoch) = (Coded::take(from)?, Coded::take(from)?);
@@ -133,6 +136,7 @@ impl Machine {
             options,
             topology,
             cluster,
+            generation,
             term,
             now,
             began,
@@ -160,7 +164,7 @@ impl Machine {
     }
 
     /// Whether all that is named is there: nodes, shards, tables.
-    fn is_whole(&self) -> bool {
+    pub(super) fn is_whole(&self) -> bool {
         let (nodes, shards) = (self.topology.nodes().len(), self.topology.shards() as usize);
         let is_node = |node: &NodeId| (node.0 as usize) < nodes;
         let holders = |shard: &Shard| {

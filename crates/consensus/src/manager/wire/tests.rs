@@ -102,8 +102,10 @@ fn commands() -> impl Strategy<Value = Command> {
 }
 
 fn to_manager() -> impl Strategy<Value = ToManager> {
-    let parts = (0..5, any::<[u64; 4]>(), any::<[u32; 3]>(), claims(), any::<bool>());
-    parts.prop_map(|(variant, [life, round, granted, known], [one, two, three], claim, lost)| {
+    let remembered = (proptest::option::of(configurations()), any::<(u32, Option<u64>)>());
+    let parts = (any::<[u64; 4]>(), any::<[u32; 3]>(), claims(), any::<bool>());
+    (0..6, parts, remembered).prop_map(|(variant, parts, remembered)| {
+        let ([life, round, granted, known], [one, two, three], claim, lost) = parts;
         let (life, incarnation, epoch) = (Life(life), Incarnation(one), Epoch(two));
         match variant {
             0 => {
@@ -113,6 +115,14 @@ fn to_manager() -> impl Strategy<Value = ToManager> {
             1 => ToManager::Join { life, after: incarnation, lost },
             2 => ToManager::Report { claim, epoch, watermark: Clock(known) },
             3 => ToManager::Close { claim, epoch },
+            4 => {
+                let (configuration, (closed, end)) = remembered;
+                let ends = [(Epoch(closed), vec![end.map(Clock)])].into();
+                let heard = HeardEpochs { open: epoch, ends };
+                let pledged = Generation(granted);
+                let told = Recollection { life, incarnation, pledged, configuration, heard };
+                ToManager::Recalled { generation: Generation(round), told }
+            }
             _ => ToManager::CaughtUp { claim, replica: NodeId(three), incarnation },
         }
     })
@@ -171,6 +181,7 @@ fn configurations() -> impl Strategy<Value = Arc<Configuration>> {
         let (finals, ends) = closed;
         Arc::new(Configuration {
             cluster,
+            generation: Generation(revision / 2),
             revision: Revision(revision),
             epoch: Epoch(epoch),
             topology,
@@ -186,12 +197,13 @@ fn configurations() -> impl Strategy<Value = Arc<Configuration>> {
 }
 
 fn to_node() -> impl Strategy<Value = ToNode> {
-    let parts = (0..6, any::<[u64; 3]>(), any::<[u32; 2]>(), claims(), configurations());
+    let parts = (0..7, any::<[u64; 3]>(), any::<[u32; 2]>(), claims(), configurations());
     parts.prop_map(|(variant, [life, round, revision], [incarnation, epoch], claim, given)| {
         let (life, incarnation) = (Life(life), Incarnation(incarnation));
         let granted = |configuration| {
             let revision = Revision(revision);
-            ToNode::Granted { incarnation, round, revision, configuration }
+            let generation = Generation(round);
+            ToNode::Granted { generation, incarnation, round, revision, configuration }
         };
         match variant {
             0 => ToNode::Stranger { life, incarnation },
@@ -199,6 +211,7 @@ fn to_node() -> impl Strategy<Value = ToNode> {
             2 => granted(None),
             3 => granted(Some(given)),
             4 => ToNode::Configured { configuration: given },
+            5 => ToNode::Recall { generation: Generation(life.0), pledges: round % 2 == 0 },
             _ => ToNode::Reported { claim, epoch: Epoch(epoch) },
         }
     })
@@ -289,6 +302,7 @@ fn a_configuration_says_where_it_makes_no_sense() {
     let topology = Arc::new(Topology::compact(1, 1, 1, 0, 1));
     let configuration = Configuration {
         cluster: None,
+        generation: Generation(0),
         revision: Revision(1),
         epoch: Epoch(1),
         topology,
@@ -301,7 +315,7 @@ fn a_configuration_says_where_it_makes_no_sense() {
         moving: None,
     };
     let mut bytes = encode(&configuration).to_vec();
-    bytes[13] = 0; // A topology of no workers.
+    bytes[21] = 0; // A topology of no workers.
     let error = decode::<Configuration>(&bytes.into()).expect_err("no workers");
     assert_eq!(error.what, "no topology");
 }

@@ -1,0 +1,301 @@
+//! The loss of a majority of the managers, accepted by an operator: a manager that survives begins another *generation* of
+//! them, by what its log and the nodes that answer remember.
+//!
+//! ```text
+//!  a survivor         nodes                                   the survivor, alone
+//!  ── Recall ──────►  pledge: no lease, no word of former      ── Machine::recover ──►  a log that begins with
+//!  ◄─ Recalled ─────  managers; and say what they know                                  this machine
+//! ```
+//! What the lost managers had decided last may be known to some node only, or to none that is left. Nodes have acted by
+//! configurations they were told, and by what they told each other. So the newest configuration of all that are remembered is what
+//! the new generation begins with, and what nodes have heard of epochs beyond it is added. Of it the rules need:
+//!
+//! 1. *Epochs.* Those that any node which answers has heard of, and [`EPOCHS_SKIPPED`] after them, are closed, and none of
+//!    them is ever opened again. Ends that were heard count, as final as they were (M12); all others are reported like those
+//!    of any closed epoch, by leaders that are appointed after the recovery. So M9 holds for the reasons it always does: who
+//!    appoints leaders, and what became of those before, is of no account to it.
+//! 2. *Leaders.* None leads, whatever was known. New ones are appointed, each for a new reign, when the longest lease has
+//!    run out that may have been granted before the recovery: the new manager begins all leases anew, as each does with a new
+//!    term (M7). Nodes that pledge give up theirs at once.
+//! 3. *Incarnations.* A life that pledged goes on. All others are over: their nodes come back as lives with numbers that
+//!    are [`LIVES_SKIPPED`] higher, since the lost managers may have given those between, and without memory.
+//! 4. *Former managers.* A node that has pledged to a generation takes no configuration and no lease of an earlier one; one
+//!    that was in an earlier one, and has not pledged, ends its life when it hears of it. Both are kept in `member.rs`.
+//!
+//! Not remedied is what no node that answers knows: changes of the cluster that the lost managers had acknowledged. If
+//! these gave a shard other voters, its last transactions may be lost with them.
+
+use super::command::{Incarnation, Life, number};
+use super::configuration::{Configuration, Revision};
+use super::machine::{CLOSING_MAX, Machine};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use thiserror::Error;
+use types::{Clock, Epoch, NodeId, ShardId, Time};
+
+number!(/** Counts the recoveries of a cluster's managers; 0 is the one that founded it. Two never have the same one. */ Generation(u64));
+
+impl Generation {
+    /// The next one that the manager on this node may begin.
+    #[must_use]
+    pub fn next(self, node: NodeId) -> Generation {
+        Generation((self.0 >> 32) + 1 << 32 | u64::from(node.0))
+    }
+
+    /// How many recoveries there were, at least.
+    #[must_use]
+    pub fn count(self) -> u64 {
+        self.0 >> 32
+    }
+}
+
+/// Epochs after the last one that a node has heard of, which the lost managers may have begun. Each costs a report of every shard.
+const EPOCHS_SKIPPED: u32 = 64;
+
+/// Lives of a node that the lost managers may have admitted after the last one that is known.
+const LIVES_SKIPPED: u32 = 1024;
+
+/// Configurations that the lost managers may have made after the last one that is known.
+const REVISIONS_SKIPPED: u64 = 1 << 32;
+
+/// What a node has heard of epochs beyond its configuration: from other nodes, and from streams.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct HeardEpochs {
+    /// The last one that was opened.
+    pub open: Epoch,
+    /// How epochs ended that are not settled in its configuration, on the shards of which that is known.
+    pub ends: BTreeMap<Epoch, Vec<Option<Clock>>>,
+}
+
+/// What a node remembers of the managers before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recollection {
+    /// Its life,
+    pub life: Life,
+    /// and the number of that; 0 if no manager has admitted it.
+    pub incarnation: Incarnation,
+    /// The generation to which it has pledged.
+    pub pledged: Generation,
+    /// The last configuration that it was told.
+    pub configuration: Option<Arc<Configuration>>,
+    /// What it has heard beyond that.
+    pub heard: HeardEpochs,
+}
+
+/// Why managers are not recovered; nothing has happened.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum NotRecovered {
+    /// There is nothing that managers could look after.
+    #[error(
+        "no node that answers remembers the cluster, so nothing of its data is left; empty the folders and found it anew"
+    )]
+    NothingRemembered,
+    /// These belong to different clusters.
+    #[error(
+        "{0} belongs to another cluster than this manager; recover the managers of each cluster by themselves"
+    )]
+    OtherCluster(NodeId),
+    /// Another recovery is newer.
+    #[error("a later recovery was begun, or is done; look at `shoal managers list`, and ask again")]
+    Late(Generation),
+    /// The manager's tables would be too large.
+    #[error(
+        "{0} epochs would be open to question, of at most {CLOSING_MAX}: recover from a manager, or with nodes, that know more of them"
+    )]
+    TooManyEpochs(usize),
+    /// Two nodes were told different things that are final.
+    #[error(
+        "{epoch} ended differently on {shard}, as nodes remember it: nothing that is done now can be right; stop the nodes that are wrong"
+    )]
+    Contradiction {
+        /// The epoch.
+        epoch: Epoch,
+        /// The shard.
+        shard: ShardId,
+    },
+    /// Something else is wrong with what a node says.
+    #[error("what {0} remembers fits no cluster like this one; stop it, and ask again")]
+    Implausible(NodeId),
+}
+
+impl Machine {
+    /// The machine of a new generation of managers, after a majority of the former ones was lost: it goes on from
+    /// what this one knows and what nodes have told that have pledged to the generation.
+    ///
+    /// # Errors
+    /// [`NotRecovered`] if that would break a rule.
+    ///
+    /// # Panics
+    /// If the new machine would repeat an epoch or an incarnation that is known.
+    pub fn recover(
+        &self,
+        generation: Generation,
+        told: &BTreeMap<NodeId, Recollection>,
+    ) -> Result<Machine, NotRecovered> {
+        let newest = self.newest(generation, told)?;
+        let mut machine = self.clone();
+        if newest.age() > self.configuration().age() {
+            machine.replace_by(&newest);
+        }
+        let of_life = |id: &NodeId| machine.goes_on(*id, told.get(id));
+        let lives: Vec<NodeId> = told.keys().copied().filter(of_life).collect();
+        let heard = lives.iter().map(|id| told[id].heard.open).max().unwrap_or_default();
+        machine.skip_epochs(heard)?;
+        for id in &lives {
+            machine.add_ends(*id, &told[id].heard)?;
+        }
+        machine.begin_lives(&lives, told);
+        machine.depose_all();
+        machine.generation = generation;
+        machine.restart_clock();
+        machine.jump_revision(REVISIONS_SKIPPED);
+        assert!(machine.epoch > heard && machine.epoch > newest.epoch, "M9: an epoch is repeated");
+        let former = newest.nodes.iter().zip(&machine.nodes);
+        let mut former = former.zip((0..).map(NodeId));
+        let follows = |((before, now), id): ((&super::Standing, &super::machine::Node), NodeId)| {
+            now.incarnation > before.incarnation
+                || (now.incarnation == before.incarnation && lives.contains(&id))
+        };
+        assert!(former.all(follows), "an incarnation is repeated");
+        Ok(machine)
+    }
+
+    /// The newest configuration that is remembered.
+    fn newest(
+        &self,
+        generation: Generation,
+        told: &BTreeMap<NodeId, Recollection>,
+    ) -> Result<Arc<Configuration>, NotRecovered> {
+        let mut newest = Arc::clone(self.configuration());
+        let mut cluster = self.cluster();
+        let mut is_remembered = false;
+        for (id, recollection) in told {
+            if recollection.pledged > generation {
+                return Err(NotRecovered::Late(recollection.pledged));
+            }
+            let Some(configuration) = &recollection.configuration else { continue };
+            if configuration.cluster.is_none()
+                || cluster.is_some_and(|cluster| Some(cluster) != configuration.cluster)
+            {
+                return Err(NotRecovered::OtherCluster(*id));
+            }
+            if configuration.revision.0 > u64::MAX - 2 * REVISIONS_SKIPPED
+                || !self.is_alike(configuration)
+            {
+                return Err(NotRecovered::Implausible(*id));
+            }
+            (cluster, is_remembered) = (configuration.cluster, true);
+            if configuration.age() > newest.age() {
+                newest = Arc::clone(configuration);
+            }
+        }
+        if newest.generation >= generation {
+            return Err(NotRecovered::Late(newest.generation));
+        }
+        if is_remembered { Ok(newest) } else { Err(NotRecovered::NothingRemembered) }
+    }
+
+    /// Is this life of a node, which has answered, the last one that was admitted? Then it goes on.
+    fn goes_on(&self, id: NodeId, told: Option<&Recollection>) -> bool {
+        let Some(told) = told else { return false };
+        let is_of_last = told.configuration.as_ref().is_some_and(|configuration| {
+            configuration.generation == self.configuration().generation
+        });
+        let known = self.node(id).map(|(_, incarnation)| incarnation);
+        is_of_last && told.incarnation > Incarnation(0) && known == Some(told.incarnation)
+    }
+
+    /// All epochs are closed that the lost managers may have begun. Of those that are beyond the configuration nothing is
+    /// known: also a shard that was out may have been in again.
+    fn skip_epochs(&mut self, heard: Epoch) -> Result<(), NotRecovered> {
+        let last = self.epoch.max(heard);
+        let skipped = (last.0 - self.epoch.0) as usize + EPOCHS_SKIPPED as usize;
+        let count = self.closing.len() + skipped;
+        // Appointments take some more.
+        let fits = count + EPOCHS_SKIPPED as usize <= CLOSING_MAX;
+        let next = last.0.checked_add(EPOCHS_SKIPPED).filter(|_| fits).map(Epoch);
+        let Some(next) = next else { return Err(NotRecovered::TooManyEpochs(count)) };
+        let closed = self.epoch;
+        self.close_epoch();
+        for epoch in closed.0 + 1..next.0 {
+            self.closing.insert(Epoch(epoch), vec![None; self.shards.len()]);
+        }
+        self.epoch = next;
+        self.settle(closed, &mut Vec::new()); // All shards may have been out.
+        Ok(())
+    }
+
+    /// Ends that a node has heard are as final as they were.
+    fn add_ends(&mut self, id: NodeId, heard: &HeardEpochs) -> Result<(), NotRecovered> {
+        for (epoch, ends) in &heard.ends {
+            if ends.len() != self.shards.len() {
+                return Err(NotRecovered::Implausible(id));
+            }
+            for (shard, end) in (0..).map(ShardId).zip(ends) {
+                let Some(end) = *end else { continue };
+                // Where the epoch is settled meanwhile, all shards had ended it.
+                let known = match self.closing.get(epoch) {
+                    Some(ends) => ends[shard.0 as usize],
+                    None => self.final_end(*epoch, shard),
+                };
+                match known {
+                    None if self.closing.contains_key(epoch) => {
+                        self.accept_end(shard, *epoch, end, &mut Vec::new());
+                    }
+                    Some(known) if known != end => {
+                        return Err(NotRecovered::Contradiction { epoch: *epoch, shard });
+                    }
+                    None | Some(_) => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How an epoch ended that is settled, as far as that is kept.
+    fn final_end(&self, epoch: Epoch, shard: ShardId) -> Option<Clock> {
+        let last = self.finals.iter().find(|(_, last)| last.epoch() == epoch);
+        match last {
+            Some((_, last)) => Some(last.of(shard)),
+            None if epoch > self.forgotten && epoch < self.epoch => Some(Clock::MAX),
+            None => None,
+        }
+    }
+
+    /// These lives go on; all others are over, with what they had in memory.
+    fn begin_lives(&mut self, lives: &[NodeId], told: &BTreeMap<NodeId, Recollection>) {
+        for (id, node) in (0..).map(NodeId).zip(&mut self.nodes) {
+            (node.heard, node.known) = (Time::ZERO, Revision(0));
+            node.restart_rounds();
+            node.alive = lives.contains(&id);
+            if node.alive {
+                node.life = told[&id].life;
+                continue;
+            }
+            node.life = Life::default();
+            node.incarnation = Incarnation(node.incarnation.0.saturating_add(LIVES_SKIPPED));
+            for shard in &mut self.shards {
+                if shard.assignment.holds(id) {
+                    shard.assignment.empty.insert(id, self.epoch);
+                }
+            }
+        }
+    }
+
+    /// No shard is led. The time until which it waits for a leader is that of the first lease of the next manager.
+    fn depose_all(&mut self) {
+        for shard in &mut self.shards {
+            shard.assignment.incarnation = Incarnation(0);
+            shard.vacant = Some(Time(1));
+            shard.ready.clear();
+        }
+    }
+}
+
+impl Configuration {
+    /// What makes one newer than another.
+    fn age(&self) -> (Generation, Revision) {
+        (self.generation, self.revision)
+    }
+}

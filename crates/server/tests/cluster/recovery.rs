@@ -1,0 +1,120 @@
+//! A majority of the managers is lost for good, and an operator accepts that.
+
+use crate::cluster::{Cluster, until_so};
+use shoal_server::{FromOperator, NodeStatus, Protocol, Refusal, Remembered, ToOperator};
+use std::path::PathBuf;
+use std::time::Duration;
+use tempfile::TempDir;
+use types::{Aborted, Error, NodeId, ShardId};
+
+const S: ShardId = ShardId(0);
+const T: ShardId = ShardId(1);
+
+fn folder(place: &TempDir, node: NodeId) -> PathBuf {
+    place.path().join(node.to_string())
+}
+
+/// Two shards of three replicas, on the nodes 0 to 2 and 3 to 5; managers on two of the first and one of the others.
+fn start(place: &TempDir) -> Cluster {
+    Cluster::start_with(2, 1, Protocol::Mako, |config| {
+        config.managers = [0, 3, 4].map(NodeId).to_vec();
+        let folder = folder(place, config.node);
+        std::fs::create_dir_all(&folder).expect("a folder");
+        config.data = Some(folder);
+    })
+}
+
+/// Asks one node until it says what comes of it.
+async fn ask(cluster: &Cluster, node: NodeId, wanted: FromOperator) -> ToOperator {
+    loop {
+        match cluster.operate(node, wanted).await {
+            None | Some(ToOperator::UnderWay(_) | ToOperator::NotLeading { .. }) => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            Some(told) => return told,
+        }
+    }
+}
+
+async fn count(cluster: &Cluster, number: u64, via: NodeId, shard: ShardId, key: u8) -> i64 {
+    let mut client = cluster.client(number);
+    loop {
+        match client.call(via, shard, "count", &[key]).await {
+            // A shard takes part again with the next epoch.
+            Err(Error::Aborted(Aborted::ShardOut { .. })) => {}
+            counted => {
+                let bytes = counted.expect("counted");
+                return i64::from_le_bytes(bytes[..].try_into().expect("8 bytes"));
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_manager_that_survives_goes_on_alone_and_the_others_do_not_come_back() {
+    let place = tempfile::tempdir().expect("a folder");
+    let mut cluster = start(&place);
+    let keys: Vec<(ShardId, u8)> = (0..8).map(|key| (ShardId(u32::from(key % 2)), key)).collect();
+    let mut before = Vec::new();
+    for (shard, key) in &keys {
+        before.push(count(&cluster, 1, NodeId(1), *shard, *key).await);
+    }
+    let survivor = NodeId(4);
+    let check = FromOperator::CheckRecovery;
+    let majority = ToOperator::Refused(Refusal::MajorityLives);
+    assert_eq!(ask(&cluster, survivor, check).await, majority);
+    let refused = ask(&cluster, NodeId(1), check).await;
+    assert!(matches!(refused, ToOperator::Refused(Refusal::NotManager { .. })), "{refused:?}");
+    let identity = cluster.status(survivor).await.expect("it is up").cluster;
+    let epoch = cluster.status(survivor).await.expect("it is up").epoch;
+
+    // Both shards keep a majority. What they hold is in memory, on nodes that stay up.
+    let lost = [0, 3].map(NodeId);
+    lost.iter().for_each(|node| cluster.kill(*node));
+    let remembered = loop {
+        match ask(&cluster, survivor, check).await {
+            ToOperator::MayRecover(remembered) => break remembered,
+            told => assert_eq!(told, majority, "it does not know yet"),
+        }
+    };
+    let Remembered { nodes, silent, lost: shards, .. } = remembered;
+    assert_eq!((nodes, silent, shards), ([1, 2, 4, 5].map(NodeId).to_vec(), lost.to_vec(), vec![]));
+    let wanted = FromOperator::RecoverManagers { number: 9 };
+    let done = ToOperator::Done { managers: vec![survivor] };
+    assert_eq!(ask(&cluster, survivor, wanted).await, done);
+    assert_eq!(ask(&cluster, survivor, wanted).await, done, "a repeat");
+
+    for ((shard, key), before) in keys.iter().zip(&before) {
+        let after = count(&cluster, 2, NodeId(1), *shard, *key).await;
+        assert_eq!(after, before + 1, "what was acknowledged stays");
+    }
+    let is_new = |status: &NodeStatus| status.epoch > epoch && status.cluster == identity;
+    for node in cluster.running() {
+        cluster.until("it is of the same cluster", node, is_new).await;
+    }
+
+    // They come back with their logs, and are a majority of what they were.
+    lost.iter().for_each(|node| cluster.restart(*node));
+    for node in lost {
+        let ended = |status: &NodeStatus| {
+            status.admitted && status.manager.is_none() && status.managers == [4]
+        };
+        cluster.until("its manager has ended", node, ended).await;
+        let log = folder(&place, node).join("manager.redb");
+        until_so("its log is removed", || !log.exists()).await;
+    }
+    let add = FromOperator::AddManagers { first: NodeId(0), second: NodeId(3) };
+    let managers = [0, 3, 4].map(NodeId).to_vec();
+    assert_eq!(ask(&cluster, survivor, add).await, ToOperator::Done { managers });
+    cluster.until_managed([0, 3, 4]).await;
+    // Their votes count.
+    for node in lost {
+        let votes = |status: &NodeStatus| {
+            status.empty == 0 && status.manager.as_ref().is_some_and(|manager| manager.votes)
+        };
+        cluster.until("it votes, and is full", node, votes).await;
+    }
+    cluster.kill(survivor);
+    count(&cluster, 3, NodeId(5), S, 0).await;
+    count(&cluster, 3, NodeId(5), T, 1).await;
+}
