@@ -233,7 +233,8 @@ fn step_of(told: &ToOperator, topology: &Topology) -> String {
     }
 }
 
-fn listed(names: &[String]) -> String {
+/// Names, one after the other.
+pub fn listed(names: &[String]) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 

@@ -11,6 +11,7 @@ mod losses;
 mod managers;
 mod procedures;
 mod progress;
+mod recovery;
 mod remote;
 mod report;
 mod reproduce;

@@ -112,7 +112,10 @@ impl Overview {
         if self.managers.is_empty() {
             missing.push("the cluster has no managers: leaders never change".to_owned());
         } else if !self.managers.iter().any(|row| row.role == Role::Leads) {
-            missing.push("no manager leads: a majority of them has to live".to_owned());
+            missing.push(
+                "no manager leads: a majority of them has to live; if it is lost for good, `shoal managers recover`"
+                    .to_owned(),
+            );
         }
         for Row { name, role, .. } in &self.managers {
             missing.extend(match role {
@@ -194,11 +197,26 @@ pub struct Replacement {
     pub within: Duration,
 }
 
-/// The nodes that are meant.
-struct Pair<'t> {
+/// Which nodes are to have managers.
+#[derive(Debug, Clone)]
+pub enum Wanted {
+    /// Another one instead of this one.
+    Replace {
+        /// Who goes.
+        outgoing: String,
+        /// Who comes.
+        incoming: String,
+    },
+    /// These two as well.
+    Add([String; 2]),
+}
+
+/// What is asked for, and the names of nodes.
+struct Request<'t> {
     topology: &'t Topology,
-    outgoing: NodeId,
-    incoming: NodeId,
+    wanted: FromOperator,
+    outgoing: String,
+    incoming: String,
 }
 
 impl Replacement {
@@ -208,14 +226,12 @@ impl Replacement {
     /// Why it is not done, or not for certain.
     pub async fn run(
         &self,
-        outgoing: &str,
-        incoming: &str,
+        wanted: &Wanted,
         mut say: impl FnMut(&str),
     ) -> Result<Replaced, Trouble> {
         let topology = ask::topology(&self.addresses, &self.access).await;
         let topology = topology.map_err(Trouble::NoCluster)?;
-        let (outgoing, incoming) = (find(&topology, outgoing)?, find(&topology, incoming)?);
-        let pair = Pair { topology: &topology, outgoing, incoming };
+        let request = Request::new(&topology, wanted)?;
         let began = now();
         let (mut leader, mut said) = (None, String::new());
         let mut stage = "nobody has answered yet".to_owned();
@@ -223,18 +239,22 @@ impl Replacement {
             if leader.is_none() {
                 leader = self.leader().await;
             }
-            stage = match self.ask(&pair, leader).await? {
+            stage = match self.ask(&request, leader).await? {
                 Some(ToOperator::Done { managers }) => {
-                    let managers = managers.iter().map(|node| pair.name(*node)).collect();
+                    let managers = managers.iter().map(|node| request.name(*node)).collect();
                     return Ok(Replaced { managers });
                 }
-                Some(ToOperator::UnderWay(stage)) => pair.stage(stage),
+                Some(ToOperator::UnderWay(stage)) => request.stage(stage),
                 Some(ToOperator::NotLeading { leader: other }) => {
                     leader = other;
                     "the managers choose who leads".to_owned()
                 }
-                Some(ToOperator::Refused(why)) => return Err(pair.refused(&why)),
-                Some(told @ (ToOperator::MayLose { .. } | ToOperator::Lost(_))) => {
+                Some(ToOperator::Refused(why)) => return Err(request.refused(&why)),
+                Some(
+                    told @ (ToOperator::MayLose { .. }
+                    | ToOperator::Lost(_)
+                    | ToOperator::MayRecover(_)),
+                ) => {
                     return Err(Trouble::Refused(format!(
                         "the managers say something else: {told:?}"
                     )));
@@ -261,16 +281,14 @@ impl Replacement {
 
     async fn ask(
         &self,
-        pair: &Pair<'_>,
+        request: &Request<'_>,
         leader: Option<NodeId>,
     ) -> Result<Option<ToOperator>, Trouble> {
-        let leader = leader.and_then(|leader| pair.topology.node(leader));
+        let leader = leader.and_then(|leader| request.topology.node(leader));
         let Some(address) = leader.and_then(|leader| leader.address.as_deref()) else {
             return Ok(None);
         };
-        let Pair { outgoing, incoming, .. } = *pair;
-        let wanted = FromOperator::ReplaceManager { outgoing, incoming };
-        match ask::operate(address, &self.operator, &wanted).await {
+        match ask::operate(address, &self.operator, &request.wanted).await {
             Ok(told) => Ok(Some(told)),
             Err(error @ Unanswered::Refused { why: CloseReason::WrongSecret, .. }) => {
                 Err(Trouble::Secret(error))
@@ -289,28 +307,49 @@ fn find(topology: &Topology, name: &str) -> Result<NodeId, Trouble> {
     Err(Trouble::NoNode { name: name.to_owned(), known: known.join(", ") })
 }
 
-impl Pair<'_> {
+impl<'t> Request<'t> {
+    fn new(topology: &'t Topology, wanted: &Wanted) -> Result<Request<'t>, Trouble> {
+        Ok(match wanted {
+            Wanted::Replace { outgoing: former, incoming: next } => {
+                let (outgoing, incoming) = (find(topology, former)?, find(topology, next)?);
+                let wanted = FromOperator::ReplaceManager { outgoing, incoming };
+                Request { topology, wanted, outgoing: former.clone(), incoming: next.clone() }
+            }
+            Wanted::Add(names) => {
+                let (first, second) = (find(topology, &names[0])?, find(topology, &names[1])?);
+                let wanted = FromOperator::AddManagers { first, second };
+                let incoming = names.join(" or ");
+                Request { topology, wanted, outgoing: String::new(), incoming }
+            }
+        })
+    }
+
     fn name(&self, node: NodeId) -> String {
         self.topology.node(node).map_or_else(|| node.to_string(), |node| node.name.clone())
     }
 
     fn stage(&self, stage: Stage) -> String {
-        let incoming = self.name(self.incoming);
+        let incoming = &self.incoming;
         match stage {
             Stage::Reaching => format!("{incoming} is told to host a manager"),
             Stage::Learning { has, of } => {
                 let (has, of) = (words::count(has), words::count(of));
                 format!("{incoming} learns the log: it has {has} of {of} entries")
             }
-            Stage::Accepting => "the managers write into their log".to_owned(),
-            Stage::Voting => {
-                format!("{incoming} votes, and the vote of the former one is taken back")
+            Stage::Accepting | Stage::Asking { .. } => {
+                "the managers write into their log".to_owned()
             }
+            Stage::Voting => match self.outgoing.is_empty() {
+                true => "they are about to vote".to_owned(),
+                false => {
+                    format!("{incoming} votes, and the vote of the former one is taken back")
+                }
+            },
         }
     }
 
     fn refused(&self, why: &Refusal) -> Trouble {
-        let (outgoing, incoming) = (self.name(self.outgoing), self.name(self.incoming));
+        let (outgoing, incoming) = (&self.outgoing, &self.incoming);
         let names = |nodes: &[NodeId]| {
             nodes.iter().map(|node| self.name(*node)).collect::<Vec<_>>().join(", ")
         };
@@ -333,6 +372,9 @@ impl Pair<'_> {
                 "{incoming} cannot host a manager: {why}; look at its folder `data`, or take another node"
             )),
             Refusal::Failed(why) => Trouble::Refused(format!("the managers refuse: {why}")),
+            Refusal::MajorityLives => {
+                Trouble::Refused("the managers say that a majority of them lives".to_owned())
+            }
         }
     }
 }

@@ -36,7 +36,7 @@ const EXPERIMENTS: [&str; 8] = [
 fn help_has_an_example_for_every_command() {
     let mut commands: Vec<Vec<&str>> =
         vec![vec![], vec!["bench"], vec!["check"], vec!["reproduce"], vec!["managers"]];
-    for what in ["list", "replace"] {
+    for what in ["list", "replace", "recover", "add"] {
         commands.push(vec!["managers", what]);
     }
     for experiment in EXPERIMENTS {
@@ -56,7 +56,7 @@ fn help_has_an_example_for_every_command() {
 
 #[test]
 fn mistakes_are_named() {
-    let cases: [(&[&str], &str); 21] = [
+    let cases: [(&[&str], &str); 23] = [
         (&["bench", "tpcx"], "tpcc"),
         (&["bench", "micro", "--warehouses", "2"], "--warehouses"),
         (&["bench", "tpcc", "--warehouses", "0"], "1..=65535"),
@@ -75,6 +75,8 @@ fn mistakes_are_named() {
         (&["managers", "replace", "a", "b", "--connect", "127.0.0.1:1"], "--secret is missing"),
         (&["status", "--connect", "a:1", "--client-secret", "/dev/null"], "--client-secret names"),
         (&["managers", "replace", "a", "--connect", "127.0.0.1:1"], "<NEW>"),
+        (&["managers", "recover", "a", "--connect", "127.0.0.1:1"], "--secret is missing"),
+        (&["managers", "recover", "--connect", "127.0.0.1:1"], "<NODE>"),
         (&["reproduce", "mako-fig10"], "mako-fig11"),
         (&["reproduce", "mako-fig13", "--duration", "1s"], "--duration"),
         (&["reproduce", "mako-fig8", "--html", "/no/such/folder/x.html"], "/no/such/folder/x.html"),

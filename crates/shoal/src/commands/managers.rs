@@ -1,22 +1,25 @@
-//! `shoal managers`: who the configuration managers of a cluster are, and one instead of another.
+//! `shoal managers`: who the configuration managers of a cluster are, one instead of another, and what becomes of them when
+//! a majority is lost.
 
 use super::target::Target;
-use super::{Trouble, Verdict, print, print_json};
-use crate::managers::{Overview, Replaced, Replacement};
+use super::{Trouble, Verdict, confirm, print, print_json};
+use crate::managers::{Overview, Replaced, Replacement, Wanted};
+use crate::recovery::Recovery;
 use crate::report::Report;
 use crate::{ask, duration};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Show the configuration managers of a cluster, or replace one that is lost
+/// Show the configuration managers of a cluster, replace one that is lost, or go on without a majority that is
 ///
 /// They grant leases, appoint leaders and begin epochs; a majority of them has to live.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   shoal managers list
-  shoal managers replace s0v2 s1v0 --connect 10.0.0.1:7000 --secret secret")]
+  shoal managers replace s0v2 s1v0 --connect 10.0.0.1:7000 --secret secret
+  shoal managers recover s0v1")]
 pub struct Managers {
     #[command(subcommand)]
     what: What,
@@ -26,6 +29,8 @@ pub struct Managers {
 enum What {
     List(List),
     Replace(Replace),
+    Recover(Recover),
+    Add(Add),
 }
 
 /// Show which nodes have managers, which of those leads their log, and how far each is
@@ -64,6 +69,13 @@ struct Replace {
     #[arg(value_name = "NEW")]
     incoming: String,
     #[command(flatten)]
+    asking: Asking,
+}
+
+/// Whom to ask, and for how long.
+#[derive(Debug, Args)]
+struct Asking {
+    #[command(flatten)]
     target: Target,
     /// The file with the secret of the nodes; by default that in the folder of a local cluster
     #[arg(long, value_name = "FILE")]
@@ -71,9 +83,52 @@ struct Replace {
     /// Give up if it takes longer
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = duration::parse_positive)]
     within: Duration,
-    /// Print what came of it as JSON, and how it goes to standard error
+    /// Print what came of it as JSON, and all else to standard error
     #[arg(long)]
     json: bool,
+}
+
+/// Have two more nodes host managers, as after a recovery: there are 1, 3 or 5
+///
+/// They learn the managers' log before they vote. To ask again after a failure goes on where it stood.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  shoal managers add s0v2 s1v0
+  shoal managers add s0v2 s1v0 --connect 10.0.0.1:7000 --secret secret
+
+Exit codes: 0 they vote, 1 they do not, 2 they cannot, or there is no cluster")]
+struct Add {
+    /// One node
+    first: String,
+    /// The other
+    second: String,
+    #[command(flatten)]
+    asking: Asking,
+}
+
+/// Let a manager go on alone, when a majority of the managers is lost for good
+///
+/// Refused while a majority answers. Its node stays up meanwhile, since what it has in memory counts. What the lost
+/// managers had decided last is taken from nodes that have heard of it; the rest may be lost: the command says what, and
+/// wants the cluster's identity before it changes anything. The lost managers are set aside, even if they come back. Add two
+/// others afterwards: `shoal managers add`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  shoal managers recover s0v1
+  shoal managers recover s0v1 --confirm 5f0c2a91d3e87b64 --connect 10.0.0.1:7000 --secret secret
+
+Exit codes: 0 it goes on, 1 it does not, 2 it may not, or there is no cluster")]
+struct Recover {
+    /// The node whose manager survives; of several, the one that knows most entries of the log
+    #[arg(value_name = "NODE")]
+    survivor: String,
+    /// Do not ask: the cluster's identity, as `shoal status` shows it
+    #[arg(long, value_name = "IDENTITY")]
+    confirm: Option<String>,
+    #[command(flatten)]
+    asking: Asking,
 }
 
 impl Managers {
@@ -82,6 +137,8 @@ impl Managers {
         match &self.what {
             What::List(list) => runtime.block_on(list.run()),
             What::Replace(replace) => runtime.block_on(replace.run()),
+            What::Recover(recover) => runtime.block_on(recover.run()),
+            What::Add(add) => runtime.block_on(add.run()),
         }
     }
 }
@@ -104,31 +161,74 @@ impl List {
 
 impl Replace {
     async fn run(&self) -> Result<Verdict, Trouble> {
+        let (outgoing, incoming) = (self.outgoing.clone(), self.incoming.clone());
+        self.asking.change(&Wanted::Replace { outgoing, incoming }).await
+    }
+}
+
+impl Add {
+    async fn run(&self) -> Result<Verdict, Trouble> {
+        self.asking.change(&Wanted::Add([self.first.clone(), self.second.clone()])).await
+    }
+}
+
+impl Asking {
+    /// Has other nodes host managers, and says how it goes.
+    async fn change(&self, wanted: &Wanted) -> Result<Verdict, Trouble> {
         let replacement = Replacement {
             addresses: self.target.addresses()?,
             access: self.target.access()?,
             operator: self.target.operator(self.secret.as_deref())?,
             within: self.within,
         };
-        let say = |sentence: &str| match self.json {
-            true => eprintln!("{sentence}"),
+        let replaced = replacement.run(wanted, |stage| self.say(&format!("{stage}\n"))).await?;
+        self.tell(&replaced)
+    }
+
+    fn say(&self, text: &str) {
+        match self.json {
+            true => eprint!("{text}"),
             // Who does not read it any more misses nothing that counts.
-            false => drop(print(&format!("{sentence}\n"))),
-        };
-        let replaced = replacement.run(&self.outgoing, &self.incoming, say).await?;
-        let Replaced { managers } = &replaced;
+            false => drop(print(text)),
+        }
+    }
+
+    /// Who the managers are now.
+    fn tell(&self, replaced: &Replaced) -> Result<Verdict, Trouble> {
+        let Replaced { managers } = replaced;
         if self.json {
-            print_json(&replaced)?;
+            print_json(replaced)?;
         } else {
             let named: Vec<String> = managers.iter().map(|name| format!("\"{name}\"")).collect();
+            let verb = if managers.len() == 1 { "The manager is" } else { "The managers are" };
             print(&format!(
-                "The managers are {}. Running nodes know it; for those that begin anew, write it into the file of \
+                "{verb} {}. Running nodes know it; for those that begin anew, write it into the file of \
                  each node:\n\n  managers = [{}]\n",
                 managers.join(", "),
                 named.join(", "),
             ))?;
         }
         Ok(Verdict::Holds)
+    }
+}
+
+impl Recover {
+    async fn run(&self) -> Result<Verdict, Trouble> {
+        let recovery = Recovery {
+            addresses: self.asking.target.addresses()?,
+            access: self.asking.target.access()?,
+            operator: self.asking.target.operator(self.asking.secret.as_deref())?,
+            within: self.asking.within,
+        };
+        let survey = recovery.survey(&self.survivor).await?;
+        self.asking.say(&survey.text());
+        confirm(survey.cluster(), self.confirm.as_deref(), |text| self.asking.say(text))?;
+        let number = net::Clock::new().now().0;
+        let say = |stage: &str| self.asking.say(&format!("{stage}\n"));
+        let recovered = recovery.recover(&survey, number, say).await?;
+        let verdict = self.asking.tell(&recovered)?;
+        self.asking.say("Have two more: `shoal managers add`.\n");
+        Ok(verdict)
     }
 }
 

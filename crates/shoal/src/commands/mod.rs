@@ -23,7 +23,7 @@ use clap::{Parser, Subcommand};
 use serde::Serialize;
 use std::fmt::Display;
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -121,6 +121,28 @@ fn print(text: &str) -> Result<(), Trouble> {
             Err(Trouble::Usage(format!("cannot write to standard output: {error}")))
         }
         _ => Ok(()),
+    }
+}
+
+/// Has the operator say the name of what is about to be changed: typed, or as `--confirm`.
+fn confirm(wanted: &str, said: Option<&str>, say: impl Fn(&str)) -> Result<(), Trouble> {
+    let mut line = String::new();
+    let said = match said {
+        Some(said) => said,
+        None if io::stdin().is_terminal() => {
+            say(&format!("Type {wanted} to accept this: "));
+            let read = io::stdin().lock().read_line(&mut line);
+            read.map_err(|error| Trouble::Usage(format!("cannot read the answer: {error}")))?;
+            line.trim()
+        }
+        None => {
+            let missing = format!("nothing is changed: say `--confirm {wanted}` to accept this");
+            return Err(Trouble::Usage(missing));
+        }
+    };
+    match said.eq_ignore_ascii_case(wanted) {
+        true => Ok(()),
+        false => Err(Trouble::Usage(format!("nothing is changed: that is not {wanted}"))),
     }
 }
 

@@ -5,7 +5,6 @@ use super::{Trouble, Verdict, print, print_json};
 use crate::losses::Acceptance;
 use crate::{ask, duration};
 use clap::{Args, Subcommand};
-use std::io::{self, BufRead, IsTerminal};
 use std::path::PathBuf;
 use std::time::Duration;
 use types::ShardId;
@@ -86,7 +85,9 @@ impl AcceptLoss {
         };
         let survey = acceptance.survey().await?;
         self.say(&survey.text());
-        self.confirm()?;
+        let name = |shard: ShardId| format!("S{}", shard.0);
+        let said = self.confirm.map(name);
+        super::confirm(&name(self.shard), said.as_deref(), |text| self.say(text))?;
         let now = net::Clock::new().now().0;
         // Two operators do not ask within the same nanosecond; and if they do, they mean the same.
         let request = (now, now / 1_000_000_000);
@@ -103,31 +104,6 @@ impl AcceptLoss {
             true => eprint!("{text}"),
             // Nothing is lost if it cannot be written.
             false => drop(print(text)),
-        }
-    }
-
-    /// Has the operator say the shard's name.
-    fn confirm(&self) -> Result<(), Trouble> {
-        let shard = format!("S{}", self.shard.0);
-        let confirmed = match self.confirm {
-            Some(confirmed) => Some(confirmed),
-            None if io::stdin().is_terminal() => {
-                self.say(&format!("Type {shard} to accept this: "));
-                let mut line = String::new();
-                let read = io::stdin().lock().read_line(&mut line);
-                read.map_err(|error| Trouble::Usage(format!("cannot read the answer: {error}")))?;
-                self::shard(line.trim()).ok()
-            }
-            None => {
-                let missing = format!("nothing is changed: say `--confirm {shard}` to accept this");
-                return Err(Trouble::Usage(missing));
-            }
-        };
-        match confirmed == Some(self.shard) {
-            true => Ok(()),
-            false => {
-                Err(Trouble::Usage(format!("nothing is changed: that is not the name of {shard}")))
-            }
         }
     }
 }

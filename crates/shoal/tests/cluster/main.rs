@@ -105,6 +105,51 @@ fn a_manager_that_is_gone_is_replaced_by_another_node() {
     local.end();
 }
 
+/// Two nodes are gone for good: most of the managers, and most of a shard.
+#[test]
+fn the_manager_that_is_left_goes_on_and_the_loss_of_a_shard_is_accepted_then() {
+    let mut local = Local::start(&["--shards", "2", "--no-restart"]);
+    let recover =
+        |node: &str, more: &[&str]| local.run(&[&["managers", "recover", node], more].concat());
+    let (code, _, error) = recover("s0v2", &[]);
+    assert_eq!(code, Some(2), "{error}");
+    assert!(error.contains("3 of 3 managers answer, which is a majority"), "{error}");
+    let cluster = local.status()[0]["cluster"].as_str().expect("an identity").to_owned();
+    local.kill(0);
+    local.kill(1);
+    let recover =
+        |node: &str, more: &[&str]| local.run(&[&["managers", "recover", node], more].concat());
+    let (code, _, error) = recover("s1v0", &[]);
+    assert_eq!(code, Some(2), "{error}");
+    assert!(error.contains("s1v0 has no manager that votes; name one of s0v2"), "{error}");
+    until("the manager knows that it is alone", || {
+        let (code, said, error) = recover("s0v2", &[]);
+        assert!(code == Some(1) || code == Some(2), "{said}{error}");
+        code == Some(2) && error.contains(&format!("nothing is changed: say `--confirm {cluster}`"))
+    });
+    let (code, said, error) = recover("s0v2", &["--confirm", "0123456789abcdef"]);
+    assert_eq!(code, Some(2), "{said}{error}");
+    for told in ["s0v0, s0v1 does not answer", "S0 has no majority then", "are set aside for good"]
+    {
+        assert!(said.contains(told), "{told}: {said}");
+    }
+    let (code, said, error) = recover("s0v2", &["--confirm", &cluster]);
+    assert_eq!(code, Some(0), "{said}{error}");
+    assert!(said.contains(r#"managers = ["s0v2"]"#), "{said}");
+
+    let accept = ["shards", "accept-loss", "S0", "--confirm", "S0"];
+    let (code, said, error) = local.run(&accept);
+    assert_eq!(code, Some(0), "{said}{error}");
+    assert!(said.contains("S0 goes on: its voters are s0v2"), "{said}");
+    let (code, said, error) = local.run(&["managers", "add", "s1v0", "s1v1"]);
+    assert_eq!(code, Some(0), "{said}{error}");
+    assert!(said.contains(r#"managers = ["s0v2", "s1v0", "s1v1"]"#), "{said}");
+    until("all that run know it", || local.run(&["managers", "list"]).0 == Some(0));
+    let killed = local.run_well(&["chaos", "kill-leader", "1"]);
+    HOLDS.iter().for_each(|words| assert!(killed.contains(words), "{killed}"));
+    local.end();
+}
+
 /// Both nodes begin anew, empty, with the managers' log that they host.
 #[test]
 fn a_shard_whose_majority_began_anew_goes_on_when_that_is_accepted() {
@@ -129,7 +174,7 @@ fn a_shard_whose_majority_began_anew_goes_on_when_that_is_accepted() {
     assert!(error.contains("nothing is changed: say `--confirm S0`"), "{error}");
     let (code, _, error) = accept(&["--confirm", "S1"]);
     assert_eq!(code, Some(2), "{error}");
-    assert!(error.contains("that is not the name of S0"), "{error}");
+    assert!(error.contains("that is not S0"), "{error}");
     assert_eq!(local.status()[0]["shards"][0]["loss"], serde_json::Value::Null);
 
     let (code, said, error) = accept(&["--confirm", "S0"]);

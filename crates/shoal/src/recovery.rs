@@ -1,0 +1,336 @@
+//! The loss of a majority of the managers, as an operator accepts it: what may be lost is told before.
+
+use crate::ask::{self, Unanswered};
+use crate::clock::now;
+use crate::losses::listed;
+use crate::managers::{Replaced, Trouble};
+use crate::report::Report;
+use consensus::topology::Topology;
+use net::CloseReason;
+use net::client::Access;
+use serde::Serialize;
+use server::{FromOperator, NodeStatus, Refusal, Remembered, Stage, ToOperator};
+use std::time::Duration;
+use types::NodeId;
+use workloads::report::words;
+
+/// How often it is asked how far it is.
+const ASK_EVERY: Duration = Duration::from_millis(200);
+
+/// Recovers the managers of a cluster.
+#[derive(Debug)]
+pub struct Recovery {
+    /// Where nodes are.
+    pub addresses: Vec<String>,
+    /// What lets clients in.
+    pub access: Access,
+    /// What lets operators in.
+    pub operator: Access,
+    /// How long each step may take.
+    pub within: Duration,
+}
+
+/// What is left, and what may be lost: told before anything is changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Survey {
+    cluster: String,
+    /// The node whose manager goes on.
+    survivor: String,
+    /// The other nodes that had managers.
+    aside: Vec<String>,
+    /// Nodes that do not answer: what they have in memory counts no more.
+    silent: Vec<String>,
+    /// Shards that have lost their majority then.
+    lost: Vec<String>,
+    /// So many configurations the survivor's log lacks, which nodes remember.
+    lacking: u64,
+    /// The newest epoch that is known with its configuration, and the newest that was heard of.
+    epochs: (u32, u32),
+    #[serde(skip)]
+    address: String,
+}
+
+impl Recovery {
+    /// What is left if the manager of this node goes on alone.
+    ///
+    /// # Errors
+    /// Why it may not, or why that is not known.
+    pub async fn survey(&self, survivor: &str) -> Result<Survey, Trouble> {
+        let report = Report::gather(&self.addresses, &self.access).await;
+        let report = report.map_err(Trouble::NoCluster)?;
+        let Choice { node, cluster, managers } = choose(&report, survivor)?;
+        let topology = &report.topology;
+        let address = topology.node(node).and_then(|node| node.address.clone());
+        let address = address.unwrap_or_default();
+        let told = self.settle(&address, topology, FromOperator::CheckRecovery, |_| {}).await?;
+        let ToOperator::MayRecover(remembered) = told else {
+            return Err(Trouble::Refused("the manager says something else".to_owned()));
+        };
+        let names = |nodes: &[NodeId]| nodes.iter().map(|node| name(topology, *node)).collect();
+        let Remembered { silent, lost, lacking, epoch, heard, .. } = remembered;
+        let aside: Vec<NodeId> = managers.into_iter().filter(|other| *other != node).collect();
+        Ok(Survey {
+            cluster,
+            survivor: name(topology, node),
+            aside: names(&aside),
+            silent: names(&silent),
+            lost: lost.iter().map(|shard| format!("S{}", shard.0)).collect(),
+            lacking,
+            epochs: (epoch.0, heard.0),
+            address,
+        })
+    }
+
+    /// Recovers them, as the request with this number, and says how it goes.
+    ///
+    /// # Errors
+    /// Why it is not done, or not for certain.
+    pub async fn recover(
+        &self,
+        survey: &Survey,
+        number: u64,
+        say: impl FnMut(&str),
+    ) -> Result<Replaced, Trouble> {
+        let topology = ask::topology(&self.addresses, &self.access).await;
+        let topology = topology.map_err(Trouble::NoCluster)?;
+        let wanted = FromOperator::RecoverManagers { number };
+        match self.settle(&survey.address, &topology, wanted, say).await? {
+            ToOperator::Done { managers } => {
+                let managers = managers.iter().map(|node| name(&topology, *node)).collect();
+                Ok(Replaced { managers })
+            }
+            told => Err(Trouble::Refused(format!("the manager says something else: {told:?}"))),
+        }
+    }
+
+    /// Asks the survivor until its answer is the last one.
+    async fn settle(
+        &self,
+        address: &str,
+        topology: &Topology,
+        wanted: FromOperator,
+        mut say: impl FnMut(&str),
+    ) -> Result<ToOperator, Trouble> {
+        let (began, mut said) = (now(), String::new());
+        let mut stage = "the manager has not answered yet".to_owned();
+        while began.elapsed() < self.within {
+            match ask::operate(address, &self.operator, &wanted).await {
+                Ok(ToOperator::UnderWay(Stage::Asking { told, of })) => {
+                    stage = format!("nodes say what they remember: {told} of {of}");
+                }
+                Ok(ToOperator::Refused(why)) => return Err(refused(&why, topology)),
+                Ok(told) => return Ok(told),
+                Err(error @ Unanswered::Refused { why: CloseReason::WrongSecret, .. }) => {
+                    return Err(Trouble::Secret(error));
+                }
+                Err(error) => stage = error.to_string(),
+            }
+            if stage != said {
+                say(&stage);
+                said.clone_from(&stage);
+            }
+            tokio::time::sleep(ASK_EVERY).await;
+        }
+        Err(Trouble::Late { after: self.within, stage })
+    }
+}
+
+/// Which manager goes on.
+#[derive(Debug, PartialEq, Eq)]
+struct Choice {
+    node: NodeId,
+    cluster: String,
+    /// All that had managers, by the latest list.
+    managers: Vec<NodeId>,
+}
+
+/// The manager of this node goes on, if no majority answers, and no other that does has a longer log.
+fn choose(report: &Report, survivor: &str) -> Result<Choice, Trouble> {
+    let answered = || report.nodes.iter().flatten();
+    let latest = answered().max_by_key(|status| status.managers_version);
+    let managers = latest.map(|status| status.managers.clone()).unwrap_or_default();
+    let votes = |status: &&NodeStatus| status.manager.as_ref().is_some_and(|it| it.votes);
+    let left: Vec<&NodeStatus> = answered().filter(votes).collect();
+    let names: Vec<String> = left.iter().map(|status| status.name.clone()).collect();
+    if managers.is_empty() {
+        return Err(Trouble::Cannot("the cluster has no managers".to_owned()));
+    }
+    if left.len() * 2 > managers.len() {
+        return Err(Trouble::Cannot(format!(
+            "{} of {} managers answer, which is a majority: there is nothing to recover; replace those that are lost, by \
+             `shoal managers replace`",
+            left.len(),
+            managers.len()
+        )));
+    }
+    let Some(chosen) = left.iter().find(|status| status.name == survivor) else {
+        return Err(Trouble::Cannot(match names.is_empty() {
+            true => "no manager that answers has kept its log; start one of those that were, with its folder `data`"
+                .to_owned(),
+            false => format!("{survivor} has no manager that votes; name one of {}", listed(&names)),
+        }));
+    };
+    let committed =
+        |status: &NodeStatus| status.manager.as_ref().map_or(0, |manager| manager.committed);
+    let longest = left.iter().max_by_key(|status| committed(status)).unwrap_or(chosen);
+    if committed(longest) > committed(chosen) {
+        return Err(Trouble::Cannot(format!(
+            "the manager of {} knows more entries of the log than that of {survivor}; recover from {}",
+            longest.name, longest.name
+        )));
+    }
+    let cluster = chosen.cluster.clone().or_else(|| answered().find_map(|it| it.cluster.clone()));
+    let cluster = cluster.ok_or_else(|| {
+        Trouble::Cannot("no node that answers has joined a cluster; found it anew".to_owned())
+    })?;
+    let managers = managers.into_iter().map(NodeId).collect();
+    Ok(Choice { node: NodeId(chosen.node), cluster, managers })
+}
+
+fn refused(why: &Refusal, topology: &Topology) -> Trouble {
+    match why {
+        Refusal::NoManagers => Trouble::Cannot("the cluster has no managers".to_owned()),
+        Refusal::NotManager { managers } => {
+            let names: Vec<String> = managers.iter().map(|node| name(topology, *node)).collect();
+            Trouble::Cannot(format!("that node has no manager; name one of {}", listed(&names)))
+        }
+        Refusal::MajorityLives => Trouble::Refused(
+            "a majority of the managers lives, or did a moment ago: there is nothing to recover; if it is lost, ask again"
+                .to_owned(),
+        ),
+        Refusal::Failed(why) => Trouble::Refused(why.clone()),
+        other => Trouble::Refused(format!("{other:?}")),
+    }
+}
+
+fn name(topology: &Topology, node: NodeId) -> String {
+    topology.node(node).map_or_else(|| node.to_string(), |node| node.name.clone())
+}
+
+impl Survey {
+    /// The cluster's identity: what an operator confirms with.
+    pub fn cluster(&self) -> &str {
+        &self.cluster
+    }
+
+    /// What the operator has to know before confirming it.
+    pub fn text(&self) -> String {
+        let Survey { cluster, survivor, aside, silent, lost, lacking, epochs, .. } = self;
+        let mut text = format!(
+            "If a majority of the managers of cluster {cluster} is lost for good, that of {survivor} goes on alone, with what \
+             its log and the nodes that answer remember.\n\
+             - The managers of {aside} are set aside for good. Make sure that those nodes are stopped: where one still runs, \
+             cut off from here, it goes on to serve the nodes it reaches, and what those acknowledge is lost.\n\
+             - Changes of the cluster that were acknowledged and that no node that answers has heard of are lost: tables, \
+             replaced replicas, accepted losses.\n\
+             - All shards get new leaders: what is under way is aborted, or its outcome is unknown for a while.\n",
+            aside = listed(aside),
+        );
+        if *lacking > 0 {
+            text += &format!(
+                "- The log of {survivor} lacks {} configurations that nodes remember; the newest of those holds.\n",
+                words::count(*lacking)
+            );
+        }
+        if !silent.is_empty() {
+            text += &format!(
+                "- {} does not answer: what it has in memory is lost, even if it comes back. Bring back before what you can, \
+                 without a restart.\n",
+                listed(silent)
+            );
+        }
+        if !lost.is_empty() {
+            text += &format!(
+                "- {} has no majority then that remembers anything: accept that afterwards, by `shoal shards accept-loss`.\n",
+                listed(lost)
+            );
+        }
+        let (epoch, heard) = epochs;
+        if heard > epoch {
+            text += &format!(
+                "- TORN: nodes have heard of epoch e{heard}, and none that answers has a configuration later than that of \
+                 e{epoch}. If it gave a shard other voters, transactions of that shard may be lost in part.\n"
+            );
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use server::ManagerStatus;
+
+    /// Five nodes, of which the first three have managers with so many entries, where these answer.
+    fn report(committed: [Option<u64>; 3]) -> Report {
+        let builder = Topology::builder().workers(1).datacenter("here");
+        let builder = (0..5).fold(builder, |builder, node| {
+            builder.node_at(format!("n{node}"), "here", format!("127.0.0.1:{}", 7000 + node))
+        });
+        let topology = builder.shard("n0", ["n0", "n1", "n2"], []).build().expect("a topology");
+        let node = |node: u32| {
+            let committed = committed.get(node as usize).copied();
+            let manager = committed.flatten().map(|committed| ManagerStatus {
+                votes: true,
+                committed,
+                ..Default::default()
+            });
+            match committed {
+                Some(None) => Err("gone".to_owned()),
+                Some(Some(_)) | None => Ok(NodeStatus {
+                    node,
+                    name: format!("n{node}"),
+                    cluster: Some("00000000000000ab".to_owned()),
+                    managers: vec![0, 1, 2],
+                    manager,
+                    ..NodeStatus::default()
+                }),
+            }
+        };
+        Report { topology, nodes: (0..5).map(node).collect(), skews: vec![None; 5] }
+    }
+
+    #[test]
+    fn only_the_longest_log_goes_on_and_only_without_a_majority() {
+        let refused = |committed, name: &str| {
+            choose(&report(committed), name).expect_err("refused").to_string()
+        };
+        let majority = refused([Some(3), Some(3), None], "n0");
+        assert!(majority.contains("2 of 3 managers answer"), "{majority}");
+        let none = refused([None, None, None], "n0");
+        assert!(none.contains("start one of those"), "{none}");
+        let other = refused([None, Some(3), None], "n4");
+        assert!(other.contains("name one of n1"), "{other}");
+        let chosen = choose(&report([None, Some(3), None]), "n1").expect("it may");
+        let managers = [0, 1, 2].map(NodeId).to_vec();
+        let cluster = "00000000000000ab".to_owned();
+        assert_eq!(chosen, Choice { node: NodeId(1), cluster, managers });
+
+        // Of five managers two are left.
+        let mut five = report([Some(3), Some(4), None]);
+        five.nodes.iter_mut().flatten().for_each(|status| status.managers = vec![0, 1, 2, 3, 4]);
+        let shorter = choose(&five, "n0").expect_err("refused").to_string();
+        assert!(shorter.contains("recover from n1"), "{shorter}");
+        choose(&five, "n1").expect("it may");
+    }
+
+    #[test]
+    fn what_may_be_lost_is_said() {
+        let mut survey = Survey {
+            cluster: "ab".to_owned(),
+            survivor: "n1".to_owned(),
+            aside: vec!["n0".to_owned(), "n2".to_owned()],
+            silent: Vec::new(),
+            lost: Vec::new(),
+            lacking: 0,
+            epochs: (7, 7),
+            address: String::new(),
+        };
+        let text = survey.text();
+        assert!(text.contains("managers of n0, n2 are set aside") && !text.contains("TORN"));
+        survey = Survey { lacking: 2, epochs: (7, 8), lost: vec!["S0".to_owned()], ..survey };
+        let text = survey.text();
+        assert!(text.contains("lacks 2 configurations") && text.contains("epoch e8"), "{text}");
+        assert!(text.contains("S0 has no majority"), "{text}");
+    }
+}
