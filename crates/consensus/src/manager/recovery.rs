@@ -40,7 +40,7 @@ impl Generation {
     /// The next one that the manager on this node may begin.
     #[must_use]
     pub fn next(self, node: NodeId) -> Generation {
-        Generation((self.0 >> 32) + 1 << 32 | u64::from(node.0))
+        Generation((self.count() + 1) << 32 | u64::from(node.0))
     }
 
     /// How many recoveries there were, at least.

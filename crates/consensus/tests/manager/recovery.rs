@@ -222,7 +222,8 @@ fn ends_that_nodes_have_heard_stay_final() {
     last.heard.ends.insert(Epoch(3), vec![Some(Clock(1)), Some(Clock::MAX)]);
     let after = before.recover(&told);
     let mut watermark = VectorWatermark::new(Epoch(1), 2);
-    (watermark.raise(S, Clock(7)), watermark.raise(T, Clock(9)));
+    watermark.raise(S, Clock(7));
+    watermark.raise(T, Clock(9));
     assert_eq!(after.configuration().last(Epoch(1)), Some(watermark));
     assert!(after.configuration().last(Epoch(3)).is_some());
     assert_eq!(after.configuration().settled, Epoch(1));
@@ -295,7 +296,7 @@ fn grant(managers: &Managers, round: u64) -> MemberEvent {
 
 /// The lost managers come back, all of them, with their log: a node that pledged has none of it.
 fn return_of_the_lost(faults: Faults) -> bool {
-    let mut lost = Managers::new(faults.clone());
+    let mut lost = Managers::new(faults);
     let (mut member, effects) = member(&lost, true, faults);
     let told = effects.iter().find_map(|effect| match effect {
         MemberEffect::Send { message: ToManager::Recalled { told, .. } } => Some(told.clone()),
