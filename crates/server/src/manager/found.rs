@@ -56,6 +56,10 @@ impl Founder {
     /// All named managers, each with a new volume.
     async fn gather(&self) -> Result<BTreeSet<Member>, Not> {
         let me = self.log.me();
+        // Who has a log founds nothing, and has no other node make one for it.
+        if !self.is_new().await {
+            return Err(Not::Ever);
+        }
         // A node that knows of a cluster says so.
         for other in &self.others {
             self.courier.send(*other, &Envelope::Members(self.board.known()));
@@ -80,7 +84,11 @@ impl Founder {
                 Some(Answer::Log(_) | Answer::InMemory) | None => return Err(Not::Yet),
             }
         }
-        let is_new = self.log.is_new().await == Ok(true) && self.board.version() == 0;
-        if is_new { Ok(founders) } else { Err(Not::Ever) }
+        if self.is_new().await { Ok(founders) } else { Err(Not::Ever) }
+    }
+
+    /// Neither has the log here been told anything, nor is a cluster known.
+    async fn is_new(&self) -> bool {
+        self.log.is_new().await == Ok(true) && self.board.version() == 0
     }
 }
