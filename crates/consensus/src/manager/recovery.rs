@@ -14,7 +14,7 @@
 //!    them is ever opened again. Ends that were heard count, as final as they were (M12); all others are reported like those
 //!    of any closed epoch, by leaders that are appointed after the recovery. So M9 holds for the reasons it always does: who
 //!    appoints leaders, and what became of those before, is of no account to it.
-//! 2. *Leaders.* None leads, whatever was known. New ones are appointed, each for a new reign, when the longest lease has
+//! 2. *Leaders.* None leads, also where one was known. New ones are appointed, each for a new reign, when the longest lease has
 //!    run out that may have been granted before the recovery: the new manager begins all leases anew, as each does with a new
 //!    term (M7). Nodes that pledge give up theirs at once.
 //! 3. *Incarnations.* A life that pledged goes on. All others are over: their nodes come back as lives with numbers that

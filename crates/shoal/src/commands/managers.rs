@@ -72,7 +72,7 @@ struct Replace {
     asking: Asking,
 }
 
-/// Whom to ask, and for how long.
+/// How a change is asked for, and for how long.
 #[derive(Debug, Args)]
 struct Asking {
     #[command(flatten)]
