@@ -3,12 +3,10 @@
 //! After any abort nothing has happened: so it is run again not only after a conflict, but also where
 //! its node failed, or does not lead any more, and then elsewhere. What is unknown is never run again.
 
-use super::after;
 use super::shared::{Inner, Permit};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::Instant;
-use types::{Aborted, Error, Result, Unknown, Wait};
+use types::{Aborted, Error, Result, Time, Unknown, Wait};
 
 /// The longest pause is `PAUSE << DOUBLINGS_MAX`, about 50 ms.
 const PAUSE: Duration = Duration::from_micros(50);
@@ -18,8 +16,8 @@ const DOUBLINGS_MAX: u32 = 10;
 pub(super) struct Attempts {
     permit: Permit,
     attempts: u32,
-    began: Instant,
-    until: Instant,
+    began: Time,
+    until: Time,
 }
 
 impl Attempts {
@@ -28,17 +26,17 @@ impl Attempts {
     /// # Errors
     /// [`TooManyTransactions`](types::Rejected::TooManyTransactions).
     pub(super) fn new(inner: &Arc<Inner>, deadline: Duration) -> Result<Attempts> {
-        let (began, until) = (Instant::now(), after(deadline));
+        let (began, until) = (inner.world().now(), inner.after(deadline));
         Ok(Attempts { permit: inner.enter()?, attempts: 0, began, until })
     }
 
     /// Since when there have been any, and when there will be no more.
-    pub(super) fn span(&self) -> (Instant, Instant) {
+    pub(super) fn span(&self) -> (Time, Time) {
         (self.began, self.until)
     }
 
     /// When there will be no more.
-    pub(super) fn until(&self) -> Instant {
+    pub(super) fn until(&self) -> Time {
         self.until
     }
 
@@ -72,7 +70,7 @@ impl Attempts {
             | Error::Unknown(_) => return Err(self.last(error)),
         };
         self.attempts += 1;
-        if self.attempts >= inner.options.attempts_max || Instant::now() >= self.until {
+        if self.attempts >= inner.options.attempts_max || inner.world().now() >= self.until {
             return Err(self.last(error));
         }
         if elsewhere {
@@ -85,7 +83,8 @@ impl Attempts {
     /// The error that callers get: one that names a wait tells that of all attempts.
     fn last(&self, error: Error) -> Error {
         let attempts = self.attempts;
-        let whole = |wait: Wait| Wait { waited: self.began.elapsed(), ..wait };
+        let waited = self.permit.inner().world().now() - self.began;
+        let whole = |wait: Wait| Wait { waited, ..wait };
         match error {
             Error::Aborted(Aborted::Conflict(last)) => {
                 Aborted::RetriesExhausted { attempts, last }.into()

@@ -14,19 +14,18 @@
 
 use super::answers::Inbox;
 use super::attempts::Attempts;
+use super::lock;
 use super::numbers::Number;
 use super::shared::Inner;
-use super::{after, lock};
 use bytes::Bytes;
 use engines::Place;
 use engines::client::{FromClient, Request, worker_of};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, sleep_until};
 use types::{
     Aborted, Awaited, CallSession, Cause, Error, NodeId, Rejected, RequestId, Result, ShardId,
-    Unknown, Wait, WorkerId,
+    Time, Unknown, Wait, WorkerId,
 };
 
 /// Of a frame, what is not the procedure's name or what it is called with.
@@ -47,7 +46,8 @@ pub(super) struct Call {
 /// What came of asking once.
 enum Came<T> {
     Answer(Result<T>),
-    Nothing(Cause),
+    /// Nothing in time; or nothing can come from there any more, for this reason.
+    Nothing(Option<Cause>),
 }
 
 /// A request that is asked for until it is answered.
@@ -57,8 +57,8 @@ struct Asking<'a> {
     home: ShardId,
     /// The worker, of any node.
     worker: WorkerId,
-    began: Instant,
-    until: Instant,
+    began: Time,
+    until: Time,
     /// Some copy of the call was sent, now or before.
     sent: bool,
     /// So many asks brought nothing.
@@ -83,7 +83,7 @@ impl Inner {
         }
     }
 
-    async fn call_once(self: &Arc<Self>, call: &Call, span: (Instant, Instant)) -> Result<Bytes> {
+    async fn call_once(self: &Arc<Self>, call: &Call, span: (Time, Time)) -> Result<Bytes> {
         self.check(call)?;
         let mut number = match self.numbers.take(call.home) {
             Some(number) => number,
@@ -130,7 +130,7 @@ impl Inner {
         self: &Arc<Self>,
         id: RequestId,
         call: &Call,
-        span: (Instant, Instant),
+        span: (Time, Time),
         sent: bool,
     ) -> Result<Bytes> {
         let Some(inbox) = self.desk.answers.expect(id) else {
@@ -146,7 +146,7 @@ impl Inner {
     async fn open_calls(
         self: &Arc<Self>,
         home: ShardId,
-        span: (Instant, Instant),
+        span: (Time, Time),
     ) -> Result<CallSession> {
         let token = lock(&self.random).next_u64();
         let inbox = self.desk.opened.expect(token).expect("tokens differ");
@@ -165,7 +165,7 @@ impl Asking<'_> {
         inner: &Arc<Inner>,
         request: Request,
         (home, worker): (ShardId, WorkerId),
-        (began, until): (Instant, Instant),
+        (began, until): (Time, Time),
     ) -> Asking<'_> {
         let (patience, last) = (inner.options.patience, (None, Cause::Unreachable));
         let (sent, in_vain) = (false, 0);
@@ -178,19 +178,20 @@ impl Asking<'_> {
     {
         let mut unsettled = UNSETTLED_MIN;
         let mut is_first = true;
-        while std::mem::take(&mut is_first) || Instant::now() < self.until {
+        while std::mem::take(&mut is_first) || self.inner.world().now() < self.until {
             let node = self.node();
-            let end = self.until.min(after(self.patience));
+            let world = Arc::clone(&self.inner.desk.world);
+            let end = self.until.min(self.inner.after(self.patience));
             let came = tokio::select! {
                 biased;
                 result = inbox.next() => Came::Answer(result),
-                cause = self.ask(node) => Came::Nothing(cause),
-                () = sleep_until(end) => Came::Nothing(Cause::Silent),
+                cause = self.ask(node) => Came::Nothing(Some(cause)),
+                () = world.sleep_until(end) => Came::Nothing(None),
             };
             let result = match came {
                 Came::Answer(result) => result,
-                Came::Nothing(cause) => {
-                    self.in_vain(node, cause).await;
+                Came::Nothing(failed) => {
+                    self.in_vain(node, failed).await;
                     if let Some(error) = self.inner.desk.founded_again() {
                         return Err(self.lost(error));
                     }
@@ -260,21 +261,24 @@ impl Asking<'_> {
             Err(cause) => return cause,
         };
         self.sent |= !self.opens();
-        link.send(&FromClient::Request(self.request.clone()));
-        let silent_at = after(self.inner.options.silence_max);
+        link.send(FromClient::Request(self.request.clone()));
+        let silent_at = self.inner.after(self.inner.options.silence_max);
         tokio::select! {
+            biased;
             cause = link.ended() => cause,
-            () = sleep_until(silent_at) => Cause::Silent,
+            () = self.inner.world().sleep_until(silent_at) => Cause::Silent,
         }
     }
 
-    /// Nothing came from there in time.
-    async fn in_vain(&mut self, node: NodeId, cause: Cause) {
+    /// That brought nothing. What failed before its time is not tried again at once: a node that could not be connected to
+    /// fails for a while without being tried.
+    async fn in_vain(&mut self, node: NodeId, failed: Option<Cause>) {
+        let cause = failed.unwrap_or(Cause::Silent);
         self.last = (Some(node), cause);
         self.in_vain += 1;
         self.patience = self.inner.options.patience_max().min(self.patience.saturating_mul(2));
         self.inner.refresh_aside();
-        if cause != Cause::Silent {
+        if failed.is_some() {
             self.inner.desk.view.suspect(node);
             self.inner.pause(self.inner.options.patience / 2, self.until).await;
         }
@@ -296,7 +300,7 @@ impl Asking<'_> {
             cause = Cause::NoMajority;
         }
         let awaited = if self.opens() { Awaited::CallSession } else { Awaited::Call };
-        let wait = Wait { node, awaited, cause, waited: self.began.elapsed() };
+        let wait = Wait { node, awaited, cause, waited: self.inner.world().now() - self.began };
         match &self.request {
             Request::Call { id, .. } if self.sent => Unknown::Call { request: *id, wait }.into(),
             _ => Aborted::Unanswered(wait).into(),

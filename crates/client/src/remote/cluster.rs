@@ -4,14 +4,17 @@ use super::attempts::Attempts;
 use super::call::Call;
 use super::error::ConnectError;
 use super::founding::Founding;
+use super::link::Link;
 use super::options::ClusterOptions;
-use super::refresh;
 use super::shared::{Desk, Inner};
+use super::sockets::{Sockets, first};
 use super::transaction::{ClusterTransaction, Patience};
+use super::world::World;
 use crate::db::Db;
 use bytes::Bytes;
 use consensus::topology::Topology;
-use engines::client::Ending;
+use engines::Place;
+use engines::client::{Directory, Ending};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::fmt;
 use std::sync::Arc;
@@ -72,14 +75,15 @@ impl Db {
         let options = options.checked();
         let addresses: Vec<Arc<str>> =
             addresses.iter().map(|address| address.as_ref().into()).collect();
-        let (address, connection, directory) = refresh::first(&options, &addresses).await?;
-        let told = directory.configuration.as_ref().and_then(|configured| configured.cluster);
-        let founding = Founding::of(options.access.identity.or(connection.identity).or(told));
-        let desk = Arc::new(Desk::new(directory, founding));
-        let deadline = options.deadline;
-        let inner = Arc::new(Inner::new(options, addresses, Arc::clone(&desk), chance()));
-        refresh::settle(&inner, &desk, &address, connection);
-        Ok(Cluster { inner, deadline })
+        let (address, connection, directory) = first(&options, &addresses).await?;
+        let own = options.access.identity.or(connection.identity);
+        let world = Arc::new(Sockets::new(options.access.clone()));
+        let cluster = Cluster::new(world, options, addresses, (directory, own), chance());
+        let Inner { desk, lines, .. } = &*cluster.inner;
+        let place = Place { node: connection.node, worker: connection.worker };
+        desk.view.met(place.node, &address);
+        lines.adopt(place, &Link::start(connection, desk));
+        Ok(cluster)
     }
 }
 
@@ -91,6 +95,31 @@ fn chance() -> Random {
 }
 
 impl Cluster {
+    /// A client in surroundings that the caller makes, as a simulator does, which has heard this much of the cluster. All
+    /// that it does is decided by them and by `random`.
+    pub fn in_world(
+        world: Arc<dyn World>,
+        options: ClusterOptions,
+        heard: Directory,
+        random: Random,
+    ) -> Cluster {
+        let own = options.access.identity;
+        Cluster::new(world, options.checked(), Vec::new(), (heard, own), random)
+    }
+
+    fn new(
+        world: Arc<dyn World>,
+        options: ClusterOptions,
+        addresses: Vec<Arc<str>>,
+        (heard, own): (Directory, Option<ClusterId>),
+        random: Random,
+    ) -> Cluster {
+        let told = heard.configuration.as_ref().and_then(|configured| configured.cluster);
+        let desk = Arc::new(Desk::new(world, heard, Founding::of(own.or(told))));
+        let deadline = options.deadline;
+        Cluster { inner: Arc::new(Inner::new(options, addresses, desk, random)), deadline }
+    }
+
     /// The same, with another deadline than that of the [options](ClusterOptions::deadline): for a single
     /// call, or for as many as are made with what is returned.
     ///

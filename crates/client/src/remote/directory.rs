@@ -5,6 +5,7 @@
 //! found out when it is asked.
 
 use super::lock;
+use super::world::World;
 use consensus::manager::Outage;
 use consensus::topology::{Home, Topology};
 use engines::client::Directory;
@@ -12,8 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::Instant;
-use types::{NodeId, ShardId, TableId};
+use types::{NodeId, ShardId, TableId, Time};
 
 /// A node that did not answer is asked last for so long.
 const SUSPECT_FOR: Duration = Duration::from_secs(1);
@@ -21,17 +21,19 @@ const SUSPECT_FOR: Duration = Duration::from_secs(1);
 /// See the module.
 #[derive(Debug)]
 pub(super) struct View {
+    world: Arc<dyn World>,
     known: Mutex<Arc<Directory>>,
     /// Where nodes were reached that have no address in the topology.
     met_at: Mutex<BTreeMap<NodeId, Arc<str>>>,
-    suspects: Mutex<BTreeMap<NodeId, Instant>>,
+    suspects: Mutex<BTreeMap<NodeId, Time>>,
     /// Moves whenever a node has told.
     told: watch::Sender<u64>,
 }
 
 impl View {
-    pub(super) fn new(first: Directory) -> View {
+    pub(super) fn new(first: Directory, world: Arc<dyn World>) -> View {
         View {
+            world,
             known: Mutex::new(Arc::new(first)),
             met_at: Mutex::default(),
             suspects: Mutex::default(),
@@ -140,7 +142,7 @@ impl View {
 
     /// It did not answer, or does not serve: others first, for a while.
     pub(super) fn suspect(&self, node: NodeId) {
-        lock(&self.suspects).insert(node, Instant::now() + SUSPECT_FOR);
+        lock(&self.suspects).insert(node, self.world.now() + SUSPECT_FOR);
     }
 
     /// It has answered.
@@ -149,7 +151,7 @@ impl View {
     }
 
     pub(super) fn is_suspect(&self, node: NodeId) -> bool {
-        lock(&self.suspects).get(&node).is_some_and(|until| Instant::now() < *until)
+        lock(&self.suspects).get(&node).is_some_and(|until| self.world.now() < *until)
     }
 }
 
@@ -163,8 +165,14 @@ fn is_newer(told: &Directory, known: &Directory) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::sockets::Sockets;
     use super::*;
+    use crate::Access;
     use consensus::manager::{Configuration, Machine, Options, Revision};
+
+    fn world() -> Arc<dyn World> {
+        Arc::new(Sockets::new(Access::open("reef")))
+    }
 
     fn configured(topology: &Arc<Topology>, revision: u64, leader: u32) -> Directory {
         let machine = Machine::new(Arc::clone(topology), Options::default());
@@ -178,7 +186,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_news_count_and_leaders_that_cannot_be_do_not() {
         let topology = Arc::new(Topology::compact(1, 2, 3, 0, 1));
-        let view = View::new(Directory { topology: Arc::clone(&topology), configuration: None });
+        let view =
+            View::new(Directory { topology: Arc::clone(&topology), configuration: None }, world());
         assert_eq!(view.leader(ShardId(0)), Some(NodeId(0)));
         view.update(configured(&topology, 7, 2));
         assert_eq!(view.leader(ShardId(0)), Some(NodeId(2)));
@@ -194,7 +203,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn suspects_are_asked_last_for_a_while() {
         let topology = Arc::new(Topology::compact(1, 3, 3, 0, 1));
-        let view = View::new(Directory { topology, configuration: None });
+        let view = View::new(Directory { topology, configuration: None }, world());
         let nodes = |ids: &[u32]| ids.iter().copied().map(NodeId).collect::<Vec<_>>();
         assert_eq!(view.nodes(), nodes(&[0, 1, 2]));
         view.suspect(NodeId(0));

@@ -5,16 +5,14 @@
 
 use super::link::Link;
 use super::lock;
-use super::shared::Inner;
+use super::shared::{Desk, Inner};
+use super::world::Unreached;
 use engines::Place;
-use net::CloseReason;
-use net::client::{Access, ConnectError, connect};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::Instant;
-use types::Cause;
+use types::{Cause, Time};
 
 /// So long it is not tried again.
 const REDIAL_AFTER: Duration = Duration::from_millis(50);
@@ -38,7 +36,7 @@ enum State {
     /// It stands, or stood.
     Open(Arc<Link>),
     /// It could not be made.
-    Failed(Instant, Cause),
+    Failed(Time, Cause),
 }
 
 impl Lines {
@@ -72,7 +70,7 @@ impl Inner {
         loop {
             match &*seen.borrow_and_update() {
                 State::Open(link) if !link.has_ended() => return Ok(Arc::clone(link)),
-                State::Failed(at, cause) if *at + REDIAL_AFTER > Instant::now() => {
+                State::Failed(at, cause) if *at + REDIAL_AFTER > self.world().now() => {
                     return Err(*cause);
                 }
                 State::Dialing | State::Idle | State::Open(_) | State::Failed(..) => {}
@@ -82,7 +80,7 @@ impl Inner {
                     State::Idle => true,
                     State::Dialing => false,
                     State::Open(link) => link.has_ended(),
-                    State::Failed(at, _) => *at + REDIAL_AFTER <= Instant::now(),
+                    State::Failed(at, _) => *at + REDIAL_AFTER <= self.world().now(),
                 };
                 if dials {
                     *state = State::Dialing;
@@ -90,7 +88,7 @@ impl Inner {
                 dials
             });
             if dials {
-                self.runtime.spawn(dial(Arc::clone(self), place, Arc::clone(&line)));
+                self.world().spawn(Box::pin(dial(Arc::clone(self), place, Arc::clone(&line))));
                 seen.mark_unchanged();
             }
             let stands = seen.wait_for(|state| !matches!(state, State::Dialing)).await;
@@ -107,21 +105,19 @@ impl Inner {
 async fn dial(inner: Arc<Inner>, place: Place, line: Arc<Line>) {
     let state = match reach(&inner, place).await {
         Ok(link) => State::Open(link),
-        Err(cause) => State::Failed(Instant::now(), cause),
+        Err(cause) => State::Failed(inner.world().now(), cause),
     };
     line.send_replace(state);
 }
 
 async fn reach(inner: &Arc<Inner>, place: Place) -> Result<Arc<Link>, Cause> {
-    let address = inner.desk.view.address(place.node).ok_or(Cause::Unreachable)?;
-    let founding = &inner.desk.founding;
-    let access = Access { identity: founding.own(), ..inner.options.access.clone() };
-    let connected = connect(&address, &access, Some(place.worker)).await;
-    let connection = connected.map_err(|error| {
-        if let ConnectError::FoundedAgain { found } = error {
-            founding.meet(place.node, Some(found));
+    let Desk { view, founding, world, .. } = &*inner.desk;
+    let connected = world.connect(place, view.address(place.node), founding.own()).await;
+    let connection = connected.map_err(|Unreached { cause, found }| {
+        if found.is_some() {
+            founding.meet(place.node, found);
         }
-        cause_of(error)
+        cause
     })?;
     if connection.node != place.node {
         // Another node has that address now.
@@ -131,49 +127,4 @@ async fn reach(inner: &Arc<Inner>, place: Place) -> Result<Arc<Link>, Cause> {
         return Err(Cause::FoundedAgain);
     }
     Ok(Link::start(connection, &inner.desk))
-}
-
-/// Why a node could not be asked.
-fn cause_of(error: ConnectError) -> Cause {
-    match error {
-        ConnectError::FoundedAgain { .. }
-        | ConnectError::Refused(CloseReason::OtherFounding)
-        | ConnectError::Failed(CloseReason::OtherFounding) => Cause::FoundedAgain,
-        ConnectError::Refused(_) => Cause::Refused,
-        ConnectError::Failed(CloseReason::NotListening) => Cause::NotListening,
-        ConnectError::Failed(CloseReason::UnknownHost) => Cause::UnknownHost,
-        ConnectError::Failed(CloseReason::BadAddress) => Cause::BadAddress,
-        ConnectError::Failed(CloseReason::SlowHandshake) => Cause::Silent,
-        ConnectError::Failed(
-            CloseReason::Malformed
-            | CloseReason::TooLong
-            | CloseReason::Unexpected
-            | CloseReason::WrongMagic
-            | CloseReason::Truncated,
-        ) => Cause::Malformed,
-        ConnectError::Failed(
-            CloseReason::WrongVersion
-            | CloseReason::WrongTls
-            | CloseReason::TlsFailed
-            | CloseReason::WrongCluster
-            | CloseReason::WrongNode
-            | CloseReason::UnknownNode
-            | CloseReason::WrongWorker
-            | CloseReason::WrongSecret
-            | CloseReason::StaleLife
-            | CloseReason::Crowded
-            | CloseReason::TooManyClients
-            | CloseReason::Refused,
-        ) => Cause::Refused,
-        ConnectError::Failed(
-            CloseReason::Left
-            | CloseReason::Vanished
-            | CloseReason::Superseded
-            | CloseReason::FellBehind
-            | CloseReason::Asked
-            | CloseReason::Unreachable
-            | CloseReason::Removed
-            | CloseReason::Identified,
-        ) => Cause::Unreachable,
-    }
 }

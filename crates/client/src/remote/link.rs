@@ -1,31 +1,25 @@
 //! A connection to one worker of a node, and who waits for what comes over it.
 //!
 //! ```text
-//!   sessions, calls ──► frames ──► writer ──► socket ──► reader ──┬─► sessions, by number
-//!                                                                ├─► answers of calls, by request
-//!                                                                └─► directory
+//!   sessions, calls ──► Outgoing ──► the node ──► Incoming ──┬─► sessions, by number
+//!                                                           ├─► answers of calls, by request
+//!                                                           └─► directory
 //! ```
 //! Sessions belong to their connection: the node knows its client by it. So when it ends, they end. Numbers
 //! of sessions are given and sent under one lock, since a node takes the beginning of a session only
 //! while it has heard of none with a greater number.
-//!
-//! Frames that wait to be sent are not bounded here but by what is under way: a session or a call has a
-//! bounded number of them.
 
 use super::lock;
 use super::session::{Next, Session};
 use super::shared::Desk;
-use bytes::Bytes;
+use super::world::{Connection, Incoming, Outgoing};
 use engines::Place;
 use engines::client::{FromClient, Reply, Request, ToClient};
-use net::client::{Connection, Receiver, SendError, Sender};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::{mpsc, watch};
-use tokio::time::Instant;
-use types::wire::{decode, encode};
-use types::{Cause, NodeId};
+use tokio::sync::watch;
+use types::{Cause, NodeId, Time};
 
 /// A node that was silent for so long is asked whether it is there.
 const PROBE_AFTER: Duration = Duration::from_millis(50);
@@ -41,32 +35,34 @@ pub(super) struct Link {
     /// Why it has ended, if it has.
     ended: watch::Sender<Option<Cause>>,
     /// When something came last.
-    heard_at: Mutex<Instant>,
+    heard_at: Mutex<Time>,
     /// When it was asked last whether anybody is there.
-    probed_at: Mutex<Instant>,
+    probed_at: Mutex<Time>,
 }
 
 #[derive(Debug)]
 struct Book {
-    /// Frames to send; none any more, when it has ended.
-    frames: Option<mpsc::UnboundedSender<Bytes>>,
+    /// The way to the node; none any more, when it has ended.
+    outgoing: Option<Box<dyn Outgoing>>,
     sessions: BTreeMap<u64, Shared>,
 }
 
 impl Link {
-    /// Takes a connection, and moves its frames on two tasks.
+    /// Takes a connection, and what comes over it.
     pub(super) fn start(connection: Connection, desk: &Arc<Desk>) -> Arc<Link> {
-        let Connection { node, worker, life: _, identity: _, sender, receiver } = connection;
-        let (frames, outgoing) = mpsc::unbounded_channel();
+        let Connection { node, worker, identity: _, carrier } = connection;
+        let now = desk.world.now();
         let link = Arc::new(Link {
             place: Place { node, worker },
-            book: Mutex::new(Book { frames: Some(frames), sessions: BTreeMap::new() }),
+            book: Mutex::new(Book { outgoing: None, sessions: BTreeMap::new() }),
             ended: watch::Sender::new(None),
-            heard_at: Mutex::new(Instant::now()),
-            probed_at: Mutex::new(Instant::now()),
+            heard_at: Mutex::new(now),
+            probed_at: Mutex::new(now),
         });
-        tokio::spawn(write(sender, outgoing, Arc::clone(&link)));
-        tokio::spawn(read(receiver, Arc::clone(&link), Arc::clone(desk)));
+        // What comes at once waits until there is a way to end.
+        let mut book = lock(&link.book);
+        book.outgoing = Some(carrier.start(Incoming::new(Arc::clone(&link), Arc::clone(desk))));
+        drop(book);
         link
     }
 
@@ -88,12 +84,12 @@ impl Link {
     }
 
     /// When something came last.
-    pub(super) fn heard_at(&self) -> Instant {
+    pub(super) fn heard_at(&self) -> Time {
         *lock(&self.heard_at)
     }
 
     /// Sends something that belongs to no session.
-    pub(super) fn send(&self, what: &FromClient) {
+    pub(super) fn send(&self, what: FromClient) {
         lock(&self.book).send(what);
     }
 
@@ -110,16 +106,16 @@ impl Link {
     /// Asks once more for what may not have been heard, and whether anybody is there.
     pub(super) fn ask_again(&self, session: &Shared, desk: &Desk) {
         self.act(session, desk, Session::send_again);
-        self.probe();
+        self.probe(desk);
     }
 
     /// Asks for what any node answers at once, if nothing has come for a while.
-    fn probe(&self) {
-        let now = Instant::now();
+    fn probe(&self, desk: &Desk) {
+        let now = desk.world.now();
         let mut probed_at = lock(&self.probed_at);
         if now - self.heard_at().max(*probed_at) >= PROBE_AFTER {
             *probed_at = now;
-            self.send(&FromClient::Directory);
+            self.send(FromClient::Directory);
         }
     }
 
@@ -133,7 +129,7 @@ impl Link {
         let mut book = lock(&self.book);
         let mut steps = lock(session);
         let result = act(&mut steps, &mut out);
-        if book.frames.is_none() {
+        if book.outgoing.is_none() {
             let cause = self.ended.borrow().unwrap_or(Cause::Disconnected);
             steps.lose(cause);
             return result;
@@ -146,7 +142,7 @@ impl Link {
     pub(super) fn end(&self, cause: Cause) {
         let sessions = {
             let mut book = lock(&self.book);
-            if book.frames.take().is_none() {
+            if book.outgoing.take().is_none() {
                 return;
             }
             self.ended.send_replace(Some(cause));
@@ -155,13 +151,12 @@ impl Link {
         sessions.into_values().for_each(|session| lock(&session).lose(cause));
     }
 
-    /// A frame has come.
+    /// A message has come.
     ///
     /// # Errors
     /// Where it makes no sense.
-    fn take(&self, frame: &Bytes, desk: &Desk) -> std::result::Result<(), Nonsense> {
-        *lock(&self.heard_at) = Instant::now();
-        let said: ToClient = decode(frame).map_err(|_| Nonsense)?;
+    pub(super) fn take(&self, said: ToClient, desk: &Desk) -> std::result::Result<(), Nonsense> {
+        *lock(&self.heard_at) = desk.world.now();
         match said {
             ToClient::Directory(directory) => {
                 if !desk.hear_directory(self.place.node, directory) {
@@ -212,10 +207,9 @@ impl Link {
 }
 
 impl Book {
-    fn send(&self, what: &FromClient) {
-        if let Some(frames) = &self.frames {
-            // If the writer has gone, the reader will say why.
-            let _ = frames.send(encode(what));
+    fn send(&self, what: FromClient) {
+        if let Some(outgoing) = &self.outgoing {
+            outgoing.send(what);
         }
     }
 
@@ -233,7 +227,7 @@ impl Book {
             self.sessions.insert(number, Arc::clone(session));
         }
         steps.send(&mut out);
-        out.into_iter().for_each(|request| self.send(&FromClient::Request(request)));
+        out.into_iter().for_each(|request| self.send(FromClient::Request(request)));
         if steps.is_over()
             && let Some(number) = steps.number()
         {
@@ -242,39 +236,6 @@ impl Book {
     }
 }
 
-/// Of a frame.
+/// A message that makes no sense.
 #[derive(Debug)]
-struct Nonsense;
-
-/// Sends frames until there are no more, or the connection has ended.
-async fn write(sender: Sender, mut frames: mpsc::UnboundedReceiver<Bytes>, link: Arc<Link>) {
-    while let Some(frame) = frames.recv().await {
-        match sender.send(frame).await {
-            Ok(()) => {}
-            // The reader says why.
-            Err(SendError::Ended) => return,
-            Err(SendError::TooLong(bytes)) => {
-                link.end(Cause::Disconnected);
-                panic!("a frame of {bytes} bytes was to be sent, and nobody had refused it");
-            }
-        }
-    }
-}
-
-/// Takes frames until the connection ends.
-async fn read(mut receiver: Receiver, link: Arc<Link>, desk: Arc<Desk>) {
-    let cause = loop {
-        let received = tokio::select! {
-            biased;
-            received = receiver.receive() => received,
-            // Ended on our side: when the receiver goes, so does the connection.
-            _ = link.ended() => return,
-        };
-        let Ok(frame) = received else { break Cause::Disconnected };
-        if let Err(Nonsense) = link.take(&frame, &desk) {
-            desk.count_malformed();
-            break Cause::Malformed;
-        }
-    };
-    link.end(cause);
-}
+pub(super) struct Nonsense;

@@ -20,10 +20,11 @@
 //! | `attempts.rs` | how a transaction is run again |
 //! | `session.rs` | the steps of a transaction that are not answered: no socket in it |
 //! | `call.rs`, `answers.rs`, `numbers.rs` | calls, the tasks that wait for their answers, their sessions and numbers |
-//! | `link.rs`, `lines.rs` | a connection and who waits for its frames; all of them, made on demand |
+//! | `link.rs`, `lines.rs` | a connection and who waits for what comes over it; all of them, made on demand |
 //! | `directory.rs`, `refresh.rs` | who leads what and where; asking for it |
 //! | `founding.rs` | which cluster the client belongs to, and which nodes do not |
 //! | `shared.rs` | what all of these share |
+//! | `world.rs`, `sockets.rs` | what the client needs of its surroundings; tokio and sockets, which give it on machines. The simulator gives the same |
 //!
 //! What always holds:
 //!
@@ -47,7 +48,9 @@ mod options;
 mod refresh;
 mod session;
 mod shared;
+mod sockets;
 mod transaction;
+pub mod world;
 
 pub use cluster::Cluster;
 pub use error::ConnectError;
@@ -55,16 +58,6 @@ pub use options::ClusterOptions;
 pub use transaction::ClusterTransaction;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-use tokio::time::Instant;
-
-/// Longer waits than this, a year, need no deadline.
-const WAIT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
-
-/// When so long will have passed from now.
-fn after(span: Duration) -> Instant {
-    Instant::now() + span.min(WAIT_MAX)
-}
 
 /// What a mutex holds here is whole whenever it is not locked, panics or not.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,6 +1,5 @@
 //! What the clones of a cluster, its transactions and its connections share.
 
-use super::after;
 use super::answers::Answers;
 use super::directory::View;
 use super::founding::Founding;
@@ -8,18 +7,18 @@ use super::lines::Lines;
 use super::lock;
 use super::numbers::Numbers;
 use super::options::ClusterOptions;
+use super::world::{World, after};
 use bytes::Bytes;
 use engines::client::Directory;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::runtime::Handle;
-use tokio::time::Instant;
-use types::{CallSession, Cause, NodeId, Random, Rejected, RequestId, Result};
+use types::{CallSession, Cause, NodeId, Random, Rejected, RequestId, Result, Time};
 
 /// What connections need of the client; it does not keep them.
 #[derive(Debug)]
 pub(super) struct Desk {
+    pub(super) world: Arc<dyn World>,
     pub(super) view: View,
     pub(super) founding: Founding,
     pub(super) answers: Answers<RequestId, Result<Bytes>>,
@@ -35,8 +34,6 @@ pub(super) struct Desk {
 #[derive(Debug)]
 pub(super) struct Inner {
     pub(super) options: ClusterOptions,
-    /// Connections live on it.
-    pub(super) runtime: Handle,
     pub(super) desk: Arc<Desk>,
     pub(super) lines: Lines,
     pub(super) numbers: Numbers,
@@ -53,9 +50,10 @@ pub(super) struct Inner {
 pub(super) struct Permit(Arc<Inner>);
 
 impl Desk {
-    pub(super) fn new(first: Directory, founding: Founding) -> Desk {
+    pub(super) fn new(world: Arc<dyn World>, first: Directory, founding: Founding) -> Desk {
         Desk {
-            view: View::new(first),
+            view: View::new(first, Arc::clone(&world)),
+            world,
             founding,
             answers: Answers::default(),
             opened: Answers::default(),
@@ -103,7 +101,6 @@ impl Inner {
     ) -> Inner {
         Inner {
             options,
-            runtime: Handle::current(),
             desk,
             lines: Lines::default(),
             numbers: Numbers::default(),
@@ -112,6 +109,16 @@ impl Inner {
             random: Mutex::new(random),
             under_way: AtomicUsize::new(0),
         }
+    }
+
+    /// Its surroundings.
+    pub(super) fn world(&self) -> &dyn World {
+        &*self.desk.world
+    }
+
+    /// When so long will have passed from now.
+    pub(super) fn after(&self, span: Duration) -> Time {
+        after(self.world(), span)
     }
 
     /// Room for one more.
@@ -132,10 +139,10 @@ impl Inner {
     }
 
     /// Pauses for as long as `longest` at most, by chance; not beyond `until`.
-    pub(super) async fn pause(&self, longest: Duration, until: Instant) {
+    pub(super) async fn pause(&self, longest: Duration, until: Time) {
         let nanos = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX).max(1);
         let pause = Duration::from_nanos(lock(&self.random).below(nanos));
-        tokio::time::sleep_until(until.min(after(pause))).await;
+        self.world().sleep_until(until.min(self.after(pause))).await;
     }
 }
 

@@ -5,11 +5,11 @@
 //! to be, and what there is to send says where to: the transaction runs at the leader of the first key
 //! that it names.
 
-use super::after;
 use super::link::{Link, Shared};
 use super::lock;
 use super::session::{Fault, Told};
 use super::shared::{Inner, Permit};
+use super::world::timeout_at;
 use bytes::Bytes;
 use consensus::topology::Homes;
 use engines::Place;
@@ -21,12 +21,11 @@ use std::ops::Bound;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use tokio::sync::{OnceCell, oneshot};
-use tokio::time::{Instant, timeout_at};
 use types::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_WRITES_MAX, check_key, check_value};
 use types::transaction::ScanEnd;
 use types::{
     Aborted, Arena, Awaited, Cause, Error, KeyExcerpt, NodeId, Rejected, Result, Rows, Scan,
-    ShardId, TableId, Unknown, Wait, WorkerId,
+    ShardId, TableId, Time, Unknown, Wait, WorkerId,
 };
 
 /// Of a frame, what is neither key nor value.
@@ -73,7 +72,7 @@ pub struct ClusterTransaction {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Patience {
     /// All of them, until then.
-    Until(Instant),
+    Until(Time),
     /// Each of them.
     Each(Duration),
 }
@@ -300,37 +299,39 @@ impl ClusterTransaction {
     }
 
     /// When what begins now has to be done.
-    fn until(&self) -> Instant {
+    fn until(&self) -> Time {
         match self.patience {
             Patience::Until(until) => until,
-            Patience::Each(span) => after(span),
+            Patience::Each(span) => self.inner.after(span),
         }
     }
 
     /// The connection to where it runs.
-    async fn link(&self, until: Instant) -> Result<Arc<Link>> {
+    async fn link(&self, until: Time) -> Result<Arc<Link>> {
         self.link.get_or_try_init(|| self.settle_down(until)).await.cloned()
     }
 
     /// Chooses where to run: a node that can be reached and leads the first shard it named, if there is one.
-    async fn settle_down(&self, until: Instant) -> Result<Arc<Link>> {
-        let (began, inner) = (Instant::now(), &self.inner);
+    async fn settle_down(&self, until: Time) -> Result<Arc<Link>> {
+        let inner = &self.inner;
+        let began = inner.world().now();
         loop {
             let node = self.coordinator();
             let worker = WorkerId(inner.below(inner.desk.view.workers()) as u32);
-            let cause = match timeout_at(until, inner.link(Place { node, worker })).await {
-                Ok(Ok(link)) => return Ok(link),
-                Ok(Err(cause)) => cause,
-                Err(_) => Cause::Silent,
+            let place = Place { node, worker };
+            let cause = match timeout_at(inner.world(), until, inner.link(place)).await {
+                Some(Ok(link)) => return Ok(link),
+                Some(Err(cause)) => cause,
+                None => Cause::Silent,
             };
             inner.desk.view.suspect(node);
             if let Some(error) = inner.desk.founded_again() {
                 return Err(self.over(error.into()));
             }
-            if Instant::now() >= until {
+            if inner.world().now() >= until {
                 let (node, awaited) = (Some(node), Awaited::Connection);
                 let cause = self.cause(cause);
-                let wait = Wait { node, awaited, cause, waited: began.elapsed() };
+                let wait = Wait { node, awaited, cause, waited: inner.world().now() - began };
                 return Err(self.over(Aborted::Unanswered(wait).into()));
             }
             inner.refresh(until).await;
@@ -355,20 +356,21 @@ impl ClusterTransaction {
         &self,
         link: &Arc<Link>,
         mut told: oneshot::Receiver<Told>,
-        until: Instant,
+        until: Time,
     ) -> Result<Answer> {
-        let (began, options) = (Instant::now(), &self.inner.options);
+        let (world, options) = (self.inner.world(), &self.inner.options);
+        let began = world.now();
         let mut patience = options.patience;
-        let mut ask_at = after(patience);
+        let mut ask_at = self.inner.after(patience);
         loop {
-            match timeout_at(ask_at.min(until), &mut told).await {
-                Ok(Ok(Ok(answer))) => return Ok(answer),
-                Ok(Ok(Err(fault))) => return Err(self.fault(fault, link, began)),
+            match timeout_at(world, ask_at.min(until), &mut told).await {
+                Some(Ok(Ok(answer))) => return Ok(answer),
+                Some(Ok(Err(fault))) => return Err(self.fault(fault, link, began)),
                 // What gave the transaction up has said why.
-                Ok(Err(_)) => return Err(self.check().err().unwrap_or_else(given_up)),
-                Err(_) => {}
+                Some(Err(_)) => return Err(self.check().err().unwrap_or_else(given_up)),
+                None => {}
             }
-            let now = Instant::now();
+            let now = world.now();
             let silent = now - link.heard_at().max(began) >= options.silence_max;
             // One that is cut off answers what it can, for ever.
             let is_lost = silent || self.inner.desk.view.is_dead(link.node());
@@ -382,14 +384,14 @@ impl ClusterTransaction {
                 self.inner.ask_beside(link.node());
             }
             patience = options.patience_max().min(patience.saturating_mul(2));
-            ask_at = after(patience);
+            ask_at = self.inner.after(patience);
         }
     }
 
     /// Nothing came in time. `None` where it commits there: only the deadline ends that.
-    fn give_up(&self, link: &Link, began: Instant, is_late: bool) -> Option<Error> {
+    fn give_up(&self, link: &Link, began: Time, is_late: bool) -> Option<Error> {
         let wait = |awaited| {
-            let (node, waited) = (Some(link.node()), began.elapsed());
+            let (node, waited) = (Some(link.node()), self.inner.world().now() - began);
             Wait { node, awaited, cause: self.cause(Cause::Silent), waited }
         };
         let committing = link.with(&self.session, &self.inner.desk, |session| {
@@ -414,11 +416,11 @@ impl ClusterTransaction {
         if self.first.get().is_some_and(is_out) { Cause::NoMajority } else { cause }
     }
 
-    fn fault(&self, fault: Fault, link: &Link, began: Instant) -> Error {
+    fn fault(&self, fault: Fault, link: &Link, began: Time) -> Error {
         let lost = |cause| {
             self.inner.desk.view.suspect(link.node());
             let (node, awaited) = (Some(link.node()), Awaited::Operation);
-            Wait { node, awaited, cause, waited: began.elapsed() }
+            Wait { node, awaited, cause, waited: self.inner.world().now() - began }
         };
         let error = match fault {
             Fault::Error(error @ Error::Rejected(_)) => {

@@ -6,6 +6,7 @@ mod failures;
 mod scripted;
 mod served;
 mod sessions;
+mod world;
 
 use std::future::Future;
 use std::time::Duration;

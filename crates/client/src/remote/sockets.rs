@@ -1,0 +1,259 @@
+//! The surroundings of a client on a machine: tokio's clock and tasks, and connections over sockets.
+//!
+//! ```text
+//!   Outgoing ──► encode ──► frames ──► writer ──► socket ──► reader ──► decode ──► Incoming
+//! ```
+//! Frames that wait to be sent are not bounded here but by what is under way: a session or a call has a
+//! bounded number of them.
+
+use super::error::ConnectError;
+use super::options::ClusterOptions;
+use super::world::{Awaiting, Carrier, Connection, Incoming, Outgoing, Unreached, WAIT_MAX, World};
+use bytes::Bytes;
+use engines::Place;
+use engines::client::{Directory, FromClient, ToClient};
+use net::CloseReason;
+use net::client::{Access, Receiver, SendError, Sender};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use types::wire::{decode, encode};
+use types::{Cause, ClusterId, NodeId, Time};
+
+/// So long after one address the next is visited.
+const NEXT_AFTER: Duration = Duration::from_millis(50);
+
+/// Longest wait for a node that is visited to tell.
+const VISIT_MAX: Duration = Duration::from_millis(500);
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Sockets {
+    access: Access,
+    began: Instant,
+    /// Connections live on it.
+    runtime: Handle,
+}
+
+impl Sockets {
+    /// To be called on the runtime on which connections are to live.
+    pub(super) fn new(access: Access) -> Sockets {
+        Sockets { access, began: Instant::now(), runtime: Handle::current() }
+    }
+}
+
+impl World for Sockets {
+    fn now(&self) -> Time {
+        Time::ZERO + self.began.elapsed()
+    }
+
+    fn sleep_until(&self, at: Time) -> Awaiting<()> {
+        Box::pin(sleep_until(self.began + Duration::from_nanos(at.0)))
+    }
+
+    fn spawn(&self, task: Awaiting<()>) {
+        self.runtime.spawn(task);
+    }
+
+    fn connect(
+        &self,
+        place: Place,
+        address: Option<Arc<str>>,
+        identity: Option<ClusterId>,
+    ) -> Awaiting<Result<Connection, Unreached>> {
+        let access = Access { identity, ..self.access.clone() };
+        Box::pin(async move {
+            let unreached = |cause| Unreached { cause, found: None };
+            let address = address.ok_or(unreached(Cause::Unreachable))?;
+            let connected = net::client::connect(&address, &access, Some(place.worker)).await;
+            connected.map(Connection::from).map_err(|error| Unreached {
+                cause: cause_of(error),
+                found: match error {
+                    net::client::ConnectError::FoundedAgain { found } => Some(found),
+                    net::client::ConnectError::Failed(_)
+                    | net::client::ConnectError::Refused(_) => None,
+                },
+            })
+        })
+    }
+
+    fn visit(
+        &self,
+        address: Arc<str>,
+        identity: Option<ClusterId>,
+    ) -> Awaiting<Option<(NodeId, Option<ClusterId>, Directory)>> {
+        let access = Access { identity, ..self.access.clone() };
+        Box::pin(async move {
+            let visited = timeout(VISIT_MAX, visit(&access, &address)).await;
+            let (connection, directory) = visited.ok()?.ok()?;
+            Some((connection.node, connection.identity, directory))
+        })
+    }
+}
+
+impl From<net::client::Connection> for Connection {
+    fn from(connection: net::client::Connection) -> Connection {
+        let net::client::Connection { node, worker, life: _, identity, sender, receiver } =
+            connection;
+        Connection { node, worker, identity, carrier: Box::new(Frames { sender, receiver }) }
+    }
+}
+
+/// Both ways of a connection.
+#[derive(Debug)]
+struct Frames {
+    sender: Sender,
+    receiver: Receiver,
+}
+
+impl Carrier for Frames {
+    fn start(self: Box<Self>, incoming: Incoming) -> Box<dyn Outgoing> {
+        let (frames, outgoing) = mpsc::unbounded_channel();
+        tokio::spawn(write(self.sender, outgoing, incoming.clone()));
+        tokio::spawn(read(self.receiver, incoming));
+        Box::new(Queue(frames))
+    }
+}
+
+/// Frames for the writer.
+#[derive(Debug)]
+struct Queue(mpsc::UnboundedSender<Bytes>);
+
+impl Outgoing for Queue {
+    fn send(&self, what: FromClient) {
+        // If the writer has gone, the reader will say why.
+        let _ = self.0.send(encode(&what));
+    }
+}
+
+/// Sends frames until there are no more, or the connection has ended.
+async fn write(sender: Sender, mut frames: mpsc::UnboundedReceiver<Bytes>, incoming: Incoming) {
+    while let Some(frame) = frames.recv().await {
+        match sender.send(frame).await {
+            Ok(()) => {}
+            // The reader says why.
+            Err(SendError::Ended) => return,
+            Err(SendError::TooLong(bytes)) => {
+                incoming.lose();
+                panic!("a frame of {bytes} bytes was to be sent, and no limit had refused it");
+            }
+        }
+    }
+}
+
+/// Takes frames until the connection ends.
+async fn read(mut receiver: Receiver, incoming: Incoming) {
+    while !incoming.has_ended() {
+        let received = tokio::select! {
+            biased;
+            received = receiver.receive() => received,
+            // Ended on our side: when the receiver goes, so does the connection.
+            () = incoming.ended() => return,
+        };
+        match received.map(|frame| decode::<ToClient>(&frame)) {
+            Ok(Ok(said)) => incoming.receive(said),
+            Ok(Err(_)) => incoming.malformed(),
+            Err(_) => incoming.lose(),
+        }
+    }
+}
+
+/// Connects to the node that listens at an address, and asks where everything is.
+async fn visit(
+    access: &Access,
+    address: &str,
+) -> Result<(net::client::Connection, Directory), String> {
+    let connected = net::client::connect(address, access, None).await;
+    let mut connection = connected.map_err(|error| error.to_string())?;
+    let asked = connection.sender.send(encode(&FromClient::Directory)).await;
+    asked.map_err(|error| error.to_string())?;
+    loop {
+        let frame = connection.receiver.receive().await.map_err(|closed| closed.to_string())?;
+        let said = decode::<ToClient>(&frame);
+        match said.map_err(|malformed| malformed.to_string())? {
+            ToClient::Directory(directory) => return Ok((connection, directory)),
+            ToClient::Reply(_) | ToClient::Status(_) | ToClient::Isolated(_) => {}
+        }
+    }
+}
+
+/// What the first node told that answered, its address, and the connection to it.
+pub(super) async fn first(
+    options: &ClusterOptions,
+    addresses: &[Arc<str>],
+) -> Result<(Arc<str>, Connection, Directory), ConnectError> {
+    let until = Instant::now() + options.deadline.min(WAIT_MAX);
+    let (tell, mut told) = mpsc::channel(addresses.len().max(1));
+    for (address, place) in addresses.iter().zip(0_u32..) {
+        let (address, options, tell) = (Arc::clone(address), options.clone(), tell.clone());
+        tokio::spawn(async move {
+            sleep(NEXT_AFTER * place).await;
+            let visited = tokio::select! {
+                biased;
+                // Another was faster.
+                () = tell.closed() => return,
+                visited = timeout_at(until, visit(&options.access, &address)) => visited,
+            };
+            let silent = |_| Err(format!("no answer within {:.1?}", options.deadline));
+            let visited = visited.unwrap_or_else(silent);
+            // Another may have been faster.
+            let _ = tell.send((address, visited)).await;
+        });
+    }
+    drop(tell);
+    let mut tried = Vec::new();
+    while let Some((address, visited)) = told.recv().await {
+        match visited {
+            Ok((connection, directory)) => return Ok((address, connection.into(), directory)),
+            Err(what) => tried.push((address.as_ref().to_owned(), what)),
+        }
+    }
+    Err(ConnectError { tried })
+}
+
+/// Why a node could not be asked.
+fn cause_of(error: net::client::ConnectError) -> Cause {
+    match error {
+        net::client::ConnectError::FoundedAgain { .. }
+        | net::client::ConnectError::Refused(CloseReason::OtherFounding)
+        | net::client::ConnectError::Failed(CloseReason::OtherFounding) => Cause::FoundedAgain,
+        net::client::ConnectError::Refused(_) => Cause::Refused,
+        net::client::ConnectError::Failed(CloseReason::NotListening) => Cause::NotListening,
+        net::client::ConnectError::Failed(CloseReason::UnknownHost) => Cause::UnknownHost,
+        net::client::ConnectError::Failed(CloseReason::BadAddress) => Cause::BadAddress,
+        net::client::ConnectError::Failed(CloseReason::SlowHandshake) => Cause::Silent,
+        net::client::ConnectError::Failed(
+            CloseReason::Malformed
+            | CloseReason::TooLong
+            | CloseReason::Unexpected
+            | CloseReason::WrongMagic
+            | CloseReason::Truncated,
+        ) => Cause::Malformed,
+        net::client::ConnectError::Failed(
+            CloseReason::WrongVersion
+            | CloseReason::WrongTls
+            | CloseReason::TlsFailed
+            | CloseReason::WrongCluster
+            | CloseReason::WrongNode
+            | CloseReason::UnknownNode
+            | CloseReason::WrongWorker
+            | CloseReason::WrongSecret
+            | CloseReason::StaleLife
+            | CloseReason::Crowded
+            | CloseReason::TooManyClients
+            | CloseReason::Refused,
+        ) => Cause::Refused,
+        net::client::ConnectError::Failed(
+            CloseReason::Left
+            | CloseReason::Vanished
+            | CloseReason::Superseded
+            | CloseReason::FellBehind
+            | CloseReason::Asked
+            | CloseReason::Unreachable
+            | CloseReason::Removed
+            | CloseReason::Identified,
+        ) => Cause::Unreachable,
+    }
+}
