@@ -20,7 +20,7 @@ const PLAN: [(&str, &[&str]); 13] = [
     ("net", &["types"]),
     ("client", &["engines", "net"]),
     ("workloads", &["types"]),
-    ("sim", &["node", "workloads"]),
+    ("sim", &["client", "node", "workloads"]),
     ("server", &["node", "raft", "net"]),
     ("shoal", &["client", "sim", "server"]),
 ];

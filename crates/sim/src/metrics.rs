@@ -68,6 +68,8 @@ counts! {
         lost,
         /// Datacenters that failed.
         datacenters_lost,
+        /// Connections of clients that ended without being asked to.
+        connections_broken,
         /// Nodes that stood still.
         pauses,
         /// Nodes that were cut off from some others.
@@ -144,6 +146,8 @@ counts! {
         undecided,
         /// Requests that clients outside sent again.
         asked_again,
+        /// Calls whose outcome was not known and that were asked for again.
+        called_again,
         /// Clients that died with the node on which they lived.
         died,
     }

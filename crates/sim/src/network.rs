@@ -4,6 +4,9 @@
 //! of one connection (from one worker to its like on another node) keep their order unless chance
 //! reorders one. A link may be *clogged*: nothing arrives for a while, then everything at once; or *cut*:
 //! all that is sent meanwhile is lost. Both are one-way.
+//!
+//! Connections of clients are those that the shipped client has: in order, and without losses. There, what gets lost
+//! is sent again, and takes longer; nothing comes twice.
 
 use crate::metrics::Traffic;
 use types::{Random, Time};
@@ -60,6 +63,9 @@ pub struct Network {
 
 /// When a message arrives: not at all, once or twice.
 pub type Arrivals = [Option<Time>; 2];
+
+/// A message that gets lost on a connection is sent again so often at most; then it arrives.
+const RESENDS_MAX: u32 = 8;
 
 /// Doublings of the usual time, at most.
 const TAIL_DOUBLINGS_MAX: u32 = 8;
@@ -170,6 +176,38 @@ impl Network {
         [Some(arrival), Some(Time(arrival.0 + later))]
     }
 
+    /// Sends a message at `now` over a connection that keeps order and loses nothing, to or from this worker. Says when it
+    /// arrives, and whether it had to be sent again for that.
+    pub fn carry(&mut self, now: Time, from: End, to: End, worker: usize) -> (Time, bool) {
+        self.traffic.sent += 1;
+        let at = from * self.ends + to;
+        let link = self.links[at];
+        let Troubles { loss_ppm, tail_ppm, .. } = self.troubles;
+        let mut delay = link.delay.base_ns + self.random.below(link.delay.jitter_ns + 1);
+        if self.happens(tail_ppm) {
+            self.traffic.late += 1;
+            delay <<= (1 + self.random.next_u64().trailing_zeros()).min(TAIL_DOUBLINGS_MAX);
+        }
+        let mut again = now < link.cut_until;
+        self.traffic.lost += u64::from(again);
+        for tries in 0..RESENDS_MAX {
+            if !self.happens(loss_ppm) {
+                break;
+            }
+            again = true;
+            self.traffic.lost += 1;
+            delay += (2 * (link.delay.base_ns + link.delay.jitter_ns) + 1) << tries;
+        }
+        let mut arrival = Time(now.max(link.cut_until).0 + delay);
+        if arrival < link.clogged_until {
+            self.traffic.clogged += 1;
+            arrival = Time(link.clogged_until.0 + self.random.below(link.delay.jitter_ns + 1));
+        }
+        let last = &mut self.last[at * self.workers + worker];
+        *last = arrival.max(Time(last.0 + 1));
+        (*last, again)
+    }
+
     #[inline]
     fn happens(&mut self, ppm: u32) -> bool {
         ppm > 0 && self.random.below(1_000_000) < u64::from(ppm)
@@ -215,6 +253,22 @@ mod tests {
         let arrived = arrivals(&mut network, 1000);
         assert!(!arrived.is_sorted_by(|one, two| one[0] <= two[0]));
         assert!(network.traffic.reordered > 100);
+    }
+
+    #[test]
+    fn a_connection_delivers_all_in_order_and_late() {
+        let mut network = network();
+        let all = 500_000;
+        let troubles =
+            Troubles { loss_ppm: all, duplicate_ppm: all, reorder_ppm: all, tail_ppm: all };
+        network.set_troubles(troubles);
+        network.cut(0, 1, Time(500));
+        let carried: Vec<(Time, bool)> =
+            (0..1000).map(|number| network.carry(Time(number * 10), 0, 1, 0)).collect();
+        assert!(carried.is_sorted_by(|one, two| one.0 < two.0));
+        assert!(carried[..50].iter().all(|(at, again)| *again && at.0 > 1500));
+        let again = carried.iter().filter(|(_, again)| *again).count();
+        assert!((400..700).contains(&again), "{again}");
     }
 
     #[test]

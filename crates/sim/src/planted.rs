@@ -78,7 +78,7 @@ const BOUNDS: &[Bound] = &[
     ("mako", "keep-undecided", "M4", STREAMS, 100),
     ("mako", "replay-below-floor", "M6", COPIES, 100),
     ("mako", "bury-unreached", "M6", COPIES, 60),
-    ("mako", "sweep-settled", "M12", COPIES, 600),
+    ("mako", "sweep-settled", "M12", COPIES, 1500),
     ("mako", "sweep-led-only", "M9", COPIES, 300),
     ("mako", "keep-former-acks", "M4", STREAMS, 300),
     ("mako", "caught-up-early", "M4", STREAMS, 60),

@@ -38,6 +38,10 @@ probes! {
     resent = "request sent again",
     /// A client outside asked again.
     asked_again = "client asked again",
+    /// A connection of a client outside was lost.
+    connection_broken = "client's connection lost",
+    /// A call whose outcome a client did not know was asked for again.
+    called_again = "unknown call asked for again",
     /// A message that made no sense any more was dropped.
     dropped = "late message dropped",
     /// The network delivered a message twice.
@@ -214,6 +218,7 @@ impl Probes {
         self.clogged = traffic.clogged;
         self.cut = traffic.cuts;
         self.stalled = work.stalls;
+        self.connection_broken = work.connections_broken;
         self.crashed = work.crashes;
         self.lost = work.lost;
         self.datacenter_lost = work.datacenters_lost;
@@ -232,6 +237,7 @@ impl Probes {
         self.for_want_of_shard = outcomes.for_want_of_shard;
         self.undecided = outcomes.undecided;
         self.asked_again = outcomes.asked_again;
+        self.called_again = outcomes.called_again;
         self.gave_up = outcomes.gave_up;
         self.refused = outcomes.refused;
         self.rolled_back = outcomes.rolled_back;

@@ -9,7 +9,8 @@
 
 use crate::catalog::Catalog;
 use crate::checks::replicas;
-use crate::clients::outside::{Manners, Outside, Post};
+use crate::clients::outside::Outside;
+use crate::clients::process::{Around, Process};
 use crate::clients::{Ledger, Stage, calls, histories};
 use crate::digest::Digest;
 use crate::managers::Changes;
@@ -20,7 +21,8 @@ use crate::scenario::{Played, Scenario, partitioning};
 use crate::simulation::{Simulation, World};
 use crate::subject::{self, Bug, Cuts, Subject};
 use crate::violation::Violation;
-use engines::client::ClientId;
+use client::ClusterOptions;
+use engines::client::Directory;
 use engines::engine::Setup;
 use engines::{Place, Procedures};
 use std::mem::ManuallyDrop;
@@ -36,11 +38,11 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Each client does at most so many transactions.
 const TRANSACTIONS_MAX: u32 = 500;
 
-/// Where nodes fail, clients outside ask so often before they take one for dead.
-const ASKS_MAX: u32 = 5;
+/// A transaction of a client outside is run so often at most.
+const ATTEMPTS_MAX: u32 = 30;
 
-/// Where nodes fail, they ask again after so long at most: all their asks of a node that never comes back have to fit into
-/// [`PATIENCE`].
+/// Where nodes fail, clients outside ask again after so long at most: all their asks of a node that never comes back have to
+/// fit into [`PATIENCE`].
 const ASK_AFTER_MAX: Duration = Duration::from_millis(1500);
 
 /// Where nodes fail, so many residents of each play come after others have died.
@@ -166,7 +168,6 @@ struct Stand<E: Subject> {
     plays: Vec<Played>,
     stage: Stage,
     random: Random,
-    tables: Rc<[String]>,
 }
 
 impl<E: Subject> Stand<E> {
@@ -192,7 +193,6 @@ impl<E: Subject> Stand<E> {
             (name, partitioning)
         });
         let tables: Vec<_> = tables.chain(E::tables(shards)).collect();
-        let names: Rc<[String]> = tables.iter().map(|(name, _)| name.clone()).collect();
         let topology = scenario.shape.topology(tables);
         for calls in plays.iter().filter_map(|played| played.calls.as_ref()) {
             calls.settle(&topology);
@@ -237,7 +237,7 @@ impl<E: Subject> Stand<E> {
             pause_ns_max: scenario.pause_ns_max,
             transactions_max: TRANSACTIONS_MAX,
         };
-        Ok((scenario, Stand { simulation, plays, stage, random: root.fork(12), tables: names }))
+        Ok((scenario, Stand { simulation, plays, stage, random: root.fork(12) }))
     }
 
     /// Some worker of a node that leads a shard which is not lost.
@@ -257,6 +257,7 @@ impl<E: Subject> Stand<E> {
         self.enter(scenario);
         self.simulation.set_weather(scenario.weather);
         self.simulation.copy_late(scenario.late_copies_percent);
+        self.simulation.break_connections(scenario.broken_percent);
         if E::FOLLOWS_EPOCHS {
             self.simulation.set_changes(scenario.changes);
         }
@@ -343,12 +344,14 @@ impl<E: Subject> Stand<E> {
         let seed = self.random.next_u64();
         let fails = E::FOLLOWS_EPOCHS && scenario.failures.fails;
         let patience = Duration::from_nanos(scenario.patience_ns);
-        let manners = Manners {
+        let options = ClusterOptions {
             patience: if fails { patience.min(ASK_AFTER_MAX) } else { patience },
-            attempts_max: 30,
-            asks_max: if fails { ASKS_MAX } else { u32::MAX },
-            deadline: scenario.loss.map(|_| DEADLINE),
+            attempts_max: ATTEMPTS_MAX,
+            deadline: scenario.loss.map_or(Duration::MAX, |_| DEADLINE),
+            ..ClusterOptions::default()
         };
+        let topology = Arc::clone(self.simulation.topology());
+        let heard = Directory { topology, configuration: None };
         let mut outsiders = 0;
         for (cast, played) in scenario.cast.iter().zip(self.plays.clone()) {
             for number in 0..cast.residents {
@@ -359,16 +362,12 @@ impl<E: Subject> Stand<E> {
                 self.simulation.spawn(place, task);
             }
             for number in cast.residents..cast.residents + cast.outsiders {
-                let home = self.somewhere();
-                let post = Post::new(ClientId(outsiders), self.simulation.true_time());
                 outsiders += 1;
-                let (tables, random) = (Rc::clone(&self.tables), self.random.fork(outsiders));
-                let workers = self.simulation.topology().workers();
-                let home = (home, self.simulation.directory());
-                let db = Outside::new(Rc::clone(&post), tables, home, workers, manners, random);
+                let (around, random) = (Around::new(), self.random.fork(outsiders));
+                let db = Outside::new(around.clone(), options.clone(), heard.clone(), random);
                 let play = Rc::clone(&played.play);
                 let task = play.outside(db, number, seed, self.stage.clone());
-                self.simulation.admit(post, task);
+                self.simulation.admit(Process::new(around, task));
             }
         }
     }

@@ -119,6 +119,8 @@ pub struct Scenario {
     pub patience_ns: u64,
     /// Of a hundred calls of clients outside, of how many a copy comes very late.
     pub late_copies_percent: u32,
+    /// Of a hundred messages of clients outside that get lost, how many break their connection; the others are sent again.
+    pub broken_percent: u32,
     /// A shard that loses a majority of its voters.
     pub loss: Option<Loss>,
 }
@@ -149,6 +151,7 @@ impl Scenario {
             pause_ns_max: one_of(random, &[2_000, 100_000, MS, span_ns / 250]),
             patience_ns: (round_trip_ns * random.range_inclusive(2, 20)).max(slowest_answer_ns),
             late_copies_percent: one_of(&mut random.fork(1), &[0, 2, 20, 100]),
+            broken_percent: one_of(&mut random.fork(2), &[0, 0, 2, 20]),
             loss: None,
             shape,
             delays,
@@ -248,6 +251,7 @@ impl fmt::Display for Scenario {
             write!(f, "after {after_ms} ms a majority of {shard} is {fate:?}; ")?;
         }
         write!(f, "late copies {} %; ", self.late_copies_percent)?;
+        write!(f, "connections broken by {} % of losses; ", self.broken_percent)?;
         for Cast { part, residents, outsiders } in &self.cast {
             write!(f, "{part:?} {residents}+{outsiders}; ")?;
         }

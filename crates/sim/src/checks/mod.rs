@@ -516,6 +516,11 @@ impl Checks {
         self.replies.asked(client, request);
     }
 
+    /// A connection of a client has ended, or the client has ended it.
+    pub fn hung_up(&mut self, client: ClientId) {
+        self.replies.hung_up(client);
+    }
+
     /// Judges what a client outside is about to be told.
     ///
     /// # Errors

@@ -20,7 +20,8 @@ use types::{RequestId, ShardId, Stamp, TableId};
 pub struct Replies {
     requests: Option<TableId>,
     versions: BTreeMap<(TableId, Vec<u8>), Vec<Version>>,
-    sessions: BTreeMap<ClientId, Session>,
+    /// By the connection and the number of the session.
+    sessions: BTreeMap<(ClientId, u64), Session>,
     /// Calls whose row was written.
     performed: BTreeMap<(Vec<u8>, u64), Vec<Kept>>,
 }
@@ -36,12 +37,11 @@ struct Version {
     value: Vec<u8>,
 }
 
-/// The interactive transaction of a client.
+/// An interactive transaction of a client.
 #[derive(Debug, Default)]
 struct Session {
-    number: u64,
-    /// The step that it waits for, and what that is.
-    asked: Option<(u32, Step)>,
+    /// The steps that it waits for, by number.
+    asked: BTreeMap<u32, Step>,
     /// The keys that it writes itself, and what, once that was done.
     own: BTreeMap<(TableId, Bytes), Option<Bytes>>,
 }
@@ -108,23 +108,27 @@ impl Replies {
 
     /// A client asks for something, perhaps again.
     pub fn asked(&mut self, client: ClientId, request: &Request) {
-        let (number, step) = match request {
+        let (session, number, step) = match request {
             Request::Call { .. } | Request::OpenCalls { .. } => return,
             Request::Begin { session } => {
-                let known = self.sessions.entry(client).or_default();
-                if known.number != *session {
-                    *known = Session { number: *session, ..Session::default() };
-                }
+                self.sessions.entry((client, *session)).or_default();
                 return;
             }
-            Request::Operation { number, operation, .. } => {
-                (number, Step::Operation(operation.clone()))
+            Request::Operation { session, number, operation } => {
+                (session, number, Step::Operation(operation.clone()))
             }
-            Request::End { number, ending, .. } => (number, Step::End(*ending)),
+            Request::End { session, number, ending } => (session, number, Step::End(*ending)),
         };
-        if let Some(session) = self.sessions.get_mut(&client) {
-            session.asked = Some((*number, step));
+        if let Some(session) = self.sessions.get_mut(&(client, *session)) {
+            session.asked.insert(*number, step);
         }
+    }
+
+    /// A connection has ended: nothing is told over it any more.
+    pub fn hung_up(&mut self, client: ClientId) {
+        let its = self.sessions.range((client, 0)..=(client, u64::MAX));
+        let its: Vec<_> = its.map(|(name, _)| *name).collect();
+        its.iter().for_each(|name| drop(self.sessions.remove(name)));
     }
 
     /// A client is about to be told something: names what it may not be told yet.
@@ -141,15 +145,18 @@ impl Replies {
                 self.called(*id, result, durable)
             }
             Reply::Done { session: number, number: step, result: Ok(answer) } => {
-                let Some(mut session) = self.sessions.remove(&client) else { return Ok(()) };
+                let name = (client, *number);
+                let Some(mut session) = self.sessions.remove(&name) else { return Ok(()) };
                 let mut verdict = Ok(());
+                let mut is_over = false;
                 // What was answered before comes again when it is asked for again.
-                if session.number == *number
-                    && let Some((_, asked)) = session.asked.take_if(|(asked, _)| asked == step)
-                {
+                if let Some(asked) = session.asked.remove(step) {
+                    is_over = matches!(asked, Step::End(_));
                     verdict = self.done(&mut session, asked, answer, by_watermark, durable);
                 }
-                self.sessions.insert(client, session);
+                if !is_over {
+                    self.sessions.insert(name, session);
+                }
                 verdict.map_err(|what| format!("{client:?}, session {number}, step {step}: {what}"))
             }
             // Errors show that something is in the way, and nothing of it.

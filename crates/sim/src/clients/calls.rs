@@ -3,6 +3,7 @@
 //! A call adds one to a few counters, on any shards. With all that was lost and repeated, in the end every
 //! counter stands at the number of calls that were answered with success.
 
+use super::ledger::Ledger;
 use super::outside::Outside;
 use super::play::{Pauses, Play, Stage, task};
 use bytes::Bytes;
@@ -12,7 +13,8 @@ use engines::engine::Task;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use types::{Database, Error, NodeId, Random, Result, ShardId, TableId, Transaction};
+use std::time::Duration;
+use types::{Database, Error, Random, Result, ShardId, TableId, Transaction, Unknown};
 
 /// Name of the play.
 const NAME: &str = "calls";
@@ -22,6 +24,9 @@ pub const PROCEDURE: &str = "increment";
 
 /// Counters that one call increments, at most.
 const COUNTERS_MAX: u64 = 3;
+
+/// One call in so many has a deadline so short that its outcome may not be known: then it is asked for again.
+const HASTY_ONE_IN: u64 = 8;
 
 /// See the module.
 #[derive(Debug)]
@@ -71,31 +76,44 @@ impl Calls {
         counters
     }
 
-    async fn perform(self: Rc<Self>, db: Outside, number: usize, seed: u64, stage: Stage) {
+    /// Calls once, and asks for the call again where its outcome is not known.
+    async fn call(
+        &self,
+        db: &Outside,
+        (random, ledger): (&mut Random, &Ledger),
+        home: ShardId,
+        arguments: Bytes,
+    ) -> Result<Bytes> {
+        let is_hasty = random.chance(1, HASTY_ONE_IN);
+        let hastiness = 1 + random.below(8 * db.options().patience.as_nanos() as u64);
+        let cluster = match is_hasty {
+            true => db.cluster().with_deadline(Duration::from_nanos(hastiness)),
+            false => db.cluster().clone(),
+        };
+        match cluster.call(home, PROCEDURE, arguments.clone()).await {
+            Err(Error::Unknown(Unknown::Call { request, .. })) => {
+                ledger.calls_again();
+                db.cluster().call_again(request, PROCEDURE, arguments).await
+            }
+            result => result,
+        }
+    }
+
+    async fn perform(self: Rc<Self>, mut db: Outside, number: usize, seed: u64, stage: Stage) {
         let mut random = Random::new(seed).fork(number as u64);
         let mut pauses = Pauses::new(seed, number, &stage);
         let topology = self.topology.borrow().clone().expect("settled before anybody calls");
         while pauses.next(&db).await {
             let counters = self.draw(&mut random);
             let home = ShardId(random.below(topology.shards().into()) as u32);
-            // Any node will do: it passes the call on to the leader.
-            let nodes = topology.nodes().len() as u64;
-            // Those that lead something, as far as he has heard.
-            let leaders = db.directory();
-            let leader = topology.leader(home);
-            // A client that asks again may do so elsewhere.
-            let (moves, mut dice) = (random.chance(1, 2), Random::new(random.next_u64()));
-            let to = move || match moves && dice.chance(1, 2) {
-                true => NodeId(dice.below(nodes) as u32),
-                false => {
-                    let leaders = leaders.borrow();
-                    let known = leaders.contains(&leader);
-                    if known { leader } else { *dice.pick(&leaders).unwrap_or(&leader) }
-                }
-            };
+            // Sessions that are never used again: there are more than any worker keeps.
+            if random.chance(1, 4) {
+                db.begin_anew();
+            }
             let arguments = [&self.table.0.to_le_bytes()[..], &counters].concat();
             let began = stage.time.get();
-            match db.call(to, home, PROCEDURE, arguments.into()).await {
+            let called = self.call(&db, (&mut random, &stage.ledger), home, arguments.into());
+            match called.await {
                 Ok(echo) => {
                     stage.ledger.done((NAME, 0), began, stage.time.get(), false);
                     if *echo != *counters {

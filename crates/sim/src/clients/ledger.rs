@@ -125,6 +125,11 @@ impl Ledger {
         }
     }
 
+    /// A client asks for a call again whose outcome it does not know.
+    pub fn calls_again(&self) {
+        self.books.borrow_mut().outcomes.called_again += 1;
+    }
+
     /// Something is wrong.
     pub fn complain(&self, at: Time, what: String) {
         self.books.borrow_mut().complaints.push((at, what));

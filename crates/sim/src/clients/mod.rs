@@ -2,7 +2,7 @@
 //! workloads.
 //!
 //! In reading order: `ledger.rs` (what clients write down), `play.rs` (a workload that any client can
-//! run), `outside.rs` (the database as seen over the network), then the plays that are made for the
+//! run), `outside.rs` (the shipped client), `process.rs` (what it sees of the simulation), then the plays that are made for the
 //! simulator: `histories.rs`, `tokens.rs`, `calls.rs`, `skew.rs`.
 
 pub mod calls;
@@ -10,6 +10,7 @@ pub mod histories;
 pub mod ledger;
 pub mod outside;
 pub mod play;
+pub mod process;
 pub mod skew;
 pub mod tokens;
 

@@ -40,7 +40,7 @@ impl Pausing for Local {
 
 impl Pausing for Outside {
     async fn pause(&self, span: Duration) {
-        self.post().sleep(span).await;
+        self.sleep(span).await;
     }
 }
 

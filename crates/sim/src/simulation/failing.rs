@@ -285,6 +285,7 @@ impl<E: Engine + 'static> Simulation<E> {
         self.work.crashes += 1;
         self.digest.word(u64::from(node.0) << 8 | 0xc0);
         self.cluster.end_life(node);
+        self.break_connections_to(node);
         if let Some(checks) = &mut self.checks {
             checks.crashed(node);
         }

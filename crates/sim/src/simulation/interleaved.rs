@@ -77,9 +77,10 @@ fn event<M>(item: Item<M>) -> Event<M> {
 fn is_for<E: Engine>(cluster: &Cluster<E>, seat: usize, at: Time, item: &Item<E::Message>) -> bool {
     let state = &cluster.seats[seat];
     match item {
-        Item::Message { seat: to, .. }
-        | Item::Request { seat: to, .. }
-        | Item::Nudge { seat: to } => *to as usize == seat,
+        Item::Message { seat: to, .. } | Item::Nudge { seat: to } => *to as usize == seat,
+        Item::Request { seat: to, life, .. } => {
+            *to as usize == seat && cluster.lives[state.place.node.0 as usize] == *life
+        }
         Item::Timer { seat: to } => *to as usize == seat && state.timer_at == at,
         Item::ToNode { node, .. } => state.place == Place { node: *node, worker: WorkerId(0) },
         _ => false,

@@ -62,7 +62,14 @@ impl<E: Engine + 'static> Simulation<E> {
     pub fn deliver_late(&mut self) {
         let all = self.late.take_all();
         for (at, late) in (self.now.0 + 1..).step_by(LATE_GAP_NS).zip(all) {
-            self.queue.push(Time(at), Item::of(late));
+            self.deliver_copy(Time(at), late);
         }
+    }
+
+    /// A late copy comes then, as if over a connection to the node's life of today.
+    pub(super) fn deliver_copy(&mut self, at: Time, (seat, from, request): Copied) {
+        let node = self.cluster.seats[seat as usize].place.node;
+        let life = self.cluster.lives[node.0 as usize];
+        self.queue.push(at, Item::Request { seat, life, from, request });
     }
 }

@@ -5,8 +5,6 @@ use crate::managers::{Changes, Managers, Wanted};
 use crate::violation::Violation;
 use consensus::manager::{Configuration, Event, ToManager};
 use engines::{Engine, Place};
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use types::{NodeId, ShardId, Time, WorkerId};
@@ -39,11 +37,6 @@ impl<E: Engine + 'static> Simulation<E> {
     pub fn leader(&self, shard: ShardId) -> NodeId {
         let assignment = self.configuration().and_then(|truth| truth.shard(shard));
         assignment.map_or_else(|| self.topology.leader(shard), |assignment| assignment.leader)
-    }
-
-    /// Who leads something, as clients can know it.
-    pub fn directory(&self) -> Rc<RefCell<Vec<NodeId>>> {
-        Rc::clone(&self.directory)
     }
 
     /// Is the node alive?
@@ -145,7 +138,7 @@ impl<E: Engine + 'static> Simulation<E> {
             self.note_applied(applied, &truth)?;
         }
         if truth.revision > before {
-            self.follow_truth(&truth);
+            self.remember(&truth);
         }
         self.look_at_log();
         Ok(())
@@ -198,15 +191,6 @@ impl<E: Engine + 'static> Simulation<E> {
             self.may_strike(Some(step));
         }
         Ok(())
-    }
-
-    /// The managers have agreed on something new.
-    fn follow_truth(&mut self, truth: &Configuration) {
-        let mut leaders: Vec<NodeId> = truth.shards.iter().map(|shard| shard.leader).collect();
-        leaders.sort_unstable();
-        leaders.dedup();
-        *self.directory.borrow_mut() = leaders;
-        self.remember(truth);
     }
 
     pub(super) fn manager_timer(&mut self, manager: usize) -> Result<(), Violation> {

@@ -16,6 +16,7 @@
 //! | `failing.rs` | what goes wrong, and how it ends |
 //! | `losing.rs` | a shard loses a majority of its voters |
 //! | `interleaved.rs` | workers of a node that act in the midst of each other's steps |
+//! | `outsiders.rs` | clients outside, and their connections |
 //! | `late.rs` | copies of requests that come very late |
 //!
 //! A worker takes one event at a time. What a step does to the worker's own state happens when it
@@ -27,10 +28,11 @@ mod interleaved;
 mod late;
 mod losing;
 mod management;
+mod outsiders;
 mod seen;
 
 use crate::checks::{Checks, Rules};
-use crate::clients::outside::Post;
+use crate::clients::process::{Answer, Number};
 use crate::clock::NodeClock;
 use crate::cluster::{Cluster, Seat};
 use crate::cpu::{Cpu, StepWork};
@@ -46,16 +48,16 @@ use crate::violation::Violation;
 use crate::weather::{Blow, Weather};
 use consensus::manager::{Applied, ToManager, ToNode};
 use consensus::topology::Topology;
-use engines::client::{ClientId, Reply, Request};
+use engines::client::{ClientId, Request, ToClient};
 use engines::engine::{Setup, Task};
 use engines::{Engine, Local, Observation, Place};
-use late::{Copied, LateCopies};
+use late::LateCopies;
 use node::{Effect, Effects, Event, Message};
-use std::cell::{Cell, RefCell};
+use outsiders::Outsider;
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Waker};
 use std::time::Duration;
 use store::Store;
 use types::{NodeId, Random, ShardId, Time, WorkerId};
@@ -97,14 +99,43 @@ enum Item<M> {
         from: NodeId,
         message: Message<M>,
     },
+    /// A client asks something of a worker of this life of its node.
     Request {
         seat: u32,
+        life: u32,
         from: ClientId,
         request: Request,
     },
-    Reply {
+    /// A client asks such a worker where everything is. One that is busy is asked once more when it is free.
+    Asked {
+        seat: u32,
+        life: u32,
+        from: ClientId,
+        waits: bool,
+    },
+    /// A client wants to connect to a worker. One that is busy looks at it when it is free.
+    Dial {
         client: u32,
-        reply: Reply,
+        number: Number,
+        seat: u32,
+        waits: bool,
+    },
+    /// What came of that.
+    Dialed {
+        client: u32,
+        number: Number,
+        answer: Answer,
+    },
+    /// A client is told something over a connection.
+    Said {
+        client: u32,
+        number: Number,
+        said: ToClient,
+    },
+    /// A client hears that a connection has ended.
+    Lost {
+        client: u32,
+        number: Number,
     },
     Nudge {
         seat: u32,
@@ -175,22 +206,8 @@ pub enum Sight<'a> {
     Applied(&'a Applied),
 }
 
-impl<M> Item<M> {
-    fn of((seat, from, request): Copied) -> Item<M> {
-        Item::Request { seat, from, request }
-    }
-}
-
 /// Is shown what happens, and when.
 pub type Watcher = Box<dyn FnMut(Time, Sight<'_>)>;
-
-/// A client outside.
-struct Outsider {
-    post: Rc<Post>,
-    /// `None` once it is done.
-    task: Option<Task>,
-    wake_at: Time,
-}
 
 /// See the module.
 pub struct Simulation<E: Engine> {
@@ -206,8 +223,6 @@ pub struct Simulation<E: Engine> {
     log_at: Time,
     changes_every_ns: u64,
     recoveries: Recoveries,
-    /// Who leads, as clients may know.
-    directory: Rc<RefCell<Vec<NodeId>>>,
     /// Nodes whose memory was lost, and whether the managers know of the life that said so.
     forgetful: BTreeMap<NodeId, bool>,
     /// Nodes that never come back.
@@ -218,6 +233,8 @@ pub struct Simulation<E: Engine> {
     strikes: u32,
     weather: Option<Weather>,
     late: LateCopies,
+    /// Of a hundred messages of clients that have to be sent again, so many break their connection.
+    broken_percent: u32,
     random: Random,
     cpu: Cpu,
     /// Changes of streams become durable within this; at once where it is nothing.
@@ -243,10 +260,6 @@ impl<E: Engine + 'static> Simulation<E> {
         let managers = world.managers.iter().flat_map(|it| it.datacenters.iter().copied());
         let ends: Vec<usize> = nodes.chain(world.clients.iter().copied()).chain(managers).collect();
         let options = world.managers.as_ref().map(|managed| managed.options.clone());
-        let mut leaders: Vec<NodeId> =
-            topology.shard_ids().map(|shard| topology.leader(shard)).collect();
-        leaders.sort_unstable();
-        leaders.dedup();
         let workers = topology.workers() as usize;
         let observations = world.rules.map(|_| Vec::new());
         // What a run on this thread that failed has left.
@@ -267,13 +280,13 @@ impl<E: Engine + 'static> Simulation<E> {
             log_at: Time::MAX,
             changes_every_ns: 0,
             recoveries: Recoveries::new(topology.shards(), topology.workers()),
-            directory: Rc::new(RefCell::new(leaders)),
             forgetful: BTreeMap::new(),
             gone: BTreeSet::new(),
             lost: None,
             strikes: 0,
             weather: None,
             late: LateCopies::new(root.fork(6)),
+            broken_percent: 0,
             random: root.fork(4),
             cpu: world.cpu,
             persistence_ns: world.persistence_ns,
@@ -359,7 +372,7 @@ impl<E: Engine + 'static> Simulation<E> {
     /// What was counted.
     pub fn metrics(&self) -> Metrics {
         let engines = self.cluster.counted();
-        let asked_again = self.outsiders.iter().map(|outsider| outsider.post.asked_again());
+        let asked_again = self.outsiders.iter().map(|outsider| outsider.asked_again);
         let outcomes = crate::metrics::Outcomes {
             asked_again: asked_again.sum(),
             ..crate::metrics::Outcomes::default()
@@ -390,21 +403,6 @@ impl<E: Engine + 'static> Simulation<E> {
         let worker = self.cluster.seats[seat].worker.as_mut();
         worker.expect("nobody is sent to a node that is down").engine_mut().spawn(task);
         self.nudge(seat, self.now);
-    }
-
-    /// Adds a client outside, the next of those that the world announced.
-    pub fn admit(&mut self, post: Rc<Post>, task: Task) {
-        let client = self.outsiders.len();
-        assert_eq!(post.client(), ClientId(client as u64), "clients come in order");
-        self.outsiders.push(Outsider { post, task: Some(task), wake_at: self.now });
-        self.queue.push(self.now, Item::ClientTimer { client: client as u32 });
-    }
-
-    /// Gives client `client` something new to do.
-    pub fn employ(&mut self, client: usize, task: Task) {
-        self.outsiders[client].task = Some(task);
-        self.outsiders[client].wake_at = self.now;
-        self.queue.push(self.now, Item::ClientTimer { client: client as u32 });
     }
 
     /// Transactions under way, on all workers.
@@ -462,7 +460,11 @@ impl<E: Engine + 'static> Simulation<E> {
                 self.work.delivered += 1;
                 self.reach(seat as usize, Event::Received { from, message })
             }
-            Item::Request { seat, from, request } => {
+            Item::Request { seat, life, from, request } => {
+                let node = self.cluster.seats[seat as usize].place.node;
+                if self.cluster.lives[node.0 as usize] != life {
+                    return Ok(()); // The connection over which it came has ended.
+                }
                 self.work.requests += 1;
                 self.reach(seat as usize, Event::Client { from, request })
             }
@@ -476,21 +478,37 @@ impl<E: Engine + 'static> Simulation<E> {
             }
             Item::Persisted { seat, life } => self.persist(seat as usize, life),
             Item::Free { seat } => self.look(seat as usize),
-            Item::Reply { client, reply } => {
-                self.work.replies += 1;
-                self.note(|now, trace| {
-                    trace.note(now, format_args!("client {client} is told {reply:?}"));
-                });
-                self.outsiders[client as usize].post.deliver(reply);
-                self.poll(client as usize);
+            Item::Asked { seat, life, from, waits } => {
+                match self.busy_until(seat).filter(|_| waits) {
+                    Some(at) => self.queue.push(at, Item::Asked { seat, life, from, waits: false }),
+                    None => self.tell_directory(seat, life, from),
+                }
+                Ok(())
+            }
+            Item::Dial { client, number, seat, waits } => {
+                match self.busy_until(seat).filter(|_| waits) {
+                    Some(at) => {
+                        let again = Item::Dial { client, number, seat, waits: false };
+                        self.queue.push(at, again);
+                    }
+                    None => self.dialed_by(client, number, seat),
+                }
+                Ok(())
+            }
+            Item::Dialed { client, number, answer } => {
+                self.dialed(client, number, answer);
+                Ok(())
+            }
+            Item::Said { client, number, said } => {
+                self.hear(client, number, said);
+                Ok(())
+            }
+            Item::Lost { client, number } => {
+                self.connection_lost(client, number);
                 Ok(())
             }
             Item::ClientTimer { client } => {
-                let wake_at = &mut self.outsiders[client as usize].wake_at;
-                if *wake_at == self.now {
-                    *wake_at = Time::MAX;
-                    self.poll(client as usize);
-                }
+                self.client_timer(client);
                 Ok(())
             }
             Item::Blow => {
@@ -677,14 +695,7 @@ impl<E: Engine + 'static> Simulation<E> {
                     assert!(to != place.node, "{place} sends to itself: {message:?}");
                     self.send(end, place, to, message);
                 }
-                Effect::Reply { to, reply } => {
-                    let client = to.0 as u32;
-                    let end_of_link = self.cluster.clocks.len() + client as usize;
-                    let arrivals = self.network.send(end, node, end_of_link, 0);
-                    for at in arrivals.into_iter().flatten() {
-                        self.queue.push(at, Item::Reply { client, reply: reply.clone() });
-                    }
-                }
+                Effect::Reply { to, reply } => self.say(end, to, ToClient::Reply(reply)),
                 Effect::Timer { at: local } => {
                     let at = self.cluster.clocks[node].when(local).max(Time(end.0 + 1));
                     let state = &mut self.cluster.seats[seat];
@@ -722,44 +733,6 @@ impl<E: Engine + 'static> Simulation<E> {
         if !std::mem::replace(&mut self.cluster.seats[seat].nudged, true) {
             let at = Time(at.0 + self.random.below(NUDGE_NS_MAX));
             self.queue.push(at, Item::Nudge { seat: seat as u32 });
-        }
-    }
-
-    /// Lets a client outside go on, and sends what it has to say.
-    fn poll(&mut self, client: usize) {
-        let outsider = &mut self.outsiders[client];
-        if let Some(task) = &mut outsider.task
-            && task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
-        {
-            outsider.task = None;
-        }
-        let post = Rc::clone(&outsider.post);
-        let wake_at = post.take_wake();
-        if wake_at < outsider.wake_at || outsider.wake_at <= self.now {
-            outsider.wake_at = wake_at;
-            if wake_at < Time::MAX {
-                outsider.wake_at = wake_at.max(Time(self.now.0 + 1));
-                let item = Item::ClientTimer { client: client as u32 };
-                self.queue.push(outsider.wake_at, item);
-            }
-        }
-        while let Some((place, request)) = post.collect() {
-            self.note(|now, trace| {
-                trace.note(now, format_args!("client {client} asks {place} {request:?}"));
-            });
-            if let Some(checks) = &mut self.checks {
-                checks.asked(post.client(), &request);
-            }
-            let from = self.cluster.clocks.len() + client;
-            let arrivals = self.network.send(self.now, from, place.node.0 as usize, 0);
-            let seat = self.cluster.seat_of(place) as u32;
-            let copy = (seat, post.client(), request);
-            for at in arrivals.into_iter().flatten() {
-                self.queue.push(at, Item::of(copy.clone()));
-            }
-            if let Some(late) = self.late.pass(copy) {
-                self.queue.push(Time(self.now.0 + 1), Item::of(late));
-            }
         }
     }
 

@@ -1,0 +1,430 @@
+//! The process of a client outside, as the shipped client sees it: a [`World`] of virtual time, of tasks on one thread, and
+//! of connections whose messages are values.
+//!
+//! ```text
+//!   Simulation ── run(now), receive, lose ──► Process ──► tasks of the client ──► Around
+//!        ▲                                                                         │
+//!        └──────────────────── Wanted: dial, send, close; wake_at ◄────────────────┘
+//! ```
+//! Invariant: what a process does depends on nothing but the calls of the simulation. Tasks that are woken run in the order
+//! of their numbers, not in that in which they were woken, which in `tokio::sync::watch` is drawn by chance.
+
+use client::world::{
+    Awaiting, Carrier, Connection, Incoming, Outgoing, Unreached, World as ClientWorld,
+};
+use engines::Place;
+use engines::client::{Directory, FromClient, ToClient};
+use engines::engine::Task;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+use tokio::sync::oneshot;
+use types::{Cause, ClusterId, NodeId, Time};
+
+/// A node that has not let the client in after so long is given up, as on machines.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(3);
+
+/// The number of the task that a play gives to a client; those that the client spawns have greater ones.
+const MAIN: u64 = 0;
+
+/// Names a connection of a process.
+pub(crate) type Number = u32;
+
+/// What a process wants done.
+#[derive(Debug)]
+pub(crate) enum Wanted {
+    /// Connect to a worker.
+    Dial(Number, Place),
+    /// Send this over a connection.
+    Send(Number, FromClient),
+    /// End a connection.
+    Close(Number),
+}
+
+/// What the node says to a client that wants to connect.
+pub(crate) type Answer = Result<Place, Cause>;
+
+/// See the module.
+pub struct Process {
+    around: Around,
+    main: Option<Task>,
+    tasks: BTreeMap<u64, Awaiting<()>>,
+    wakers: BTreeMap<u64, Waker>,
+    next_task: u64,
+}
+
+/// What the client sees of its process.
+#[derive(Debug, Clone, Default)]
+pub struct Around(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    woken: Arc<Woken>,
+}
+
+#[derive(Default)]
+struct State {
+    now: Time,
+    timers: BTreeMap<(Time, u64), Waker>,
+    timers_made: u64,
+    spawned: Vec<Awaiting<()>>,
+    dials: BTreeMap<Number, oneshot::Sender<Answer>>,
+    dialed: Number,
+    connections: BTreeMap<Number, Incoming>,
+    wanted: VecDeque<Wanted>,
+}
+
+/// The tasks that are to run.
+#[derive(Debug, Default)]
+struct Woken(Mutex<BTreeSet<u64>>);
+
+struct TaskWaker {
+    task: u64,
+    woken: Arc<Woken>,
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        lock(&self.woken.0).insert(self.task);
+    }
+}
+
+/// No task panics while it holds one of these.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State").field("now", &self.now).finish_non_exhaustive()
+    }
+}
+
+impl Process {
+    /// A process that runs `main`, whose client has `around` for its world.
+    pub fn new(around: Around, main: Task) -> Process {
+        lock(&around.0.woken.0).insert(MAIN);
+        let (tasks, wakers) = (BTreeMap::new(), BTreeMap::new());
+        Process { around, main: Some(main), tasks, wakers, next_task: MAIN + 1 }
+    }
+
+    /// Runs all tasks that can do something at `now`.
+    pub(crate) fn run(&mut self, now: Time) {
+        self.around.0.pass_to(now);
+        loop {
+            let spawned = std::mem::take(&mut lock(&self.around.0.state).spawned);
+            for task in spawned {
+                self.tasks.insert(self.next_task, task);
+                lock(&self.around.0.woken.0).insert(self.next_task);
+                self.next_task += 1;
+            }
+            let Some(task) = lock(&self.around.0.woken.0).pop_first() else { return };
+            self.poll(task);
+        }
+    }
+
+    fn poll(&mut self, task: u64) {
+        let woken = &self.around.0.woken;
+        let waker = self
+            .wakers
+            .entry(task)
+            .or_insert_with(|| Waker::from(Arc::new(TaskWaker { task, woken: Arc::clone(woken) })));
+        let mut context = Context::from_waker(waker);
+        let is_done = if task == MAIN {
+            let done = |main: &mut Task| main.as_mut().poll(&mut context).is_ready();
+            self.main.as_mut().is_some_and(done)
+        } else {
+            // A task that is done may still be woken.
+            let done = |task: &mut Awaiting<()>| task.as_mut().poll(&mut context).is_ready();
+            self.tasks.get_mut(&task).is_some_and(done)
+        };
+        if is_done {
+            self.main.take_if(|_| task == MAIN);
+            self.tasks.remove(&task);
+            self.wakers.remove(&task);
+        }
+    }
+
+    /// The next thing that it wants done.
+    pub(crate) fn wanted(&self) -> Option<Wanted> {
+        lock(&self.around.0.state).wanted.pop_front()
+    }
+
+    /// When it has something to do, also if nothing comes.
+    pub(crate) fn wake_at(&self) -> Time {
+        let state = lock(&self.around.0.state);
+        state.timers.first_key_value().map_or(Time::MAX, |((at, _), _)| *at)
+    }
+
+    /// A node has answered to a dial. If the client waits no more, the connection is closed.
+    pub(crate) fn dialed(&self, number: Number, answer: Answer) {
+        let mut state = lock(&self.around.0.state);
+        let dial = state.dials.remove(&number);
+        let is_up = answer.is_ok();
+        let taken = dial.is_some_and(|dial| dial.send(answer).is_ok());
+        if is_up && !taken {
+            state.wanted.push_back(Wanted::Close(number));
+        }
+    }
+
+    /// A message has come over a connection.
+    pub(crate) fn receive(&self, now: Time, number: Number, said: ToClient) {
+        self.around.0.pass_to(now);
+        let incoming = lock(&self.around.0.state).connections.get(&number).cloned();
+        if let Some(incoming) = incoming {
+            incoming.receive(said);
+        }
+    }
+
+    /// A connection has ended at the other end, or on the way.
+    pub(crate) fn lose(&self, now: Time, number: Number) {
+        self.around.0.pass_to(now);
+        let (incoming, dial) = {
+            let mut state = lock(&self.around.0.state);
+            (state.connections.remove(&number), state.dials.remove(&number))
+        };
+        if let Some(dial) = dial {
+            // The client may wait no more.
+            let _ = dial.send(Err(Cause::Unreachable));
+        }
+        if let Some(incoming) = incoming {
+            incoming.lose();
+        }
+    }
+}
+
+impl Shared {
+    /// It is `now`, and what waited for that goes on.
+    fn pass_to(&self, now: Time) {
+        let mut due = Vec::new();
+        let mut state = lock(&self.state);
+        state.now = now;
+        while let Some(timer) = state.timers.first_entry()
+            && timer.key().0 <= now
+        {
+            due.push(timer.remove());
+        }
+        drop(state);
+        due.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Around {
+    /// The world of a client that has not begun.
+    pub fn new() -> Around {
+        Around::default()
+    }
+
+    /// Waits.
+    pub(crate) async fn sleep(&self, span: Duration) {
+        self.sleep_until(self.now() + span).await;
+    }
+}
+
+impl ClientWorld for Around {
+    fn now(&self) -> Time {
+        lock(&self.0.state).now
+    }
+
+    fn sleep_until(&self, at: Time) -> Awaiting<()> {
+        let mut timer = Timer { shared: Arc::clone(&self.0), at, key: None };
+        Box::pin(poll_fn(move |context| timer.poll(context)))
+    }
+
+    fn spawn(&self, task: Awaiting<()>) {
+        lock(&self.0.state).spawned.push(task);
+    }
+
+    fn connect(
+        &self,
+        place: Place,
+        _address: Option<Arc<str>>,
+        _identity: Option<ClusterId>,
+    ) -> Awaiting<Result<Connection, Unreached>> {
+        let (tell, answer) = oneshot::channel();
+        let number = {
+            let mut state = lock(&self.0.state);
+            state.dialed += 1;
+            let number = state.dialed;
+            state.dials.insert(number, tell);
+            state.wanted.push_back(Wanted::Dial(number, place));
+            number
+        };
+        let late = self.sleep_until(self.now() + HANDSHAKE_MAX);
+        let shared = Arc::downgrade(&self.0);
+        Box::pin(async move {
+            let answer = tokio::select! {
+                biased;
+                answer = answer => answer.unwrap_or(Err(Cause::Unreachable)),
+                () = late => Err(Cause::Silent),
+            };
+            let Place { node, worker } =
+                answer.map_err(|cause| Unreached { cause, found: None })?;
+            let carrier = Box::new(Channel { shared, number });
+            Ok(Connection { node, worker, identity: None, carrier })
+        })
+    }
+
+    /// A client in a simulation is told where everything is when it begins, and knows no addresses.
+    fn visit(
+        &self,
+        _address: Arc<str>,
+        _identity: Option<ClusterId>,
+    ) -> Awaiting<Option<(NodeId, Option<ClusterId>, Directory)>> {
+        Box::pin(std::future::ready(None))
+    }
+}
+
+/// Waits for a time.
+struct Timer {
+    shared: Arc<Shared>,
+    at: Time,
+    key: Option<u64>,
+}
+
+impl Timer {
+    fn poll(&mut self, context: &Context<'_>) -> Poll<()> {
+        let mut state = lock(&self.shared.state);
+        if state.now >= self.at {
+            return Poll::Ready(());
+        }
+        let key = *self.key.get_or_insert_with(|| {
+            state.timers_made += 1;
+            state.timers_made
+        });
+        state.timers.insert((self.at, key), context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        if let Some(key) = self.key {
+            lock(&self.shared.state).timers.remove(&(self.at, key));
+        }
+    }
+}
+
+/// A connection, as the client holds it. The process owns what comes, so this does not own the process.
+#[derive(Debug, Clone)]
+struct Channel {
+    shared: Weak<Shared>,
+    number: Number,
+}
+
+impl Carrier for Channel {
+    fn start(self: Box<Self>, incoming: Incoming) -> Box<dyn Outgoing> {
+        let Channel { shared, number } = *self;
+        if let Some(shared) = shared.upgrade() {
+            lock(&shared.state).connections.insert(number, incoming);
+        }
+        Box::new(Sending { shared, number })
+    }
+}
+
+/// The way to a node.
+#[derive(Debug)]
+struct Sending {
+    shared: Weak<Shared>,
+    number: Number,
+}
+
+impl Outgoing for Sending {
+    fn send(&self, what: FromClient) {
+        if let Some(shared) = self.shared.upgrade() {
+            lock(&shared.state).wanted.push_back(Wanted::Send(self.number, what));
+        }
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        let Some(shared) = self.shared.upgrade() else { return };
+        let incoming = {
+            let mut state = lock(&shared.state);
+            state.wanted.push_back(Wanted::Close(self.number));
+            state.connections.remove(&self.number)
+        };
+        // It may be the last that holds the link, which is not to go while the state is locked.
+        drop(incoming);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Log = Arc<Mutex<Vec<(u64, Time)>>>;
+
+    fn note(log: &Log, around: &Around, what: u64) {
+        lock(log).push((what, around.now()));
+    }
+
+    async fn count(around: Around, log: Log, what: u64, spans: [u64; 3]) {
+        for span in spans {
+            around.sleep(Duration::from_nanos(span)).await;
+            note(&log, &around, what);
+        }
+    }
+
+    #[test]
+    fn tasks_run_when_their_time_has_come_and_in_their_order() {
+        let (around, log) = (Around::new(), Log::default());
+        for task in [1, 2] {
+            around.spawn(Box::pin(count(around.clone(), Arc::clone(&log), task, [10, 20, 30])));
+        }
+        let main = count(around.clone(), Arc::clone(&log), 0, [30, 5, 0]);
+        let mut process = Process::new(around, Box::pin(main));
+        process.run(Time(0));
+        let mut wakes = Vec::new();
+        while process.wake_at() < Time::MAX {
+            wakes.push(process.wake_at().0);
+            process.run(process.wake_at());
+        }
+        assert_eq!(wakes, [10, 30, 35, 60]);
+        let seen: Vec<(u64, u64)> = lock(&log).iter().map(|(task, at)| (*task, at.0)).collect();
+        let expected =
+            [(1, 10), (2, 10), (0, 30), (1, 30), (2, 30), (0, 35), (0, 35), (1, 60), (2, 60)];
+        assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn a_timer_that_is_not_waited_for_any_more_wakes_no_task() {
+        let around = Around::new();
+        let waits = around.clone();
+        let main = async move {
+            tokio::select! {
+                biased;
+                () = waits.sleep(Duration::from_nanos(10)) => {}
+                () = waits.sleep(Duration::from_nanos(20)) => {}
+            }
+        };
+        let mut process = Process::new(around, Box::pin(main));
+        process.run(Time(0));
+        assert_eq!(process.wake_at(), Time(10));
+        process.run(Time(10));
+        assert_eq!(process.wake_at(), Time::MAX);
+    }
+
+    #[test]
+    fn a_node_that_answers_too_late_is_not_connected_to() {
+        let around = Around::new();
+        let place = Place { node: NodeId(0), worker: types::WorkerId(0) };
+        let connecting = around.connect(place, None, None);
+        let main = async move {
+            let unreached = connecting.await.expect_err("it was too late");
+            assert_eq!(unreached.cause, Cause::Silent);
+        };
+        let mut process = Process::new(around, Box::pin(main));
+        process.run(Time(0));
+        assert!(matches!(process.wanted(), Some(Wanted::Dial(1, _))));
+        let late = process.wake_at();
+        assert_eq!(late, Time::ZERO + HANDSHAKE_MAX);
+        process.run(late);
+        process.dialed(1, Ok(place));
+        assert!(matches!(process.wanted(), Some(Wanted::Close(1))));
+    }
+}
