@@ -339,15 +339,21 @@ impl Machine {
         at: usize,
         held: &BTreeMap<Epoch, Clock>,
     ) -> Option<(Epoch, LostEnd)> {
-        let out = self.shards[at].assignment.out.unwrap_or(self.epoch);
+        let assignment = &self.shards[at].assignment;
+        let out = assignment.out.unwrap_or(self.epoch);
+        let is_forced = |epoch: &Epoch| {
+            let lost = assignment.loss.as_ref().and_then(|loss| loss.ends.get(epoch));
+            lost.is_some_and(|lost| lost.end.is_some())
+        };
         let has_ended = |epoch: Epoch| match self.closing.get(&epoch) {
             Some(ends) => ends[at],
             None => self.configuration().last(epoch).map(|last| last.of(ShardId(at as u32))),
         };
-        let mut ended = held.iter().filter(|(epoch, _)| **epoch < out);
-        let (epoch, held, end) = ended
-            .find_map(|(epoch, held)| Some((*epoch, *held, has_ended(*epoch)?)))
-            .filter(|(_, held, end)| held < end)?;
+        let asked = held
+            .iter()
+            .filter(|(epoch, _)| **epoch < out && **epoch > self.forgotten && !is_forced(epoch));
+        let mut ended = asked.filter_map(|(epoch, held)| Some((*epoch, *held, has_ended(*epoch)?)));
+        let (epoch, held, end) = ended.find(|(_, held, end)| held < end)?;
         let lost = LostEnd { known: end, has_ended: true, held: Some(held), end: Some(end) };
         Some((epoch, lost))
     }

@@ -211,13 +211,15 @@ fn a_loss_may_be_followed_by_another() {
 #[test]
 fn survivors_that_lack_a_settled_epoch_are_seen() {
     let mut cluster = Cluster::new(Faults::default());
-    cluster.apply(Action::Close { claim: cluster.claim(S), epoch: Epoch(1) });
-    for shard in [S, T] {
-        let claim = cluster.claim(shard);
-        cluster.apply(Action::Report { claim, epoch: Epoch(1), watermark: Clock::MAX });
+    // They hold all of the first epoch, though not its end.
+    for (epoch, end) in [(Epoch(1), Clock(10)), (Epoch(2), Clock::MAX)] {
+        cluster.apply(Action::Close { claim: cluster.claim(S), epoch });
+        for (shard, watermark) in [(S, end), (T, Clock::MAX)] {
+            let claim = cluster.claim(shard);
+            cluster.apply(Action::Report { claim, epoch, watermark });
+        }
+        assert!(cluster.machine.configuration().last(epoch).is_some());
     }
-    let epoch = cluster.machine.configuration().epoch;
-    assert!(epoch > Epoch(1) && cluster.machine.configuration().last(Epoch(1)).is_some());
     cluster.join(1, 1);
     cluster.join(2, 1);
     cluster.accept(S, 7);
@@ -229,7 +231,8 @@ fn survivors_that_lack_a_settled_epoch_are_seen() {
     assert_eq!(cluster.loss().stage, LossStage::Over);
     let (known, held) = (Clock::MAX, Some(Clock(15)));
     let lost = LostEnd { known, has_ended: true, held, end: Some(Clock::MAX) };
-    assert_eq!(cluster.loss().ends[&Epoch(1)], lost);
+    assert_eq!(cluster.loss().ends[&Epoch(2)], lost);
+    assert!(!cluster.loss().ends.contains_key(&Epoch(1)));
 }
 
 /// How epochs were forced to end is not forgotten when the survivors are lost in turn.

@@ -250,7 +250,7 @@ impl Mako {
     /// Ends the branches on a shard that belong to `last` or to an epoch before.
     pub(super) fn end_branches(&mut self, at: usize, last: Epoch, effects: &mut Effects) {
         let ended = Some(Reply::Refused { error: Mako::not_open(last) });
-        self.drop_installing(at, last, effects);
+        self.drop_installing(at, |epoch| epoch <= last, effects);
         let over = self.branches.end_epochs(self.led[at].lead.shard, last, &ended);
         for (transaction, context) in over {
             self.drop_context(at, transaction, Some(context), effects);

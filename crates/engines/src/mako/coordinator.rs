@@ -235,6 +235,10 @@ impl Mako {
             _ => {}
         }
         if install {
+            if let Some(shard) = self.silent_writer(&exchange) {
+                let error = Aborted::from(Conflict::NoAnswer { shard }).into();
+                return self.abort(it, error, effects);
+            }
             match self.lock_own(&mut it, effects) {
                 Ok(true) => {}
                 Ok(false) => return self.pause(it, Phase::LockingOwn),

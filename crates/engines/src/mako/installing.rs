@@ -120,12 +120,17 @@ impl Mako {
         None
     }
 
-    /// Gives up what is installed in slices and belongs to `last` or to an epoch before. The parts that are in the
+    /// Gives up what is installed in slices and belongs to an epoch that is `over` on the shard. The parts that are in the
     /// stream are above what the epoch's end says of it, and so they are lost on every replica.
-    pub(super) fn drop_installing(&mut self, at: usize, last: Epoch, effects: &mut Effects) {
+    pub(super) fn drop_installing(
+        &mut self,
+        at: usize,
+        over: impl Fn(Epoch) -> bool,
+        effects: &mut Effects,
+    ) {
         let installing = std::mem::take(&mut self.led[at].installing);
         for it in installing {
-            if it.stamp.epoch > last {
+            if !over(it.stamp.epoch) {
                 self.led[at].installing.push_back(it);
                 continue;
             }

@@ -18,6 +18,9 @@ use consensus::manager::{Configuration, LossStage};
 use std::collections::BTreeMap;
 use types::{Clock, Epoch, ShardId, VectorWatermark};
 
+/// Most epochs of which a leader says that its stream lacks their end; the first of them say the most.
+const LACKING_MAX: usize = 1024;
+
 impl Mako {
     /// The configuration says of which shards the majority is lost.
     pub(super) fn hear_losses(&mut self, configuration: &Configuration, effects: &mut Effects) {
@@ -53,11 +56,9 @@ impl Mako {
         let clock = |epoch: &Epoch| extent.ends.get(epoch).copied().unwrap_or(extent.safe);
         let mut clocks: BTreeMap<Epoch, Clock> =
             loss.ends.keys().map(|epoch| (*epoch, clock(epoch))).collect();
-        // The first epoch whose end is not in this stream: others may have heard it from the lost majority.
-        let first = Epoch(extent.ended.0 + 1);
-        if first < loss.begun {
-            clocks.entry(first).or_insert(extent.safe);
-        }
+        // The epochs whose ends are not in this stream: others may have heard them from the lost majority.
+        let lacking = (extent.ended.0 + 1..loss.begun.0).map(Epoch).take(LACKING_MAX);
+        lacking.for_each(|epoch| _ = clocks.entry(epoch).or_insert(extent.safe));
         if let Some(held) = self.shared.epochs.hold((shard, office.ballot), clocks) {
             effects.push(Effect::Held { shard, held });
         }

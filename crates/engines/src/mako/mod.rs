@@ -254,6 +254,8 @@ impl Engine for Mako {
             Event::Restored { shard, state } => self.restored(shard, &state, effects),
             Event::Timer | Event::Nudged => {}
         }
+        // Before recovery goes on, which waits for it: nothing else may wake this worker.
+        self.replay_blocked(effects);
         self.recover_all(effects);
         if holds_lease {
             self.unpark(now, effects);
@@ -261,7 +263,6 @@ impl Engine for Mako {
             self.go_on(effects);
             self.run(now, effects);
         }
-        self.replay_blocked(effects);
         self.absorb();
         self.give(now, effects);
         self.sweep(now, effects);

@@ -96,7 +96,8 @@ impl Silence {
             peer.patience = PATIENCE_MAX.min(peer.patience * 2);
             peer.wronged_at = now;
         } else if peer.patience > 1 && peer.wronged_at + WRONG_FOR < now {
-            peer.patience = 1;
+            // By halves: one that is far stays far.
+            (peer.patience, peer.wronged_at) = (peer.patience / 2, now);
         }
         peer.heard = now;
     }
@@ -112,6 +113,17 @@ impl Silence {
     pub(super) fn silent_at(&self, node: NodeId, patience: Duration) -> Time {
         let peer = self.peers.get(node.0 as usize);
         peer.map_or(Time::MAX, |it| it.heard.max(self.awake_since) + patience * it.patience)
+    }
+
+    /// Is a node silent that was taken for gone?
+    pub(super) fn is_silent(&self, node: NodeId, now: Time, patience: Duration) -> bool {
+        let suspected = self.peers.get(node.0 as usize).is_some_and(|peer| peer.suspected);
+        suspected && self.silent_at(node, patience) <= now
+    }
+
+    /// How many times as long as others a node may take to answer.
+    pub(super) fn patience(&self, node: NodeId) -> u32 {
+        self.peers.get(node.0 as usize).map_or(1, |peer| peer.patience)
     }
 
     /// From when on the coordinator of a transaction counts as gone, if nothing comes from it.
@@ -130,10 +142,15 @@ impl Silence {
 
     pub(super) fn configured(&mut self, configuration: &Configuration) {
         for (peer, standing) in self.peers.iter_mut().zip(&configuration.nodes) {
-            peer.first = match standing.alive {
+            let first = match standing.alive {
                 true => sequences::first(standing.incarnation),
                 false => u64::MAX,
             };
+            if peer.first != first {
+                // It was suspected rightly.
+                (peer.suspected, peer.patience) = (false, 1);
+            }
+            peer.first = first;
         }
     }
 }

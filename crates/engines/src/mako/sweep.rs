@@ -31,6 +31,8 @@ pub(super) struct Sweep {
     at: usize,
     cursor: RollBack,
     due: Time,
+    /// More is to be swept since it began: another follows.
+    again: bool,
 }
 
 impl Mako {
@@ -38,7 +40,7 @@ impl Mako {
     pub(super) fn begin_sweeps(&mut self, last: &VectorWatermark, effects: &mut Effects) {
         for at in 0..self.led.len() {
             // What a leader that was deposed unheard goes on to install would come behind the pass.
-            self.drop_installing(at, last.epoch(), effects);
+            self.drop_installing(at, |epoch| epoch == last.epoch(), effects);
             if !last.is_whole() {
                 self.begin_sweep(at);
             }
@@ -60,7 +62,7 @@ impl Mako {
                 is_over && ended.any(|other| watermarks.of(epoch, other) < Clock::MAX)
             };
             if loses {
-                self.drop_installing(at, epoch, effects);
+                self.drop_installing(at, |other| other == epoch, effects);
                 self.begin_sweep(at);
             }
         }
@@ -73,11 +75,15 @@ impl Mako {
         let had_uncommitted = led.ever_led || !replica.floor().is_empty();
         let led_only = self.options().faults.has(Fault::SweepLedOnly);
         let is_swept = if led_only { led.serves() } else { had_uncommitted };
-        // A new pass does what the last one had left.
-        self.sweeps.retain(|sweep| sweep.at != at);
-        if is_swept {
-            let due = self.desk.hub.now.get();
-            self.sweeps.push(Sweep { at, cursor: RollBack::default(), due });
+        let under_way = self.sweeps.iter_mut().find(|sweep| sweep.at == at);
+        match under_way {
+            // One that begins anew whenever something ends may never come to its own end.
+            Some(sweep) => sweep.again = is_swept,
+            None if is_swept => {
+                let (cursor, due) = (RollBack::default(), self.desk.hub.now.get());
+                self.sweeps.push(Sweep { at, cursor, due, again: false });
+            }
+            None => {}
         }
     }
 
@@ -122,10 +128,18 @@ impl Mako {
                 sweep.cursor = next;
                 sweep.due = now + if done.over { LOCKED_PAUSE } else { PAUSE };
             }
+            None if sweep.again => {
+                (sweep.cursor, sweep.again) = (RollBack::default(), false);
+                sweep.due = now + PAUSE;
+            }
             None => {
                 let at = sweep.at;
                 self.sweeps.retain(|sweep| sweep.at != at);
             }
+        }
+        // Each shard has its turn.
+        if let Some(first) = self.sweeps.iter().position(|sweep| sweep.due > now) {
+            self.sweeps.rotate_left(first);
         }
     }
 

@@ -6,10 +6,10 @@
 //! one participant was to do all of it. Nothing is kept here for it then: no session, no lock.
 //!
 //! A transaction that holds locks while it waits does not wait as long: after [`Options::hang_after`] it ends, if the leader
-//! that it waits for is silent. Its participants on healthy shards have drawn clocks for it, below which those shards'
-//! watermarks cannot pass, and everything there would wait for a failed shard. Asked again, it reads first, and then it
-//! waits without locks. For the same reason a leader that recovers its shard refuses to lock or to validate; all else it
-//! is asked waits until it serves.
+//! that it waits for is silent. Its participants on healthy shards have drawn clocks for it, which their watermarks
+//! cannot pass, and everything there would wait for a failed shard. When it runs again, it waits at its first read there,
+//! without locks; or takes none while that leader is silent, if it only writes there. For the same reason a leader that
+//! recovers its shard refuses to lock or to validate; all else it is asked waits until it serves.
 //!
 //! Silence resolves nothing (rule M3): what a participant holds for such a transaction goes when it is told so, or with
 //! the epoch. So the coordinator asks for the end of the epoch, and says that the transaction has ended until that is
@@ -23,6 +23,7 @@
 //! [`Options::stalled_after`]: super::Options::stalled_after
 
 use super::{Effects, Mako};
+use crate::execution::exchange::Exchange;
 use crate::faults::Fault;
 use types::{Aborted, Conflict, Epoch, Error, Result, ShardId, Time, Unknown};
 
@@ -61,16 +62,26 @@ impl Mako {
             return;
         }
         let (hang_after, silent_after) = (self.options().hang_after, self.options().silent_after);
+        let soon = now + silent_after / 2;
         let mut next = Time::MAX;
         let mut silent = Vec::new();
+        let hub = &self.desk.hub;
+        let leaders = hub.topology.shard_ids().map(|shard| hub.leader(shard));
+        let is_silent = |node| self.silence.silent_at(node, silent_after) <= now;
+        if !leaders.filter(|node| *node != hub.place.node).any(is_silent) {
+            self.silent_due = if self.desk.awaits_answers() { soon } else { Time::MAX };
+            return;
+        }
         for (key, to, since) in self.desk.unanswered() {
             if !self.coordinator.holds_besides(key) {
                 continue;
             }
-            let at = self.silence.silent_at(to, silent_after).max(since + hang_after);
+            // Far nodes have been found to need longer.
+            let answers_by = since + hang_after * self.silence.patience(to);
+            let at = self.silence.silent_at(to, silent_after).max(answers_by);
             match at <= now {
                 true => silent.push((key, to)),
-                false => next = next.min(at.max(now + silent_after / 4)),
+                false => next = next.min(at.clamp(now + silent_after / 4, soon)),
             }
         }
         self.silent_due = next;
@@ -78,6 +89,17 @@ impl Mako {
             self.silence.suspect(to);
             self.give_up_on(key, effects);
         }
+    }
+
+    /// A shard that a transaction writes, and that is led by a node which was given up on and is still silent. A node that
+    /// leads nothing has no news of leaders but their answers, and asks.
+    pub(super) fn silent_writer(&self, exchange: &Exchange) -> Option<ShardId> {
+        let (hub, patience) = (&self.desk.hub, self.options().silent_after);
+        let is_silent = |node| self.silence.is_silent(node, hub.now.get(), patience);
+        let remotes = exchange.remotes();
+        let mut writers = remotes.iter().filter(|remote| remote.writes && is_silent(remote.node));
+        let shard = writers.next().map(|remote| remote.shard);
+        shard.filter(|_| hub.is_leader(hub.place.node))
     }
 
     /// Of epochs before this one participants keep nothing: they were closed for as long as any wait takes.
