@@ -17,16 +17,20 @@
 //! 2. *Leaders.* None leads, also where one was known. New ones are appointed, each for a new reign, when the longest lease has
 //!    run out that may have been granted before the recovery: the new manager begins all leases anew, as each does with a new
 //!    term (M7). Nodes that pledge give up theirs at once.
-//! 3. *Incarnations.* A life that pledged goes on. All others are over: their nodes come back as lives with numbers that
-//!    are [`LIVES_SKIPPED`] higher, since the lost managers may have given those between, and without memory.
+//! 3. *Incarnations.* A life that pledged goes on, unless the end of an epoch was forced, with the loss of a shard's majority,
+//!    otherwise than it had heard. All others are over: their nodes come back as lives with numbers that are [`LIVES_SKIPPED`]
+//!    higher, since the lost managers may have given those between, and without memory.
 //! 4. *Former managers.* A node that has pledged to a generation takes no configuration and no lease of an earlier one; one
 //!    that was in an earlier one, and has not pledged, ends its life when it hears of it. Both are kept in `member.rs`.
+//! 5. *Accepted losses.* One whose ends are not forced yet begins again: nodes are asked what they know of the shard in all
+//!    epochs that are closed by now, and its survivors hold an end of each of them.
 //!
 //! Not remedied is what no node that answers knows: changes of the cluster that the lost managers had acknowledged. If
 //! these gave a shard other voters, its last transactions may be lost with them.
 
 use super::command::{Incarnation, Life, number};
 use super::configuration::{Configuration, Revision};
+use super::loss::LossStage;
 use super::machine::{CLOSING_MAX, Machine};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -106,9 +110,11 @@ pub enum NotRecovered {
     TooManyEpochs(usize),
     /// Two nodes were told different things that are final.
     #[error(
-        "{epoch} ended differently on {shard}, as nodes remember it: nothing that is done now can be right; stop the nodes that are wrong"
+        "{epoch} ended differently on {shard}, as {node} and others remember it: nothing that is done now can be right; stop the nodes that are wrong"
     )]
     Contradiction {
+        /// The node that contradicts others.
+        node: NodeId,
         /// The epoch.
         epoch: Epoch,
         /// The shard.
@@ -138,13 +144,22 @@ impl Machine {
         if newest.age() > self.configuration().age() {
             machine.replace_by(&newest);
         }
-        let of_life = |id: &NodeId| machine.goes_on(*id, told.get(id));
-        let lives: Vec<NodeId> = told.keys().copied().filter(of_life).collect();
-        let heard = lives.iter().map(|id| told[id].heard.open).max().unwrap_or_default();
+        let lives = told.iter().filter(|(id, told)| machine.goes_on(**id, told, generation));
+        let mut lives: Vec<NodeId> = lives.map(|(id, _)| *id).collect();
+        // Of lost epochs, those who were asked what they know hear the end that is forced.
+        lives.sort_by_key(|id| !machine.has_told_of_losses(*id));
+        let heard = told.values().map(|told| told.heard.open).max().unwrap_or_default();
         machine.skip_epochs(heard)?;
-        for id in &lives {
-            machine.add_ends(*id, &told[id].heard)?;
-        }
+        let mut kept = Ok(());
+        lives.retain(|id| {
+            let added = machine.add_ends(*id, &told[id].heard);
+            added.unwrap_or_else(|why| {
+                kept = Err(why);
+                false
+            })
+        });
+        kept?;
+        machine.restart_losses();
         machine.begin_lives(&lives, told);
         machine.depose_all();
         machine.generation = generation;
@@ -196,14 +211,13 @@ impl Machine {
         if is_remembered { Ok(newest) } else { Err(NotRecovered::NothingRemembered) }
     }
 
-    /// Is this life of a node, which has answered, the last one that was admitted? Then it goes on.
-    fn goes_on(&self, id: NodeId, told: Option<&Recollection>) -> bool {
-        let Some(told) = told else { return false };
-        let is_of_last = told.configuration.as_ref().is_some_and(|configuration| {
-            configuration.generation == self.configuration().generation
-        });
+    /// Has this life of a node pledged, and is it the last one that was admitted? Then it goes on. Which generation of
+    /// managers had admitted it is of no account: no two give the same number to different lives.
+    fn goes_on(&self, id: NodeId, told: &Recollection, generation: Generation) -> bool {
         let known = self.node(id).map(|(_, incarnation)| incarnation);
-        is_of_last && told.incarnation > Incarnation(0) && known == Some(told.incarnation)
+        told.pledged == generation
+            && told.incarnation > Incarnation(0)
+            && known == Some(told.incarnation)
     }
 
     /// All epochs are closed that the lost managers may have begun. Of those that are beyond the configuration nothing is
@@ -226,31 +240,54 @@ impl Machine {
         Ok(())
     }
 
-    /// Ends that a node has heard are as final as they were.
-    fn add_ends(&mut self, id: NodeId, heard: &HeardEpochs) -> Result<(), NotRecovered> {
+    /// Ends that a node has heard are as final as they were. False if it does not go on, since it has heard one of a shard
+    /// whose majority was lost, and which was forced to end otherwise: then nothing of it is taken.
+    fn add_ends(&mut self, id: NodeId, heard: &HeardEpochs) -> Result<bool, NotRecovered> {
+        let mut news = Vec::new();
         for (epoch, ends) in &heard.ends {
             if ends.len() != self.shards.len() {
                 return Err(NotRecovered::Implausible(id));
             }
             for (shard, end) in (0..).map(ShardId).zip(ends) {
                 let Some(end) = *end else { continue };
-                // Where the epoch is settled meanwhile, all shards had ended it.
-                let known = match self.closing.get(epoch) {
-                    Some(ends) => ends[shard.0 as usize],
-                    None => self.final_end(*epoch, shard),
-                };
-                match known {
-                    None if self.closing.contains_key(epoch) => {
-                        self.accept_end(shard, *epoch, end, &mut Vec::new());
+                match self.end_of(*epoch, shard) {
+                    None if self.closing.contains_key(epoch) => news.push((shard, *epoch, end)),
+                    Some(known) if known != end && self.is_forced(*epoch, shard) => {
+                        return Ok(false);
                     }
                     Some(known) if known != end => {
-                        return Err(NotRecovered::Contradiction { epoch: *epoch, shard });
+                        let (node, epoch) = (id, *epoch);
+                        return Err(NotRecovered::Contradiction { node, epoch, shard });
                     }
                     None | Some(_) => {}
                 }
             }
         }
-        Ok(())
+        for (shard, epoch, end) in news {
+            self.accept_end(shard, epoch, end, &mut Vec::new());
+        }
+        Ok(true)
+    }
+
+    /// Has this node told what it knows of all shards whose loss is accepted?
+    fn has_told_of_losses(&self, id: NodeId) -> bool {
+        let incarnation = self.nodes[id.0 as usize].incarnation;
+        let mut losses = self.shards.iter().filter_map(|shard| shard.assignment.loss.as_ref());
+        losses.all(|loss| loss.has_told(id, incarnation))
+    }
+
+    /// How an epoch ended on a shard, as far as that is known.
+    fn end_of(&self, epoch: Epoch, shard: ShardId) -> Option<Clock> {
+        match self.closing.get(&epoch) {
+            Some(ends) => ends[shard.0 as usize],
+            None => self.final_end(epoch, shard),
+        }
+    }
+
+    /// Was the end forced, with the loss of the shard's majority?
+    fn is_forced(&self, epoch: Epoch, shard: ShardId) -> bool {
+        let loss = &self.shards[shard.0 as usize].assignment.loss;
+        loss.as_ref().is_some_and(|loss| loss.forces(epoch))
     }
 
     /// How an epoch ended that is settled, as far as that is kept.
@@ -260,6 +297,23 @@ impl Machine {
             Some((_, last)) => Some(last.of(shard)),
             None if epoch > self.forgotten && epoch < self.epoch => Some(Clock::MAX),
             None => None,
+        }
+    }
+
+    /// Losses whose ends are not forced yet begin again: what was told of them is of fewer epochs than lack their end by now.
+    fn restart_losses(&mut self) {
+        for at in 0..self.shards.len() {
+            if !self.is_losing(at) {
+                continue;
+            }
+            let lacking = self.closing.iter().filter(|(_, ends)| ends[at].is_none());
+            let lacking: Vec<Epoch> = lacking.map(|(epoch, _)| *epoch).collect();
+            let loss = self.shards[at].assignment.loss.as_mut().expect("it is accepted");
+            (loss.stage, loss.begun) = (LossStage::Asking, self.epoch);
+            loss.told.clear();
+            for epoch in lacking {
+                loss.ends.entry(epoch).or_default();
+            }
         }
     }
 
@@ -295,7 +349,8 @@ impl Machine {
 
 impl Configuration {
     /// What makes one newer than another.
-    fn age(&self) -> (Generation, Revision) {
+    #[must_use]
+    pub fn age(&self) -> (Generation, Revision) {
         (self.generation, self.revision)
     }
 }

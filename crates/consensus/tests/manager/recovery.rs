@@ -3,9 +3,9 @@
 
 use crate::world::DRAWN;
 use shoal_consensus::manager::{
-    Action, Applied, Assignment, Claim, Command, Configuration, Faults, Generation, HeardEpochs,
-    Incarnation, Life, Machine, Member, MemberEffect, MemberEvent, NotRecovered, Options, Outage,
-    Recollection, Revision, Term, ToManager, ToNode,
+    Action, Applied, Ask, Assignment, Change, Claim, Command, Configuration, Faults, Generation,
+    HeardEpochs, Incarnation, Knowledge, Life, Loss, LossStage, Machine, Member, MemberEffect,
+    MemberEvent, NotRecovered, Options, Outage, Recollection, Revision, Term, ToManager, ToNode,
 };
 use shoal_consensus::topology::Topology;
 use std::collections::BTreeMap;
@@ -230,7 +230,118 @@ fn ends_that_nodes_have_heard_stay_final() {
 
     hear(told.get_mut(&NodeId(5)).expect("told"), [Some(8), None]);
     let refused = before.machine.recover(FIRST, &told);
-    assert_eq!(refused, Err(NotRecovered::Contradiction { epoch: Epoch(1), shard: S }));
+    assert_eq!(
+        refused,
+        Err(NotRecovered::Contradiction { node: NodeId(5), epoch: Epoch(1), shard: S })
+    );
+}
+
+/// The loss of S's majority is accepted; of its voters the node 0 remembers, and 5 does not answer. The epochs 1 and 2 lack
+/// their end on S.
+fn accept_loss(managers: &mut Managers) {
+    managers.close();
+    (1..3).for_each(|node| managers.join(node, 1));
+    let change = Change::AcceptLoss { shard: S, number: 7, at_s: 5 };
+    managers.apply(Action::Change { ask: Ask(1), change });
+    assert!(loss(managers).ends.keys().eq(&[Epoch(1), Epoch(2)]));
+}
+
+fn loss(managers: &Managers) -> &Loss {
+    managers.configuration().shards[0].loss.as_ref().expect("accepted")
+}
+
+/// A live node tells what it knows of S.
+fn tell_known(managers: &mut Managers, node: u32, knowledge: Knowledge) {
+    let (shard, begun) = (S, loss(managers).begun);
+    let (node, incarnation) = (NodeId(node), managers.machine.node(NodeId(node)).expect("one").1);
+    managers.apply(Action::Known { node, incarnation, shard, begun, knowledge });
+}
+
+/// The survivors of S hold the epochs that its loss names up to there.
+fn hold(managers: &mut Managers, end: Clock) {
+    let held = loss(managers).ends.keys().map(|epoch| (*epoch, end)).collect();
+    let claim = managers.claim(S);
+    managers.apply(Action::Held { claim, held });
+}
+
+#[test]
+fn an_accepted_loss_that_is_under_way_begins_again_and_ends() {
+    for stage in [LossStage::Asking, LossStage::Preparing] {
+        let mut before = Managers::new(Faults::default());
+        accept_loss(&mut before);
+        let asked = if stage == LossStage::Preparing { 6 } else { 3 };
+        (0..asked).for_each(|node| tell_known(&mut before, node, Knowledge::default()));
+        before.tick(10);
+        assert_eq!(loss(&before).stage, stage);
+        let mut after = before.recover(&before.remember(0..5));
+        let epoch = after.configuration().epoch;
+        assert_eq!((loss(&after).stage, loss(&after).begun), (LossStage::Asking, epoch));
+        after.tick(50);
+        for node in 0..5 {
+            // What a node knows of a clock is not forgotten.
+            let durable = [(Epoch(2), Clock(9))].into();
+            tell_known(&mut after, node, Knowledge { durable, ..Knowledge::default() });
+        }
+        after.now = at(700);
+        let heard = |node: u32| shoal_consensus::manager::Heard {
+            node: NodeId(node),
+            incarnation: after.machine.node(NodeId(node)).expect("a node").1,
+            round: 1,
+            at: at(700),
+            known: Revision(0),
+        };
+        let heard: Vec<_> = (0..5).map(heard).collect();
+        after.apply(Action::Tick { heard });
+        after.tick(800);
+        assert_eq!(loss(&after).stage, LossStage::Preparing);
+        assert_eq!(after.configuration().shards[0].voters, [NodeId(0)]);
+        hold(&mut after, Clock(4));
+        assert_eq!(loss(&after).stage, LossStage::Over);
+        assert_eq!(loss(&after).ends[&Epoch(2)].end, Some(Clock(9)));
+        let closing: Vec<Epoch> = after.configuration().closing().collect();
+        assert!(closing.iter().all(|epoch| !after.configuration().lacks_end(*epoch, S)));
+    }
+}
+
+#[test]
+fn a_life_that_has_heard_another_end_than_the_one_that_was_forced_does_not_go_on() {
+    let mut before = Managers::new(Faults::default());
+    accept_loss(&mut before);
+    // The node 3 is cut off, and had heard before where S ended the epoch 1.
+    [0, 1, 2, 4, 5]
+        .into_iter()
+        .for_each(|node| tell_known(&mut before, node, Knowledge::default()));
+    let mut told = before.remember([0, 3, 5]);
+    let hear = |it: &mut Recollection, end: u64| {
+        it.heard.ends.insert(Epoch(1), vec![Some(Clock(end)), None]);
+    };
+    hear(told.get_mut(&NodeId(3)).expect("told"), 7);
+    // Another has heard of the end that was forced, which no configuration that is left has.
+    hear(told.get_mut(&NodeId(5)).expect("told"), 5);
+    let after = before.recover(&told);
+    let now = after.configuration();
+    assert_eq!((now.nodes[3].alive, now.nodes[5].alive), (false, true));
+    assert_eq!(now.ends[&Epoch(1)][0], Some(Clock(5)));
+    assert!(now.shards[1].empty.contains_key(&NodeId(3)), "it comes back without memory");
+}
+
+#[test]
+fn only_lives_that_have_pledged_go_on_and_a_recovery_may_follow_one_that_few_heard_of() {
+    let before = Managers::new(Faults::default());
+    let mut told = before.remember(0..6);
+    told.get_mut(&NodeId(2)).expect("told").pledged = Generation(0);
+    let mut first = before.recover(&told);
+    assert!(!first.configuration().nodes[2].alive, "it has not pledged");
+
+    // These managers are lost, too, when one node has heard of them.
+    first.tick(60);
+    let second = FIRST.next(NodeId(3));
+    let mut told = before.remember([0, 1]);
+    told.extend(first.remember([4]));
+    told.values_mut().for_each(|it| it.pledged = second);
+    let after = before.machine.recover(second, &told).expect("recovered");
+    let alive: Vec<bool> = after.configuration().nodes.iter().map(|node| node.alive).collect();
+    assert_eq!(alive, [true, true, false, false, true, false]);
 }
 
 #[test]

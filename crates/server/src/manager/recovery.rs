@@ -77,7 +77,10 @@ impl Recovery {
         if told.pledged > self.generation {
             self.generation = told.pledged.next(me);
             self.told.clear();
-        } else if generation == self.generation {
+        } else if generation == self.generation
+            && (self.number.is_none() || told.pledged == generation)
+        {
+            // Who answers a question that asked for no pledge has none of it.
             self.version = self.version.max(version);
             self.told.insert(from, told);
         }
@@ -95,7 +98,9 @@ impl Recovery {
 
     /// For the operator: what of it is left, and what is not.
     pub(super) fn remembered(&self, machine: &Machine) -> Result<Remembered, NotRecovered> {
-        let recovered = self.machine(machine)?;
+        let mut pledged = self.told.clone(); // As they will have, when it is wanted.
+        pledged.values_mut().for_each(|told| told.pledged = self.generation);
+        let recovered = machine.recover(self.generation, &pledged)?;
         let after = recovered.configuration();
         let (nodes, silent): (BTreeSet<NodeId>, BTreeSet<NodeId>) = (0..)
             .map(NodeId)
@@ -105,7 +110,7 @@ impl Recovery {
             !matches!(after.outage(*shard), None | Some(Outage::Appointing))
         };
         let known = self.told.values().filter_map(|told| told.configuration.as_ref());
-        let newest = known.max_by_key(|it: &&Arc<Configuration>| it.revision);
+        let newest = known.max_by_key(|it: &&Arc<Configuration>| it.age());
         let own = machine.configuration();
         let (revision, epoch) =
             newest.map_or((own.revision, own.epoch), |newest| (newest.revision, newest.epoch));
@@ -217,6 +222,8 @@ mod tests {
             heard: HeardEpochs::default(),
         };
         let mut recovery = Recovery::new(Some(7), first, 3, Time(1));
+        recovery.hear((NodeId(1), 4), first, told(Generation(0)), me);
+        assert_eq!(recovery.answered(), 0, "it was asked before, and has not pledged");
         recovery.hear((NodeId(1), 4), first, told(first), me);
         assert_eq!(recovery.missing().collect::<Vec<_>>(), [NodeId(0), NodeId(2)]);
         assert!(!recovery.is_over(Time(2)));
