@@ -216,9 +216,18 @@ impl CallSessions {
         self.granted.values().filter_map(|granted| granted.rows.due).min()
     }
 
-    /// Rows that are to be dropped now, if there are any. Afterwards, [`CallSessions::dropped`] is to be called.
-    pub(super) fn overdue(&mut self, now: Time) -> Option<Overdue> {
+    /// Rows that are to be dropped now, if there are any, in reigns that last: those of others are for the successors to drop.
+    /// Afterwards, [`CallSessions::dropped`] is to be called.
+    pub(super) fn overdue(
+        &mut self,
+        now: Time,
+        lasts: impl Fn(ShardId, Reign) -> bool,
+    ) -> Option<Overdue> {
         let kept = self.rows_kept;
+        for (_, granted) in self.granted.iter_mut().filter(|(shard, it)| !lasts(**shard, it.reign))
+        {
+            granted.rows.due = None;
+        }
         let is_due = |granted: &Granted| granted.rows.due.is_some_and(|due| due <= now);
         let (shard, granted) = self.granted.iter_mut().find(|(_, granted)| is_due(granted))?;
         let Granted { reign, oldest, ref mut rows, .. } = *granted;

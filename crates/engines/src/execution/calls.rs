@@ -61,7 +61,8 @@ impl Calls {
     /// for long enough: what has to be run for that is returned.
     pub(crate) fn sweep(&self, now: Time) -> Option<Task> {
         self.sessions.sweep(now);
-        let overdue = self.granted.borrow_mut().overdue(now)?;
+        let lasts = |shard, reign| self.hub.own_reign(shard) == Some(reign);
+        let overdue = self.granted.borrow_mut().overdue(now, lasts)?;
         let (hub, granted) = (Rc::clone(&self.hub), Rc::clone(&self.granted));
         Some(Box::pin(async move {
             let done = drop_rows(&hub, &overdue).await.is_ok();

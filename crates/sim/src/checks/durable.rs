@@ -150,8 +150,11 @@ impl Durable {
             return Ok(());
         }
         (voter.ballot, voter.length) = (ballot, length);
+        // A snapshot of what is decided under a later ballot is no vote for a former one, under which it is kept (seed 40386).
+        let is_snapshot = ballot < stream.ballot && length <= stream.decided;
+        let counts = if is_snapshot { length.min(stream.led_length) } else { length };
         let most = voter.accepted.entry(ballot).or_default();
-        *most = length.max(*most);
+        *most = counts.max(*most);
         self.count(shard, worker);
         Ok(())
     }

@@ -428,6 +428,10 @@ impl Checks {
             }
             Observation::Led { shard, ballot, length } => {
                 durable.inherits(*shard, worker, *ballot, *length);
+                if *ballot < durable.ballot(*shard, worker) {
+                    // Promises that came late: it lacks what is decided since, and decides nothing (seed 10578).
+                    safe_clocks.leads(*shard, moment.place);
+                }
             }
             Observation::Settled { .. }
             | Observation::HeldUp { .. }

@@ -84,21 +84,31 @@ fn rows_are_dropped_when_they_were_kept_for_long_or_are_too_many() {
     let (mut sessions, reign) = (worker(2), reign(1));
     grant(&mut sessions, 3, Time::ZERO);
     assert_eq!(sessions.next_due(), Some(Time::ZERO + KEPT), "one is over");
-    assert_eq!(sessions.overdue(Time::ZERO), None);
+    assert_eq!(sessions.overdue(Time::ZERO, |_, _| true), None);
     let at = Time::ZERO + KEPT;
-    let overdue = sessions.overdue(at).expect("long over");
+    let overdue = sessions.overdue(at, |_, _| true).expect("long over");
     assert_eq!(overdue, Overdue { shard: S, reign, over: 1, long_over: Some(1) });
-    assert_eq!(sessions.overdue(at), None, "under way");
+    assert_eq!(sessions.overdue(at, |_, _| true), None, "under way");
     sessions.dropped(at, &overdue, false);
     assert_eq!(sessions.next_due(), Some(at + DROP_AGAIN));
-    let again = sessions.overdue(at + DROP_AGAIN).expect("again");
+    let again = sessions.overdue(at + DROP_AGAIN, |_, _| true).expect("again");
     assert_eq!(again, overdue);
     sessions.dropped(at + DROP_AGAIN, &again, true);
     assert_eq!(sessions.next_due(), None);
     grant(&mut sessions, 2, at);
     assert_eq!(sessions.next_due(), Some(at), "as many are over as are known");
-    let overdue = sessions.overdue(at).expect("too many");
+    let overdue = sessions.overdue(at, |_, _| true).expect("too many");
     assert_eq!(overdue, Overdue { shard: S, reign, over: 3, long_over: None });
+}
+
+/// A former leader that went on to try would do so for ever, where it serves no shard.
+#[test]
+fn a_reign_that_is_over_drops_no_rows() {
+    let mut sessions = worker(2);
+    grant(&mut sessions, 3, Time::ZERO);
+    let at = sessions.next_due().expect("one is over");
+    assert_eq!(sessions.overdue(at, |shard, of| (shard, of) != (S, reign(1))), None);
+    assert_eq!(sessions.next_due(), None);
 }
 
 #[test]
@@ -107,11 +117,11 @@ fn earlier_reigns_may_have_left_rows() {
     let reign = reign(7);
     sessions.grant(Time::ZERO, S, reign);
     let first = sessions.next_due().expect("to be counted");
-    let overdue = sessions.overdue(first).expect("due");
+    let overdue = sessions.overdue(first, |_, _| true).expect("due");
     assert_eq!(overdue, Overdue { shard: S, reign, over: 0, long_over: None });
     sessions.dropped(first, &overdue, true);
     assert_eq!(sessions.next_due(), Some(Time::ZERO + KEPT));
-    let overdue = sessions.overdue(Time::ZERO + KEPT).expect("due");
+    let overdue = sessions.overdue(Time::ZERO + KEPT, |_, _| true).expect("due");
     assert_eq!(overdue.long_over, Some(0));
     sessions.dropped(Time::ZERO + KEPT, &overdue, true);
     assert_eq!(sessions.next_due(), None);
