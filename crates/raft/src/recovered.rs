@@ -1,7 +1,8 @@
 //! A log that begins with a machine, and one member: what is left of a log whose majority of members is lost.
 //!
 //! It is another log, of another volume. Members of the former one find nothing in it that is theirs: what they ask the
-//! lost volume is not answered, and the list that this log begins with is later than any of theirs, and without them.
+//! lost volume is not answered, and the list that this log begins with is later than any of theirs, and without them. Lists and
+//! generations come in the same order: the first entry of such a log has the number of its generation.
 
 use crate::code;
 use crate::config::{LogId, Membership, RAFT_TERM_MAX, Vote};
@@ -14,14 +15,12 @@ use std::collections::BTreeSet;
 use std::io;
 use types::wire;
 
-/// Lists of members that the lost ones may have made after the last one that is known.
-const VERSIONS_SKIPPED: u64 = 1 << 32;
-
 /// Writes a log into empty storage: it begins with `machine`, and `member` is its only member. Returns that list, whose
-/// version is later than `version`, the last one that is known of the former log, whose entries are no more than that.
+/// version is that of the machine's generation. Later than `version`, the last one that is known of the former logs, whose
+/// entries are no more than that.
 ///
 /// # Errors
-/// If it cannot be written, or no term is left.
+/// If it cannot be written, if no term is left, or if the generation is not later.
 ///
 /// # Panics
 /// If the storage is not empty.
@@ -35,10 +34,13 @@ pub fn begin_with(
     let number = member.number();
     // The machine knows the last term that was taken, and takes none but later ones.
     let term = (machine.term().0 >> 32) + 1;
-    let index = version.checked_add(VERSIONS_SKIPPED).filter(|_| term < RAFT_TERM_MAX);
-    let Some(index) = index else {
-        return Err(io::Error::other("its terms or versions are at their end"));
-    };
+    if term >= RAFT_TERM_MAX {
+        return Err(io::Error::other("its terms are at their end"));
+    }
+    let index = machine.configuration().generation.0;
+    if index <= version {
+        return Err(io::Error::other("nodes know of later managers; ask again"));
+    }
     let last = LogId::new(CommittedLeaderId::new(term, number), index);
     let members = Membership::new(vec![BTreeSet::from([number])], ());
     let members = StoredMembership::new(Some(last), members);
@@ -59,8 +61,12 @@ mod tests {
     use crate::storage::MemoryStorage;
     use crate::{Options, Transport, Unreachable, Volume};
     use bytes::Bytes;
-    use consensus::manager::{self, Action, Command, Mailbox, Term};
+    use consensus::manager::{
+        self, Action, Command, Generation, HeardEpochs, Incarnation, Life, Mailbox, Recollection,
+        Term,
+    };
     use consensus::topology::Topology;
+    use std::sync::Arc;
     use types::{ClusterId, NodeId, Time};
 
     struct Alone;
@@ -77,6 +83,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn its_only_member_leads_and_goes_on_from_the_machine() {
+        let generation = Generation(0).next(NodeId(4));
         let first = || {
             let topology = Topology::symmetric(3, 1, 1, 0, 1);
             Machine::new(topology.into(), manager::Options::default())
@@ -85,10 +92,30 @@ mod tests {
         let drawn = ClusterId::new(5).expect("not 0");
         let (term, at) = (Term(7 << 32 | 2), Time(1));
         machine.apply(&Command { term, at, action: Action::Take { drawn } }, &mut Vec::new());
-        let storage = MemoryStorage::new();
+        let node = NodeId(0);
+        let (life, after, lost, heard) = (Life(1), Incarnation(0), true, at);
+        let action = Action::Join { node, life, after, lost, heard };
+        machine.apply(&Command { term, at, action }, &mut Vec::new());
+        let recovered = |generation: Generation| {
+            let told = Recollection {
+                life,
+                incarnation: Incarnation(1),
+                pledged: generation,
+                configuration: Some(Arc::clone(machine.configuration())),
+                heard: HeardEpochs::default(),
+            };
+            machine.recover(generation, &[(node, told)].into()).expect("recovered")
+        };
         let member = Member { node: NodeId(1), volume: Volume(3) };
+        let (other, machine) = (recovered(generation), recovered(generation.next(node)));
+        let before = begin_with(&MemoryStorage::new(), member, &other, 900_000).expect("memory");
+        let storage = MemoryStorage::new();
+        let late = begin_with(&storage, member, &machine, u64::MAX).expect_err("too late");
+        assert!(late.to_string().contains("later managers"), "{late}");
+        // The managers of a later generation may know of fewer entries.
         let listed = begin_with(&storage, member, &machine, 900).expect("memory");
-        assert_eq!((&listed.voters[..], listed.version > 900), (&[member][..], true));
+        assert_eq!(listed.voters, [member]);
+        assert!(listed.version > before.version && before.version > 900_000);
 
         let options = Options::default();
         let started = crate::start(NodeId(1), Volume(4), &options, first(), storage, Alone).await;

@@ -372,7 +372,7 @@ impl<'t> Request<'t> {
                 "{incoming} cannot host a manager: {why}; look at its folder `data`, or take another node"
             )),
             Refusal::Failed(why) => Trouble::Refused(format!("the managers refuse: {why}")),
-            Refusal::MajorityLives => {
+            Refusal::MajorityLives | Refusal::LosesMore { .. } => {
                 Trouble::Refused("the managers say that a majority of them lives".to_owned())
             }
         }

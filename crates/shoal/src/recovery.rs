@@ -11,7 +11,7 @@ use net::client::Access;
 use serde::Serialize;
 use server::{FromOperator, NodeStatus, Refusal, Remembered, Stage, ToOperator};
 use std::time::Duration;
-use types::NodeId;
+use types::{NodeId, ShardId};
 use workloads::report::words;
 
 /// How often it is asked how far it is.
@@ -46,8 +46,13 @@ pub struct Survey {
     lacking: u64,
     /// The newest epoch that is known with its configuration, and the newest that was heard of.
     epochs: (u32, u32),
+    /// A recovery was begun before, so that a majority of the managers is of no use.
+    pledged: bool,
     #[serde(skip)]
     address: String,
+    /// What the node is told was accepted.
+    #[serde(skip)]
+    shown: (Vec<NodeId>, Vec<ShardId>),
 }
 
 impl Recovery {
@@ -58,16 +63,27 @@ impl Recovery {
     pub async fn survey(&self, survivor: &str) -> Result<Survey, Trouble> {
         let report = Report::gather(&self.addresses, &self.access).await;
         let report = report.map_err(Trouble::NoCluster)?;
-        let Choice { node, cluster, managers } = choose(&report, survivor)?;
+        let Choice { node, cluster, managers, answering } = choose(&report, survivor)?;
+        let has_majority = answering * 2 > managers.len();
         let topology = &report.topology;
         let address = topology.node(node).and_then(|node| node.address.clone());
         let address = address.unwrap_or_default();
-        let told = self.settle(&address, topology, FromOperator::CheckRecovery, |_| {}).await?;
-        let ToOperator::MayRecover(remembered) = told else {
-            return Err(Trouble::Refused("the manager says something else".to_owned()));
+        let told = self.settle(&address, FromOperator::CheckRecovery, |_| {}).await?;
+        let remembered = match told {
+            ToOperator::MayRecover(remembered) if remembered.pledged || !has_majority => remembered,
+            ToOperator::MayRecover(_) | ToOperator::Refused(Refusal::MajorityLives)
+                if has_majority =>
+            {
+                return Err(Trouble::Cannot(format!(
+                    "{answering} of {} managers answer, which is a majority: there is nothing to recover; replace those that \
+                     are lost, by `shoal managers replace`",
+                    managers.len()
+                )));
+            }
+            told => return Err(unexpected(&told, topology)),
         };
         let names = |nodes: &[NodeId]| nodes.iter().map(|node| name(topology, *node)).collect();
-        let Remembered { silent, lost, lacking, epoch, heard, .. } = remembered;
+        let Remembered { silent, lost, lacking, epoch, heard, pledged, .. } = remembered;
         let aside: Vec<NodeId> = managers.into_iter().filter(|other| *other != node).collect();
         Ok(Survey {
             cluster,
@@ -77,7 +93,9 @@ impl Recovery {
             lost: lost.iter().map(|shard| format!("S{}", shard.0)).collect(),
             lacking,
             epochs: (epoch.0, heard.0),
+            pledged,
             address,
+            shown: (silent, lost),
         })
     }
 
@@ -93,13 +111,14 @@ impl Recovery {
     ) -> Result<Replaced, Trouble> {
         let topology = ask::topology(&self.addresses, &self.access).await;
         let topology = topology.map_err(Trouble::NoCluster)?;
-        let wanted = FromOperator::RecoverManagers { number };
-        match self.settle(&survey.address, &topology, wanted, say).await? {
+        let (silent, lost) = survey.shown.clone();
+        let wanted = FromOperator::RecoverManagers { number, silent, lost };
+        match self.settle(&survey.address, wanted, say).await? {
             ToOperator::Done { managers } => {
                 let managers = managers.iter().map(|node| name(&topology, *node)).collect();
                 Ok(Replaced { managers })
             }
-            told => Err(Trouble::Refused(format!("the manager says something else: {told:?}"))),
+            told => Err(unexpected(&told, &topology)),
         }
     }
 
@@ -107,7 +126,6 @@ impl Recovery {
     async fn settle(
         &self,
         address: &str,
-        topology: &Topology,
         wanted: FromOperator,
         mut say: impl FnMut(&str),
     ) -> Result<ToOperator, Trouble> {
@@ -118,7 +136,6 @@ impl Recovery {
                 Ok(ToOperator::UnderWay(Stage::Asking { told, of })) => {
                     stage = format!("nodes say what they remember: {told} of {of}");
                 }
-                Ok(ToOperator::Refused(why)) => return Err(refused(&why, topology)),
                 Ok(told) => return Ok(told),
                 Err(error @ Unanswered::Refused { why: CloseReason::WrongSecret, .. }) => {
                     return Err(Trouble::Secret(error));
@@ -140,11 +157,13 @@ impl Recovery {
 struct Choice {
     node: NodeId,
     cluster: String,
-    /// All that had managers, by the latest list.
+    /// All that had managers, by the latest list,
     managers: Vec<NodeId>,
+    /// and how many of them answer. Whether a majority of them is of use, they know.
+    answering: usize,
 }
 
-/// The manager of this node goes on, if no majority answers, and no other that does has a longer log.
+/// The manager of this node goes on, if no other that answers has a longer log.
 fn choose(report: &Report, survivor: &str) -> Result<Choice, Trouble> {
     let answered = || report.nodes.iter().flatten();
     let latest = answered().max_by_key(|status| status.managers_version);
@@ -154,14 +173,6 @@ fn choose(report: &Report, survivor: &str) -> Result<Choice, Trouble> {
     let names: Vec<String> = left.iter().map(|status| status.name.clone()).collect();
     if managers.is_empty() {
         return Err(Trouble::Cannot("the cluster has no managers".to_owned()));
-    }
-    if left.len() * 2 > managers.len() {
-        return Err(Trouble::Cannot(format!(
-            "{} of {} managers answer, which is a majority: there is nothing to recover; replace those that are lost, by \
-             `shoal managers replace`",
-            left.len(),
-            managers.len()
-        )));
     }
     let Some(chosen) = left.iter().find(|status| status.name == survivor) else {
         return Err(Trouble::Cannot(match names.is_empty() {
@@ -184,7 +195,15 @@ fn choose(report: &Report, survivor: &str) -> Result<Choice, Trouble> {
         Trouble::Cannot("no node that answers has joined a cluster; found it anew".to_owned())
     })?;
     let managers = managers.into_iter().map(NodeId).collect();
-    Ok(Choice { node: NodeId(chosen.node), cluster, managers })
+    Ok(Choice { node: NodeId(chosen.node), cluster, managers, answering: left.len() })
+}
+
+/// An answer that is none of those that are wanted.
+fn unexpected(told: &ToOperator, topology: &Topology) -> Trouble {
+    match told {
+        ToOperator::Refused(why) => refused(why, topology),
+        told => Trouble::Refused(format!("the manager says something else: {told:?}")),
+    }
 }
 
 fn refused(why: &Refusal, topology: &Topology) -> Trouble {
@@ -198,6 +217,15 @@ fn refused(why: &Refusal, topology: &Topology) -> Trouble {
             "a majority of the managers lives, or did a moment ago: there is nothing to recover; if it is lost, ask again"
                 .to_owned(),
         ),
+        Refusal::LosesMore { silent, lost } => {
+            let nodes = silent.iter().map(|node| name(topology, *node));
+            let more: Vec<String> = nodes.chain(lost.iter().map(ToString::to_string)).collect();
+            Trouble::Refused(format!(
+                "it would cost {} as well, which was not shown; nodes have pledged, and are not served before it is done: \
+                 ask again",
+                listed(&more)
+            ))
+        }
         Refusal::Failed(why) => Trouble::Refused(why.clone()),
         other => Trouble::Refused(format!("{other:?}")),
     }
@@ -215,17 +243,23 @@ impl Survey {
 
     /// What the operator has to know before confirming it.
     pub fn text(&self) -> String {
-        let Survey { cluster, survivor, aside, silent, lost, lacking, epochs, .. } = self;
+        let Survey { cluster, survivor, aside, silent, lost, lacking, epochs, pledged, .. } = self;
         let mut text = format!(
             "If a majority of the managers of cluster {cluster} is lost for good, that of {survivor} goes on alone, with what \
              its log and the nodes that answer remember.\n\
              - The managers of {aside} are set aside for good. Make sure that those nodes are stopped: where one still runs, \
              cut off from here, it goes on to serve the nodes it reaches, and what those acknowledge is lost.\n\
+             - Until two others are added this log is all there is of the cluster's managers: add them at once, by `shoal \
+             managers add`.\n\
              - Changes of the cluster that were acknowledged and that no node that answers has heard of are lost: tables, \
              replaced replicas, accepted losses.\n\
              - All shards get new leaders: what is under way is aborted, or its outcome is unknown for a while.\n",
             aside = listed(aside),
         );
+        if *pledged {
+            text += "- A recovery was begun before, and nodes take nothing from the managers that they had: that holds until \
+                     this one is done.\n";
+        }
         if *lacking > 0 {
             text += &format!(
                 "- The log of {survivor} lacks {} configurations that nodes remember; the newest of those holds.\n",
@@ -291,12 +325,12 @@ mod tests {
     }
 
     #[test]
-    fn only_the_longest_log_goes_on_and_only_without_a_majority() {
+    fn only_the_longest_log_goes_on() {
         let refused = |committed, name: &str| {
             choose(&report(committed), name).expect_err("refused").to_string()
         };
-        let majority = refused([Some(3), Some(3), None], "n0");
-        assert!(majority.contains("2 of 3 managers answer"), "{majority}");
+        let majority = choose(&report([Some(3), Some(3), None]), "n0").expect("its use they know");
+        assert_eq!(majority.answering, 2);
         let none = refused([None, None, None], "n0");
         assert!(none.contains("start one of those"), "{none}");
         let other = refused([None, Some(3), None], "n4");
@@ -304,7 +338,7 @@ mod tests {
         let chosen = choose(&report([None, Some(3), None]), "n1").expect("it may");
         let managers = [0, 1, 2].map(NodeId).to_vec();
         let cluster = "00000000000000ab".to_owned();
-        assert_eq!(chosen, Choice { node: NodeId(1), cluster, managers });
+        assert_eq!(chosen, Choice { node: NodeId(1), cluster, managers, answering: 1 });
 
         // Of five managers two are left.
         let mut five = report([Some(3), Some(4), None]);
@@ -324,7 +358,9 @@ mod tests {
             lost: Vec::new(),
             lacking: 0,
             epochs: (7, 7),
+            pledged: false,
             address: String::new(),
+            shown: (Vec::new(), Vec::new()),
         };
         let text = survey.text();
         assert!(text.contains("managers of n0, n2 are set aside") && !text.contains("TORN"));

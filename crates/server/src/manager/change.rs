@@ -2,7 +2,7 @@
 
 use super::courier::Courier;
 use super::operator::{Refusal, Stage, ToOperator};
-use crate::envelope::Answer;
+use crate::envelope::{Answer, Envelope};
 use raft::{Member, Members};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -182,6 +182,10 @@ impl Way {
             return Ok(self.log.me());
         }
         let answer = loop {
+            // A former manager that comes back with its log ends that first.
+            if let Some(members) = self.log.members() {
+                self.courier.send(node, &Envelope::Members(members));
+            }
             if let Some(answer) = self.courier.host(node, self.on_disk, self.patience).await {
                 break answer;
             }

@@ -5,7 +5,7 @@ use super::courier::Courier;
 use super::folder::{Folder, Storage};
 use super::found::Founder;
 use super::operator::{FromOperator, Refusal, Stage, ToOperator};
-use super::recovery::Recovery;
+use super::recovery::{Accepted, Recovery};
 use super::site::Site;
 use super::{Board, Letter, Plan};
 use crate::envelope::{Answer, Envelope, Hosting, Question};
@@ -172,7 +172,8 @@ impl Desk {
                 message: ToManager::Recalled { generation, told },
             } => {
                 if let Some(recovery) = &mut self.recovery {
-                    recovery.hear((from, version), generation, told, self.plan.node);
+                    let now = self.clock.now();
+                    recovery.hear(now, (from, version), generation, told, self.plan.node);
                 }
             }
             Letter::FromNode { from, version, message } => {
@@ -199,7 +200,7 @@ impl Desk {
                 }
             }
             Letter::Operator { client, wanted } => {
-                let told = match wanted {
+                let told = match wanted.clone() {
                     FromOperator::ReplaceManager { outgoing, incoming } => {
                         self.change(Wanted::Replace { outgoing, incoming }).await
                     }
@@ -207,7 +208,9 @@ impl Desk {
                         self.change(Wanted::Add([first, second])).await
                     }
                     FromOperator::CheckRecovery => self.recover(None).await?,
-                    FromOperator::RecoverManagers { number } => self.recover(Some(number)).await?,
+                    FromOperator::RecoverManagers { number, silent, lost } => {
+                        self.recover(Some(Accepted { number, silent, lost })).await?
+                    }
                     FromOperator::CheckLoss { shard } => self.check_loss(shard),
                     FromOperator::AcceptLoss { shard, number, at_s } => {
                         self.accept_loss(shard, (number, at_s))?
@@ -250,7 +253,7 @@ impl Desk {
             self.close().await;
             // Should it not go, it is found again, and ends again.
             if let Err(error) = self.folder.drop_log(&self.board.known()) {
-                tracing::warn!(node = %self.plan.node, %error, "its log is not removed");
+                tracing::warn!(node = %self.plan.node, %error, "its log is not set aside");
             }
         }
         if self.change.as_ref().is_some_and(|change| change.is_forgotten(self.clock.now())) {

@@ -9,6 +9,8 @@ use types::ClusterId;
 use types::wire::{decode, encode};
 
 const LOG: &str = "manager.redb";
+/// The last log that was set aside.
+const DROPPED: &str = "manager.redb.dropped";
 const MEMBERS: &str = "managers";
 const CLUSTER: &str = "cluster";
 
@@ -64,11 +66,11 @@ impl Folder {
         Ok((Storage::Disk(disk), members))
     }
 
-    /// Removes the log of a manager that is none any more, by these members: they are kept first.
+    /// Sets aside the log of a manager that is none any more, by these members: they are kept first.
     pub(super) fn drop_log(&self, members: &Members) -> io::Result<()> {
         self.keep(members)?;
         match &self.0 {
-            Some(folder) => fs::remove_file(folder.join(LOG)),
+            Some(folder) => fs::rename(folder.join(LOG), folder.join(DROPPED)),
             None => Ok(()),
         }
     }
@@ -139,8 +141,8 @@ mod tests {
         assert!(folder.has_log());
         let member = Member { node: NodeId(3), volume: Volume(5) };
         let members = Members { version: 7, voters: vec![member], learners: vec![] };
-        folder.drop_log(&members).expect("removed");
-        assert!(!folder.has_log());
+        folder.drop_log(&members).expect("set aside");
+        assert!(!folder.has_log() && place.path().join(DROPPED).exists());
         assert_eq!(folder.members().expect("kept"), members);
         fs::write(place.path().join(MEMBERS), b"?").expect("written");
         let damaged = folder.members().expect_err("damaged").to_string();

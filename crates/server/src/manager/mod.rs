@@ -25,7 +25,7 @@
 //! 3. *A cluster is itself.* Its first manager draws its identity (`consensus::manager::Action::Take`). A node learns it
 //!    from its managers, keeps it in its folder, and from then on talks with no node of another (`net::Identity`). So a node
 //!    that has missed that all others began anew comes to nothing, and neither do its lists of managers.
-//! 4. *Who was dropped ends its manager*, and removes its volume, when it hears of a committed list without it; but
+//! 4. *Who was dropped ends its manager*, and sets its volume aside, when it hears of a committed list without it; but
 //!    not before that list is on its disk, so that it knows of a cluster for ever.
 //! 5. *Managers whose loss was accepted stay lost* (`recovery.rs`). The list of those that follow is later than any of
 //!    theirs, and one that comes back hears it from any node that it says something to.

@@ -5,7 +5,7 @@ use raft::ChangeError;
 use types::{Epoch, NodeId, ShardId, coded_enum, coded_struct};
 
 /// What an operator's frame says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FromOperator {
     /// `incoming` is to host a manager instead of `outgoing`, which may be dead; where both are one node, a manager
     /// with a new log instead of the one that was lost. To be asked again and again, of the manager that leads, until it is
@@ -39,6 +39,10 @@ pub enum FromOperator {
     RecoverManagers {
         /// Drawn by the operator: a repeat has the same.
         number: u64,
+        /// The nodes that the operator was shown as silent,
+        silent: Vec<NodeId>,
+        /// and the shards that were shown as lost. It is refused if it would cost others.
+        lost: Vec<ShardId>,
     },
     /// These two nodes are to host managers, too. To be asked again and again, of the manager that leads, until it is done:
     /// it goes on for as long as it is asked for. Harmless if repeated.
@@ -97,6 +101,8 @@ pub struct Remembered {
     pub epoch: Epoch,
     /// and nodes have heard that this one was opened.
     pub heard: Epoch,
+    /// A recovery was begun before: nodes that have pledged take nothing from the managers that they had.
+    pub pledged: bool,
 }
 
 coded_struct!(Remembered {
@@ -106,6 +112,7 @@ coded_struct!(Remembered {
     lacking: u64,
     epoch: Epoch,
     heard: Epoch,
+    pledged: bool,
 });
 
 /// How far it is.
@@ -155,6 +162,13 @@ pub enum Refusal {
     Failed(String),
     /// There is nothing to recover: a majority of the managers lives.
     MajorityLives,
+    /// The recovery of the managers would cost more than the operator was shown.
+    LosesMore {
+        /// What these nodes have in memory,
+        silent: Vec<NodeId>,
+        /// and the majority of these shards.
+        lost: Vec<ShardId>,
+    },
 }
 
 impl From<ChangeError> for ToOperator {
@@ -175,7 +189,7 @@ coded_enum!(FromOperator {
     1 => CheckLoss { shard },
     2 => AcceptLoss { shard, number, at_s },
     3 => CheckRecovery,
-    4 => RecoverManagers { number },
+    4 => RecoverManagers { number, silent, lost },
     5 => AddManagers { first, second },
 });
 
@@ -206,6 +220,7 @@ coded_enum!(Refusal {
     5 => CannotHost(why),
     6 => Failed(why),
     7 => MajorityLives,
+    8 => LosesMore { silent, lost },
 });
 
 #[cfg(test)]
@@ -232,9 +247,12 @@ mod tests {
             Refusal::CannotHost("no room".to_owned()),
             Refusal::Failed("it has stopped".to_owned()),
             Refusal::MajorityLives,
+            Refusal::LosesMore { silent: vec![NodeId(1)], lost: vec![ShardId(2)] },
         ];
         assert_eq!(encode(&FromOperator::CheckRecovery)[..], [3]);
-        assert_eq!(encode(&FromOperator::RecoverManagers { number: 1 })[..2], [4, 1]);
+        let (silent, lost) = (vec![NodeId(7)], Vec::new());
+        let wanted = encode(&FromOperator::RecoverManagers { number: 1, silent, lost });
+        assert_eq!(wanted[..2], [4, 1]);
         let shard = ShardId(3);
         let wanted = encode(&FromOperator::AcceptLoss { shard, number: 1, at_s: 2 });
         assert_eq!(wanted[..6], [2, 3, 0, 0, 0, 1]);

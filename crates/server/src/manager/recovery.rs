@@ -6,6 +6,10 @@
 //!  operator ── RecoverManagers ─► ask all nodes, which pledge      ──► another log, with this member only
 //! ```
 //! The node stays up: what it has in memory may be all that is left of a shard.
+//!
+//! While the managers have a majority it is refused, unless a node has pledged: a recovery that stopped half-way leaves nodes
+//! that take nothing from their managers, be they all back, and only another recovery helps. So nodes are asked first without a
+//! pledge where there is a majority. And it is refused where it would cost more than the operator was shown.
 
 use super::desk::Desk;
 use super::operator::{Refusal, Remembered, Stage, ToOperator};
@@ -17,7 +21,7 @@ use raft::{Member, Stopped};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-use types::{NodeId, Time};
+use types::{NodeId, ShardId, Time};
 
 /// So long nodes have to answer. They are asked again meanwhile.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
@@ -25,13 +29,25 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 /// What was not asked for in so long is given up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// What an operator has accepted, as the request with this number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Accepted {
+    pub(super) number: u64,
+    /// The nodes that were shown as silent,
+    pub(super) silent: Vec<NodeId>,
+    /// and the shards that were shown as lost.
+    pub(super) lost: Vec<ShardId>,
+}
+
 /// Nodes are being asked.
 pub(super) struct Recovery {
     /// The operator's number for it; `None` if nothing is to change.
-    pub(super) number: Option<u64>,
-    pub(super) generation: Generation,
+    number: Option<u64>,
+    /// Whether nodes pledge.
+    pledges: bool,
+    generation: Generation,
     /// Which lists of managers nodes have.
-    pub(super) version: u64,
+    version: u64,
     told: BTreeMap<NodeId, Recollection>,
     nodes: usize,
     begun: Time,
@@ -40,20 +56,37 @@ pub(super) struct Recovery {
 
 impl Recovery {
     pub(super) fn new(
-        number: Option<u64>,
+        (number, pledges): (Option<u64>, bool),
         generation: Generation,
         nodes: usize,
         now: Time,
     ) -> Recovery {
         let (told, version) = (BTreeMap::new(), 0);
-        Recovery { number, generation, version, told, nodes, begun: now, asked: now }
+        Recovery { number, pledges, generation, version, told, nodes, begun: now, asked: now }
     }
 
-    /// An operator asks for it, still. False if it is another one, or was given up.
-    pub(super) fn goes_on(&mut self, number: Option<u64>, now: Time) -> bool {
-        let is_same = self.number == number && now - self.asked < PATIENCE;
-        self.asked = now;
-        is_same
+    /// An operator asks for it, still. False if it is to begin anew: it was given up, or changes nothing where something is
+    /// wanted. What another operator wants waits until then.
+    fn goes_on(&mut self, number: Option<u64>, now: Time) -> bool {
+        let is_given_up = now - self.asked >= PATIENCE;
+        let is_same = self.number == number;
+        if is_same {
+            self.asked = now;
+        }
+        !is_given_up && (is_same || self.number.is_some())
+    }
+
+    /// All are asked anew, for pledges to a generation that is later than these.
+    fn begin_anew(&mut self, now: Time, known: Generation, me: NodeId) {
+        self.generation = known.next(me);
+        self.told.clear();
+        self.begun = now;
+    }
+
+    /// Has a node pledged to managers that are later than those of the machine?
+    fn is_pledged(&self, machine: &Machine) -> bool {
+        let generation = machine.configuration().generation;
+        self.told.values().any(|told| told.pledged > generation)
     }
 
     /// Nodes that have not answered.
@@ -66,20 +99,19 @@ impl Recovery {
     }
 
     /// A node has answered. One that has pledged to a later generation wants to be asked for one that is later still, as all
-    /// others do then.
+    /// others do then; and so does one that has a list of such managers.
     pub(super) fn hear(
         &mut self,
+        now: Time,
         (from, version): (NodeId, u64),
         generation: Generation,
         told: Recollection,
         me: NodeId,
     ) {
-        if told.pledged > self.generation {
-            self.generation = told.pledged.next(me);
-            self.told.clear();
-        } else if generation == self.generation
-            && (self.number.is_none() || told.pledged == generation)
-        {
+        let known = told.pledged.max(Generation(version));
+        if known > self.generation {
+            self.begin_anew(now, known, me);
+        } else if generation == self.generation && (!self.pledges || told.pledged == generation) {
             // Who answers a question that asked for no pledge has none of it.
             self.version = self.version.max(version);
             self.told.insert(from, told);
@@ -91,9 +123,19 @@ impl Recovery {
         self.missing().next().is_none() || now - self.begun >= ANSWERS_WITHIN
     }
 
-    /// What the next managers go on from.
-    pub(super) fn machine(&self, machine: &Machine) -> Result<Machine, NotRecovered> {
-        machine.recover(self.generation, &self.told)
+    /// What the next managers go on from, if that costs no more than what is accepted.
+    fn machine(&self, machine: &Machine, accepted: &Accepted) -> Result<Machine, Refusal> {
+        let failed = |why: NotRecovered| {
+            let why = format!("{why}; nodes have pledged, and are not served before it is done");
+            Refusal::Failed(why)
+        };
+        let Remembered { mut silent, mut lost, .. } = self.remembered(machine).map_err(failed)?;
+        silent.retain(|node| !accepted.silent.contains(node));
+        lost.retain(|shard| !accepted.lost.contains(shard));
+        if !silent.is_empty() || !lost.is_empty() {
+            return Err(Refusal::LosesMore { silent, lost });
+        }
+        machine.recover(self.generation, &self.told).map_err(failed)
     }
 
     /// For the operator: what of it is left, and what is not.
@@ -106,9 +148,8 @@ impl Recovery {
             .map(NodeId)
             .take(after.nodes.len())
             .partition(|node| after.nodes[node.0 as usize].alive);
-        let is_lost = |shard: &types::ShardId| {
-            !matches!(after.outage(*shard), None | Some(Outage::Appointing))
-        };
+        let is_lost =
+            |shard: &ShardId| !matches!(after.outage(*shard), None | Some(Outage::Appointing));
         let known = self.told.values().filter_map(|told| told.configuration.as_ref());
         let newest = known.max_by_key(|it: &&Arc<Configuration>| it.age());
         let own = machine.configuration();
@@ -122,14 +163,19 @@ impl Recovery {
             lacking: revision.0.saturating_sub(own.revision.0),
             epoch: epoch.max(own.epoch),
             heard: heard.max(epoch),
+            pledged: self.is_pledged(machine),
         })
     }
 }
 
 impl Desk {
-    /// Recovers the managers from the one that is hosted here, as far as that goes now; with no number, says what would be
-    /// left.
-    pub(super) async fn recover(&mut self, number: Option<u64>) -> Result<ToOperator, Stopped> {
+    /// Recovers the managers from the one that is hosted here, as far as that goes now; where nothing is accepted, says what
+    /// would be left.
+    pub(super) async fn recover(
+        &mut self,
+        accepted: Option<Accepted>,
+    ) -> Result<ToOperator, Stopped> {
+        let number = accepted.as_ref().map(|accepted| accepted.number);
         if let Some((done, managers)) = &self.recovered
             && number == Some(*done)
         {
@@ -139,35 +185,47 @@ impl Desk {
             let managers = self.board.known().nodes().into_iter().collect();
             return Ok(ToOperator::Refused(Refusal::NotManager { managers }));
         };
-        if site.has_majority() {
+        let (now, me, nodes) = (self.clock.now(), self.plan.node, self.plan.topology.nodes().len());
+        let has_majority = site.has_majority();
+        if !self.recovery.as_mut().is_some_and(|recovery| recovery.goes_on(number, now)) {
+            let version = site.log.status().entries.max(self.board.version());
+            let known = site.machine().configuration().generation.max(Generation(version));
+            let how = (number, number.is_some() && !has_majority);
+            self.recovery = Some(Recovery::new(how, known.next(me), nodes, now));
+        }
+        let Some(recovery) = self.recovery.take_if(|it| it.number == number && it.is_over(now))
+        else {
+            return Ok(self.ask_nodes());
+        };
+        if has_majority && !recovery.is_pledged(site.machine()) {
             return Ok(ToOperator::Refused(Refusal::MajorityLives));
         }
-        let (now, me, nodes) = (self.clock.now(), self.plan.node, self.plan.topology.nodes().len());
-        if !self.recovery.as_mut().is_some_and(|recovery| recovery.goes_on(number, now)) {
-            let generation = site.machine().configuration().generation.next(me);
-            self.recovery = Some(Recovery::new(number, generation, nodes, now));
-        }
-        let recovery = self.recovery.take_if(|recovery| recovery.is_over(now));
-        if let Some(asking) = &self.recovery {
-            let (generation, pledges) = (asking.generation, number.is_some());
-            asking
-                .missing()
-                .for_each(|node| site.tell(node, ToNode::Recall { generation, pledges }));
-            return Ok(ToOperator::UnderWay(Stage::Asking {
-                told: asking.answered(),
-                of: nodes as u64,
-            }));
-        }
-        let recovery = recovery.expect("it is over, or goes on");
-        let refused = |why: NotRecovered| ToOperator::Refused(Refusal::Failed(why.to_string()));
-        let Some(number) = number else {
+        let Some(accepted) = accepted else {
+            let refused = |why: NotRecovered| ToOperator::Refused(Refusal::Failed(why.to_string()));
             let remembered = recovery.remembered(site.machine());
             return Ok(remembered.map_or_else(refused, ToOperator::MayRecover));
         };
-        match recovery.machine(site.machine()) {
-            Ok(machine) => self.begin_generation(number, recovery.version, &machine).await,
-            Err(why) => Ok(refused(why)),
+        if !recovery.pledges {
+            let known = recovery.generation;
+            let mut recovery = Recovery { pledges: true, ..recovery };
+            recovery.begin_anew(now, known, me);
+            self.recovery = Some(recovery);
+            return Ok(self.ask_nodes());
         }
+        match recovery.machine(site.machine(), &accepted) {
+            Ok(machine) => self.begin_generation(accepted.number, recovery.version, &machine).await,
+            Err(why) => Ok(ToOperator::Refused(why)),
+        }
+    }
+
+    /// Asks those that have not answered.
+    fn ask_nodes(&self) -> ToOperator {
+        let (Some(site), Some(asking)) = (&self.site, &self.recovery) else {
+            return ToOperator::NotLeading { leader: None };
+        };
+        let (generation, pledges) = (asking.generation, asking.pledges);
+        asking.missing().for_each(|node| site.tell(node, ToNode::Recall { generation, pledges }));
+        ToOperator::UnderWay(Stage::Asking { told: asking.answered(), of: asking.nodes as u64 })
     }
 
     /// The manager here goes on alone with this machine.
@@ -185,7 +243,10 @@ impl Desk {
         let (storage, members) = match begun {
             Ok(begun) => begun,
             Err(error) => {
-                let why = format!("its log cannot be written, and all is as it was: {error}");
+                let why = format!(
+                    "its log cannot be written: {error}; nodes have pledged, and are not served before it is done: make \
+                     room, and ask again"
+                );
                 return Ok(ToOperator::Refused(Refusal::Failed(why)));
             }
         };
@@ -209,33 +270,92 @@ impl Desk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use consensus::manager::{HeardEpochs, Incarnation, Life};
+    use consensus::manager::{Action, Command, HeardEpochs, Incarnation, Life, Term};
+    use consensus::topology::Topology;
+    use types::ClusterId;
 
-    #[test]
-    fn a_later_pledge_has_all_be_asked_anew_and_silence_ends() {
-        let (me, first) = (NodeId(0), Generation(0).next(NodeId(0)));
-        let told = |pledged| Recollection {
+    fn told(pledged: Generation) -> Recollection {
+        Recollection {
             life: Life(1),
             incarnation: Incarnation(1),
             pledged,
             configuration: None,
             heard: HeardEpochs::default(),
-        };
-        let mut recovery = Recovery::new(Some(7), first, 3, Time(1));
-        recovery.hear((NodeId(1), 4), first, told(Generation(0)), me);
+        }
+    }
+
+    const ME: NodeId = NodeId(0);
+
+    fn recovery(number: u64) -> (Recovery, Generation) {
+        let first = Generation(0).next(ME);
+        (Recovery::new((Some(number), true), first, 3, Time(1)), first)
+    }
+
+    #[test]
+    fn a_later_pledge_has_all_be_asked_anew_and_silence_ends() {
+        let (mut recovery, first) = recovery(7);
+        recovery.hear(Time(1), (NodeId(1), 4), first, told(Generation(0)), ME);
         assert_eq!(recovery.answered(), 0, "it was asked before, and has not pledged");
-        recovery.hear((NodeId(1), 4), first, told(first), me);
+        recovery.hear(Time(1), (NodeId(1), 4), first, told(first), ME);
         assert_eq!(recovery.missing().collect::<Vec<_>>(), [NodeId(0), NodeId(2)]);
         assert!(!recovery.is_over(Time(2)));
         let other = first.next(NodeId(2));
-        recovery.hear((NodeId(2), 5), first, told(other), me);
-        assert_eq!((recovery.answered(), recovery.generation), (0, other.next(me)));
-        recovery.hear((NodeId(1), 9), first, told(first), me);
+        let late = Time(1) + ANSWERS_WITHIN;
+        recovery.hear(late, (NodeId(2), 5), first, told(other), ME);
+        assert_eq!((recovery.answered(), recovery.generation), (0, other.next(ME)));
+        assert!(!recovery.is_over(late), "all have their time again");
+        recovery.hear(late, (NodeId(1), 9), first, told(first), ME);
         assert_eq!(recovery.answered(), 0, "an answer to what was asked before");
-        recovery.hear((NodeId(1), 9), other.next(me), told(other.next(me)), me);
+        let later = other.next(ME);
+        recovery.hear(late, (NodeId(1), 9), later, told(later), ME);
         assert_eq!((recovery.answered(), recovery.version), (1, 9));
-        assert!(recovery.is_over(Time(1) + ANSWERS_WITHIN));
-        assert!(recovery.goes_on(Some(7), Time(2)) && !recovery.goes_on(None, Time(3)));
-        assert!(!recovery.goes_on(Some(7), Time(3) + PATIENCE));
+        // A list of managers that began without this node.
+        let list = Generation(5 << 32 | 1);
+        recovery.hear(late, (NodeId(2), list.0), later, told(later), ME);
+        assert_eq!((recovery.answered(), recovery.generation), (0, list.next(ME)));
+        assert!(recovery.generation.0 > list.0);
+        assert!(recovery.is_over(late + ANSWERS_WITHIN));
+    }
+
+    #[test]
+    fn what_another_operator_wants_waits() {
+        let (mut recovery, first) = recovery(7);
+        assert!(recovery.goes_on(Some(7), Time(2)));
+        assert!(recovery.goes_on(Some(8), Time(3)) && recovery.goes_on(None, Time(3)));
+        assert!(!recovery.goes_on(Some(8), Time(2) + PATIENCE), "it is given up");
+        let mut check = Recovery::new((None, false), first, 3, Time(1));
+        assert!(check.goes_on(None, Time(2)) && !check.goes_on(Some(7), Time(3)));
+    }
+
+    #[test]
+    fn it_costs_no_more_than_was_accepted() {
+        let mut machine = Machine::new(
+            Arc::new(Topology::symmetric(1, 1, 3, 0, 1)),
+            consensus::manager::Options::default(),
+        );
+        let mut apply = |action| {
+            let command = Command { term: Term(1), at: Time(1), action };
+            machine.apply(&command, &mut Vec::new());
+        };
+        apply(Action::Take { drawn: ClusterId::new(5).expect("not 0") });
+        for node in (0..3).map(NodeId) {
+            let (life, after, lost, heard) = (Life(1), Incarnation(0), true, Time(1));
+            apply(Action::Join { node, life, after, lost, heard });
+        }
+        let (mut recovery, first) = recovery(7);
+        for node in [0, 1].map(NodeId) {
+            let configuration = Some(Arc::clone(machine.configuration()));
+            let told = Recollection { configuration, ..told(first) };
+            recovery.hear(Time(1), (node, 1), first, told, ME);
+        }
+        assert!(recovery.is_pledged(&machine));
+        let accepted = |silent| Accepted { number: 7, silent, lost: Vec::new() };
+        let more = Refusal::LosesMore { silent: vec![NodeId(2)], lost: Vec::new() };
+        assert_eq!(recovery.machine(&machine, &accepted(Vec::new())), Err(more));
+        let silent = vec![NodeId(1), NodeId(2)];
+        recovery.machine(&machine, &accepted(silent)).expect("as it was shown");
+        recovery.told.remove(&NodeId(1));
+        let more = Refusal::LosesMore { silent: vec![NodeId(1)], lost: vec![ShardId(0)] };
+        assert_eq!(recovery.machine(&machine, &accepted(vec![NodeId(2)])), Err(more));
     }
 }

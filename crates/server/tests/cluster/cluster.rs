@@ -171,12 +171,12 @@ impl Cluster {
     }
 
     /// What a node tells an operator, if it does.
-    pub async fn operate(&self, node: NodeId, wanted: FromOperator) -> Option<ToOperator> {
+    pub async fn operate(&self, node: NodeId, wanted: &FromOperator) -> Option<ToOperator> {
         let (role, secret) = (Role::Operator, secret());
         let access = Access { role, secret, ..self.access.clone() };
         let connected = connect(&self.address(node), &access, Some(WorkerId(0))).await;
         let Connection { sender, mut receiver, .. } = connected.ok()?;
-        sender.send(encode(&wanted)).await.ok()?;
+        sender.send(encode(wanted)).await.ok()?;
         let told = tokio::time::timeout(PATIENCE, receiver.receive()).await.ok()?.ok()?;
         Some(decode(&told).expect("a frame"))
     }
@@ -197,7 +197,7 @@ impl Cluster {
         loop {
             for node in self.running() {
                 let wanted = FromOperator::ReplaceManager { outgoing, incoming };
-                last = self.operate(node, wanted).await;
+                last = self.operate(node, &wanted).await;
                 match &last {
                     Some(ToOperator::Done { managers }) => return managers.clone(),
                     Some(ToOperator::UnderWay(_) | ToOperator::NotLeading { .. }) | None => {}

@@ -11,7 +11,7 @@ impl Cluster {
     async fn decide(&self, wanted: FromOperator, last: impl Fn(&ToOperator) -> bool) -> ToOperator {
         loop {
             for node in self.running() {
-                match self.operate(node, wanted).await {
+                match self.operate(node, &wanted).await {
                     Some(told) if last(&told) => return told,
                     Some(_) | None => {}
                 }
@@ -44,7 +44,7 @@ async fn a_shard_goes_on_with_what_its_survivor_holds() {
         told => panic!("{told:?}"),
     };
     let check = FromOperator::CheckLoss { shard: S };
-    let why = refused(cluster.decide(check, is_definite).await);
+    let why = refused(cluster.decide(check.clone(), is_definite).await);
     assert!(why.contains("there is no loss to accept"), "{why}");
 
     let lost = [NodeId(1), NodeId(2)];
@@ -60,7 +60,7 @@ async fn a_shard_goes_on_with_what_its_survivor_holds() {
         status.shards[0].outage.as_deref().is_some_and(|why| why.contains("lost its majority"))
     };
     cluster.until("the loss is seen", NodeId(4), is_lost).await;
-    let survivors = cluster.decide(check, is_definite).await;
+    let survivors = cluster.decide(check.clone(), is_definite).await;
     let (aside, silent) = (lost.to_vec(), Vec::new());
     assert_eq!(survivors, ToOperator::MayLose { survivors: vec![NodeId(0)], aside, silent });
     let other = FromOperator::AcceptLoss { shard: ShardId(1), number: 4, at_s: 5 };

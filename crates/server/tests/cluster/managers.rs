@@ -155,7 +155,7 @@ async fn what_makes_no_sense_is_refused() {
         let (outgoing, incoming) = (NodeId(outgoing), NodeId(incoming));
         let wanted = FromOperator::ReplaceManager { outgoing, incoming };
         let told = loop {
-            match cluster.operate(NodeId(0), wanted).await.expect("it answers") {
+            match cluster.operate(NodeId(0), &wanted).await.expect("it answers") {
                 ToOperator::UnderWay(_) | ToOperator::NotLeading { .. } => {}
                 told => break told,
             }
@@ -163,10 +163,10 @@ async fn what_makes_no_sense_is_refused() {
         assert_eq!(told, ToOperator::Refused(why));
     }
     let wanted = FromOperator::ReplaceManager { outgoing: NodeId(0), incoming: NodeId(1) };
-    let told = cluster.operate(NodeId(1), wanted).await.expect("it answers");
+    let told = cluster.operate(NodeId(1), &wanted).await.expect("it answers");
     assert_eq!(told, ToOperator::NotLeading { leader: None });
 
     let fixed = Cluster::start(1, 1, Protocol::TwoPhaseCommit);
-    let told = fixed.operate(NodeId(0), wanted).await.expect("it answers");
+    let told = fixed.operate(NodeId(0), &wanted).await.expect("it answers");
     assert_eq!(told, ToOperator::Refused(Refusal::NoManagers));
 }

@@ -227,7 +227,9 @@ impl Recover {
         let say = |stage: &str| self.asking.say(&format!("{stage}\n"));
         let recovered = recovery.recover(&survey, number, say).await?;
         let verdict = self.asking.tell(&recovered)?;
-        self.asking.say("Have two more: `shoal managers add`.\n");
+        self.asking.say(
+            "This log is all there is of the managers now: have two more at once, by `shoal managers add`.\n",
+        );
         Ok(verdict)
     }
 }
