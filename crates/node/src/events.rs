@@ -1,6 +1,6 @@
 //! What happens to a worker of a node, and what it wants done.
 
-use consensus::manager::{Incarnation, ToManager, ToNode};
+use consensus::manager::{Generation, Incarnation, ToManager, ToNode};
 use consensus::stream;
 use engines::client::{ClientId, Reply, Request};
 use engines::engine::Wanted;
@@ -10,7 +10,12 @@ use types::{NodeId, ShardId, Time, WorkerId};
 #[derive(Debug, Clone)]
 pub enum Message<M> {
     /// From engine to engine.
-    Engine(M),
+    Engine {
+        /// The generation of managers that the sender follows.
+        generation: Generation,
+        /// What it says.
+        message: M,
+    },
     /// Between the replicas of this worker's stream of a shard.
     Stream {
         /// Whose stream.

@@ -9,7 +9,7 @@
 use consensus::manager::{Configuration, Incarnation, Knowledge, Machine, Options};
 use consensus::topology::Topology;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use types::{Ballot, Clock, Epoch, NodeId, ShardId, Time, WorkerId};
 
@@ -19,6 +19,8 @@ pub struct Membership {
     workers: u32,
     /// On the node's clock.
     lease_end: AtomicU64,
+    /// See [`Membership::is_recalled`].
+    is_recalled: AtomicBool,
     /// Moves with the configuration.
     version: AtomicU64,
     /// How many words wait to be said.
@@ -70,6 +72,7 @@ impl Membership {
         Arc::new(Membership {
             workers,
             lease_end: AtomicU64::new(0),
+            is_recalled: AtomicBool::new(false),
             version: AtomicU64::new(0),
             words: AtomicU64::new(0),
             state: Mutex::default(),
@@ -117,6 +120,17 @@ impl Membership {
     /// The lease lasts until then, for nodes that have the last configuration.
     pub(crate) fn renew(&self, lease_end: Time) {
         self.lease_end.store(lease_end.0, Ordering::Release);
+    }
+
+    /// Has the node pledged to managers that have not told it their configuration yet? What it has heard is told, and it
+    /// must hear no more from other nodes: these may know of epochs that the new managers will begin again.
+    pub(crate) fn is_recalled(&self) -> bool {
+        self.is_recalled.load(Ordering::Acquire)
+    }
+
+    /// It has, or not any more, since that configuration is published.
+    pub(crate) fn recall(&self, is_recalled: bool) {
+        self.is_recalled.store(is_recalled, Ordering::Release);
     }
 
     /// The configuration, if it is another than that of version `seen`.

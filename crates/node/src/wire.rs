@@ -4,14 +4,14 @@ use crate::events::Message;
 use types::coded_enum;
 
 coded_enum!(Message<M> {
-    0 => Engine(message),
+    0 => Engine { generation as short, message },
     1 => Stream { shard as short, incarnation as short, message },
 });
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use consensus::manager::Incarnation;
+    use consensus::manager::{Generation, Incarnation};
     use consensus::stream;
     use engines::mako;
     use engines::two_phase_commit;
@@ -34,7 +34,8 @@ mod tests {
         let back: Message<mako::Message> = decode(&bytes).expect("as it was");
         assert_eq!(format!("{back:?}"), format!("{:?}", rejected()));
         assert!(decode::<Message<mako::Message>>(&bytes.slice(1..)).is_err());
-        assert_eq!(encode(&Message::Engine(5_u8))[..], [0, 5]);
+        let engine = Message::Engine { generation: Generation(4), message: 5_u8 };
+        assert_eq!(encode(&engine)[..], [0, 4, 5]);
     }
 
     proptest! {

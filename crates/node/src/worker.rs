@@ -18,14 +18,14 @@
 use super::events::{Effect, Effects, Event, Message};
 use super::membership::{Known, Membership, Word};
 use super::streams::Held;
-use consensus::manager::{Configuration, Member, MemberEffect, MemberEvent, ToNode};
+use consensus::manager::{Configuration, Generation, Member, MemberEffect, MemberEvent, ToNode};
 use consensus::stream::{self, Length, MemoryStorage, Stream};
 use consensus::topology::Topology;
 use engines::Engine;
 use engines::engine::Setup;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use types::{NodeId, ShardId, Time, WorkerId};
+use types::{Epoch, NodeId, ShardId, Time, WorkerId};
 
 /// The worker that hosts a node's member of the cluster.
 const HOST: WorkerId = WorkerId(0);
@@ -146,6 +146,11 @@ impl<E: Engine> Worker<E> {
         Some(&self.known.as_ref()?.configuration)
     }
 
+    /// The generation of managers that the node follows; that which founded the cluster before it has joined.
+    fn generation(&self) -> Generation {
+        self.configuration().map_or(Generation(0), |configuration| configuration.generation)
+    }
+
     /// Is this life of the node the one that the configuration admits?
     pub fn is_admitted(&self) -> bool {
         self.known.as_ref().is_some_and(|known| known.is_admitted(self.node))
@@ -193,7 +198,8 @@ impl<E: Engine> Worker<E> {
         streams.map(|(shard, held)| (shard, held.stream.into_storage())).collect()
     }
 
-    /// Messages about streams that are not here, or came before this node had joined, or before what goes with them.
+    /// Messages about streams that are not here, or came before this node had joined, or before what goes with them; of
+    /// nodes that follow other managers, and those that came while this node waited for them.
     pub fn strays(&self) -> u64 {
         self.strays
     }
@@ -208,6 +214,8 @@ impl<E: Engine> Worker<E> {
         if self.exceeds.is_some() {
             return;
         }
+        // Before the configuration is read: when the flag is taken away, that of the new managers is there.
+        let is_recalled = self.membership.is_recalled();
         self.follow(now, effects);
         if self.exceeds.is_some() {
             return;
@@ -217,8 +225,9 @@ impl<E: Engine> Worker<E> {
                 self.recall();
                 self.member_step(now, MemberEvent::Timer, effects);
             }
-            Event::Received { from, message: Message::Engine(message) } => {
-                self.engine_step(now, engines::Event::Received { from, message }, effects);
+            Event::Received { .. } if is_recalled => self.strays += 1,
+            Event::Received { from, message: Message::Engine { generation, message } } => {
+                self.engine_message(now, from, (generation, message), effects);
             }
             Event::Received { from, message: Message::Stream { shard, incarnation, message } } => {
                 self.stream_message(now, from, (shard, incarnation), message, effects);
@@ -228,7 +237,10 @@ impl<E: Engine> Worker<E> {
             }
             Event::Told { message: ToNode::Recall { generation, pledges } } => {
                 let settled = self.configuration().map(|configuration| configuration.settled);
-                let heard = self.engine.heard_epochs(settled.unwrap_or_default());
+                let mut heard = self.engine.heard_epochs(settled.unwrap_or_default());
+                // A leader that prepares has heard of the epoch in which it was appointed.
+                let ballots = self.streams.values().map(|held| held.stream.ballot().epoch);
+                heard.open = ballots.fold(heard.open, Epoch::max);
                 let event = MemberEvent::Recall { generation, pledges, heard };
                 self.member_step(now, event, effects);
             }
@@ -271,6 +283,7 @@ impl<E: Engine> Worker<E> {
         let mut wanted = Vec::new();
         member.step(now, event, &mut wanted);
         let (lease_end, incarnation) = (member.lease_end(), member.incarnation());
+        let is_recalled = member.is_recalled();
         let mut finals = Vec::new();
         for effect in wanted {
             match effect {
@@ -286,6 +299,7 @@ impl<E: Engine> Worker<E> {
             }
         }
         let lapsed = self.membership.lease_end() <= now;
+        self.membership.recall(is_recalled);
         self.membership.renew(lease_end.unwrap_or(Time::ZERO));
         let wakes = lapsed && self.membership.lease_end() > now;
         self.follow(now, effects);
@@ -384,12 +398,29 @@ impl<E: Engine> Worker<E> {
         effects.effects.extend(self.nudge_host());
     }
 
+    /// An engine's message to another. A node that follows managers of another generation speaks of epochs that they may have
+    /// begun, and that begin here, too: of these nothing counts.
+    fn engine_message(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        (generation, message): (Generation, E::Message),
+        effects: &mut Effects<E::Message>,
+    ) {
+        if generation == self.generation() {
+            self.engine_step(now, engines::Event::Received { from, message }, effects);
+        } else {
+            self.strays += 1;
+        }
+    }
+
     fn engine_step(
         &mut self,
         now: Time,
         event: engines::Event<E::Message>,
         effects: &mut Effects<E::Message>,
     ) {
+        let generation = self.generation();
         let mut wanted =
             engines::Effects { effects: Vec::new(), observations: effects.observations.take() };
         // What was asked for before stays due until a timer comes: a message does not put it off.
@@ -402,7 +433,8 @@ impl<E: Engine> Worker<E> {
             match effect {
                 engines::Effect::Send { to, message } => {
                     assert!(to != self.node, "{to} has nothing to send to itself");
-                    effects.effects.push(Effect::Send { to, message: Message::Engine(message) });
+                    let message = Message::Engine { generation, message };
+                    effects.effects.push(Effect::Send { to, message });
                 }
                 engines::Effect::Propose { shard, entry } => {
                     self.stream_step(now, shard, stream::Event::Propose { entry }, effects);

@@ -305,6 +305,13 @@ impl Member {
         self.is_behind
     }
 
+    /// Has it pledged to managers that have not told it their configuration yet?
+    #[must_use]
+    pub fn is_recalled(&self) -> bool {
+        let generation = self.configuration.as_ref().map(|configuration| configuration.generation);
+        generation.is_some_and(|generation| generation < self.pledged)
+    }
+
     /// Messages that no correct manager sends.
     #[must_use]
     pub fn bad_messages(&self) -> u64 {

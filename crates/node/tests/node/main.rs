@@ -5,6 +5,7 @@ mod busy;
 mod cluster;
 mod common;
 mod late_calls;
+mod lives;
 mod nonsense;
 mod recovery;
 mod timers;

@@ -612,7 +612,7 @@ impl<E: Forge> Cluster<E> {
                 let incarnation = Incarnation(random.below(4) as u32);
                 Message::Stream { shard, incarnation, message }
             }
-            Message::Engine(message) => {
+            Message::Engine { generation, message } => {
                 let forged = E::forge(random, message);
                 let strange = from != real && E::is_strange(&forged, from, &self.leaders);
                 let said = match self.lies || strange {
@@ -621,7 +621,7 @@ impl<E: Forge> Cluster<E> {
                     false => None,
                 };
                 let Some(said) = said else { return };
-                Message::Engine(said)
+                Message::Engine { generation: *generation, message: said }
             }
         };
         self.nonsense += 1;

@@ -14,7 +14,7 @@ impl<E: Engine + 'static> Simulation<E> {
     pub(super) fn digest_event(&mut self, seat: usize, event: &Event<E::Message>) {
         let kind = match event {
             Event::Start => 0,
-            Event::Received { from, message: Message::Engine(_) } => 1 | u64::from(from.0) << 8,
+            Event::Received { from, message: Message::Engine { .. } } => 1 | u64::from(from.0) << 8,
             Event::Received { from, message: Message::Stream { .. } } => 2 | u64::from(from.0) << 8,
             Event::Client { from, .. } => 3 | from.0 << 8,
             Event::Timer => 4,

@@ -271,8 +271,12 @@ fn hear_late(seed: u64, faults: Faults) {
     cluster.cut.insert((leader, behind));
     cluster.filter = Some(Box::new(move |(from, _), to, message| {
         match (from == leader, to == hears, message) {
-            (true, true, Message::Engine(mako::Message::Gossip { .. })) => Fate::Hold,
-            (true, false, Message::Engine(mako::Message::Gossip { .. })) => Fate::Drop,
+            (true, true, Message::Engine { message: mako::Message::Gossip { .. }, .. }) => {
+                Fate::Hold
+            }
+            (true, false, Message::Engine { message: mako::Message::Gossip { .. }, .. }) => {
+                Fate::Drop
+            }
             _ => Fate::Pass,
         }
     }));

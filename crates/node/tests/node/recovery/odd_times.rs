@@ -120,8 +120,10 @@ fn a_lock_of_another_worker_is_not_waited_for() {
     let heir: Rc<Cell<Option<NodeId>>> = Rc::default();
     let known = Rc::clone(&heir);
     cluster.filter = Some(Box::new(move |(from, worker), to, message| {
-        if let Message::Engine(mako::Message::Request { request: Request::Install { .. }, .. }) =
-            message
+        if let Message::Engine {
+            message: mako::Message::Request { request: Request::Install { .. }, .. },
+            ..
+        } = message
             && (to, worker) == (old, B)
         {
             return Fate::Drop;
@@ -207,7 +209,8 @@ fn a_lost_watermark_is_told_again_among_news() {
     let lost = Rc::new(Cell::new(true));
     let is_lost = Rc::clone(&lost);
     cluster.filter = Some(Box::new(move |(from, _), to, message| {
-        let gossip = matches!(message, Message::Engine(mako::Message::Gossip { .. }));
+        let gossip =
+            matches!(message, Message::Engine { message: mako::Message::Gossip { .. }, .. });
         if is_lost.get() && gossip && (from, to) == (there, here) { Fate::Drop } else { Fate::Pass }
     }));
     let (busy, done) = (Rc::new(Cell::new(true)), flag());
@@ -263,7 +266,9 @@ fn a_branch_has_one_epoch() {
     let lies = Rc::new(Cell::new(0));
     let told = Rc::clone(&lies);
     cluster.filter = Some(Box::new(move |_, _, message| {
-        let Message::Engine(mako::Message::Request { header, request }) = message else {
+        let Message::Engine { generation, message: mako::Message::Request { header, request } } =
+            message
+        else {
             return Fate::Pass;
         };
         let Request::Install { stamp } = request else { return Fate::Pass };
@@ -271,7 +276,10 @@ fn a_branch_has_one_epoch() {
         (header.epoch, stamp.epoch) = (Epoch(0), Epoch(0));
         told.set(told.get() + 1);
         let request = Request::Install { stamp };
-        Fate::Replace(Box::new(Message::Engine(mako::Message::Request { header, request })))
+        Fate::Replace(Box::new(Message::Engine {
+            generation: *generation,
+            message: mako::Message::Request { header, request },
+        }))
     }));
     cluster.run(cluster.now + 20 * MS);
     assert!(lies.get() > 0, "nobody installed anything");

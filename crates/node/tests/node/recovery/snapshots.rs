@@ -63,7 +63,9 @@ impl Cluster {
     /// What becomes of the parts of copies.
     fn filter_parts(&mut self, mut fate: impl FnMut(&mako::message::Part) -> Fate + 'static) {
         self.filter = Some(Box::new(move |_, _, message| match message {
-            Message::Engine(mako::Message::Part(part)) if part.shard == S => fate(part),
+            Message::Engine { message: mako::Message::Part(part), .. } if part.shard == S => {
+                fate(part)
+            }
             _ => Fate::Pass,
         }));
     }
@@ -217,7 +219,9 @@ fn a_copy_outlives_a_change_of_ballot() {
         let (parts, opened) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
         let (seen, counter, open) = (Rc::clone(&copies), Rc::clone(&parts), Rc::clone(&opened));
         cluster.filter = Some(Box::new(move |_, to, message| match message {
-            Message::Engine(mako::Message::Part(part)) if part.shard == S && to == slow => {
+            Message::Engine { message: mako::Message::Part(part), .. }
+                if part.shard == S && to == slow =>
+            {
                 seen.borrow_mut().insert(part.copy);
                 counter.set(counter.get() + 1);
                 if open.get() || counter.get() <= 2 { Fate::Pass } else { Fate::Drop }

@@ -104,7 +104,7 @@ fn begin(seed: u64, workers: u32, faults: Faults) -> (Cluster, Keys) {
     };
     let keys = Keys { committed: key(), lost: key(), overwritten: key(), deleted: key() };
     let drop_gossip = |message: &Message<mako::Message>| {
-        matches!(message, Message::Engine(mako::Message::Gossip { .. }))
+        matches!(message, Message::Engine { message: mako::Message::Gossip { .. }, .. })
     };
     cluster.filter =
         Some(Box::new(
@@ -121,7 +121,10 @@ fn begin(seed: u64, workers: u32, faults: Faults) -> (Cluster, Keys) {
     let is_install = |message: &Message<mako::Message>| {
         matches!(
             message,
-            Message::Engine(mako::Message::Request { request: Request::Install { .. }, .. })
+            Message::Engine {
+                message: mako::Message::Request { request: Request::Install { .. }, .. },
+                ..
+            }
         )
     };
     cluster.filter = Some(Box::new(move |from, to, message| {
