@@ -76,7 +76,11 @@ pub(super) fn replays<'a>(
         let is_done = budget.take(bytes(writes))
             && replay(replica, sessions, stamp, writes, faults, observations.as_mut());
         if is_done && !faults.has(Fault::InstallUndecidedAbove) {
-            undecided.supersede(stamp, writes.iter().map(|write| (write.table, &write.key)));
+            // What a copy has brought was not applied here: if it was undecided then, it is in the table (seed 13771).
+            let floor = replica.floor();
+            let is_new = |write: &&Write| !floor.has(write.table, &write.key, stamp.clock);
+            let applied = writes.iter().filter(is_new);
+            undecided.supersede(stamp, applied.map(|write| (write.table, &write.key)));
         }
         is_done
     }

@@ -65,7 +65,6 @@
 use super::absorbed::Extent;
 use super::options::Options;
 use super::part::{Part, Row, UndecidedRow, form, place};
-use super::undecided::take_decided;
 use super::{Effects, Mako, Message, fits};
 use crate::engine::Effect;
 use crate::faults::Fault;
@@ -605,10 +604,12 @@ impl Mako {
         let here = replica.reached();
         for row in &part.rows {
             let Row { table, epoch, clock, key, .. } = row;
-            let was_undecided = take_decided(&mut aside, *table, key, (*epoch, *clock));
+            let was_undecided = aside.has(*table, key, (*epoch, *clock));
             if was_undecided || *clock > here && !floor.has(*table, key, *clock) {
                 copy_row(part.shard, &mut session, row, &mut effects.observations)?;
             }
+            // Not before: where a lock was in the way, the part comes again.
+            aside.supersede(*table, key, (*epoch, *clock));
         }
         self.desk.counters.operations += part.rows.len() as u64;
         // What goes leaves no trace but the floor: so that follows as far as this gets.

@@ -108,7 +108,7 @@ impl Kept {
     }
 
     /// Drops what is not newer.
-    fn supersede(&mut self, table: TableId, key: &Bytes, by: Order) {
+    pub(super) fn supersede(&mut self, table: TableId, key: &Bytes, by: Order) {
         let key = (table, key.clone());
         if let Some(versions) = self.keys.get_mut(&key) {
             versions.retain(|order, _| *order > by);
@@ -118,7 +118,8 @@ impl Kept {
         }
     }
 
-    fn has(&self, table: TableId, key: &Bytes, order: Order) -> bool {
+    /// Is this version kept?
+    pub(super) fn has(&self, table: TableId, key: &Bytes, order: Order) -> bool {
         let versions = self.keys.get(&(table, key.clone()));
         versions.is_some_and(|versions| versions.contains_key(&order))
     }
@@ -255,13 +256,6 @@ impl Shared {
         }
         Ok(())
     }
-}
-
-/// Rows of a part that the taker's table has, too: these are decided.
-pub(super) fn take_decided(kept: &mut Kept, table: TableId, key: &Bytes, order: Order) -> bool {
-    let was_kept = kept.has(table, key, order);
-    kept.supersede(table, key, order);
-    was_kept
 }
 
 /// The places of undecided versions in a part.

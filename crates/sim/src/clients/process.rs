@@ -1,5 +1,5 @@
-//! The process of a client outside, as the shipped client sees it: a [`World`] of virtual time, of tasks on one thread, and
-//! of connections whose messages are values.
+//! The process of a client outside, as the shipped client sees it: a [`World`](ClientWorld) of virtual time, of tasks on one
+//! thread, and of connections whose messages are values.
 //!
 //! ```text
 //!   Simulation ── run(now), receive, lose ──► Process ──► tasks of the client ──► Around
