@@ -87,6 +87,20 @@ impl Cluster {
         ends[S.0 as usize]
     }
 
+    /// Shards have a learner each. Nodes 1 and 2 lose their memory, the loss is accepted, and all have told what they know.
+    fn lose_beside_learner() -> Cluster {
+        let topology = Arc::new(Topology::symmetric(1, 2, 3, 1, 1));
+        let mut cluster = Cluster { machine: Machine::new(topology, Options::default()) };
+        cluster.apply(Action::Take { drawn: DRAWN });
+        (0..8).for_each(|node| cluster.join(node, 0));
+        cluster.join(1, 1);
+        cluster.join(2, 1);
+        cluster.accept(S, 7);
+        (0..8).for_each(|node| cluster.tell(node, Some(10), None));
+        cluster.tick();
+        cluster
+    }
+
     /// Nodes 1 and 2 lose their memory, and the loss is accepted.
     fn lose(faults: Faults) -> Cluster {
         let mut cluster = Cluster::new(faults);
@@ -185,15 +199,7 @@ fn what_survivors_hold_beyond_what_is_known_stays() {
 /// A survivor that loses its memory before the ends are forced is waited for, until an operator accepts that loss, too.
 #[test]
 fn a_loss_may_be_followed_by_another() {
-    let topology = Arc::new(Topology::symmetric(1, 2, 3, 1, 1));
-    let mut cluster = Cluster { machine: Machine::new(topology, Options::default()) };
-    cluster.apply(Action::Take { drawn: DRAWN });
-    (0..8).for_each(|node| cluster.join(node, 0));
-    cluster.join(1, 1);
-    cluster.join(2, 1);
-    cluster.accept(S, 7);
-    (0..8).for_each(|node| cluster.tell(node, Some(10), None));
-    cluster.tick();
+    let mut cluster = Cluster::lose_beside_learner();
     assert_eq!(cluster.machine.configuration().shards[0].voters, [NodeId(0), NodeId(3)]);
     assert_eq!(cluster.machine.check_loss(S), Err(Refusal::HasMajority(S)));
     cluster.join(3, 1);
@@ -238,15 +244,7 @@ fn survivors_that_lack_a_settled_epoch_are_seen() {
 /// How epochs were forced to end is not forgotten when the survivors are lost in turn.
 #[test]
 fn forced_ends_outlast_another_loss() {
-    let topology = Arc::new(Topology::symmetric(1, 2, 3, 1, 1));
-    let mut cluster = Cluster { machine: Machine::new(topology, Options::default()) };
-    cluster.apply(Action::Take { drawn: DRAWN });
-    (0..8).for_each(|node| cluster.join(node, 0));
-    cluster.join(1, 1);
-    cluster.join(2, 1);
-    cluster.accept(S, 7);
-    (0..8).for_each(|node| cluster.tell(node, Some(10), None));
-    cluster.tick();
+    let mut cluster = Cluster::lose_beside_learner();
     cluster.hold(5);
     let forced = cluster.loss().ends[&Epoch(1)];
     assert_eq!((cluster.loss().stage, forced.end), (LossStage::Over, Some(Clock(10))));

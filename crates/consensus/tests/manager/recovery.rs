@@ -4,11 +4,13 @@
 use crate::world::DRAWN;
 use shoal_consensus::manager::{
     Action, Applied, Ask, Assignment, Change, Claim, Command, Configuration, Faults, Generation,
-    HeardEpochs, Incarnation, Knowledge, Life, Loss, LossStage, Machine, Member, MemberEffect,
-    MemberEvent, NotRecovered, Options, Outage, Recollection, Revision, Term, ToManager, ToNode,
+    Heard, HeardEpochs, Incarnation, Knowledge, Life, Loss, LossStage, Machine, Member,
+    MemberEffect, MemberEvent, NotRecovered, Options, Outage, Recollection, Revision, Term,
+    ToManager, ToNode,
 };
 use shoal_consensus::topology::Topology;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 use types::{Clock, ClusterId, Epoch, NodeId, ShardId, Time, VectorWatermark};
@@ -52,6 +54,20 @@ impl Managers {
         let (life, heard) = (life(node, after + 1), self.now);
         let (node, after) = (NodeId(node), Incarnation(after));
         self.apply(Action::Join { node, life, after, lost: true, heard });
+    }
+
+    /// At that time these nodes are heard.
+    fn hear(&mut self, millis: u64, nodes: Range<u32>) {
+        self.now = at(millis);
+        let heard = nodes.map(|node| Heard {
+            node: NodeId(node),
+            incarnation: self.machine.node(NodeId(node)).expect("a node").1,
+            round: 1,
+            at: self.now,
+            known: Revision(0),
+        });
+        let heard = heard.collect();
+        self.apply(Action::Tick { heard });
     }
 
     fn tick(&mut self, millis: u64) -> Vec<Applied> {
@@ -162,16 +178,7 @@ fn a_manager_that_lags_repeats_nothing_that_a_node_knows() {
     lost.join(4, 1);
     lost.close();
     lost.tick(10);
-    lost.now = at(700);
-    let heard = |node: u32| shoal_consensus::manager::Heard {
-        node: NodeId(node),
-        incarnation: lost.machine.node(NodeId(node)).expect("a node").1,
-        round: 1,
-        at: at(700),
-        known: Revision(0),
-    };
-    let heard: Vec<_> = (1..6).map(heard).collect();
-    lost.apply(Action::Tick { heard });
+    lost.hear(700, 1..6);
     lost.tick(800);
     let known = Arc::clone(lost.configuration());
     assert_eq!(known.shards[0].leader, NodeId(1), "node 0 has died");
@@ -282,16 +289,7 @@ fn an_accepted_loss_that_is_under_way_begins_again_and_ends() {
             let durable = [(Epoch(2), Clock(9))].into();
             tell_known(&mut after, node, Knowledge { durable, ..Knowledge::default() });
         }
-        after.now = at(700);
-        let heard = |node: u32| shoal_consensus::manager::Heard {
-            node: NodeId(node),
-            incarnation: after.machine.node(NodeId(node)).expect("a node").1,
-            round: 1,
-            at: at(700),
-            known: Revision(0),
-        };
-        let heard: Vec<_> = (0..5).map(heard).collect();
-        after.apply(Action::Tick { heard });
+        after.hear(700, 0..5);
         after.tick(800);
         assert_eq!(loss(&after).stage, LossStage::Preparing);
         assert_eq!(after.configuration().shards[0].voters, [NodeId(0)]);

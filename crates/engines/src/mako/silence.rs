@@ -128,9 +128,9 @@ impl Silence {
 
     /// From when on the coordinator of a transaction counts as gone, if nothing comes from it.
     fn gone_at(&self, transaction: TransactionId, patience: Duration) -> Time {
-        match self.peers.get(transaction.node.0 as usize) {
-            Some(_) if self.is_gone(transaction) => Time::ZERO,
-            Some(_) | None => self.silent_at(transaction.node, patience),
+        match self.is_gone(transaction) {
+            true => Time::ZERO,
+            false => self.silent_at(transaction.node, patience),
         }
     }
 

@@ -92,7 +92,9 @@ impl Mako {
     /// # Panics
     /// If a tombstone goes before all workers have replayed what is older (M6).
     pub(super) fn sweep(&mut self, now: Time, effects: &mut Effects) {
-        let Some(sweep) = self.sweeps.iter_mut().find(|sweep| sweep.due <= now) else { return };
+        // The one that has waited longest: each shard has its turn.
+        let due = self.sweeps.iter_mut().filter(|sweep| sweep.due <= now);
+        let Some(sweep) = due.min_by_key(|sweep| sweep.due) else { return };
         let own = &self.desk.hub.own[sweep.at];
         let Ok(mut session) = own.sessions.take() else {
             sweep.due = now + LOCKED_PAUSE;
@@ -136,10 +138,6 @@ impl Mako {
                 let at = sweep.at;
                 self.sweeps.retain(|sweep| sweep.at != at);
             }
-        }
-        // Each shard has its turn.
-        if let Some(first) = self.sweeps.iter().position(|sweep| sweep.due > now) {
-            self.sweeps.rotate_left(first);
         }
     }
 
