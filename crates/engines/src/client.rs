@@ -17,6 +17,12 @@
 //! | that it has committed, or that its session is not known | as its row says: with its result; [`CallSessionOver`], so that it never runs; or [`Forgotten`] |
 //! | that its row cannot be read now | [`Unsettled`]: the client asks again |
 //!
+//! An interactive transaction has two names: `session`, which its client counts, and `serial`, which the worker counts and tells
+//! in every answer. Workers forget transactions that are over, so a copy of a beginning that arrives after that begins another
+//! one under the same session. A step that is asked for with a serial is done by no other transaction than that, and an
+//! answer of another one than the client heard of first is none to it; so what a client has read and what it
+//! commits are one transaction.
+//!
 //! [`CallSessionOver`]: types::Aborted::CallSessionOver
 //! [`Forgotten`]: types::Unknown::Forgotten
 //! [`Unsettled`]: types::Unknown::Unsettled
@@ -81,6 +87,8 @@ pub enum Request {
     Operation {
         /// Which transaction.
         session: u64,
+        /// The worker's name for it, as soon as its client was told.
+        serial: Option<u64>,
         /// Which of its steps.
         number: u32,
         /// What to do.
@@ -91,6 +99,8 @@ pub enum Request {
     End {
         /// Which transaction.
         session: u64,
+        /// The worker's name for it, as soon as its client was told.
+        serial: Option<u64>,
         /// Which of its steps.
         number: u32,
         /// How to end.
@@ -131,14 +141,16 @@ pub enum Reply {
     Began {
         /// The client's name for it.
         session: u64,
-        /// Whether it could.
-        result: Result<(), Error>,
+        /// The worker's name for it, its serial; or why it could not begin.
+        result: Result<u64, Error>,
     },
     /// To [`Request::Operation`] and [`Request::End`]. After an error other than one that the
     /// operation itself brings (a key that exists, a limit) the transaction is over.
     Done {
         /// Which transaction.
         session: u64,
+        /// Its serial. Where it is not known here, the one that was asked for.
+        serial: Option<u64>,
         /// Which of its steps.
         number: u32,
         /// What came of it.

@@ -51,6 +51,8 @@ pub enum Fault {
     IgnoreRequestRows,
     /// Calls whose sessions were forgotten are run (exactly once).
     ServeForgottenSessions,
+    /// All interactive transactions have the same serial (serializability).
+    ReuseSerials,
     /// A leader takes the session numbers of its predecessors for its own (exactly once).
     ReuseSessionNumbers,
     /// Streams are cut where the store may still change (M6).

@@ -59,8 +59,8 @@ coded_enum!(RangeEnd {
 coded_enum!(Request {
     0 => Call { id, procedure as short, arguments },
     1 => Begin { session as short },
-    2 => Operation { session as short, number as short, operation },
-    3 => End { session as short, number as short, ending },
+    2 => Operation { session as short, serial, number as short, operation },
+    3 => End { session as short, serial, number as short, ending },
     4 => OpenCalls { token, home as short },
 });
 
@@ -73,7 +73,7 @@ coded_enum!(Ending {
 coded_enum!(Reply {
     0 => Called { id, result },
     1 => Began { session as short, result },
-    2 => Done { session as short, number as short, result },
+    2 => Done { session as short, serial, number as short, result },
     3 => CallsOpened { token, result },
 });
 

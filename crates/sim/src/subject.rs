@@ -70,6 +70,7 @@ impl Bug {
         ("install-own-clock-only", Bug::Engine(Fault::InstallOwnClockOnly)),
         ("reveal-at-once", Bug::Engine(Fault::RevealAtOnce)),
         ("ignore-request-rows", Bug::Engine(Fault::IgnoreRequestRows)),
+        ("reuse-serials", Bug::Engine(Fault::ReuseSerials)),
         ("serve-forgotten-sessions", Bug::Engine(Fault::ServeForgottenSessions)),
         ("reuse-session-numbers", Bug::Engine(Fault::ReuseSessionNumbers)),
         ("read-unsettled-epoch", Bug::Engine(Fault::ReadUnsettledEpoch)),

@@ -172,8 +172,8 @@ impl Link {
             ToClient::Reply(Reply::Began { session, result }) => {
                 return self.replied(session, desk, |session| session.began(result));
             }
-            ToClient::Reply(Reply::Done { session, number, result }) => {
-                return self.replied(session, desk, |session| session.done(number, result));
+            ToClient::Reply(Reply::Done { session, serial, number, result }) => {
+                return self.replied(session, desk, |it| it.done(serial, number, result));
             }
         }
         Ok(())

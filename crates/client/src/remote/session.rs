@@ -13,6 +13,8 @@
 //! - No commit is sent while a step before it is not answered: a put that failed has no task that waits for
 //!   it, and must not be left out of what commits.
 //! - A step is answered by the reply with its number, once; other replies are late ones.
+//! - All answers are of one transaction, the first that was heard of: the other side may have forgotten it and, by
+//!   a late copy, begun another one under the same name.
 //! - The first frame of a session is its beginning. A session that the other side does not know, though
 //!   nothing of it was answered, has not begun there, and begins anew under another number.
 
@@ -78,6 +80,8 @@ pub(super) struct Session {
     number: Option<u64>,
     /// The other side has said that it began.
     began: bool,
+    /// What the other side calls it, once that was heard.
+    serial: Option<u64>,
     /// The number of the first step that is not answered.
     next: u32,
     /// Those that are not answered, in order.
@@ -193,7 +197,7 @@ impl Session {
         while let Some(step) = self.steps.get(self.sent)
             && (self.sent == 0 || self.may_go_ahead(&step.what))
         {
-            out.push(step.request(session, self.number_of(self.sent)));
+            out.push(self.request(session, self.sent, step));
             self.sent += 1;
         }
     }
@@ -221,31 +225,51 @@ impl Session {
             out.push(Request::Begin { session });
         }
         let steps = self.steps.iter().take(self.sent).enumerate();
-        out.extend(steps.map(|(at, step)| step.request(session, self.number_of(at))));
+        out.extend(steps.map(|(at, step)| self.request(session, at, step)));
     }
 
-    fn number_of(&self, at: usize) -> u32 {
+    /// Asks for a step, so many after the first that is not answered.
+    fn request(&self, session: u64, at: usize, step: &Step) -> Request {
         let ahead = u32::try_from(at).ok();
         let number = ahead.and_then(|ahead| self.next.checked_add(ahead));
-        number.expect("a transaction has fewer steps")
+        let (serial, number) = (self.serial, number.expect("a transaction has fewer steps"));
+        match &step.what {
+            What::Operation(operation) => {
+                Request::Operation { session, serial, number, operation: operation.clone() }
+            }
+            What::End(ending) => Request::End { session, serial, number, ending: *ending },
+        }
     }
 
     /// A reply to its beginning.
-    pub(super) fn began(&mut self, result: Result<()>) -> Next {
-        if let Err(error) = result {
-            if self.began || self.next > 0 {
-                return Next::Nonsense;
+    pub(super) fn began(&mut self, result: Result<u64>) -> Next {
+        match result {
+            Ok(serial) => {
+                self.began |= self.is_of(Some(serial));
+                Next::Open
             }
-            self.finish(&Fault::Error(error));
-            return Next::Over;
+            // Another one could not begin, which a late copy asked for.
+            Err(_) if self.began || self.next > 0 => Next::Open,
+            Err(error) => {
+                self.finish(&Fault::Error(error));
+                Next::Over
+            }
         }
-        self.began = true;
-        Next::Open
+    }
+
+    /// Is a reply with this serial one of this transaction? The first that has any tells its own.
+    fn is_of(&mut self, serial: Option<u64>) -> bool {
+        serial.is_none_or(|serial| *self.serial.get_or_insert(serial) == serial)
     }
 
     /// A reply to step `number`.
-    pub(super) fn done(&mut self, number: u32, result: Result<Answer>) -> Next {
-        if number < self.next {
+    pub(super) fn done(
+        &mut self,
+        serial: Option<u64>,
+        number: u32,
+        result: Result<Answer>,
+    ) -> Next {
+        if number < self.next || !self.is_of(serial) {
             return Next::Open;
         }
         if (number - self.next) as usize >= self.sent {
@@ -312,7 +336,7 @@ impl Session {
     /// It has not begun: from the first step, under a name that is yet to be given.
     pub(super) fn restart(&mut self) {
         assert!(!self.began && self.next == 0, "{self:?} had begun");
-        self.number = None;
+        (self.number, self.serial) = (None, None);
         self.restarts += 1;
         self.sent = 0;
     }
@@ -340,17 +364,6 @@ impl Session {
 /// The task that waited may have gone.
 fn tell(waiter: oneshot::Sender<Told>, told: Told) {
     let _ = waiter.send(told);
-}
-
-impl Step {
-    fn request(&self, session: u64, number: u32) -> Request {
-        match &self.what {
-            What::Operation(operation) => {
-                Request::Operation { session, number, operation: operation.clone() }
-            }
-            What::End(ending) => Request::End { session, number, ending: *ending },
-        }
-    }
 }
 
 impl What {

@@ -230,6 +230,7 @@ fn what_makes_no_sense_ends_the_connection_and_is_counted() {
         // What was not asked for.
         Do::Reply(Reply::Done {
             session: 1,
+            serial: None,
             number: 7,
             result: Ok(engines::operation::Answer::Done),
         }),

@@ -132,17 +132,17 @@ impl Core for Actor {
 
 fn naturally(what: Request) -> Reply {
     match what {
-        Request::Begin { session } => Reply::Began { session, result: Ok(()) },
-        Request::Operation { session, number, operation } => {
+        Request::Begin { session } => Reply::Began { session, result: Ok(session) },
+        Request::Operation { session, number, operation, .. } => {
             let answer = match operation {
                 Operation::Get { .. } => Answer::Value(None),
                 Operation::Scan { .. } => Answer::Rows(Vec::new()),
                 Operation::Put { .. } | Operation::Insert { .. } => Answer::Done,
             };
-            Reply::Done { session, number, result: Ok(answer) }
+            Reply::Done { session, serial: Some(session), number, result: Ok(answer) }
         }
         Request::End { session, number, .. } => {
-            Reply::Done { session, number, result: Ok(Answer::Done) }
+            Reply::Done { session, serial: Some(session), number, result: Ok(Answer::Done) }
         }
         Request::Call { id, .. } => Reply::Called { id, result: Ok("done".into()) },
         Request::OpenCalls { .. } => unreachable!("answered without a script"),

@@ -130,7 +130,7 @@ fn what_a_node_without_a_lease_passed_over_is_asked_again() {
                 if begun != Some(session) =>
             {
                 let result = Err(Aborted::UnknownSession { session }.into());
-                Do::Reply(Reply::Done { session, number, result })
+                Do::Reply(Reply::Done { session, serial: None, number, result })
             }
             _ => Do::Naturally,
         }
@@ -156,9 +156,14 @@ fn a_write_that_is_refused_spoils_the_transaction() {
     let full = Error::from(Rejected::MemoryFull { bytes: 9, max: 9 });
     let refusal = full.clone();
     let cluster = Scripted::start(1, move |asked| match &asked.what {
-        Request::Operation { session, number, operation: Operation::Put { .. } } => {
+        Request::Operation { session, number, operation: Operation::Put { .. }, .. } => {
             let (session, number) = (*session, *number);
-            Do::Reply(Reply::Done { session, number, result: Err(refusal.clone()) })
+            Do::Reply(Reply::Done {
+                session,
+                serial: Some(session),
+                number,
+                result: Err(refusal.clone()),
+            })
         }
         _ => Do::Naturally,
     });
@@ -218,8 +223,13 @@ fn it_runs_where_its_first_key_is_led() {
 /// What it is asked, told back.
 fn echo(what: Request) -> Option<Reply> {
     match what {
-        Request::Operation { session, number, operation: Operation::Get { key, .. } } => {
-            Some(Reply::Done { session, number, result: Ok(Answer::Value(Some(key))) })
+        Request::Operation { session, number, operation: Operation::Get { key, .. }, .. } => {
+            Some(Reply::Done {
+                session,
+                serial: Some(session),
+                number,
+                result: Ok(Answer::Value(Some(key))),
+            })
         }
         Request::Call { id, arguments, .. } => Some(Reply::Called { id, result: Ok(arguments) }),
         Request::Operation { .. }

@@ -6,7 +6,7 @@
 
 use super::call_sessions::{Begun, CallSessions, Ended};
 use super::hub::{Errand, Hub, Reign};
-use super::interactive::Sessions;
+use super::interactive::{Asked, Sessions, Step};
 use super::local::Local;
 use super::request_rows::{
     REQUESTS_TABLE, drop_rows, look_up, request_key, request_row, unsettled,
@@ -158,11 +158,12 @@ impl Calls {
     fn interactive(&mut self, from: ClientId, request: Request) -> Option<Task> {
         match request {
             Request::Begin { session } => return self.sessions.begin(from, session),
-            Request::Operation { session, number, operation } => {
-                self.sessions.operation(from, session, number, operation);
+            Request::Operation { session, serial, number, operation } => {
+                let asked = Asked { session, serial, number };
+                self.sessions.step(from, asked, Step::Operation(operation));
             }
-            Request::End { session, number, ending } => {
-                self.sessions.end(from, session, number, ending);
+            Request::End { session, serial, number, ending } => {
+                self.sessions.step(from, Asked { session, serial, number }, Step::End(ending));
             }
             Request::Call { .. } | Request::OpenCalls { .. } => {}
         }
@@ -240,8 +241,9 @@ impl Asker {
             Request::OpenCalls { token, .. } => Reply::CallsOpened { token, result: Err(error) },
             Request::Call { id, .. } => Reply::Called { id, result: Err(error) },
             Request::Begin { session } => Reply::Began { session, result: Err(error) },
-            Request::Operation { session, number, .. } | Request::End { session, number, .. } => {
-                Reply::Done { session, number, result: Err(error) }
+            Request::Operation { session, serial, number, .. }
+            | Request::End { session, serial, number, .. } => {
+                Reply::Done { session, serial, number, result: Err(error) }
             }
         })
     }

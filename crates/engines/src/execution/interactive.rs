@@ -4,7 +4,8 @@
 //! What a step has read is shown to the client once it is covered (rule M5), even though the
 //! transaction may yet abort. Steps are done in the order of their numbers; those that come before their turn
 //! wait for it, so that a client may send many at once. A step that arrives again is answered again; so a client
-//! may repeat one until it hears. A client that is silent for too long has its transaction given up.
+//! may repeat one until it hears. A client that is silent for too long has its transaction given up. A transaction that was
+//! forgotten may begin once more, by a late copy; the serial tells the two apart.
 
 use super::hub::{Ending, Errand, Hub};
 use super::local::Local;
@@ -13,10 +14,11 @@ use super::trace::Trace;
 use super::transaction::Transaction;
 use crate::client::{self, AHEAD_BYTES_MAX, ClientId, Reply, STEPS_AHEAD_MAX};
 use crate::engine::Task;
+use crate::faults::Fault;
 use crate::operation::{Answer, Operation};
 use crate::slow::Kind;
 use bytes::Bytes;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use types::{Aborted, Error, Result, Time, Transaction as _, Unknown};
@@ -28,6 +30,8 @@ type Key = (ClientId, u64);
 pub(super) struct Sessions {
     hub: Rc<Hub>,
     book: Rc<RefCell<Book>>,
+    /// The next serial.
+    next: Cell<u64>,
 }
 
 #[derive(Default)]
@@ -44,6 +48,8 @@ struct Book {
 /// What is known of one.
 #[derive(Default)]
 struct Session {
+    /// The name of this transaction, which no other of this worker has.
+    serial: u64,
     /// The step that is waited for.
     next: u32,
     /// Where it is handed over, when it comes.
@@ -73,7 +79,16 @@ struct Said {
     bytes: usize,
 }
 
-enum Step {
+/// A step, by its names.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked {
+    pub(super) session: u64,
+    /// The transaction that its client has heard of, if it has.
+    pub(super) serial: Option<u64>,
+    pub(super) number: u32,
+}
+
+pub(super) enum Step {
     Operation(Operation),
     End(client::Ending),
     /// None came for too long, or too many.
@@ -82,7 +97,9 @@ enum Step {
 
 impl Sessions {
     pub(super) fn new(hub: &Rc<Hub>) -> Sessions {
-        Sessions { hub: Rc::clone(hub), book: Rc::default() }
+        // Drawn, so that those before a restart had others.
+        let first = hub.random.borrow().fork(2).next_u64() >> 2;
+        Sessions { hub: Rc::clone(hub), book: Rc::default(), next: Cell::new(first) }
     }
 
     /// How many are known, and how many are listed as over.
@@ -110,7 +127,9 @@ impl Sessions {
         }
         let heard_at = self.hub.now.get();
         let began_at = heard_at;
-        let session = Session { began_at, heard_at, ..Session::default() };
+        let serial = self.next.get();
+        self.next.set(serial + u64::from(!self.hub.faults.has(Fault::ReuseSerials)));
+        let session = Session { serial, began_at, heard_at, ..Session::default() };
         let session = Rc::new(RefCell::new(session));
         book.sessions.insert(key, Rc::clone(&session));
         book.sweep_at.get_or_insert(heard_at + self.hub.limits.session_idle_max);
@@ -124,25 +143,15 @@ impl Sessions {
         }))
     }
 
-    pub(super) fn operation(
-        &self,
-        from: ClientId,
-        session: u64,
-        number: u32,
-        operation: Operation,
-    ) {
-        self.step(from, session, number, Step::Operation(operation));
-    }
-
-    pub(super) fn end(&self, from: ClientId, session: u64, number: u32, ending: client::Ending) {
-        self.step(from, session, number, Step::End(ending));
-    }
-
-    fn step(&self, from: ClientId, session: u64, number: u32, step: Step) {
-        let found = self.book.borrow().sessions.get(&(from, session)).cloned();
+    /// Takes a step, or answers it.
+    pub(super) fn step(&self, from: ClientId, asked: Asked, step: Step) {
+        let is_it = |it: &&Rc<RefCell<Session>>| it.borrow().is_asked(asked);
+        let book = self.book.borrow();
+        let found = book.sessions.get(&(from, asked.session)).filter(is_it).cloned();
+        drop(book);
         let reply = match found {
-            None => Some(not_here(session, number, &step)),
-            Some(found) => found.borrow_mut().step(self.hub.now.get(), session, number, step),
+            None => Some(not_here(asked, &step)),
+            Some(found) => found.borrow_mut().step(self.hub.now.get(), asked, step),
         };
         if let Some(reply) = reply {
             self.hub.errand(Errand::Reply { to: from, reply });
@@ -213,17 +222,23 @@ impl Book {
 }
 
 impl Session {
+    /// Is it this transaction that is asked? A client that has not heard of any has read nothing yet.
+    fn is_asked(&self, asked: Asked) -> bool {
+        asked.serial.is_none_or(|serial| serial == self.serial)
+    }
+
     /// Takes a step, or finds what was said to it before.
-    fn step(&mut self, now: Time, session: u64, number: u32, step: Step) -> Option<Reply> {
+    fn step(&mut self, now: Time, asked: Asked, step: Step) -> Option<Reply> {
         self.heard_at = now;
+        let number = asked.number;
         let Some(ahead) = number.checked_sub(self.next) else {
             let said = self.said.back((self.next - number) as usize);
-            return said.or_else(|| Some(not_here(session, number, &step)));
+            return said.or_else(|| Some(not_here(asked, &step)));
         };
         if self.over {
             return (ahead == 0).then(|| match self.given_up {
-                Some(aborted) => Reply::Done { session, number, result: Err(aborted.into()) },
-                None => not_here(session, number, &step),
+                Some(aborted) => asked.reply(Err(aborted.into())),
+                None => not_here(asked, &step),
             });
         }
         if ahead == 0 && !self.busy {
@@ -303,30 +318,34 @@ fn bytes(reply: &Reply) -> usize {
     }
 }
 
+impl Asked {
+    fn reply(self, result: Result<Answer>) -> Reply {
+        let Asked { session, serial, number } = self;
+        Reply::Done { session, serial, number, result }
+    }
+}
+
 /// The answer to a step of a transaction that is not known here, or not any more.
-fn not_here(session: u64, number: u32, step: &Step) -> Reply {
-    let result = Err(match step {
+fn not_here(asked: Asked, step: &Step) -> Reply {
+    let session = asked.session;
+    asked.reply(Err(match step {
         // It may have been committed and forgotten.
         Step::End(client::Ending::Commit) => Unknown::Session { session }.into(),
         // One that was not ended has changed nothing.
         _ => Aborted::UnknownSession { session }.into(),
-    });
-    Reply::Done { session, number, result }
-}
-
-fn began(session: u64, result: Result<()>) -> Reply {
-    Reply::Began { session, result }
+    }))
 }
 
 /// One interactive transaction, from its beginning to its end, which is returned.
 async fn run(hub: &Rc<Hub>, key: Key, session: &RefCell<Session>, trace: &mut Trace) -> Result<()> {
-    let (to, number) = key;
+    let (to, name) = key;
+    let serial = session.borrow().serial;
     let (mut tx, result) = match Local::new(hub).begin().await {
         Ok(tx) => (Some(tx), Ok(())),
         Err(error) => (None, Err(error)),
     };
     let mut ended = result.clone();
-    let reply = began(number, result);
+    let reply = Reply::Began { session: name, result: result.map(|()| serial) };
     session.borrow_mut().begun = Some(reply.clone());
     hub.errand(Errand::Reply { to, reply });
     while let Some(transaction) = tx.take() {
@@ -360,7 +379,8 @@ async fn run(hub: &Rc<Hub>, key: Key, session: &RefCell<Session>, trace: &mut Tr
         }
         tx = goes_on;
         let mut session = session.borrow_mut();
-        let reply = Reply::Done { session: number, number: session.next, result };
+        let asked = Asked { session: name, serial: Some(serial), number: session.next };
+        let reply = asked.reply(result);
         session.answer(reply.clone());
         hub.errand(Errand::Reply { to, reply });
     }
@@ -401,7 +421,15 @@ mod tests {
 
     fn done(number: u32) -> Reply {
         let result = Ok(Answer::Value(Some(Bytes::from(vec![0; AHEAD_BYTES_MAX / 4]))));
-        Reply::Done { session: 1, number, result }
+        Reply::Done { session: 1, serial: None, number, result }
+    }
+
+    fn began(session: u64) -> Reply {
+        Reply::Began { session, result: Ok(0) }
+    }
+
+    fn asked(number: u32) -> Asked {
+        Asked { session: 1, serial: None, number }
     }
 
     fn put(bytes: usize) -> Step {
@@ -413,7 +441,7 @@ mod tests {
     #[test]
     fn steps_that_come_early_have_their_turn() {
         let mut session = Session::default();
-        let come = |session: &mut Session, number| session.step(Time(1), 1, number, put(1));
+        let come = |session: &mut Session, number| session.step(Time(1), asked(number), put(1));
         for number in [2, 1, 0, 2, 0] {
             assert_eq!(come(&mut session, number), None);
         }
@@ -432,7 +460,7 @@ mod tests {
         assert!(come(&mut session, 3).is_some() && come(&mut session, 4).is_none());
         assert_eq!(session.ahead.len() + session.ahead_bytes, 0);
         let unknown = Err(Aborted::UnknownSession { session: 1 }.into());
-        let unknown = Reply::Done { session: 1, number: 0, result: unknown };
+        let unknown = Reply::Done { session: 1, serial: None, number: 0, result: unknown };
         assert_eq!(come(&mut session, 2), Some(done(2)), "the last answer stays");
         assert_eq!(come(&mut session, 0), Some(unknown), "others are forgotten");
     }
@@ -441,11 +469,11 @@ mod tests {
     fn a_commit_waits_for_the_answers_to_all_steps() {
         let mut session = Session::default();
         let end = |ending| Step::End(ending);
-        assert_eq!(session.step(Time(1), 1, 1, end(client::Ending::Commit)), None);
-        assert_eq!(session.step(Time(1), 1, 0, put(1)), None);
+        assert_eq!(session.step(Time(1), asked(1), end(client::Ending::Commit)), None);
+        assert_eq!(session.step(Time(1), asked(0), put(1)), None);
         session.answer(done(0));
         assert!(!session.busy, "it came too early");
-        session.step(Time(1), 1, 1, end(client::Ending::Commit));
+        session.step(Time(1), asked(1), end(client::Ending::Commit));
         assert!(session.busy);
     }
 
@@ -453,14 +481,14 @@ mod tests {
     fn what_waits_and_what_is_remembered_is_bounded() {
         let mut session = Session::default();
         for number in 0..8 {
-            session.step(Time(1), 1, number, put(AHEAD_BYTES_MAX / 3));
+            session.step(Time(1), asked(number), put(AHEAD_BYTES_MAX / 3));
         }
         assert_eq!(session.ahead.len(), 2, "two thirds, and some bytes of keys");
         (0..10).for_each(|number| session.said.push(done(number)));
         assert_eq!(session.said.back(1), Some(done(9)));
         assert_eq!(session.said.back(5), Some(done(5)), "four quarters beside the last");
         assert_eq!(session.said.back(6), None);
-        (10..100).for_each(|number| session.said.push(began(number, Ok(()))));
+        (10..100).for_each(|number| session.said.push(began(number)));
         assert_eq!(session.said.replies.len(), STEPS_AHEAD_MAX);
     }
 

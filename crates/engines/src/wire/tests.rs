@@ -126,9 +126,9 @@ fn request() -> impl Strategy<Value = Request> {
             Request::Call { id, procedure: procedure.into(), arguments }
         }
         1 => Request::Begin { session },
-        2 => Request::Operation { session, number, operation },
+        2 => Request::Operation { session, serial: Some(session), number, operation },
         3 => Request::OpenCalls { token: session, home: ShardId(number) },
-        _ => Request::End { session, number, ending },
+        _ => Request::End { session, serial: None, number, ending },
     })
 }
 
@@ -136,9 +136,9 @@ fn reply() -> impl Strategy<Value = Reply> {
     let parts = (0..4, request_id(), number(), any::<u32>(), short_bytes(), answered());
     parts.prop_map(|(variant, id, session, number, bytes, answered)| match variant {
         0 => Reply::Called { id, result: answered.map(|_| bytes) },
-        1 => Reply::Began { session, result: answered.map(|_| ()) },
+        1 => Reply::Began { session, result: answered.map(|_| session) },
         2 => Reply::CallsOpened { token: session, result: answered.map(|_| id.session) },
-        _ => Reply::Done { session, number, result: answered },
+        _ => Reply::Done { session, serial: Some(session), number, result: answered },
     })
 }
 
@@ -212,14 +212,17 @@ fn forms_stay_as_they_are() {
         (Operation::Put { table, key: key.clone(), value: None }, &[2, 5, 1, b'k', 0]),
         (Operation::Insert { table, key, value: "v".into() }, &[3, 5, 1, b'k', 1, b'v']),
     ] {
-        let request = Request::Operation { session: 1, number: 2, operation };
-        assert_eq!(encode(&request)[..], [&[2, 1, 2][..], form].concat());
+        let request = Request::Operation { session: 1, serial: None, number: 2, operation };
+        assert_eq!(encode(&request)[..], [&[2, 1, 0, 2][..], form].concat());
     }
-    let end = Request::End { session: 1, number: 2, ending: Ending::Confirm };
-    assert_eq!(encode(&end)[..], [3, 1, 2, 1]);
+    let end = Request::End { session: 1, serial: Some(3), number: 2, ending: Ending::Confirm };
+    assert_eq!(encode(&end)[..], [&[3, 1, 1][..], &3_u64.to_le_bytes(), &[2, 1]].concat());
     let rows = Answer::Rows(vec![("a".into(), Bytes::new())]);
-    let done = Reply::Done { session: 1, number: 2, result: Ok(rows) };
-    assert_eq!(encode(&done)[..], [2, 1, 2, 0, 1, 1, 1, b'a', 0]);
+    let done = Reply::Done { session: 1, serial: Some(3), number: 2, result: Ok(rows) };
+    assert_eq!(
+        encode(&done)[..],
+        [&[2, 1, 1][..], &3_u64.to_le_bytes(), &[2, 0, 1, 1, 1, b'a', 0]].concat()
+    );
     let began = Reply::Began { session: 1, result: Err(Error::reject("no")) };
     assert_eq!(encode(&began)[..], [1, 1, 1, 1, 16, 2, b'n', b'o']);
 }

@@ -41,7 +41,7 @@ fn begun_at(gap_ns: u64) -> Option<Time> {
             match effect {
                 Effect::Timer { at } => *timer = Some(timer.map_or(at, |before| at.min(before))),
                 Effect::Reply { reply, .. } => {
-                    begun = matches!(reply, Reply::Began { result: Ok(()), .. });
+                    begun = matches!(reply, Reply::Began { result: Ok(_), .. });
                 }
                 Effect::Send { .. }
                 | Effect::Nudge { .. }

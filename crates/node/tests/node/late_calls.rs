@@ -1,12 +1,13 @@
-//! Copies of calls that come late, when much has happened since.
+//! Copies of calls, and of beginnings, that come late, when much has happened since.
 
 use bytes::Bytes;
 use consensus::stream;
 use consensus::topology::{Partitioning, Topology};
-use engines::client::{ClientId, REQUESTS_TABLE, Reply, Request, requests_table};
+use engines::client::{ClientId, Ending, REQUESTS_TABLE, Reply, Request, requests_table};
 use engines::engine::Setup;
 use engines::execution::Limits;
 use engines::mako::{self, Mako};
+use engines::operation::{Answer, Operation};
 use engines::two_phase_commit::{self, TwoPhaseCommit};
 use engines::{Engine, Procedures};
 use shoal_node::{Effect, Effects, Event, Origin, Worker};
@@ -78,7 +79,11 @@ impl<E: Engine> Alone<E> {
     }
 
     fn ask(&mut self, request: Request) -> Reply {
-        let mut reply = self.step(Event::Client { from: ClientId(1), request });
+        self.ask_as(ClientId(1), request)
+    }
+
+    fn ask_as(&mut self, from: ClientId, request: Request) -> Reply {
+        let mut reply = self.step(Event::Client { from, request });
         for _ in 0..10_000 {
             if let Some(reply) = reply {
                 return reply;
@@ -101,6 +106,22 @@ impl<E: Engine> Alone<E> {
         let call = Request::Call { id, procedure: procedure.into(), arguments: "s".into() };
         match self.ask(call) {
             Reply::Called { id: called, result } if called == id => result,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Begins the first interactive transaction of a client: its serial.
+    fn begin(&mut self, from: ClientId) -> u64 {
+        match self.ask_as(from, Request::Begin { session: 1 }) {
+            Reply::Began { session: 1, result } => result.expect("it serves"),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The answer to a step of it, and the serial that this names.
+    fn done(&mut self, from: ClientId, request: Request) -> (Option<u64>, Result<Answer>) {
+        match self.ask_as(from, request) {
+            Reply::Done { session: 1, serial, result, .. } => (serial, result),
             other => panic!("{other:?}"),
         }
     }
@@ -142,10 +163,10 @@ fn a_call_that_failed_never_runs<E: Engine>() {
     assert_eq!(alone.call(other, 2, "take"), left(9));
 }
 
-/// A worker that keeps few sessions, and rows for a minute.
+/// A worker that keeps few sessions, one answer, and rows for a minute.
 fn forgetful() -> Limits {
     let call_rows_kept = Duration::from_secs(60);
-    Limits { call_sessions_max: 2, call_rows_kept, ..Limits::default() }
+    Limits { call_sessions_max: 2, answers_remembered: 1, call_rows_kept, ..Limits::default() }
 }
 
 fn rows_are_kept_for_a_while_and_few_of_them<E: Engine>(options: E::Options) {
@@ -179,6 +200,35 @@ fn rows_are_kept_for_a_while_and_few_of_them<E: Engine>(options: E::Options) {
     assert!(most <= 8, "{most} rows");
 }
 
+/// The transaction is given up and forgotten; then a copy of its beginning arrives, before the answer has reached its client.
+fn what_began_once_more_is_another_transaction<E: Engine>(options: E::Options) {
+    let mut alone = Alone::<E>::new(options);
+    let (client, other) = (ClientId(1), ClientId(2));
+    let (session, key) = (1, Bytes::from_static(b"s"));
+    let get = Operation::Get { table: TableId(0), key: key.clone() };
+    let read = |serial| Request::Operation { session, serial, number: 0, operation: get.clone() };
+    let put = Operation::Put { table: TableId(0), key, value: Some("1".into()) };
+    let write = |serial| Request::Operation { session, serial, number: 1, operation: put.clone() };
+    let end = |serial, number| Request::End { session, serial, number, ending: Ending::Commit };
+    let first = alone.begin(client);
+    let nothing = Ok(Answer::Value(None));
+    assert_eq!(alone.done(client, read(None)), (Some(first), nothing.clone()));
+    alone.wait(Duration::from_secs(11));
+    alone.begin(other);
+    assert_eq!(alone.done(other, end(None, 0)).1, Ok(Answer::Done));
+
+    let second = alone.begin(client);
+    assert_ne!(first, second);
+    assert_eq!(alone.done(client, read(None)), (Some(second), nothing));
+    // What was read by the first is not written by the second.
+    let unknown = Err(Aborted::UnknownSession { session }.into());
+    assert_eq!(alone.done(client, write(Some(first))), (Some(first), unknown));
+    let unknown = Err(Unknown::Session { session }.into());
+    assert_eq!(alone.done(client, end(Some(first), 1)), (Some(first), unknown));
+    assert_eq!(alone.done(client, write(Some(second))), (Some(second), Ok(Answer::Done)));
+    assert_eq!(alone.done(client, end(Some(second), 2)), (Some(second), Ok(Answer::Done)));
+}
+
 /// Every test for every engine.
 macro_rules! engines {
     ($($name:ident: $engine:ty, $options:expr,)*) => { $(
@@ -193,6 +243,11 @@ macro_rules! engines {
             #[test]
             fn rows_are_kept_for_a_while_and_few_of_them() {
                 super::rows_are_kept_for_a_while_and_few_of_them::<$engine>($options);
+            }
+
+            #[test]
+            fn what_began_once_more_is_another_transaction() {
+                super::what_began_once_more_is_another_transaction::<$engine>($options);
             }
         }
     )* };

@@ -104,14 +104,15 @@ fn transaction(random: &mut Random) -> TransactionId {
 /// A client's request; what it asks of is not what the honest work asks of.
 fn request(random: &mut Random) -> Request {
     let (session, number) = (random.below(6), small(random).wrapping_add(random.below(2) as u32));
+    let serial = Some(random.below(3)).filter(|it| *it > 0);
     match random.below(6) {
         0 => Request::Begin { session },
         4 => Request::OpenCalls { token: session, home: shard(random) },
-        1 | 2 => Request::Operation { session, number, operation: operation(random) },
+        1 | 2 => Request::Operation { session, serial, number, operation: operation(random) },
         3 => {
             let endings =
                 [client::Ending::Commit, client::Ending::Confirm, client::Ending::Rollback];
-            Request::End { session, number, ending: *random.pick(&endings).expect("some") }
+            Request::End { session, serial, number, ending: *random.pick(&endings).expect("some") }
         }
         _ => Request::Call {
             id: RequestId { session: call_session(random), number: random.below(9) },
@@ -137,7 +138,7 @@ fn relay(random: &mut Random) -> Relay {
     match random.chance(1, 2) {
         true => Relay::Request { from: client, request: request(random) },
         false => {
-            let reply = client::Reply::Began { session: random.below(4), result: Ok(()) };
+            let reply = client::Reply::Began { session: random.below(4), result: Ok(0) };
             Relay::Reply { to: client, reply }
         }
     }

@@ -52,7 +52,7 @@ pub use installed::{Installed, Row};
 use leases::Leases;
 use records::Records;
 use replay::Replay;
-use replies::Replies;
+use replies::{Replies, Wrong};
 use safe_clock::SafeClocks;
 use std::collections::{BTreeMap, BTreeSet};
 use transactions::Transactions;
@@ -536,10 +536,16 @@ impl Checks {
         reply: &Reply,
     ) -> Result<(), Violation> {
         let by_watermark = self.rules == Rules::Watermark;
-        let rule = if by_watermark { "M5" } else { "P4" };
         let verdict = self.replies.replied(client, reply, by_watermark, &self.durable);
         let place = Some(moment.place);
-        verdict.map_err(|what| Violation { rule, what, at: moment.at, place })
+        verdict.map_err(|wrong| {
+            let (rule, what) = match wrong {
+                Wrong::NotDurable(what) if by_watermark => ("M5", what),
+                Wrong::NotDurable(what) => ("P4", what),
+                Wrong::Contradicts(what) => ("one transaction", what),
+            };
+            Violation { rule, what, at: moment.at, place }
+        })
     }
 
     /// Judges what is left when all is quiet: nothing that was told as committed is missing.

@@ -3,7 +3,8 @@
 //! Judged by values alone, so that no engine has to say what it read for which client. A value that a client
 //! gets to see is that of a version that was installed and is durable, unless its own transaction wrote
 //! it; when a commit is acknowledged, so is all that the client asked to write; and when a call is
-//! answered, so is the row that keeps it from taking effect again. There is one such row for a call.
+//! answered, so is the row that keeps it from taking effect again. There is one such row for a call. And the
+//! answers that name the same interactive transaction say the same of each step, however often they are given.
 
 use super::durable::Durable;
 use bytes::Bytes;
@@ -44,6 +45,16 @@ struct Session {
     asked: BTreeMap<u32, Step>,
     /// The keys that it writes itself, and what, once that was done.
     own: BTreeMap<(TableId, Bytes), Option<Bytes>>,
+    /// What was answered, by serial and step.
+    answers: BTreeMap<(Option<u64>, u32), Answer>,
+}
+
+/// A reply that its client must not be told, and why.
+pub(super) enum Wrong {
+    /// It shows what is not durable.
+    NotDurable(String),
+    /// It contradicts another one.
+    Contradicts(String),
 }
 
 #[derive(Debug, Clone)]
@@ -114,10 +125,10 @@ impl Replies {
                 self.sessions.entry((client, *session)).or_default();
                 return;
             }
-            Request::Operation { session, number, operation } => {
+            Request::Operation { session, number, operation, .. } => {
                 (session, number, Step::Operation(operation.clone()))
             }
-            Request::End { session, number, ending } => (session, number, Step::End(*ending)),
+            Request::End { session, number, ending, .. } => (session, number, Step::End(*ending)),
         };
         if let Some(session) = self.sessions.get_mut(&(client, *session)) {
             session.asked.insert(*number, step);
@@ -138,17 +149,22 @@ impl Replies {
         reply: &Reply,
         by_watermark: bool,
         durable: &Durable,
-    ) -> super::Verdict {
+    ) -> Result<(), Wrong> {
         match reply {
             // An engine that judges by records answers when those are durable, and installs afterwards.
             Reply::Called { id, result: Ok(result), .. } if by_watermark => {
-                self.called(*id, result, durable)
+                self.called(*id, result, durable).map_err(Wrong::NotDurable)
             }
-            Reply::Done { session: number, number: step, result: Ok(answer) } => {
+            Reply::Done { session: number, serial, number: step, result: Ok(answer) } => {
                 let name = (client, *number);
                 let Some(mut session) = self.sessions.remove(&name) else { return Ok(()) };
                 let mut verdict = Ok(());
                 let mut is_over = false;
+                let before = session.answers.entry((*serial, *step)).or_insert(answer.clone());
+                if before != answer {
+                    let told = format!("{client:?}, session {number}, step {step}");
+                    return Err(Wrong::Contradicts(format!("{told}: {before:?}, then {answer:?}")));
+                }
                 // What was answered before comes again when it is asked for again.
                 if let Some(asked) = session.asked.remove(step) {
                     is_over = matches!(asked, Step::End(_));
@@ -157,7 +173,10 @@ impl Replies {
                 if !is_over {
                     self.sessions.insert(name, session);
                 }
-                verdict.map_err(|what| format!("{client:?}, session {number}, step {step}: {what}"))
+                verdict.map_err(|what| {
+                    let what = format!("{client:?}, session {number}, step {step}: {what}");
+                    Wrong::NotDurable(what)
+                })
             }
             // Errors show that something is in the way, and nothing of it.
             Reply::Called { .. }

@@ -327,8 +327,8 @@ fn shown(checks: &mut Checks, steps: &[(Request, Reply)]) -> Result<(), &'static
 }
 
 fn step(number: u32, operation: Operation, answer: Answer) -> (Request, Reply) {
-    let request = Request::Operation { session: 1, number, operation };
-    (request, Reply::Done { session: 1, number, result: Ok(answer) })
+    let request = Request::Operation { session: 1, serial: Some(5), number, operation };
+    (request, Reply::Done { session: 1, serial: Some(5), number, result: Ok(answer) })
 }
 
 fn get(number: u32, value: &'static [u8]) -> (Request, Reply) {
@@ -347,10 +347,30 @@ fn m5_no_client_is_shown_what_is_not_durable() {
     let put = step(0, Operation::Put { table: TableId(0), key, value }, Answer::Done);
     let own = [put.clone(), get(1, b"own")];
     assert_eq!(shown(&mut checks(&[], 0), &own), Ok(()), "it wrote that itself");
-    let end = Request::End { session: 1, number: 1, ending: Ending::Commit };
-    let done = Reply::Done { session: 1, number: 1, result: Ok(Answer::Done) };
+    let end = Request::End { session: 1, serial: Some(5), number: 1, ending: Ending::Commit };
+    let done = Reply::Done { session: 1, serial: Some(5), number: 1, result: Ok(Answer::Done) };
     let lost = shown(&mut checks(&[], 0), &[put, (end, done)]);
     assert_eq!(lost, Err("M5"), "committed, and nowhere");
+}
+
+#[test]
+fn answers_of_one_transaction_agree() {
+    let (first, (again, mut other)) = (get(0, b"value"), get(0, b"value"));
+    let written = || checks(&written(0, 4), 3);
+    let told = [first.clone(), (again.clone(), other.clone())];
+    assert_eq!(shown(&mut written(), &told), Ok(()), "the same once more");
+    let Reply::Done { result, serial, .. } = &mut other else { unreachable!("of a step") };
+    *result = Ok(Answer::Value(None));
+    let told = [
+        first.clone(),
+        (
+            again.clone(),
+            Reply::Done { session: 1, serial: *serial, number: 0, result: result.clone() },
+        ),
+    ];
+    assert_eq!(shown(&mut written(), &told), Err("one transaction"));
+    *serial = Some(6);
+    assert_eq!(shown(&mut written(), &[first, (again, other)]), Ok(()), "of another one");
 }
 
 #[test]

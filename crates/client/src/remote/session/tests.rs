@@ -83,16 +83,19 @@ impl World {
         }
         let (number, step, what) = match ask {
             Request::Begin { session } => return self.begin(session),
-            Request::Operation { session, number, operation } => {
+            Request::Operation { session, serial: _, number, operation } => {
                 (session, number, What::Operation(operation))
             }
-            Request::End { session, number, ending } => (session, number, What::End(ending)),
+            Request::End { session, serial: _, number, ending } => {
+                (session, number, What::End(ending))
+            }
             Request::OpenCalls { .. } | Request::Call { .. } => {
                 unreachable!("a session calls nothing")
             }
         };
         let unknown = |error| {
-            let reply = Reply::Done { session: number, number: step, result: Err(error) };
+            let reply =
+                Reply::Done { session: number, serial: None, number: step, result: Err(error) };
             Some(reply)
         };
         let not_here = match what {
@@ -117,7 +120,7 @@ impl World {
     fn begin(&mut self, number: u64) {
         if let Some(there) = self.there.get(&number) {
             if there.next == 0 && there.admitted {
-                self.replies.push_back(Reply::Began { session: number, result: Ok(()) });
+                self.replies.push_back(Reply::Began { session: number, result: Ok(number) });
             }
         } else if self.there.range(number..).next().is_none() {
             self.there.insert(number, There::default());
@@ -136,7 +139,7 @@ impl World {
         let there = self.there.get_mut(&number).expect("listed");
         if !there.admitted {
             there.admitted = true;
-            self.replies.push_back(Reply::Began { session: number, result: Ok(()) });
+            self.replies.push_back(Reply::Began { session: number, result: Ok(number) });
             return true;
         }
         let result = match there.busy.take().expect("busy") {
@@ -150,7 +153,8 @@ impl World {
             }
         };
         there.over |= matches!(result, Err(Error::Aborted(_)));
-        let reply = Reply::Done { session: number, number: there.next, result };
+        let reply =
+            Reply::Done { session: number, serial: Some(number), number: there.next, result };
         there.next += 1;
         there.said.push(reply.clone());
         there.turn();
@@ -168,7 +172,9 @@ impl World {
         let Some(at) = self.here.iter().position(named) else { return true };
         let next = match reply {
             Reply::Began { result, .. } => self.here[at].began(result),
-            Reply::Done { number, result, .. } => self.here[at].done(number, result),
+            Reply::Done { serial, number, result, .. } => {
+                self.here[at].done(serial, number, result)
+            }
             Reply::CallsOpened { .. } | Reply::Called { .. } => {
                 unreachable!("a session calls nothing")
             }
@@ -334,13 +340,13 @@ fn a_commit_that_waits_does_not_keep_it_from_beginning_anew() {
     session.name(1);
     session.send(&mut Vec::new());
     let refused = Err(Aborted::UnknownSession { session: 1 }.into());
-    assert_eq!(session.done(0, refused), Next::Anew);
+    assert_eq!(session.done(None, 0, refused), Next::Anew);
     session.restart();
     session.name(2);
     session.send(&mut Vec::new());
-    assert_eq!(session.done(0, Ok(Answer::Value(None))), Next::Open);
+    assert_eq!(session.done(None, 0, Ok(Answer::Value(None))), Next::Open);
     session.send(&mut Vec::new());
-    assert_eq!(session.done(1, Ok(Answer::Done)), Next::Over);
+    assert_eq!(session.done(None, 1, Ok(Answer::Done)), Next::Over);
     assert_eq!(end.try_recv(), Ok(Ok(Answer::Done)));
 }
 
@@ -386,16 +392,43 @@ fn a_connection_that_is_lost_leaves_only_commits_unknown() {
 #[test]
 fn replies_that_nobody_would_give_are_nonsense() {
     let mut session = Session::default();
-    assert_eq!(session.done(0, Ok(Answer::Done)), Next::Nonsense, "nothing was asked");
+    assert_eq!(session.done(None, 0, Ok(Answer::Done)), Next::Nonsense, "nothing was asked");
     let _read = session.perform(get(1));
     session.name(1);
     session.send(&mut Vec::new());
-    assert_eq!(session.done(1, Ok(Answer::Value(None))), Next::Nonsense, "not asked yet");
-    assert_eq!(session.done(0, Ok(Answer::Rows(Vec::new()))), Next::Nonsense, "of a get");
-    assert_eq!(session.done(0, Ok(Answer::Value(None))), Next::Open);
-    assert_eq!(session.done(0, Ok(Answer::Value(None))), Next::Open, "a repetition");
-    let refused = Err(Aborted::UnknownSession { session: 1 }.into());
-    assert_eq!(session.began(refused), Next::Nonsense, "it had begun");
+    assert_eq!(session.done(None, 1, Ok(Answer::Value(None))), Next::Nonsense, "not asked yet");
+    assert_eq!(session.done(None, 0, Ok(Answer::Rows(Vec::new()))), Next::Nonsense, "of a get");
+    assert_eq!(session.done(None, 0, Ok(Answer::Value(None))), Next::Open);
+    assert_eq!(session.done(None, 0, Ok(Answer::Value(None))), Next::Open, "a repetition");
+}
+
+#[test]
+fn answers_of_another_transaction_are_none() {
+    let (mut session, mut out) = (Session::default(), Vec::new());
+    let mut read = session.perform(get(1));
+    session.name(1);
+    session.send(&mut out);
+    let asks = [Request::Begin { session: 1 }, session.request(1, 0, &session.steps[0])];
+    assert_eq!(out, asks, "with no serial, since none was told");
+    assert_eq!(session.began(Ok(7)), Next::Open);
+    // The other side had forgotten this one, and a copy of its beginning began another.
+    let value = |value: &'static str| Ok(Answer::Value(Some(value.into())));
+    assert_eq!(session.began(Ok(8)), Next::Open);
+    assert_eq!(session.done(Some(8), 0, value("of another")), Next::Open);
+    assert!(read.try_recv().is_err());
+    assert_eq!(session.done(Some(7), 0, value("its own")), Next::Open);
+    assert_eq!(read.try_recv(), Ok(Ok(Answer::Value(Some("its own".into())))));
+    let not_begun = Err(Aborted::NotServing { node: types::NodeId(0) }.into());
+    assert_eq!(session.began(not_begun), Next::Open, "the other could not begin");
+    let mut end = session.end(Ending::Commit);
+    out.clear();
+    session.send(&mut out);
+    let ending = Ending::Commit;
+    assert_eq!(out, [Request::End { session: 1, serial: Some(7), number: 1, ending }]);
+    assert_eq!(session.done(Some(8), 1, Ok(Answer::Done)), Next::Open, "of the other");
+    let unknown = Error::from(types::Unknown::Session { session: 1 });
+    assert_eq!(session.done(Some(7), 1, Err(unknown.clone())), Next::Over);
+    assert_eq!(end.try_recv(), Ok(Err(Fault::Error(unknown))));
 }
 
 /// All that a node that errs or lies may reply.
@@ -438,8 +471,12 @@ proptest! {
                     session.give_up();
                     Next::Open
                 }
-                4 => session.began(result.map(drop)),
-                _ => session.done(session.next.saturating_add(step).saturating_sub(1), result),
+                4 => session.began(result.map(|_| u64::from(step))),
+                _ => {
+                    let number = session.next.saturating_add(step).saturating_sub(1);
+                    let serial = (what > 5).then_some(u64::from(what));
+                    session.done(serial, number, result)
+                },
             };
             match next {
                 Next::Open => {}
@@ -471,12 +508,12 @@ fn who_never_knows_a_session_is_not_asked_for_ever() {
     for number in 1..=u64::from(RESTARTS_MAX) {
         session.name(number);
         session.send(&mut Vec::new());
-        assert_eq!(session.done(0, refused()), Next::Anew);
+        assert_eq!(session.done(None, 0, refused()), Next::Anew);
         session.restart();
     }
     session.name(100);
     session.send(&mut Vec::new());
-    assert_eq!(session.done(0, refused()), Next::Over);
+    assert_eq!(session.done(None, 0, refused()), Next::Over);
     assert!(matches!(read.try_recv(), Ok(Err(Fault::Error(_)))));
 
     let mut session = Session::default();
@@ -484,5 +521,5 @@ fn who_never_knows_a_session_is_not_asked_for_ever() {
     session.name(1);
     session.send(&mut Vec::new());
     session.give_up();
-    assert_eq!(session.done(0, refused()), Next::Over, "what is given up need not begin");
+    assert_eq!(session.done(None, 0, refused()), Next::Over, "what is given up need not begin");
 }

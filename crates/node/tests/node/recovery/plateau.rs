@@ -129,10 +129,10 @@ impl Cluster {
         let key = Bytes::copy_from_slice(&(name % ACCOUNTS).to_be_bytes());
         let operation = Operation::Put { table: TableId(1), key, value: Some("put".into()) };
         self.ask(node, client, Request::Begin { session });
-        self.ask(node, client, Request::Operation { session, number: 0, operation });
+        self.ask(node, client, Request::Operation { session, serial: None, number: 0, operation });
         if name.is_multiple_of(2) {
             let ending = Ending::Commit;
-            self.ask(node, client, Request::End { session, number: 1, ending });
+            self.ask(node, client, Request::End { session, serial: None, number: 1, ending });
         }
     }
 
