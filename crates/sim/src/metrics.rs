@@ -144,6 +144,8 @@ counts! {
         for_want_of_shard,
         /// Of those, since a version that was read is undecided.
         undecided,
+        /// Rejected for want of memory.
+        full,
         /// Requests that clients outside sent again.
         asked_again,
         /// Calls whose outcome was not known and that were asked for again.

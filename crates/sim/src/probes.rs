@@ -116,6 +116,8 @@ probes! {
     for_want_of_shard = "ended for want of a shard",
     /// … since a version that it read is undecided.
     undecided = "undecided version met",
+    /// A store had no room for a write.
+    full = "database full",
     /// A stream began behind a snapshot.
     restored = "stream begun behind a snapshot",
     /// A copy carried what is undecided.
@@ -235,6 +237,7 @@ impl Probes {
         self.giver_struck = work.givers_struck;
         self.majority_lost = work.majorities_lost;
         self.for_want_of_shard = outcomes.for_want_of_shard;
+        self.full = outcomes.full;
         self.undecided = outcomes.undecided;
         self.asked_again = outcomes.asked_again;
         self.called_again = outcomes.called_again;

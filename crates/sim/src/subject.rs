@@ -332,6 +332,11 @@ fn limits(limits: &mut Limits, random: &mut Random, round_trip: Duration) {
     // With fewer, clients that call at once would take their sessions from each other for ever.
     limits.call_sessions_max = one_of(&mut apart, &[4, 8, 1 << 15]);
     limits.call_rows_kept = round_trip * one_of(&mut apart, &[20, 200, 1_000_000]);
+    // Room for what is loaded, and in some seeds for little more.
+    limits.memory_bytes_max = match apart.chance(1, 8) {
+        true => one_of(&mut apart, &[128 << 10, 256 << 10, 512 << 10]),
+        false => usize::MAX,
+    };
 }
 
 fn one_of<T: Copy>(random: &mut Random, items: &[T]) -> T {

@@ -5,7 +5,7 @@ use hdrhistogram::Histogram;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use types::{Aborted, Conflict, Error, Time};
+use types::{Aborted, Conflict, Error, Rejected, Time};
 use workloads::history::Recorder;
 
 /// A task of a run; see [`Ledger::begin`].
@@ -121,6 +121,8 @@ impl Ledger {
                 books.outcomes.unknown += 1;
                 books.doubt(play);
             }
+            // Nothing has happened, and other transactions may have more luck.
+            Error::Rejected(Rejected::MemoryFull { .. }) => books.outcomes.full += 1,
             Error::Rejected(_) => books.complaints.push((at, format!("{play}: {error}"))),
         }
     }
