@@ -211,6 +211,14 @@ pub enum Event<M> {
         /// The higher ballot.
         by: Ballot,
     },
+    /// This worker's stream of the shard has promised the ballot of another node. Told before anything that is decided under
+    /// that ballot.
+    Promised {
+        /// The shard.
+        shard: ShardId,
+        /// The ballot.
+        ballot: Ballot,
+    },
     /// The stream that this worker leads has that many decided entries.
     Durable {
         /// The shard.

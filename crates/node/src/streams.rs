@@ -269,8 +269,13 @@ impl<E: Engine> Worker<E> {
         let incarnation = self.known.as_ref().map_or(Incarnation(0), |known| known.incarnation);
         let held = self.streams.get_mut(&shard).expect("messages of others are dropped before");
         let mut wanted = Vec::new();
+        let promised = held.stream.ballot();
         held.stream.step(now, event, &mut wanted);
         let news = &mut self.news;
+        let ballot = held.stream.ballot();
+        if ballot > promised && ballot.node != self.node {
+            news.push_back(engines::Event::Promised { shard, ballot });
+        }
         for effect in wanted {
             match effect {
                 stream::Effect::Send { to, message } => {

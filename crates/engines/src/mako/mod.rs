@@ -247,6 +247,7 @@ impl Engine for Mako {
             }
             Event::Leading { shard, ballot, length } => self.lead(shard, ballot, length, effects),
             Event::Deposed { shard, by: _ } => self.deposed(shard, effects),
+            Event::Promised { shard, ballot } => self.promised(shard, ballot),
             Event::Durable { shard, length } => self.durable(shard, length, effects),
             Event::Decided { shard, index: _, entry } => self.decided(shard, entry, effects),
             Event::Settled { watermark } => self.hear_settled(watermark, effects),

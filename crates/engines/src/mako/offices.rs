@@ -113,6 +113,13 @@ impl Mako {
         self.step_down(at, effects);
     }
 
+    /// This worker's stream has promised the ballot of another. Where the node was appointed before that, other workers of it
+    /// may lead their streams still; what this one comes to from now on is not their reign's, whether it ever led or not.
+    pub(super) fn promised(&self, shard: ShardId, ballot: Ballot) {
+        let before = Epoch(ballot.epoch.0.saturating_sub(1));
+        self.shared.replica(shard).expect("held").end_reign(before);
+    }
+
     /// Lays down the lead of a shard: what has been certified and is not durable may be lost. What was
     /// not certified is.
     fn step_down(&mut self, at: usize, effects: &mut Effects) {

@@ -111,12 +111,13 @@ impl Replica {
         self.floor.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A worker lays down the lead that began in this epoch. To be said before it follows anybody.
+    /// A worker does not take part, or no longer, in leads that began in this epoch or before. To be said before it
+    /// follows another leader.
     pub(crate) fn end_reign(&self, since: Epoch) {
         self.over.fetch_max(since.0, Ordering::AcqRel);
     }
 
-    /// Has some worker laid down the lead that began in this epoch? To be asked after `progress` was.
+    /// Does some worker take no part in the lead that began in this epoch? To be asked after `progress` was.
     pub(crate) fn is_over(&self, since: Epoch) -> bool {
         self.over.load(Ordering::Acquire) >= since.0
     }

@@ -143,6 +143,7 @@ impl Engine for TwoPhaseCommit {
             Event::Deposed { shard, by } => {
                 panic!("{by} leads {shard}: this engine has no recovery")
             }
+            Event::Promised { .. } => {}
             // No leader of its streams ever changes, so it stays in the epoch in which it began.
             Event::Configured { configuration: _, incarnation } => {
                 self.desk.hub.incarnation.set(incarnation);

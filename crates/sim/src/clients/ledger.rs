@@ -49,6 +49,8 @@ struct Books {
     at_work: usize,
     /// Plays whose clients were not told every outcome.
     uncertain: Vec<&'static str>,
+    /// Plays whose data the database has no room for.
+    left_out: Vec<&'static str>,
 }
 
 impl Books {
@@ -80,6 +82,23 @@ impl Ledger {
             books.outcomes.died += 1;
             books.doubt(work.play);
         }
+    }
+
+    /// A part of the data of a play was not loaded. Where there is no room for it, the play is left out.
+    pub fn not_loaded(&self, play: &'static str, part: usize, at: Time, error: &Error) {
+        let books = &mut *self.books.borrow_mut();
+        match error {
+            Error::Rejected(Rejected::MemoryFull { .. }) => books.left_out.push(play),
+            Error::Rejected(_) | Error::Aborted(_) | Error::Unknown(_) => {
+                let what = format!("{play}: part {part} was not loaded: {error}");
+                books.complaints.push((at, what));
+            }
+        }
+    }
+
+    /// Is there no room for the data of the play?
+    pub fn is_left_out(&self, play: &'static str) -> bool {
+        self.books.borrow().left_out.contains(&play)
     }
 
     /// Tasks that are not done.

@@ -117,6 +117,9 @@ async fn perform<W: Workload, D: Pausing>(
     seed: u64,
     stage: Stage,
 ) {
+    if stage.ledger.is_left_out(workload.name()) {
+        return;
+    }
     let mut client = workload.client(number, seed);
     let mut pauses = Pauses::new(seed, number, &stage);
     while pauses.next(&db).await {
@@ -144,8 +147,7 @@ impl<W: Workload + 'static> Play for W {
     fn load(self: Rc<Self>, db: Local, part: usize, seed: u64, stage: Stage) -> Task {
         task(&stage.clone(), Play::name(&*self), async move {
             if let Err(error) = Workload::load(&*self, &db, part, seed, &mut |_| {}).await {
-                let what = format!("{}: part {part} was not loaded: {error}", Play::name(&*self));
-                stage.ledger.complain(stage.time.get(), what);
+                stage.ledger.not_loaded(Play::name(&*self), part, stage.time.get(), &error);
             }
         })
     }
@@ -162,6 +164,9 @@ impl<W: Workload + 'static> Play for W {
         task(&stage.clone(), Play::name(&*self), async move {
             // Where an outcome stayed open, what the clients counted is not what they did.
             let name = Play::name(&*self);
+            if stage.ledger.is_left_out(name) {
+                return;
+            }
             if stage.ledger.is_uncertain(name) && !COUNT_NOTHING.contains(&name) {
                 return;
             }

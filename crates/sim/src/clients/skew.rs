@@ -10,7 +10,7 @@ use engines::Local;
 use engines::engine::Task;
 use std::rc::Rc;
 use std::time::Duration;
-use types::{Database, Random, Result, TableId, Transaction};
+use types::{Database, Error, Random, Rejected, Result, TableId, Transaction};
 
 /// Clients like to begin at multiples of this.
 const BEAT_NS: u64 = 2_000_000;
@@ -106,8 +106,7 @@ impl Play for Skew {
         task(&stage.clone(), NAME, async move {
             for pair in 0..self.pairs {
                 if let Err(error) = self.restore(&db, pair).await {
-                    let what = format!("{NAME}: pair {pair} was not loaded: {error}");
-                    stage.ledger.complain(stage.time.get(), what);
+                    stage.ledger.not_loaded(NAME, pair.into(), stage.time.get(), &error);
                 }
             }
         })
@@ -126,6 +125,8 @@ impl Play for Skew {
             for pair in 0..self.pairs {
                 match self.restore(&db, pair).await {
                     Ok(found) => self.judge(pair, found, &stage),
+                    // What is full stays so: nothing deletes.
+                    Err(Error::Rejected(Rejected::MemoryFull { .. })) => return,
                     Err(error) => {
                         let what = format!("{NAME}: the check failed: {error}");
                         stage.ledger.complain(stage.time.get(), what);

@@ -98,6 +98,7 @@ impl Engine for Toy {
             | Event::Decided { .. }
             | Event::Configured { .. }
             | Event::Deposed { .. }
+            | Event::Promised { .. }
             | Event::Settled { .. }
             | Event::SnapshotWanted { .. }
             | Event::Restored { .. }
