@@ -54,7 +54,9 @@ impl Peer {
         self.voter && self.votes
     }
 
-    fn new(id: NodeId, voter: bool, now: Time) -> Peer {
+    /// One of which nothing is known yet. It may have heard the round of a former life, or of a former membership, under our
+    /// ballot, and names that in all its answers: so rounds go on there.
+    fn new(id: NodeId, voter: bool, round: u64, now: Time) -> Peer {
         Peer {
             id,
             voter,
@@ -67,7 +69,7 @@ impl Peer {
             knows: Length::ZERO,
             waiting_since: Some(now),
             silent: false,
-            round: 0,
+            round,
             greeted: false,
             hole: None,
             snapshot_wanted: false,
@@ -159,6 +161,8 @@ pub(super) struct Leader {
     pub ballot: Ballot,
     pub phase: Phase,
     pub peers: Vec<Peer>,
+    /// The highest round of those that are members no longer: they may come back.
+    round_gone: u64,
     /// Whether this node is a voter.
     voter: bool,
     /// Whether it is a voter or a learner.
@@ -178,8 +182,8 @@ impl Leader {
         now: Time,
     ) -> Leader {
         let (me, members) = (replica.me, &replica.members);
-        let voters = members.voters.iter().map(|id| Peer::new(*id, true, now));
-        let learners = members.learners.iter().map(|id| Peer::new(*id, false, now));
+        let voters = members.voters.iter().map(|id| Peer::new(*id, true, 0, now));
+        let learners = members.learners.iter().map(|id| Peer::new(*id, false, 0, now));
         let phase = Phase::Preparing {
             stage: Stage::default(),
             asked: false,
@@ -190,6 +194,7 @@ impl Leader {
             ballot,
             phase,
             peers: voters.chain(learners).filter(|peer| peer.id != me).collect(),
+            round_gone: 0,
             voter: members.voters.contains(&me),
             is_member: members.all().any(|id| id == me),
             queue,
@@ -246,7 +251,8 @@ impl Leader {
         if self.faults.keep_former_acks {
             return;
         }
-        self.peers[place] = Peer::new(reborn, self.peers[place].voter, now);
+        let Peer { voter, round, .. } = self.peers[place];
+        self.peers[place] = Peer::new(reborn, voter, round, now);
         if let Phase::Preparing { asked: false, .. } = self.phase {
             return; // It is asked with the others.
         }
@@ -279,10 +285,14 @@ impl Leader {
     ) {
         let members = &replica.members;
         self.is_member = members.all().any(|id| id == replica.me);
-        self.peers.retain(|peer| members.all().any(|id| id == peer.id));
+        let is_member = |peer: &Peer| members.all().any(|id| id == peer.id);
+        let gone = self.peers.iter().filter(|peer| !is_member(peer)).map(|peer| peer.round);
+        self.round_gone = gone.fold(self.round_gone, u64::max);
+        self.peers.retain(is_member);
         let is_new = |id: &NodeId| *id != replica.me && self.peers.iter().all(|it| it.id != *id);
         let new: Vec<NodeId> = members.learners.iter().copied().filter(is_new).collect();
-        self.peers.extend(new.iter().map(|id| Peer::new(*id, false, now)));
+        let round = self.round_gone;
+        self.peers.extend(new.iter().map(|id| Peer::new(*id, false, round, now)));
         let asked = !matches!(self.phase, Phase::Preparing { asked: false, .. });
         if let Phase::Preparing { fetching, .. } = &mut self.phase {
             fetching.take_if(|fetching| self.peers.iter().all(|peer| peer.id != fetching.at));

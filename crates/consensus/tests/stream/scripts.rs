@@ -10,7 +10,7 @@
 //! settle                    reverse  (what is on its way)
 //! wait MS                   trim NODE LENGTH           snapshot NODE TO
 //! crash NODE                restart NODE [empty]       votes NODE yes|no
-//! show
+//! reborn NODE REPLICA       show
 //! forge FROM TO KIND [FIELD=VALUE…]
 //! ```
 
@@ -241,6 +241,7 @@ fn run_command(cluster: &mut Cluster, line: &str) -> Result<(), String> {
             let votes = words.plain[2] == "yes";
             cluster.step(words.node(1), Event::Votes { votes })
         }
+        "reborn" => cluster.step(words.node(1), Event::Reborn { replica: words.node(2) }),
         "forge" => cluster.deliver(forged(&words)),
         "show" => {
             show_nodes(cluster);

@@ -183,6 +183,16 @@ impl Epochs {
             && !live.rejects(own, stamp)
     }
 
+    /// Is a version with this stamp, kept by `own`, lost for good? Either its epoch is settled without it, or a shard has ended
+    /// that before what it depends on.
+    pub(super) fn rejects(&self, own: ShardId, stamp: StampRef<'_>) -> bool {
+        let state = self.state();
+        match state.live.get(&stamp.epoch) {
+            Some(live) => live.rejects(own, stamp),
+            None => state.finals.get(&stamp.epoch).is_some_and(|last| !last.covers(own, stamp)),
+        }
+    }
+
     /// How `epoch` ends is not known yet.
     pub(super) fn is_live(&self, epoch: Epoch) -> bool {
         self.state().live.contains_key(&epoch)

@@ -388,7 +388,9 @@ impl Mako {
                 }
             }
         });
-        beside.extend(kept.rows(&from, until.as_ref()));
+        // The table has some that are decided by now.
+        let kept_rows = kept.rows(&from, until.as_ref());
+        beside.extend(kept_rows.filter(|row| !epochs.rejects(shard, row.stamp.as_ref())));
         drop(kept);
         if faults.has(Fault::CopyWithoutUndecided) {
             beside.clear();

@@ -162,6 +162,10 @@ impl Shared {
     /// Keeps the versions of a piece that is undecided, but for those that do not matter.
     pub(super) fn keep(&self, shard: ShardId, sessions: &Rc<Sessions>, piece: &Piece) {
         let Piece { stamp, writes } = piece;
+        // Its own shard may have ended the epoch before it, which another worker of the node has just heard.
+        if self.epochs.rejects(shard, stamp.as_ref()) {
+            return;
+        }
         let session = sessions.take();
         let mut session =
             session.unwrap_or_else(|error| panic!("{shard} cannot be followed: {error}"));
