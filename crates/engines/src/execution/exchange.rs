@@ -159,14 +159,19 @@ impl Exchange {
 
     /// The participant of `shard` has given up: nothing can succeed any more.
     pub(crate) fn fail(&self, shard: ShardId, error: &Error) {
+        self.spoil(error);
+        let mut remotes = self.remotes.borrow_mut();
+        if let Some(remote) = remotes.iter_mut().find(|remote| remote.shard == shard) {
+            (remote.over, remote.asked) = (true, None);
+        }
+    }
+
+    /// Nothing can succeed any more.
+    pub(crate) fn spoil(&self, error: &Error) {
         self.failure.borrow_mut().get_or_insert_with(|| error.clone());
         for remote in self.remotes.borrow_mut().iter_mut() {
             // Nor is there any use in waiting for other shards.
             remote.asked.iter().flatten().for_each(|ticket| ticket.fill(Err(error.clone())));
-            if remote.shard == shard {
-                remote.over = true;
-                remote.asked = None;
-            }
             remote.outgoing.clear();
             remote.outgoing_bytes = 0;
             for ticket in remote.waiting.drain(..) {

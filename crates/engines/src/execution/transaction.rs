@@ -189,6 +189,9 @@ impl Transaction {
     }
 
     fn branch(&self, own: usize) -> Result<&Branch> {
+        if let Some(failure) = self.exchange.failure() {
+            return Err(failure);
+        }
         if self.own[own].get().is_none() {
             // It cannot be begun elsewhere meanwhile: it belongs to one worker.
             let _ = self.own[own].set(self.hub.begin(own)?);
@@ -237,7 +240,8 @@ impl Transaction {
         self.kept.alloc_slice_copy(bytes)
     }
 
-    /// Calls `write` for every copy of the key.
+    /// Calls `write` for every copy of the key. Where one shard takes it and another does not, the transaction cannot
+    /// commit any more: the copies would differ.
     fn each_home(
         &self,
         table: TableId,
@@ -248,7 +252,16 @@ impl Transaction {
             None => Err(Rejected::UnknownTable { table }.into()),
             Some(Home::One(shard)) => write(self.target(shard)?),
             Some(Home::Everywhere) => {
-                (0..self.hub.topology.shards()).try_for_each(|s| write(self.target(ShardId(s))?))
+                for shard in self.hub.topology.shard_ids() {
+                    let written = self.target(shard).and_then(&mut write);
+                    let differs = shard > ShardId(0);
+                    written.inspect_err(|error| {
+                        if differs {
+                            self.exchange.spoil(error)
+                        }
+                    })?;
+                }
+                Ok(())
             }
         }
     }

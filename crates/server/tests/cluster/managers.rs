@@ -155,9 +155,10 @@ async fn what_makes_no_sense_is_refused() {
         let (outgoing, incoming) = (NodeId(outgoing), NodeId(incoming));
         let wanted = FromOperator::ReplaceManager { outgoing, incoming };
         let told = loop {
-            match cluster.operate(NodeId(0), &wanted).await.expect("it answers") {
-                ToOperator::UnderWay(_) | ToOperator::NotLeading { .. } => {}
-                told => break told,
+            // A machine that is busy with other things may let a connection wait for too long.
+            match cluster.operate(NodeId(0), &wanted).await {
+                None | Some(ToOperator::UnderWay(_) | ToOperator::NotLeading { .. }) => {}
+                Some(told) => break told,
             }
         };
         assert_eq!(told, ToOperator::Refused(why));
