@@ -113,6 +113,11 @@ impl Membership {
     /// The configuration has changed.
     pub(crate) fn publish(&self, configuration: &Arc<Configuration>, incarnation: Incarnation) {
         let mut state = self.state();
+        // One that leaves, and comes back under the same ballot, has to catch up once more.
+        state.caught_up.retain(|(shard, replica), _| {
+            let assignment = configuration.shard(*shard);
+            assignment.is_some_and(|assignment| assignment.empty.contains_key(replica))
+        });
         state.known = Some(Known { configuration: Arc::clone(configuration), incarnation });
         self.version.fetch_add(1, Ordering::Release);
     }
@@ -211,5 +216,25 @@ mod tests {
         let word = Word::CaughtUp { shard: place.0, replica: place.1, ballot, incarnation };
         assert_eq!(membership.words(), [word]);
         assert_eq!(membership.words(), []);
+    }
+
+    #[test]
+    fn a_replica_that_left_and_came_back_has_to_catch_up_again() {
+        let topology = Arc::new(Topology::symmetric(1, 3, 1, 0, 1));
+        let machine = Machine::new(Arc::clone(&topology), Options::default());
+        let with = |empty: &[NodeId]| {
+            let mut configuration = Configuration::clone(machine.configuration());
+            configuration.shards[0].empty = empty.iter().map(|it| (*it, Epoch(1))).collect();
+            Arc::new(configuration)
+        };
+        let membership = Membership::new(1);
+        let (place, of) = ((ShardId(0), NodeId(1)), (Ballot::default(), Incarnation(1)));
+        membership.publish(&with(&[NodeId(1)]), Incarnation(1));
+        assert!(membership.caught_up(WorkerId(0), place, of));
+        membership.publish(&with(&[NodeId(1), NodeId(2)]), Incarnation(1));
+        assert!(!membership.caught_up(WorkerId(0), place, of), "it was said");
+        membership.publish(&with(&[]), Incarnation(1));
+        membership.publish(&with(&[NodeId(1)]), Incarnation(1));
+        assert!(membership.caught_up(WorkerId(0), place, of));
     }
 }

@@ -254,12 +254,12 @@ impl Transaction {
             Some(Home::Everywhere) => {
                 for shard in self.hub.topology.shard_ids() {
                     let written = self.target(shard).and_then(&mut write);
-                    let differs = shard > ShardId(0);
-                    written.inspect_err(|error| {
-                        if differs {
-                            self.exchange.spoil(error)
-                        }
-                    })?;
+                    if let Err(error) = &written
+                        && shard > ShardId(0)
+                    {
+                        self.exchange.spoil(error);
+                    }
+                    written?;
                 }
                 Ok(())
             }
