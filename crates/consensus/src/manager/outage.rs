@@ -41,12 +41,14 @@ impl Configuration {
         let full: Vec<NodeId> = assignment.full_voters().collect();
         let empty = |node: &&NodeId| assignment.empty.contains_key(node);
         // A leader that was appointed after a voter lost its memory gives it its vote back, if it could be prepared: by a
-        // majority of those that were not empty when it was appointed.
+        // majority of those that were not empty when it was appointed. One of these may have lost its memory before it
+        // promised: then the leader never prepares, the shard ends no epoch, and is out before long.
         let lost_before = |node: &&NodeId| {
             assignment.empty.get(node).is_some_and(|lost| *lost < assignment.ballot.epoch)
         };
         let before = assignment.voters.iter().filter(lost_before).count();
-        let could_prepare = is_led && assignment.voters.len() - before >= majority;
+        let could_prepare = assignment.voters.len() - before >= majority;
+        let could_prepare = could_prepare && is_led && assignment.out.is_none();
         let regaining = if could_prepare { before } else { 0 };
         if full.len() + regaining < majority {
             let holders = assignment.voters.iter().chain(&assignment.learners);
@@ -118,6 +120,11 @@ mod tests {
         says(lost(4, 4), Some(&outage));
         // The leader was appointed after the first loss, by the other two: that voter is about to vote again.
         says(lost(2, 4), None);
+        let out = |all: &mut Configuration| {
+            lost(2, 4)(all);
+            all.shards[0].out = Some(Epoch(5));
+        };
+        says(out, Some(&outage));
         // The leader was appointed after both, and is promised nothing by a majority.
         says(lost(2, 2), Some(&outage));
         let mut unknown = configuration();
