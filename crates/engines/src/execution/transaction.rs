@@ -19,7 +19,7 @@ use std::ops::Bound;
 use std::rc::Rc;
 use types::limits::{check_key, check_value};
 use types::transaction::ScanEnd;
-use types::{Aborted, Conflict, Rejected, Result, Rows, Scan, ShardId, TableId};
+use types::{Aborted, Conflict, Error, Rejected, Result, Rows, Scan, ShardId, TableId};
 
 /// A transaction at its coordinator; see [`types::Transaction`] for its operations.
 ///
@@ -254,8 +254,13 @@ impl Transaction {
             Some(Home::Everywhere) => {
                 for shard in self.hub.topology.shard_ids() {
                     let written = self.target(shard).and_then(&mut write);
+                    // That a key exists on one shard and not on another is something that was read, and validation fails.
+                    let was_read = |error: &Error| {
+                        matches!(error, Error::Rejected(Rejected::KeyExists { .. }))
+                    };
                     if let Err(error) = &written
                         && shard > ShardId(0)
+                        && !was_read(error)
                     {
                         self.exchange.spoil(error);
                     }
