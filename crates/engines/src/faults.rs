@@ -51,7 +51,7 @@ pub enum Fault {
     IgnoreRequestRows,
     /// Calls whose sessions were forgotten are run (exactly once).
     ServeForgottenSessions,
-    /// All interactive transactions have the same serial (serializability).
+    /// All interactive transactions have the same serial (one transaction).
     ReuseSerials,
     /// A leader takes the session numbers of its predecessors for its own (exactly once).
     ReuseSessionNumbers,

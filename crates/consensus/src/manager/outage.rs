@@ -47,8 +47,8 @@ impl Configuration {
             assignment.empty.get(node).is_some_and(|lost| *lost < assignment.ballot.epoch)
         };
         let before = assignment.voters.iter().filter(lost_before).count();
-        let could_prepare = assignment.voters.len() - before >= majority;
-        let could_prepare = could_prepare && is_led && assignment.out.is_none();
+        let others = assignment.voters.len() - before;
+        let could_prepare = is_led && assignment.out.is_none() && others >= majority;
         let regaining = if could_prepare { before } else { 0 };
         if full.len() + regaining < majority {
             let holders = assignment.voters.iter().chain(&assignment.learners);

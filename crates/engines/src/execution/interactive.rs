@@ -30,8 +30,7 @@ type Key = (ClientId, u64);
 pub(super) struct Sessions {
     hub: Rc<Hub>,
     book: Rc<RefCell<Book>>,
-    /// The next serial.
-    next: Cell<u64>,
+    next_serial: Cell<u64>,
 }
 
 #[derive(Default)]
@@ -99,7 +98,7 @@ impl Sessions {
     pub(super) fn new(hub: &Rc<Hub>) -> Sessions {
         // Drawn, so that those before a restart had others.
         let first = hub.random.borrow().fork(2).next_u64() >> 2;
-        Sessions { hub: Rc::clone(hub), book: Rc::default(), next: Cell::new(first) }
+        Sessions { hub: Rc::clone(hub), book: Rc::default(), next_serial: Cell::new(first) }
     }
 
     /// How many are known, and how many are listed as over.
@@ -127,8 +126,8 @@ impl Sessions {
         }
         let heard_at = self.hub.now.get();
         let began_at = heard_at;
-        let serial = self.next.get();
-        self.next.set(serial + u64::from(!self.hub.faults.has(Fault::ReuseSerials)));
+        let serial = self.next_serial.get();
+        self.next_serial.set(serial + u64::from(!self.hub.faults.has(Fault::ReuseSerials)));
         let session = Session { serial, began_at, heard_at, ..Session::default() };
         let session = Rc::new(RefCell::new(session));
         book.sessions.insert(key, Rc::clone(&session));
@@ -145,10 +144,7 @@ impl Sessions {
 
     /// Takes a step, or answers it.
     pub(super) fn step(&self, from: ClientId, asked: Asked, step: Step) {
-        let is_it = |it: &&Rc<RefCell<Session>>| it.borrow().is_asked(asked);
-        let book = self.book.borrow();
-        let found = book.sessions.get(&(from, asked.session)).filter(is_it).cloned();
-        drop(book);
+        let found = self.book.borrow().sessions.get(&(from, asked.session)).cloned();
         let reply = match found {
             None => Some(not_here(asked, &step)),
             Some(found) => found.borrow_mut().step(self.hub.now.get(), asked, step),
@@ -222,13 +218,12 @@ impl Book {
 }
 
 impl Session {
-    /// Is it this transaction that is asked? A client that has not heard of any has read nothing yet.
-    fn is_asked(&self, asked: Asked) -> bool {
-        asked.serial.is_none_or(|serial| serial == self.serial)
-    }
-
     /// Takes a step, or finds what was said to it before.
     fn step(&mut self, now: Time, asked: Asked, step: Step) -> Option<Reply> {
+        // A client that has not heard of any transaction has read nothing yet.
+        if asked.serial.is_some_and(|serial| serial != self.serial) {
+            return Some(not_here(asked, &step));
+        }
         self.heard_at = now;
         let number = asked.number;
         let Some(ahead) = number.checked_sub(self.next) else {

@@ -254,15 +254,11 @@ impl Transaction {
             Some(Home::Everywhere) => {
                 for shard in self.hub.topology.shard_ids() {
                     let written = self.target(shard).and_then(&mut write);
-                    // That a key exists on one shard and not on another is something that was read, and validation fails.
-                    let was_read = |error: &Error| {
-                        matches!(error, Error::Rejected(Rejected::KeyExists { .. }))
-                    };
-                    if let Err(error) = &written
-                        && shard > ShardId(0)
-                        && !was_read(error)
-                    {
-                        self.exchange.spoil(error);
+                    match &written {
+                        // That it exists on one shard and not on another is something that was read: validation fails.
+                        Ok(()) | Err(Error::Rejected(Rejected::KeyExists { .. })) => {}
+                        Err(error) if shard > ShardId(0) => self.exchange.spoil(error),
+                        Err(_) => {}
                     }
                     written?;
                 }

@@ -190,6 +190,20 @@ impl Cluster {
         (0..).map(NodeId).take(self.servers.len()).filter(|node| self.is_up(*node)).collect()
     }
 
+    /// Asks one node until it says what comes of it.
+    pub async fn ask(&self, node: NodeId, wanted: &FromOperator) -> ToOperator {
+        let began = now();
+        loop {
+            let told = self.operate(node, wanted).await;
+            match told {
+                None | Some(ToOperator::UnderWay(_) | ToOperator::NotLeading { .. }) => {}
+                Some(told) => return told,
+            }
+            assert!(began.elapsed() < PATIENCE, "{wanted:?}: {node} says {told:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
     /// Has one manager replaced by another, by asking the leader until it is done.
     pub async fn replace_manager(&self, outgoing: NodeId, incoming: NodeId) -> Vec<NodeId> {
         let began = now();

@@ -24,18 +24,6 @@ fn start(place: &TempDir) -> Cluster {
     })
 }
 
-/// Asks one node until it says what comes of it.
-async fn ask(cluster: &Cluster, node: NodeId, wanted: FromOperator) -> ToOperator {
-    loop {
-        match cluster.operate(node, &wanted).await {
-            None | Some(ToOperator::UnderWay(_) | ToOperator::NotLeading { .. }) => {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-            Some(told) => return told,
-        }
-    }
-}
-
 async fn count(cluster: &Cluster, number: u64, via: NodeId, shard: ShardId, key: u8) -> i64 {
     let mut client = cluster.client(number);
     loop {
@@ -84,8 +72,8 @@ async fn a_manager_that_survives_goes_on_alone_and_the_others_do_not_come_back()
     let survivor = NodeId(4);
     let check = FromOperator::CheckRecovery;
     let majority = ToOperator::Refused(Refusal::MajorityLives);
-    assert_eq!(ask(&cluster, survivor, check.clone()).await, majority);
-    let refused = ask(&cluster, NodeId(1), check.clone()).await;
+    assert_eq!(cluster.ask(survivor, &check).await, majority);
+    let refused = cluster.ask(NodeId(1), &check).await;
     assert!(matches!(refused, ToOperator::Refused(Refusal::NotManager { .. })), "{refused:?}");
     let identity = cluster.status(survivor).await.expect("it is up").cluster;
     let epoch = cluster.status(survivor).await.expect("it is up").epoch;
@@ -94,7 +82,7 @@ async fn a_manager_that_survives_goes_on_alone_and_the_others_do_not_come_back()
     let lost = [0, 3].map(NodeId);
     lost.iter().for_each(|node| cluster.kill(*node));
     let remembered = loop {
-        match ask(&cluster, survivor, check.clone()).await {
+        match cluster.ask(survivor, &check).await {
             ToOperator::MayRecover(remembered) => break remembered,
             told => assert_eq!(told, majority, "it does not know yet"),
         }
@@ -106,7 +94,7 @@ async fn a_manager_that_survives_goes_on_alone_and_the_others_do_not_come_back()
         FromOperator::RecoverManagers { number, silent, lost }
     };
     let more = Refusal::LosesMore { silent: vec![lost[1]], lost: vec![] };
-    let told = ask(&cluster, survivor, wanted(8, &lost[..1])).await;
+    let told = cluster.ask(survivor, &wanted(8, &lost[..1])).await;
     assert_eq!(told, ToOperator::Refused(more), "only one was shown");
 
     // All managers come back, and the nodes that have pledged take nothing from them.
@@ -115,12 +103,12 @@ async fn a_manager_that_survives_goes_on_alone_and_the_others_do_not_come_back()
         status.manager.as_ref().is_some_and(|manager| manager.leader.is_some())
     };
     cluster.until("the managers have a leader", survivor, follows).await;
-    let told = ask(&cluster, survivor, check.clone()).await;
+    let told = cluster.ask(survivor, &check).await;
     assert!(matches!(told, ToOperator::MayRecover(Remembered { pledged: true, .. })), "{told:?}");
     lost.iter().for_each(|node| cluster.kill(*node));
     let done = ToOperator::Done { managers: vec![survivor] };
-    assert_eq!(ask(&cluster, survivor, wanted(9, &lost)).await, done);
-    assert_eq!(ask(&cluster, survivor, wanted(9, &lost)).await, done, "a repeat");
+    assert_eq!(cluster.ask(survivor, &wanted(9, &lost)).await, done);
+    assert_eq!(cluster.ask(survivor, &wanted(9, &lost)).await, done, "a repeat");
 
     for ((shard, key), before) in keys.iter().zip(&before) {
         let after = count(&cluster, 2, NodeId(1), *shard, *key).await;
@@ -140,7 +128,7 @@ async fn a_manager_that_survives_goes_on_alone_and_the_others_do_not_come_back()
     }
     let add = FromOperator::AddManagers { first: NodeId(0), second: NodeId(3) };
     let managers = [0, 3, 4].map(NodeId).to_vec();
-    assert_eq!(ask(&cluster, survivor, add).await, ToOperator::Done { managers });
+    assert_eq!(cluster.ask(survivor, &add).await, ToOperator::Done { managers });
     cluster.until_managed([0, 3, 4]).await;
     // Their votes count.
     for node in lost {

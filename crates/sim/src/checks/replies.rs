@@ -160,10 +160,10 @@ impl Replies {
                 let Some(mut session) = self.sessions.remove(&name) else { return Ok(()) };
                 let mut verdict = Ok(());
                 let mut is_over = false;
+                let of = |what| format!("{client:?}, session {number}, step {step}: {what}");
                 let before = session.answers.entry((*serial, *step)).or_insert(answer.clone());
                 if before != answer {
-                    let told = format!("{client:?}, session {number}, step {step}");
-                    return Err(Wrong::Contradicts(format!("{told}: {before:?}, then {answer:?}")));
+                    return Err(Wrong::Contradicts(of(format!("{before:?}, then {answer:?}"))));
                 }
                 // What was answered before comes again when it is asked for again.
                 if let Some(asked) = session.asked.remove(step) {
@@ -173,10 +173,7 @@ impl Replies {
                 if !is_over {
                     self.sessions.insert(name, session);
                 }
-                verdict.map_err(|what| {
-                    let what = format!("{client:?}, session {number}, step {step}: {what}");
-                    Wrong::NotDurable(what)
-                })
+                verdict.map_err(|what| Wrong::NotDurable(of(what)))
             }
             // Errors show that something is in the way, and nothing of it.
             Reply::Called { .. }

@@ -125,8 +125,8 @@ impl Play for Skew {
             for pair in 0..self.pairs {
                 match self.restore(&db, pair).await {
                     Ok(found) => self.judge(pair, found, &stage),
-                    // What is full stays so: nothing deletes.
-                    Err(Error::Rejected(Rejected::MemoryFull { .. })) => return,
+                    // There is no room to restore it, and so it is not judged.
+                    Err(Error::Rejected(Rejected::MemoryFull { .. })) => {}
                     Err(error) => {
                         let what = format!("{NAME}: the check failed: {error}");
                         stage.ledger.complain(stage.time.get(), what);
