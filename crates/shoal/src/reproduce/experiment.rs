@@ -5,6 +5,7 @@ use crate::duration::span;
 use serde::Serialize;
 use std::time::Duration;
 use workloads::bench::Measurement;
+use workloads::bench::measurement::{self, Latency};
 use workloads::report::words;
 
 /// What has to be known of an experiment, before and after it.
@@ -152,6 +153,18 @@ impl Percentile {
         }
     }
 
+    /// Of these latencies, in milliseconds.
+    fn ms(self, latency: &Latency) -> f64 {
+        let ns = match self {
+            Percentile::P10 => latency.p10_ns,
+            Percentile::P50 => latency.p50_ns,
+            Percentile::P90 => latency.p90_ns,
+            Percentile::P95 => latency.p95_ns,
+            Percentile::P99 => latency.p99_ns,
+        };
+        ns as f64 / 1e6
+    }
+
     /// As people write it.
     pub fn name(self) -> &'static str {
         match self {
@@ -231,18 +244,34 @@ impl Quantity {
             Quantity::PerShard => Some(summary.committed_per_s / f64::from(shards)),
             Quantity::PerLeaderSecond => summary.committed_per_cpu_s,
             Quantity::Latency(percentile, kind) => {
-                let latency = summary.kinds.iter().find(|it| it.name == kind)?.latency?;
-                let ns = match percentile {
-                    Percentile::P10 => latency.p10_ns,
-                    Percentile::P50 => latency.p50_ns,
-                    Percentile::P90 => latency.p90_ns,
-                    Percentile::P95 => latency.p95_ns,
-                    Percentile::P99 => latency.p99_ns,
-                };
-                Some(ns as f64 / 1e6)
+                let kind = summary.kinds.iter().find(|it| it.name == kind)?;
+                Some(percentile.ms(&kind.latency?))
             }
             Quantity::Aborted => Some(summary.conflict_rate),
         }
+    }
+
+    /// The lowest and the highest of several measurements, for the quantities that are read most:
+    /// throughput, and latencies at the median and at the 99th percentile.
+    pub fn range(self, measurement: &Measurement) -> Option<(f64, f64)> {
+        if measurement.runs.len() < 2 {
+            return None;
+        }
+        let of_run = |run: &measurement::Run| match self {
+            Quantity::Throughput => Some(run.throughput.mean_per_s),
+            Quantity::Latency(percentile @ (Percentile::P50 | Percentile::P99), kind) => {
+                let kind = run.kinds.iter().find(|it| it.name == kind)?;
+                Some(percentile.ms(&kind.latency?))
+            }
+            Quantity::PerShard
+            | Quantity::PerLeaderSecond
+            | Quantity::Latency(..)
+            | Quantity::Aborted => None,
+        };
+        let values = measurement.runs.iter().filter_map(of_run);
+        values
+            .map(|value| (value, value))
+            .reduce(|(low, high), (value, _)| (f64::min(low, value), f64::max(high, value)))
     }
 
     /// In a table.

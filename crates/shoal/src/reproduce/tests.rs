@@ -2,17 +2,17 @@
 
 use super::experiment::{Chart, Experiment, Number, Percentile, Published, Quantity, Row};
 use super::{Measured, Outcome};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use workloads::bench::measurement::{
-    Build, FORMAT, KindSummary, Latency, LatencyFrom, Load, Summary,
+    Build, FORMAT, Kind, KindSummary, Latency, LatencyFrom, Load, Run, Summary, Throughput,
 };
 use workloads::bench::{Machine, Measurement};
 
-/// What would have come out of a run that commits so much.
-fn measurement(committed_per_s: f64, p50_ms: u64) -> Measurement {
-    let ns = p50_ms * 1_000_000;
-    let latency = Latency {
+/// Every transaction takes so long.
+fn latency(ms: u64) -> Latency {
+    let ns = ms * 1_000_000;
+    Latency {
         mean_ns: ns,
         p10_ns: ns,
         p50_ns: ns,
@@ -21,7 +21,51 @@ fn measurement(committed_per_s: f64, p50_ms: u64) -> Measurement {
         p99_ns: ns,
         p99_9_ns: ns,
         max_ns: ns,
-    };
+    }
+}
+
+/// One run of several.
+fn run(committed_per_s: f64, p50_ms: u64) -> Run {
+    let per_s = committed_per_s;
+    Run {
+        seed: 1,
+        loaded_rows: 0,
+        load_s: 0.0,
+        loaded_bytes: None,
+        peak_resident_bytes: None,
+        measured_s: 1.0,
+        committed: committed_per_s as u64,
+        rolled_back: 0,
+        conflicts: 0,
+        given_up: 0,
+        cut: 0,
+        unknown: 0,
+        overdue: 0,
+        running_s: None,
+        waiting_s: None,
+        counted: BTreeMap::new(),
+        throughput: Throughput {
+            mean_per_s: per_s,
+            median_per_s: per_s,
+            min_per_s: per_s,
+            max_per_s: per_s,
+        },
+        kinds: vec![Kind {
+            name: "read-modify-write",
+            committed: committed_per_s as u64,
+            rolled_back: 0,
+            conflicts: 0,
+            latency: Some(latency(p50_ms)),
+            curve: Vec::new(),
+        }],
+        timeline: Vec::new(),
+        checks: Vec::new(),
+    }
+}
+
+/// What would have come out of a run that commits so much.
+fn measurement(committed_per_s: f64, p50_ms: u64) -> Measurement {
+    let latency = latency(p50_ms);
     let kind = |name| KindSummary { name, share: 0.5, latency: Some(latency) };
     Measurement {
         format: FORMAT,
@@ -153,6 +197,24 @@ fn rows_of_the_paper_stand_below_ours_where_there_are_none_to_compare() {
     let text = outcome(Measured::Figure8, &[100.0], 53).text();
     assert!(line(&text, "mako, 1 shard").ends_with("MISSED"));
     assert!(!line(&text, "two-phase-commit, 1 shard").ends_with("MISSED"));
+}
+
+#[test]
+fn several_runs_show_how_far_they_lie_apart() {
+    let experiment = Measured::Figure9.experiment();
+    let runs = [(900.0, 50), (1300.0, 53), (1000.0, 51)];
+    let several = || Measurement {
+        runs: runs.map(|(per_s, p50_ms)| run(per_s, p50_ms)).into(),
+        ..measurement(1000.0, 51)
+    };
+    let measured = experiment.runs.iter().map(|_| Ok(several())).collect();
+    let text = Outcome::measured(experiment, measured, 1).text();
+    assert_eq!(
+        line(&text, "50 %"),
+        "50 % 1,000 900 to 1,300 1.00 × – – 1,000 1.00 × 51.0 ms 50.0 ms to 53.0 ms"
+    );
+    // Of one run there is nothing to say.
+    assert!(!outcome(Measured::Figure9, &[1000.0], 51).text().contains("range"));
 }
 
 #[test]

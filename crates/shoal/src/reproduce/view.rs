@@ -67,6 +67,18 @@ impl Seen<'_> {
         quantity.of(self.measured[run].as_ref().ok()?, self.runs[run].shards())
     }
 
+    /// The lowest and the highest of several runs of a row.
+    fn range(&self, row: &Row, quantity: Quantity) -> Option<String> {
+        let (low, high) = quantity.range(self.measured[row.run?].as_ref().ok()?)?;
+        Some(format!("{} to {}", quantity.words(low), quantity.words(high)))
+    }
+
+    /// Does a column beside it show how far the runs lie apart?
+    fn has_range(&self, column: Column) -> bool {
+        let is_measured = column.whose != Whose::Papers && !column.is_relative;
+        is_measured && self.rows().any(|(_, row)| self.range(row, column.quantity).is_some())
+    }
+
     fn value(&self, curve: &Curve, row: &Row, column: Column) -> Option<f64> {
         let Column { quantity, whose, is_relative } = column;
         let ours = || {
@@ -118,20 +130,27 @@ impl Seen<'_> {
         let has_names = self.chart.curves.len() > 1;
         let names = if has_names { vec!["", self.chart.axis] } else { vec![self.chart.axis] };
         let words = names.len();
+        let heads = |column: &Column| {
+            let range = self.has_range(*column).then_some("range");
+            std::iter::once(column.head()).chain(range)
+        };
         let line = |(curve, row): (&Curve, &Row)| {
             let mut cells = if has_names { vec![curve.name.clone()] } else { Vec::new() };
             cells.push(format!("{} {}", row.label, self.chart.unit).trim_end().to_owned());
-            cells.extend(columns.iter().map(|column| {
+            for column in &columns {
                 let value = self.value(curve, row, *column);
-                value.map_or_else(|| NONE.to_owned(), |value| column.words(value))
-            }));
+                cells.push(value.map_or_else(|| NONE.to_owned(), |value| column.words(value)));
+                if self.has_range(*column) {
+                    cells.push(self.range(row, column.quantity).unwrap_or_else(|| NONE.to_owned()));
+                }
+            }
             let (target, verdict) = self.judged(curve, row);
             Line { cells, target, verdict }
         };
         Table {
             title: self.chart.title,
             notes: self.chart.notes.clone(),
-            heads: names.into_iter().chain(columns.iter().map(|column| column.head())).collect(),
+            heads: names.into_iter().chain(columns.iter().flat_map(heads)).collect(),
             words,
             lines: self.rows().map(line).collect(),
         }
