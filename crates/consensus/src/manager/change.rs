@@ -192,7 +192,7 @@ impl Machine {
         }
         assignment.empty.remove(&replica);
         self.changed = true;
-        effects.push(Applied::CaughtUp { shard: claim.shard, replica });
+        effects.push(Applied::CaughtUp { shard: claim.shard, replica, incarnation });
         true
     }
 

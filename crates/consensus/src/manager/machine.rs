@@ -96,8 +96,10 @@ pub enum Applied {
     CaughtUp {
         /// The shard.
         shard: ShardId,
-        /// The replica.
+        /// The replica,
         replica: NodeId,
+        /// in this incarnation of its node.
+        incarnation: Incarnation,
     },
     /// What came of a request.
     Answered {

@@ -260,11 +260,14 @@ fn stream_to<S: Storage>(
     if peer.sent < log.start() {
         return want_snapshot(peer, peer.sent, now, effects);
     }
+    let first = peer.sent;
     while peer.sent < log.length() {
         let received = peer.received.max(log.start());
         let room = replica.options.window_entries.saturating_sub(peer.sent.beyond(received));
         let full = log.bytes_between(received, peer.sent) >= replica.options.window_bytes;
-        if room == 0 || (full && peer.sent > received) {
+        let sent_bytes = log.bytes_between(first, peer.sent);
+        let enough = peer.sent > first && sent_bytes >= replica.options.step_bytes_max;
+        if room == 0 || (full && peer.sent > received) || enough {
             return;
         }
         let until = log.length().min(Length(peer.sent.0 + room));

@@ -79,7 +79,7 @@ impl Judge<'_> {
                 Ok(())
             }
             Applied::Final(watermark) => self.is_final(watermark),
-            Applied::CaughtUp { shard, replica } => self.caught_up(action, *shard, *replica),
+            Applied::CaughtUp { shard, replica, .. } => self.caught_up(action, *shard, *replica),
             Applied::Founded(cluster) => {
                 self.probe("founded");
                 let is_first = self.before.cluster.is_none();

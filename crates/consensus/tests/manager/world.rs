@@ -683,7 +683,7 @@ fn show_applied(applied: &Applied) -> Option<String> {
         Applied::Out { shard, since: Some(epoch), .. } => format!("{shard} is out since {epoch}"),
         Applied::Out { shard, since: None, .. } => format!("{shard} is in again"),
         Applied::Final(watermark) => format!("FVW({}) is final", watermark.epoch()),
-        Applied::CaughtUp { shard, replica } => format!("{replica} is full again for {shard}"),
+        Applied::CaughtUp { shard, replica, .. } => format!("{replica} is full again for {shard}"),
     };
     Some(line)
 }

@@ -50,9 +50,12 @@ impl Run {
             learners: ids(1 + voters, learners),
             ..Members::default()
         };
+        let (window_entries, window_bytes) =
+            (random.range_inclusive(1, 20), random.range_inclusive(1, 100));
         let options = Options {
-            window_entries: random.range_inclusive(1, 20),
-            window_bytes: random.range_inclusive(1, 100),
+            window_entries,
+            window_bytes,
+            step_bytes_max: window_bytes / 2,
             message_bytes_max: random.range_inclusive(1, 40),
             trim_entries: 256,
             retain_bytes: u64::MAX,

@@ -11,7 +11,7 @@
 
 use bytes::Bytes;
 use consensus::topology::Topology;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use types::{Ballot, Clock, Epoch, NodeId, ShardId, Stamp, VectorWatermark, WorkerId};
 
 /// What is durable; see the module.
@@ -23,6 +23,8 @@ pub struct Durable {
     finals: BTreeMap<Epoch, VectorWatermark>,
     /// Since which epoch shards are out, and from which on they are in again.
     out: BTreeMap<(ShardId, Epoch), Epoch>,
+    /// A shard that is lost for good, and the epochs of which the managers never heard how they ended on it.
+    unheard: Option<(ShardId, BTreeSet<Epoch>)>,
 }
 
 /// What an entry says.
@@ -115,6 +117,7 @@ impl Durable {
             shards,
             finals: BTreeMap::new(),
             out: BTreeMap::new(),
+            unheard: None,
         }
     }
 
@@ -451,6 +454,11 @@ impl Durable {
             .find(|(shard, clock)| *clock > self.of_epoch(*shard, stamp.epoch))
     }
 
+    /// A shard is lost for good before the managers heard how these epochs ended on it: no other shard can know.
+    pub fn ends_unheard(&mut self, lost: ShardId, epochs: BTreeSet<Epoch>) {
+        self.unheard = Some((lost, epochs));
+    }
+
     /// May it stay open whether what has this stamp, kept by `own`, counts, since `lost` is lost for good?
     pub fn is_open(&self, own: ShardId, stamp: &Stamp, lost: ShardId) -> bool {
         let depends = stamp.seen_by(own).entry(lost) > Clock::ZERO;
@@ -471,8 +479,12 @@ impl Durable {
     /// a shard on which it depends has ended the epoch before.
     pub fn is_rolled_back(&self, own: ShardId, stamp: &Stamp) -> bool {
         let (epoch, view) = (stamp.epoch, stamp.seen_by(own));
+        let is_heard = |shard: &ShardId| {
+            let unheard = self.unheard.as_ref();
+            !unheard.is_some_and(|(lost, epochs)| lost == shard && epochs.contains(&epoch))
+        };
         let lost = |shard| self.ended(shard, epoch).is_some_and(|last| view.entry(shard) > last);
-        self.shards().any(lost)
+        self.shards().filter(is_heard).any(lost)
             || (self.finals.contains_key(&epoch) && self.missing(own, stamp).is_some())
     }
 

@@ -146,8 +146,10 @@ impl Checks {
     }
 
     /// All is over, and the epochs have ended on all shards but the lost one: what depends on that and is not known to
-    /// count is nowhere, or still undecided.
-    pub fn end_without(&mut self, lost: ShardId) {
+    /// count is nowhere, or still undecided. Of the `unheard` epochs the managers were never told how they ended on the
+    /// lost one (seeds 29662, 42167).
+    pub fn end_without(&mut self, lost: ShardId, unheard: BTreeSet<Epoch>) {
+        self.durable.ends_unheard(lost, unheard);
         self.installed.end_without(lost, &self.durable);
     }
 

@@ -338,6 +338,10 @@ impl<E: Engine + 'static> Simulation<E> {
         if lost {
             self.work.lost += 1;
             self.forgetful.insert(node, false);
+            if let Some(managers) = &self.managers {
+                let known = managers.truth().nodes[node.0 as usize].incarnation;
+                self.forgot_after.insert(node, known);
+            }
             if let Some(checks) = &mut self.checks {
                 checks.forgets(node);
             }

@@ -84,8 +84,12 @@ impl<E: Engine + 'static> Simulation<E> {
 
     /// While a shard is lost, and all is over: tells the checkers so.
     pub fn end_without_lost(&mut self) {
-        if let (Some(lost), Some(checks)) = (self.lost, &mut self.checks) {
-            checks.end_without(lost);
+        let Some(lost) = self.lost else { return };
+        let ends = self.configuration().map(|truth| truth.ends.iter()).into_iter().flatten();
+        let unheard = ends.filter(|(_, ends)| ends[lost.0 as usize].is_none());
+        let unheard = unheard.map(|(epoch, _)| *epoch).collect();
+        if let Some(checks) = &mut self.checks {
+            checks.end_without(lost, unheard);
         }
     }
 

@@ -158,10 +158,9 @@ impl<E: Engine + 'static> Simulation<E> {
         }
         let lives_as_known = |node: NodeId| self.lives_as_known(node, truth);
         let (is_newer, is_known) = match applied {
-            // It has lost its memory once more, and the managers do not know.
-            Applied::CaughtUp { replica, .. } => {
-                let forgot = self.forgetful.get(replica) == Some(&false);
-                (forgot && self.is_up(*replica) && !lives_as_known(*replica), false)
+            // It has lost its memory once more, and the managers do not know (seed 26547: it was down again by then).
+            Applied::CaughtUp { replica, incarnation, .. } => {
+                (self.forgot_after.get(replica) == Some(incarnation), false)
             }
             Applied::Appointed { ballot, .. } => (false, lives_as_known(ballot.node)),
             _ => (false, false),
@@ -169,7 +168,7 @@ impl<E: Engine + 'static> Simulation<E> {
         if let Some(checks) = &mut self.checks {
             match applied {
                 Applied::Final(watermark) => checks.is_final(self.now, watermark)?,
-                Applied::CaughtUp { shard, replica } if !is_newer => {
+                Applied::CaughtUp { shard, replica, .. } if !is_newer => {
                     checks.remembers(self.now, *shard, *replica)?;
                 }
                 Applied::Out { shard, epoch, since } => {

@@ -46,7 +46,7 @@ use crate::recovery::Recoveries;
 use crate::trace::Trace;
 use crate::violation::Violation;
 use crate::weather::{Blow, Weather};
-use consensus::manager::{Applied, ToManager, ToNode};
+use consensus::manager::{Applied, Incarnation, ToManager, ToNode};
 use consensus::topology::Topology;
 use engines::client::{ClientId, Request, ToClient};
 use engines::engine::{Setup, Task};
@@ -225,6 +225,8 @@ pub struct Simulation<E: Engine> {
     recoveries: Recoveries,
     /// Nodes whose memory was lost, and whether the managers know of the life that said so.
     forgetful: BTreeMap<NodeId, bool>,
+    /// Which incarnation the managers knew of a node when its memory was lost last.
+    forgot_after: BTreeMap<NodeId, Incarnation>,
     /// Nodes that never come back.
     gone: BTreeSet<NodeId>,
     /// The shard that is lost for good.
@@ -281,6 +283,7 @@ impl<E: Engine + 'static> Simulation<E> {
             changes_every_ns: 0,
             recoveries: Recoveries::new(topology.shards(), topology.workers()),
             forgetful: BTreeMap::new(),
+            forgot_after: BTreeMap::new(),
             gone: BTreeSet::new(),
             lost: None,
             strikes: 0,
