@@ -226,8 +226,7 @@ pub fn streams(random: &mut Random, round_trip: Duration, cuts: Cuts) -> stream:
     stream::Options {
         window_entries,
         window_bytes,
-        // So that it binds, too: no window is larger than the default.
-        step_bytes_max: window_bytes / 2,
+        window_bytes_max: 4 * window_bytes,
         message_bytes_max,
         retry_after,
         trim_entries,

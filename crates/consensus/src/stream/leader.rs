@@ -30,6 +30,8 @@ pub(super) struct Peer {
     pub received: Length,
     /// This much was sent.
     pub sent: Length,
+    /// How many bytes may be on their way there.
+    pub window: Window,
     /// What it was told to be decided,
     pub told: Length,
     /// and what it said it knows.
@@ -56,7 +58,7 @@ impl Peer {
 
     /// One of which nothing is known yet. It may have heard the round of a former life, or of a former membership, under our
     /// ballot, and names that in all its answers: so rounds go on there.
-    fn new(id: NodeId, voter: bool, round: u64, now: Time) -> Peer {
+    fn new(id: NodeId, voter: bool, round: u64, now: Time, options: &Options) -> Peer {
         Peer {
             id,
             voter,
@@ -65,6 +67,7 @@ impl Peer {
             acked: Length::ZERO,
             received: Length::ZERO,
             sent: Length::ZERO,
+            window: Window::new(options),
             told: Length::ZERO,
             knows: Length::ZERO,
             waiting_since: Some(now),
@@ -74,6 +77,38 @@ impl Peer {
             hole: None,
             snapshot_wanted: false,
         }
+    }
+}
+
+/// How many bytes may be on their way to a replica. What is on its way waits in queues before what is sent next, and so
+/// the window is larger only for a replica that soon has what fills it.
+#[derive(Debug)]
+pub(super) struct Window {
+    pub bytes: u64,
+    /// What filled it, and when.
+    full: Option<(Length, Time)>,
+}
+
+impl Window {
+    pub fn new(options: &Options) -> Window {
+        Window { bytes: options.window_bytes, full: None }
+    }
+
+    /// It is filled by what was sent up to here.
+    pub fn filled(&mut self, sent: Length, now: Time) {
+        self.full.get_or_insert((sent, now));
+    }
+
+    /// So much has come there.
+    pub fn received(&mut self, received: Length, now: Time, options: &Options) {
+        let Some((_, at)) = self.full.filter(|(length, _)| received >= *length) else {
+            return;
+        };
+        self.full = None;
+        self.bytes = match now - at <= options.retry_after {
+            true => (self.bytes * 2).min(options.window_bytes_max.max(options.window_bytes)),
+            false => options.window_bytes,
+        };
     }
 }
 
@@ -182,8 +217,9 @@ impl Leader {
         now: Time,
     ) -> Leader {
         let (me, members) = (replica.me, &replica.members);
-        let voters = members.voters.iter().map(|id| Peer::new(*id, true, 0, now));
-        let learners = members.learners.iter().map(|id| Peer::new(*id, false, 0, now));
+        let voters = members.voters.iter().map(|id| Peer::new(*id, true, 0, now, &replica.options));
+        let learners =
+            members.learners.iter().map(|id| Peer::new(*id, false, 0, now, &replica.options));
         let phase = Phase::Preparing {
             stage: Stage::default(),
             asked: false,
@@ -252,7 +288,7 @@ impl Leader {
             return;
         }
         let Peer { voter, round, .. } = self.peers[place];
-        self.peers[place] = Peer::new(reborn, voter, round, now);
+        self.peers[place] = Peer::new(reborn, voter, round, now, &replica.options);
         if let Phase::Preparing { asked: false, .. } = self.phase {
             return; // It is asked with the others.
         }
@@ -292,7 +328,7 @@ impl Leader {
         let is_new = |id: &NodeId| *id != replica.me && self.peers.iter().all(|it| it.id != *id);
         let new: Vec<NodeId> = members.learners.iter().copied().filter(is_new).collect();
         let round = self.round_gone;
-        self.peers.extend(new.iter().map(|id| Peer::new(*id, false, round, now)));
+        self.peers.extend(new.iter().map(|id| Peer::new(*id, false, round, now, &replica.options)));
         let asked = !matches!(self.phase, Phase::Preparing { asked: false, .. });
         if let Phase::Preparing { fetching, .. } = &mut self.phase {
             fetching.take_if(|fetching| self.peers.iter().all(|peer| peer.id != fetching.at));

@@ -56,13 +56,12 @@ pub struct Options {
     /// Entries in flight: appended and not yet decided, and for each replica sent and not yet
     /// received. More hides longer round trips and costs memory. Default 4096.
     pub window_entries: u64,
-    /// The same in bytes. It has to carry what a leader writes in a round trip: 16 MiB held TPC-C back where datacenters
-    /// are 150 ms apart. And it waits before what is sent to a replica next: 32 MiB take 1.3 s over 25 MB/s, 64 would take
-    /// longer than transactions wait for a shard (rule M11). One entry may always fly, however large. Default 32 MiB.
+    /// The same in bytes: so much may be sent to a replica in one step, and be under way to one that is slow, where it
+    /// waits before what is sent there next. One entry may always fly, however large. Default 16 MiB.
     pub window_bytes: u64,
-    /// So many bytes are sent to a replica in one step, so that no step is long; the rest follows when it has acknowledged
-    /// some. One message may always be sent. Default 16 MiB.
-    pub step_bytes_max: u64,
+    /// The window of a replica that receives what fills it within `retry_after` doubles, up to so many bytes: a leader
+    /// that writes much, far from its replicas, has as much under way in a round trip. Default 64 MiB.
+    pub window_bytes_max: u64,
     /// Entries in one message, in bytes; a single larger entry travels alone. Smaller messages
     /// interleave better with others. Default 1 MiB.
     pub message_bytes_max: u64,
@@ -82,8 +81,8 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             window_entries: 4096,
-            window_bytes: 32 << 20,
-            step_bytes_max: 16 << 20,
+            window_bytes: 16 << 20,
+            window_bytes_max: 64 << 20,
             message_bytes_max: 1 << 20,
             retry_after: Duration::from_millis(200),
             trim_entries: 256,

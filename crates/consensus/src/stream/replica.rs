@@ -327,7 +327,7 @@ impl<S: Storage> Replica<S> {
         let inbox = &mut self.inbox;
         let longer = inbox.early.get(&prev).is_none_or(|held| held.len() < entries.len());
         let fits = inbox.early_entries + count <= self.options.window_entries
-            && inbox.early_bytes + bytes <= self.options.window_bytes
+            && inbox.early_bytes + bytes <= self.options.window_bytes_max
             && (inbox.early.len() as u64) < self.options.window_entries;
         if longer && fits {
             inbox.early_entries += count;

@@ -10,7 +10,7 @@
 //! reports a hole gets just that filled; one that stays silent is asked from where it was, one
 //! message at a time, until it answers.
 
-use super::leader::{Hole, Leader, Peer, Phase};
+use super::leader::{Hole, Leader, Peer, Phase, Window};
 use super::replica::Replica;
 use super::{Effect, Length, Message, Storage};
 use bytes::Bytes;
@@ -48,7 +48,7 @@ impl Leader {
     }
 
     pub fn has_room<S: Storage>(&self, replica: &Replica<S>) -> bool {
-        self.is_leading() && self.queue.is_empty() && window_is_open(replica)
+        self.is_leading() && self.queue.is_empty() && self.window_is_open(replica)
     }
 
     pub fn on_propose<S: Storage>(
@@ -74,7 +74,7 @@ impl Leader {
     ) {
         let head = self.head().expect("called by those who lead");
         loop {
-            while !self.queue.is_empty() && window_is_open(replica) {
+            while !self.queue.is_empty() && self.window_is_open(replica) {
                 let entry = self.queue.pop_front().expect("it is not empty");
                 replica.storage.append(entry);
             }
@@ -94,6 +94,17 @@ impl Leader {
                 || (peer.voter && !peer.votes);
             peer.waiting_since = behind.then(|| peer.waiting_since.unwrap_or(now));
         }
+    }
+
+    /// May more be appended? What is not decided yet fits into the largest window of a peer.
+    fn window_is_open<S: Storage>(&self, replica: &Replica<S>) -> bool {
+        let (log, decided) = (replica.storage.log(), replica.storage.decided());
+        let flying = log.length().beyond(decided);
+        let windows = self.peers.iter().map(|peer| peer.window.bytes);
+        let bytes_max = windows.max().unwrap_or(replica.options.window_bytes);
+        flying == 0
+            || (flying < replica.options.window_entries
+                && log.bytes_between(decided, log.length()) < bytes_max)
     }
 
     /// Decides what a majority of the voters has accepted under this ballot (rule M4).
@@ -224,6 +235,7 @@ impl Leader {
                 peer.silent = peer.acked < replica.accepted();
                 peer.round += u64::from(peer.silent);
                 peer.sent = peer.received;
+                peer.window = Window::new(&replica.options);
                 let (log, accepted) = (replica.storage.log(), replica.accepted());
                 let end = log.fit(peer.sent, accepted, replica.options.message_bytes_max);
                 // What is long may still be on its way, and be overtaken by nothing: it is asked for first.
@@ -240,14 +252,6 @@ impl Leader {
 /// get them twice, and be the slower for it.
 const RESENT_BYTES_MAX: u64 = 64 << 10;
 
-fn window_is_open<S: Storage>(replica: &Replica<S>) -> bool {
-    let (log, decided) = (replica.storage.log(), replica.storage.decided());
-    let flying = log.length().beyond(decided);
-    flying == 0
-        || (flying < replica.options.window_entries
-            && log.bytes_between(decided, log.length()) < replica.options.window_bytes)
-}
-
 /// Sends what is new for a peer, as far as its window goes.
 fn stream_to<S: Storage>(
     peer: &mut Peer,
@@ -260,18 +264,25 @@ fn stream_to<S: Storage>(
     if peer.sent < log.start() {
         return want_snapshot(peer, peer.sent, now, effects);
     }
-    let first = peer.sent;
+    let options = &replica.options;
+    peer.window.received(peer.received, now, options);
+    let (first, received) = (peer.sent, peer.received.max(log.start()));
     while peer.sent < log.length() {
-        let received = peer.received.max(log.start());
-        let room = replica.options.window_entries.saturating_sub(peer.sent.beyond(received));
-        let full = log.bytes_between(received, peer.sent) >= replica.options.window_bytes;
-        let sent_bytes = log.bytes_between(first, peer.sent);
-        let enough = peer.sent > first && sent_bytes >= replica.options.step_bytes_max;
-        if room == 0 || (full && peer.sent > received) || enough {
-            return;
+        let room = options.window_entries.saturating_sub(peer.sent.beyond(received));
+        let full = log.bytes_between(received, peer.sent) >= peer.window.bytes;
+        // No step is long: the rest follows when some of this is acknowledged.
+        let enough = log.bytes_between(first, peer.sent) >= options.window_bytes;
+        if room == 0 || (full && peer.sent > received) || (enough && peer.sent > first) {
+            break;
         }
         let until = log.length().min(Length(peer.sent.0 + room));
         send_append(peer, head, replica, until, effects);
+    }
+    if peer.sent > first && log.bytes_between(received, peer.sent) >= peer.window.bytes {
+        peer.window.filled(peer.sent, now);
+    }
+    if peer.sent < log.length() {
+        return;
     }
     let decided = replica.storage.decided();
     if !peer.greeted {

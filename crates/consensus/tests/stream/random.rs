@@ -55,7 +55,7 @@ impl Run {
         let options = Options {
             window_entries,
             window_bytes,
-            step_bytes_max: window_bytes / 2,
+            window_bytes_max: 2 * window_bytes,
             message_bytes_max: random.range_inclusive(1, 40),
             trim_entries: 256,
             retain_bytes: u64::MAX,

@@ -4,7 +4,7 @@
 //! anew; read the difference before you commit it.
 //!
 //! ```text
-//! cluster voters=1,2,3 [learners=4] [others=5] [window=N] [window_bytes=N] [step=N] [message=N] [late]
+//! cluster voters=1,2,3 [learners=4] [others=5] [window=N] [window_bytes=N] [window_bytes_max=N] [message=N] [late]
 //! lead NODE EPOCH           propose NODE ENTRY…        persist NODE [CHANGES]
 //! deliver [FILTER…]         drop [FILTER…]             repeat [FILTER…]   (from= to= kind= count=)
 //! settle                    reverse  (what is on its way)
@@ -82,7 +82,7 @@ fn build(words: &Words<'_>) -> Cluster {
     let options = Options {
         window_entries: words.named("window").unwrap_or(default.window_entries),
         window_bytes: words.named("window_bytes").unwrap_or(default.window_bytes),
-        step_bytes_max: words.named("step").unwrap_or(default.step_bytes_max),
+        window_bytes_max: words.named("window_bytes_max").unwrap_or(default.window_bytes_max),
         message_bytes_max: words.named("message").unwrap_or(default.message_bytes_max),
         ..default
     };
