@@ -106,7 +106,7 @@ impl Window {
         };
         self.full = None;
         self.bytes = match now - at <= options.retry_after {
-            true => (self.bytes * 2).min(options.window_bytes_max.max(options.window_bytes)),
+            true => (self.bytes * 2).min(options.window_bytes_max),
             false => options.window_bytes,
         };
     }

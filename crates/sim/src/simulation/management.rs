@@ -156,19 +156,17 @@ impl<E: Engine + 'static> Simulation<E> {
         if let Some(watcher) = &mut self.watcher {
             watcher(self.now, Sight::Applied(applied));
         }
-        let lives_as_known = |node: NodeId| self.lives_as_known(node, truth);
-        let (is_newer, is_known) = match applied {
-            // It has lost its memory once more, and the managers do not know (seed 26547: it was down again by then).
-            Applied::CaughtUp { replica, incarnation, .. } => {
-                (self.forgot_after.get(replica) == Some(incarnation), false)
-            }
-            Applied::Appointed { ballot, .. } => (false, lives_as_known(ballot.node)),
-            _ => (false, false),
+        let is_known = match applied {
+            Applied::Appointed { ballot, .. } => self.lives_as_known(ballot.node, truth),
+            _ => false,
         };
         if let Some(checks) = &mut self.checks {
             match applied {
                 Applied::Final(watermark) => checks.is_final(self.now, watermark)?,
-                Applied::CaughtUp { shard, replica, .. } if !is_newer => {
+                // Unless it has lost its memory once more, and the managers do not know (seed 26547).
+                Applied::CaughtUp { shard, replica, incarnation }
+                    if self.forgot_after.get(replica) != Some(incarnation) =>
+                {
                     checks.remembers(self.now, *shard, *replica)?;
                 }
                 Applied::Out { shard, epoch, since } => {
