@@ -15,6 +15,22 @@ fn example() -> Topology {
     Topology::parse(EXAMPLE).expect("the example is a topology")
 }
 
+/// What the documentation shows between a line "```toml" and the next "```".
+fn documented() -> impl Iterator<Item = &'static str> {
+    let text = include_str!("../../../../docs/topology.md");
+    text.split("```toml\n").skip(1).map(|rest| rest.split("```").next().expect("a part"))
+}
+
+#[test]
+fn the_examples_of_the_documentation_are_topologies() {
+    assert_eq!(documented().count(), 2, "examples in docs/topology.md");
+    for text in documented() {
+        if let Err(error) = Topology::parse(text) {
+            panic!("{error}, in docs/topology.md:\n{text}");
+        }
+    }
+}
+
 #[test]
 fn the_example_says_who_holds_what() {
     let topology = example();

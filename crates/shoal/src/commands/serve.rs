@@ -16,16 +16,38 @@ use tracing_subscriber::filter::LevelFilter;
 /// cannot reach, answers that no task waits for. What ends a manager is logged by the manager itself.
 const LOGS: &str = "info,openraft=off";
 
+/// What stands below the options.
+const HELP: &str = "\
+Example:
+  shoal serve --config node.toml
+
+node.toml of one of three nodes; paths begin where the file is (docs/operating.md has all keys):
+  cluster = \"bank\"
+  node = \"n0\"
+  topology = \"topology.toml\"
+  managers = [\"n0\", \"n1\", \"n2\"]
+  data = \"data\"
+  secret = \"secret\"                  # openssl rand -hex 32 > secret; chmod 600 secret
+
+topology.toml, the same on every node (docs/topology.md has all keys):
+  workers = 2
+  datacenter = [{ name = \"here\" }]
+  node = [
+      { name = \"n0\", datacenter = \"here\", address = \"10.0.0.1:7000\" },
+      { name = \"n1\", datacenter = \"here\", address = \"10.0.0.2:7000\" },
+      { name = \"n2\", datacenter = \"here\", address = \"10.0.0.3:7000\" },
+  ]
+  shard = [{ leader = \"n0\", voters = [\"n0\", \"n1\", \"n2\"] }]
+  table = [{ name = \"accounts\", partitioning = \"hash\" }]
+
+Exit codes: 0 ended as asked, 1 ended since something is broken, 2 the configuration is wrong";
+
 /// Run one node of a cluster
 ///
 /// The file says which node it is, and where the topology and the secret of the cluster are. Logs go to
 /// standard error; SHOAL_LOG says which: error, warn, info, debug.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Example:
-  shoal serve --config node.toml
-
-Exit codes: 0 ended as asked, 1 ended since something is broken, 2 the configuration is wrong")]
+#[command(after_help = HELP)]
 pub struct Serve {
     /// The node's configuration
     #[arg(long, value_name = "FILE")]
@@ -92,6 +114,15 @@ fn filter(value: Result<String, VarError>) -> Result<EnvFilter, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use consensus::topology::Topology;
+
+    #[test]
+    fn the_topology_of_the_help_is_one() {
+        let (_, text) = HELP.split_once("has all keys):\n  workers").expect("an example");
+        let (text, _) = text.split_once("\n\n").expect("an end");
+        let topology = Topology::parse(&format!("workers{text}")).expect("a topology");
+        assert_eq!((topology.nodes().len(), topology.shards()), (3, 1));
+    }
 
     #[test]
     fn what_is_to_be_logged_is_understood_or_refused() {
