@@ -18,7 +18,7 @@ impl<D: Database> Bank<'_, D> {
     /// Moves money, once for each receipt, however often it is asked for.
     async fn transfer(&self, receipt: &str, from: &[u8], to: &[u8], cents: i64) -> Result<()> {
         let &Bank(db, accounts, receipts) = self;
-        let transfer = async |tx: &D::Transaction<'_>| {
+        let transfer = async |tx: &D::CatalogTransaction<'_>| {
             let (left, ..) = tokio::try_join!(
                 tx.add(accounts, from, -cents),
                 tx.add(accounts, to, cents),
@@ -52,12 +52,12 @@ impl<D: Database> Bank<'_, D> {
 async fn run<D: Database>(db: &D) -> Result<()> {
     let bank = Bank(db, db.table("bank.accounts")?, db.table("bank.receipts")?);
     let Bank(_, accounts, receipts) = bank;
-    let open = async |tx: &D::Transaction<'_>| {
+    let open = async |tx: &D::CatalogTransaction<'_>| {
         let old = tx.scan(receipts, Scan::all()).await?;
         old.iter().try_for_each(|(receipt, _)| tx.delete(receipts, receipt))?;
         OWNERS.iter().try_for_each(|it| tx.put(accounts, it, &CENTS.to_le_bytes()))
     };
-    let sum = async |tx: &D::Transaction<'_>| {
+    let sum = async |tx: &D::CatalogTransaction<'_>| {
         let rows = tx.scan(accounts, Scan::all()).await?;
         Ok(rows.iter().map(|row| i64::from_le_bytes(row.1.try_into().unwrap())).sum())
     };

@@ -1,12 +1,12 @@
 //! The database, and how it runs a transaction.
 
 use crate::pool::{Pool, thread_slot};
-use crate::retry::Retries;
+use crate::retry::LocalRetries;
 use crate::transaction::{BlockingTransaction, Transaction};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::fmt;
 use std::sync::Arc;
-use store::{Faults, Store};
+use store::{Store, StoreBugs};
 use types::{Database, Epoch, Result, TableId};
 
 /// What a database allows. Start from the default:
@@ -33,7 +33,7 @@ pub struct Options {
     pub attempts_max: u32,
     /// Planted bugs, for tests of tests. Default: none.
     #[doc(hidden)]
-    pub faults: Faults,
+    pub faults: StoreBugs,
 }
 
 impl Default for Options {
@@ -44,7 +44,7 @@ impl Default for Options {
             memory_bytes_max: store.memory_bytes_max,
             memory_bytes_reserved: store.memory_bytes_reserved,
             attempts_max: 1000,
-            faults: Faults::NONE,
+            faults: StoreBugs::NONE,
         }
     }
 }
@@ -186,10 +186,10 @@ impl Db {
     }
 
     #[cold]
-    fn retries(&self) -> Retries {
+    fn retries(&self) -> LocalRetries {
         // Rivals in a conflict run on different threads, or after different commits.
         let seed = (thread_slot() as u64) << 48 ^ self.pool.store().clock().0;
-        Retries::new(self.attempts_max, seed)
+        LocalRetries::new(self.attempts_max, seed)
     }
 }
 
@@ -201,7 +201,7 @@ fn hash_seed() -> u64 {
 }
 
 impl Database for Db {
-    type Transaction<'db> = Transaction<'db>;
+    type CatalogTransaction<'db> = Transaction<'db>;
 
     fn table(&self, name: &str) -> Result<TableId> {
         Db::table(self, name)

@@ -31,7 +31,7 @@ pub use db::{Db, Options};
 pub use net::Secret;
 pub use net::client::Access;
 pub use net::tls::ClientTls;
-pub use remote::world;
+pub use remote::environment;
 pub use remote::{Cluster, ClusterOptions, ClusterTransaction, ConnectError};
 pub use transaction::{BlockingTransaction, Transaction};
 pub use types::{

@@ -41,7 +41,7 @@ impl Pool {
     /// [`TooManyTransactions`](types::Rejected::TooManyTransactions) where all are in use.
     #[inline]
     pub(crate) fn take(&self) -> Result<Pooled<'_>> {
-        Ok(Pooled { session: Some(self.take_session()?), home: Home::Borrowed(self) })
+        Ok(Pooled { session: Some(self.take_session()?), home: PoolHome::Borrowed(self) })
     }
 
     /// The same, and keeps the pool alive.
@@ -49,7 +49,7 @@ impl Pool {
     /// # Errors
     /// As for [`take`](Pool::take).
     pub(crate) fn take_owned(self: &Arc<Self>) -> Result<Pooled<'static>> {
-        Ok(Pooled { session: Some(self.take_session()?), home: Home::Shared(Arc::clone(self)) })
+        Ok(Pooled { session: Some(self.take_session()?), home: PoolHome::Shared(Arc::clone(self)) })
     }
 
     #[inline]
@@ -88,12 +88,12 @@ impl Pool {
 pub(crate) struct Pooled<'db> {
     /// Empty only while it is being dropped.
     session: Option<Box<Session>>,
-    home: Home<'db>,
+    home: PoolHome<'db>,
 }
 
 /// Where a session goes back to. Most transactions end before their database does, and borrow it: a
 /// count of references would be a word that all cores write.
-enum Home<'db> {
+enum PoolHome<'db> {
     Borrowed(&'db Pool),
     Shared(Arc<Pool>),
 }
@@ -114,8 +114,8 @@ impl DerefMut for Pooled<'_> {
 impl Drop for Pooled<'_> {
     fn drop(&mut self) {
         let pool = match &self.home {
-            Home::Borrowed(pool) => pool,
-            Home::Shared(pool) => &**pool,
+            PoolHome::Borrowed(pool) => pool,
+            PoolHome::Shared(pool) => &**pool,
         };
         self.session.take().into_iter().for_each(|session| pool.give_back(session));
     }

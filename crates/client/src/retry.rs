@@ -13,16 +13,16 @@ const DOUBLINGS_MAX: u32 = 12;
 const YIELD_FROM: u32 = 4;
 
 /// The attempts of one transaction.
-pub(crate) struct Retries {
+pub(crate) struct LocalRetries {
     attempts: u32,
     attempts_max: u32,
     random: Random,
 }
 
-impl Retries {
+impl LocalRetries {
     /// None yet, of at most `attempts_max`; `seed` tells the pauses of rivals apart.
-    pub(crate) fn new(attempts_max: u32, seed: u64) -> Retries {
-        Retries { attempts: 0, attempts_max, random: Random::new(seed) }
+    pub(crate) fn new(attempts_max: u32, seed: u64) -> LocalRetries {
+        LocalRetries { attempts: 0, attempts_max, random: Random::new(seed) }
     }
 
     /// Pauses after an attempt that `error` ended; lets the executor run other tasks.

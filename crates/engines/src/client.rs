@@ -30,7 +30,7 @@
 pub use crate::execution::request_rows::{
     REQUESTS_TABLE, read_request_row, request_key, request_row, requests_table,
 };
-use crate::operation::{Answer, Operation};
+use crate::operation::{Operation, OperationResult};
 use bytes::Bytes;
 use consensus::manager::Configuration;
 use consensus::topology::Topology;
@@ -56,7 +56,7 @@ pub const AHEAD_BYTES_MAX: usize = 1 << 20;
 
 /// What a client asks of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Request {
+pub enum ClientRequest {
     /// Grant a session for calls on a shard. The leader of `home` does; any other node passes it on to there. Each copy
     /// that arrives gets a session of its own; the client uses the first of which it hears.
     OpenCalls {
@@ -104,13 +104,13 @@ pub enum Request {
         /// Which of its steps.
         number: u32,
         /// How to end.
-        ending: Ending,
+        ending: SessionEnd,
     },
 }
 
 /// How an interactive transaction ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub enum SessionEnd {
     /// Commit.
     Commit,
     /// Write nothing, but have what was read proved consistent and durable: for a client that is about
@@ -122,29 +122,29 @@ pub enum Ending {
 
 /// What a client is told. Everything in it is covered by the watermark (rule M5).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reply {
-    /// To [`Request::OpenCalls`].
+pub enum ClientReply {
+    /// To [`ClientRequest::OpenCalls`].
     CallsOpened {
         /// Which.
         token: u64,
         /// The session; or why there is none now.
         result: Result<CallSession, Error>,
     },
-    /// To [`Request::Call`].
+    /// To [`ClientRequest::Call`].
     Called {
         /// Which.
         id: RequestId,
         /// What the procedure returned.
         result: Result<Bytes, Error>,
     },
-    /// To [`Request::Begin`].
+    /// To [`ClientRequest::Begin`].
     Began {
         /// The client's name for it.
         session: u64,
         /// The worker's name for it, its serial; or why it could not begin.
         result: Result<u64, Error>,
     },
-    /// To [`Request::Operation`] and [`Request::End`]. After an error other than one that the
+    /// To [`ClientRequest::Operation`] and [`ClientRequest::End`]. After an error other than one that the
     /// operation itself brings (a key that exists, a limit) the transaction is over.
     Done {
         /// Which transaction.
@@ -154,7 +154,7 @@ pub enum Reply {
         /// Which of its steps.
         number: u32,
         /// What came of it.
-        result: Result<Answer, Error>,
+        result: Result<OperationResult, Error>,
     },
 }
 
@@ -167,14 +167,14 @@ pub enum Relay {
         /// The client, as the sender names it.
         from: ClientId,
         /// What it asks.
-        request: Request,
+        request: ClientRequest,
     },
     /// The leader's answer.
     Reply {
         /// The client, as the receiver names it.
         to: ClientId,
         /// What it is told.
-        reply: Reply,
+        reply: ClientReply,
     },
 }
 
@@ -182,7 +182,7 @@ pub enum Relay {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FromClient {
     /// It asks the engine for something.
-    Request(Request),
+    Request(ClientRequest),
     /// It asks where everything is. Answered by [`ToClient::Directory`].
     Directory,
     /// It asks how the node is. Answered by [`ToClient::Status`].
@@ -196,7 +196,7 @@ pub enum FromClient {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToClient {
     /// The engine's answer.
-    Reply(Reply),
+    Reply(ClientReply),
     /// Where everything is.
     Directory(Directory),
     /// How the node is, as JSON.

@@ -1,7 +1,7 @@
 //! What a transaction depends on: the stamps of the versions it read (rules M1 and M8).
 
-use crate::execution::hub::Branch;
-use crate::faults::{Fault, Faults};
+use crate::execution::worker_context::StoreBranch;
+use crate::planted_bugs::{PlantedBug, PlantedBugs};
 use crate::watermarks::Watermarks;
 use types::{Aborted, Clock, Conflict, Epoch, Result, ShardId, Stamp, StampRef};
 
@@ -16,7 +16,7 @@ pub(crate) struct Reads<'a> {
     /// Keep what it covers all the same: the paper's full-sized form.
     pub(crate) full: bool,
     /// Planted bugs.
-    pub(crate) faults: Faults,
+    pub(crate) faults: PlantedBugs,
 }
 
 /// The dependencies of some reads.
@@ -40,7 +40,7 @@ pub(crate) struct ReadVersion<'a> {
 /// Where a version belongs to another epoch than the transaction, and is of a later one, or not known
 /// to be durable (rule M8): then the error names a shard that has not said how the epoch ended there, if there is one.
 pub(crate) fn of(
-    branch: &Branch,
+    branch: &StoreBranch,
     (from, most): (usize, usize),
     reads: &Reads<'_>,
     visit: &mut dyn FnMut(ReadVersion<'_>),
@@ -52,7 +52,7 @@ pub(crate) fn of(
         visit(read);
         let (epoch, covered) =
             (version.stamp.epoch, reads.watermarks.covers(reads.shard, version.stamp));
-        let settles = covered || reads.faults.has(Fault::ReadUnsettledEpoch);
+        let settles = covered || reads.faults.has(PlantedBug::ReadUnsettledEpoch);
         if epoch > reads.epoch || (epoch < reads.epoch && !settles) {
             let waits_for = reads.watermarks.waits_for(reads.shard, version.stamp);
             foreign = Some((epoch, waits_for.filter(|_| epoch < reads.epoch)));
@@ -60,7 +60,7 @@ pub(crate) fn of(
         }
         if (covered && !reads.full)
             || epoch < reads.epoch
-            || (read.tombstone && reads.faults.has(Fault::IgnoreTombstoneStamp))
+            || (read.tombstone && reads.faults.has(PlantedBug::IgnoreTombstoneStamp))
         {
             return;
         }

@@ -5,13 +5,13 @@
 //!   same worker elsewhere ►│ engine │── messages ─►
 //!   streams ── durable ───►└────────┘── entries ──► streams
 //! ```
-//! Each worker of a node has an engine of its own; they share what the engine's `Shared` holds, all of
+//! Each worker of a node has an engine of its own; they share what the engine's `MakoShared` holds, all of
 //! it atomic. The streams stand beside the engine, in `node`: an engine proposes entries to the stream
 //! that its worker leads for a shard, is told when they are durable, and is given what the streams
 //! that it follows have decided.
 
-use crate::client::{ClientId, Reply, Request};
-use crate::execution::Local;
+use crate::client::{ClientId, ClientReply, ClientRequest};
+use crate::execution::LocalDatabase;
 use crate::observation::Observation;
 use crate::procedure::Procedures;
 use crate::slow::Slow;
@@ -31,14 +31,14 @@ use types::{Ballot, Clock, Epoch, NodeId, ShardId, Time, VectorWatermark, Worker
 
 /// Where a worker is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct WorkerPlace {
     /// The node.
     pub node: NodeId,
     /// Which of its workers.
     pub worker: WorkerId,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for WorkerPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.node, self.worker)
     }
@@ -52,13 +52,13 @@ pub struct Setup<O> {
     /// What clients can call by name.
     pub procedures: Arc<Procedures>,
     /// How streams pace themselves.
-    pub streams: stream::Options,
+    pub streams: stream::StreamOptions,
     /// The engine's configuration.
     pub options: O,
 }
 
 /// Something that runs on a worker beside the transactions of clients: a loader, a workload. It gets
-/// at the data through [`Local`], and is polled by the engine.
+/// at the data through [`LocalDatabase`], and is polled by the engine.
 pub type Task = Pin<Box<dyn Future<Output = ()>>>;
 
 /// One worker's part of a commit protocol.
@@ -88,12 +88,12 @@ pub trait Engine: Sized {
     fn step(
         &mut self,
         now: Time,
-        event: Event<Self::Message>,
-        effects: &mut Effects<Self::Message>,
+        event: EngineEvent<Self::Message>,
+        effects: &mut EngineEffects<Self::Message>,
     );
 
     /// The database as code on this worker sees it.
-    fn local(&self) -> Local;
+    fn local(&self) -> LocalDatabase;
 
     /// Takes a task to run; the next step polls it first.
     fn spawn(&mut self, task: Task);
@@ -112,7 +112,7 @@ pub trait Engine: Sized {
     }
 
     /// What it has counted.
-    fn counters(&self) -> Counters;
+    fn counters(&self) -> EngineCounters;
 
     /// So many entries of this worker's stream of `shard` are in the store for good: they may be cut, since
     /// a replica that lacks them gets a snapshot. `None` for an engine that gives none, of which nothing may be cut that
@@ -156,21 +156,21 @@ pub trait Engine: Sized {
     }
 
     /// How many things each table of this worker holds, by the name of the table: all that more transactions, clients,
-    /// lives of nodes or epochs could make grow. What bounds each is in docs/recovery.md.
+    /// restarts of nodes or epochs could make grow. What bounds each is in docs/recovery.md.
     fn sizes(&self) -> Vec<(&'static str, usize)> {
         Vec::new()
     }
 
     /// How far each shard of the cluster is, as far as this worker knows; in their order. Nothing, for one
     /// that cannot say.
-    fn progress(&self) -> Vec<Progress> {
+    fn progress(&self) -> Vec<ShardProgress> {
         Vec::new()
     }
 }
 
 /// What happens to an engine.
 #[derive(Debug, Clone)]
-pub enum Event<M> {
+pub enum EngineEvent<M> {
     /// A message from the same worker of another node.
     Received {
         /// Its sender.
@@ -183,13 +183,13 @@ pub enum Event<M> {
         /// Who; the reply goes there.
         from: ClientId,
         /// What.
-        request: Request,
+        request: ClientRequest,
     },
     /// The configuration has changed. Each worker is told, and first of all of how it is when it begins.
     Configured {
         /// How it is.
         configuration: Arc<Configuration>,
-        /// The life of this node that is meant.
+        /// The process of this node that is meant.
         incarnation: Incarnation,
     },
     /// This worker's stream of the shard has been prepared: it leads now, and its next entry will have
@@ -200,11 +200,11 @@ pub enum Event<M> {
         /// The appointment.
         ballot: Ballot,
         /// Entries that the stream has. Those that this worker did not propose itself are told as
-        /// [`Event::Decided`].
+        /// [`EngineEvent::Decided`].
         length: u64,
     },
     /// This worker's stream of the shard is led by another: what was proposed here and is not decided may
-    /// be lost or not. What is decided from now on is told as [`Event::Decided`].
+    /// be lost or not. What is decided from now on is told as [`EngineEvent::Decided`].
     Deposed {
         /// The shard.
         shard: ShardId,
@@ -241,7 +241,7 @@ pub enum Event<M> {
         watermark: VectorWatermark,
     },
     /// A replica lacks entries of this worker's stream of the shard that were cut. To be answered by
-    /// [`Effect::Snapshot`], any time later.
+    /// [`EngineEffect::Snapshot`], any time later.
     SnapshotWanted {
         /// The shard.
         shard: ShardId,
@@ -264,7 +264,7 @@ pub enum Event<M> {
 
 /// What an engine wants done.
 #[derive(Debug, Clone)]
-pub enum Effect<M> {
+pub enum EngineEffect<M> {
     /// Send this to the same worker of another node.
     Send {
         /// The receiver.
@@ -330,9 +330,9 @@ pub enum Effect<M> {
         /// Who asked.
         to: ClientId,
         /// The answer.
-        reply: Reply,
+        reply: ClientReply,
     },
-    /// Come back at this time at the latest. Each step with [`Event::Timer`] says so anew: what an earlier
+    /// Come back at this time at the latest. Each step with [`EngineEvent::Timer`] says so anew: what an earlier
     /// one asked for is forgotten then.
     Timer {
         /// When.
@@ -346,26 +346,26 @@ pub enum Effect<M> {
 }
 
 /// What an engine's step leaves.
-pub type Effects<M> = Wanted<Effect<M>>;
+pub type EngineEffects<M> = StepOutput<EngineEffect<M>>;
 
 /// Where a step leaves its effects, in order, and, if they are watched, its observations.
 #[derive(Debug, Clone)]
-pub struct Wanted<E> {
+pub struct StepOutput<E> {
     /// To be done, in order.
     pub effects: Vec<E>,
     /// What a checker may want to know; see [`Observation`]. `None` if it is not watched.
     pub observations: Option<Vec<Observation>>,
 }
 
-impl<E> Wanted<E> {
+impl<E> StepOutput<E> {
     /// None yet, and it is not watched.
-    pub fn new() -> Wanted<E> {
-        Wanted { effects: Vec::new(), observations: None }
+    pub fn new() -> StepOutput<E> {
+        StepOutput { effects: Vec::new(), observations: None }
     }
 
     /// None yet, and it is watched.
-    pub fn observed() -> Wanted<E> {
-        Wanted { effects: Vec::new(), observations: Some(Vec::new()) }
+    pub fn observed() -> StepOutput<E> {
+        StepOutput { effects: Vec::new(), observations: Some(Vec::new()) }
     }
 
     /// Adds an observation, which is only made if they are watched.
@@ -381,15 +381,15 @@ impl<E> Wanted<E> {
     }
 }
 
-impl<E> Default for Wanted<E> {
-    fn default() -> Wanted<E> {
-        Wanted::new()
+impl<E> Default for StepOutput<E> {
+    fn default() -> StepOutput<E> {
+        StepOutput::new()
     }
 }
 
 /// How far a shard is, as a worker knows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct ShardProgress {
     /// Its watermark in the epoch that is open. `None` where the engine has none.
     pub watermark: Option<Clock>,
     /// How far this node's copy is, if it has one: what of it is durable where the node leads, what it has
@@ -399,7 +399,7 @@ pub struct Progress {
 
 /// What a worker has counted since it began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct EngineCounters {
     /// Transactions that this worker coordinated and certified, read-only ones included.
     pub certified: u64,
     /// Those of them whose outcome was told.
@@ -439,14 +439,14 @@ pub struct Counters {
     /// Bytes of writes that were replayed where this node follows.
     pub replayed_bytes: u64,
     /// Where the time of transactions went.
-    pub stages: Stages,
+    pub stages: StageTimes,
 }
 
 /// Where the time went of the transactions that a worker has coordinated, that wrote and whose outcome was told; and
 /// of what all transactions left in streams that it leads. Nanoseconds in its own time, all added up, which wrap around
 /// after days under load: a stage within one step takes none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Stages {
+pub struct StageTimes {
     /// Those transactions.
     pub writers: u64,
     /// They waited to be let in.
@@ -471,7 +471,7 @@ pub struct Stages {
     pub replicating_ns: u64,
 }
 
-impl Stages {
+impl StageTimes {
     /// Each number with its name.
     pub fn named(&self) -> [(&'static str, u64); 10] {
         [
@@ -489,8 +489,8 @@ impl Stages {
     }
 }
 
-impl AddAssign for Stages {
-    fn add_assign(&mut self, more: Stages) {
+impl AddAssign for StageTimes {
+    fn add_assign(&mut self, more: StageTimes) {
         self.writers = self.writers.wrapping_add(more.writers);
         self.entering_ns = self.entering_ns.wrapping_add(more.entering_ns);
         self.retrying_ns = self.retrying_ns.wrapping_add(more.retrying_ns);

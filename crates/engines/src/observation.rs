@@ -193,7 +193,7 @@ pub enum Observation {
         from: (TableId, Vec<u8>),
         /// Where it ends; `None` for the end of the shard.
         until: Option<(TableId, Vec<u8>)>,
-        /// How the epochs after the first of these and up to the second ended the giver knows.
+        /// How the epochs after the first of these and up to the second ended the sender knows.
         settled: (Epoch, Epoch),
         /// What it says of epochs.
         watermarks: Vec<VectorWatermark>,

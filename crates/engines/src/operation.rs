@@ -21,7 +21,7 @@ pub enum Operation {
         /// The table.
         table: TableId,
         /// Which rows.
-        range: Range,
+        range: OwnedScan,
     },
     /// See [`types::Transaction::put`] and [`types::Transaction::delete`].
     Put {
@@ -45,7 +45,7 @@ pub enum Operation {
 
 /// What an operation brought.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum OperationResult {
     /// Of a get.
     Value(Option<Bytes>),
     /// Of a scan, in its order.
@@ -58,22 +58,22 @@ pub enum Answer {
     Done,
 }
 
-impl Answer {
+impl OperationResult {
     /// About how many bytes it takes to say.
     pub fn bytes(&self) -> usize {
         match self {
-            Answer::Value(value) => value.as_ref().map_or(0, Bytes::len),
-            Answer::Rows(rows) | Answer::Page(rows) => {
+            OperationResult::Value(value) => value.as_ref().map_or(0, Bytes::len),
+            OperationResult::Rows(rows) | OperationResult::Page(rows) => {
                 rows.iter().map(|(key, value)| key.len() + value.len()).sum()
             }
-            Answer::Later | Answer::Done => 0,
+            OperationResult::Later | OperationResult::Done => 0,
         }
     }
 }
 
 /// How much the answer to one request may still bring.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Room {
+pub(crate) struct ReplyBudget {
     /// Rows that scans find.
     pub(crate) rows: usize,
     /// Bytes of keys and values.
@@ -82,28 +82,28 @@ pub(crate) struct Room {
 
 /// One answer brings no more rows, and no more bytes but for one row: a step must not take long, nor a frame be too
 /// long. More saves round trips.
-pub(crate) const ANSWER: Room = Room { rows: 1 << 12, bytes: 1 << 20 };
+pub(crate) const ANSWER: ReplyBudget = ReplyBudget { rows: 1 << 12, bytes: 1 << 20 };
 
-impl Room {
+impl ReplyBudget {
     /// Is nothing left?
     pub(crate) fn is_used_up(self) -> bool {
         self.rows == 0 || self.bytes == 0
     }
 
     /// What is left after this answer.
-    pub(crate) fn after(self, answer: &Answer) -> Room {
+    pub(crate) fn after(self, answer: &OperationResult) -> ReplyBudget {
         let rows = match answer {
-            Answer::Rows(rows) | Answer::Page(rows) => rows.len(),
-            Answer::Value(_) | Answer::Later | Answer::Done => 0,
+            OperationResult::Rows(rows) | OperationResult::Page(rows) => rows.len(),
+            OperationResult::Value(_) | OperationResult::Later | OperationResult::Done => 0,
         };
         let bytes = self.bytes.saturating_sub(answer.bytes());
-        Room { rows: self.rows.saturating_sub(rows), bytes }
+        ReplyBudget { rows: self.rows.saturating_sub(rows), bytes }
     }
 }
 
 /// A [`Scan`] that owns its bounds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Range {
+pub struct OwnedScan {
     /// Where the keys begin.
     pub start: Bound<Bytes>,
     /// Where they end.
@@ -114,7 +114,7 @@ pub struct Range {
     pub limit: u64,
 }
 
-/// The upper end of a [`Range`].
+/// The upper end of a [`OwnedScan`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RangeEnd {
     /// A bound on keys.
@@ -123,10 +123,10 @@ pub enum RangeEnd {
     Prefix(Bytes),
 }
 
-impl Range {
+impl OwnedScan {
     /// A copy of `scan`.
-    pub fn of(scan: &Scan<'_>) -> Range {
-        Range {
+    pub fn of(scan: &Scan<'_>) -> OwnedScan {
+        OwnedScan {
             start: scan.start.map(Bytes::copy_from_slice),
             end: match scan.end {
                 ScanEnd::Bound(bound) => RangeEnd::Bound(bound.map(Bytes::copy_from_slice)),
@@ -151,7 +151,7 @@ impl Range {
     }
 }
 
-impl Range {
+impl OwnedScan {
     fn bytes(&self) -> usize {
         let bound = |bound: &Bound<Bytes>| match bound {
             Bound::Included(key) | Bound::Excluded(key) => key.len(),
@@ -164,14 +164,14 @@ impl Range {
             }
     }
 
-    fn detached(&self) -> Range {
+    fn detached(&self) -> OwnedScan {
         let copy = |bytes: &Bytes| Bytes::copy_from_slice(bytes);
         let bound = |bound: &Bound<Bytes>| bound.as_ref().map(copy);
         let end = match &self.end {
             RangeEnd::Bound(end) => RangeEnd::Bound(bound(end)),
             RangeEnd::Prefix(prefix) => RangeEnd::Prefix(copy(prefix)),
         };
-        Range { start: bound(&self.start), end, ..*self }
+        OwnedScan { start: bound(&self.start), end, ..*self }
     }
 }
 
@@ -240,12 +240,12 @@ impl Operation {
     pub(crate) fn perform<S: DerefMut<Target = Session>>(
         &self,
         transaction: &store::Transaction<S>,
-        room: Room,
-    ) -> Result<Answer> {
+        room: ReplyBudget,
+    ) -> Result<OperationResult> {
         match self {
-            Operation::Get { table, key } => {
-                Ok(Answer::Value(transaction.get(*table, key)?.map(Bytes::copy_from_slice)))
-            }
+            Operation::Get { table, key } => Ok(OperationResult::Value(
+                transaction.get(*table, key)?.map(Bytes::copy_from_slice),
+            )),
             Operation::Scan { table, range } => {
                 let scan = range.scan();
                 let (asked, most) = (scan.limit, scan.limit.min(room.rows.max(1)));
@@ -260,16 +260,20 @@ impl Operation {
                     copied.push((Bytes::copy_from_slice(key), Bytes::copy_from_slice(value)));
                 }
                 let is_all = copied.len() == found && (found < most || most == asked);
-                Ok(if is_all { Answer::Rows(copied) } else { Answer::Page(copied) })
+                Ok(if is_all {
+                    OperationResult::Rows(copied)
+                } else {
+                    OperationResult::Page(copied)
+                })
             }
             Operation::Put { table, key, value: Some(value) } => {
-                transaction.put(*table, key, value).map(|()| Answer::Done)
+                transaction.put(*table, key, value).map(|()| OperationResult::Done)
             }
             Operation::Put { table, key, value: None } => {
-                transaction.delete(*table, key).map(|()| Answer::Done)
+                transaction.delete(*table, key).map(|()| OperationResult::Done)
             }
             Operation::Insert { table, key, value } => {
-                transaction.insert(*table, key, value).map(|()| Answer::Done)
+                transaction.insert(*table, key, value).map(|()| OperationResult::Done)
             }
         }
     }

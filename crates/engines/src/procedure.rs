@@ -1,6 +1,6 @@
 //! Procedures: transactions that the server knows by name.
 
-use crate::execution::Transaction;
+use crate::execution::CoordinatorTransaction;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,18 +14,18 @@ pub trait Procedure: Send + Sync {
     /// Runs the body once.
     fn call<'t>(
         &'t self,
-        tx: &'t Transaction,
+        tx: &'t CoordinatorTransaction,
         arguments: &'t [u8],
     ) -> Pin<Box<dyn Future<Output = Result<Bytes>> + 't>>;
 }
 
 impl<F> Procedure for F
 where
-    F: AsyncFn(&Transaction, &[u8]) -> Result<Bytes> + Send + Sync,
+    F: AsyncFn(&CoordinatorTransaction, &[u8]) -> Result<Bytes> + Send + Sync,
 {
     fn call<'t>(
         &'t self,
-        tx: &'t Transaction,
+        tx: &'t CoordinatorTransaction,
         arguments: &'t [u8],
     ) -> Pin<Box<dyn Future<Output = Result<Bytes>> + 't>> {
         Box::pin(async move { self(tx, arguments).await })

@@ -5,7 +5,7 @@
 //! shard, and else **undecided** (rule M12). An epoch is settled once all shards have ended it, with any outcome
 //! of those before.
 
-use crate::faults::{Fault, Faults};
+use crate::planted_bugs::{PlantedBug, PlantedBugs};
 use std::collections::{BTreeMap, BTreeSet};
 use types::{Clock, Epoch, ShardId, Stamp, StampRef, VectorWatermark};
 
@@ -13,7 +13,7 @@ use types::{Clock, Epoch, ShardId, Stamp, StampRef, VectorWatermark};
 #[derive(Debug, Clone)]
 pub(crate) struct Watermarks {
     shards: usize,
-    faults: Faults,
+    faults: PlantedBugs,
     /// The last epoch that this worker has heard of.
     newest: Epoch,
     /// FVWs that do not cover all of their epoch. Those of epochs up to `forgotten` are kept no more.
@@ -27,7 +27,7 @@ pub(crate) struct Watermarks {
 
 impl Watermarks {
     /// Nothing is durable yet; `epoch` is the first.
-    pub(crate) fn new(epoch: Epoch, shards: usize, faults: Faults) -> Watermarks {
+    pub(crate) fn new(epoch: Epoch, shards: usize, faults: PlantedBugs) -> Watermarks {
         Watermarks {
             shards,
             faults,
@@ -174,7 +174,7 @@ impl Watermarks {
             Some(watermark) => watermark.covers(own, stamp),
             None if stamp.epoch <= self.newest => {
                 self.finals.get(&stamp.epoch).is_none_or(|last| {
-                    let by_clock = self.faults.has(Fault::RollBackByClock);
+                    let by_clock = self.faults.has(PlantedBug::RollBackByClock);
                     last.covers(own, stamp) || (by_clock && stamp.clock <= last.of(own))
                 })
             }
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_stamp_is_judged_by_its_own_epoch() {
-        let mut watermarks = Watermarks::new(Epoch(1), 1, Faults::NONE);
+        let mut watermarks = Watermarks::new(Epoch(1), 1, PlantedBugs::NONE);
         watermarks.begin(Epoch(3));
         watermarks.live_mut(Epoch(2)).expect("live").raise(S, Clock(7));
         let covers = |watermarks: &Watermarks, epoch, clock| {
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn what_a_shard_has_ended_without_is_lost() {
         let other = ShardId(1);
-        let mut watermarks = Watermarks::new(Epoch(1), 2, Faults::NONE);
+        let mut watermarks = Watermarks::new(Epoch(1), 2, PlantedBugs::NONE);
         watermarks.begin(Epoch(2));
         watermarks.live_mut(Epoch(1)).expect("live").raise(S, Clock(7));
         let stamp = |clock, shard, remote| {
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn an_epoch_waits_for_none_before() {
         let other = ShardId(1);
-        let mut watermarks = Watermarks::new(Epoch(1), 2, Faults::NONE);
+        let mut watermarks = Watermarks::new(Epoch(1), 2, PlantedBugs::NONE);
         watermarks.begin(Epoch(3));
         let stamp = |epoch, clock, remote| {
             let mut stamp = Stamp::local(Epoch(epoch), Clock(clock));
@@ -294,7 +294,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "M9")]
     fn what_a_shard_has_ended_with_is_final() {
-        let mut watermarks = Watermarks::new(Epoch(1), 1, Faults::NONE);
+        let mut watermarks = Watermarks::new(Epoch(1), 1, PlantedBugs::NONE);
         watermarks.begin(Epoch(2));
         watermarks.live_mut(Epoch(1)).expect("live").raise(S, Clock(7));
         watermarks.end(Epoch(1), S);
@@ -304,7 +304,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "M9")]
     fn what_was_durable_stays() {
-        let mut watermarks = Watermarks::new(Epoch(1), 1, Faults::NONE);
+        let mut watermarks = Watermarks::new(Epoch(1), 1, PlantedBugs::NONE);
         watermarks.live_mut(Epoch(1)).expect("live").raise(S, Clock(7));
         watermarks.settle(last(1, Clock(6)));
     }

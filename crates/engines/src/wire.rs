@@ -1,9 +1,11 @@
 //! The forms of what engines have in common: operations and their answers, what clients ask and are told,
 //! and how requests to branches begin.
 
-use crate::client::{ClientId, Directory, Ending, FromClient, Relay, Reply, Request, ToClient};
-use crate::execution::branches::Header;
-use crate::operation::{Answer, Operation, Range, RangeEnd};
+use crate::client::{
+    ClientId, ClientReply, ClientRequest, Directory, FromClient, Relay, SessionEnd, ToClient,
+};
+use crate::execution::participant_table::BranchHeader;
+use crate::operation::{Operation, OperationResult, OwnedScan, RangeEnd};
 use crate::transaction_id::TransactionId;
 use bytes::Bytes;
 use consensus::manager::Configuration;
@@ -20,13 +22,13 @@ coded_struct!(TransactionId {
     sequence: u64 as short,
 });
 
-coded_struct!(Header {
+coded_struct!(BranchHeader {
     transaction: TransactionId,
     shard: ShardId as short,
     step: u32 as short,
     oldest: u64 as short,
     epoch: Epoch as short,
-    reign: Epoch as short,
+    leadership: Epoch as short,
 });
 
 coded_enum!(Operation of 3 bytes or more {
@@ -36,7 +38,7 @@ coded_enum!(Operation of 3 bytes or more {
     3 => Insert { table as short, key, value },
 });
 
-coded_enum!(Answer {
+coded_enum!(OperationResult {
     0 => Value(value),
     1 => Rows(rows as short),
     2 => Done,
@@ -44,7 +46,7 @@ coded_enum!(Answer {
     4 => Later,
 });
 
-coded_struct!(Range {
+coded_struct!(OwnedScan {
     start: Bound<Bytes>,
     end: RangeEnd,
     reverse: bool,
@@ -56,7 +58,7 @@ coded_enum!(RangeEnd {
     1 => Prefix(prefix),
 });
 
-coded_enum!(Request {
+coded_enum!(ClientRequest {
     0 => Call { id, procedure as short, arguments },
     1 => Begin { session as short },
     2 => Operation { session as short, serial, number as short, operation },
@@ -64,13 +66,13 @@ coded_enum!(Request {
     4 => OpenCalls { token, home as short },
 });
 
-coded_enum!(Ending {
+coded_enum!(SessionEnd {
     0 => Commit,
     1 => Confirm,
     2 => Rollback,
 });
 
-coded_enum!(Reply {
+coded_enum!(ClientReply {
     0 => Called { id, result },
     1 => Began { session as short, result },
     2 => Done { session as short, serial, number as short, result },

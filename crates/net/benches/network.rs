@@ -10,8 +10,8 @@
 
 use bytes::{BufMut, Bytes};
 use shoal_net::{
-    Config, Core, Datacenter, Distance, Distances, Input, Network, Outbox, Peer, Secret, Totals,
-    listen,
+    Core, CoreInput, CounterTotals, DatacenterNumber, Distance, Distances, Network, NetworkConfig,
+    Outbox, PeerConfig, Secret, listen,
 };
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -92,24 +92,24 @@ impl End {
 impl Core for End {
     type Command = Run;
 
-    fn step(&mut self, now: Time, input: Input<Run>, out: &mut Outbox) {
+    fn step(&mut self, now: Time, input: CoreInput<Run>, out: &mut Outbox) {
         match input {
-            Input::Command(run) => {
+            CoreInput::Command(run) => {
                 (self.run, self.sent, self.returned) = (Some(run), 0, 0);
                 self.send(now, out);
             }
-            Input::FromPeer { frame, .. } => {
+            CoreInput::FromPeer { frame, .. } => {
                 self.receive(now, &frame, out);
                 self.send(now, out);
             }
-            Input::PeerUp { node, .. } => self.up.send(node).expect("somebody waits"),
-            Input::Started
-            | Input::FromClient { .. }
-            | Input::FromOperator { .. }
-            | Input::PeerDown { .. }
-            | Input::ClientGone { .. }
-            | Input::Timer
-            | Input::Nudged => {}
+            CoreInput::PeerUp { node, .. } => self.up.send(node).expect("somebody waits"),
+            CoreInput::Started
+            | CoreInput::FromClient { .. }
+            | CoreInput::FromOperator { .. }
+            | CoreInput::PeerDown { .. }
+            | CoreInput::ClientGone { .. }
+            | CoreInput::Timer
+            | CoreInput::Nudged => {}
         }
     }
 }
@@ -120,16 +120,16 @@ fn start(round_trip: Duration) -> (Network<Run>, Network<Run>) {
     let (up, ups) = mpsc::channel();
     let mut nodes = listeners.into_iter().enumerate().map(|(own, listener)| {
         let other = 1 - own;
-        let peer = Peer {
+        let peer = PeerConfig {
             node: NodeId(other as u32),
             address: addresses[other].to_string(),
-            datacenter: Datacenter(other as u32),
+            datacenter: DatacenterNumber(other as u32),
         };
-        let config = Config {
+        let config = NetworkConfig {
             peers: vec![peer],
-            datacenter: Datacenter(own as u32),
+            datacenter: DatacenterNumber(own as u32),
             distances: Distances::uniform(Distance::of_round_trip(round_trip)),
-            ..Config::new("bench", NodeId(own as u32), Secret::new([7; 32]))
+            ..NetworkConfig::new("bench", NodeId(own as u32), Secret::new([7; 32]))
         };
         let up = up.clone();
         let end = move |_, _: &_| End {
@@ -166,7 +166,7 @@ fn measure(
     (began.elapsed(), trips)
 }
 
-fn calls(nodes: &(Network<Run>, Network<Run>)) -> Totals {
+fn calls(nodes: &(Network<Run>, Network<Run>)) -> CounterTotals {
     let mut sum = nodes.0.handle().counters();
     sum += &nodes.1.handle().counters();
     sum

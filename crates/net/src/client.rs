@@ -3,14 +3,14 @@
 //! Two tasks on the runtime of the caller move the frames. Both ways are bounded: who sends faster
 //! than the node reads has to wait, and who does not receive is not sent more.
 
-use crate::config::Limits;
-use crate::dial::{Dialing, Reached};
-use crate::frame::{FrameReader, Kind};
-use crate::handshake::{Caller, Failure, broken, ended};
+use crate::config::NetworkLimits;
+use crate::dial::{DialedConnection, Dialer};
+use crate::frame::{FrameKind, FrameReader};
+use crate::handshake::{DialingEnd, HandshakeError, broken, ended};
 use crate::queue::{OutQueue, SLICES_MAX};
 use crate::reason::CloseReason;
 use crate::secret::Secret;
-use crate::stream::Stream;
+use crate::stream::SocketStream;
 use crate::tls::ClientTls;
 use bytes::Bytes;
 use std::io::{self, IoSlice};
@@ -49,7 +49,7 @@ pub struct Access {
     /// TLS, if the cluster has it on.
     pub tls: Option<ClientTls>,
     /// Those of frames, time and silence count.
-    pub limits: Limits,
+    pub limits: NetworkLimits,
 }
 
 impl Access {
@@ -61,7 +61,7 @@ impl Access {
             role: Role::Client,
             secret: Secret::none(),
             tls: None,
-            limits: Limits::default(),
+            limits: NetworkLimits::default(),
         }
     }
 }
@@ -96,12 +96,12 @@ fn in_words(reason: CloseReason) -> &'static str {
     }
 }
 
-impl From<Failure> for ConnectError {
-    fn from(failure: Failure) -> ConnectError {
+impl From<HandshakeError> for ConnectError {
+    fn from(failure: HandshakeError) -> ConnectError {
         match failure {
-            Failure::Here(reason) => ConnectError::Failed(reason),
-            Failure::There(reason) => ConnectError::Refused(reason),
-            Failure::Other(found) => ConnectError::FoundedAgain { found },
+            HandshakeError::Here(reason) => ConnectError::Failed(reason),
+            HandshakeError::There(reason) => ConnectError::Refused(reason),
+            HandshakeError::Other(found) => ConnectError::FoundedAgain { found },
         }
     }
 }
@@ -130,13 +130,13 @@ pub struct Receiver(mpsc::Receiver<Result<Bytes, Closed>>);
 
 /// A connection that stands.
 #[derive(Debug)]
-pub struct Connection {
+pub struct ClientConnection {
     /// The node at the other end.
     pub node: NodeId,
     /// Its worker.
     pub worker: WorkerId,
-    /// In which of its lives it is.
-    pub life: u64,
+    /// In which of its processes it is.
+    pub instance: u64,
     /// Which founding of the cluster it belongs to, as far as it knew when it let us in.
     pub identity: Option<ClusterId>,
     /// The way there.
@@ -162,31 +162,31 @@ pub async fn connect(
     address: &str,
     access: &Access,
     worker: Option<WorkerId>,
-) -> Result<Connection, ConnectError> {
-    let dialing = Dialing {
+) -> Result<ClientConnection, ConnectError> {
+    let dialing = Dialer {
         cluster: &access.cluster,
         identity: access.identity,
         secret: &access.secret,
         tls: access.tls.as_ref(),
         limits: &access.limits,
         caller: match access.role {
-            Role::Client => Caller::Client,
-            Role::Operator => Caller::Operator,
+            Role::Client => DialingEnd::Client,
+            Role::Operator => DialingEnd::Operator,
         },
         worker,
         wanted: None,
     };
-    let Reached { stream, mut reader, host, identity } = dialing.dial(address).await?;
+    let DialedConnection { stream, mut reader, host, identity } = dialing.dial(address).await?;
     reader.allow(access.limits.frame_bytes_max);
     let (near, far) = tokio::io::split(stream);
     let (sender, outgoing) = mpsc::channel(SENDING_MAX);
     let (incoming, receiver) = mpsc::channel(RECEIVED_MAX);
     tokio::spawn(write(far, outgoing));
     tokio::spawn(read(near, reader, incoming));
-    Ok(Connection {
+    Ok(ClientConnection {
         node: host.node,
         worker: host.worker,
-        life: host.life,
+        instance: host.instance,
         identity,
         sender: Sender { frames: sender, frame_bytes_max: access.limits.frame_bytes_max },
         receiver: Receiver(receiver),
@@ -213,11 +213,11 @@ impl Receiver {
 
 /// Writes frames, as many as there are in one system call, until there are no more or the other
 /// end is gone: that is for the reader to tell.
-async fn write(mut stream: WriteHalf<Stream>, mut outgoing: mpsc::Receiver<Bytes>) {
+async fn write(mut stream: WriteHalf<SocketStream>, mut outgoing: mpsc::Receiver<Bytes>) {
     let mut frames = Vec::new();
     let mut queue = OutQueue::new();
     while outgoing.recv_many(&mut frames, SENDING_MAX).await > 0 {
-        frames.drain(..).for_each(|frame| queue.push(Kind::Data, frame));
+        frames.drain(..).for_each(|frame| queue.push(FrameKind::Data, frame));
         if write_all(&mut stream, &mut queue).await.is_err() {
             return;
         }
@@ -226,7 +226,7 @@ async fn write(mut stream: WriteHalf<Stream>, mut outgoing: mpsc::Receiver<Bytes
     let _ = stream.shutdown().await;
 }
 
-async fn write_all(stream: &mut WriteHalf<Stream>, queue: &mut OutQueue) -> io::Result<()> {
+async fn write_all(stream: &mut WriteHalf<SocketStream>, queue: &mut OutQueue) -> io::Result<()> {
     while !queue.is_empty() {
         let written = {
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
@@ -243,27 +243,29 @@ async fn write_all(stream: &mut WriteHalf<Stream>, queue: &mut OutQueue) -> io::
 
 /// Reads frames until the connection ends, or the receiver was dropped.
 async fn read(
-    mut stream: ReadHalf<Stream>,
+    mut stream: ReadHalf<SocketStream>,
     mut reader: FrameReader,
     incoming: mpsc::Sender<Result<Bytes, Closed>>,
 ) {
     let closed = loop {
         match reader.next_frame() {
             Ok(Some(frame)) => match frame.kind {
-                Kind::Data => {
+                FrameKind::Data => {
                     if incoming.send(Ok(frame.payload)).await.is_err() {
                         return;
                     }
                     continue;
                 }
-                Kind::Bye => break Closed::Bye(String::from_utf8_lossy(&frame.payload).into()),
-                Kind::Part
-                | Kind::Urgent
-                | Kind::Hello
-                | Kind::Challenge
-                | Kind::Proof
-                | Kind::Welcome
-                | Kind::Refused => {
+                FrameKind::Bye => {
+                    break Closed::Bye(String::from_utf8_lossy(&frame.payload).into());
+                }
+                FrameKind::Part
+                | FrameKind::Urgent
+                | FrameKind::Hello
+                | FrameKind::Challenge
+                | FrameKind::Proof
+                | FrameKind::Welcome
+                | FrameKind::Refused => {
                     break Closed::Ended(CloseReason::Unexpected);
                 }
             },

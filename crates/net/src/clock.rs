@@ -13,18 +13,18 @@ use types::Time;
 
 /// Reads the time. A copy reads the same.
 #[derive(Debug, Clone, Copy)]
-pub struct Clock {
+pub struct SystemClock {
     began: Duration,
     /// What the time was then.
     origin: Time,
 }
 
 #[expect(clippy::disallowed_methods, reason = "clocks are read here")]
-impl Clock {
+impl SystemClock {
     /// A clock that is right now, if the one on the wall is.
-    pub fn new() -> Clock {
+    pub fn new() -> SystemClock {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Clock { began: boot_time(), origin: Time::ZERO + wall }
+        SystemClock { began: boot_time(), origin: Time::ZERO + wall }
     }
 
     /// The time. Never earlier than what was read before, on any thread.
@@ -59,9 +59,9 @@ fn boot_time() -> Duration {
     FIRST.get_or_init(std::time::Instant::now).elapsed()
 }
 
-impl Default for Clock {
-    fn default() -> Clock {
-        Clock::new()
+impl Default for SystemClock {
+    fn default() -> SystemClock {
+        SystemClock::new()
     }
 }
 
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn time_goes_forward_and_is_that_of_the_wall() {
-        let clock = Clock::new();
+        let clock = SystemClock::new();
         let (first, second) = (clock.now(), clock.now());
         assert!(first <= second, "{first} was before {second}");
         assert!(first >= clock.origin);

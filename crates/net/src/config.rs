@@ -1,8 +1,8 @@
 //! What a node is told of itself, its peers and its limits.
 
-use crate::distance::{Datacenter, Distances};
+use crate::cluster_id::SharedClusterId;
+use crate::distance::{DatacenterNumber, Distances};
 use crate::handshake::CLUSTER_BYTES_MAX;
-use crate::identity::Identity;
 use crate::secret::{SECRET_BYTES_MIN, Secret};
 use crate::tls::NodeTls;
 use std::time::Duration;
@@ -11,18 +11,18 @@ use types::{NodeId, WorkerId};
 
 /// Another node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Peer {
+pub struct PeerConfig {
     /// Which.
     pub node: NodeId,
     /// Where it listens, as `host:port`.
     pub address: String,
     /// Where it stands.
-    pub datacenter: Datacenter,
+    pub datacenter: DatacenterNumber,
 }
 
 /// What there is a limit to. All of them are enforced; none is a guess of what there will be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
+pub struct NetworkLimits {
     /// Longest frame, in bytes. More room for large values, more memory that a peer can make us keep.
     /// Default 32 MiB.
     pub frame_bytes_max: usize,
@@ -64,9 +64,9 @@ pub struct Limits {
     pub log_lines_max: u32,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for NetworkLimits {
+    fn default() -> NetworkLimits {
+        NetworkLimits {
             frame_bytes_max: 32 << 20,
             peer_queue_bytes_max: 64 << 20,
             peer_queue_frames_max: 1 << 20,
@@ -90,23 +90,23 @@ impl Default for Limits {
 
 /// A node, as its network is told of it.
 #[derive(Debug, Clone)]
-pub struct Config {
+pub struct NetworkConfig {
     /// The cluster's name. Nodes and clients of another are refused.
     pub cluster: String,
     /// Which founding of it this node belongs to, as far as is known. Those of another are refused.
-    pub identity: Identity,
+    pub identity: SharedClusterId,
     /// This node.
     pub node: NodeId,
-    /// Which of its lives this is: greater than any before.
-    pub life: u64,
+    /// Which of its processes this is: greater than any before.
+    pub instance: u64,
     /// How many workers it has, as every node of the cluster.
     pub workers: u16,
     /// Whether each is pinned to a core of its own. Default no.
     pub pin: bool,
     /// Where it stands.
-    pub datacenter: Datacenter,
+    pub datacenter: DatacenterNumber,
     /// The others.
-    pub peers: Vec<Peer>,
+    pub peers: Vec<PeerConfig>,
     /// What only nodes of the cluster know.
     pub secret: Secret,
     /// What only clients and nodes know; [`Secret::none`] lets every client in.
@@ -118,12 +118,12 @@ pub struct Config {
     /// What jitter, and pauses between dials, are drawn from.
     pub seed: u64,
     /// The limits.
-    pub limits: Limits,
+    pub limits: NetworkLimits,
 }
 
 /// What is wrong with a configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum ConfigError {
+pub enum NetworkConfigError {
     /// It would prove nothing.
     #[error("the cluster's secret has {0} bytes; at least {SECRET_BYTES_MIN} are needed")]
     ShortSecret(usize),
@@ -141,43 +141,43 @@ pub enum ConfigError {
     Limit(&'static str),
 }
 
-impl Config {
+impl NetworkConfig {
     /// One worker, no peers, no TLS, no distance, the default limits.
-    pub fn new(cluster: impl Into<String>, node: NodeId, secret: Secret) -> Config {
-        Config {
+    pub fn new(cluster: impl Into<String>, node: NodeId, secret: Secret) -> NetworkConfig {
+        NetworkConfig {
             cluster: cluster.into(),
-            identity: Identity::default(),
+            identity: SharedClusterId::default(),
             node,
-            life: 0,
+            instance: 0,
             workers: 1,
             pin: false,
-            datacenter: Datacenter::default(),
+            datacenter: DatacenterNumber::default(),
             peers: Vec::new(),
             secret,
             client_secret: Secret::none(),
             tls: None,
             distances: Distances::none(),
             seed: u64::from(node.0),
-            limits: Limits::default(),
+            limits: NetworkLimits::default(),
         }
     }
 
     /// Whether a node can run with it.
-    pub fn validate(&self) -> Result<(), ConfigError> {
+    pub fn validate(&self) -> Result<(), NetworkConfigError> {
         if self.secret.bytes().len() < SECRET_BYTES_MIN {
-            return Err(ConfigError::ShortSecret(self.secret.bytes().len()));
+            return Err(NetworkConfigError::ShortSecret(self.secret.bytes().len()));
         }
         if self.cluster.is_empty() || self.cluster.len() > CLUSTER_BYTES_MAX {
-            return Err(ConfigError::Name(self.cluster.len()));
+            return Err(NetworkConfigError::Name(self.cluster.len()));
         }
         if self.workers == 0 || self.workers > 1024 {
-            return Err(ConfigError::Workers(self.workers));
+            return Err(NetworkConfigError::Workers(self.workers));
         }
         let mut nodes: Vec<NodeId> = self.peers.iter().map(|peer| peer.node).collect();
         nodes.push(self.node);
         nodes.sort_unstable();
         if let Some(twice) = nodes.windows(2).find(|two| two[0] == two[1]) {
-            return Err(ConfigError::Twice(twice[0]));
+            return Err(NetworkConfigError::Twice(twice[0]));
         }
         self.limits.validate()
     }
@@ -188,8 +188,8 @@ impl Config {
     }
 }
 
-impl Limits {
-    fn validate(&self) -> Result<(), ConfigError> {
+impl NetworkLimits {
+    fn validate(&self) -> Result<(), NetworkConfigError> {
         let rooms = [
             ("frame_bytes_max", self.frame_bytes_max),
             ("peer_queue_bytes_max", self.peer_queue_bytes_max),
@@ -202,10 +202,10 @@ impl Limits {
             ("unread_bytes_max", self.unread_bytes_max),
         ];
         if let Some((name, _)) = rooms.iter().find(|(_, room)| *room == 0) {
-            return Err(ConfigError::Limit(name));
+            return Err(NetworkConfigError::Limit(name));
         }
         let lengths = u64::try_from(self.frame_bytes_max).is_ok_and(|max| max < 1 << 32);
-        if lengths { Ok(()) } else { Err(ConfigError::Limit("frame_bytes_max")) }
+        if lengths { Ok(()) } else { Err(NetworkConfigError::Limit("frame_bytes_max")) }
     }
 }
 
@@ -215,21 +215,33 @@ mod tests {
 
     #[test]
     fn a_configuration_says_what_is_wrong_with_it() {
-        let good = Config::new("c", NodeId(1), Secret::new([7; 16]));
+        let good = NetworkConfig::new("c", NodeId(1), Secret::new([7; 16]));
         assert_eq!(good.validate(), Ok(()));
-        let peer = Peer {
+        let peer = PeerConfig {
             node: NodeId(1),
             address: "127.0.0.1:1".to_owned(),
-            datacenter: Datacenter::default(),
+            datacenter: DatacenterNumber::default(),
         };
-        let limits = Limits { turn_frames_max: 0, ..Limits::default() };
+        let limits = NetworkLimits { turn_frames_max: 0, ..NetworkLimits::default() };
         let cases = [
-            (Config { secret: Secret::new([7; 15]), ..good.clone() }, ConfigError::ShortSecret(15)),
-            (Config { cluster: String::new(), ..good.clone() }, ConfigError::Name(0)),
-            (Config { cluster: "x".repeat(65), ..good.clone() }, ConfigError::Name(65)),
-            (Config { workers: 0, ..good.clone() }, ConfigError::Workers(0)),
-            (Config { peers: vec![peer], ..good.clone() }, ConfigError::Twice(NodeId(1))),
-            (Config { limits, ..good.clone() }, ConfigError::Limit("turn_frames_max")),
+            (
+                NetworkConfig { secret: Secret::new([7; 15]), ..good.clone() },
+                NetworkConfigError::ShortSecret(15),
+            ),
+            (NetworkConfig { cluster: String::new(), ..good.clone() }, NetworkConfigError::Name(0)),
+            (
+                NetworkConfig { cluster: "x".repeat(65), ..good.clone() },
+                NetworkConfigError::Name(65),
+            ),
+            (NetworkConfig { workers: 0, ..good.clone() }, NetworkConfigError::Workers(0)),
+            (
+                NetworkConfig { peers: vec![peer], ..good.clone() },
+                NetworkConfigError::Twice(NodeId(1)),
+            ),
+            (
+                NetworkConfig { limits, ..good.clone() },
+                NetworkConfigError::Limit("turn_frames_max"),
+            ),
         ];
         for (config, error) in cases {
             assert_eq!(config.validate(), Err(error));

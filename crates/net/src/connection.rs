@@ -7,14 +7,14 @@
 //! Invariant: of one connection no more waits in the inbox than `unread_frames_max` and
 //! `unread_bytes_max`, and one frame.
 
-use crate::config::Limits;
-use crate::frame::{Frame, FrameReader, Kind};
+use crate::config::NetworkLimits;
+use crate::frame::{Frame, FrameKind, FrameReader};
 use crate::handshake::{broken, ended};
-use crate::hub::{Arrival, Hub};
-use crate::outbox::ClientId;
+use crate::loop_state::{LoopArrival, LoopState};
+use crate::outbox::ConnectedClient;
 use crate::queue::{OutQueue, SLICES_MAX};
 use crate::reason::CloseReason;
-use crate::stream::Stream;
+use crate::stream::SocketStream;
 use bytes::{Bytes, BytesMut};
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -27,20 +27,20 @@ use types::{ClusterId, NodeId};
 
 /// Whose connection it is. Peers have two, one each way: a node only sends on that which it dialed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum ConnectionOrigin {
     /// A peer that dialed us.
     PeerIn(NodeId),
     /// A peer that we dialed.
     PeerOut(NodeId),
     /// A client.
-    Client(ClientId),
+    Client(ConnectedClient),
     /// A client that may change the cluster.
-    Operator(ClientId),
+    Operator(ConnectedClient),
 }
 
 /// How a connection is to end.
 #[derive(Debug, Clone, Copy)]
-enum Ending {
+enum ConnectionEnd {
     /// When all that is queued is written.
     Drained(CloseReason),
     /// All that is queued.
@@ -49,12 +49,12 @@ enum Ending {
 
 /// What the loop and a connection's task share.
 #[derive(Debug)]
-pub(crate) struct Channel {
-    pub origin: Origin,
+pub(crate) struct ConnectionQueue {
+    pub origin: ConnectionOrigin,
     /// Which cluster this node told the other end that it belongs to.
     told: Option<ClusterId>,
     queue: RefCell<OutQueue>,
-    ending: Cell<Option<Ending>>,
+    ending: Cell<Option<ConnectionEnd>>,
     unread_frames: Cell<usize>,
     unread_bytes: Cell<usize>,
     /// The task waits for the loop to take what was read.
@@ -64,9 +64,9 @@ pub(crate) struct Channel {
     waker: RefCell<Option<Waker>>,
 }
 
-impl Channel {
-    pub fn new(origin: Origin, told: Option<ClusterId>) -> Rc<Channel> {
-        Rc::new(Channel {
+impl ConnectionQueue {
+    pub fn new(origin: ConnectionOrigin, told: Option<ClusterId>) -> Rc<ConnectionQueue> {
+        Rc::new(ConnectionQueue {
             origin,
             told,
             queue: RefCell::new(OutQueue::new()),
@@ -93,29 +93,29 @@ impl Channel {
     }
 
     /// Whether its handshake told the other end which cluster this node belongs to, as it does now.
-    pub fn is_told(&self, hub: &Hub) -> bool {
-        self.told == hub.config.identity.get()
+    pub fn is_told(&self, loop_state: &LoopState) -> bool {
+        self.told == loop_state.config.identity.get()
     }
 
     /// Queues a frame. The first of a turn also notes that this channel has to be woken.
-    pub fn push(self: &Rc<Self>, hub: &Hub, kind: Kind, payload: Bytes) {
+    pub fn push(self: &Rc<Self>, loop_state: &LoopState, kind: FrameKind, payload: Bytes) {
         self.queue.borrow_mut().push(kind, payload);
-        self.note_pushed(hub);
+        self.note_pushed(loop_state);
     }
 
     /// Queues what is for a peer; ahead of all that waits, if it is urgent.
-    pub fn push_to_peer(self: &Rc<Self>, hub: &Hub, payload: Bytes, is_urgent: bool) {
+    pub fn push_to_peer(self: &Rc<Self>, loop_state: &LoopState, payload: Bytes, is_urgent: bool) {
         match is_urgent {
             true => self.queue.borrow_mut().push_urgent(&payload),
             false => self.queue.borrow_mut().push_sliced(payload),
         }
-        self.note_pushed(hub);
+        self.note_pushed(loop_state);
     }
 
-    fn note_pushed(self: &Rc<Self>, hub: &Hub) {
-        hub.counters.frames_out.add(1);
+    fn note_pushed(self: &Rc<Self>, loop_state: &LoopState) {
+        loop_state.counters.frames_out.add(1);
         if !self.is_dirty.replace(true) {
-            hub.dirty.borrow_mut().push(Rc::clone(self));
+            loop_state.dirty.borrow_mut().push(Rc::clone(self));
         }
     }
 
@@ -135,14 +135,14 @@ impl Channel {
     }
 
     pub fn close(&self, reason: CloseReason) {
-        self.ending.set(Some(Ending::Now(reason)));
+        self.ending.set(Some(ConnectionEnd::Now(reason)));
         self.wake();
     }
 
     /// Writes what is queued first. Does not change the mind of one that ends already.
     pub fn close_drained(&self, reason: CloseReason) {
         if !self.is_ending() {
-            self.ending.set(Some(Ending::Drained(reason)));
+            self.ending.set(Some(ConnectionEnd::Drained(reason)));
         }
         self.wake();
     }
@@ -162,9 +162,10 @@ impl Channel {
 
     /// Whether another frame may be taken from the socket. A client that does not read what it asked for
     /// is not heard until it does.
-    fn may_read(&self, limits: &Limits) -> bool {
-        let is_behind = matches!(self.origin, Origin::Client(_) | Origin::Operator(_))
-            && self.queued_bytes() >= limits.client_queue_bytes;
+    fn may_read(&self, limits: &NetworkLimits) -> bool {
+        let is_behind =
+            matches!(self.origin, ConnectionOrigin::Client(_) | ConnectionOrigin::Operator(_))
+                && self.queued_bytes() >= limits.client_queue_bytes;
         !is_behind
             && self.unread_frames.get() < limits.unread_frames_max
             && self.unread_bytes.get() < limits.unread_bytes_max
@@ -173,45 +174,54 @@ impl Channel {
 
 /// A connection's task.
 #[derive(Debug)]
-pub(crate) struct Pump {
-    stream: Stream,
+pub(crate) struct ConnectionTask {
+    stream: SocketStream,
     reader: FrameReader,
-    channel: Rc<Channel>,
+    channel: Rc<ConnectionQueue>,
     /// The parts that have come of what is not whole yet.
     parts: BytesMut,
     /// TLS may hold back what it was given.
     must_flush: bool,
 }
 
-impl Pump {
-    pub fn new(stream: Stream, mut reader: FrameReader, channel: Rc<Channel>, hub: &Hub) -> Pump {
-        reader.allow(hub.config.limits.frame_bytes_max);
-        Pump { stream, reader, channel, parts: BytesMut::new(), must_flush: false }
+impl ConnectionTask {
+    pub fn new(
+        stream: SocketStream,
+        mut reader: FrameReader,
+        channel: Rc<ConnectionQueue>,
+        loop_state: &LoopState,
+    ) -> ConnectionTask {
+        reader.allow(loop_state.config.limits.frame_bytes_max);
+        ConnectionTask { stream, reader, channel, parts: BytesMut::new(), must_flush: false }
     }
 
     /// Moves frames until the connection ends, and says why it did.
-    pub async fn run(mut self, hub: &Hub) -> CloseReason {
-        poll_fn(|cx| self.poll(cx, hub)).await
+    pub async fn run(mut self, loop_state: &LoopState) -> CloseReason {
+        poll_fn(|cx| self.poll(cx, loop_state)).await
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>, hub: &Hub) -> Poll<CloseReason> {
+    fn poll(&mut self, cx: &mut Context<'_>, loop_state: &LoopState) -> Poll<CloseReason> {
         self.channel.remember(cx.waker());
-        if let Some(Ending::Now(reason)) = self.channel.ending.get() {
+        if let Some(ConnectionEnd::Now(reason)) = self.channel.ending.get() {
             return Poll::Ready(reason);
         }
-        let written = self.write(cx, hub);
+        let written = self.write(cx, loop_state);
         if let Poll::Ready(Err(reason)) = written {
             return Poll::Ready(reason);
         }
         match self.channel.ending.get() {
-            Some(Ending::Now(reason)) => Poll::Ready(reason),
-            Some(Ending::Drained(reason)) => written.map(|_| reason),
-            None => self.read(cx, hub),
+            Some(ConnectionEnd::Now(reason)) => Poll::Ready(reason),
+            Some(ConnectionEnd::Drained(reason)) => written.map(|_| reason),
+            None => self.read(cx, loop_state),
         }
     }
 
     /// Ready when nothing is left to be written.
-    fn write(&mut self, cx: &mut Context<'_>, hub: &Hub) -> Poll<Result<(), CloseReason>> {
+    fn write(
+        &mut self,
+        cx: &mut Context<'_>,
+        loop_state: &LoopState,
+    ) -> Poll<Result<(), CloseReason>> {
         let mut queue = self.channel.queue.borrow_mut();
         let mut stream = Pin::new(&mut self.stream);
         while !queue.is_empty() {
@@ -221,8 +231,8 @@ impl Pump {
             let Ok(bytes @ 1..) = written else { return Poll::Ready(Err(CloseReason::Vanished)) };
             queue.advance(bytes);
             self.must_flush = true;
-            hub.counters.writes.add(1);
-            hub.counters.bytes_out.add(bytes as u64);
+            loop_state.counters.writes.add(1);
+            loop_state.counters.bytes_out.add(bytes as u64);
         }
         if self.must_flush {
             ready!(stream.poll_flush(cx)).map_err(|_| CloseReason::Vanished)?;
@@ -232,12 +242,12 @@ impl Pump {
     }
 
     /// Ready when the connection is over.
-    fn read(&mut self, cx: &mut Context<'_>, hub: &Hub) -> Poll<CloseReason> {
+    fn read(&mut self, cx: &mut Context<'_>, loop_state: &LoopState) -> Poll<CloseReason> {
         loop {
-            while self.channel.may_read(&hub.config.limits) {
+            while self.channel.may_read(&loop_state.config.limits) {
                 match self.reader.next_frame() {
                     Ok(Some(frame)) => {
-                        if let Err(reason) = self.deliver(frame, hub) {
+                        if let Err(reason) = self.deliver(frame, loop_state) {
                             return Poll::Ready(reason);
                         }
                     }
@@ -245,67 +255,81 @@ impl Pump {
                     Err(error) => return Poll::Ready(error.into()),
                 }
             }
-            if !self.channel.may_read(&hub.config.limits) {
+            if !self.channel.may_read(&loop_state.config.limits) {
                 self.channel.is_paused.set(true);
                 return Poll::Pending;
             }
             let buffer = self.reader.room();
             let room = buffer.capacity() - buffer.len();
             let read = ready!(pin!(self.stream.read_buf(buffer)).poll(cx));
-            hub.counters.reads.add(1);
+            loop_state.counters.reads.add(1);
             match read {
                 Ok(0) => return Poll::Ready(ended(&self.reader)),
                 Ok(count) => {
                     self.reader.note_read(count, room);
-                    hub.counters.bytes_in.add(count as u64);
+                    loop_state.counters.bytes_in.add(count as u64);
                 }
                 Err(error) => return Poll::Ready(broken(&error)),
             }
         }
     }
 
-    fn deliver(&mut self, frame: Frame, hub: &Hub) -> Result<(), CloseReason> {
+    fn deliver(&mut self, frame: Frame, loop_state: &LoopState) -> Result<(), CloseReason> {
         match (frame.kind, self.channel.origin) {
-            (Kind::Part, Origin::PeerIn(_)) => self.join(&frame.payload, hub),
-            (Kind::Data, Origin::PeerIn(_)) if !self.parts.is_empty() => {
-                self.join(&frame.payload, hub)?;
+            (FrameKind::Part, ConnectionOrigin::PeerIn(_)) => self.join(&frame.payload, loop_state),
+            (FrameKind::Data, ConnectionOrigin::PeerIn(_)) if !self.parts.is_empty() => {
+                self.join(&frame.payload, loop_state)?;
                 let whole = std::mem::take(&mut self.parts).freeze();
-                self.arrive(whole, hub);
+                self.arrive(whole, loop_state);
                 Ok(())
             }
-            (Kind::Data, Origin::PeerIn(_) | Origin::Client(_) | Origin::Operator(_))
-            | (Kind::Urgent, Origin::PeerIn(_)) => {
-                self.arrive(frame.payload, hub);
+            (
+                FrameKind::Data,
+                ConnectionOrigin::PeerIn(_)
+                | ConnectionOrigin::Client(_)
+                | ConnectionOrigin::Operator(_),
+            )
+            | (FrameKind::Urgent, ConnectionOrigin::PeerIn(_)) => {
+                self.arrive(frame.payload, loop_state);
                 Ok(())
             }
-            (Kind::Bye, _) => Err(CloseReason::Left),
+            (FrameKind::Bye, _) => Err(CloseReason::Left),
             // Frames are sent only on what this end has dialed; the handshake is over.
-            (Kind::Data, Origin::PeerOut(_))
+            (FrameKind::Data, ConnectionOrigin::PeerOut(_))
             | (
-                Kind::Part | Kind::Urgent,
-                Origin::PeerOut(_) | Origin::Client(_) | Origin::Operator(_),
+                FrameKind::Part | FrameKind::Urgent,
+                ConnectionOrigin::PeerOut(_)
+                | ConnectionOrigin::Client(_)
+                | ConnectionOrigin::Operator(_),
             )
             | (
-                Kind::Hello | Kind::Challenge | Kind::Proof | Kind::Welcome | Kind::Refused,
-                Origin::PeerIn(_) | Origin::PeerOut(_) | Origin::Client(_) | Origin::Operator(_),
+                FrameKind::Hello
+                | FrameKind::Challenge
+                | FrameKind::Proof
+                | FrameKind::Welcome
+                | FrameKind::Refused,
+                ConnectionOrigin::PeerIn(_)
+                | ConnectionOrigin::PeerOut(_)
+                | ConnectionOrigin::Client(_)
+                | ConnectionOrigin::Operator(_),
             ) => Err(CloseReason::Unexpected),
         }
     }
 
     /// Puts a part behind those that have come. All of them are no longer than a frame may be.
-    fn join(&mut self, part: &[u8], hub: &Hub) -> Result<(), CloseReason> {
-        if self.parts.len() + part.len() > hub.config.limits.frame_bytes_max {
+    fn join(&mut self, part: &[u8], loop_state: &LoopState) -> Result<(), CloseReason> {
+        if self.parts.len() + part.len() > loop_state.config.limits.frame_bytes_max {
             return Err(CloseReason::TooLong);
         }
         self.parts.extend_from_slice(part);
         Ok(())
     }
 
-    fn arrive(&self, payload: Bytes, hub: &Hub) {
+    fn arrive(&self, payload: Bytes, loop_state: &LoopState) {
         let channel = &self.channel;
         channel.unread_frames.set(channel.unread_frames.get() + 1);
         channel.unread_bytes.set(channel.unread_bytes.get() + payload.len());
-        hub.counters.frames_in.add(1);
-        hub.arrive(Arrival::Frame(Rc::clone(channel), payload));
+        loop_state.counters.frames_in.add(1);
+        loop_state.arrive(LoopArrival::Frame(Rc::clone(channel), payload));
     }
 }

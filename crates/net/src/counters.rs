@@ -28,7 +28,7 @@ macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// The counters of one worker.
         #[derive(Debug)]
-        pub(crate) struct Counters {
+        pub(crate) struct LoopCounters {
             $(pub $name: Counter,)*
             closes: Vec<Counter>,
             drops: Vec<Counter>,
@@ -36,23 +36,23 @@ macro_rules! counters {
 
         /// What was counted up to some moment.
         #[derive(Debug, Clone, PartialEq, Eq)]
-        pub struct Totals {
+        pub struct CounterTotals {
             $($(#[$doc])* pub $name: u64,)*
             closes: Vec<u64>,
             drops: Vec<u64>,
         }
 
-        impl Counters {
-            pub fn new() -> Counters {
-                Counters {
+        impl LoopCounters {
+            pub fn new() -> LoopCounters {
+                LoopCounters {
                     $($name: Counter::default(),)*
                     closes: CloseReason::ALL.iter().map(|_| Counter::default()).collect(),
                     drops: DropReason::ALL.iter().map(|_| Counter::default()).collect(),
                 }
             }
 
-            pub fn totals(&self) -> Totals {
-                Totals {
+            pub fn totals(&self) -> CounterTotals {
+                CounterTotals {
                     $($name: self.$name.get(),)*
                     closes: self.closes.iter().map(Counter::get).collect(),
                     drops: self.drops.iter().map(Counter::get).collect(),
@@ -60,15 +60,15 @@ macro_rules! counters {
             }
         }
 
-        impl Totals {
+        impl CounterTotals {
             /// Each counter that has no reason, with its name, as metrics say it.
             pub fn named(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name),)*]
             }
         }
 
-        impl AddAssign<&Totals> for Totals {
-            fn add_assign(&mut self, other: &Totals) {
+        impl AddAssign<&CounterTotals> for CounterTotals {
+            fn add_assign(&mut self, other: &CounterTotals) {
                 $(self.$name += other.$name;)*
                 self.closes.iter_mut().zip(&other.closes).for_each(|(sum, more)| *sum += more);
                 self.drops.iter_mut().zip(&other.drops).for_each(|(sum, more)| *sum += more);
@@ -92,9 +92,9 @@ counters! {
     writes,
     /// Turns of the loop that had something to do.
     turns,
-    /// Times the alarm went off.
+    /// Times the timer went off.
     alarms,
-    /// Connections accepted at the door, before they prove anything.
+    /// Connections accepted at the listener, before they prove anything.
     accepted,
     /// Peers and clients that proved themselves here.
     admitted,
@@ -106,7 +106,7 @@ counters! {
     clients_gone,
 }
 
-impl Counters {
+impl LoopCounters {
     pub fn close(&self, reason: CloseReason) {
         self.closes[usize::from(reason.code())].add(1);
     }
@@ -116,10 +116,10 @@ impl Counters {
     }
 }
 
-impl Totals {
+impl CounterTotals {
     /// Nothing yet.
-    pub fn zero() -> Totals {
-        Counters::new().totals()
+    pub fn zero() -> CounterTotals {
+        LoopCounters::new().totals()
     }
 
     /// How many connections ended, or were refused, for this reason.
@@ -145,14 +145,14 @@ mod tests {
 
     #[test]
     fn totals_are_summed_by_reason() {
-        let (one, two) = (Counters::new(), Counters::new());
+        let (one, two) = (LoopCounters::new(), LoopCounters::new());
         one.frames_in.add(3);
         two.frames_in.add(4);
         one.reads.add(7);
         one.close(CloseReason::TooLong);
         two.close(CloseReason::TooLong);
         two.drop_frames(DropReason::Cut, 5);
-        let mut sum = Totals::zero();
+        let mut sum = CounterTotals::zero();
         sum += &one.totals();
         sum += &two.totals();
         assert_eq!((sum.frames_in, sum.closes(CloseReason::TooLong)), (7, 2));

@@ -1,11 +1,13 @@
 //! Reaching a node: the socket, TLS if it is on, and the handshake, within one span of time.
 
-use crate::config::Limits;
+use crate::config::NetworkLimits;
 use crate::frame::FrameReader;
-use crate::handshake::{self, Caller, Failure, Host, MESSAGE_BYTES_MAX, Preamble, Terms};
+use crate::handshake::{
+    self, AcceptingEnd, DialingEnd, HandshakeError, HandshakeTerms, MESSAGE_BYTES_MAX, Preamble,
+};
 use crate::reason::CloseReason;
 use crate::secret::Secret;
-use crate::stream::{Stream, set_options};
+use crate::stream::{SocketStream, set_options};
 use crate::tls::ClientTls;
 use std::io;
 use std::net::SocketAddr;
@@ -17,57 +19,57 @@ use zerocopy::IntoBytes;
 
 /// What dials, and the node that it wants.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Dialing<'a> {
+pub(crate) struct Dialer<'a> {
     pub cluster: &'a str,
     /// Which founding of the cluster this end belongs to, as far as it knows.
     pub identity: Option<ClusterId>,
     pub secret: &'a Secret,
     pub tls: Option<&'a ClientTls>,
-    pub limits: &'a Limits,
-    pub caller: Caller,
+    pub limits: &'a NetworkLimits,
+    pub caller: DialingEnd,
     pub worker: Option<WorkerId>,
     pub wanted: Option<NodeId>,
 }
 
 /// A node that was reached.
 #[derive(Debug)]
-pub(crate) struct Reached {
-    pub stream: Stream,
+pub(crate) struct DialedConnection {
+    pub stream: SocketStream,
     pub reader: FrameReader,
-    pub host: Host,
+    pub host: AcceptingEnd,
     /// Which founding of the cluster it belongs to, as far as it knows.
     pub identity: Option<ClusterId>,
 }
 
-impl Dialing<'_> {
+impl Dialer<'_> {
     /// Dials, and says who is there.
-    pub async fn dial(&self, address: &str) -> Result<Reached, Failure> {
+    pub async fn dial(&self, address: &str) -> Result<DialedConnection, HandshakeError> {
         let met = timeout(self.limits.handshake_max, self.meet(address)).await;
-        met.unwrap_or(Err(Failure::Here(CloseReason::SlowHandshake)))
+        met.unwrap_or(Err(HandshakeError::Here(CloseReason::SlowHandshake)))
     }
 
-    async fn meet(&self, address: &str) -> Result<Reached, Failure> {
+    async fn meet(&self, address: &str) -> Result<DialedConnection, HandshakeError> {
         let mut socket = connect(address).await?;
         set_options(&socket, self.limits).map_err(|_| CloseReason::Unreachable)?;
         let preamble = Preamble::new(&self.caller, self.worker, self.tls.is_some());
         let written = socket.write_all(preamble.as_bytes()).await;
         written.map_err(|_| CloseReason::Vanished)?;
         let mut stream = match self.tls {
-            None => Stream::Plain(socket),
+            None => SocketStream::Plain(socket),
             Some(tls) => {
                 let (connector, name) = tls.connector();
                 let secured = connector.connect(name, socket).await;
                 let secured = secured.map_err(|_| CloseReason::TlsFailed)?;
-                Stream::Secured(Box::new(secured.into()))
+                SocketStream::Secured(Box::new(secured.into()))
             }
         };
         let binding = stream.binding().map_err(|_| CloseReason::TlsFailed)?;
-        let Dialing { cluster, identity, secret, .. } = *self;
-        let terms = Terms { cluster, identity, secret, preamble, binding };
+        let Dialer { cluster, identity, secret, .. } = *self;
+        let terms = HandshakeTerms { cluster, identity, secret, preamble, binding };
         let mut reader = FrameReader::new(MESSAGE_BYTES_MAX);
         let (host, identity) =
             handshake::dial(&mut stream, &mut reader, &terms, &self.caller, self.wanted).await?;
-        Ok(Reached { stream, reader, host, identity })
+        Ok(DialedConnection { stream, reader, host, identity })
     }
 }
 

@@ -13,9 +13,9 @@ use types::{NodeId, Random, Time};
 
 /// A group of nodes near each other, by its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Datacenter(pub u32);
+pub struct DatacenterNumber(pub u32);
 
-impl fmt::Display for Datacenter {
+impl fmt::Display for DatacenterNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "dc{}", self.0)
     }
@@ -41,7 +41,7 @@ impl Distance {
 #[derive(Debug, Clone, Default)]
 pub struct Distances {
     elsewhere: Distance,
-    pairs: BTreeMap<(Datacenter, Datacenter), Distance>,
+    pairs: BTreeMap<(DatacenterNumber, DatacenterNumber), Distance>,
 }
 
 impl Distances {
@@ -57,13 +57,18 @@ impl Distances {
 
     /// That distance between these two, both ways.
     #[must_use]
-    pub fn with(mut self, one: Datacenter, other: Datacenter, distance: Distance) -> Distances {
+    pub fn with(
+        mut self,
+        one: DatacenterNumber,
+        other: DatacenterNumber,
+        distance: Distance,
+    ) -> Distances {
         self.pairs.insert((one.min(other), one.max(other)), distance);
         self
     }
 
     /// How far it is.
-    pub fn between(&self, one: Datacenter, other: Datacenter) -> Distance {
+    pub fn between(&self, one: DatacenterNumber, other: DatacenterNumber) -> Distance {
         if one == other {
             return Distance::default();
         }
@@ -74,7 +79,7 @@ impl Distances {
 
 /// What can be done to the ways to and from a peer while all runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Weather {
+pub struct LinkFaults {
     /// Frames to it are dropped, those held included.
     pub cut_to: bool,
     /// Frames from it are dropped.
@@ -83,26 +88,26 @@ pub struct Weather {
     pub slow: Duration,
 }
 
-impl Weather {
+impl LinkFaults {
     /// Nothing passes, either way.
-    pub const CUT: Weather = Weather { cut_to: true, cut_from: true, slow: Duration::ZERO };
+    pub const CUT: LinkFaults = LinkFaults { cut_to: true, cut_from: true, slow: Duration::ZERO };
 }
 
 /// The way from one worker to a peer: says when each frame may go.
 #[derive(Debug)]
-pub(crate) struct Way {
+pub(crate) struct DelayedPath {
     distance: Distance,
-    pub weather: Weather,
+    pub link_faults: LinkFaults,
     random: Random,
     /// When the last frame goes that was held.
     last: Time,
 }
 
-impl Way {
-    pub fn new(distance: Distance, peer: NodeId, random: &Random) -> Way {
-        Way {
+impl DelayedPath {
+    pub fn new(distance: Distance, peer: NodeId, random: &Random) -> DelayedPath {
+        DelayedPath {
             distance,
-            weather: Weather::default(),
+            link_faults: LinkFaults::default(),
             random: random.fork(u64::from(peer.0)),
             last: Time::ZERO,
         }
@@ -110,7 +115,7 @@ impl Way {
 
     /// When a frame of now may go: `None` if at once.
     pub fn release(&mut self, now: Time) -> Option<Time> {
-        let delay = self.distance.delay + self.weather.slow;
+        let delay = self.distance.delay + self.link_faults.slow;
         if delay.is_zero() && self.distance.jitter.is_zero() && self.last <= now {
             return None;
         }
@@ -131,7 +136,7 @@ mod tests {
     fn distances_are_between_datacenters_both_ways() {
         let far = Distance::of_round_trip(50 * MS);
         let near = Distance { delay: MS, jitter: MS };
-        let [a, b, c] = [0, 1, 2].map(Datacenter);
+        let [a, b, c] = [0, 1, 2].map(DatacenterNumber);
         let distances = Distances::uniform(far).with(b, a, near);
         assert_eq!(distances.between(a, a), Distance::default());
         assert_eq!([distances.between(a, b), distances.between(b, a)], [near; 2]);
@@ -142,7 +147,7 @@ mod tests {
     fn a_way_delays_keeps_order_and_repeats_from_its_seed() {
         let distance = Distance { delay: 25 * MS, jitter: 10 * MS };
         let releases = |seed| {
-            let mut way = Way::new(distance, NodeId(1), &Random::new(seed));
+            let mut way = DelayedPath::new(distance, NodeId(1), &Random::new(seed));
             (0..1000)
                 .map(|at| (Time(at * 1000), way.release(Time(at * 1000)).expect("a delay")))
                 .collect::<Vec<_>>()
@@ -156,11 +161,11 @@ mod tests {
 
     #[test]
     fn no_frame_overtakes_one_held_when_the_way_was_slow() {
-        let mut way = Way::new(Distance::default(), NodeId(1), &Random::new(1));
+        let mut way = DelayedPath::new(Distance::default(), NodeId(1), &Random::new(1));
         assert_eq!(way.release(Time(5)), None);
-        way.weather.slow = MS;
+        way.link_faults.slow = MS;
         assert_eq!(way.release(Time(5)), Some(Time(1_000_005)));
-        way.weather.slow = Duration::ZERO;
+        way.link_faults.slow = Duration::ZERO;
         assert_eq!(way.release(Time(6)), Some(Time(1_000_005)));
         assert_eq!(way.release(Time(1_000_005)), None);
     }

@@ -11,18 +11,18 @@
 //!
 //! The core is built on its thread and never leaves it.
 
-use crate::alarm::Alarm;
-use crate::clock::Clock;
-use crate::config::{Config, ConfigError};
-use crate::connection::Origin;
-use crate::counters::Counters;
-use crate::door;
-use crate::frame::Kind;
-use crate::hub::{Arrival, Hub};
-use crate::link::Link;
-use crate::mailbox::{Control, Guests, Handle, Mailbox, Shared};
-use crate::outbox::{ClientId, Input, Outbox, Output};
+use crate::clock::SystemClock;
+use crate::config::{NetworkConfig, NetworkConfigError};
+use crate::connection::ConnectionOrigin;
+use crate::counters::LoopCounters;
+use crate::frame::FrameKind;
+use crate::listener;
+use crate::loop_state::{LoopArrival, LoopState};
+use crate::mailbox::{HandedOverConnections, Handle, HandleShared, LoopMailbox, NetworkControl};
+use crate::outbox::{ConnectedClient, CoreInput, CoreOutput, Outbox};
+use crate::peer_link::PeerLink;
 use crate::reason::{CloseReason, DropReason};
+use crate::timer::LoopTimer;
 use bytes::Bytes;
 use crossbeam_utils::CachePadded;
 use std::future::poll_fn;
@@ -45,7 +45,7 @@ pub trait Core: 'static {
     type Command: Send + 'static;
 
     /// Something happens.
-    fn step(&mut self, now: Time, input: Input<Self::Command>, out: &mut Outbox);
+    fn step(&mut self, now: Time, input: CoreInput<Self::Command>, out: &mut Outbox);
 
     /// A turn ends in which something happened: the last moment to say what is to be sent with the rest.
     fn end_turn(&mut self, now: Time, out: &mut Outbox) {
@@ -57,7 +57,7 @@ pub trait Core: 'static {
 /// Fewer would cost a system call each time, more would make quiet connections wait for busy ones.
 const TASKS_BETWEEN_POLLS: u32 = 8;
 
-/// What is due so soon is waited for awake: to set the alarm, to sleep and to be woken takes longer.
+/// What is due so soon is waited for awake: to set the timer, to sleep and to be woken takes longer.
 const SPIN: Duration = Duration::from_micros(20);
 
 /// Why a node does not start.
@@ -65,7 +65,7 @@ const SPIN: Duration = Duration::from_micros(20);
 pub enum StartError {
     /// What it was told makes no sense.
     #[error("configuration: {0}")]
-    Config(#[from] ConfigError),
+    Config(#[from] NetworkConfigError),
     /// The system refuses something.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
@@ -93,7 +93,7 @@ pub fn listen(address: impl ToSocketAddrs) -> io::Result<TcpListener> {
 impl<M: Send + 'static> Network<M> {
     /// Starts the loops of a node. `build` makes each worker's core, on that worker's thread.
     pub fn start<C: Core<Command = M>>(
-        config: Config,
+        config: NetworkConfig,
         listener: TcpListener,
         build: impl Fn(WorkerId, &Handle<M>) -> C + Send + Sync + 'static,
     ) -> Result<Network<M>, StartError> {
@@ -102,11 +102,11 @@ impl<M: Send + 'static> Network<M> {
         listener.set_nonblocking(true)?;
         let (config, build) = (Arc::new(config), Arc::new(build));
         let workers = config.worker_ids();
-        let mailbox = |_| CachePadded::new(Mailbox::new(config.limits.commands_max));
-        let handle = Handle(Arc::new(Shared {
+        let mailbox = |_| CachePadded::new(LoopMailbox::new(config.limits.commands_max));
+        let handle = Handle(Arc::new(HandleShared {
             mailboxes: workers.map(mailbox).collect(),
-            counters: config.worker_ids().map(|_| Arc::new(Counters::new())).collect(),
-            clock: Clock::new(),
+            counters: config.worker_ids().map(|_| Arc::new(LoopCounters::new())).collect(),
+            clock: SystemClock::new(),
         }));
         let mut network = Network { handle: handle.clone(), address, threads: Vec::new() };
         let (started, starts) = mpsc::channel();
@@ -116,7 +116,7 @@ impl<M: Send + 'static> Network<M> {
             let (handle, started, listener) = (handle.clone(), started.clone(), listener.take());
             let name = format!("{}-{worker}", config.node);
             let run = move || {
-                let guard = StopsAll(handle.clone());
+                let guard = StopAllOnDrop(handle.clone());
                 pin(&config, worker);
                 let build = |handle: &Handle<M>| build(worker, handle);
                 let ended = run(&config, worker, &handle, listener, build, &started);
@@ -173,16 +173,16 @@ impl<M> Drop for Network<M> {
 }
 
 /// A node without one of its workers is no node.
-struct StopsAll<M>(Handle<M>);
+struct StopAllOnDrop<M>(Handle<M>);
 
-impl<M> Drop for StopsAll<M> {
+impl<M> Drop for StopAllOnDrop<M> {
     fn drop(&mut self) {
         self.0.stop();
     }
 }
 
 /// Gives a worker a core of its own, if that is wanted and there is one.
-fn pin(config: &Config, worker: WorkerId) {
+fn pin(config: &NetworkConfig, worker: WorkerId) {
     if !config.pin {
         return;
     }
@@ -195,7 +195,7 @@ fn pin(config: &Config, worker: WorkerId) {
 
 /// Runs a worker's loop until it is stopped.
 fn run<C: Core>(
-    config: &Arc<Config>,
+    config: &Arc<NetworkConfig>,
     worker: WorkerId,
     handle: &Handle<C::Command>,
     listener: Option<TcpListener>,
@@ -207,25 +207,32 @@ fn run<C: Core>(
         .event_interval(TASKS_BETWEEN_POLLS)
         .build_local(LocalOptions::default())?;
     let counters = &handle.0.counters[worker.0 as usize];
-    let hub = Hub::new(config, worker, handle.0.clock, counters);
+    let loop_state = LoopState::new(config, worker, handle.0.clock, counters);
     let ended = runtime.block_on(async {
         if let Some(listener) = listener {
             let listener = tokio::net::TcpListener::from_std(listener)?;
-            let guests = handle.0.mailboxes.iter().map(|mailbox| Arc::clone(&mailbox.guests));
-            let guests: Vec<Arc<Guests>> = guests.collect();
-            spawn_local(door::listen(Rc::clone(&hub), listener, guests.into()));
+            let handed_over =
+                handle.0.mailboxes.iter().map(|mailbox| Arc::clone(&mailbox.handed_over));
+            let handed_over: Vec<Arc<HandedOverConnections>> = handed_over.collect();
+            spawn_local(listener::listen(Rc::clone(&loop_state), listener, handed_over.into()));
         }
-        let alarm = Alarm::new(hub.clock)?;
-        let mut turner =
-            Loop { core: build(handle), hub, handle, out: Outbox::new(), timer: None, alarm };
+        let loop_timer = LoopTimer::new(loop_state.clock)?;
+        let mut turner = EventLoop {
+            core: build(handle),
+            loop_state,
+            handle,
+            out: Outbox::new(),
+            timer: None,
+            loop_timer,
+        };
         turner.start();
         // Nothing waits for it if another worker has failed to start.
         let _ = started.send(Ok(()));
-        let bell = Arc::clone(&handle.mailbox(worker).bell);
-        let mail = Rc::clone(&turner.hub);
+        let loop_waker = Arc::clone(&handle.mailbox(worker).loop_waker);
+        let mail = Rc::clone(&turner.loop_state);
         spawn_local(async move {
             loop {
-                bell.notified().await;
+                loop_waker.notified().await;
                 mail.has_mail.set(true);
                 mail.wake();
             }
@@ -238,133 +245,150 @@ fn run<C: Core>(
 }
 
 /// A worker's loop.
-struct Loop<'a, C: Core> {
+struct EventLoop<'a, C: Core> {
     core: C,
-    hub: Rc<Hub>,
+    loop_state: Rc<LoopState>,
     handle: &'a Handle<C::Command>,
     out: Outbox,
     /// When the core wants to be woken.
     timer: Option<Time>,
-    alarm: Alarm,
+    loop_timer: LoopTimer,
 }
 
-impl<C: Core> Loop<'_, C> {
+impl<C: Core> EventLoop<'_, C> {
     fn start(&mut self) {
-        for peer in &self.hub.config.peers {
-            let link = Link::start(&self.hub, peer.clone());
-            self.hub.links.borrow_mut().insert(peer.node, link);
+        for peer in &self.loop_state.config.peers {
+            let link = PeerLink::start(&self.loop_state, peer.clone());
+            self.loop_state.links.borrow_mut().insert(peer.node, link);
         }
-        self.step(Input::Started);
+        self.step(CoreInput::Started);
         self.end_turn();
-        // What was left before the bell was listened to.
-        self.hub.has_mail.set(true);
+        // What was left before the waker was listened to.
+        self.loop_state.has_mail.set(true);
     }
 
     /// One turn, and the next if there is more to do.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.hub.remember(cx.waker());
-        while let Poll::Ready(gone) = self.alarm.poll(cx) {
+        self.loop_state.remember(cx.waker());
+        while let Poll::Ready(gone) = self.loop_timer.poll(cx) {
             gone?;
-            self.hub.counters.alarms.add(1);
+            self.loop_state.counters.alarms.add(1);
         }
-        let began = self.hub.clock.now();
+        let began = self.loop_state.clock.now();
         let mut is_busy = self.take_mail();
-        if self.handle.mailbox(self.hub.host.worker).is_over() {
+        if self.handle.mailbox(self.loop_state.host.worker).is_over() {
             return Poll::Ready(Ok(()));
         }
         is_busy |= self.take_due(began);
         is_busy |= self.take_inbox(began);
         if is_busy {
-            self.hub.counters.turns.add(1);
+            self.loop_state.counters.turns.add(1);
             self.end_turn();
         }
-        self.hub.dirty.borrow_mut().drain(..).for_each(|channel| channel.flush());
-        if self.hub.has_mail.get() || !self.hub.inbox.borrow().is_empty() {
+        self.loop_state.dirty.borrow_mut().drain(..).for_each(|channel| channel.flush());
+        if self.loop_state.has_mail.get() || !self.loop_state.inbox.borrow().is_empty() {
             cx.waker().wake_by_ref();
         }
-        let due = self.hub.links.borrow().values().filter_map(|link| link.due()).min();
+        let due = self.loop_state.links.borrow().values().filter_map(|link| link.due()).min();
         match self.timer.into_iter().chain(due).min() {
             // Often over by now: the core said when the turn began.
-            Some(next) if next <= self.hub.clock.now() + SPIN => cx.waker().wake_by_ref(),
-            Some(next) => self.alarm.set(next)?,
+            Some(next) if next <= self.loop_state.clock.now() + SPIN => cx.waker().wake_by_ref(),
+            Some(next) => self.loop_timer.set(next)?,
             None => {}
         }
         Poll::Pending
     }
 
-    fn step(&mut self, input: Input<C::Command>) {
-        self.core.step(self.hub.clock.now(), input, &mut self.out);
+    fn step(&mut self, input: CoreInput<C::Command>) {
+        self.core.step(self.loop_state.clock.now(), input, &mut self.out);
     }
 
     /// What came from other threads.
     fn take_mail(&mut self) -> bool {
-        if !self.hub.has_mail.replace(false) {
+        if !self.loop_state.has_mail.replace(false) {
             return false;
         }
         let handle = self.handle;
-        let mailbox = handle.mailbox(self.hub.host.worker);
+        let mailbox = handle.mailbox(self.loop_state.host.worker);
         for control in mailbox.take_controls() {
             self.control(control);
         }
-        for guest in mailbox.guests.take() {
-            let Ok(socket) = tokio::net::TcpStream::from_std(guest.socket) else { continue };
-            let hub = Rc::clone(&self.hub);
-            let receive =
-                |number| door::receive(hub, number, socket, guest.preamble, guest.address);
-            self.hub.meet(receive);
+        for accepted_connection in mailbox.handed_over.take() {
+            let Ok(socket) = tokio::net::TcpStream::from_std(accepted_connection.socket) else {
+                continue;
+            };
+            let loop_state = Rc::clone(&self.loop_state);
+            let receive = |number| {
+                listener::receive(
+                    loop_state,
+                    number,
+                    socket,
+                    accepted_connection.preamble,
+                    accepted_connection.address,
+                )
+            };
+            self.loop_state.meet(receive);
         }
-        let (commands, has_more) = mailbox.take_commands(self.hub.config.limits.turn_frames_max);
+        let (commands, has_more) =
+            mailbox.take_commands(self.loop_state.config.limits.turn_frames_max);
         let mut is_busy = !commands.is_empty();
-        commands.into_iter().for_each(|command| self.step(Input::Command(command)));
+        commands.into_iter().for_each(|command| self.step(CoreInput::Command(command)));
         if has_more {
-            self.hub.has_mail.set(true);
+            self.loop_state.has_mail.set(true);
         }
         if mailbox.take_nudge() {
             is_busy = true;
-            self.step(Input::Nudged);
+            self.step(CoreInput::Nudged);
         }
         is_busy
     }
 
-    fn control(&mut self, control: Control) {
-        let hub = &self.hub;
+    fn control(&mut self, control: NetworkControl) {
+        let loop_state = &self.loop_state;
         match control {
-            Control::SetPeer(peer) => {
-                let known = hub.links.borrow().get(&peer.node).map(|link| link.peer.clone());
-                if peer.node == hub.host.node || known.as_ref() == Some(&peer) {
+            NetworkControl::SetPeer(peer) => {
+                let known = loop_state.links.borrow().get(&peer.node).map(|link| link.peer.clone());
+                if peer.node == loop_state.host.node || known.as_ref() == Some(&peer) {
                     return;
                 }
-                hub.forget_peer(peer.node);
-                let link = Link::start(hub, peer.clone());
-                hub.links.borrow_mut().insert(peer.node, link);
+                loop_state.forget_peer(peer.node);
+                let link = PeerLink::start(loop_state, peer.clone());
+                loop_state.links.borrow_mut().insert(peer.node, link);
             }
-            Control::RemovePeer(node) => hub.forget_peer(node),
-            Control::SetWeather(node, weather) => {
-                let links = hub.links.borrow();
-                let meant = |link: &&Rc<Link>| node.is_none_or(|node| link.peer.node == node);
-                links.values().filter(meant).for_each(|link| link.set_weather(hub, weather));
+            NetworkControl::RemovePeer(node) => loop_state.forget_peer(node),
+            NetworkControl::SetWeather(node, link_faults) => {
+                let links = loop_state.links.borrow();
+                let meant = |link: &&Rc<PeerLink>| node.is_none_or(|node| link.peer.node == node);
+                links
+                    .values()
+                    .filter(meant)
+                    .for_each(|link| link.set_link_faults(loop_state, link_faults));
             }
         }
     }
 
     /// What was waited for: held frames that have come far enough, and the core's timer.
     fn take_due(&mut self, now: Time) -> bool {
-        self.hub.links.borrow().values().for_each(|link| link.release(&self.hub, now));
+        self.loop_state
+            .links
+            .borrow()
+            .values()
+            .for_each(|link| link.release(&self.loop_state, now));
         if self.timer.is_none_or(|timer| timer > now) {
             return false;
         }
         self.timer = None;
-        self.step(Input::Timer);
+        self.step(CoreInput::Timer);
         true
     }
 
     /// What has arrived, as much as one turn may take.
     fn take_inbox(&mut self, began: Time) -> bool {
-        let limits = &Arc::clone(&self.hub.config).limits;
+        let limits = &Arc::clone(&self.loop_state.config).limits;
         for taken in 0..limits.turn_frames_max {
-            let arrival = self.hub.inbox.borrow_mut().pop_front();
+            let arrival = self.loop_state.inbox.borrow_mut().pop_front();
             let Some(arrival) = arrival else { return taken > 0 };
-            let now = self.hub.clock.now();
+            let now = self.loop_state.clock.now();
             if let Some(input) = self.input(arrival) {
                 self.core.step(now, input, &mut self.out);
             }
@@ -376,35 +400,42 @@ impl<C: Core> Loop<'_, C> {
     }
 
     /// What the core is told of an arrival.
-    fn input(&self, arrival: Arrival) -> Option<Input<C::Command>> {
+    fn input(&self, arrival: LoopArrival) -> Option<CoreInput<C::Command>> {
         match arrival {
-            Arrival::PeerUp(node, life) => Some(Input::PeerUp { node, life }),
-            Arrival::PeerDown(node) => Some(Input::PeerDown { node }),
-            Arrival::ClientGone(client) => Some(Input::ClientGone { client }),
-            Arrival::Frame(channel, frame) => {
+            LoopArrival::PeerUp(node, instance) => Some(CoreInput::PeerUp { node, instance }),
+            LoopArrival::PeerDown(node) => Some(CoreInput::PeerDown { node }),
+            LoopArrival::ClientGone(client) => Some(CoreInput::ClientGone { client }),
+            LoopArrival::Frame(channel, frame) => {
                 channel.taken(frame.len());
-                if !channel.is_told(&self.hub) {
+                if !channel.is_told(&self.loop_state) {
                     channel.close(CloseReason::Identified);
-                    self.hub.note_drop(DropReason::Unidentified, 1);
+                    self.loop_state.note_drop(DropReason::Unidentified, 1);
                     return None;
                 }
                 match channel.origin {
-                    Origin::PeerIn(node) => {
-                        if self.hub.links.borrow().get(&node).is_some_and(|link| link.is_cut_from())
+                    ConnectionOrigin::PeerIn(node) => {
+                        if self
+                            .loop_state
+                            .links
+                            .borrow()
+                            .get(&node)
+                            .is_some_and(|link| link.is_cut_from())
                         {
-                            self.hub.note_drop(DropReason::Cut, 1);
+                            self.loop_state.note_drop(DropReason::Cut, 1);
                             return None;
                         }
-                        Some(Input::FromPeer { node, frame })
+                        Some(CoreInput::FromPeer { node, frame })
                     }
                     // Who was closed has nothing to say any more.
-                    Origin::Client(client) => {
-                        (!channel.is_ending()).then_some(Input::FromClient { client, frame })
+                    ConnectionOrigin::Client(client) => {
+                        (!channel.is_ending()).then_some(CoreInput::FromClient { client, frame })
                     }
-                    Origin::Operator(client) => {
-                        (!channel.is_ending()).then_some(Input::FromOperator { client, frame })
+                    ConnectionOrigin::Operator(client) => {
+                        (!channel.is_ending()).then_some(CoreInput::FromOperator { client, frame })
                     }
-                    Origin::PeerOut(node) => unreachable!("{node} was dialed, and is not read"),
+                    ConnectionOrigin::PeerOut(node) => {
+                        unreachable!("{node} was dialed, and is not read")
+                    }
                 }
             }
         }
@@ -412,23 +443,25 @@ impl<C: Core> Loop<'_, C> {
 
     /// Does what the core wanted in this turn.
     fn end_turn(&mut self) {
-        let now = self.hub.clock.now();
+        let now = self.loop_state.clock.now();
         self.core.end_turn(now, &mut self.out);
-        let hub = &self.hub;
+        let loop_state = &self.loop_state;
         for output in self.out.drain() {
             match output {
-                Output::ToPeer(node, frame) => to_peer(hub, now, node, frame, false),
-                Output::ToPeerUrgent(node, frame) => to_peer(hub, now, node, frame, true),
-                Output::ToClient(client, frame) => to_client(hub, client, frame),
-                Output::Nudge(worker) => self.handle.nudge(worker),
-                Output::CloseClient(client, reason) => {
-                    let channel = hub.clients.borrow().get(&client).map(Rc::clone);
+                CoreOutput::ToPeer(node, frame) => to_peer(loop_state, now, node, frame, false),
+                CoreOutput::ToPeerUrgent(node, frame) => {
+                    to_peer(loop_state, now, node, frame, true)
+                }
+                CoreOutput::ToClient(client, frame) => to_client(loop_state, client, frame),
+                CoreOutput::Nudge(worker) => self.handle.nudge(worker),
+                CoreOutput::CloseClient(client, reason) => {
+                    let channel = loop_state.clients.borrow().get(&client).map(Rc::clone);
                     if let Some(channel) = channel.filter(|channel| !channel.is_ending()) {
-                        channel.push(hub, Kind::Bye, reason.into());
+                        channel.push(loop_state, FrameKind::Bye, reason.into());
                         channel.close_drained(CloseReason::Asked);
                     }
                 }
-                Output::Stop => self.handle.stop(),
+                CoreOutput::Stop => self.handle.stop(),
             }
         }
         let asked = self.out.take_timer();
@@ -437,34 +470,36 @@ impl<C: Core> Loop<'_, C> {
 }
 
 /// Whether a frame may be that long. The other end would close the connection.
-fn fits(hub: &Hub, frame: &Bytes) -> bool {
-    let fits = frame.len() <= hub.config.limits.frame_bytes_max;
+fn fits(loop_state: &LoopState, frame: &Bytes) -> bool {
+    let fits = frame.len() <= loop_state.config.limits.frame_bytes_max;
     if !fits {
-        hub.note_drop(DropReason::TooLong, 1);
-        tracing::error!(node = %hub.host.node, bytes = frame.len(), "a frame is too long to be sent");
+        loop_state.note_drop(DropReason::TooLong, 1);
+        tracing::error!(node = %loop_state.host.node, bytes = frame.len(), "a frame is too long to be sent");
     }
     fits
 }
 
-fn to_peer(hub: &Hub, now: Time, node: NodeId, frame: Bytes, is_urgent: bool) {
-    let links = hub.links.borrow();
-    let Some(link) = links.get(&node) else { return hub.note_drop(DropReason::UnknownPeer, 1) };
-    if fits(hub, &frame) {
-        link.send(hub, now, frame, is_urgent);
+fn to_peer(loop_state: &LoopState, now: Time, node: NodeId, frame: Bytes, is_urgent: bool) {
+    let links = loop_state.links.borrow();
+    let Some(link) = links.get(&node) else {
+        return loop_state.note_drop(DropReason::UnknownPeer, 1);
+    };
+    if fits(loop_state, &frame) {
+        link.send(loop_state, now, frame, is_urgent);
     }
 }
 
-fn to_client(hub: &Hub, client: ClientId, frame: Bytes) {
-    let clients = hub.clients.borrow();
+fn to_client(loop_state: &LoopState, client: ConnectedClient, frame: Bytes) {
+    let clients = loop_state.clients.borrow();
     let Some(channel) = clients.get(&client).filter(|channel| !channel.is_ending()) else {
-        return hub.note_drop(DropReason::UnknownClient, 1);
+        return loop_state.note_drop(DropReason::UnknownClient, 1);
     };
-    if !fits(hub, &frame) {
+    if !fits(loop_state, &frame) {
         // It waits for this one: a client is never left without an answer and a connection.
         return channel.close(CloseReason::TooLong);
     }
-    channel.push(hub, Kind::Data, frame);
-    if channel.queued_bytes() > hub.config.limits.client_queue_bytes_max {
+    channel.push(loop_state, FrameKind::Data, frame);
+    if channel.queued_bytes() > loop_state.config.limits.client_queue_bytes_max {
         channel.close(CloseReason::FellBehind);
     }
 }

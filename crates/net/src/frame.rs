@@ -18,32 +18,32 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// What stands before each payload.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-pub struct Header {
+pub struct FrameHeader {
     length: U32,
     kind: u8,
     zero: [u8; 3],
 }
 
 /// Bytes of a header.
-pub const HEADER_BYTES: usize = size_of::<Header>();
+pub const HEADER_BYTES: usize = size_of::<FrameHeader>();
 
 /// The least and the most that is read at once, in bytes. What a connection reads says where between.
 const CHUNK_MIN: usize = 4 << 10;
 const CHUNK_MAX: usize = 256 << 10;
 
-impl Header {
+impl FrameHeader {
     /// # Panics
     /// If the payload's length does not fit into 32 bits: no limit allows that.
-    pub fn new(kind: Kind, length: usize) -> Header {
+    pub fn new(kind: FrameKind, length: usize) -> FrameHeader {
         let length = u32::try_from(length).expect("limits on frames are below 4 GiB");
-        Header { length: U32::new(length), kind: kind as u8, zero: [0; 3] }
+        FrameHeader { length: U32::new(length), kind: kind as u8, zero: [0; 3] }
     }
 }
 
-/// What a frame is. Only [`Kind::Data`], [`Kind::Part`] and [`Kind::Bye`] pass once a connection stands.
+/// What a frame is. Only [`FrameKind::Data`], [`FrameKind::Part`] and [`FrameKind::Bye`] pass once a connection stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum FrameKind {
     /// Dialer: who I am, and which node I want.
     Hello = 1,
     /// Acceptor: who I am, and what you have to prove.
@@ -59,24 +59,24 @@ pub enum Kind {
     /// The last frame to a client: why it is closed, in words.
     Bye = 7,
     /// The beginning of something for the core, between nodes: the rest is in further parts and in the next
-    /// [`Kind::Data`]. Whole [`Kind::Urgent`] frames may stand between.
+    /// [`FrameKind::Data`]. Whole [`FrameKind::Urgent`] frames may stand between.
     Part = 8,
     /// Something for the core, between nodes, that was sent ahead of what had waited longer.
     Urgent = 9,
 }
 
-impl Kind {
-    fn from_byte(byte: u8) -> Option<Kind> {
+impl FrameKind {
+    fn from_byte(byte: u8) -> Option<FrameKind> {
         [
-            Kind::Hello,
-            Kind::Challenge,
-            Kind::Proof,
-            Kind::Welcome,
-            Kind::Refused,
-            Kind::Data,
-            Kind::Bye,
-            Kind::Part,
-            Kind::Urgent,
+            FrameKind::Hello,
+            FrameKind::Challenge,
+            FrameKind::Proof,
+            FrameKind::Welcome,
+            FrameKind::Refused,
+            FrameKind::Data,
+            FrameKind::Bye,
+            FrameKind::Part,
+            FrameKind::Urgent,
         ]
         .into_iter()
         .find(|kind| *kind as u8 == byte)
@@ -87,7 +87,7 @@ impl Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
     /// What it is.
-    pub kind: Kind,
+    pub kind: FrameKind,
     /// What it carries.
     pub payload: Bytes,
 }
@@ -166,8 +166,10 @@ impl FrameReader {
 
     /// The next frame, if all of it is here. After an error there is nothing more to be had.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
-        let Ok((header, rest)) = Header::ref_from_prefix(&self.buffer) else { return Ok(None) };
-        let kind = Kind::from_byte(header.kind).filter(|_| header.zero == [0; 3]);
+        let Ok((header, rest)) = FrameHeader::ref_from_prefix(&self.buffer) else {
+            return Ok(None);
+        };
+        let kind = FrameKind::from_byte(header.kind).filter(|_| header.zero == [0; 3]);
         let Some(kind) = kind else { return Err(FrameError::Malformed { kind: header.kind }) };
         let length = header.length.get() as usize;
         if length > self.payload_bytes_max {
@@ -189,7 +191,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn encoded(payload: &[u8]) -> Vec<u8> {
-        [Header::new(Kind::Data, payload.len()).as_bytes(), payload].concat()
+        [FrameHeader::new(FrameKind::Data, payload.len()).as_bytes(), payload].concat()
     }
 
     fn drain(reader: &mut FrameReader) -> Vec<Bytes> {
@@ -222,7 +224,7 @@ mod tests {
     #[test]
     fn an_announcement_allocates_nothing() {
         let mut reader = FrameReader::new(1 << 30);
-        reader.extend(Header::new(Kind::Data, 1 << 30).as_bytes());
+        reader.extend(FrameHeader::new(FrameKind::Data, 1 << 30).as_bytes());
         assert_eq!(reader.next_frame(), Ok(None));
         assert!(reader.room().capacity() <= 4 * CHUNK_MIN, "{}", reader.buffer.capacity());
         let mut arrived = HEADER_BYTES;

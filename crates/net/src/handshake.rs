@@ -4,8 +4,8 @@
 //! dialer                                            acceptor
 //!   preamble: magic, version, role, worker   ──►      8 bytes, plain; leads to the worker
 //!   (TLS, if it is on)                       ◄─►
-//!   Hello: cluster, identity, ids, life, nonce ──►
-//!                                            ◄──      Challenge: identity, ids, life, nonce  or Refused
+//!   Hello: cluster, identity, ids, process, nonce ──►
+//!                                            ◄──      Challenge: identity, ids, process, nonce  or Refused
 //!   Proof:   HMAC(secret, "dialer",   all)   ──►
 //!                                            ◄──      Welcome: HMAC(secret, "acceptor", all)
 //! ```
@@ -21,8 +21,8 @@
 //!
 //! Bounded: no message is longer than [`MESSAGE_BYTES_MAX`], and the caller bounds its time.
 
-use crate::frame::{Frame, FrameError, FrameReader, Header, Kind};
-use crate::identity::number;
+use crate::cluster_id::number;
+use crate::frame::{Frame, FrameError, FrameHeader, FrameKind, FrameReader};
 use crate::reason::CloseReason;
 use crate::secret::Secret;
 use crate::stream::Binding;
@@ -70,11 +70,11 @@ pub(crate) struct Preamble {
 impl Preamble {
     pub const BYTES: usize = size_of::<Preamble>();
 
-    pub fn new(caller: &Caller, worker: Option<WorkerId>, tls: bool) -> Preamble {
+    pub fn new(caller: &DialingEnd, worker: Option<WorkerId>, tls: bool) -> Preamble {
         let role = match caller {
-            Caller::Peer { .. } => PEER,
-            Caller::Client => CLIENT,
-            Caller::Operator => OPERATOR,
+            DialingEnd::Peer { .. } => PEER,
+            DialingEnd::Client => CLIENT,
+            DialingEnd::Operator => OPERATOR,
         };
         let worker = worker.and_then(|worker| u16::try_from(worker.0).ok()).unwrap_or(ANY_WORKER);
         let role = role | if tls { TLS } else { 0 };
@@ -117,9 +117,9 @@ impl Preamble {
 
 /// Who dials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Caller {
+pub(crate) enum DialingEnd {
     /// The same worker of another node.
-    Peer { node: NodeId, worker: WorkerId, life: u64 },
+    Peer { node: NodeId, worker: WorkerId, instance: u64 },
     /// A client.
     Client,
     /// A client that may change the cluster.
@@ -128,15 +128,15 @@ pub(crate) enum Caller {
 
 /// Who accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Host {
+pub(crate) struct AcceptingEnd {
     pub node: NodeId,
     pub worker: WorkerId,
-    pub life: u64,
+    pub instance: u64,
 }
 
 /// What both ends take for granted before they talk.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Terms<'a> {
+pub(crate) struct HandshakeTerms<'a> {
     pub cluster: &'a str,
     /// Which founding of the cluster this end belongs to, as far as it knows.
     pub identity: Option<ClusterId>,
@@ -148,7 +148,7 @@ pub(crate) struct Terms<'a> {
 
 /// Why it came to nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub(crate) enum Failure {
+pub(crate) enum HandshakeError {
     /// This end closed it.
     #[error("{0}")]
     Here(CloseReason),
@@ -160,19 +160,19 @@ pub(crate) enum Failure {
     Other(ClusterId),
 }
 
-impl Failure {
+impl HandshakeError {
     pub fn reason(self) -> CloseReason {
         match self {
-            Failure::Here(reason) => reason,
-            Failure::There(_) => CloseReason::Refused,
-            Failure::Other(_) => CloseReason::OtherFounding,
+            HandshakeError::Here(reason) => reason,
+            HandshakeError::There(_) => CloseReason::Refused,
+            HandshakeError::Other(_) => CloseReason::OtherFounding,
         }
     }
 }
 
-impl From<CloseReason> for Failure {
-    fn from(reason: CloseReason) -> Failure {
-        Failure::Here(reason)
+impl From<CloseReason> for HandshakeError {
+    fn from(reason: CloseReason) -> HandshakeError {
+        HandshakeError::Here(reason)
     }
 }
 
@@ -186,9 +186,9 @@ impl From<FrameError> for CloseReason {
 }
 
 /// Who may come in: first by what they say, then, when they have proved it, by who they are.
-pub(crate) trait Door {
-    fn knows(&self, caller: &Caller) -> Result<(), CloseReason>;
-    fn admits(&self, caller: &Caller) -> Result<(), CloseReason>;
+pub(crate) trait AdmissionPolicy {
+    fn knows(&self, caller: &DialingEnd) -> Result<(), CloseReason>;
+    fn admits(&self, caller: &DialingEnd) -> Result<(), CloseReason>;
 }
 
 #[derive(Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -197,7 +197,7 @@ struct HelloLayout {
     node: U32,
     worker: U16,
     zero: U16,
-    life: U64,
+    instance: U64,
     /// Which node it has dialed.
     wanted: U32,
     identity: U64,
@@ -211,15 +211,15 @@ struct ChallengeLayout {
     node: U32,
     worker: U16,
     zero: U16,
-    life: U64,
+    instance: U64,
     identity: U64,
     nonce: [u8; 32],
 }
 
 /// Whether ends that know this may talk.
-fn go_together(ours: Option<ClusterId>, theirs: u64) -> Result<(), Failure> {
+fn go_together(ours: Option<ClusterId>, theirs: u64) -> Result<(), HandshakeError> {
     match (ours, ClusterId::new(theirs)) {
-        (Some(ours), Some(theirs)) if ours != theirs => Err(Failure::Other(theirs)),
+        (Some(ours), Some(theirs)) if ours != theirs => Err(HandshakeError::Other(theirs)),
         (Some(_) | None, Some(_) | None) => Ok(()),
     }
 }
@@ -233,7 +233,7 @@ fn nonce() -> Result<[u8; 32], CloseReason> {
 
 /// What one side has to prove that it knows the secret of.
 struct Transcript<'a> {
-    terms: &'a Terms<'a>,
+    terms: &'a HandshakeTerms<'a>,
     hello: &'a [u8],
     challenge: &'a [u8],
 }
@@ -275,58 +275,58 @@ const ACCEPTOR: &str = "acceptor";
 pub(crate) async fn dial<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     reader: &mut FrameReader,
-    terms: &Terms<'_>,
-    caller: &Caller,
+    terms: &HandshakeTerms<'_>,
+    caller: &DialingEnd,
     wanted: Option<NodeId>,
-) -> Result<(Host, Option<ClusterId>), Failure> {
-    let (node, worker, life) = match *caller {
-        Caller::Peer { node, worker, life } => (node.0, worker.0, life),
-        Caller::Client | Caller::Operator => (0, 0, 0),
+) -> Result<(AcceptingEnd, Option<ClusterId>), HandshakeError> {
+    let (node, worker, instance) = match *caller {
+        DialingEnd::Peer { node, worker, instance } => (node.0, worker.0, instance),
+        DialingEnd::Client | DialingEnd::Operator => (0, 0, 0),
     };
     let layout = HelloLayout {
         node: U32::new(node),
         worker: U16::new(u16::try_from(worker).map_err(|_| CloseReason::WrongWorker)?),
         zero: U16::ZERO,
-        life: U64::new(life),
+        instance: U64::new(instance),
         wanted: U32::new(wanted.map_or(ANY_NODE, |node| node.0)),
         identity: U64::new(number(terms.identity)),
         nonce: nonce()?,
     };
     let hello = [layout.as_bytes(), terms.cluster.as_bytes()].concat();
-    write(stream, Kind::Hello, &hello).await?;
-    let challenge = expect(stream, reader, Kind::Challenge).await?;
+    write(stream, FrameKind::Hello, &hello).await?;
+    let challenge = expect(stream, reader, FrameKind::Challenge).await?;
     let Ok(told) = ChallengeLayout::ref_from_bytes(&challenge) else {
         return Err(CloseReason::Malformed.into());
     };
-    let host = Host {
+    let host = AcceptingEnd {
         node: NodeId(told.node.get()),
         worker: WorkerId(u32::from(told.worker.get())),
-        life: told.life.get(),
+        instance: told.instance.get(),
     };
     if wanted.is_some_and(|wanted| wanted != host.node) {
         return Err(CloseReason::WrongNode.into());
     }
     let transcript = Transcript { terms, hello: &hello, challenge: &challenge };
-    write(stream, Kind::Proof, transcript.prove(DIALER).as_ref()).await?;
-    let proof = expect(stream, reader, Kind::Welcome).await?;
+    write(stream, FrameKind::Proof, transcript.prove(DIALER).as_ref()).await?;
+    let proof = expect(stream, reader, FrameKind::Welcome).await?;
     transcript.verify(ACCEPTOR, &proof)?;
     go_together(terms.identity, told.identity.get())?;
     Ok((host, ClusterId::new(told.identity.get())))
 }
 
-/// Accepts: lets in what proves to be one that `door` admits. Tells others why not, as far as they
+/// Accepts: lets in what proves to be one that `admission` admits. Tells others why not, as far as they
 /// listen.
 pub(crate) async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     reader: &mut FrameReader,
-    terms: &Terms<'_>,
-    host: &Host,
-    door: &impl Door,
-) -> Result<Caller, Failure> {
-    let met = meet(stream, reader, terms, host, door).await;
+    terms: &HandshakeTerms<'_>,
+    host: &AcceptingEnd,
+    admission: &impl AdmissionPolicy,
+) -> Result<DialingEnd, HandshakeError> {
+    let met = meet(stream, reader, terms, host, admission).await;
     if let Err(failure) = &met {
         // Nothing depends on it.
-        let _ = write(stream, Kind::Refused, &[failure.reason().code()]).await;
+        let _ = write(stream, FrameKind::Refused, &[failure.reason().code()]).await;
     }
     met
 }
@@ -334,33 +334,37 @@ pub(crate) async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
 async fn meet<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     reader: &mut FrameReader,
-    terms: &Terms<'_>,
-    host: &Host,
-    door: &impl Door,
-) -> Result<Caller, Failure> {
-    let hello = expect(stream, reader, Kind::Hello).await?;
+    terms: &HandshakeTerms<'_>,
+    host: &AcceptingEnd,
+    admission: &impl AdmissionPolicy,
+) -> Result<DialingEnd, HandshakeError> {
+    let hello = expect(stream, reader, FrameKind::Hello).await?;
     let (caller, identity) = read_hello(&hello, terms, host)?;
-    door.knows(&caller)?;
+    admission.knows(&caller)?;
     let layout = ChallengeLayout {
         node: U32::new(host.node.0),
         worker: U16::new(u16::try_from(host.worker.0).map_err(|_| CloseReason::WrongWorker)?),
         zero: U16::ZERO,
-        life: U64::new(host.life),
+        instance: U64::new(host.instance),
         identity: U64::new(number(terms.identity)),
         nonce: nonce()?,
     };
-    write(stream, Kind::Challenge, layout.as_bytes()).await?;
-    let proof = expect(stream, reader, Kind::Proof).await?;
+    write(stream, FrameKind::Challenge, layout.as_bytes()).await?;
+    let proof = expect(stream, reader, FrameKind::Proof).await?;
     let transcript = Transcript { terms, hello: &hello, challenge: layout.as_bytes() };
     transcript.verify(DIALER, &proof)?;
-    door.admits(&caller)?;
-    write(stream, Kind::Welcome, transcript.prove(ACCEPTOR).as_ref()).await?;
+    admission.admits(&caller)?;
+    write(stream, FrameKind::Welcome, transcript.prove(ACCEPTOR).as_ref()).await?;
     go_together(terms.identity, identity)?;
     Ok(caller)
 }
 
 /// Who says hello, if it is to us, and the number of the cluster that it belongs to.
-fn read_hello(hello: &[u8], terms: &Terms<'_>, host: &Host) -> Result<(Caller, u64), CloseReason> {
+fn read_hello(
+    hello: &[u8],
+    terms: &HandshakeTerms<'_>,
+    host: &AcceptingEnd,
+) -> Result<(DialingEnd, u64), CloseReason> {
     let Ok((layout, cluster)) = HelloLayout::ref_from_prefix(hello) else {
         return Err(CloseReason::Malformed);
     };
@@ -371,25 +375,29 @@ fn read_hello(hello: &[u8], terms: &Terms<'_>, host: &Host) -> Result<(Caller, u
         return Err(CloseReason::WrongNode);
     }
     if terms.preamble.is_operator() {
-        return Ok((Caller::Operator, layout.identity.get()));
+        return Ok((DialingEnd::Operator, layout.identity.get()));
     }
     if !terms.preamble.is_peer() {
-        return Ok((Caller::Client, layout.identity.get()));
+        return Ok((DialingEnd::Client, layout.identity.get()));
     }
     let worker = WorkerId(u32::from(layout.worker.get()));
     if worker != host.worker {
         return Err(CloseReason::WrongWorker);
     }
-    let caller = Caller::Peer { node: NodeId(layout.node.get()), worker, life: layout.life.get() };
+    let caller = DialingEnd::Peer {
+        node: NodeId(layout.node.get()),
+        worker,
+        instance: layout.instance.get(),
+    };
     Ok((caller, layout.identity.get()))
 }
 
 async fn write<S: AsyncWrite + Unpin>(
     stream: &mut S,
-    kind: Kind,
+    kind: FrameKind,
     payload: &[u8],
 ) -> Result<(), CloseReason> {
-    let frame = [Header::new(kind, payload.len()).as_bytes(), payload].concat();
+    let frame = [FrameHeader::new(kind, payload.len()).as_bytes(), payload].concat();
     let written = async {
         stream.write_all(&frame).await?;
         stream.flush().await
@@ -401,8 +409,8 @@ async fn write<S: AsyncWrite + Unpin>(
 async fn expect<S: AsyncRead + Unpin>(
     stream: &mut S,
     reader: &mut FrameReader,
-    kind: Kind,
-) -> Result<Bytes, Failure> {
+    kind: FrameKind,
+) -> Result<Bytes, HandshakeError> {
     let Frame { kind: found, payload } = loop {
         if let Some(frame) = reader.next_frame().map_err(CloseReason::from)? {
             break frame;
@@ -412,9 +420,9 @@ async fn expect<S: AsyncRead + Unpin>(
             return Err(ended(reader).into());
         }
     };
-    if found == Kind::Refused {
+    if found == FrameKind::Refused {
         let told = payload.first().and_then(|code| CloseReason::from_code(*code));
-        return Err(Failure::There(told.unwrap_or(CloseReason::Malformed)));
+        return Err(HandshakeError::There(told.unwrap_or(CloseReason::Malformed)));
     }
     if found == kind { Ok(payload) } else { Err(CloseReason::Unexpected.into()) }
 }

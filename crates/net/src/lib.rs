@@ -4,9 +4,9 @@
 //! ```text
 //!  other nodes, clients            one thread for each worker
 //!  ────────────────────     ┌──────────────────────────────────────────┐
-//!   TCP or TLS ──► door ──► │ connections ─► inbox ─► Core::step       │
+//!   TCP or TLS ──► listener ──► │ connections ─► inbox ─► Core::step       │
 //!                           │ connections ◄─ queues ◄─ Outbox          │ ◄── Handle: nudges, commands,
-//!   TCP or TLS ◄── links ◄──│ links ◄─ distance (held frames)          │     peers, weather, counters
+//!   TCP or TLS ◄── links ◄──│ links ◄─ distance (held frames)          │     peers, link faults, counters
 //!                           └──────────────────────────────────────────┘
 //! ```
 //! | file | holds |
@@ -16,11 +16,11 @@
 //! | `mailbox.rs` | [`Handle`]: how other threads reach a loop |
 //! | `config.rs` | what a node is told of itself, its peers and its limits |
 //! | `frame.rs`, `queue.rs` | frames: cutting what arrives, laying out what leaves |
-//! | `handshake.rs`, `secret.rs`, `tls.rs`, `identity.rs` | who is there, of which cluster, and the proof of it |
-//! | `door.rs`, `dial.rs`, `stream.rs` | accepting connections and making them |
-//! | `connection.rs`, `link.rs`, `hub.rs` | connections that stand; ways to peers; what a loop's tasks share |
+//! | `handshake.rs`, `secret.rs`, `tls.rs`, `cluster_id.rs` | who is there, of which cluster, and the proof of it |
+//! | `admission.rs`, `dial.rs`, `stream.rs` | accepting connections and making them |
+//! | `connection.rs`, `peer_link.rs`, `loop_state.rs` | connections that stand; ways to peers; what a loop's tasks share |
 //! | `distance.rs` | the emulated wide area; cutting and slowing ways while all runs |
-//! | `clock.rs`, `alarm.rs` | the time, and being woken on time |
+//! | `clock.rs`, `loop_timer.rs` | the time, and being woken on time |
 //! | `reason.rs`, `counters.rs`, `log.rs` | why things ended, how much was done |
 //! | `client.rs` | a client's end |
 //!
@@ -34,41 +34,41 @@
 //! - When nothing happens, nothing runs; what is queued in a turn of the loop leaves in one system call,
 //!   and nothing is held back to wait for more.
 
-mod alarm;
 pub mod client;
 mod clock;
+mod cluster_id;
 mod config;
 mod connection;
 mod counters;
 mod dial;
 mod distance;
-mod door;
 mod event_loop;
 mod frame;
 #[cfg(test)]
 mod fuzz_targets;
 mod handshake;
-mod hub;
-mod identity;
-mod link;
+mod listener;
 mod log;
+mod loop_state;
 mod mailbox;
 mod outbox;
+mod peer_link;
 mod queue;
 mod reason;
 mod secret;
 mod stream;
+mod timer;
 pub mod tls;
 
-pub use clock::Clock;
-pub use config::{Config, ConfigError, Limits, Peer};
-pub use counters::Totals;
-pub use distance::{Datacenter, Distance, Distances, Weather};
+pub use clock::SystemClock;
+pub use cluster_id::SharedClusterId;
+pub use config::{NetworkConfig, NetworkConfigError, NetworkLimits, PeerConfig};
+pub use counters::CounterTotals;
+pub use distance::{DatacenterNumber, Distance, Distances, LinkFaults};
 pub use event_loop::{Core, Network, Panicked, StartError, listen};
-pub use frame::{Frame, FrameError, FrameReader, HEADER_BYTES, Header, Kind};
+pub use frame::{Frame, FrameError, FrameHeader, FrameKind, FrameReader, HEADER_BYTES};
 pub use handshake::{CLUSTER_BYTES_MAX, VERSION};
-pub use identity::Identity;
-pub use mailbox::{Handle, Unheard};
-pub use outbox::{ClientId, Input, Outbox, Output};
+pub use mailbox::{Handle, UndeliveredCommand};
+pub use outbox::{ConnectedClient, CoreInput, CoreOutput, Outbox};
 pub use reason::{CloseReason, DropReason};
 pub use secret::{SECRET_BYTES_MIN, Secret, SecretError};

@@ -1,13 +1,13 @@
 //! How other threads reach a worker's loop, and how a node is steered from outside.
 //!
-//! A sender that leaves something rings a bell; the loop looks at all there is when it hears it. Rings that
+//! A sender that leaves something wakes the loop; the loop looks at all there is when it hears it. Rings that
 //! come before it has heard the first are one.
 
-use crate::clock::Clock;
-use crate::config::Peer;
-use crate::counters::{Counters, Totals};
-use crate::distance::Weather;
-use crate::door::Guest;
+use crate::clock::SystemClock;
+use crate::config::PeerConfig;
+use crate::counters::{CounterTotals, LoopCounters};
+use crate::distance::LinkFaults;
+use crate::listener::AcceptedConnection;
 use crossbeam_utils::CachePadded;
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use types::{NodeId, WorkerId};
 
 /// Wakes one loop.
-pub(crate) type Bell = Arc<Notify>;
+pub(crate) type LoopWaker = Arc<Notify>;
 
 /// A queue that others may fill. What it holds is whole whenever it is not locked, panics or not.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -27,67 +27,74 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Connections handed over to a worker.
 #[derive(Debug)]
-pub(crate) struct Guests {
-    queue: Mutex<VecDeque<Guest>>,
-    bell: Bell,
+pub(crate) struct HandedOverConnections {
+    queue: Mutex<VecDeque<AcceptedConnection>>,
+    loop_waker: LoopWaker,
 }
 
-impl Guests {
+impl HandedOverConnections {
     /// Gives it back if too many wait.
-    pub fn hand_over(&self, guest: Guest, guests_max: usize) -> Result<(), Guest> {
+    pub fn hand_over(
+        &self,
+        accepted_connection: AcceptedConnection,
+        guests_max: usize,
+    ) -> Result<(), AcceptedConnection> {
         let mut queue = lock(&self.queue);
         if queue.len() >= guests_max {
-            return Err(guest);
+            return Err(accepted_connection);
         }
-        queue.push_back(guest);
+        queue.push_back(accepted_connection);
         drop(queue);
-        self.bell.notify_one();
+        self.loop_waker.notify_one();
         Ok(())
     }
 
-    pub fn take(&self) -> VecDeque<Guest> {
+    pub fn take(&self) -> VecDeque<AcceptedConnection> {
         std::mem::take(&mut *lock(&self.queue))
     }
 }
 
 /// What is changed while all runs.
 #[derive(Debug, Clone)]
-pub(crate) enum Control {
-    SetPeer(Peer),
+pub(crate) enum NetworkControl {
+    SetPeer(PeerConfig),
     RemovePeer(NodeId),
     /// Of one peer, or of all.
-    SetWeather(Option<NodeId>, Weather),
+    SetWeather(Option<NodeId>, LinkFaults),
 }
 
 /// What other threads leave for one loop.
-pub(crate) struct Mailbox<M> {
+pub(crate) struct LoopMailbox<M> {
     nudged: AtomicBool,
     is_over: AtomicBool,
     commands: Mutex<VecDeque<M>>,
     commands_max: usize,
-    controls: Mutex<VecDeque<Control>>,
-    pub guests: Arc<Guests>,
-    pub bell: Bell,
+    controls: Mutex<VecDeque<NetworkControl>>,
+    pub handed_over: Arc<HandedOverConnections>,
+    pub loop_waker: LoopWaker,
 }
 
-impl<M> Mailbox<M> {
-    pub fn new(commands_max: usize) -> Mailbox<M> {
-        let bell = Bell::default();
-        Mailbox {
+impl<M> LoopMailbox<M> {
+    pub fn new(commands_max: usize) -> LoopMailbox<M> {
+        let loop_waker = LoopWaker::default();
+        LoopMailbox {
             nudged: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             commands: Mutex::default(),
             commands_max,
             controls: Mutex::default(),
-            guests: Arc::new(Guests { queue: Mutex::default(), bell: Arc::clone(&bell) }),
-            bell,
+            handed_over: Arc::new(HandedOverConnections {
+                queue: Mutex::default(),
+                loop_waker: Arc::clone(&loop_waker),
+            }),
+            loop_waker,
         }
     }
 
     /// What the nudging thread has written before, the nudged core sees.
     pub fn nudge(&self) {
         if !self.nudged.swap(true, Ordering::AcqRel) {
-            self.bell.notify_one();
+            self.loop_waker.notify_one();
         }
     }
 
@@ -104,7 +111,7 @@ impl<M> Mailbox<M> {
         (std::mem::replace(&mut *commands, rest), has_more)
     }
 
-    pub fn take_controls(&self) -> VecDeque<Control> {
+    pub fn take_controls(&self) -> VecDeque<NetworkControl> {
         std::mem::take(&mut *lock(&self.controls))
     }
 
@@ -114,13 +121,13 @@ impl<M> Mailbox<M> {
 
     pub fn end(&self) {
         self.is_over.store(true, Ordering::Release);
-        self.bell.notify_one();
+        self.loop_waker.notify_one();
     }
 }
 
 /// Why a command is not heard, and the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum Unheard<M> {
+pub enum UndeliveredCommand<M> {
     /// Too many wait already: try again.
     #[error("too many commands wait")]
     Full(M),
@@ -130,14 +137,14 @@ pub enum Unheard<M> {
 }
 
 /// What all handles of a node share.
-pub(crate) struct Shared<M> {
-    pub mailboxes: Vec<CachePadded<Mailbox<M>>>,
-    pub counters: Vec<Arc<Counters>>,
-    pub clock: Clock,
+pub(crate) struct HandleShared<M> {
+    pub mailboxes: Vec<CachePadded<LoopMailbox<M>>>,
+    pub counters: Vec<Arc<LoopCounters>>,
+    pub clock: SystemClock,
 }
 
 /// Steers a node's loops from any thread.
-pub struct Handle<M>(pub(crate) Arc<Shared<M>>);
+pub struct Handle<M>(pub(crate) Arc<HandleShared<M>>);
 
 impl<M> Clone for Handle<M> {
     fn clone(&self) -> Handle<M> {
@@ -154,11 +161,11 @@ impl<M> fmt::Debug for Handle<M> {
 impl<M> Handle<M> {
     /// # Panics
     /// If there is no such worker.
-    pub(crate) fn mailbox(&self, worker: WorkerId) -> &Mailbox<M> {
+    pub(crate) fn mailbox(&self, worker: WorkerId) -> &LoopMailbox<M> {
         &self.0.mailboxes[worker.0 as usize]
     }
 
-    /// Gives a worker [`Input::Nudged`](crate::Input::Nudged). Cheap when one is on its way already.
+    /// Gives a worker [`CoreInput::Nudged`](crate::CoreInput::Nudged). Cheap when one is on its way already.
     ///
     /// # Panics
     /// If there is no such worker.
@@ -170,18 +177,18 @@ impl<M> Handle<M> {
     ///
     /// # Panics
     /// If there is no such worker.
-    pub fn command(&self, worker: WorkerId, command: M) -> Result<(), Unheard<M>> {
+    pub fn command(&self, worker: WorkerId, command: M) -> Result<(), UndeliveredCommand<M>> {
         let mailbox = self.mailbox(worker);
         if mailbox.is_over() {
-            return Err(Unheard::Ended(command));
+            return Err(UndeliveredCommand::Ended(command));
         }
         let mut commands = lock(&mailbox.commands);
         if commands.len() >= mailbox.commands_max {
-            return Err(Unheard::Full(command));
+            return Err(UndeliveredCommand::Full(command));
         }
         commands.push_back(command);
         drop(commands);
-        mailbox.bell.notify_one();
+        mailbox.loop_waker.notify_one();
         Ok(())
     }
 
@@ -196,36 +203,36 @@ impl<M> Handle<M> {
     }
 
     /// From now on there is this peer, or the peer is there.
-    pub fn set_peer(&self, peer: &Peer) {
-        self.control(&Control::SetPeer(peer.clone()));
+    pub fn set_peer(&self, peer: &PeerConfig) {
+        self.control(&NetworkControl::SetPeer(peer.clone()));
     }
 
     /// From now on that node is no peer.
     pub fn remove_peer(&self, node: NodeId) {
-        self.control(&Control::RemovePeer(node));
+        self.control(&NetworkControl::RemovePeer(node));
     }
 
     /// Cuts or slows the ways to and from a peer, or makes them as they were. Frames only: connections
     /// stay, as they would in a network that loses all for a while.
-    pub fn set_weather(&self, node: NodeId, weather: Weather) {
-        self.control(&Control::SetWeather(Some(node), weather));
+    pub fn set_link_faults(&self, node: NodeId, link_faults: LinkFaults) {
+        self.control(&NetworkControl::SetWeather(Some(node), link_faults));
     }
 
     /// Makes all ways as they were.
     pub fn heal(&self) {
-        self.control(&Control::SetWeather(None, Weather::default()));
+        self.control(&NetworkControl::SetWeather(None, LinkFaults::default()));
     }
 
-    fn control(&self, control: &Control) {
+    fn control(&self, control: &NetworkControl) {
         for mailbox in &self.0.mailboxes {
             lock(&mailbox.controls).push_back(control.clone());
-            mailbox.bell.notify_one();
+            mailbox.loop_waker.notify_one();
         }
     }
 
     /// What was counted on all workers.
-    pub fn counters(&self) -> Totals {
-        let mut sum = Totals::zero();
+    pub fn counters(&self) -> CounterTotals {
+        let mut sum = CounterTotals::zero();
         self.0.counters.iter().for_each(|counters| sum += &counters.totals());
         sum
     }
@@ -234,12 +241,12 @@ impl<M> Handle<M> {
     ///
     /// # Panics
     /// If there is no such worker.
-    pub fn counters_of(&self, worker: WorkerId) -> Totals {
+    pub fn counters_of(&self, worker: WorkerId) -> CounterTotals {
         self.0.counters[worker.0 as usize].totals()
     }
 
     /// The clock that all cores of the node are given the time of.
-    pub fn clock(&self) -> Clock {
+    pub fn clock(&self) -> SystemClock {
         self.0.clock
     }
 }
@@ -250,10 +257,11 @@ mod tests {
 
     #[test]
     fn nudges_are_made_one_and_commands_keep_their_order_and_limit() {
-        let mailbox = Mailbox::new(2);
-        let counters = vec![Arc::new(Counters::new())];
+        let mailbox = LoopMailbox::new(2);
+        let counters = vec![Arc::new(LoopCounters::new())];
         let mailboxes = vec![CachePadded::new(mailbox)];
-        let handle = Handle(Arc::new(Shared { mailboxes, counters, clock: Clock::new() }));
+        let handle =
+            Handle(Arc::new(HandleShared { mailboxes, counters, clock: SystemClock::new() }));
         let worker = WorkerId(0);
         handle.nudge(worker);
         handle.nudge(worker);
@@ -261,10 +269,10 @@ mod tests {
         assert_eq!([mailbox.take_nudge(), mailbox.take_nudge()], [true, false]);
         assert_eq!(handle.command(worker, 1), Ok(()));
         assert_eq!(handle.command(worker, 2), Ok(()));
-        assert_eq!(handle.command(worker, 3), Err(Unheard::Full(3)));
+        assert_eq!(handle.command(worker, 3), Err(UndeliveredCommand::Full(3)));
         assert_eq!(mailbox.take_commands(1), (VecDeque::from([1]), true));
         assert_eq!(mailbox.take_commands(9), (VecDeque::from([2]), false));
         handle.stop();
-        assert_eq!(handle.command(worker, 4), Err(Unheard::Ended(4)));
+        assert_eq!(handle.command(worker, 4), Err(UndeliveredCommand::Ended(4)));
     }
 }

@@ -6,9 +6,9 @@ use types::{NodeId, Time, WorkerId};
 
 /// A client of one node: one connection of it. Never used again for another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ClientId(pub u64);
+pub struct ConnectedClient(pub u64);
 
-impl fmt::Display for ClientId {
+impl fmt::Display for ConnectedClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "c{}", self.0)
     }
@@ -16,7 +16,7 @@ impl fmt::Display for ClientId {
 
 /// What happens to a core.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Input<C> {
+pub enum CoreInput<C> {
     /// The loop begins: the first input, once.
     Started,
     /// From the same worker of another node, in the order of one connection. Of two connections of a
@@ -30,14 +30,14 @@ pub enum Input<C> {
     /// From a client that was let in.
     FromClient {
         /// Its sender.
-        client: ClientId,
+        client: ConnectedClient,
         /// What it says.
         frame: Bytes,
     },
     /// From a client that has proved to know the secret of peers: it may change the cluster, and nothing else.
     FromOperator {
         /// Its sender.
-        client: ClientId,
+        client: ConnectedClient,
         /// What it says.
         frame: Bytes,
     },
@@ -45,8 +45,8 @@ pub enum Input<C> {
     PeerUp {
         /// Which.
         node: NodeId,
-        /// In which of its lives it is.
-        life: u64,
+        /// In which of its processes it is.
+        instance: u64,
     },
     /// What was on its way to that peer may be lost, and what is sent to it from now on is dropped.
     PeerDown {
@@ -56,7 +56,7 @@ pub enum Input<C> {
     /// That client is no more: once for each, also for those that never said anything.
     ClientGone {
         /// Which.
-        client: ClientId,
+        client: ConnectedClient,
     },
     /// The time has come that was asked for.
     Timer,
@@ -68,17 +68,17 @@ pub enum Input<C> {
 
 /// What a core wants done.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Output {
+pub enum CoreOutput {
     /// To the same worker of that node.
     ToPeer(NodeId, Bytes),
     /// The same, ahead of what waits to be sent there.
     ToPeerUrgent(NodeId, Bytes),
     /// To that client.
-    ToClient(ClientId, Bytes),
-    /// Give that worker [`Input::Nudged`].
+    ToClient(ConnectedClient, Bytes),
+    /// Give that worker [`CoreInput::Nudged`].
     Nudge(WorkerId),
     /// Send that client what is queued for it, and why it is closed; then close it.
-    CloseClient(ClientId, String),
+    CloseClient(ConnectedClient, String),
     /// End all loops of this node.
     Stop,
 }
@@ -86,7 +86,7 @@ pub enum Output {
 /// Collects what a core wants done in one turn. It is done when the turn ends.
 #[derive(Debug, Default)]
 pub struct Outbox {
-    outputs: Vec<Output>,
+    outputs: Vec<CoreOutput>,
     timer: Option<Time>,
     scratch: BytesMut,
 }
@@ -106,18 +106,18 @@ impl Outbox {
     /// Sends `frame` to the same worker of `node`. It may get lost: when there is no connection, or too
     /// much is on its way. Not to the node itself.
     pub fn to_peer(&mut self, node: NodeId, frame: Bytes) {
-        self.outputs.push(Output::ToPeer(node, frame));
+        self.outputs.push(CoreOutput::ToPeer(node, frame));
     }
 
     /// The same, for what must not wait behind large frames, such as leases. It overtakes what was sent before, and
     /// should be short. Of urgent frames to one node, none overtakes another.
     pub fn to_peer_urgent(&mut self, node: NodeId, frame: Bytes) {
-        self.outputs.push(Output::ToPeerUrgent(node, frame));
+        self.outputs.push(CoreOutput::ToPeerUrgent(node, frame));
     }
 
     /// Sends `frame` to `client`. It arrives, or the connection ends.
-    pub fn to_client(&mut self, client: ClientId, frame: Bytes) {
-        self.outputs.push(Output::ToClient(client, frame));
+    pub fn to_client(&mut self, client: ConnectedClient, frame: Bytes) {
+        self.outputs.push(CoreOutput::ToClient(client, frame));
     }
 
     /// A frame of what `write` appends; many of them share an allocation.
@@ -129,32 +129,32 @@ impl Outbox {
         self.scratch.split().freeze()
     }
 
-    /// Comes back with [`Input::Timer`] at this time. There is one timer, the earliest asked for; when it
+    /// Comes back with [`CoreInput::Timer`] at this time. There is one timer, the earliest asked for; when it
     /// has gone off, it has to be asked for again.
     pub fn timer(&mut self, at: Time) {
         self.timer = Some(self.timer.map_or(at, |timer| timer.min(at)));
     }
 
-    /// Gives `worker` of this node [`Input::Nudged`]. It may be this one.
+    /// Gives `worker` of this node [`CoreInput::Nudged`]. It may be this one.
     pub fn nudge(&mut self, worker: WorkerId) {
-        self.outputs.push(Output::Nudge(worker));
+        self.outputs.push(CoreOutput::Nudge(worker));
     }
 
     /// Closes `client`, when it has what was sent to it before. It is told why, in words, of which the
     /// first 256 bytes count.
-    pub fn close_client(&mut self, client: ClientId, reason: impl Into<String>) {
+    pub fn close_client(&mut self, client: ConnectedClient, reason: impl Into<String>) {
         let mut reason = reason.into();
         reason.truncate(reason.floor_char_boundary(FAREWELL_BYTES_MAX));
-        self.outputs.push(Output::CloseClient(client, reason));
+        self.outputs.push(CoreOutput::CloseClient(client, reason));
     }
 
-    /// Ends all loops of this node after this turn: its life is over.
+    /// Ends all loops of this node after this turn: its process is over.
     pub fn stop(&mut self) {
-        self.outputs.push(Output::Stop);
+        self.outputs.push(CoreOutput::Stop);
     }
 
     /// Takes what is wanted, in the order in which it was said.
-    pub fn drain(&mut self) -> impl Iterator<Item = Output> + '_ {
+    pub fn drain(&mut self) -> impl Iterator<Item = CoreOutput> + '_ {
         self.outputs.drain(..)
     }
 
@@ -175,14 +175,14 @@ mod tests {
         let (one, two) = (out.encode(|to| to.put_u8(1)), out.encode(|to| to.put_u8(2)));
         assert_eq!((&one[..], &two[..]), (&[1][..], &[2][..]));
         out.to_peer(NodeId(1), one.clone());
-        out.to_client(ClientId(2), two.clone());
+        out.to_client(ConnectedClient(2), two.clone());
         out.timer(Time(7));
         out.timer(Time(5));
-        out.close_client(ClientId(2), "ü".repeat(200));
+        out.close_client(ConnectedClient(2), "ü".repeat(200));
         let outputs: Vec<_> = out.drain().collect();
-        assert_eq!(outputs[0], Output::ToPeer(NodeId(1), one));
-        assert_eq!(outputs[1], Output::ToClient(ClientId(2), two));
-        assert_eq!(outputs[2], Output::CloseClient(ClientId(2), "ü".repeat(128)));
+        assert_eq!(outputs[0], CoreOutput::ToPeer(NodeId(1), one));
+        assert_eq!(outputs[1], CoreOutput::ToClient(ConnectedClient(2), two));
+        assert_eq!(outputs[2], CoreOutput::CloseClient(ConnectedClient(2), "ü".repeat(128)));
         assert_eq!((out.take_timer(), out.take_timer()), (Some(Time(5)), None));
     }
 }

@@ -8,7 +8,7 @@
 //! Between nodes a large payload is cut into frames of at most [`SLICE_BYTES`]. An urgent frame goes ahead of all that
 //! waits, and at the next boundary of frames: so it waits for one slice at most, however much is queued.
 
-use crate::frame::{HEADER_BYTES, Header, Kind};
+use crate::frame::{FrameHeader, FrameKind, HEADER_BYTES};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use std::collections::VecDeque;
 use std::fmt;
@@ -81,7 +81,7 @@ impl OutQueue {
         self.bytes == 0
     }
 
-    pub fn push(&mut self, kind: Kind, payload: Bytes) {
+    pub fn push(&mut self, kind: FrameKind, payload: Bytes) {
         let is_large = payload.len() >= LARGE_BYTES;
         let copied = HEADER_BYTES + if is_large { 0 } else { payload.len() };
         if self.open.capacity() - self.open.len() < copied {
@@ -90,7 +90,7 @@ impl OutQueue {
             }
             self.open.reserve(self.chunk.max(copied));
         }
-        self.open.put_slice(Header::new(kind, payload.len()).as_bytes());
+        self.open.put_slice(FrameHeader::new(kind, payload.len()).as_bytes());
         self.bytes += HEADER_BYTES + payload.len();
         self.frames += 1;
         if is_large {
@@ -106,16 +106,16 @@ impl OutQueue {
     /// The same, in frames of at most [`SLICE_BYTES`].
     pub fn push_sliced(&mut self, mut payload: Bytes) {
         while payload.len() > SLICE_BYTES {
-            self.push(Kind::Part, payload.split_to(SLICE_BYTES));
+            self.push(FrameKind::Part, payload.split_to(SLICE_BYTES));
         }
-        self.push(Kind::Data, payload);
+        self.push(FrameKind::Data, payload);
     }
 
     /// Adds a frame that goes ahead of all others, behind those that were urgent before.
     pub fn push_urgent(&mut self, payload: &[u8]) {
         self.seal(true);
         let mut bytes = BytesMut::with_capacity(HEADER_BYTES + payload.len());
-        bytes.put_slice(Header::new(Kind::Urgent, payload.len()).as_bytes());
+        bytes.put_slice(FrameHeader::new(FrameKind::Urgent, payload.len()).as_bytes());
         bytes.put_slice(payload);
         let mut at = 0;
         let mut at_boundary = self.at_boundary;
@@ -188,9 +188,9 @@ mod tests {
         let mut queue = OutQueue::new();
         let large = Bytes::from(vec![7; LARGE_BYTES]);
         for payload in [Bytes::from_static(b"a"), Bytes::from_static(b"b"), large.clone()] {
-            queue.push(Kind::Data, payload);
+            queue.push(FrameKind::Data, payload);
         }
-        queue.push(Kind::Data, Bytes::from_static(b"c"));
+        queue.push(FrameKind::Data, Bytes::from_static(b"c"));
         assert_eq!((queue.frames(), queue.bytes()), (4, 4 * HEADER_BYTES + 3 + LARGE_BYTES));
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
         assert_eq!(queue.slices(&mut slices), 3);
@@ -208,7 +208,7 @@ mod tests {
         queue: &mut OutQueue,
         reader: &mut FrameReader,
         takes: usize,
-    ) -> Vec<(Kind, usize)> {
+    ) -> Vec<(FrameKind, usize)> {
         let mut found = Vec::new();
         while !queue.is_empty() {
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
@@ -236,18 +236,18 @@ mod tests {
         // A slice and some of the next are on their way.
         assert_eq!(
             read_all(&mut queue, &mut reader, SLICE_BYTES + 100),
-            [(Kind::Part, SLICE_BYTES)]
+            [(FrameKind::Part, SLICE_BYTES)]
         );
         queue.push_urgent(b"one");
         queue.push_urgent(b"three");
         let rest = read_all(&mut queue, &mut reader, usize::MAX);
-        let slice = (Kind::Part, SLICE_BYTES);
+        let slice = (FrameKind::Part, SLICE_BYTES);
         let wanted = [
             slice,
-            (Kind::Urgent, 3),
-            (Kind::Urgent, 5),
-            (Kind::Data, SLICE_BYTES),
-            (Kind::Data, 5),
+            (FrameKind::Urgent, 3),
+            (FrameKind::Urgent, 5),
+            (FrameKind::Data, SLICE_BYTES),
+            (FrameKind::Data, 5),
         ];
         assert_eq!(rest, wanted);
         assert_eq!((queue.bytes(), queue.frames()), (0, 0));
@@ -264,7 +264,7 @@ mod tests {
             let mut takes = takes.iter().cycle();
             let mut found = Vec::new();
             for (number, size) in sizes.iter().enumerate() {
-                queue.push(Kind::Data, Bytes::from(vec![number as u8; *size]));
+                queue.push(FrameKind::Data, Bytes::from(vec![number as u8; *size]));
                 // Writes between pushes, and all of them after the last.
                 while !queue.is_empty() && (number % 3 == 0 || number + 1 == sizes.len()) {
                     let mut slices = [IoSlice::new(&[]); SLICES_MAX];

@@ -75,9 +75,9 @@ reasons! {
         WrongWorker = "wrong_worker",
         /// A proof without the secret: a stranger, a replay, or a reflection.
         WrongSecret = "wrong_secret",
-        /// A former life of a node that is connected in a later one.
+        /// A former process of a node that is connected in a later one.
         StaleLife = "stale_life",
-        /// Too many strangers at the door; this one had stood there longest.
+        /// Too many strangers at the listener; this one had stood there longest.
         Crowded = "crowded",
         /// Too many clients.
         TooManyClients = "too_many_clients",

@@ -1,6 +1,6 @@
 //! A connection's bytes, plain or in TLS, and the options of its socket.
 
-use crate::config::Limits;
+use crate::config::NetworkLimits;
 use socket2::{SockRef, TcpKeepalive};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -15,16 +15,16 @@ pub(crate) type Binding = [u8; 32];
 
 /// Both ways of one connection.
 #[derive(Debug)]
-pub(crate) enum Stream {
+pub(crate) enum SocketStream {
     /// As it is.
     Plain(TcpStream),
     /// In TLS.
     Secured(Box<TlsStream<TcpStream>>),
 }
 
-impl Stream {
+impl SocketStream {
     pub fn binding(&self) -> io::Result<Binding> {
-        let Stream::Secured(stream) = self else { return Ok([0; 32]) };
+        let SocketStream::Secured(stream) = self else { return Ok([0; 32]) };
         let label = b"EXPORTER-shoal-handshake";
         let exported = match &**stream {
             TlsStream::Client(stream) => {
@@ -40,7 +40,7 @@ impl Stream {
 
 /// Nothing waits to be sent with more, and an end that fell silent counts as gone after a while: the
 /// kernel asks it, so no timer here has to.
-pub(crate) fn set_options(socket: &TcpStream, limits: &Limits) -> io::Result<()> {
+pub(crate) fn set_options(socket: &TcpStream, limits: &NetworkLimits) -> io::Result<()> {
     socket.set_nodelay(true)?;
     let socket = SockRef::from(socket);
     let every = (limits.silence_max / 4).max(Duration::from_secs(1));
@@ -51,28 +51,28 @@ pub(crate) fn set_options(socket: &TcpStream, limits: &Limits) -> io::Result<()>
     Ok(())
 }
 
-impl AsyncRead for Stream {
+impl AsyncRead for SocketStream {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
-            Stream::Secured(stream) => Pin::new(stream).poll_read(cx, buffer),
+            SocketStream::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
+            SocketStream::Secured(stream) => Pin::new(stream).poll_read(cx, buffer),
         }
     }
 }
 
-impl AsyncWrite for Stream {
+impl AsyncWrite for SocketStream {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Stream::Secured(stream) => Pin::new(stream).poll_write(cx, bytes),
+            SocketStream::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            SocketStream::Secured(stream) => Pin::new(stream).poll_write(cx, bytes),
         }
     }
 
@@ -82,8 +82,8 @@ impl AsyncWrite for Stream {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
-            Stream::Secured(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+            SocketStream::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+            SocketStream::Secured(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
         }
     }
 
@@ -93,15 +93,15 @@ impl AsyncWrite for Stream {
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            Stream::Secured(stream) => Pin::new(stream).poll_flush(cx),
+            SocketStream::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            SocketStream::Secured(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Stream::Secured(stream) => Pin::new(stream).poll_shutdown(cx),
+            SocketStream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            SocketStream::Secured(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
 }

@@ -39,7 +39,7 @@ pub enum TlsError {
 
 /// A certificate with those between it and the authority, and its key.
 #[derive(Debug)]
-pub struct Identity {
+pub struct Certificate {
     /// The certificate first.
     pub certificates: Vec<CertificateDer<'static>>,
     /// Its key.
@@ -98,12 +98,12 @@ pub fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Tl
         .map_err(|error| TlsError::Unreadable { path: path.display().to_string(), error })
 }
 
-impl Identity {
+impl Certificate {
     /// Reads PEM files.
-    pub fn read(certificates: &Path, key: &Path) -> Result<Identity, TlsError> {
+    pub fn read(certificates: &Path, key: &Path) -> Result<Certificate, TlsError> {
         let unreadable = |error| TlsError::Unreadable { path: key.display().to_string(), error };
         let key_read = PrivateKeyDer::from_pem_file(key).map_err(unreadable)?;
-        Ok(Identity { certificates: read_certificates(certificates)?, key: key_read })
+        Ok(Certificate { certificates: read_certificates(certificates)?, key: key_read })
     }
 }
 
@@ -125,7 +125,7 @@ impl ClientTls {
 impl NodeTls {
     /// Shows `identity`, and trusts nodes for which one of `authorities` vouches, by `name`.
     pub fn new(
-        identity: &Identity,
+        identity: &Certificate,
         authorities: &[CertificateDer<'static>],
         name: &str,
     ) -> Result<NodeTls, TlsError> {

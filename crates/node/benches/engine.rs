@@ -12,7 +12,7 @@ use engines::engine::Setup;
 use engines::mako::{self, Mako};
 use engines::two_phase_commit::{self, TwoPhaseCommit};
 use engines::{Engine, Procedures};
-use shoal_node::{Effect, Effects, Event, Origin, Worker};
+use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerOrigin};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -27,11 +27,11 @@ const CLIENTS: usize = 2000;
 
 struct Bench<E: Engine> {
     workers: Vec<Worker<E>>,
-    queue: VecDeque<(usize, Event<E::Message>)>,
+    queue: VecDeque<(usize, WorkerEvent<E::Message>)>,
     timers: Vec<Option<Time>>,
     spent: Vec<Duration>,
     began: Instant,
-    effects: Effects<E::Message>,
+    effects: WorkerEffects<E::Message>,
 }
 
 impl<E: Engine> Bench<E> {
@@ -41,22 +41,22 @@ impl<E: Engine> Bench<E> {
         let setup = Setup {
             topology: Arc::new(topology.expect("a valid topology")),
             procedures: Arc::new(Procedures::new()),
-            streams: stream::Options::default(),
+            streams: stream::StreamOptions::default(),
             options,
         };
         let worker = |node| {
-            let origin = Origin::fixed(&setup.topology, 1);
+            let origin = WorkerOrigin::fixed(&setup.topology, 1);
             Worker::new(WorkerId(0), node, &setup, E::share(&setup, node), origin)
         };
         let nodes = setup.topology.nodes().iter().map(|node| node.id);
         let workers: Vec<Worker<E>> = nodes.map(worker).collect();
         Bench {
-            queue: (0..workers.len()).map(|at| (at, Event::Start)).collect(),
+            queue: (0..workers.len()).map(|at| (at, WorkerEvent::Start)).collect(),
             timers: vec![None; workers.len()],
             spent: vec![Duration::ZERO; workers.len()],
             workers,
             began: Instant::now(),
-            effects: Effects::new(),
+            effects: WorkerEffects::new(),
         }
     }
 
@@ -66,29 +66,31 @@ impl<E: Engine> Bench<E> {
         let due = |timer: &Option<Time>| timer.is_some_and(|at| at <= now);
         if let Some(at) = self.timers.iter().position(due) {
             self.timers[at] = None;
-            self.step(at, now, Event::Timer);
+            self.step(at, now, WorkerEvent::Timer);
         }
         if let Some((at, event)) = self.queue.pop_front() {
             self.step(at, now, event);
         }
     }
 
-    fn step(&mut self, at: usize, now: Time, event: Event<E::Message>) {
+    fn step(&mut self, at: usize, now: Time, event: WorkerEvent<E::Message>) {
         let began = Instant::now();
         self.workers[at].step(now, event, &mut self.effects);
         self.spent[at] += began.elapsed();
         for effect in self.effects.effects.drain(..) {
             match effect {
-                Effect::Send { to, message } => {
+                WorkerEffect::Send { to, message } => {
                     let from = NodeId(at as u32);
-                    self.queue.push_back((to.0 as usize, Event::Received { from, message }));
+                    self.queue.push_back((to.0 as usize, WorkerEvent::Received { from, message }));
                 }
-                Effect::Timer { at: time } => {
+                WorkerEffect::Timer { at: time } => {
                     let earlier = self.timers[at].map_or(time, |before| before.min(time));
                     self.timers[at] = Some(earlier);
                 }
-                Effect::Nudge { .. } => self.queue.push_back((at, Event::Nudged)),
-                Effect::Reply { .. } | Effect::Tell { .. } | Effect::Superseded => {}
+                WorkerEffect::Nudge { .. } => self.queue.push_back((at, WorkerEvent::Nudged)),
+                WorkerEffect::Reply { .. }
+                | WorkerEffect::Tell { .. }
+                | WorkerEffect::Superseded => {}
             }
         }
     }
@@ -113,7 +115,7 @@ impl<E: Engine> Bench<E> {
                 left.set(left.get() - 1);
             }));
         }
-        self.queue.push_back((0, Event::Nudged));
+        self.queue.push_back((0, WorkerEvent::Nudged));
         self.run_while(|| loading.get() > 0);
         for number in 0..CLIENTS {
             let micro = Rc::clone(&micro);
@@ -125,7 +127,7 @@ impl<E: Engine> Bench<E> {
                 }
             }));
         }
-        self.queue.push_back((0, Event::Nudged));
+        self.queue.push_back((0, WorkerEvent::Nudged));
         let warm = Instant::now() + Duration::from_millis(500);
         self.run_while(|| Instant::now() < warm);
         let (before, spent) = (self.workers[0].engine().counters(), self.spent.clone());
@@ -150,10 +152,10 @@ fn main() {
     let named = |name: &str| words.iter().any(|word| word == name);
     let wanted = |name: &str| named(name) || !engines.into_iter().any(named);
     if wanted(engines[0]) {
-        Bench::<Mako>::new(mako::Options::default()).measure(engines[0], seconds);
+        Bench::<Mako>::new(mako::MakoOptions::default()).measure(engines[0], seconds);
     }
     if wanted(engines[1]) {
-        let options = two_phase_commit::Options::default();
+        let options = two_phase_commit::TwoPhaseCommitOptions::default();
         Bench::<TwoPhaseCommit>::new(options).measure(engines[1], seconds);
     }
 }

@@ -2,13 +2,13 @@
 
 use consensus::manager::{Generation, Incarnation, ToManager, ToNode};
 use consensus::stream;
-use engines::client::{ClientId, Reply, Request};
-use engines::engine::Wanted;
+use engines::client::{ClientId, ClientReply, ClientRequest};
+use engines::engine::StepOutput;
 use types::{NodeId, ShardId, Time, WorkerId};
 
 /// What workers of the same number say to each other.
 #[derive(Debug, Clone)]
-pub enum Message<M> {
+pub enum WorkerMessage<M> {
     /// From engine to engine.
     Engine {
         /// The generation of managers that the sender follows.
@@ -20,16 +20,16 @@ pub enum Message<M> {
     Stream {
         /// Whose stream.
         shard: ShardId,
-        /// In which of its lives the sender says so.
+        /// In which of its processes the sender says so.
         incarnation: Incarnation,
         /// What it says.
-        message: stream::Message,
+        message: stream::StreamMessage,
     },
 }
 
 /// What happens to a worker.
 #[derive(Debug, Clone)]
-pub enum Event<M> {
+pub enum WorkerEvent<M> {
     /// The node has just started: the first event, once.
     Start,
     /// A message from the same worker of another node.
@@ -37,14 +37,14 @@ pub enum Event<M> {
         /// Its sender.
         from: NodeId,
         /// What it says.
-        message: Message<M>,
+        message: WorkerMessage<M>,
     },
     /// A client asks for something.
     Client {
         /// Who.
         from: ClientId,
         /// What.
-        request: Request,
+        request: ClientRequest,
     },
     /// The configuration manager says something to this node: for the worker that hosts its member.
     Told {
@@ -65,20 +65,20 @@ pub enum Event<M> {
 
 /// What a worker wants done.
 #[derive(Debug, Clone)]
-pub enum Effect<M> {
+pub enum WorkerEffect<M> {
     /// Send this to the same worker of another node.
     Send {
         /// The receiver; never the node itself.
         to: NodeId,
         /// What to say.
-        message: Message<M>,
+        message: WorkerMessage<M>,
     },
     /// Answer a client.
     Reply {
         /// Who asked.
         to: ClientId,
         /// The answer.
-        reply: Reply,
+        reply: ClientReply,
     },
     /// Say this to every replica of the configuration manager, or to the one that leads if that is known. It may get
     /// lost.
@@ -86,16 +86,16 @@ pub enum Effect<M> {
         /// What.
         message: ToManager,
     },
-    /// This life of the node is over, and should end: another one is admitted, or it [knows](crate::Worker::exceeds) more of
+    /// This process of the node is over, and should end: another one is admitted, or it [knows](crate::Worker::exceeds) more of
     /// a shard than what is left of that, or it was [away](consensus::manager::Member::is_behind) for too long.
     Superseded,
-    /// Come back with [`Event::Timer`] at this time at the latest. The driver keeps one timer for each
+    /// Come back with [`WorkerEvent::Timer`] at this time at the latest. The driver keeps one timer for each
     /// worker, the earliest; those for later are forgotten, and asked for again when it has gone off.
     Timer {
         /// When.
         at: Time,
     },
-    /// Give another worker of this node [`Event::Nudged`]. Several may be made one.
+    /// Give another worker of this node [`WorkerEvent::Nudged`]. Several may be made one.
     Nudge {
         /// Which.
         worker: WorkerId,
@@ -103,4 +103,4 @@ pub enum Effect<M> {
 }
 
 /// What a worker's step leaves.
-pub type Effects<M> = Wanted<Effect<M>>;
+pub type WorkerEffects<M> = StepOutput<WorkerEffect<M>>;

@@ -15,6 +15,6 @@ mod streams;
 mod wire;
 mod worker;
 
-pub use events::{Effect, Effects, Event, Message};
+pub use events::{WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage};
 pub use membership::Membership;
-pub use worker::{Origin, Worker};
+pub use worker::{Worker, WorkerOrigin};

@@ -4,9 +4,9 @@
 //!
 //! Order matters: a configuration is published before the lease that was granted for it. A worker reads
 //! the lease first and the configuration's version after it, so a lease never lasts longer for an old
-//! office than it was granted to that.
+//! leadership than it was granted to that.
 
-use consensus::manager::{Configuration, Incarnation, Knowledge, Machine, Options};
+use consensus::manager::{Configuration, Incarnation, Knowledge, ManagerOptions, StateMachine};
 use consensus::topology::Topology;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,14 +25,14 @@ pub struct Membership {
     version: AtomicU64,
     /// How many words wait to be said.
     words: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<MembershipState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    known: Option<Known>,
+struct MembershipState {
+    known: Option<KnownConfiguration>,
     /// What the member is to say.
-    words: Vec<Word>,
+    words: Vec<ManagerRequest>,
     /// Replicas without memory, and for how many streams each has caught up.
     caught_up: BTreeMap<(ShardId, NodeId), CaughtUp>,
 }
@@ -44,21 +44,21 @@ struct CaughtUp {
     workers: Vec<WorkerId>,
 }
 
-/// The configuration, and which life of this node it admits.
+/// The configuration, and which process of this node it admits.
 #[derive(Debug, Clone)]
-pub(crate) struct Known {
+pub(crate) struct KnownConfiguration {
     pub(crate) configuration: Arc<Configuration>,
     pub(crate) incarnation: Incarnation,
 }
 
 /// What a worker has the manager told.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Word {
+pub(crate) enum ManagerRequest {
     /// How a closed epoch ended on a shard that this node leads.
     Report { shard: ShardId, epoch: Epoch, watermark: Clock },
     /// Something hangs in the open epoch on a shard that this node leads.
     Close { shard: ShardId, epoch: Epoch },
-    /// An empty replica, in this life, has all that was there when this ballot of this node began.
+    /// An empty replica, in this process, has all that was there when this ballot of this node began.
     CaughtUp { shard: ShardId, replica: NodeId, ballot: Ballot, incarnation: Incarnation },
     /// What this node knows of a shard whose majority is lost.
     Known { shard: ShardId, begun: Epoch, knowledge: Knowledge },
@@ -82,7 +82,7 @@ impl Membership {
     /// A node of a cluster without a manager, whose configuration never changes: it is as the topology
     /// says, and leases last for ever.
     pub fn fixed(topology: &Arc<Topology>) -> Arc<Membership> {
-        let machine = Machine::new(Arc::clone(topology), Options::default());
+        let machine = StateMachine::new(Arc::clone(topology), ManagerOptions::default());
         let mut configuration = Configuration::clone(machine.configuration());
         configuration.nodes.iter_mut().for_each(|node| node.incarnation = Incarnation(1));
         let membership = Membership::new(topology.workers());
@@ -91,7 +91,7 @@ impl Membership {
         membership
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, MembershipState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -118,7 +118,8 @@ impl Membership {
             let assignment = configuration.shard(*shard);
             assignment.is_some_and(|assignment| assignment.empty.contains_key(replica))
         });
-        state.known = Some(Known { configuration: Arc::clone(configuration), incarnation });
+        state.known =
+            Some(KnownConfiguration { configuration: Arc::clone(configuration), incarnation });
         self.version.fetch_add(1, Ordering::Release);
     }
 
@@ -139,7 +140,7 @@ impl Membership {
     }
 
     /// The configuration, if it is another than that of version `seen`.
-    pub(crate) fn news(&self, seen: &mut u64) -> Option<Known> {
+    pub(crate) fn news(&self, seen: &mut u64) -> Option<KnownConfiguration> {
         if self.version.load(Ordering::Acquire) == *seen {
             return None;
         }
@@ -149,7 +150,7 @@ impl Membership {
     }
 
     /// Leaves something for the member to say.
-    pub(crate) fn say(&self, word: Word) {
+    pub(crate) fn say(&self, word: ManagerRequest) {
         self.state().words.push(word);
         self.words.fetch_add(1, Ordering::Release);
     }
@@ -161,7 +162,7 @@ impl Membership {
     }
 
     /// What the member is to say.
-    pub(crate) fn words(&self) -> Vec<Word> {
+    pub(crate) fn words(&self) -> Vec<ManagerRequest> {
         if self.words.swap(0, Ordering::Acquire) == 0 {
             return Vec::new();
         }
@@ -189,7 +190,7 @@ impl Membership {
         let all = entry.workers.len() == self.workers as usize;
         drop(state);
         if all {
-            self.say(Word::CaughtUp { shard, replica, ballot, incarnation });
+            self.say(ManagerRequest::CaughtUp { shard, replica, ballot, incarnation });
         }
         all
     }
@@ -210,10 +211,11 @@ mod tests {
         };
         assert!(!caught_up(0, 1, 2) && !caught_up(0, 1, 2));
         assert!(!caught_up(1, 2, 2), "under another ballot");
-        assert!(!caught_up(0, 2, 3), "in another life");
+        assert!(!caught_up(0, 2, 3), "in another process");
         assert!(caught_up(1, 2, 3) && !caught_up(1, 2, 3));
         let (ballot, incarnation) = (ballot(2), Incarnation(3));
-        let word = Word::CaughtUp { shard: place.0, replica: place.1, ballot, incarnation };
+        let word =
+            ManagerRequest::CaughtUp { shard: place.0, replica: place.1, ballot, incarnation };
         assert_eq!(membership.words(), [word]);
         assert_eq!(membership.words(), []);
     }
@@ -221,7 +223,7 @@ mod tests {
     #[test]
     fn a_replica_that_left_and_came_back_has_to_catch_up_again() {
         let topology = Arc::new(Topology::symmetric(1, 3, 1, 0, 1));
-        let machine = Machine::new(Arc::clone(&topology), Options::default());
+        let machine = StateMachine::new(Arc::clone(&topology), ManagerOptions::default());
         let with = |empty: &[NodeId]| {
             let mut configuration = Configuration::clone(machine.configuration());
             configuration.shards[0].empty = empty.iter().map(|it| (*it, Epoch(1))).collect();

@@ -3,11 +3,11 @@
 //! Who leads is the configuration's to say. A message that speaks of a ballot which this node should have
 //! heard of, and has not, is none of ours: it is counted and dropped before the stream sees it.
 
-use super::events::{Effect, Effects, Message};
-use super::membership::Known;
+use super::events::{WorkerEffect, WorkerEffects, WorkerMessage};
+use super::membership::KnownConfiguration;
 use super::worker::Worker;
 use consensus::manager::{Assignment, Incarnation};
-use consensus::stream::{self, Length, Members, MemoryStorage, Storage, Stream};
+use consensus::stream::{self, LogLength, MemoryStorage, Stream, StreamMembers, StreamStorage};
 use consensus::topology::Topology;
 use engines::Engine;
 use std::collections::{BTreeMap, VecDeque};
@@ -15,91 +15,91 @@ use std::time::Duration;
 use types::{Ballot, Epoch, NodeId, ShardId, Time};
 
 /// A stream, and what the engine knows of it.
-pub(super) struct Held {
+pub(super) struct HostedStream {
     pub(super) stream: Stream,
     pub(super) timer: Option<Time>,
     /// The entries that the engine was told of.
     told: u64,
     /// While this node leads: where the engine's own entries begin. Those before it is given to read.
     own_from: Option<u64>,
-    /// The ballot under which this node was appointed, and the epoch in which its reign began, if it leads.
-    office: Option<(Ballot, Epoch)>,
-    /// In which life each replica was heard last.
-    lives: BTreeMap<NodeId, Incarnation>,
+    /// The ballot under which this node was appointed, and the epoch in which its leadership began, if it leads.
+    leadership: Option<(Ballot, Epoch)>,
+    /// In which process each replica was heard last.
+    incarnations: BTreeMap<NodeId, Incarnation>,
     /// Replicas that were given a snapshot and lack what came after it.
-    takers: BTreeMap<NodeId, Taker>,
+    receivers: BTreeMap<NodeId, SnapshotTarget>,
 }
 
 /// A replica that was given a snapshot.
-struct Taker {
+struct SnapshotTarget {
     /// It has so many entries, or the snapshot stands for them.
     has: u64,
     /// When that was less.
     moved_at: Time,
 }
 
-/// A stream waits for a taker that does not move for so long,
+/// A stream waits for a receiver that does not move for so long,
 const TAKER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// and until it has so many times as much as it keeps for anybody.
 const TAKER_RETAINS: u64 = 16;
 
-impl Held {
-    /// The stream of `shard` on `node`, with what is left of a former life.
+impl HostedStream {
+    /// The stream of `shard` on `node`, with what is left of a former process.
     ///
     /// # Panics
-    /// If that is cut: what was cut was in that life's store.
+    /// If that is cut: what was cut was in that process's store.
     pub(super) fn new(
         topology: &Topology,
         shard: ShardId,
         node: NodeId,
-        options: stream::Options,
+        options: stream::StreamOptions,
         storage: MemoryStorage,
-    ) -> Held {
+    ) -> HostedStream {
         let start = storage.log().start();
         assert_eq!(
             start,
-            Length::ZERO,
-            "a life of {node} begins with a stream of {shard} that is cut"
+            LogLength::ZERO,
+            "a process of {node} begins with a stream of {shard} that is cut"
         );
-        let members = Members {
+        let members = StreamMembers {
             voters: topology.voters(shard).to_vec(),
             learners: topology.learners(shard).to_vec(),
             all_promise: false,
         };
         let stream = Stream::new(node, members, options, storage);
-        Held {
+        HostedStream {
             stream,
             timer: None,
             told: 0,
             own_from: None,
-            office: None,
-            lives: BTreeMap::new(),
-            takers: BTreeMap::new(),
+            leadership: None,
+            incarnations: BTreeMap::new(),
+            receivers: BTreeMap::new(),
         }
     }
 
     /// A replica is given a snapshot that stands for `length` entries.
     pub(super) fn give(&mut self, now: Time, to: NodeId, length: u64) {
-        self.takers.insert(to, Taker { has: length, moved_at: now });
+        self.receivers.insert(to, SnapshotTarget { has: length, moved_at: now });
     }
 
     /// So many entries may be cut for all those who have just got a snapshot: to cut what they need next would make
     /// them need another one.
     fn takers_have(&mut self, now: Time, retain_bytes: u64) -> u64 {
-        if self.takers.is_empty() {
+        if self.receivers.is_empty() {
             return u64::MAX;
         }
         let near = self.stream.storage().log().tail(retain_bytes / 2).0;
-        let acknowledged: BTreeMap<NodeId, Length> = self.stream.acknowledged().collect();
-        self.takers.retain(|node, taker| {
+        let acknowledged: BTreeMap<NodeId, LogLength> = self.stream.acknowledged().collect();
+        self.receivers.retain(|node, receiver| {
             let has = acknowledged.get(node).map_or(0, |has| has.0);
-            if has > taker.has {
-                *taker = Taker { has, moved_at: now };
+            if has > receiver.has {
+                *receiver = SnapshotTarget { has, moved_at: now };
             }
-            taker.has < near && now < taker.moved_at + TAKER_PATIENCE
+            receiver.has < near && now < receiver.moved_at + TAKER_PATIENCE
         });
-        let least = self.takers.values().map(|taker| taker.has).min().unwrap_or(u64::MAX);
+        let least = self.receivers.values().map(|receiver| receiver.has).min().unwrap_or(u64::MAX);
         least.max(self.stream.storage().log().tail(TAKER_RETAINS * retain_bytes).0)
     }
 
@@ -107,17 +107,17 @@ impl Held {
     fn decided<M>(
         &mut self,
         shard: ShardId,
-        length: Length,
-        news: &mut VecDeque<engines::Event<M>>,
+        length: LogLength,
+        news: &mut VecDeque<engines::EngineEvent<M>>,
     ) {
         let own_from = self.own_from.unwrap_or(u64::MAX);
         for index in self.told..length.0.min(own_from) {
             let entry = self.stream.entry(index).expect("decided, and not trimmed").clone();
-            news.push_back(engines::Event::Decided { shard, index, entry });
+            news.push_back(engines::EngineEvent::Decided { shard, index, entry });
         }
         self.told = length.0;
         if length.0 > own_from {
-            news.push_back(engines::Event::Durable { shard, length: length.0 });
+            news.push_back(engines::EngineEvent::Durable { shard, length: length.0 });
         }
     }
 }
@@ -127,70 +127,75 @@ impl<E: Engine> Worker<E> {
     pub(super) fn follow_streams(
         &mut self,
         now: Time,
-        known: &Known,
-        effects: &mut Effects<E::Message>,
+        known: &KnownConfiguration,
+        effects: &mut WorkerEffects<E::Message>,
     ) {
         let shards: Vec<ShardId> = self.streams.keys().copied().collect();
         for shard in shards {
             let Some(assignment) = known.configuration.shard(shard) else { continue };
-            let members = stream::Event::Members { members: assignment.members() };
+            let members = stream::StreamEvent::Members { members: assignment.members() };
             self.stream_step(now, shard, members, effects);
             let votes = known.is_admitted(self.node)
                 && assignment.full_voters().any(|voter| voter == self.node);
-            self.stream_step(now, shard, stream::Event::Votes { votes }, effects);
+            self.stream_step(now, shard, stream::StreamEvent::Votes { votes }, effects);
             for replica in assignment.voters.iter().chain(&assignment.learners) {
-                self.meet(now, shard, *replica, known.life_of(*replica), effects);
+                self.meet(now, shard, *replica, known.instance_of(*replica), effects);
             }
-            let office = known.office(self.node, assignment);
+            let leadership = known.leadership(self.node, assignment);
             let held = self.streams.get_mut(&shard).expect("held");
-            let before = std::mem::replace(&mut held.office, office);
-            let continues = office.map(|(_, since)| since) == before.map(|(_, since)| since);
+            let before = std::mem::replace(&mut held.leadership, leadership);
+            let continues = leadership.map(|(_, since)| since) == before.map(|(_, since)| since);
             if !continues {
                 held.own_from = None;
             }
-            if before != office
-                && let Some((ballot, _)) = office
+            if before != leadership
+                && let Some((ballot, _)) = leadership
             {
-                let event = stream::Event::Lead { ballot, continues };
+                let event = stream::StreamEvent::Lead { ballot, continues };
                 self.stream_step(now, shard, event, effects);
             }
         }
     }
 
     /// So many more changes of each stream are durable.
-    pub(super) fn persist(&mut self, now: Time, changes: usize, effects: &mut Effects<E::Message>) {
+    pub(super) fn persist(
+        &mut self,
+        now: Time,
+        changes: usize,
+        effects: &mut WorkerEffects<E::Message>,
+    ) {
         let shards: Vec<ShardId> = self.streams.keys().copied().collect();
         for shard in shards {
             let held = self.streams.get_mut(&shard).expect("held");
             if held.stream.storage().pending() > 0 {
                 held.stream.storage_mut().persist(changes);
-                self.stream_step(now, shard, stream::Event::Persisted, effects);
+                self.stream_step(now, shard, stream::StreamEvent::Persisted, effects);
             }
         }
     }
 
-    /// Tells the engine what was decided in former lives.
+    /// Tells the engine what was decided in former processes.
     pub(super) fn recall(&mut self) {
         for (shard, held) in &mut self.streams {
             held.decided(*shard, held.stream.decided(), &mut self.news);
         }
     }
 
-    /// Takes note of the life in which a replica is. What it said in a former one is void.
+    /// Takes note of the process in which a replica is. What it said in a former one is void.
     fn meet(
         &mut self,
         now: Time,
         shard: ShardId,
         replica: NodeId,
-        life: Incarnation,
-        effects: &mut Effects<E::Message>,
+        instance: Incarnation,
+        effects: &mut WorkerEffects<E::Message>,
     ) {
         let held = self.streams.get_mut(&shard).expect("held");
-        let before = held.lives.insert(replica, life);
-        if before.is_some_and(|before| before > life) {
-            held.lives.insert(replica, before.unwrap_or(life));
-        } else if before.is_some_and(|before| before < life) {
-            self.stream_step(now, shard, stream::Event::Reborn { replica }, effects);
+        let before = held.incarnations.insert(replica, instance);
+        if before.is_some_and(|before| before > instance) {
+            held.incarnations.insert(replica, before.unwrap_or(instance));
+        } else if before.is_some_and(|before| before < instance) {
+            self.stream_step(now, shard, stream::StreamEvent::Reborn { replica }, effects);
         }
     }
 
@@ -200,8 +205,8 @@ impl<E: Engine> Worker<E> {
         now: Time,
         from: NodeId,
         (shard, incarnation): (ShardId, Incarnation),
-        message: stream::Message,
-        effects: &mut Effects<E::Message>,
+        message: stream::StreamMessage,
+        effects: &mut WorkerEffects<E::Message>,
     ) {
         let Some(held) = self.streams.get(&shard) else {
             self.strays += 1;
@@ -212,8 +217,9 @@ impl<E: Engine> Worker<E> {
             return;
         };
         let newer = !self.membership.is_fixed();
-        let heard = |life: &Incarnation| *life == incarnation || (*life < incarnation && newer);
-        let former = !held.lives.get(&from).is_some_and(heard);
+        let heard =
+            |instance: &Incarnation| *instance == incarnation || (*instance < incarnation && newer);
+        let former = !held.incarnations.get(&from).is_some_and(heard);
         let assignment = known.configuration.shard(shard);
         let credible = assignment
             .is_some_and(|assignment| self.is_credible(from, known, assignment, &message));
@@ -221,14 +227,14 @@ impl<E: Engine> Worker<E> {
             self.bad_messages += 1;
             return;
         }
-        if let stream::Message::Snapshot { length, state, .. } = &message
+        if let stream::StreamMessage::Snapshot { length, state, .. } = &message
             && !self.engine.may_restore(shard, from, length.0, state)
         {
             self.strays += 1; // It is asked for again.
             return;
         }
         self.meet(now, shard, from, incarnation, effects);
-        let event = stream::Event::Received { from, message };
+        let event = stream::StreamEvent::Received { from, message };
         self.stream_step(now, shard, event, effects);
     }
 
@@ -236,22 +242,24 @@ impl<E: Engine> Worker<E> {
     fn is_credible(
         &self,
         from: NodeId,
-        known: &Known,
+        known: &KnownConfiguration,
         assignment: &Assignment,
-        message: &stream::Message,
+        message: &stream::StreamMessage,
     ) -> bool {
         let ballot = message.ballot();
         let changes = !self.membership.is_fixed();
         let unheard = changes && ballot.epoch > known.configuration.epoch;
         let says = match message {
             // A replica would have promised another ballot, or begun anew.
-            stream::Message::Rejected { .. } | stream::Message::Snapshot { .. } => changes,
-            stream::Message::Prepare { .. }
-            | stream::Message::Promise { .. }
-            | stream::Message::Fetch { .. }
-            | stream::Message::Append { .. }
-            | stream::Message::Accepted { .. }
-            | stream::Message::Decide { .. } => true,
+            stream::StreamMessage::Rejected { .. } | stream::StreamMessage::Snapshot { .. } => {
+                changes
+            }
+            stream::StreamMessage::Prepare { .. }
+            | stream::StreamMessage::Promise { .. }
+            | stream::StreamMessage::Fetch { .. }
+            | stream::StreamMessage::Append { .. }
+            | stream::StreamMessage::Accepted { .. }
+            | stream::StreamMessage::Decide { .. } => true,
         };
         says && assignment.holds(from)
             && assignment.holds(ballot.node)
@@ -263,8 +271,8 @@ impl<E: Engine> Worker<E> {
         &mut self,
         now: Time,
         shard: ShardId,
-        event: stream::Event,
-        effects: &mut Effects<E::Message>,
+        event: stream::StreamEvent,
+        effects: &mut WorkerEffects<E::Message>,
     ) {
         let incarnation = self.known.as_ref().map_or(Incarnation(0), |known| known.incarnation);
         let held = self.streams.get_mut(&shard).expect("messages of others are dropped before");
@@ -274,35 +282,39 @@ impl<E: Engine> Worker<E> {
         let news = &mut self.news;
         let ballot = held.stream.ballot();
         if ballot > promised && ballot.node != self.node {
-            news.push_back(engines::Event::Promised { shard, ballot });
+            news.push_back(engines::EngineEvent::Promised { shard, ballot });
         }
         for effect in wanted {
             match effect {
-                stream::Effect::Send { to, message } => {
-                    let message = Message::Stream { shard, incarnation, message };
-                    effects.effects.push(Effect::Send { to, message });
+                stream::StreamEffect::Send { to, message } => {
+                    let message = WorkerMessage::Stream { shard, incarnation, message };
+                    effects.effects.push(WorkerEffect::Send { to, message });
                 }
-                stream::Effect::Leading { ballot, length } => {
+                stream::StreamEffect::Leading { ballot, length } => {
                     held.own_from.get_or_insert(length.0);
-                    news.push_back(engines::Event::Leading { shard, ballot, length: length.0 });
+                    news.push_back(engines::EngineEvent::Leading {
+                        shard,
+                        ballot,
+                        length: length.0,
+                    });
                 }
-                stream::Effect::Deposed { by } => {
+                stream::StreamEffect::Deposed { by } => {
                     held.own_from = None;
-                    news.push_back(engines::Event::Deposed { shard, by });
+                    news.push_back(engines::EngineEvent::Deposed { shard, by });
                 }
-                stream::Effect::Decided { length } => held.decided(shard, length, news),
-                stream::Effect::Timer { at } => held.timer = Some(at),
-                stream::Effect::SnapshotWanted { to } => {
+                stream::StreamEffect::Decided { length } => held.decided(shard, length, news),
+                stream::StreamEffect::Timer { at } => held.timer = Some(at),
+                stream::StreamEffect::SnapshotWanted { to } => {
                     // Where nodes never begin anew, or begin with the first entry, entries are cut only when every
                     // replica has them: a replica that asks for one again has said what is not so, now or before.
                     match self.membership.is_fixed() || self.engine.may_cut(shard).is_none() {
                         true => self.bad_messages += 1,
-                        false => news.push_back(engines::Event::SnapshotWanted { shard, to }),
+                        false => news.push_back(engines::EngineEvent::SnapshotWanted { shard, to }),
                     }
                 }
-                stream::Effect::Restored { length, state } => {
+                stream::StreamEffect::Restored { length, state } => {
                     held.told = length.0;
-                    news.push_back(engines::Event::Restored { shard, state });
+                    news.push_back(engines::EngineEvent::Restored { shard, state });
                 }
             }
         }
@@ -311,7 +323,7 @@ impl<E: Engine> Worker<E> {
     }
 
     /// Cuts what every replica has, and what is too much to be kept for those that have not.
-    fn trim(&mut self, now: Time, shard: ShardId, effects: &mut Effects<E::Message>) {
+    fn trim(&mut self, now: Time, shard: ShardId, effects: &mut WorkerEffects<E::Message>) {
         let held = self.streams.get_mut(&shard).expect("held");
         if held.told.saturating_sub(held.stream.start().0) < self.trim_entries {
             return; // Mostly there is too little to look any further.
@@ -321,29 +333,31 @@ impl<E: Engine> Worker<E> {
             _ if self.membership.is_fixed() => everywhere,
             // A node that begins anew reads the stream from the beginning.
             None => return,
-            Some(absorbed) => {
+            Some(stable) => {
                 let retained = held.stream.storage().log().tail(self.retain_bytes).0;
                 let taken = held.takers_have(now, self.retain_bytes);
-                everywhere.max(retained.min(taken)).min(held.told).min(absorbed)
+                everywhere.max(retained.min(taken)).min(held.told).min(stable)
             }
         };
         if before.saturating_sub(held.stream.start().0) >= self.trim_entries {
-            let trim = stream::Event::Trim { before: Length(before) };
+            let trim = stream::StreamEvent::Trim { before: LogLength(before) };
             self.stream_step(now, shard, trim, effects);
         }
     }
 
     /// Has the manager told of replicas without memory that have what they need.
-    fn note_caught_up(&mut self, shard: ShardId, effects: &mut Effects<E::Message>) {
+    fn note_caught_up(&mut self, shard: ShardId, effects: &mut WorkerEffects<E::Message>) {
         let (Some(known), held) = (&self.known, &self.streams[&shard]) else { return };
         let Some(assignment) = known.configuration.shard(shard) else { return };
-        let Some((ballot, _)) = held.office.filter(|_| held.stream.is_leading()) else { return };
+        let Some((ballot, _)) = held.leadership.filter(|_| held.stream.is_leading()) else {
+            return;
+        };
         for replica in assignment.empty.keys() {
-            let life = known.life_of(*replica);
-            let here = held.lives.get(replica) == Some(&life);
+            let instance = known.instance_of(*replica);
+            let here = held.incarnations.get(replica) == Some(&instance);
             let full = *replica == self.node || (here && held.stream.has_caught_up(*replica));
             if full
-                && self.membership.caught_up(self.worker, (shard, *replica), (ballot, life))
+                && self.membership.caught_up(self.worker, (shard, *replica), (ballot, instance))
                 && let Some(nudge) = self.nudge_host()
             {
                 effects.effects.push(nudge);
@@ -352,20 +366,24 @@ impl<E: Engine> Worker<E> {
     }
 }
 
-impl Known {
-    /// The life of a node that is admitted.
-    fn life_of(&self, node: NodeId) -> Incarnation {
+impl KnownConfiguration {
+    /// The process of a node that is admitted.
+    fn instance_of(&self, node: NodeId) -> Incarnation {
         let standing = self.configuration.nodes.get(node.0 as usize);
         standing.map_or(Incarnation(0), |standing| standing.incarnation)
     }
 
-    /// Is this life of `node`, in which this was heard, the one that is admitted?
+    /// Is this process of `node`, in which this was heard, the one that is admitted?
     pub(super) fn is_admitted(&self, node: NodeId) -> bool {
-        self.life_of(node) == self.incarnation
+        self.instance_of(node) == self.incarnation
     }
 
-    /// The ballot under which `node` leads, and the epoch in which its reign began, if it does.
-    pub(super) fn office(&self, node: NodeId, assignment: &Assignment) -> Option<(Ballot, Epoch)> {
+    /// The ballot under which `node` leads, and the epoch in which its leadership began, if it does.
+    pub(super) fn leadership(
+        &self,
+        node: NodeId,
+        assignment: &Assignment,
+    ) -> Option<(Ballot, Epoch)> {
         let leads = (assignment.leader, assignment.incarnation) == (node, self.incarnation);
         leads.then_some((assignment.ballot, assignment.since))
     }

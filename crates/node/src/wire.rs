@@ -1,9 +1,9 @@
 //! The form of what workers say to each other.
 
-use crate::events::Message;
+use crate::events::WorkerMessage;
 use types::coded_enum;
 
-coded_enum!(Message<M> {
+coded_enum!(WorkerMessage<M> {
     0 => Engine { generation as short, message },
     1 => Stream { shard as short, incarnation as short, message },
 });
@@ -21,20 +21,20 @@ mod tests {
     use types::wire::{decode, encode};
     use types::{Ballot, Epoch, NodeId, ShardId};
 
-    fn rejected() -> Message<mako::Message> {
+    fn rejected() -> WorkerMessage<mako::MakoMessage> {
         let ballot = Ballot { epoch: Epoch(2), node: NodeId(1) };
-        let message = stream::Message::Rejected { ballot, promised: ballot };
-        Message::Stream { shard: ShardId(3), incarnation: Incarnation(4), message }
+        let message = stream::StreamMessage::Rejected { ballot, promised: ballot };
+        WorkerMessage::Stream { shard: ShardId(3), incarnation: Incarnation(4), message }
     }
 
     #[test]
     fn forms_stay_as_they_are() {
         let bytes = encode(&rejected());
         assert_eq!(bytes[..], [1, 3, 4, 7, 2, 1, 2, 1]);
-        let back: Message<mako::Message> = decode(&bytes).expect("as it was");
+        let back: WorkerMessage<mako::MakoMessage> = decode(&bytes).expect("as it was");
         assert_eq!(format!("{back:?}"), format!("{:?}", rejected()));
-        assert!(decode::<Message<mako::Message>>(&bytes.slice(1..)).is_err());
-        let engine = Message::Engine { generation: Generation(4), message: 5_u8 };
+        assert!(decode::<WorkerMessage<mako::MakoMessage>>(&bytes.slice(1..)).is_err());
+        let engine = WorkerMessage::Engine { generation: Generation(4), message: 5_u8 };
         assert_eq!(encode(&engine)[..], [0, 4, 5]);
     }
 
@@ -43,8 +43,8 @@ mod tests {
         fn any_bytes_are_withstood(variant in 0..3_u8, mut bytes in vec(any::<u8>(), 1..80)) {
             bytes[0] = variant;
             let bytes = bytes.into();
-            withstands::<Message<mako::Message>>(&bytes);
-            withstands::<Message<two_phase_commit::Message>>(&bytes);
+            withstands::<WorkerMessage<mako::MakoMessage>>(&bytes);
+            withstands::<WorkerMessage<two_phase_commit::TwoPhaseCommitMessage>>(&bytes);
         }
     }
 }

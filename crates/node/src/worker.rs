@@ -15,11 +15,13 @@
 //! stream decided has been told to the engine. And all happens in order: a stream of one voter decides
 //! as soon as something is proposed, and the engine hears of it when all that it wanted before is done.
 
-use super::events::{Effect, Effects, Event, Message};
-use super::membership::{Known, Membership, Word};
-use super::streams::Held;
-use consensus::manager::{Configuration, Generation, Member, MemberEffect, MemberEvent, ToNode};
-use consensus::stream::{self, Length, MemoryStorage, Stream};
+use super::events::{WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage};
+use super::membership::{KnownConfiguration, ManagerRequest, Membership};
+use super::streams::HostedStream;
+use consensus::manager::{
+    Configuration, Generation, ManagerClient, ManagerClientEffect, ManagerClientEvent, ToNode,
+};
+use consensus::stream::{self, LogLength, MemoryStorage, Stream};
 use consensus::topology::Topology;
 use engines::Engine;
 use engines::engine::Setup;
@@ -32,22 +34,22 @@ const HOST: WorkerId = WorkerId(0);
 
 /// How a worker begins.
 #[derive(Debug)]
-pub struct Origin {
+pub struct WorkerOrigin {
     /// What the workers of its node know of the cluster.
     pub membership: Arc<Membership>,
     /// The node's member, for the worker that hosts it: the first.
-    pub member: Option<Member>,
-    /// What its streams had stored in a former life; nothing for those that are not named.
+    pub manager_client: Option<ManagerClient>,
+    /// What its streams had stored in a former process; nothing for those that are not named.
     pub storages: BTreeMap<ShardId, MemoryStorage>,
     /// All its chance is drawn from this.
     pub seed: u64,
 }
 
-impl Origin {
-    /// A worker in its first life, in a cluster whose configuration never changes.
-    pub fn fixed(topology: &Arc<Topology>, seed: u64) -> Origin {
+impl WorkerOrigin {
+    /// A worker in its first process, in a cluster whose configuration never changes.
+    pub fn fixed(topology: &Arc<Topology>, seed: u64) -> WorkerOrigin {
         let membership = Membership::fixed(topology);
-        Origin { membership, member: None, storages: BTreeMap::new(), seed }
+        WorkerOrigin { membership, manager_client: None, storages: BTreeMap::new(), seed }
     }
 }
 
@@ -57,22 +59,22 @@ pub struct Worker<E: Engine> {
     pub(super) worker: WorkerId,
     pub(super) engine: E,
     pub(super) membership: Arc<Membership>,
-    member: Option<Member>,
+    manager_client: Option<ManagerClient>,
     /// The configuration, as far as this worker has followed it.
-    pub(super) known: Option<Known>,
+    pub(super) known: Option<KnownConfiguration>,
     /// The version of that.
     known_version: u64,
     /// See [`Worker::exceeds`].
     exceeds: Option<ShardId>,
     /// The streams of this worker's number, of every shard of which the node has a replica.
-    pub(super) streams: BTreeMap<ShardId, Held>,
+    pub(super) streams: BTreeMap<ShardId, HostedStream>,
     /// A stream is cut when so many entries may be.
     pub(super) trim_entries: u64,
     /// It keeps so many bytes for replicas that lack them.
     pub(super) retain_bytes: u64,
-    timer: Timer,
+    timer: WakeUp,
     /// What the engine is still to be told in this step.
-    pub(super) news: VecDeque<engines::Event<E::Message>>,
+    pub(super) news: VecDeque<engines::EngineEvent<E::Message>>,
     /// See [`Worker::strays`].
     pub(super) strays: u64,
     /// Messages about streams that no replica of ours says.
@@ -81,9 +83,9 @@ pub struct Worker<E: Engine> {
 
 /// When this worker was asked to come back.
 #[derive(Debug, Default)]
-struct Timer {
+struct WakeUp {
     engine: Option<Time>,
-    member: Option<Time>,
+    manager_client: Option<Time>,
     /// What was asked for last; the same is not asked for twice.
     asked: Option<Time>,
 }
@@ -98,28 +100,28 @@ impl<E: Engine> Worker<E> {
         node: NodeId,
         setup: &Setup<E::Options>,
         shared: Arc<E::Shared>,
-        origin: Origin,
+        origin: WorkerOrigin,
     ) -> Worker<E> {
-        let Origin { membership, member, mut storages, seed } = origin;
-        assert!(member.is_none() || worker == HOST, "{HOST} hosts the member");
+        let WorkerOrigin { membership, manager_client, mut storages, seed } = origin;
+        assert!(manager_client.is_none() || worker == HOST, "{HOST} hosts the member");
         let topology = &setup.topology;
         let held = |shard| {
             let storage = storages.remove(&shard).unwrap_or_default();
-            (shard, Held::new(topology, shard, node, setup.streams.clone(), storage))
+            (shard, HostedStream::new(topology, shard, node, setup.streams.clone(), storage))
         };
         Worker {
             node,
             worker,
             engine: E::new(worker, shared, seed),
             membership,
-            member,
+            manager_client,
             known: None,
             known_version: 0,
             exceeds: None,
             streams: topology.shards_of(node).map(held).collect(),
             trim_entries: setup.streams.trim_entries,
             retain_bytes: setup.streams.retain_bytes,
-            timer: Timer::default(),
+            timer: WakeUp::default(),
             news: VecDeque::new(),
             strays: 0,
             bad_messages: 0,
@@ -151,16 +153,16 @@ impl<E: Engine> Worker<E> {
         self.configuration().map_or(Generation(0), |configuration| configuration.generation)
     }
 
-    /// Is this life of the node the one that the configuration admits?
+    /// Is this process of the node the one that the configuration admits?
     pub fn is_admitted(&self) -> bool {
         self.known.as_ref().is_some_and(|known| known.is_admitted(self.node))
     }
 
-    /// Does the configuration make this node, in this life, the leader of `shard`? It may be taking over.
+    /// Does the configuration make this node, in this process, the leader of `shard`? It may be taking over.
     pub fn is_appointed(&self, shard: ShardId) -> bool {
         let Some(known) = &self.known else { return false };
         let assignment = known.configuration.shard(shard);
-        assignment.is_some_and(|assignment| known.office(self.node, assignment).is_some())
+        assignment.is_some_and(|assignment| known.leadership(self.node, assignment).is_some())
     }
 
     /// A shard of which this node knows more than its cluster does, since the loss of the shard's majority was accepted while
@@ -175,8 +177,8 @@ impl<E: Engine> Worker<E> {
     }
 
     /// The node's member of the cluster, if this worker hosts it.
-    pub fn member(&self) -> Option<&Member> {
-        self.member.as_ref()
+    pub fn manager_client(&self) -> Option<&ManagerClient> {
+        self.manager_client.as_ref()
     }
 
     /// How many things each table holds, by the name of the table: see [`Engine::sizes`].
@@ -188,11 +190,11 @@ impl<E: Engine> Worker<E> {
             ("what the member is to hear", self.membership.pending()),
             ("what the engine is to hear", self.news.len()),
         ];
-        let member = self.member.iter().flat_map(Member::sizes);
-        self.engine.sizes().into_iter().chain(own).chain(member).collect()
+        let manager_client = self.manager_client.iter().flat_map(ManagerClient::sizes);
+        self.engine.sizes().into_iter().chain(own).chain(manager_client).collect()
     }
 
-    /// Ends this life, and leaves what its streams have stored.
+    /// Ends this process, and leaves what its streams have stored.
     pub fn into_storages(self) -> BTreeMap<ShardId, MemoryStorage> {
         let streams = self.streams.into_iter();
         streams.map(|(shard, held)| (shard, held.stream.into_storage())).collect()
@@ -210,7 +212,12 @@ impl<E: Engine> Worker<E> {
     }
 
     /// Takes one event. The same state and the same event make the same effects.
-    pub fn step(&mut self, now: Time, event: Event<E::Message>, effects: &mut Effects<E::Message>) {
+    pub fn step(
+        &mut self,
+        now: Time,
+        event: WorkerEvent<E::Message>,
+        effects: &mut WorkerEffects<E::Message>,
+    ) {
         if self.exceeds.is_some() {
             return;
         }
@@ -221,35 +228,41 @@ impl<E: Engine> Worker<E> {
             return;
         }
         match event {
-            Event::Start => {
+            WorkerEvent::Start => {
                 self.recall();
-                self.member_step(now, MemberEvent::Timer, effects);
+                self.manager_client_step(now, ManagerClientEvent::Timer, effects);
             }
-            Event::Received { .. } if is_recalled => self.strays += 1,
-            Event::Received { from, message: Message::Engine { generation, message } } => {
+            WorkerEvent::Received { .. } if is_recalled => self.strays += 1,
+            WorkerEvent::Received {
+                from,
+                message: WorkerMessage::Engine { generation, message },
+            } => {
                 self.engine_message(now, from, (generation, message), effects);
             }
-            Event::Received { from, message: Message::Stream { shard, incarnation, message } } => {
+            WorkerEvent::Received {
+                from,
+                message: WorkerMessage::Stream { shard, incarnation, message },
+            } => {
                 self.stream_message(now, from, (shard, incarnation), message, effects);
             }
-            Event::Client { from, request } => {
-                self.engine_step(now, engines::Event::Client { from, request }, effects);
+            WorkerEvent::Client { from, request } => {
+                self.engine_step(now, engines::EngineEvent::Client { from, request }, effects);
             }
-            Event::Told { message: ToNode::Recall { generation, pledges } } => {
+            WorkerEvent::Told { message: ToNode::Recall { generation, pledges } } => {
                 let settled = self.configuration().map(|configuration| configuration.settled);
                 let mut heard = self.engine.heard_epochs(settled.unwrap_or_default());
                 // A leader that prepares has heard of the epoch in which it was appointed.
                 let ballots = self.streams.values().map(|held| held.stream.ballot().epoch);
                 heard.open = ballots.fold(heard.open, Epoch::max);
-                let event = MemberEvent::Recall { generation, pledges, heard };
-                self.member_step(now, event, effects);
+                let event = ManagerClientEvent::Recall { generation, pledges, heard };
+                self.manager_client_step(now, event, effects);
             }
-            Event::Told { message } => {
-                self.member_step(now, MemberEvent::Received(message), effects);
+            WorkerEvent::Told { message } => {
+                self.manager_client_step(now, ManagerClientEvent::Received(message), effects);
             }
-            Event::Persisted { changes } => self.persist(now, changes, effects),
-            Event::Timer => self.on_timer(now, effects),
-            Event::Nudged => self.engine_step(now, engines::Event::Nudged, effects),
+            WorkerEvent::Persisted { changes } => self.persist(now, changes, effects),
+            WorkerEvent::Timer => self.on_timer(now, effects),
+            WorkerEvent::Nudged => self.engine_step(now, engines::EngineEvent::Nudged, effects),
         }
         self.pass_news(now, effects);
         self.pass_words(now, effects);
@@ -258,19 +271,19 @@ impl<E: Engine> Worker<E> {
 
     /// Follows the configuration, and lets the engine know how long the lease lasts. The lease is read
     /// first: see [`Membership`].
-    fn follow(&mut self, now: Time, effects: &mut Effects<E::Message>) {
+    fn follow(&mut self, now: Time, effects: &mut WorkerEffects<E::Message>) {
         let lease_end = self.membership.lease_end();
         if let Some(known) = self.membership.news(&mut self.known_version) {
             self.pass_news(now, effects);
             self.exceeds = self.engine.exceeds(&known.configuration);
             if self.exceeds.is_some() {
-                effects.effects.push(Effect::Superseded);
+                effects.effects.push(WorkerEffect::Superseded);
                 return;
             }
             self.known = Some(known.clone());
             let (configuration, incarnation) =
                 (Arc::clone(&known.configuration), known.incarnation);
-            let event = engines::Event::Configured { configuration, incarnation };
+            let event = engines::EngineEvent::Configured { configuration, incarnation };
             self.engine_step(now, event, effects);
             self.follow_streams(now, &known, effects);
         }
@@ -278,24 +291,31 @@ impl<E: Engine> Worker<E> {
     }
 
     /// Has the member take an event, if this worker hosts it.
-    fn member_step(&mut self, now: Time, event: MemberEvent, effects: &mut Effects<E::Message>) {
-        let Some(member) = &mut self.member else { return };
+    fn manager_client_step(
+        &mut self,
+        now: Time,
+        event: ManagerClientEvent,
+        effects: &mut WorkerEffects<E::Message>,
+    ) {
+        let Some(manager_client) = &mut self.manager_client else { return };
         let mut wanted = Vec::new();
-        member.step(now, event, &mut wanted);
-        let (lease_end, incarnation) = (member.lease_end(), member.incarnation());
-        let is_recalled = member.is_recalled();
+        manager_client.step(now, event, &mut wanted);
+        let (lease_end, incarnation) = (manager_client.lease_end(), manager_client.incarnation());
+        let is_recalled = manager_client.is_recalled();
         let mut finals = Vec::new();
         for effect in wanted {
             match effect {
-                MemberEffect::Send { message } => effects.effects.push(Effect::Tell { message }),
-                MemberEffect::Configured { configuration } => {
+                ManagerClientEffect::Send { message } => {
+                    effects.effects.push(WorkerEffect::Tell { message })
+                }
+                ManagerClientEffect::Configured { configuration } => {
                     let incarnation = incarnation.expect("it has joined");
                     self.membership.publish(&configuration, incarnation);
                     self.nudge_others(effects);
                 }
-                MemberEffect::Final { watermark } => finals.push(watermark),
-                MemberEffect::Superseded => effects.effects.push(Effect::Superseded),
-                MemberEffect::Timer { at } => self.timer.member = Some(at),
+                ManagerClientEffect::Final { watermark } => finals.push(watermark),
+                ManagerClientEffect::Superseded => effects.effects.push(WorkerEffect::Superseded),
+                ManagerClientEffect::Timer { at } => self.timer.manager_client = Some(at),
             }
         }
         let lapsed = self.membership.lease_end() <= now;
@@ -309,61 +329,63 @@ impl<E: Engine> Worker<E> {
         if wakes {
             // All have waited for it.
             self.nudge_others(effects);
-            self.engine_step(now, engines::Event::Nudged, effects);
+            self.engine_step(now, engines::EngineEvent::Nudged, effects);
         }
         self.pass_news(now, effects);
         for watermark in finals {
-            self.engine_step(now, engines::Event::Settled { watermark }, effects);
+            self.engine_step(now, engines::EngineEvent::Settled { watermark }, effects);
         }
     }
 
     /// Tells the engine what its streams have done.
-    fn pass_news(&mut self, now: Time, effects: &mut Effects<E::Message>) {
+    fn pass_news(&mut self, now: Time, effects: &mut WorkerEffects<E::Message>) {
         while let Some(event) = self.news.pop_front() {
             self.engine_step(now, event, effects);
         }
     }
 
     /// Passes on to the member what the workers want the manager to be told.
-    fn pass_words(&mut self, now: Time, effects: &mut Effects<E::Message>) {
-        if self.member.is_none() {
+    fn pass_words(&mut self, now: Time, effects: &mut WorkerEffects<E::Message>) {
+        if self.manager_client.is_none() {
             return;
         }
         for word in self.membership.words() {
             let event = match word {
-                Word::Report { shard, epoch, watermark } => {
-                    MemberEvent::Report { shard, epoch, watermark }
+                ManagerRequest::Report { shard, epoch, watermark } => {
+                    ManagerClientEvent::Report { shard, epoch, watermark }
                 }
-                Word::Close { shard, epoch } => MemberEvent::Close { shard, epoch },
-                Word::CaughtUp { shard, replica, ballot, incarnation } => {
-                    MemberEvent::CaughtUp { shard, replica, ballot, incarnation }
+                ManagerRequest::Close { shard, epoch } => {
+                    ManagerClientEvent::Close { shard, epoch }
                 }
-                Word::Known { shard, begun, knowledge } => {
-                    MemberEvent::Known { shard, begun, knowledge }
+                ManagerRequest::CaughtUp { shard, replica, ballot, incarnation } => {
+                    ManagerClientEvent::CaughtUp { shard, replica, ballot, incarnation }
                 }
-                Word::Held { shard, held } => MemberEvent::Held { shard, held },
+                ManagerRequest::Known { shard, begun, knowledge } => {
+                    ManagerClientEvent::Known { shard, begun, knowledge }
+                }
+                ManagerRequest::Held { shard, held } => ManagerClientEvent::Held { shard, held },
             };
-            self.member_step(now, event, effects);
+            self.manager_client_step(now, event, effects);
         }
     }
 
     /// Has the worker that hosts the member look for what there is to say; unless it is this one, which
     /// does so anyway.
-    pub(super) fn nudge_host(&self) -> Option<Effect<E::Message>> {
-        (self.worker != HOST).then_some(Effect::Nudge { worker: HOST })
+    pub(super) fn nudge_host(&self) -> Option<WorkerEffect<E::Message>> {
+        (self.worker != HOST).then_some(WorkerEffect::Nudge { worker: HOST })
     }
 
-    fn nudge_others(&self, effects: &mut Effects<E::Message>) {
+    fn nudge_others(&self, effects: &mut WorkerEffects<E::Message>) {
         let workers = (0..self.membership.workers()).map(WorkerId);
         let others = workers.filter(|worker| *worker != self.worker);
-        effects.effects.extend(others.map(|worker| Effect::Nudge { worker }));
+        effects.effects.extend(others.map(|worker| WorkerEffect::Nudge { worker }));
     }
 
-    fn on_timer(&mut self, now: Time, effects: &mut Effects<E::Message>) {
+    fn on_timer(&mut self, now: Time, effects: &mut WorkerEffects<E::Message>) {
         // Whichever it was that went off, those asked for later were dropped for it: ask again.
         self.timer.asked = None;
-        if self.timer.member.take_if(|at| *at <= now).is_some() {
-            self.member_step(now, MemberEvent::Timer, effects);
+        if self.timer.manager_client.take_if(|at| *at <= now).is_some() {
+            self.manager_client_step(now, ManagerClientEvent::Timer, effects);
         }
         let due =
             self.streams.iter_mut().filter(|(_, held)| held.timer.is_some_and(|at| at <= now));
@@ -374,26 +396,27 @@ impl<E: Engine> Worker<E> {
             })
             .collect();
         for shard in due {
-            self.stream_step(now, shard, stream::Event::Timer, effects);
+            self.stream_step(now, shard, stream::StreamEvent::Timer, effects);
         }
         if self.timer.engine.take_if(|at| *at <= now).is_some() {
-            self.engine_step(now, engines::Event::Timer, effects);
+            self.engine_step(now, engines::EngineEvent::Timer, effects);
         }
     }
 
-    fn set_timer(&mut self, now: Time, effects: &mut Effects<E::Message>) {
+    fn set_timer(&mut self, now: Time, effects: &mut WorkerEffects<E::Message>) {
         let streams = self.streams.values().filter_map(|held| held.timer);
-        let Some(at) = streams.chain(self.timer.engine).chain(self.timer.member).min() else {
+        let Some(at) = streams.chain(self.timer.engine).chain(self.timer.manager_client).min()
+        else {
             return;
         };
         if self.timer.asked.is_none_or(|asked| at < asked || asked <= now) {
             self.timer.asked = Some(at);
-            effects.effects.push(Effect::Timer { at });
+            effects.effects.push(WorkerEffect::Timer { at });
         }
     }
 
     /// Has the manager told something.
-    fn say(&mut self, word: Word, effects: &mut Effects<E::Message>) {
+    fn say(&mut self, word: ManagerRequest, effects: &mut WorkerEffects<E::Message>) {
         self.membership.say(word);
         effects.effects.extend(self.nudge_host());
     }
@@ -405,10 +428,10 @@ impl<E: Engine> Worker<E> {
         now: Time,
         from: NodeId,
         (generation, message): (Generation, E::Message),
-        effects: &mut Effects<E::Message>,
+        effects: &mut WorkerEffects<E::Message>,
     ) {
         if generation == self.generation() {
-            self.engine_step(now, engines::Event::Received { from, message }, effects);
+            self.engine_step(now, engines::EngineEvent::Received { from, message }, effects);
         } else {
             self.strays += 1;
         }
@@ -417,55 +440,60 @@ impl<E: Engine> Worker<E> {
     fn engine_step(
         &mut self,
         now: Time,
-        event: engines::Event<E::Message>,
-        effects: &mut Effects<E::Message>,
+        event: engines::EngineEvent<E::Message>,
+        effects: &mut WorkerEffects<E::Message>,
     ) {
         let generation = self.generation();
-        let mut wanted =
-            engines::Effects { effects: Vec::new(), observations: effects.observations.take() };
+        let mut wanted = engines::EngineEffects {
+            effects: Vec::new(),
+            observations: effects.observations.take(),
+        };
         // What was asked for before stays due until a timer comes: a message does not put it off.
-        if matches!(event, engines::Event::Timer) {
+        if matches!(event, engines::EngineEvent::Timer) {
             self.timer.engine = None;
         }
         self.engine.step(now, event, &mut wanted);
         effects.observations = wanted.observations;
         for effect in wanted.effects {
             match effect {
-                engines::Effect::Send { to, message } => {
+                engines::EngineEffect::Send { to, message } => {
                     assert!(to != self.node, "{to} has nothing to send to itself");
-                    let message = Message::Engine { generation, message };
-                    effects.effects.push(Effect::Send { to, message });
+                    let message = WorkerMessage::Engine { generation, message };
+                    effects.effects.push(WorkerEffect::Send { to, message });
                 }
-                engines::Effect::Propose { shard, entry } => {
-                    self.stream_step(now, shard, stream::Event::Propose { entry }, effects);
+                engines::EngineEffect::Propose { shard, entry } => {
+                    self.stream_step(now, shard, stream::StreamEvent::Propose { entry }, effects);
                 }
-                engines::Effect::Snapshot { shard, to, length, state } => {
+                engines::EngineEffect::Snapshot { shard, to, length, state } => {
                     if let Some(held) = self.streams.get_mut(&shard) {
                         held.give(now, to, length);
                     }
-                    let event = stream::Event::Snapshot { to, length: Length(length), state };
+                    let event =
+                        stream::StreamEvent::Snapshot { to, length: LogLength(length), state };
                     self.stream_step(now, shard, event, effects);
                 }
-                engines::Effect::Reply { to, reply } => {
-                    effects.effects.push(Effect::Reply { to, reply });
+                engines::EngineEffect::Reply { to, reply } => {
+                    effects.effects.push(WorkerEffect::Reply { to, reply });
                 }
-                engines::Effect::Timer { at } => {
+                engines::EngineEffect::Timer { at } => {
                     let earlier = self.timer.engine.map_or(at, |before| before.min(at));
                     self.timer.engine = Some(earlier);
                 }
-                engines::Effect::Report { shard, epoch, watermark } => {
-                    self.say(Word::Report { shard, epoch, watermark }, effects);
+                engines::EngineEffect::Report { shard, epoch, watermark } => {
+                    self.say(ManagerRequest::Report { shard, epoch, watermark }, effects);
                 }
-                engines::Effect::Close { shard, epoch } => {
-                    self.say(Word::Close { shard, epoch }, effects);
+                engines::EngineEffect::Close { shard, epoch } => {
+                    self.say(ManagerRequest::Close { shard, epoch }, effects);
                 }
-                engines::Effect::Known { shard, begun, knowledge } => {
-                    self.say(Word::Known { shard, begun, knowledge }, effects);
+                engines::EngineEffect::Known { shard, begun, knowledge } => {
+                    self.say(ManagerRequest::Known { shard, begun, knowledge }, effects);
                 }
-                engines::Effect::Held { shard, held } => {
-                    self.say(Word::Held { shard, held }, effects);
+                engines::EngineEffect::Held { shard, held } => {
+                    self.say(ManagerRequest::Held { shard, held }, effects);
                 }
-                engines::Effect::Nudge { worker } => effects.effects.push(Effect::Nudge { worker }),
+                engines::EngineEffect::Nudge { worker } => {
+                    effects.effects.push(WorkerEffect::Nudge { worker })
+                }
             }
         }
     }

@@ -1,6 +1,6 @@
 //! What the library is told of our types, and how patient it is.
 
-use crate::member::Member;
+use crate::member::LogMember;
 use bytes::Bytes;
 use consensus::manager::{Command, Term};
 use openraft::{LeaderId, SnapshotPolicy};
@@ -18,7 +18,7 @@ openraft::declare_raft_types!(
         SnapshotData = Bytes,
 );
 
-/// A replica, as the library numbers it: see [`Member`].
+/// A replica, as the library numbers it: see [`LogMember`].
 pub type Number = u64;
 /// An entry of the log.
 pub type Entry = openraft::Entry<Types>;
@@ -39,7 +39,7 @@ pub const RAFT_TERM_MAX: u64 = 1 << 31;
 
 /// How patient the replicas are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
+pub struct RaftOptions {
     /// A leader waits so long for an answer, more than a round trip and a write to disk take, and shows itself after one
     /// and a half of it at the latest. Default 50 ms.
     pub heartbeat: Duration,
@@ -56,9 +56,9 @@ pub struct Options {
     pub entries_kept: u64,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for RaftOptions {
+    fn default() -> RaftOptions {
+        RaftOptions {
             heartbeat: Duration::from_millis(50),
             election_min: Duration::from_millis(100),
             election_max: Duration::from_millis(200),
@@ -68,7 +68,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl RaftOptions {
     /// # Panics
     /// If the times are not each longer than the one before.
     pub(crate) fn config(&self) -> Arc<openraft::Config> {
@@ -101,5 +101,5 @@ pub fn term(leader: LeaderId<Number>) -> Term {
 
 /// The node of a member.
 pub fn node_id(number: Number) -> NodeId {
-    Member::numbered(number).node
+    LogMember::numbered(number).node
 }

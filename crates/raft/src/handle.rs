@@ -1,12 +1,12 @@
 //! The replica's side for all but the manager's owner: sockets and operators.
 
-use crate::code::{self, Request, Response};
+use crate::code::{self, RaftRequest, RaftResponse};
 use crate::config::{self, Number, Raft};
-use crate::member::{Member, Members};
-use crate::replica::{Counters, Stopped, Tally};
+use crate::member::{LogMember, LogMembers};
+use crate::replica::{CounterCells, RaftCounters, Stopped};
 use crate::store::Committed;
 use bytes::Bytes;
-use consensus::manager::{Machine, Options, Term};
+use consensus::manager::{ManagerOptions, StateMachine, Term};
 use openraft::error::{ChangeMembershipError, ClientWriteError, InitializeError, RaftError};
 use openraft::{ChangeMembers, Snapshot};
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ const LEARNER_LAG_MAX: u64 = 64;
 
 /// Why a request from another replica has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum Refused {
+pub enum RequestRefusal {
     /// No correct replica sends that.
     #[error(transparent)]
     Malformed(#[from] Malformed),
@@ -31,9 +31,9 @@ pub enum Refused {
     #[error("a request for {to} came to {here}")]
     Misdirected {
         /// The replica that it was for.
-        to: Member,
+        to: LogMember,
         /// Who got it.
-        here: Member,
+        here: LogMember,
     },
     /// This replica has stopped.
     #[error(transparent)]
@@ -57,7 +57,7 @@ pub enum ChangeError {
     InProgress,
     /// This replica is to begin a cluster that it is no member of.
     #[error("{0} is not among the first managers")]
-    NotMember(Member),
+    NotMember(LogMember),
     /// The library refuses, for a reason of its own.
     #[error("the members cannot change: {0}")]
     Refused(String),
@@ -72,13 +72,13 @@ fn known(leader: Option<NodeId>) -> String {
 
 /// What a replica knows of itself and the others.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Status {
+pub struct RaftStatus {
     /// Who leads, as far as is known here.
     pub leader: Option<NodeId>,
     /// And in which term.
     pub term: Option<Term>,
     /// Who the members are, by the last list that came here; it may not be committed yet.
-    pub members: Members,
+    pub members: LogMembers,
     /// How many entries this replica has.
     pub entries: u64,
     /// How many of them it knows to be committed.
@@ -87,37 +87,37 @@ pub struct Status {
 
 /// A handle of a replica; its clones are the same.
 #[derive(Clone)]
-pub struct Handle {
-    me: Member,
+pub struct RaftHandle {
+    me: LogMember,
     raft: Raft,
     committed: watch::Receiver<Committed>,
-    /// A list of this life had this replica as a member.
+    /// A list of this process had this replica as a member.
     was_member: Arc<AtomicBool>,
     /// Those of the manager's machine, of which a snapshot is.
-    options: Options,
-    tally: Arc<Tally>,
+    options: ManagerOptions,
+    tally: Arc<CounterCells>,
 }
 
-impl fmt::Debug for Handle {
+impl fmt::Debug for RaftHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Handle").field("me", &self.me).field("status", &self.status()).finish()
     }
 }
 
-impl Handle {
+impl RaftHandle {
     pub(crate) fn new(
-        me: Member,
+        me: LogMember,
         raft: Raft,
         committed: watch::Receiver<Committed>,
-        options: Options,
-        tally: Arc<Tally>,
-    ) -> Handle {
-        Handle { me, raft, committed, was_member: Arc::default(), options, tally }
+        options: ManagerOptions,
+        tally: Arc<CounterCells>,
+    ) -> RaftHandle {
+        RaftHandle { me, raft, committed, was_member: Arc::default(), options, tally }
     }
 
     /// Which volume this is, on which node.
     #[must_use]
-    pub fn me(&self) -> Member {
+    pub fn me(&self) -> LogMember {
         self.me
     }
 
@@ -136,26 +136,29 @@ impl Handle {
     /// break anything, as in every Raft.
     ///
     /// # Errors
-    /// [`Refused`] if there is no answer. The request may be dropped.
-    pub async fn serve(&self, request: &[u8]) -> Result<Bytes, Refused> {
-        let (to, request) = code::decode::<(Member, Request)>(request).inspect_err(|_| {
-            self.tally.malformed.fetch_add(1, Ordering::Relaxed);
-        })?;
+    /// [`RequestRefusal`] if there is no answer. The request may be dropped.
+    pub async fn serve(&self, request: &[u8]) -> Result<Bytes, RequestRefusal> {
+        let (to, request) =
+            code::decode::<(LogMember, RaftRequest)>(request).inspect_err(|_| {
+                self.tally.malformed.fetch_add(1, Ordering::Relaxed);
+            })?;
         if to != self.me {
             self.tally.misdirected.fetch_add(1, Ordering::Relaxed);
-            return Err(Refused::Misdirected { to, here: self.me });
+            return Err(RequestRefusal::Misdirected { to, here: self.me });
         }
         let response = match request {
-            Request::Append(append) => self.raft.append_entries(append).await.map(Response::Append),
-            Request::Vote(vote) => self.raft.vote(vote).await.map(Response::Vote),
-            Request::Snapshot(vote, image) => {
-                if Machine::from_image(&image.machine, self.options.clone()).is_err() {
+            RaftRequest::Append(append) => {
+                self.raft.append_entries(append).await.map(RaftResponse::Append)
+            }
+            RaftRequest::Vote(vote) => self.raft.vote(vote).await.map(RaftResponse::Vote),
+            RaftRequest::Snapshot(vote, image) => {
+                if StateMachine::from_image(&image.machine, self.options.clone()).is_err() {
                     self.tally.malformed.fetch_add(1, Ordering::Relaxed);
                     return Err(Malformed { what: "no image of a machine", at: 0 }.into());
                 }
                 let snapshot = Snapshot { meta: image.meta, snapshot: Box::new(image.machine) };
                 let installed = self.raft.install_full_snapshot(vote, snapshot).await;
-                let response = installed.map(|response| Response::Snapshot(response.vote));
+                let response = installed.map(|response| RaftResponse::Snapshot(response.vote));
                 return Ok(code::encode(&response.map_err(|error| self.stopped(&error))?));
             }
         };
@@ -167,7 +170,7 @@ impl Handle {
     ///
     /// # Errors
     /// [`ChangeError`] if they cannot be a cluster, or this replica has stopped.
-    pub async fn initialise(&self, members: &BTreeSet<Member>) -> Result<(), ChangeError> {
+    pub async fn initialise(&self, members: &BTreeSet<LogMember>) -> Result<(), ChangeError> {
         check(members)?;
         let begun = self.raft.initialize(numbers(members)).await;
         match begun.map_err(RaftError::into_api_error) {
@@ -185,7 +188,7 @@ impl Handle {
     ///
     /// # Errors
     /// [`ChangeError`] if the change was not seen to be made.
-    pub async fn change_members(&self, members: &BTreeSet<Member>) -> Result<(), ChangeError> {
+    pub async fn change_members(&self, members: &BTreeSet<LogMember>) -> Result<(), ChangeError> {
         check(members)?;
         for member in members {
             if !self.status().members.voters.contains(member) {
@@ -223,7 +226,7 @@ impl Handle {
 
     /// How many entries of a leader a learner has, if this replica leads and knows of it.
     #[must_use]
-    pub fn learned_by(&self, learner: Member) -> Option<u64> {
+    pub fn learned_by(&self, learner: LogMember) -> Option<u64> {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow();
         let has = metrics.replication.as_ref()?.get(&learner.number())?;
@@ -235,9 +238,9 @@ impl Handle {
     ///
     /// # Errors
     /// [`ChangeError`] if the change was not seen to be made.
-    pub async fn replace(&self, outgoing: NodeId, incoming: Member) -> Result<(), ChangeError> {
+    pub async fn replace(&self, outgoing: NodeId, incoming: LogMember) -> Result<(), ChangeError> {
         let voters = self.status().members.voters.into_iter();
-        let mut members: BTreeSet<Member> =
+        let mut members: BTreeSet<LogMember> =
             voters.filter(|member| member.node != outgoing).collect();
         members.insert(incoming);
         self.change_members(&members).await
@@ -245,14 +248,14 @@ impl Handle {
 
     /// What this replica knows of the others, which may be late.
     #[must_use]
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> RaftStatus {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow();
         let leader = metrics.current_leader.map(config::node_id);
-        Status {
+        RaftStatus {
             leader,
             term: leader.map(|_| config::term(metrics.vote.leader_id)),
-            members: Members::of(&metrics.membership_config),
+            members: LogMembers::of(&metrics.membership_config),
             entries: metrics.last_log_index.map_or(0, |last| last + 1),
             committed: metrics.last_applied.map_or(0, |last| last.index + 1),
         }
@@ -260,7 +263,7 @@ impl Handle {
 
     /// Who the members are, by the last list that is known here to be committed. There is none at first.
     #[must_use]
-    pub fn members(&self) -> Option<Members> {
+    pub fn members(&self) -> Option<LogMembers> {
         let members = self.committed.borrow().members.clone();
         (members.version > 0).then_some(members)
     }
@@ -268,7 +271,7 @@ impl Handle {
     /// Whether this replica was a member, and is none any more by `newest`, which is committed. Who was dropped is
     /// not told so by the log. To be asked again and again: what was in the log before may be gone from it later.
     #[must_use]
-    pub fn is_dropped(&self, newest: &Members) -> bool {
+    pub fn is_dropped(&self, newest: &LogMembers) -> bool {
         let own = self.status().members;
         if own.contains(self.me) {
             self.was_member.store(true, Ordering::Relaxed);
@@ -281,11 +284,11 @@ impl Handle {
 
     /// What was dropped so far.
     #[must_use]
-    pub fn counters(&self) -> Counters {
+    pub fn counters(&self) -> RaftCounters {
         self.tally.counters()
     }
 
-    /// Ends this life of the replica, and waits for that.
+    /// Ends this process of the replica, and waits for that.
     pub async fn stop(&self) {
         // An error says that a task has panicked; then it has stopped, too.
         let _ = self.raft.shutdown().await;
@@ -312,13 +315,13 @@ impl Handle {
     }
 }
 
-fn check(members: &BTreeSet<Member>) -> Result<(), ChangeError> {
+fn check(members: &BTreeSet<LogMember>) -> Result<(), ChangeError> {
     match members.len() {
         1 | 3 | 5 => Ok(()),
         count => Err(ChangeError::Count(count)),
     }
 }
 
-fn numbers(members: &BTreeSet<Member>) -> BTreeSet<Number> {
+fn numbers(members: &BTreeSet<LogMember>) -> BTreeSet<Number> {
     members.iter().map(|member| member.number()).collect()
 }

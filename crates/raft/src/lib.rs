@@ -10,13 +10,13 @@
 //!
 //! 1. *One order, told to every replica from the first command on, or from a machine that has applied those before.*
 //!    The library's state machine holds a machine of the manager and writes its image down every so many
-//!    entries ([`Options::snapshot_every`]); then those before are removed from the log. A [`Replica`] reads the
-//!    snapshot that its log begins with, and then the log up to where it is committed, in each of its lives. One that is
+//!    entries ([`RaftOptions::snapshot_every`]); then those before are removed from the log. A [`RaftReplica`] reads the
+//!    snapshot that its log begins with, and then the log up to where it is committed, in each of its processes. One that is
 //!    too far behind for the log of the leader is sent the snapshot, and its manager goes on from that.
-//! 2. *At most one replica, in one life of it, leads in a term; a later leader in a higher one.* A
+//! 2. *At most one replica, in one process of it, leads in a term; a later leader in a higher one.* A
 //!    term is Raft's own and the member's number; the library has no two leaders of the same two. It
 //!    would let a leader that restarts go on in its term: [`start`] makes it resign first.
-//! 3. *When a leader led for certain* it knows from what others acknowledge: `lead.rs`.
+//! 3. *When a leader led for certain* it knows from what others acknowledge: `leadership_evidence.rs`.
 //! 4. *A proposal may get lost, or be committed any time later.* Nothing waits for one. There are
 //!    limits to how many are on their way; beyond, they are dropped and counted.
 //!
@@ -29,7 +29,7 @@
 //!
 //! If a majority of the members is lost for good, another log [begins with](begin_with) what is remembered.
 //!
-//! Read in this order: `member.rs`, `replica.rs` with `lead.rs`, `handle.rs`; `recovered.rs`; `config.rs`, `store.rs` with `storage/`,
+//! Read in this order: `member.rs`, `replica.rs` with `leadership_evidence.rs`, `handle.rs`; `recovered.rs`; `config.rs`, `store.rs` with `storage/`,
 //! `network.rs`; `code/`.
 //!
 //! Source: Ongaro and Ousterhout, *In Search of an Understandable Consensus Algorithm* (ATC'14).
@@ -37,7 +37,7 @@
 mod code;
 mod config;
 mod handle;
-mod lead;
+mod leadership_evidence;
 mod member;
 mod network;
 mod recovered;
@@ -45,13 +45,13 @@ mod replica;
 mod storage;
 mod store;
 
-pub use config::Options;
-pub use handle::{ChangeError, Handle, Refused, Status};
-pub use member::{Member, Members, Volume};
+pub use config::RaftOptions;
+pub use handle::{ChangeError, RaftHandle, RaftStatus, RequestRefusal};
+pub use member::{LogMember, LogMembers, Volume};
 pub use network::{Transport, Unreachable};
 pub use recovered::begin_with;
-pub use replica::{Counters, Replica, Stopped, start};
-pub use storage::{Cell, DiskStorage, MemoryStorage, Storage};
+pub use replica::{RaftCounters, RaftReplica, Stopped, start};
+pub use storage::{Cell, DiskStorage, InMemoryDisk, RaftStorage};
 pub use types::wire::Malformed;
 
 /// Longest command, in bytes; longer ones are not proposed. A table's splits are what is long.

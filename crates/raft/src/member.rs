@@ -21,52 +21,52 @@ impl fmt::Display for Volume {
 /// One volume on its node. A node that lost its volume forgot which candidate it voted for and what it had accepted; with another one
 /// it is another member, and nothing that the former had promised is asked of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Member {
+pub struct LogMember {
     /// Where it is.
     pub node: NodeId,
     /// Which of those that were ever there.
     pub volume: Volume,
 }
 
-coded_struct!(Member { node: NodeId, volume: Volume });
+coded_struct!(LogMember { node: NodeId, volume: Volume });
 
-impl fmt::Display for Member {
+impl fmt::Display for LogMember {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} (volume {})", self.node, self.volume)
     }
 }
 
-impl Member {
+impl LogMember {
     /// As the library numbers it. Numbers are in the order of the nodes.
     pub(crate) fn number(self) -> Number {
         u64::from(self.node.0) << 32 | u64::from(self.volume.0)
     }
 
-    pub(crate) fn numbered(number: Number) -> Member {
-        Member { node: NodeId((number >> 32) as u32), volume: Volume(number as u32) }
+    pub(crate) fn numbered(number: Number) -> LogMember {
+        LogMember { node: NodeId((number >> 32) as u32), volume: Volume(number as u32) }
     }
 }
 
 /// Who the members are, as the log says at one place.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Members {
+pub struct LogMembers {
     /// Later lists have a higher one; 0 is that of no list at all.
     pub version: u64,
     /// Who votes, ascending; while that changes, both those before and those after.
-    pub voters: Vec<Member>,
+    pub voters: Vec<LogMember>,
     /// Who only learns, on the way to a vote, ascending.
-    pub learners: Vec<Member>,
+    pub learners: Vec<LogMember>,
 }
 
-coded_struct!(Members { version: u64, voters: Vec<Member>, learners: Vec<Member> });
+coded_struct!(LogMembers { version: u64, voters: Vec<LogMember>, learners: Vec<LogMember> });
 
-impl Members {
-    pub(crate) fn of(stored: &openraft::StoredMembership<Number, ()>) -> Members {
+impl LogMembers {
+    pub(crate) fn of(stored: &openraft::StoredMembership<Number, ()>) -> LogMembers {
         let all = |numbers: &mut dyn Iterator<Item = Number>| {
-            let all: BTreeSet<Member> = numbers.map(Member::numbered).collect();
+            let all: BTreeSet<LogMember> = numbers.map(LogMember::numbered).collect();
             all.into_iter().collect()
         };
-        Members {
+        LogMembers {
             version: stored.log_id().map_or(0, |id| id.index + 1),
             voters: all(&mut stored.membership().voter_ids()),
             learners: all(&mut stored.membership().learner_ids()),
@@ -81,7 +81,7 @@ impl Members {
 
     /// Whether this one votes or learns.
     #[must_use]
-    pub fn contains(&self, member: Member) -> bool {
+    pub fn contains(&self, member: LogMember) -> bool {
         self.voters.contains(&member) || self.learners.contains(&member)
     }
 }

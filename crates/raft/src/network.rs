@@ -1,11 +1,11 @@
 //! The way to other replicas: what a caller with sockets has to do, and what the library sees of it.
 
-use crate::code::{self, Request, Response};
+use crate::code::{self, RaftRequest, RaftResponse};
 use crate::config::{Number, Types, Vote};
-use crate::lead::Lead;
-use crate::member::Member;
-use crate::replica::Tally;
-use crate::store::Image;
+use crate::leadership_evidence::LeadershipEvidence;
+use crate::member::LogMember;
+use crate::replica::CounterCells;
+use crate::store::MachineSnapshot;
 use crate::{ENTRIES_PER_REQUEST_MAX, REQUEST_BYTES_MAX, SNAPSHOT_BYTES_MAX};
 use bytes::Bytes;
 use openraft::error::{
@@ -37,7 +37,7 @@ pub struct Unreachable {
 /// Anything may get lost, come late or out of order, and be told twice. A call is given up by
 /// dropping its future; there is no need for a timeout inside.
 pub trait Transport: Send + Sync + 'static {
-    /// Brings `request` to [`Handle::serve`](crate::Handle::serve) of `to`, and its answer back. If
+    /// Brings `request` to [`RaftHandle::serve`](crate::RaftHandle::serve) of `to`, and its answer back. If
     /// that refuses, there is no answer. No request is longer than [`REQUEST_BYTES_MAX`] and one
     /// entry.
     fn call(
@@ -46,22 +46,22 @@ pub trait Transport: Send + Sync + 'static {
         request: Bytes,
     ) -> impl Future<Output = Result<Bytes, Unreachable>> + Send;
 
-    /// The time, by the clock whose times [`Replica::exchange`](crate::Replica::exchange) is given. It goes on while
+    /// The time, by the clock whose times [`RaftReplica::exchange`](crate::RaftReplica::exchange) is given. It goes on while
     /// the machine is suspended, and never goes back.
     fn now(&self) -> Time;
 }
 
 /// The same, for any implementation. The library is generic over its network and large: with one type for all of
 /// them it is compiled once, and here.
-trait Carrier: Send + Sync {
-    fn carry(&self, to: NodeId, request: Bytes) -> Carried<'_>;
+trait DynTransport: Send + Sync {
+    fn carry(&self, to: NodeId, request: Bytes) -> CarriedReply<'_>;
     fn read_clock(&self) -> Time;
 }
 
-type Carried<'a> = Pin<Box<dyn Future<Output = Result<Bytes, Unreachable>> + Send + 'a>>;
+type CarriedReply<'a> = Pin<Box<dyn Future<Output = Result<Bytes, Unreachable>> + Send + 'a>>;
 
-impl<T: Transport> Carrier for T {
-    fn carry(&self, to: NodeId, request: Bytes) -> Carried<'_> {
+impl<T: Transport> DynTransport for T {
+    fn carry(&self, to: NodeId, request: Bytes) -> CarriedReply<'_> {
         Box::pin(self.call(to, request))
     }
 
@@ -71,31 +71,31 @@ impl<T: Transport> Carrier for T {
 }
 
 /// Makes the way to each replica.
-pub struct Network {
-    transport: Arc<dyn Carrier>,
+pub struct ReplicaNetwork {
+    transport: Arc<dyn DynTransport>,
     /// How long to leave alone who was not reached.
     pause: Duration,
-    lead: Lead,
-    tally: Arc<Tally>,
+    lead: LeadershipEvidence,
+    tally: Arc<CounterCells>,
 }
 
-impl Network {
+impl ReplicaNetwork {
     pub fn new(
         transport: impl Transport,
         pause: Duration,
-        lead: Lead,
-        tally: Arc<Tally>,
-    ) -> Network {
-        Network { transport: Arc::new(transport), pause, lead, tally }
+        lead: LeadershipEvidence,
+        tally: Arc<CounterCells>,
+    ) -> ReplicaNetwork {
+        ReplicaNetwork { transport: Arc::new(transport), pause, lead, tally }
     }
 }
 
-impl RaftNetworkFactory<Types> for Network {
-    type Network = Way;
+impl RaftNetworkFactory<Types> for ReplicaNetwork {
+    type Network = ReplicaPath;
 
-    async fn new_client(&mut self, target: Number, (): &()) -> Way {
-        Way {
-            to: Member::numbered(target),
+    async fn new_client(&mut self, target: Number, (): &()) -> ReplicaPath {
+        ReplicaPath {
+            to: LogMember::numbered(target),
             transport: Arc::clone(&self.transport),
             pause: self.pause,
             lead: self.lead.clone(),
@@ -105,19 +105,19 @@ impl RaftNetworkFactory<Types> for Network {
 }
 
 /// The way to one replica.
-pub struct Way {
-    to: Member,
-    transport: Arc<dyn Carrier>,
+pub struct ReplicaPath {
+    to: LogMember,
+    transport: Arc<dyn DynTransport>,
     pause: Duration,
-    lead: Lead,
-    tally: Arc<Tally>,
+    lead: LeadershipEvidence,
+    tally: Arc<CounterCells>,
 }
 
 /// Why a request has no answer.
 type Unanswered = RPCError<Number, (), RaftError<Number>>;
 
-impl Way {
-    async fn call(&self, request: Request) -> Result<Response, Unanswered> {
+impl ReplicaPath {
+    async fn call(&self, request: RaftRequest) -> Result<RaftResponse, Unanswered> {
         let bytes = code::encode(&(self.to, request));
         let answer = self.transport.carry(self.to.node, bytes).await;
         let answer = answer.map_err(|error| unreachable(&error))?;
@@ -138,7 +138,7 @@ fn unreachable(error: &(impl std::error::Error + 'static)) -> Unanswered {
     RPCError::Unreachable(RaftUnreachable::new(error))
 }
 
-impl RaftNetwork<Types> for Way {
+impl RaftNetwork<Types> for ReplicaPath {
     /// Sends what fits into one request, and says how far that was.
     async fn append_entries(
         &mut self,
@@ -158,7 +158,7 @@ impl RaftNetwork<Types> for Way {
         append.entries.truncate(fit);
         let last = append.entries.last().map(|entry| entry.log_id);
         let (vote, sent) = (append.vote, self.transport.read_clock());
-        let Response::Append(response) = self.call(Request::Append(append)).await? else {
+        let RaftResponse::Append(response) = self.call(RaftRequest::Append(append)).await? else {
             return Err(self.crossed());
         };
         if !matches!(response, AppendEntriesResponse::HigherVote(_)) {
@@ -177,9 +177,9 @@ impl RaftNetwork<Types> for Way {
         vote: VoteRequest<Number>,
         _: RPCOption,
     ) -> Result<VoteResponse<Number>, Unanswered> {
-        match self.call(Request::Vote(vote)).await? {
-            Response::Vote(response) => Ok(response),
-            Response::Append(_) | Response::Snapshot(_) => Err(self.crossed()),
+        match self.call(RaftRequest::Vote(vote)).await? {
+            RaftResponse::Vote(response) => Ok(response),
+            RaftResponse::Append(_) | RaftResponse::Snapshot(_) => Err(self.crossed()),
         }
     }
 
@@ -191,19 +191,19 @@ impl RaftNetwork<Types> for Way {
         closed: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
         _: RPCOption,
     ) -> Result<SnapshotResponse<Number>, StreamingError<Types, Fatal<Number>>> {
-        let image = Image { meta: snapshot.meta, machine: *snapshot.snapshot };
+        let image = MachineSnapshot { meta: snapshot.meta, machine: *snapshot.snapshot };
         let unreachable = || RaftUnreachable::new(&Unreachable { to: self.to.node });
         if image.machine.len() > SNAPSHOT_BYTES_MAX {
             self.tally.snapshots_too_long.fetch_add(1, Ordering::Relaxed);
             return Err(unreachable().into());
         }
         let answer = tokio::select! {
-            answer = self.call(Request::Snapshot(vote, image)) => answer,
+            answer = self.call(RaftRequest::Snapshot(vote, image)) => answer,
             closed = closed => return Err(closed.into()),
         };
         match answer {
-            Ok(Response::Snapshot(vote)) => Ok(SnapshotResponse::new(vote)),
-            Ok(Response::Append(_) | Response::Vote(_)) => {
+            Ok(RaftResponse::Snapshot(vote)) => Ok(SnapshotResponse::new(vote)),
+            Ok(RaftResponse::Append(_) | RaftResponse::Vote(_)) => {
                 self.tally.malformed.fetch_add(1, Ordering::Relaxed);
                 Err(unreachable().into())
             }

@@ -6,10 +6,10 @@
 
 use crate::code;
 use crate::config::{LogId, Membership, RAFT_TERM_MAX, Vote};
-use crate::member::{Member, Members};
-use crate::storage::{Cell, Storage};
-use crate::store::Image;
-use consensus::manager::Machine;
+use crate::member::{LogMember, LogMembers};
+use crate::storage::{Cell, RaftStorage};
+use crate::store::MachineSnapshot;
+use consensus::manager::StateMachine;
 use openraft::{CommittedLeaderId, SnapshotMeta, StoredMembership};
 use std::collections::BTreeSet;
 use std::io;
@@ -25,11 +25,11 @@ use types::wire;
 /// # Panics
 /// If the storage is not empty.
 pub fn begin_with(
-    storage: &impl Storage,
-    member: Member,
-    machine: &Machine,
+    storage: &impl RaftStorage,
+    member: LogMember,
+    machine: &StateMachine,
     version: u64,
-) -> io::Result<Members> {
+) -> io::Result<LogMembers> {
     assert!(storage.last()?.is_none() && storage.cell(Cell::Volume)?.is_none(), "there is a log");
     let number = member.number();
     // The machine knows the last term that was taken, and takes none but later ones.
@@ -44,13 +44,16 @@ pub fn begin_with(
     let last = LogId::new(CommittedLeaderId::new(term, number), index);
     let members = Membership::new(vec![BTreeSet::from([number])], ());
     let members = StoredMembership::new(Some(last), members);
-    let listed = Members::of(&members);
+    let listed = LogMembers::of(&members);
     assert!(listed.version > version, "a list of the lost members would count as later");
     let snapshot_id = last.to_string();
     let meta = SnapshotMeta { last_log_id: Some(last), last_membership: members, snapshot_id };
     storage.set_cell(Cell::Volume, &wire::encode(&member.volume))?;
     storage.set_cell(Cell::Vote, &code::encode(&Vote::new(term, number)))?;
-    storage.set_cell(Cell::Snapshot, &code::encode(&Image { meta, machine: machine.image() }))?;
+    storage.set_cell(
+        Cell::Snapshot,
+        &code::encode(&MachineSnapshot { meta, machine: machine.image() }),
+    )?;
     storage.set_cell(Cell::Purged, &code::encode(&last))?;
     Ok(listed)
 }
@@ -58,20 +61,20 @@ pub fn begin_with(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::MemoryStorage;
-    use crate::{Options, Transport, Unreachable, Volume};
+    use crate::storage::InMemoryDisk;
+    use crate::{RaftOptions, Transport, Unreachable, Volume};
     use bytes::Bytes;
     use consensus::manager::{
-        self, Action, Command, Generation, HeardEpochs, Incarnation, Life, Mailbox, Recollection,
-        Term,
+        self, Action, CarriedLog, Command, Generation, HeardEpochs, Incarnation, ProcessInstance,
+        Recollection, Term,
     };
     use consensus::topology::Topology;
     use std::sync::Arc;
     use types::{ClusterId, NodeId, Time};
 
-    struct Alone;
+    struct SoleMember;
 
-    impl Transport for Alone {
+    impl Transport for SoleMember {
         async fn call(&self, to: NodeId, _: Bytes) -> Result<Bytes, Unreachable> {
             Err(Unreachable { to })
         }
@@ -86,19 +89,19 @@ mod tests {
         let generation = Generation(0).next(NodeId(4));
         let first = || {
             let topology = Topology::symmetric(3, 1, 1, 0, 1);
-            Machine::new(topology.into(), manager::Options::default())
+            StateMachine::new(topology.into(), manager::ManagerOptions::default())
         };
         let mut machine = first();
         let drawn = ClusterId::new(5).expect("not 0");
         let (term, at) = (Term(7 << 32 | 2), Time(1));
         machine.apply(&Command { term, at, action: Action::Take { drawn } }, &mut Vec::new());
         let node = NodeId(0);
-        let (life, after, lost, heard) = (Life(1), Incarnation(0), true, at);
-        let action = Action::Join { node, life, after, lost, heard };
+        let (instance, after, lost, heard) = (ProcessInstance(1), Incarnation(0), true, at);
+        let action = Action::Join { node, instance, after, lost, heard };
         machine.apply(&Command { term, at, action }, &mut Vec::new());
         let recovered = |generation: Generation| {
             let told = Recollection {
-                life,
+                instance,
                 incarnation: Incarnation(1),
                 pledged: generation,
                 configuration: Some(Arc::clone(machine.configuration())),
@@ -106,10 +109,10 @@ mod tests {
             };
             machine.recover(generation, &[(node, told)].into()).expect("recovered")
         };
-        let member = Member { node: NodeId(1), volume: Volume(3) };
+        let member = LogMember { node: NodeId(1), volume: Volume(3) };
         let (other, machine) = (recovered(generation), recovered(generation.next(node)));
-        let before = begin_with(&MemoryStorage::new(), member, &other, 900_000).expect("memory");
-        let storage = MemoryStorage::new();
+        let before = begin_with(&InMemoryDisk::new(), member, &other, 900_000).expect("memory");
+        let storage = InMemoryDisk::new();
         let late = begin_with(&storage, member, &machine, u64::MAX).expect_err("too late");
         assert!(late.to_string().contains("later managers"), "{late}");
         // The managers of a later generation may know of fewer entries.
@@ -117,12 +120,13 @@ mod tests {
         assert_eq!(listed.voters, [member]);
         assert!(listed.version > before.version && before.version > 900_000);
 
-        let options = Options::default();
-        let started = crate::start(NodeId(1), Volume(4), &options, first(), storage, Alone).await;
+        let options = RaftOptions::default();
+        let started =
+            crate::start(NodeId(1), Volume(4), &options, first(), storage, SoleMember).await;
         let (mut replica, handle) = started.expect("it starts");
         assert_eq!(handle.me(), member);
         assert_eq!(handle.is_new().await, Ok(false), "it founds nothing");
-        let mut mailbox = Mailbox::default();
+        let mut mailbox = CarriedLog::default();
         while mailbox.term.is_none() {
             replica.news().await;
             while replica.exchange(Time(9), &mut mailbox).expect("it runs") {}

@@ -1,14 +1,14 @@
 //! One replica of the log: its start, and the side that the manager's owner holds.
 
-use crate::config::{self, Entry, Number, Options, Raft};
-use crate::handle::Handle;
-use crate::lead::Lead;
-use crate::member::{Member, Volume};
-use crate::network::{Network, Transport};
-use crate::storage::Storage;
-use crate::store::{self, Committed, StateMachine, Store};
+use crate::config::{self, Entry, Number, Raft, RaftOptions};
+use crate::handle::RaftHandle;
+use crate::leadership_evidence::LeadershipEvidence;
+use crate::member::{LogMember, Volume};
+use crate::network::{ReplicaNetwork, Transport};
+use crate::storage::RaftStorage;
+use crate::store::{self, Committed, CommittedMachine, LogStore};
 use crate::{COMMAND_BYTES_MAX, PROPOSALS_MAX, TOLD_AT_ONCE_MAX, UNCOMMITTED_MAX};
-use consensus::manager::{self, Command, Machine, Mailbox, Term};
+use consensus::manager::{self, CarriedLog, Command, StateMachine, Term};
 use openraft::{LeaderId, RaftMetrics, ServerState};
 use std::fmt::Display;
 use std::pin::Pin;
@@ -36,7 +36,7 @@ impl Stopped {
 
 /// What a replica has dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counters {
+pub struct RaftCounters {
     /// Requests and answers that no correct replica sends.
     pub malformed: u64,
     /// Requests for another replica.
@@ -49,16 +49,16 @@ pub struct Counters {
 
 /// The same, while it is counted.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct CounterCells {
     pub malformed: AtomicU64,
     pub misdirected: AtomicU64,
     pub proposals_dropped: AtomicU64,
     pub snapshots_too_long: AtomicU64,
 }
 
-impl Tally {
-    pub fn counters(&self) -> Counters {
-        Counters {
+impl CounterCells {
+    pub fn counters(&self) -> RaftCounters {
+        RaftCounters {
             malformed: self.malformed.load(Ordering::Relaxed),
             misdirected: self.misdirected.load(Ordering::Relaxed),
             proposals_dropped: self.proposals_dropped.load(Ordering::Relaxed),
@@ -75,11 +75,11 @@ impl Tally {
 ///
 /// Invariant: what was told, after what the machine had applied that was told first, is a prefix of what is committed.
 #[derive(Debug)]
-pub struct Replica {
+pub struct RaftReplica {
     node: NodeId,
-    store: Store,
+    store: LogStore,
     /// Those of the manager's machine.
-    options: manager::Options,
+    options: manager::ManagerOptions,
     /// The first entry that was not told yet.
     next: u64,
     /// The leader that made the last entry that was told.
@@ -88,22 +88,22 @@ pub struct Replica {
     term: Option<Term>,
     /// How many acknowledgements of others that takes into account.
     acknowledged: u64,
-    lead: Lead,
+    lead: LeadershipEvidence,
     committed: watch::Receiver<Committed>,
     metrics: watch::Receiver<RaftMetrics<Number, ()>>,
-    wants: mpsc::Sender<Want>,
-    tally: Arc<Tally>,
+    wants: mpsc::Sender<ReplicaCommand>,
+    tally: Arc<CounterCells>,
 }
 
 /// What the library is to do.
-enum Want {
+enum ReplicaCommand {
     Propose(Command),
     /// Ask the others whether it leads.
     Ask,
 }
 
-/// Begins a life of a replica, in the runtime that this is called from. `storage` is what its former
-/// life left behind; empty, it becomes the volume `new`, drawn by chance, and the replica is none of the members
+/// Begins a process of a replica, in the runtime that this is called from. `storage` is what its former
+/// process left behind; empty, it becomes the volume `new`, drawn by chance, and the replica is none of the members
 /// that its node has been. `first` is the manager's machine before the first command of the log.
 ///
 /// Such a one does nothing until it is [initialised](Handle::initialise), or others make it
@@ -117,38 +117,40 @@ enum Want {
 pub async fn start(
     node: NodeId,
     new: Volume,
-    options: &Options,
-    first: Machine,
-    storage: impl Storage,
+    options: &RaftOptions,
+    first: StateMachine,
+    storage: impl RaftStorage,
     transport: impl Transport,
-) -> Result<(Replica, Handle), Stopped> {
-    let tally = Arc::new(Tally::default());
-    let lead = Lead::default();
-    let network = Network::new(transport, options.heartbeat, lead.clone(), Arc::clone(&tally));
-    let store = Store::new(storage, lead.clone());
+) -> Result<(RaftReplica, RaftHandle), Stopped> {
+    let tally = Arc::new(CounterCells::default());
+    let lead = LeadershipEvidence::default();
+    let network =
+        ReplicaNetwork::new(transport, options.heartbeat, lead.clone(), Arc::clone(&tally));
+    let store = LogStore::new(storage, lead.clone());
     begin((node, new), (options, first), store, network, (lead, tally)).await
 }
 
-type Begun<'a> = Pin<Box<dyn Future<Output = Result<(Replica, Handle), Stopped>> + Send + 'a>>;
+type StartedReplica<'a> =
+    Pin<Box<dyn Future<Output = Result<(RaftReplica, RaftHandle), Stopped>> + Send + 'a>>;
 
 /// The same, in a box, so that all of the library is compiled here.
 fn begin<'a>(
     place: (NodeId, Volume),
-    plan: (&'a Options, Machine),
-    store: Store,
-    network: Network,
-    shared: (Lead, Arc<Tally>),
-) -> Begun<'a> {
+    plan: (&'a RaftOptions, StateMachine),
+    store: LogStore,
+    network: ReplicaNetwork,
+    shared: (LeadershipEvidence, Arc<CounterCells>),
+) -> StartedReplica<'a> {
     Box::pin(begin_here(place, plan, store, network, shared))
 }
 
 async fn begin_here(
     (node, new): (NodeId, Volume),
-    (options, first): (&Options, Machine),
-    store: Store,
-    network: Network,
-    (lead, tally): (Lead, Arc<Tally>),
-) -> Result<(Replica, Handle), Stopped> {
+    (options, first): (&RaftOptions, StateMachine),
+    store: LogStore,
+    network: ReplicaNetwork,
+    (lead, tally): (LeadershipEvidence, Arc<CounterCells>),
+) -> Result<(RaftReplica, RaftHandle), Stopped> {
     let purged = store.purged().map_err(|error| Stopped::new(node, &error))?;
     let snapshot = store.snapshot().map_err(|error| Stopped::new(node, &error))?;
     if purged > snapshot.and_then(|snapshot| snapshot.meta.last_log_id) {
@@ -156,10 +158,10 @@ async fn begin_here(
         return Err(Stopped::new(node, &gone));
     }
     let volume = store.volume(new).map_err(|error| Stopped::new(node, &error))?;
-    let me = Member { node, volume };
+    let me = LogMember { node, volume };
     store.resign(me.number()).map_err(|error| Stopped::new(node, &error))?;
     let machine_options = first.options().clone();
-    let machine = StateMachine::new(store.clone(), first);
+    let machine = CommittedMachine::new(store.clone(), first);
     let (machine, committed) = machine.map_err(|error| Stopped::new(node, &error))?;
     let raft = Raft::new(me.number(), options.config(), network, store.clone(), machine)
         .await
@@ -168,8 +170,8 @@ async fn begin_here(
     tokio::spawn(drive(raft.clone(), taken, Arc::clone(&tally)));
     let metrics = raft.metrics();
     let watched = committed.clone();
-    let handle = Handle::new(me, raft, watched, machine_options.clone(), Arc::clone(&tally));
-    let replica = Replica {
+    let handle = RaftHandle::new(me, raft, watched, machine_options.clone(), Arc::clone(&tally));
+    let replica = RaftReplica {
         node,
         store,
         options: machine_options,
@@ -188,10 +190,10 @@ async fn begin_here(
 
 /// Brings proposals into the library, until the replica or the library is gone. What comes to one
 /// that does not lead gets lost there.
-async fn drive(raft: Raft, mut wants: mpsc::Receiver<Want>, tally: Arc<Tally>) {
+async fn drive(raft: Raft, mut wants: mpsc::Receiver<ReplicaCommand>, tally: Arc<CounterCells>) {
     let metrics = raft.metrics();
     while let Some(want) = wants.recv().await {
-        let Want::Propose(command) = want else {
+        let ReplicaCommand::Propose(command) = want else {
             if raft.trigger().heartbeat().await.is_err() {
                 return;
             }
@@ -211,14 +213,14 @@ async fn drive(raft: Raft, mut wants: mpsc::Receiver<Want>, tally: Arc<Tally>) {
     }
 }
 
-impl Replica {
+impl RaftReplica {
     /// Takes what was proposed, and puts what is committed, who leads, and since when that is certain. True if there
     /// is news for the manager. Reads the storage, and waits for nothing else. What is long comes in several calls, and
     /// there is `news` until it is told. `now` is the manager's clock, read just before.
     ///
     /// # Errors
     /// [`Stopped`] if nothing will come any more. Then the replica does not lead either.
-    pub fn exchange(&mut self, now: Time, mailbox: &mut Mailbox) -> Result<bool, Stopped> {
+    pub fn exchange(&mut self, now: Time, mailbox: &mut CarriedLog) -> Result<bool, Stopped> {
         self.take_proposals(mailbox);
         let news = self.tell(now, mailbox);
         if news.is_err() {
@@ -240,20 +242,20 @@ impl Replica {
         }
     }
 
-    fn take_proposals(&mut self, mailbox: &mut Mailbox) {
+    fn take_proposals(&mut self, mailbox: &mut CarriedLog) {
         for command in mailbox.proposed.drain(..) {
             let is_short = wire::encode(&command).len() <= COMMAND_BYTES_MAX;
-            if !is_short || self.wants.try_send(Want::Propose(command)).is_err() {
+            if !is_short || self.wants.try_send(ReplicaCommand::Propose(command)).is_err() {
                 self.tally.proposals_dropped.fetch_add(1, Ordering::Relaxed);
             }
         }
         if std::mem::take(&mut mailbox.asks) {
             // Where there is no room, a proposal asks the same.
-            let _ = self.wants.try_send(Want::Ask);
+            let _ = self.wants.try_send(ReplicaCommand::Ask);
         }
     }
 
-    fn tell(&mut self, now: Time, mailbox: &mut Mailbox) -> Result<bool, Stopped> {
+    fn tell(&mut self, now: Time, mailbox: &mut CarriedLog) -> Result<bool, Stopped> {
         let running = self.metrics.borrow_and_update().running_state.clone();
         running.map_err(|error| self.stopped(&error))?;
         if self.is_gone() {
@@ -292,14 +294,14 @@ impl Replica {
     }
 
     /// Puts the machine of the snapshot, in place of all that was committed before.
-    fn restore(&mut self, mailbox: &mut Mailbox) -> Result<(), Stopped> {
+    fn restore(&mut self, mailbox: &mut CarriedLog) -> Result<(), Stopped> {
         let snapshot = self.store.snapshot().map_err(|error| self.stopped(&error))?;
         let last = snapshot.as_ref().and_then(|snapshot| snapshot.meta.last_log_id);
         let Some((snapshot, last)) = snapshot.zip(last.filter(|last| last.index >= self.next))
         else {
             return Err(self.stopped(&format_args!("entry {} is committed and missing", self.next)));
         };
-        let machine = Machine::from_image(&snapshot.machine, self.options.clone());
+        let machine = StateMachine::from_image(&snapshot.machine, self.options.clone());
         mailbox.restored = Some(Box::new(machine.map_err(|error| self.stopped(&error))?));
         mailbox.decided.clear();
         self.next = last.index + 1;

@@ -1,15 +1,15 @@
-//! What the library sees of [`Storage`]: its log, and its state machine.
+//! What the library sees of [`RaftStorage`]: its log, and its state machine.
 //!
-//! That a command is committed means that the state machine passes it, and that the [`Replica`](crate::Replica)
+//! That a command is committed means that the state machine passes it, and that the [`RaftReplica`](crate::RaftReplica)
 //! reads it from the log. Where the log begins with a snapshot, the replica reads that first.
 
 use crate::code::{self, Foreign};
 use crate::config::{Entry, LogId, Number, StorageError, Types, Vote};
-use crate::lead::Lead;
-use crate::member::{Members, Volume};
-use crate::storage::{Cell, Storage};
+use crate::leadership_evidence::LeadershipEvidence;
+use crate::member::{LogMembers, Volume};
+use crate::storage::{Cell, RaftStorage};
 use bytes::Bytes;
-use consensus::manager::{self, Machine};
+use consensus::manager::{self, StateMachine};
 use openraft::storage::{LogFlushed, RaftLogStorage, RaftStateMachine};
 use openraft::{
     AnyError, EntryPayload, ErrorSubject, ErrorVerb, LogState, OptionalSend, RaftLogId,
@@ -24,14 +24,14 @@ use types::wire::{self, Malformed};
 
 /// Storage that the library's tasks and the replica share.
 #[derive(Debug, Clone)]
-pub struct Store {
-    storage: Arc<dyn Storage>,
-    lead: Lead,
+pub struct LogStore {
+    storage: Arc<dyn RaftStorage>,
+    lead: LeadershipEvidence,
 }
 
-impl Store {
-    pub fn new(storage: impl Storage, lead: Lead) -> Store {
-        Store { storage: Arc::new(storage), lead }
+impl LogStore {
+    pub fn new(storage: impl RaftStorage, lead: LeadershipEvidence) -> LogStore {
+        LogStore { storage: Arc::new(storage), lead }
     }
 
     /// The entries in `range` that are there.
@@ -63,11 +63,11 @@ impl Store {
     }
 
     /// The snapshot that the log begins with, if there is one.
-    pub fn snapshot(&self) -> io::Result<Option<Image>> {
+    pub fn snapshot(&self) -> io::Result<Option<MachineSnapshot>> {
         self.cell(Cell::Snapshot)
     }
 
-    fn set_snapshot(&self, image: &Image) -> io::Result<()> {
+    fn set_snapshot(&self, image: &MachineSnapshot) -> io::Result<()> {
         self.set_cell(Cell::Snapshot, image)
     }
 
@@ -76,8 +76,8 @@ impl Store {
         self.cell(Cell::Purged)
     }
 
-    /// Before a new life begins: if the former one led, it does so no more. The library would go on
-    /// leading in the same term; but the manager counts on one life for a term, since its clock and
+    /// Before a new process begins: if the former one led, it does so no more. The library would go on
+    /// leading in the same term; but the manager counts on one process for a term, since its clock and
     /// what it heard belong to that. So the replica votes for itself in the next term, as it may at
     /// any time, and is no leader of that.
     pub fn resign(&self, me: Number) -> io::Result<()> {
@@ -106,7 +106,7 @@ fn write_failed(error: &io::Error) -> StorageError {
     failed(ErrorSubject::Store, ErrorVerb::Write, error)
 }
 
-impl RaftLogReader<Types> for Store {
+impl RaftLogReader<Types> for LogStore {
     async fn try_get_log_entries<R: RangeBounds<u64> + Clone + Debug + OptionalSend>(
         &mut self,
         range: R,
@@ -125,8 +125,8 @@ impl RaftLogReader<Types> for Store {
     }
 }
 
-impl RaftLogStorage<Types> for Store {
-    type LogReader = Store;
+impl RaftLogStorage<Types> for LogStore {
+    type LogReader = LogStore;
 
     async fn get_log_state(&mut self) -> Result<LogState<Types>, StorageError> {
         let read = || {
@@ -140,7 +140,7 @@ impl RaftLogStorage<Types> for Store {
         read().map_err(|error| read_failed(&error))
     }
 
-    async fn get_log_reader(&mut self) -> Store {
+    async fn get_log_reader(&mut self) -> LogStore {
         self.clone()
     }
 
@@ -204,52 +204,52 @@ impl RaftLogStorage<Types> for Store {
 #[derive(Debug, Clone, Default)]
 pub struct Committed {
     pub last: Option<LogId>,
-    pub members: Members,
+    pub members: LogMembers,
 }
 
 /// What a snapshot holds: the manager's machine as it was after an entry, and the members then.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Image {
+pub struct MachineSnapshot {
     pub meta: SnapshotMeta<Number, ()>,
     pub machine: Bytes,
 }
 
 /// The library's state machine: how far the log is committed, who was a member then, and a machine of the
-/// manager that has applied so much. A life begins it with the snapshot that its log begins with.
+/// manager that has applied so much. A process begins it with the snapshot that its log begins with.
 ///
 /// The manager's owner has a machine of its own, which is told the same commands. This one is only ever
 /// written down: so the owner never waits for a snapshot.
 #[derive(Debug)]
-pub struct StateMachine {
-    store: Store,
+pub struct CommittedMachine {
+    store: LogStore,
     applied: watch::Sender<Committed>,
     membership: StoredMembership<Number, ()>,
-    machine: Machine,
-    options: manager::Options,
+    machine: StateMachine,
+    options: manager::ManagerOptions,
 }
 
-impl StateMachine {
+impl CommittedMachine {
     /// And where it can be watched. `first` is the machine before the first command.
     ///
     /// # Errors
     /// If the stored snapshot cannot be read.
     pub fn new(
-        store: Store,
-        first: Machine,
-    ) -> io::Result<(StateMachine, watch::Receiver<Committed>)> {
+        store: LogStore,
+        first: StateMachine,
+    ) -> io::Result<(CommittedMachine, watch::Receiver<Committed>)> {
         let (applied, watched) = watch::channel(Committed::default());
         let options = first.options().clone();
         let membership = StoredMembership::default();
         let snapshot = store.snapshot()?;
-        let mut machine = StateMachine { store, applied, membership, machine: first, options };
+        let mut machine = CommittedMachine { store, applied, membership, machine: first, options };
         if let Some(snapshot) = snapshot {
             machine.restore(&snapshot).map_err(damaged)?;
         }
         Ok((machine, watched))
     }
 
-    fn restore(&mut self, image: &Image) -> Result<(), Malformed> {
-        self.machine = Machine::from_image(&image.machine, self.options.clone())?;
+    fn restore(&mut self, image: &MachineSnapshot) -> Result<(), Malformed> {
+        self.machine = StateMachine::from_image(&image.machine, self.options.clone())?;
         self.membership = image.meta.last_membership.clone();
         self.tell(image.meta.last_log_id);
         Ok(())
@@ -260,12 +260,12 @@ impl StateMachine {
     }
 
     fn tell(&self, last: Option<LogId>) {
-        self.applied.send_replace(Committed { last, members: Members::of(&self.membership) });
+        self.applied.send_replace(Committed { last, members: LogMembers::of(&self.membership) });
     }
 }
 
-impl RaftStateMachine<Types> for StateMachine {
-    type SnapshotBuilder = Builder;
+impl RaftStateMachine<Types> for CommittedMachine {
+    type SnapshotBuilder = SnapshotWriter;
 
     async fn applied_state(
         &mut self,
@@ -301,7 +301,7 @@ impl RaftStateMachine<Types> for StateMachine {
         Ok(vec![(); count])
     }
 
-    async fn get_snapshot_builder(&mut self) -> Builder {
+    async fn get_snapshot_builder(&mut self) -> SnapshotWriter {
         let last_log_id = self.last();
         let meta = SnapshotMeta {
             last_log_id,
@@ -309,7 +309,7 @@ impl RaftStateMachine<Types> for StateMachine {
             snapshot_id: last_log_id.map_or_else(String::new, |id| id.to_string()),
         };
         let machine = self.machine.image();
-        Builder { store: self.store.clone(), image: Image { meta, machine } }
+        SnapshotWriter { store: self.store.clone(), image: MachineSnapshot { meta, machine } }
     }
 
     async fn begin_receiving_snapshot(&mut self) -> Result<Box<Bytes>, StorageError> {
@@ -321,7 +321,7 @@ impl RaftStateMachine<Types> for StateMachine {
         meta: &SnapshotMeta<Number, ()>,
         machine: Box<Bytes>,
     ) -> Result<(), StorageError> {
-        let image = Image { meta: meta.clone(), machine: *machine };
+        let image = MachineSnapshot { meta: meta.clone(), machine: *machine };
         // Stored first: once it is told, the replica may read it.
         self.store.set_snapshot(&image).map_err(|error| write_failed(&error))?;
         self.restore(&image).map_err(|error| read_failed(&damaged(error)))
@@ -329,21 +329,24 @@ impl RaftStateMachine<Types> for StateMachine {
 
     async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot<Types>>, StorageError> {
         let image = self.store.snapshot().map_err(|error| read_failed(&error))?;
-        Ok(image.map(|Image { meta, machine }| Snapshot { meta, snapshot: Box::new(machine) }))
+        Ok(image.map(|MachineSnapshot { meta, machine }| Snapshot {
+            meta,
+            snapshot: Box::new(machine),
+        }))
     }
 }
 
 /// Stores a snapshot that was taken.
 #[derive(Debug)]
-pub struct Builder {
-    store: Store,
-    image: Image,
+pub struct SnapshotWriter {
+    store: LogStore,
+    image: MachineSnapshot,
 }
 
-impl RaftSnapshotBuilder<Types> for Builder {
+impl RaftSnapshotBuilder<Types> for SnapshotWriter {
     async fn build_snapshot(&mut self) -> Result<Snapshot<Types>, StorageError> {
         self.store.set_snapshot(&self.image).map_err(|error| write_failed(&error))?;
-        let Image { meta, machine } = self.image.clone();
+        let MachineSnapshot { meta, machine } = self.image.clone();
         Ok(Snapshot { meta, snapshot: Box::new(machine) })
     }
 }
@@ -359,7 +362,7 @@ pub fn command(entry: Entry) -> Option<consensus::manager::Command> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::{DiskStorage, MemoryStorage};
+    use crate::storage::{DiskStorage, InMemoryDisk};
     use consensus::topology::Topology;
     use openraft::testing::{StoreBuilder, Suite};
     use tempfile::TempDir;
@@ -367,30 +370,32 @@ mod tests {
     struct InMemory;
 
     /// The machine of a small cluster at its beginning.
-    fn first() -> Machine {
+    fn first() -> StateMachine {
         let topology = Topology::symmetric(3, 1, 1, 0, 1);
-        Machine::new(topology.into(), manager::Options::default())
+        StateMachine::new(topology.into(), manager::ManagerOptions::default())
     }
 
-    fn with_machine(store: Store) -> (Store, StateMachine) {
-        let (machine, _) = StateMachine::new(store.clone(), first()).expect("no snapshot yet");
+    fn with_machine(store: LogStore) -> (LogStore, CommittedMachine) {
+        let (machine, _) = CommittedMachine::new(store.clone(), first()).expect("no snapshot yet");
         (store, machine)
     }
 
-    impl StoreBuilder<Types, Store, StateMachine> for InMemory {
-        async fn build(&self) -> Result<((), Store, StateMachine), StorageError> {
-            let (store, machine) = with_machine(Store::new(MemoryStorage::new(), Lead::default()));
+    impl StoreBuilder<Types, LogStore, CommittedMachine> for InMemory {
+        async fn build(&self) -> Result<((), LogStore, CommittedMachine), StorageError> {
+            let (store, machine) =
+                with_machine(LogStore::new(InMemoryDisk::new(), LeadershipEvidence::default()));
             Ok(((), store, machine))
         }
     }
 
     struct OnDisk;
 
-    impl StoreBuilder<Types, Store, StateMachine, TempDir> for OnDisk {
-        async fn build(&self) -> Result<(TempDir, Store, StateMachine), StorageError> {
+    impl StoreBuilder<Types, LogStore, CommittedMachine, TempDir> for OnDisk {
+        async fn build(&self) -> Result<(TempDir, LogStore, CommittedMachine), StorageError> {
             let folder = TempDir::new().expect("a folder");
             let storage = DiskStorage::open(&folder.path().join("log")).expect("a file");
-            let (store, machine) = with_machine(Store::new(storage, Lead::default()));
+            let (store, machine) =
+                with_machine(LogStore::new(storage, LeadershipEvidence::default()));
             Ok((folder, store, machine))
         }
     }
@@ -407,7 +412,7 @@ mod tests {
 
     #[test]
     fn who_led_before_a_restart_does_not_lead_after_it() {
-        let store = Store::new(MemoryStorage::new(), Lead::default());
+        let store = LogStore::new(InMemoryDisk::new(), LeadershipEvidence::default());
         let votes = [
             (Vote::new_committed(4, 1), Vote::new(5, 1)),
             (Vote::new_committed(4, 2), Vote::new_committed(4, 2)),

@@ -30,7 +30,7 @@
 use consensus::topology::{Topology, TopologyError};
 use engines::client::{REQUESTS_TABLE, requests_table};
 use engines::mako;
-use net::tls::{Identity, NodeTls, TlsError, read_certificates};
+use net::tls::{Certificate, NodeTls, TlsError, read_certificates};
 use net::{CLUSTER_BYTES_MAX, Distance, Secret, SecretError};
 use serde::Deserialize;
 use std::fs;
@@ -69,7 +69,7 @@ pub struct NodeConfig {
     /// The nodes that have managers when the cluster begins: 1, 3 or 5, the same on every node. Later it is where a
     /// node begins to look for them. None: leaders never change, and nothing survives the failure of one.
     pub managers: Vec<NodeId>,
-    /// The folder for a manager's log, and for who the managers are. `None`: in memory, for a life after which no
+    /// The folder for a manager's log, and for who the managers are. `None`: in memory, for a process after which no
     /// other comes.
     pub data: Option<PathBuf>,
     /// What only nodes of the cluster know.
@@ -86,7 +86,7 @@ pub struct NodeConfig {
     pub protocol: Protocol,
     /// How that behaves if it is Mako: for experiments, and so not in the file. What its limits say of memory and of
     /// slow transactions does not count.
-    pub mako: mako::Options,
+    pub mako: mako::MakoOptions,
     /// Whether clients may cut the node off from others: for tests.
     pub chaos: bool,
     /// A transaction that takes longer is logged. `None`: none is.
@@ -134,13 +134,13 @@ pub enum ConfigError {
         /// The key.
         key: &'static str,
         /// What is wrong with its value.
-        wrong: Wrong,
+        wrong: ValueError,
     },
 }
 
 /// What is wrong with the value of a key: to be read after its name.
 #[derive(Debug, Error)]
-pub enum Wrong {
+pub enum ValueError {
     /// It names a file that cannot be read.
     #[error("names {file}, which cannot be read: {error}; relative paths begin where this file is")]
     Unreadable {
@@ -219,7 +219,7 @@ const KNOWN_MAX: usize = 10;
 /// The file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct ConfigFile {
     cluster: String,
     node: String,
     topology: PathBuf,
@@ -283,7 +283,7 @@ impl NodeConfig {
             distance: Distance::default(),
             pin: false,
             protocol: Protocol::default(),
-            mako: mako::Options::default(),
+            mako: mako::MakoOptions::default(),
             chaos: false,
             slow_after: Some(SLOW_AFTER),
             memory_bytes_max: usize::MAX,
@@ -302,31 +302,33 @@ impl NodeConfig {
         let text = fs::read_to_string(path);
         let text = text.map_err(|error| ConfigError::File { path: path.to_owned(), error })?;
         let form = |what| ConfigError::Form { path: path.to_owned(), what };
-        let file: File = toml::from_str(&text).map_err(|error| form(minded(&text, &error)))?;
-        let site = Site { path, folder: path.parent().unwrap_or(Path::new(".")) };
-        let topology = site.topology(&file.topology)?;
-        let managers = file.managers.iter().map(|name| site.node(&topology, "managers", name));
+        let file: ConfigFile =
+            toml::from_str(&text).map_err(|error| form(minded(&text, &error)))?;
+        let manager_host = FileLocation { path, folder: path.parent().unwrap_or(Path::new(".")) };
+        let topology = manager_host.topology(&file.topology)?;
+        let managers =
+            file.managers.iter().map(|name| manager_host.node(&topology, "managers", name));
         let distance = DistanceTable::default();
         let DistanceTable { round_trip_ms, jitter_ms } = file.distance.unwrap_or(distance);
         let config = NodeConfig {
-            node: site.node(&topology, "node", &file.node)?,
+            node: manager_host.node(&topology, "node", &file.node)?,
             managers: managers.collect::<Result<_, _>>()?,
-            data: file.data.map(|data| site.data(&data)).transpose()?,
-            secret: site.secret("secret", &file.secret)?,
+            data: file.data.map(|data| manager_host.data(&data)).transpose()?,
+            secret: manager_host.secret("secret", &file.secret)?,
             client_secret: match &file.client_secret {
-                Some(secret) => site.secret("client_secret", secret)?,
+                Some(secret) => manager_host.secret("client_secret", secret)?,
                 None => Secret::none(),
             },
-            tls: file.tls.map(|tls| site.tls(&tls, &file.cluster)).transpose()?,
+            tls: file.tls.map(|tls| manager_host.tls(&tls, &file.cluster)).transpose()?,
             distance: Distance {
-                delay: site.milliseconds("round_trip_ms", round_trip_ms)? / 2,
-                jitter: site.milliseconds("jitter_ms", jitter_ms)?,
+                delay: manager_host.milliseconds("round_trip_ms", round_trip_ms)? / 2,
+                jitter: manager_host.milliseconds("jitter_ms", jitter_ms)?,
             },
-            topology: with_requests(&topology, &site.folder.join(&file.topology))?,
+            topology: with_requests(&topology, &manager_host.folder.join(&file.topology))?,
             cluster: file.cluster,
             pin: file.pin,
             protocol: file.engine,
-            mako: mako::Options::default(),
+            mako: mako::MakoOptions::default(),
             chaos: file.chaos,
             slow_after: match file.slow_ms {
                 None => Some(SLOW_AFTER),
@@ -366,26 +368,26 @@ impl NodeConfig {
     fn check(&self, path: &Path) -> Result<(), ConfigError> {
         let wrong = |key, wrong| Err(ConfigError::Key { path: path.to_owned(), key, wrong });
         if self.cluster.is_empty() || self.cluster.len() > CLUSTER_BYTES_MAX {
-            return wrong("cluster", Wrong::Name(self.cluster.len()));
+            return wrong("cluster", ValueError::Name(self.cluster.len()));
         }
         let lost = self.topology.nodes().iter().find(|node| node.address.is_none());
         if let Some(node) = lost {
-            return wrong("topology", Wrong::NoAddress(node.name.clone()));
+            return wrong("topology", ValueError::NoAddress(node.name.clone()));
         }
         for (at, manager) in self.managers.iter().enumerate() {
             if self.managers[..at].contains(manager) {
                 let name = self.topology.node(*manager).map(|node| node.name.clone());
-                return wrong("managers", Wrong::Twice(name.unwrap_or_default()));
+                return wrong("managers", ValueError::Twice(name.unwrap_or_default()));
             }
         }
         let (reserved, max) = (self.memory_bytes_reserved >> 20, self.memory_bytes_max >> 20);
         if reserved > max {
-            return wrong("memory_reserved_mb", Wrong::Reserved { reserved, max });
+            return wrong("memory_reserved_mb", ValueError::Reserved { reserved, max });
         }
         match (self.protocol, self.managers.len()) {
             (_, 0) | (Protocol::Mako, 1 | 3 | 5) => Ok(()),
-            (Protocol::Mako, count) => wrong("managers", Wrong::Managers(count)),
-            (Protocol::TwoPhaseCommit, _) => wrong("managers", Wrong::ManagersUnused),
+            (Protocol::Mako, count) => wrong("managers", ValueError::Managers(count)),
+            (Protocol::TwoPhaseCommit, _) => wrong("managers", ValueError::ManagersUnused),
         }
     }
 }
@@ -404,26 +406,27 @@ fn megabytes(count: u32) -> usize {
 }
 
 /// Where a file stands, while what it names is read.
-struct Site<'p> {
+struct FileLocation<'p> {
     path: &'p Path,
     folder: &'p Path,
 }
 
-impl Site<'_> {
-    fn wrong<T>(&self, key: &'static str, wrong: impl Into<Wrong>) -> Result<T, ConfigError> {
+impl FileLocation<'_> {
+    fn wrong<T>(&self, key: &'static str, wrong: impl Into<ValueError>) -> Result<T, ConfigError> {
         Err(ConfigError::Key { path: self.path.to_owned(), key, wrong: wrong.into() })
     }
 
     fn bytes(&self, key: &'static str, file: &Path) -> Result<Vec<u8>, ConfigError> {
-        fs::read(file)
-            .or_else(|error| self.wrong(key, Wrong::Unreadable { file: file.to_owned(), error }))
+        fs::read(file).or_else(|error| {
+            self.wrong(key, ValueError::Unreadable { file: file.to_owned(), error })
+        })
     }
 
     fn topology(&self, file: &Path) -> Result<Topology, ConfigError> {
         let path = self.folder.join(file);
         let text = String::from_utf8(self.bytes("topology", &path)?).or_else(|error| {
             let (file, error) = (path.clone(), io::Error::other(error));
-            self.wrong("topology", Wrong::Unreadable { file, error })
+            self.wrong("topology", ValueError::Unreadable { file, error })
         })?;
         let wrong = |error| ConfigError::Topology { path, error: Box::new(error) };
         Topology::parse(&text).map_err(wrong)
@@ -444,7 +447,7 @@ impl Site<'_> {
             known.push("…");
         }
         let (name, known) = (name.to_owned(), known.join(", "));
-        self.wrong(key, Wrong::UnknownNode { name, known })
+        self.wrong(key, ValueError::UnknownNode { name, known })
     }
 
     fn secret(&self, key: &'static str, file: &Path) -> Result<Secret, ConfigError> {
@@ -455,13 +458,13 @@ impl Site<'_> {
         let folder = self.folder.join(folder);
         match fs::read_dir(&folder) {
             Ok(_) => Ok(folder),
-            Err(error) => self.wrong("data", Wrong::NoFolder { folder, error }),
+            Err(error) => self.wrong("data", ValueError::NoFolder { folder, error }),
         }
     }
 
     fn milliseconds(&self, key: &'static str, ms: f64) -> Result<Duration, ConfigError> {
         if !(0.0..=DISTANCE_MS_MAX).contains(&ms) {
-            return self.wrong(key, Wrong::Distance(ms));
+            return self.wrong(key, ValueError::Distance(ms));
         }
         Ok(Duration::from_secs_f64(ms / 1000.0))
     }
@@ -471,14 +474,18 @@ impl Site<'_> {
         let certificates = |key, file: &Path| {
             let file = place(file);
             let read = read_certificates(&file).or_else(|error| self.wrong(key, error))?;
-            if read.is_empty() { self.wrong(key, Wrong::NoCertificate(file)) } else { Ok(read) }
+            if read.is_empty() {
+                self.wrong(key, ValueError::NoCertificate(file))
+            } else {
+                Ok(read)
+            }
         };
         certificates("tls.certificates", &table.certificates)?;
-        let identity = Identity::read(&place(&table.certificates), &place(&table.key))
+        let identity = Certificate::read(&place(&table.certificates), &place(&table.key))
             .or_else(|error| self.wrong("tls.key", error))?;
         let authorities = certificates("tls.authorities", &table.authorities)?;
         NodeTls::new(&identity, &authorities, cluster).or_else(|error| match error {
-            TlsError::Name(name) => self.wrong("cluster", Wrong::TlsName(name)),
+            TlsError::Name(name) => self.wrong("cluster", ValueError::TlsName(name)),
             error => self.wrong("tls", error),
         })
     }

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use consensus::manager::{ToManager, ToNode};
-use node::Message;
-use raft::{Members, Volume};
+use node::WorkerMessage;
+use raft::{LogMembers, Volume};
 use types::{coded_enum, coded_struct};
 
 /// The content of a frame between workers of the same number. Everything but what workers say to each other
@@ -11,7 +11,7 @@ use types::{coded_enum, coded_struct};
 #[derive(Debug, Clone)]
 pub(crate) enum Envelope<M> {
     /// From worker to worker.
-    Worker(Message<M>),
+    Worker(WorkerMessage<M>),
     /// From a node's member of the cluster to a manager.
     ToManager {
         /// Which list of managers the node has. Who has a later one answers with that.
@@ -21,27 +21,27 @@ pub(crate) enum Envelope<M> {
     },
     /// From a manager to a node's member.
     ToNode(ToNode),
-    /// From desk to desk: a question.
+    /// From manager inbox to manager inbox: a question.
     Ask {
-        /// Counts what the sender has asked in this life.
+        /// Counts what the sender has asked in this process.
         number: u64,
         /// What.
-        question: Question,
+        question: RpcRequest,
     },
-    /// From desk to desk: the answer.
+    /// From manager inbox to manager inbox: the answer.
     Answer {
         /// Which question.
         number: u64,
         /// What was answered.
-        answer: Answer,
+        answer: RpcReply,
     },
-    /// From desk to desk: who the managers are, as far as the sender knows. Who knows more answers with that.
-    Members(Members),
+    /// From manager inbox to manager inbox: who the managers are, as far as the sender knows. Who knows more answers with that.
+    Members(LogMembers),
 }
 
-/// What one desk asks another.
+/// What one manager inbox asks another.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Question {
+pub(crate) enum RpcRequest {
     /// The log of a manager asks that of another one.
     Log(Bytes),
     /// Host a manager, with an empty log unless there is one, and say which. Harmless if repeated.
@@ -53,7 +53,7 @@ pub(crate) enum Question {
 
 /// What it is answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum RpcReply {
     /// To `Log`.
     Log(Bytes),
     /// To `Host`: there is one.
@@ -73,12 +73,12 @@ pub(crate) struct Hosting {
     pub(crate) is_new: bool,
 }
 
-coded_enum!(Question {
+coded_enum!(RpcRequest {
     0 => Log(request),
     1 => Host { on_disk },
 });
 
-coded_enum!(Answer {
+coded_enum!(RpcReply {
     0 => Log(response),
     1 => Hosts(hosting),
     2 => InMemory,
@@ -99,33 +99,35 @@ coded_enum!(Envelope<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use consensus::manager::{Incarnation, Life};
+    use consensus::manager::{Incarnation, ProcessInstance};
     use engines::mako;
-    use raft::Member;
+    use raft::LogMember;
     use types::NodeId;
     use types::wire::check::withstands;
     use types::wire::{decode, encode};
 
-    type Frame = Envelope<mako::Message>;
+    type Frame = Envelope<mako::MakoMessage>;
 
     #[test]
     fn forms_stay_as_they_are() {
-        let stranger = ToNode::Stranger { life: Life(5), incarnation: Incarnation(2) };
-        let join = ToManager::Join { life: Life(5), after: Incarnation(2), lost: true };
+        let stranger =
+            ToNode::Stranger { instance: ProcessInstance(5), incarnation: Incarnation(2) };
+        let join =
+            ToManager::Join { instance: ProcessInstance(5), after: Incarnation(2), lost: true };
         let bytes = Bytes::from_static(b"x");
-        let member = Member { node: NodeId(1), volume: Volume(7) };
-        let members = Members { version: 8, voters: vec![member], learners: vec![] };
+        let manager_client = LogMember { node: NodeId(1), volume: Volume(7) };
+        let members = LogMembers { version: 8, voters: vec![manager_client], learners: vec![] };
         let hosting = Hosting { volume: Volume(7), is_new: true };
         let frames = [
             Frame::ToManager { version: 3, message: join },
             Frame::ToNode(stranger),
-            Frame::Ask { number: 300, question: Question::Log(bytes.clone()) },
-            Frame::Answer { number: 1, answer: Answer::Log(bytes) },
+            Frame::Ask { number: 300, question: RpcRequest::Log(bytes.clone()) },
+            Frame::Answer { number: 1, answer: RpcReply::Log(bytes) },
             Frame::Members(members),
-            Frame::Ask { number: 2, question: Question::Host { on_disk: true } },
-            Frame::Answer { number: 2, answer: Answer::Hosts(hosting) },
-            Frame::Answer { number: 2, answer: Answer::InMemory },
-            Frame::Answer { number: 2, answer: Answer::CannotHost("no room".to_owned()) },
+            Frame::Ask { number: 2, question: RpcRequest::Host { on_disk: true } },
+            Frame::Answer { number: 2, answer: RpcReply::Hosts(hosting) },
+            Frame::Answer { number: 2, answer: RpcReply::InMemory },
+            Frame::Answer { number: 2, answer: RpcReply::CannotHost("no room".to_owned()) },
         ];
         let firsts = frames.iter().map(|frame| encode(frame)[0]);
         assert_eq!(firsts.collect::<Vec<_>>(), [1, 2, 3, 4, 5, 3, 4, 4, 4]);

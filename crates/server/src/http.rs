@@ -10,8 +10,8 @@
 //! - It never keeps more than [`CONNECTIONS_MAX`] requests of [`REQUEST_BYTES_MAX`] bytes, each for no
 //!   longer than [`CONNECTION_MAX`]. More connections wait in the queue of the system.
 
-use crate::seat::Command;
 use crate::status::NodeStatus;
+use crate::worker_host::WorkerCommand;
 use crate::{health, metrics};
 use net::Handle;
 use std::io;
@@ -62,7 +62,7 @@ impl Http {
     pub(crate) fn start(
         name: String,
         listener: TcpListener,
-        seats: Handle<Command>,
+        worker_hosts: Handle<WorkerCommand>,
         workers: u32,
     ) -> io::Result<Http> {
         let address = listener.local_addr()?;
@@ -70,10 +70,11 @@ impl Http {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (ends, ended) = oneshot::channel();
         let thread = std::thread::Builder::new().name(name).spawn(move || {
-            let desk = Arc::new(Desk { seats, workers, last: Mutex::default() });
+            let manager_inbox =
+                Arc::new(WorkerQueries { worker_hosts, workers, last: Mutex::default() });
             runtime.block_on(async {
                 tokio::select! {
-                    result = serve(listener, desk) => {
+                    result = serve(listener, manager_inbox) => {
                         if let Err(error) = result {
                             tracing::error!(%error, "no health and no metrics");
                         }
@@ -100,17 +101,17 @@ impl Http {
     }
 }
 
-async fn serve(listener: TcpListener, desk: Arc<Desk>) -> io::Result<()> {
+async fn serve(listener: TcpListener, manager_inbox: Arc<WorkerQueries>) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let Ok(place) = Arc::clone(&room).acquire_owned().await else { return Ok(()) };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let desk = Arc::clone(&desk);
+                let manager_inbox = Arc::clone(&manager_inbox);
                 tokio::spawn(async move {
                     // One that is late, or gone, has no use for an answer.
-                    let _ = timeout(CONNECTION_MAX, converse(stream, &desk)).await;
+                    let _ = timeout(CONNECTION_MAX, converse(stream, &manager_inbox)).await;
                     drop(place);
                 });
             }
@@ -123,10 +124,10 @@ async fn serve(listener: TcpListener, desk: Arc<Desk>) -> io::Result<()> {
 }
 
 /// One request and its answer.
-async fn converse(mut stream: TcpStream, desk: &Desk) -> io::Result<()> {
+async fn converse(mut stream: TcpStream, manager_inbox: &WorkerQueries) -> io::Result<()> {
     let answer = match read_head(&mut stream).await? {
-        Some(head) => desk.answer(&head).await,
-        None => Answer::new(431, "the request is too long\n"),
+        Some(head) => manager_inbox.answer(&head).await,
+        None => HttpResponse::new(431, "the request is too long\n"),
     };
     stream.write_all(&answer.bytes()).await?;
     stream.shutdown().await?;
@@ -157,46 +158,46 @@ async fn read_head(stream: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
 }
 
 /// How each worker is; `None` for one that does not say so.
-type Look = Arc<[Option<NodeStatus>]>;
+type WorkerStatuses = Arc<[Option<NodeStatus>]>;
 
 /// Who asks the workers.
-struct Desk {
-    seats: Handle<Command>,
+struct WorkerQueries {
+    worker_hosts: Handle<WorkerCommand>,
     workers: u32,
     /// What they have said last, and when.
-    last: Mutex<Option<(Instant, Look)>>,
+    last: Mutex<Option<(Instant, WorkerStatuses)>>,
 }
 
-impl Desk {
-    async fn answer(&self, head: &[u8]) -> Answer {
+impl WorkerQueries {
+    async fn answer(&self, head: &[u8]) -> HttpResponse {
         let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
-        let Ok(line) = std::str::from_utf8(line) else { return Answer::malformed() };
+        let Ok(line) = std::str::from_utf8(line) else { return HttpResponse::malformed() };
         let [method, target, version] = line.split(' ').collect::<Vec<_>>()[..] else {
-            return Answer::malformed();
+            return HttpResponse::malformed();
         };
         if !version.starts_with("HTTP/1.") {
-            return Answer::malformed();
+            return HttpResponse::malformed();
         }
         if !matches!(method, "GET" | "HEAD") {
-            return Answer::new(405, "there is only GET\n");
+            return HttpResponse::new(405, "there is only GET\n");
         }
         let path = target.split('?').next().unwrap_or_default();
         let answer = match path {
             "/health" => match health::trouble(&self.look().await) {
-                None => Answer::new(200, "ok\n"),
-                Some(reason) => Answer::new(503, format!("{reason}\n")),
+                None => HttpResponse::new(200, "ok\n"),
+                Some(reason) => HttpResponse::new(503, format!("{reason}\n")),
             },
-            "/metrics" => Answer {
+            "/metrics" => HttpResponse {
                 kind: metrics::CONTENT_TYPE,
-                ..Answer::new(200, metrics::page(&self.look().await, &self.seats))
+                ..HttpResponse::new(200, metrics::page(&self.look().await, &self.worker_hosts))
             },
-            _ => Answer::new(404, "there are /health and /metrics\n"),
+            _ => HttpResponse::new(404, "there are /health and /metrics\n"),
         };
-        Answer { has_body: method == "GET", ..answer }
+        HttpResponse { has_body: method == "GET", ..answer }
     }
 
     /// What the workers say of themselves, now or a moment ago.
-    async fn look(&self) -> Look {
+    async fn look(&self) -> WorkerStatuses {
         let mut last = self.last.lock().await;
         if let Some((at, statuses)) = &*last
             && at.elapsed() < FRESH
@@ -206,7 +207,7 @@ impl Desk {
         let asked: Vec<_> = (0..self.workers)
             .map(|worker| {
                 let (asker, answer) = oneshot::channel();
-                let heard = self.seats.command(WorkerId(worker), Command::Look(asker));
+                let heard = self.worker_hosts.command(WorkerId(worker), WorkerCommand::Look(asker));
                 heard.is_ok().then_some(answer)
             })
             .collect();
@@ -218,31 +219,31 @@ impl Desk {
                 None => None,
             });
         }
-        let statuses: Look = statuses.into();
+        let statuses: WorkerStatuses = statuses.into();
         *last = Some((Instant::now(), Arc::clone(&statuses)));
         statuses
     }
 }
 
 /// What is answered.
-struct Answer {
+struct HttpResponse {
     code: u16,
     kind: &'static str,
     body: String,
     has_body: bool,
 }
 
-impl Answer {
-    fn new(code: u16, body: impl Into<String>) -> Answer {
-        Answer { code, kind: "text/plain; charset=utf-8", body: body.into(), has_body: true }
+impl HttpResponse {
+    fn new(code: u16, body: impl Into<String>) -> HttpResponse {
+        HttpResponse { code, kind: "text/plain; charset=utf-8", body: body.into(), has_body: true }
     }
 
-    fn malformed() -> Answer {
-        Answer::new(400, "this is no request of HTTP/1.1\n")
+    fn malformed() -> HttpResponse {
+        HttpResponse::new(400, "this is no request of HTTP/1.1\n")
     }
 
     fn bytes(&self) -> Vec<u8> {
-        let Answer { code, kind, body, has_body } = self;
+        let HttpResponse { code, kind, body, has_body } = self;
         let reason = match code {
             200 => "OK",
             400 => "Bad Request",

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //!   clients ──► ┌──────────────────── a node ────────────────────┐
-//!               │ seat of worker 0 ◄──► desk ─ manager (some nodes) ─► disk
-//!   other  ◄──► │ seat of worker 1                                │
+//!               │ worker host of worker 0 ◄──► manager inbox ─ manager (some nodes) ─► disk
+//!   other  ◄──► │ worker host of worker 1                                │
 //!   nodes       │ …                                               │
 //!               └─────────────────────────────────────────────────┘
 //! ```
@@ -12,7 +12,7 @@
 //! |---|---|
 //! | `config.rs` | what a node is told, and the file it stands in |
 //! | `server.rs` | starting a node, and its end |
-//! | `seat.rs` | a worker on its event loop |
+//! | `worker_host.rs` | a worker on its event loop |
 //! | `envelope.rs` | what a frame between nodes says |
 //! | `manager/` | the node's part of the configuration manager, on a thread of its own |
 //! | `slow.rs` | the log of slow transactions |
@@ -34,16 +34,16 @@ mod health;
 mod http;
 mod manager;
 mod metrics;
-mod seat;
 mod server;
 mod slow;
 mod status;
+mod worker_host;
 
-pub use config::{ConfigError, NodeConfig, Protocol, Wrong};
-pub use manager::{FromOperator, Refusal, Remembered, Stage, ToOperator};
-pub use seat::{Command, MakeTask};
-pub use server::{Ended, Server, StartError};
+pub use config::{ConfigError, NodeConfig, Protocol, ValueError};
+pub use manager::{FromOperator, OperatorRefusal, RecoveryStage, RememberedManagers, ToOperator};
+pub use server::{Server, ServerEnd, ServerStartError};
 pub use status::{
     FollowerStatus, LackingStatus, LossStatus, LostEndStatus, ManagerStatus, NodeStatus,
     ShardStatus, StreamStatus,
 };
+pub use worker_host::{MakeTask, WorkerCommand};

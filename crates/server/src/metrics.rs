@@ -3,9 +3,9 @@
 //! Counters end in `_total`; all else is as it is now. What is counted by each worker has the label
 //! `worker`, so that a sum is the node's.
 
-use crate::seat::Command;
 use crate::status::{NodeStatus, ShardStatus, StreamStatus};
-use net::{CloseReason, DropReason, Handle, Totals};
+use crate::worker_host::WorkerCommand;
+use net::{CloseReason, CounterTotals, DropReason, Handle};
 use std::fmt::{Display, Write};
 use types::WorkerId;
 
@@ -13,9 +13,9 @@ use types::WorkerId;
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The page of a node whose workers say this of themselves, `None` for one that says nothing.
-pub(crate) fn page(workers: &[Option<NodeStatus>], seats: &Handle<Command>) -> String {
+pub(crate) fn page(workers: &[Option<NodeStatus>], worker_hosts: &Handle<WorkerCommand>) -> String {
     let known: Vec<&NodeStatus> = workers.iter().flatten().collect();
-    let mut page = Page::default();
+    let mut page = MetricsPage::default();
     page.family("up", "gauge", "Whether the worker answers.");
     for (worker, status) in workers.iter().enumerate() {
         page.sample(&[("worker", &worker)], u8::from(status.is_some()));
@@ -27,17 +27,17 @@ pub(crate) fn page(workers: &[Option<NodeStatus>], seats: &Handle<Command>) -> S
     streams(&mut page, &known);
     counters(&mut page, &known);
     let totals = (0..).map(WorkerId).take(workers.len());
-    network(&mut page, &totals.map(|worker| seats.counters_of(worker)).collect::<Vec<_>>());
+    network(&mut page, &totals.map(|worker| worker_hosts.counters_of(worker)).collect::<Vec<_>>());
     page.text
 }
 
 /// What all workers of the node say alike.
-fn node(page: &mut Page, status: &NodeStatus) {
+fn node(page: &mut MetricsPage, status: &NodeStatus) {
     page.family("info", "gauge", "Always 1; its labels say who this is.");
     let version = env!("CARGO_PKG_VERSION");
     page.sample(&[("node", &status.node), ("name", &status.name), ("version", &version)], 1);
     page.one("workers", "Worker threads of the node.", status.workers);
-    let help = "Whether the manager has admitted this life of the node.";
+    let help = "Whether the manager has admitted this process of the node.";
     page.one("admitted", help, u8::from(status.admitted));
     page.one("configuration_revision", "The configuration that it follows.", status.revision);
     page.one("epoch", "The epoch that is open.", status.epoch);
@@ -53,7 +53,7 @@ fn node(page: &mut Page, status: &NodeStatus) {
     page.one("memory_bytes", "Bytes that the node's copies of shards take.", status.memory_bytes);
 }
 
-fn shards(page: &mut Page, status: &NodeStatus) {
+fn shards(page: &mut MetricsPage, status: &NodeStatus) {
     let mut each = |name, help, value: &dyn Fn(usize, &ShardStatus) -> Option<u64>| {
         page.family(name, "gauge", help);
         for (at, shard) in status.shards.iter().enumerate() {
@@ -77,7 +77,7 @@ fn shards(page: &mut Page, status: &NodeStatus) {
     each("shard_memory_bytes", help, &|_, shard| shard.memory_bytes.map(|bytes| bytes as u64));
 }
 
-fn streams(page: &mut Page, workers: &[&NodeStatus]) {
+fn streams(page: &mut MetricsPage, workers: &[&NodeStatus]) {
     let mut each = |name, help, value: &dyn Fn(&StreamStatus) -> u64| {
         page.family(name, "gauge", help);
         for status in workers {
@@ -106,7 +106,7 @@ fn streams(page: &mut Page, workers: &[&NodeStatus]) {
     }
 }
 
-fn counters(page: &mut Page, workers: &[&NodeStatus]) {
+fn counters(page: &mut MetricsPage, workers: &[&NodeStatus]) {
     page.family("transactions_open", "gauge", "Transactions under way.");
     for status in workers {
         page.sample(&[("worker", &status.worker)], status.pending);
@@ -169,8 +169,8 @@ fn engine_help(name: &str) -> &'static str {
     }
 }
 
-fn network(page: &mut Page, workers: &[Totals]) {
-    let names = Totals::zero().named();
+fn network(page: &mut MetricsPage, workers: &[CounterTotals]) {
+    let names = CounterTotals::zero().named();
     for (at, (name, _)) in names.iter().enumerate() {
         page.family(&format!("net_{name}_total"), "counter", network_help(name));
         for (worker, totals) in workers.iter().enumerate() {
@@ -216,23 +216,23 @@ type Labels<'a> = &'a [(&'static str, &'a dyn Display)];
 
 /// Text that grows by one family of samples after the other.
 #[derive(Default)]
-struct Page {
+struct MetricsPage {
     text: String,
     /// The name of the family that is being written.
     name: String,
 }
 
-impl Page {
+impl MetricsPage {
     /// Begins a family.
     fn family(&mut self, name: &str, kind: &str, help: &str) {
         self.name = format!("shoal_{name}");
-        let Page { text, name } = self;
+        let MetricsPage { text, name } = self;
         writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}").expect("text grows");
     }
 
     /// Adds a sample to it.
     fn sample(&mut self, labels: Labels<'_>, value: impl Display) {
-        let Page { text, name } = self;
+        let MetricsPage { text, name } = self;
         text.push_str(name);
         for (at, (label, value)) in labels.iter().enumerate() {
             let value = value.to_string();
@@ -259,17 +259,17 @@ mod tests {
 
     #[test]
     fn every_counter_says_what_it_counts() {
-        for (name, _) in Totals::zero().named() {
+        for (name, _) in CounterTotals::zero().named() {
             assert_ne!(network_help(name), network_help(""), "{name}");
         }
-        for (name, _) in crate::status::named(&engines::engine::Counters::default()) {
+        for (name, _) in crate::status::named(&engines::engine::EngineCounters::default()) {
             assert_ne!(engine_help(&name), engine_help(""), "{name}");
         }
     }
 
     #[test]
     fn labels_cannot_break_out_of_their_line() {
-        let mut page = Page::default();
+        let mut page = MetricsPage::default();
         page.family("info", "gauge", "Who this is.");
         page.sample(&[("name", &"a\"b\\c\nd"), ("shard", &7)], 1);
         page.one("lease_seconds", "How long.", f64::INFINITY);

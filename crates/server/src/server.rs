@@ -2,17 +2,17 @@
 
 use crate::config::{NodeConfig, Protocol};
 use crate::http::Http;
-use crate::manager::{self, Mail};
-use crate::seat::{Command, HOST, Isolation, Seat};
-use consensus::manager::{Life, Member, Options};
+use crate::manager::{self, InputSender};
+use crate::worker_host::{HOST, Isolation, WorkerCommand, WorkerHost};
+use consensus::manager::{ManagerClient, ManagerOptions, ProcessInstance};
 use consensus::stream;
 use consensus::topology::Topology;
 use engines::client::Directory;
 use engines::engine::Setup;
 use engines::execution::Limits;
 use engines::{Engine, Procedures, mako, two_phase_commit};
-use net::{Datacenter, Distances, Handle, Identity, Network, Panicked, Peer};
-use node::{Membership, Origin, Worker};
+use net::{DatacenterNumber, Distances, Handle, Network, Panicked, PeerConfig, SharedClusterId};
+use node::{Membership, Worker, WorkerOrigin};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::collections::BTreeMap;
 use std::io;
@@ -25,7 +25,7 @@ use types::{NodeId, Random, WorkerId};
 
 /// Why a node does not start.
 #[derive(Debug, Error)]
-pub enum StartError {
+pub enum ServerStartError {
     /// Its network does not.
     #[error("{0}")]
     Network(#[from] net::StartError),
@@ -41,7 +41,7 @@ pub enum StartError {
 
 /// Why a node has ended, where it was not asked to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum Ended {
+pub enum ServerEnd {
     /// A worker panicked: an invariant is broken.
     #[error("{0}")]
     Panicked(#[from] Panicked),
@@ -53,7 +53,7 @@ pub enum Ended {
 /// A node that runs. It ends, as in a crash, when this is dropped.
 #[derive(Debug)]
 pub struct Server {
-    network: Network<Command>,
+    network: Network<WorkerCommand>,
     manager: Option<JoinHandle<()>>,
     http: Option<Http>,
 }
@@ -68,7 +68,7 @@ impl Server {
         config: &NodeConfig,
         procedures: Arc<Procedures>,
         listener: Option<TcpListener>,
-    ) -> Result<Server, StartError> {
+    ) -> Result<Server, ServerStartError> {
         match config.protocol {
             Protocol::Mako => {
                 let mut options = config.mako.clone();
@@ -76,7 +76,7 @@ impl Server {
                 start::<mako::Mako>(config, options, procedures, listener)
             }
             Protocol::TwoPhaseCommit => {
-                let mut options = two_phase_commit::Options::default();
+                let mut options = two_phase_commit::TwoPhaseCommitOptions::default();
                 limit(&mut options.limits, config)?;
                 start::<two_phase_commit::TwoPhaseCommit>(config, options, procedures, listener)
             }
@@ -94,7 +94,7 @@ impl Server {
     }
 
     /// Steers its workers.
-    pub fn handle(&self) -> &Handle<Command> {
+    pub fn handle(&self) -> &Handle<WorkerCommand> {
         self.network.handle()
     }
 
@@ -107,12 +107,12 @@ impl Server {
     ///
     /// # Errors
     /// If it ended by itself, since something is broken.
-    pub fn join(self) -> Result<(), Ended> {
+    pub fn join(self) -> Result<(), ServerEnd> {
         let workers = self.network.join();
         let manager = self.manager.map_or(Ok(()), JoinHandle::join);
         self.http.into_iter().for_each(Http::join);
         workers?;
-        manager.map_err(|_| Ended::Manager)
+        manager.map_err(|_| ServerEnd::Manager)
     }
 }
 
@@ -121,7 +121,7 @@ fn start<E>(
     options: E::Options,
     procedures: Arc<Procedures>,
     listener: Option<TcpListener>,
-) -> Result<Server, StartError>
+) -> Result<Server, ServerStartError>
 where
     E: Engine + 'static,
     E::Options: Send + Sync,
@@ -134,17 +134,21 @@ where
     let http = config.http.map(|address| listen_at(&address.to_string())).transpose()?;
     let mut random = Random::new(chance()?);
     let cluster = manager::cluster_of(config.data.as_deref());
-    let system = |error| StartError::System { what: "read which cluster this is".into(), error };
+    let system =
+        |error| ServerStartError::System { what: "read which cluster this is".into(), error };
     let cluster = cluster.map_err(system)?.filter(|_| !config.managers.is_empty());
-    let identity = Identity::of(cluster);
+    let identity = SharedClusterId::of(cluster);
     let managed = manager_options(round_trip);
     let has_managers = !config.managers.is_empty();
-    let (mail, inbox) = Mail::new(config.managers.clone(), managed.lease);
-    let mail = has_managers.then_some(mail);
-    let member = has_managers
-        // What streams had stored in a former life was in memory.
-        .then(|| Member::new(*node, Life(random.next_u64()), true, managed.clone()).of(cluster));
-    let member = Mutex::new(member);
+    let (manager_inputs, inbox) = InputSender::new(config.managers.clone(), managed.lease);
+    let manager_inputs = has_managers.then_some(manager_inputs);
+    let manager_client = has_managers
+        // What streams had stored in a former process was in memory.
+        .then(|| {
+            ManagerClient::new(*node, ProcessInstance(random.next_u64()), true, managed.clone())
+                .of(cluster)
+        });
+    let manager_client = Mutex::new(manager_client);
     let membership = match has_managers {
         true => Membership::new(topology.workers()),
         false => Membership::fixed(topology),
@@ -154,30 +158,32 @@ where
     let here = *node;
     let may_isolate = config.chaos;
     let joins = has_managers.then(|| identity.clone());
-    let build = move |worker: WorkerId, seats: &Handle<Command>| {
-        let mut member = member.lock().unwrap_or_else(PoisonError::into_inner);
-        let origin = Origin {
+    let build = move |worker: WorkerId, worker_hosts: &Handle<WorkerCommand>| {
+        let mut manager_client = manager_client.lock().unwrap_or_else(PoisonError::into_inner);
+        let origin = WorkerOrigin {
             membership: Arc::clone(&membership),
-            member: (worker == HOST).then(|| member.take()).flatten(),
+            manager_client: (worker == HOST).then(|| manager_client.take()).flatten(),
             storages: BTreeMap::new(),
             seed: seeds.fork(worker.0.into()).next_u64(),
         };
         let core = Worker::<E>::new(worker, here, &setup, Arc::clone(&shared), origin);
-        let mail = mail.clone().filter(|_| worker == HOST);
+        let manager_inputs = manager_inputs.clone().filter(|_| worker == HOST);
         let directory = Directory { topology: Arc::clone(&setup.topology), configuration: None };
         let stores = setup.topology.shards_of(here);
         let store = |shard| Some((shard, Arc::clone(E::store(&shared, shard)?)));
         let stores = stores.filter_map(store).collect();
-        let mut seat = Seat::new((here, worker), core, mail, (directory, stores));
+        let mut worker_host =
+            WorkerHost::new((here, worker), core, manager_inputs, (directory, stores));
         let others = setup.topology.nodes().iter().map(|node| node.id);
         let others = others.filter(|node| *node != here).collect();
-        seat.identity = joins.clone();
-        seat.isolation = may_isolate.then(|| Isolation { seats: seats.clone(), others });
-        seat
+        worker_host.identity = joins.clone();
+        worker_host.isolation =
+            may_isolate.then(|| Isolation { worker_hosts: worker_hosts.clone(), others });
+        worker_host
     };
     let network = Network::start(network_config(config, identity), listener, build)?;
     let manager = has_managers.then(|| {
-        let plan = manager::Plan {
+        let plan = manager::ManagerPlan {
             node: *node,
             topology: Arc::clone(topology),
             options: managed,
@@ -185,21 +191,21 @@ where
             data: config.data.clone(),
             random: random.fork(2),
         };
-        let system = |error| StartError::System { what: "start the manager".into(), error };
+        let system = |error| ServerStartError::System { what: "start the manager".into(), error };
         manager::start(plan, inbox, network.handle().clone()).map_err(system)
     });
     let manager = manager.transpose()?;
     let serve = |listener| {
-        let system = |error| StartError::System { what: "serve metrics".into(), error };
-        let (name, seats) = (format!("{node}-http"), network.handle().clone());
-        Http::start(name, listener, seats, topology.workers()).map_err(system)
+        let system = |error| ServerStartError::System { what: "serve metrics".into(), error };
+        let (name, worker_hosts) = (format!("{node}-http"), network.handle().clone());
+        Http::start(name, listener, worker_hosts, topology.workers()).map_err(system)
     };
     let http = http.map(serve).transpose()?;
     Ok(Server { network, manager, http })
 }
 
 /// What a node's configuration says of its engine's limits, and a seed that clients cannot know.
-fn limit(limits: &mut Limits, config: &NodeConfig) -> Result<(), StartError> {
+fn limit(limits: &mut Limits, config: &NodeConfig) -> Result<(), ServerStartError> {
     limits.slow_after = config.slow_after;
     limits.memory_bytes_max = config.memory_bytes_max;
     limits.memory_bytes_reserved = config.memory_bytes_reserved;
@@ -207,41 +213,41 @@ fn limit(limits: &mut Limits, config: &NodeConfig) -> Result<(), StartError> {
     Ok(())
 }
 
-fn listen(topology: &Topology, node: NodeId) -> Result<TcpListener, StartError> {
+fn listen(topology: &Topology, node: NodeId) -> Result<TcpListener, ServerStartError> {
     let address = topology.node(node).and_then(|node| node.address.as_deref());
     listen_at(address.expect("configurations are checked"))
 }
 
-fn listen_at(address: &str) -> Result<TcpListener, StartError> {
+fn listen_at(address: &str) -> Result<TcpListener, ServerStartError> {
     net::listen(address)
-        .map_err(|error| StartError::System { what: format!("listen at {address}"), error })
+        .map_err(|error| ServerStartError::System { what: format!("listen at {address}"), error })
 }
 
 /// A number that cannot be guessed.
-fn chance() -> Result<u64, StartError> {
+fn chance() -> Result<u64, ServerStartError> {
     let mut bytes = [0; 8];
     let none = |_| {
         let error = io::Error::other("the system has no chance to give");
-        StartError::System { what: "draw a random number".into(), error }
+        ServerStartError::System { what: "draw a random number".into(), error }
     };
     SystemRandom::new().fill(&mut bytes).map_err(none)?;
     Ok(u64::from_le_bytes(bytes))
 }
 
-fn network_config(config: &NodeConfig, identity: Identity) -> net::Config {
+fn network_config(config: &NodeConfig, identity: SharedClusterId) -> net::NetworkConfig {
     let NodeConfig { node, topology, .. } = config;
-    let datacenter = |node: &consensus::topology::Node| Datacenter(node.datacenter.0);
+    let datacenter = |node: &consensus::topology::Node| DatacenterNumber(node.datacenter.0);
     let others = topology.nodes().iter().filter(|other| other.id != *node);
-    let peers = others.map(|other| Peer {
+    let peers = others.map(|other| PeerConfig {
         node: other.id,
         address: other.address.clone().expect("configurations are checked"),
         datacenter: datacenter(other),
     });
-    let mut network = net::Config::new(&config.cluster, *node, config.secret.clone());
+    let mut network = net::NetworkConfig::new(&config.cluster, *node, config.secret.clone());
     network.identity = identity;
     network.peers = peers.collect();
     // A clock on the wall that is set back would keep a node out until it has caught up.
-    network.life = net::Clock::new().now().0;
+    network.instance = net::SystemClock::new().now().0;
     network.workers = u16::try_from(topology.workers()).expect("topologies are checked");
     network.pin = config.pin;
     network.datacenter = topology.node(*node).map(datacenter).unwrap_or_default();
@@ -252,22 +258,22 @@ fn network_config(config: &NodeConfig, identity: Identity) -> net::Config {
 }
 
 /// How streams pace themselves over such a distance.
-fn streams(round_trip: Duration) -> stream::Options {
-    let options = stream::Options::default();
-    stream::Options { retry_after: options.retry_after.max(3 * round_trip), ..options }
+fn streams(round_trip: Duration) -> stream::StreamOptions {
+    let options = stream::StreamOptions::default();
+    stream::StreamOptions { retry_after: options.retry_after.max(3 * round_trip), ..options }
 }
 
-fn manager_options(round_trip: Duration) -> Options {
-    let options = Options::default();
-    Options { retry_after: options.retry_after.max(3 * round_trip), ..options }
+fn manager_options(round_trip: Duration) -> ManagerOptions {
+    let options = ManagerOptions::default();
+    ManagerOptions { retry_after: options.retry_after.max(3 * round_trip), ..options }
 }
 
 /// A leader of the managers' log has to be heard before anybody else wants to lead.
-fn log_options(round_trip: Duration) -> raft::Options {
-    let options = raft::Options::default();
+fn log_options(round_trip: Duration) -> raft::RaftOptions {
+    let options = raft::RaftOptions::default();
     let heartbeat = options.heartbeat.max(2 * round_trip);
     let election_min = options.election_min.max(2 * heartbeat);
-    raft::Options {
+    raft::RaftOptions {
         heartbeat,
         election_min,
         election_max: options.election_max.max(2 * election_min),

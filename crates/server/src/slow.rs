@@ -1,6 +1,6 @@
 //! The log of slow transactions: a line for each, and not too many of them.
 
-use engines::Place;
+use engines::WorkerPlace;
 use engines::slow::{Kind, Slow};
 use std::time::Duration;
 use types::Time;
@@ -23,7 +23,7 @@ pub(crate) struct SlowLog {
 
 impl SlowLog {
     /// Writes a line about a slow transaction of this worker, if it may.
-    pub(crate) fn tell(&mut self, now: Time, here: Place, slow: &Slow) {
+    pub(crate) fn tell(&mut self, now: Time, here: WorkerPlace, slow: &Slow) {
         let Some(untold) = self.may(now) else { return };
         let Slow { kind, transaction, attempts, shards, operations, took, client, outcome } = slow;
         let (kind, procedure) = match kind {

@@ -1,12 +1,12 @@
 //! How a node is, as one of its workers sees it.
 
-use crate::manager::Mail;
-use crate::seat::Seat;
+use crate::manager::InputSender;
+use crate::worker_host::WorkerHost;
 use bytes::Bytes;
 use consensus::manager::{Configuration, Loss, LossStage, LostEnd, Outage};
 use engines::Engine;
-use engines::engine::{Counters, Progress};
-use net::Identity;
+use engines::engine::{EngineCounters, ShardProgress};
+use net::SharedClusterId;
 use serde::{Deserialize, Serialize};
 use types::{Clock, Epoch, NodeId, ShardId, Time};
 
@@ -27,7 +27,7 @@ pub struct NodeStatus {
     pub worker: u32,
     /// How many workers it has.
     pub workers: u32,
-    /// The manager has admitted this life of the node.
+    /// The manager has admitted this process of the node.
     pub admitted: bool,
     /// The revision of the configuration that it follows; 0 if it has none yet.
     pub revision: u64,
@@ -85,7 +85,7 @@ pub struct ManagerStatus {
 pub struct ShardStatus {
     /// Its number.
     pub shard: u32,
-    /// The configuration makes this node its leader, in this life.
+    /// The configuration makes this node its leader, in this process.
     pub appointed: bool,
     /// The nodes whose voting replicas make up its majorities, by the configuration.
     #[serde(default)]
@@ -179,24 +179,29 @@ pub struct FollowerStatus {
 }
 
 /// How a worker is, as JSON.
-pub(crate) fn json<E: Engine>(seat: &Seat<E>, now: Time) -> Bytes {
-    serde_json::to_vec(&of(seat, now)).expect("numbers and names").into()
+pub(crate) fn json<E: Engine>(worker_host: &WorkerHost<E>, now: Time) -> Bytes {
+    serde_json::to_vec(&of(worker_host, now)).expect("numbers and names").into()
 }
 
 /// How a worker is.
-pub(crate) fn of<E: Engine>(seat: &Seat<E>, now: Time) -> NodeStatus {
-    let topology = &seat.directory.topology;
-    let worker = &seat.worker;
+pub(crate) fn of<E: Engine>(worker_host: &WorkerHost<E>, now: Time) -> NodeStatus {
+    let topology = &worker_host.directory.topology;
+    let worker = &worker_host.worker;
     let configuration = worker.configuration();
     let leaders = configuration.iter().flat_map(|it| &it.shards).map(|shard| shard.leader.0);
     let lease_end = worker.lease_end();
-    let (managers_version, managers) = seat.mail.as_ref().map(Mail::managers).unwrap_or_default();
+    let (managers_version, managers) =
+        worker_host.manager_inputs.as_ref().map(InputSender::managers).unwrap_or_default();
     NodeStatus {
-        node: seat.node.0,
-        name: topology.node(seat.node).map(|node| node.name.clone()).unwrap_or_default(),
-        cluster: seat.identity.as_ref().and_then(Identity::get).map(|cluster| cluster.to_string()),
+        node: worker_host.node.0,
+        name: topology.node(worker_host.node).map(|node| node.name.clone()).unwrap_or_default(),
+        cluster: worker_host
+            .identity
+            .as_ref()
+            .and_then(SharedClusterId::get)
+            .map(|cluster| cluster.to_string()),
         time_ns: now.0,
-        worker: seat.worker_id.0,
+        worker: worker_host.worker_id.0,
         workers: topology.workers(),
         admitted: worker.is_admitted(),
         revision: configuration.map_or(0, |it| it.revision.0),
@@ -205,30 +210,34 @@ pub(crate) fn of<E: Engine>(seat: &Seat<E>, now: Time) -> NodeStatus {
         lease_ms: (lease_end < Time::MAX).then(|| (lease_end - now).as_millis() as u64),
         leaders: leaders.collect(),
         empty: configuration.iter().flat_map(|it| &it.shards).map(|it| it.empty.len()).sum(),
-        shards: shards(seat),
-        streams: topology.shards_of(seat.node).filter_map(|shard| stream(seat, shard)).collect(),
+        shards: shards(worker_host),
+        streams: topology
+            .shards_of(worker_host.node)
+            .filter_map(|shard| stream(worker_host, shard))
+            .collect(),
         pending: worker.engine().pending(),
-        memory_bytes: seat.stores.iter().map(|(_, store)| store.memory_bytes()).sum(),
+        memory_bytes: worker_host.stores.iter().map(|(_, store)| store.memory_bytes()).sum(),
         counters: named(&worker.engine().counters()),
-        malformed: seat.malformed + worker.strays() + worker.bad_messages(),
+        malformed: worker_host.malformed + worker.strays() + worker.bad_messages(),
         managers: managers.iter().map(|node| node.0).collect(),
         managers_version,
-        manager: seat.mail.as_ref().and_then(manager),
+        manager: worker_host.manager_inputs.as_ref().and_then(manager),
     }
 }
 
-fn manager(mail: &Mail) -> Option<ManagerStatus> {
-    let (me, status, votes) = mail.hosted()?;
+fn manager(manager_inputs: &InputSender) -> Option<ManagerStatus> {
+    let (me, status, votes) = manager_inputs.hosted()?;
     let leader = status.leader.map(|node| node.0);
-    let raft::Status { entries, committed, .. } = status;
+    let raft::RaftStatus { entries, committed, .. } = status;
     Some(ManagerStatus { volume: me.volume.0, votes, leader, entries, committed })
 }
 
-fn shards<E: Engine>(seat: &Seat<E>) -> Vec<ShardStatus> {
-    let of = |(shard, progress): (ShardId, Progress)| {
-        let store = seat.stores.iter().find(|(held, _)| *held == shard).map(|(_, store)| store);
-        let appointed = seat.worker.is_appointed(shard);
-        let configuration = seat.worker.configuration();
+fn shards<E: Engine>(worker_host: &WorkerHost<E>) -> Vec<ShardStatus> {
+    let of = |(shard, progress): (ShardId, ShardProgress)| {
+        let store =
+            worker_host.stores.iter().find(|(held, _)| *held == shard).map(|(_, store)| store);
+        let appointed = worker_host.worker.is_appointed(shard);
+        let configuration = worker_host.worker.configuration();
         let assignment = configuration.and_then(|all| all.shard(shard));
         let numbers = |nodes: &mut dyn Iterator<Item = NodeId>| nodes.map(|node| node.0).collect();
         let voters = assignment.map(|it| numbers(&mut it.voters.iter().copied()));
@@ -240,14 +249,14 @@ fn shards<E: Engine>(seat: &Seat<E>) -> Vec<ShardStatus> {
             empty: empty.unwrap_or_default(),
             outage: configuration.and_then(|all| outage(all, shard)),
             loss: assignment.and_then(|it| it.loss.as_ref()).map(loss),
-            lacking: lacking(seat, shard),
+            lacking: lacking(worker_host, shard),
             watermark: progress.watermark.map(|clock| clock.0),
             reached: progress.reached.map(|clock| clock.0),
             drawn: store.filter(|_| appointed).map(|store| store.clock().0),
             memory_bytes: store.map(|store| store.memory_bytes()),
         }
     };
-    (0..).map(ShardId).zip(seat.worker.engine().progress()).map(of).collect()
+    (0..).map(ShardId).zip(worker_host.worker.engine().progress()).map(of).collect()
 }
 
 fn loss(loss: &Loss) -> LossStatus {
@@ -266,8 +275,8 @@ fn loss(loss: &Loss) -> LossStatus {
 }
 
 /// What this worker knows of epochs that the shard has not ended, as far as the configuration tells.
-fn lacking<E: Engine>(seat: &Seat<E>, shard: ShardId) -> Vec<LackingStatus> {
-    let known = seat.worker.engine().lacking(shard).into_iter();
+fn lacking<E: Engine>(worker_host: &WorkerHost<E>, shard: ShardId) -> Vec<LackingStatus> {
+    let known = worker_host.worker.engine().lacking(shard).into_iter();
     let status = |(epoch, durable, held): (Epoch, Clock, Option<Clock>)| LackingStatus {
         epoch: epoch.0,
         durable: durable.0,
@@ -302,8 +311,8 @@ pub(crate) fn outage(configuration: &Configuration, shard: ShardId) -> Option<St
     })
 }
 
-fn stream<E: Engine>(seat: &Seat<E>, shard: ShardId) -> Option<StreamStatus> {
-    let stream = seat.worker.stream(shard)?;
+fn stream<E: Engine>(worker_host: &WorkerHost<E>, shard: ShardId) -> Option<StreamStatus> {
+    let stream = worker_host.worker.stream(shard)?;
     let accepted = stream.accepted();
     let followers = stream.acknowledged().map(|(node, acknowledged)| FollowerStatus {
         node: node.0,
@@ -319,8 +328,8 @@ fn stream<E: Engine>(seat: &Seat<E>, shard: ShardId) -> Option<StreamStatus> {
     })
 }
 
-pub(crate) fn named(counters: &Counters) -> Vec<(String, u64)> {
-    let Counters {
+pub(crate) fn named(counters: &EngineCounters) -> Vec<(String, u64)> {
+    let EngineCounters {
         certified,
         committed,
         wrote,

@@ -3,7 +3,7 @@
 use consensus::topology::Topology;
 use engines::client::{Directory, FromClient, ToClient};
 use net::CloseReason;
-use net::client::{Access, ConnectError, Connection, connect};
+use net::client::{Access, ClientConnection, ConnectError, connect};
 use server::{FromOperator, NodeStatus, ToOperator};
 use std::fmt::Display;
 use std::time::Duration;
@@ -100,10 +100,15 @@ async fn exchange<A: Coded>(
     let broken = |error: &dyn Display| Unanswered::Broken(format!("{address}: {error}"));
     let asked = async {
         let connection = connect(address, access, Some(WorkerId(worker))).await;
-        let Connection { sender, mut receiver, .. } = connection.map_err(|error| match error {
-            ConnectError::Refused(why) => Unanswered::Refused { address: address.to_owned(), why },
-            error @ (ConnectError::Failed(_) | ConnectError::FoundedAgain { .. }) => broken(&error),
-        })?;
+        let ClientConnection { sender, mut receiver, .. } =
+            connection.map_err(|error| match error {
+                ConnectError::Refused(why) => {
+                    Unanswered::Refused { address: address.to_owned(), why }
+                }
+                error @ (ConnectError::Failed(_) | ConnectError::FoundedAgain { .. }) => {
+                    broken(&error)
+                }
+            })?;
         sender.send(encode(question)).await.map_err(|error| broken(&error))?;
         let answer = receiver.receive().await.map_err(|error| broken(&error))?;
         let nonsense = |error| Unanswered::Broken(format!("{address} says nonsense: {error}"));

@@ -1,51 +1,51 @@
 //! Loaders and clients of a bench within the leaders of a cluster of this process: what is measured is the database,
 //! and not the way to it.
 
-use crate::local::InProcess;
-use crate::remote::Remote;
+use crate::local::InProcessCluster;
+use crate::remote::RemoteDatabase;
 use net::Handle;
-use server::Command;
+use server::WorkerCommand;
 use std::fmt;
 use std::sync::Arc;
 use types::{ShardId, WorkerId};
-use workloads::bench::{Place, Who, Work};
+use workloads::bench::{BenchPlace, Who, Work};
 use workloads::placed::Placed;
 
 /// Loaders on a worker: while one waits for its chunk to be durable, others load.
 const LOADERS: usize = 4;
 
 /// See the module. They take turns on the workers of the leader of their shard.
-pub struct Inside {
-    remote: Remote,
+pub struct InsideClients {
+    remote: RemoteDatabase,
     /// The leader of each shard.
-    leaders: Vec<Handle<Command>>,
+    leaders: Vec<Handle<WorkerCommand>>,
     workers: u32,
     client_shard: Box<dyn Fn(usize) -> ShardId>,
     part_shard: Box<dyn Fn(usize) -> ShardId>,
 }
 
-impl fmt::Debug for Inside {
+impl fmt::Debug for InsideClients {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "clients inside {} leaders", self.leaders.len())
     }
 }
 
-impl Inside {
+impl InsideClients {
     /// The clients of `workload` within this cluster, whose nodes have so many workers. `remote` judges
     /// the data.
     pub fn new(
-        cluster: &InProcess,
-        remote: Remote,
+        cluster: &InProcessCluster,
+        remote: RemoteDatabase,
         workers: u32,
         workload: Arc<impl Placed>,
-    ) -> Inside {
+    ) -> InsideClients {
         let leaders: Vec<_> =
             (0..cluster.shards()).map(|shard| cluster.leader(ShardId(shard)).clone()).collect();
         let shards = cluster.shards();
         let placed = Arc::clone(&workload);
         let client_shard = Box::new(move |client| placed.client_shard(client, shards));
         let part_shard = Box::new(move |part| workload.part_shard(part, shards));
-        Inside { remote, leaders, workers, client_shard, part_shard }
+        InsideClients { remote, leaders, workers, client_shard, part_shard }
     }
 
     /// Neighbouring numbers are on different shards, or else on different workers.
@@ -54,10 +54,10 @@ impl Inside {
     }
 }
 
-impl Place for Inside {
-    type Database = Remote;
+impl BenchPlace for InsideClients {
+    type Database = RemoteDatabase;
 
-    fn database(&self) -> &Remote {
+    fn database(&self) -> &RemoteDatabase {
         &self.remote
     }
 
@@ -87,7 +87,7 @@ impl Place for Inside {
         };
         let worker = WorkerId(self.worker(number) as u32);
         let leader = &self.leaders[shard];
-        let make = Command::Spawn(Box::new(move |local| Box::pin(work.run(local.clone()))));
+        let make = WorkerCommand::Spawn(Box::new(move |local| Box::pin(work.run(local.clone()))));
         // A node that has ended takes none, and one is missing.
         let _ = leader.command(worker, make);
     }

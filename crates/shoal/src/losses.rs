@@ -2,8 +2,8 @@
 
 use crate::ask::{self, Unanswered};
 use crate::clock::now;
-use crate::managers::Trouble;
-use crate::report::Report;
+use crate::managers::ChangeError;
+use crate::report::StatusReport;
 use consensus::manager::{Loss, LossStage};
 use consensus::topology::Topology;
 use net::CloseReason;
@@ -35,7 +35,7 @@ pub struct Acceptance {
 
 /// What is left of a shard, and what may be missing: told before anything is changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Survey {
+pub struct LossSurvey {
     shard: String,
     /// The nodes whose replicas become the voters.
     survivors: Vec<String>,
@@ -43,12 +43,12 @@ pub struct Survey {
     aside: Vec<String>,
     /// Nodes that do not answer: what they know of the shard counts no more.
     silent: Vec<String>,
-    gaps: Vec<Gap>,
+    gaps: Vec<EpochGap>,
 }
 
 /// What live nodes know of an epoch, and survivors do not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Gap {
+pub struct EpochGap {
     epoch: u32,
     /// The survivors have all of it up to this clock,
     held: u64,
@@ -58,11 +58,11 @@ pub struct Gap {
 
 /// What came of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Accepted {
+pub struct AcceptedLoss {
     shard: String,
     voters: Vec<String>,
     aside: Vec<String>,
-    gaps: Vec<Gap>,
+    gaps: Vec<EpochGap>,
 }
 
 impl Acceptance {
@@ -70,12 +70,12 @@ impl Acceptance {
     ///
     /// # Errors
     /// Why the loss may not be accepted, or why that is not known.
-    pub async fn survey(&self) -> Result<Survey, Trouble> {
+    pub async fn survey(&self) -> Result<LossSurvey, ChangeError> {
         let topology = self.topology().await?;
         let wanted = FromOperator::CheckLoss { shard: self.shard };
         let told = self.settle(&topology, wanted, |_| {}, Some).await?;
         let ToOperator::MayLose { survivors, aside, silent } = told else {
-            return Err(Trouble::Refused("the managers say something else".to_owned()));
+            return Err(ChangeError::Refused("the managers say something else".to_owned()));
         };
         let mut workers = Vec::new();
         for node in topology.nodes() {
@@ -85,7 +85,7 @@ impl Acceptance {
             }
         }
         let names = |nodes: &[NodeId]| nodes.iter().map(|node| name(&topology, *node)).collect();
-        Ok(Survey {
+        Ok(LossSurvey {
             shard: format!("S{}", self.shard.0),
             survivors: names(&survivors),
             aside: names(&aside),
@@ -102,7 +102,7 @@ impl Acceptance {
         &self,
         (number, at_s): (u64, u64),
         say: impl FnMut(&str),
-    ) -> Result<Accepted, Trouble> {
+    ) -> Result<AcceptedLoss, ChangeError> {
         let topology = self.topology().await?;
         let wanted = FromOperator::AcceptLoss { shard: self.shard, number, at_s };
         let over = |told| match told {
@@ -110,16 +110,16 @@ impl Acceptance {
             told => Some(told),
         };
         let ToOperator::Lost(loss) = self.settle(&topology, wanted, say, over).await? else {
-            return Err(Trouble::Refused("the managers say something else".to_owned()));
+            return Err(ChangeError::Refused("the managers say something else".to_owned()));
         };
         let gap = |(epoch, lost): (&types::Epoch, &consensus::manager::LostEnd)| {
             let (held, end) = (lost.held?, lost.end?);
-            (end > held).then_some(Gap { epoch: epoch.0, held: held.0, durable: end.0 })
+            (end > held).then_some(EpochGap { epoch: epoch.0, held: held.0, durable: end.0 })
         };
-        let report = Report::gather(&self.addresses, &self.access).await;
-        let report = report.map_err(Trouble::NoCluster)?;
+        let report = StatusReport::gather(&self.addresses, &self.access).await;
+        let report = report.map_err(ChangeError::NoCluster)?;
         let voters = report.voters(self.shard.0);
-        Ok(Accepted {
+        Ok(AcceptedLoss {
             shard: format!("S{}", self.shard.0),
             voters: voters.into_iter().map(|node| name(&topology, NodeId(node))).collect(),
             aside: loss.void.keys().map(|node| name(&topology, *node)).collect(),
@@ -127,14 +127,14 @@ impl Acceptance {
         })
     }
 
-    async fn topology(&self) -> Result<Topology, Trouble> {
+    async fn topology(&self) -> Result<Topology, ChangeError> {
         let topology = ask::topology(&self.addresses, &self.access).await;
-        let topology = topology.map_err(Trouble::NoCluster)?;
+        let topology = topology.map_err(ChangeError::NoCluster)?;
         let shards = topology.shards();
         if self.shard.0 >= shards {
             let known: Vec<String> = (0..shards).map(|shard| format!("S{shard}")).collect();
             let (wrong, known) = (self.shard.0, known.join(", "));
-            return Err(Trouble::Cannot(format!(
+            return Err(ChangeError::Cannot(format!(
                 "there is no shard S{wrong}; name one of {known}"
             )));
         }
@@ -148,12 +148,12 @@ impl Acceptance {
         wanted: FromOperator,
         mut say: impl FnMut(&str),
         last: impl Fn(ToOperator) -> Option<ToOperator>,
-    ) -> Result<ToOperator, Trouble> {
+    ) -> Result<ToOperator, ChangeError> {
         let (began, mut said, mut leader) = (now(), String::new(), None);
         let mut stage = "no manager has answered yet".to_owned();
         while began.elapsed() < self.within {
             if leader.is_none() {
-                let report = Report::gather(&self.addresses, &self.access).await.ok();
+                let report = StatusReport::gather(&self.addresses, &self.access).await.ok();
                 leader = report.and_then(|report| report.managers_leader()).map(NodeId);
             }
             match self.ask(topology, leader, &wanted).await? {
@@ -183,7 +183,7 @@ impl Acceptance {
             }
             tokio::time::sleep(ASK_EVERY).await;
         }
-        Err(Trouble::Late { after: self.within, stage })
+        Err(ChangeError::Late { after: self.within, stage })
     }
 
     async fn ask(
@@ -191,7 +191,7 @@ impl Acceptance {
         topology: &Topology,
         leader: Option<NodeId>,
         wanted: &FromOperator,
-    ) -> Result<Option<ToOperator>, Trouble> {
+    ) -> Result<Option<ToOperator>, ChangeError> {
         let leader = leader.and_then(|leader| topology.node(leader));
         let Some(address) = leader.and_then(|leader| leader.address.as_deref()) else {
             return Ok(None);
@@ -199,20 +199,20 @@ impl Acceptance {
         match ask::operate(address, &self.operator, wanted).await {
             Ok(told) => Ok(Some(told)),
             Err(error @ Unanswered::Refused { why: CloseReason::WrongSecret, .. }) => {
-                Err(Trouble::Secret(error))
+                Err(ChangeError::Secret(error))
             }
             Err(Unanswered::Refused { .. } | Unanswered::Broken(_)) => Ok(None),
         }
     }
 }
 
-fn refused(why: &server::Refusal) -> Trouble {
+fn refused(why: &server::OperatorRefusal) -> ChangeError {
     match why {
-        server::Refusal::NoManagers => Trouble::Cannot(
+        server::OperatorRefusal::NoManagers => ChangeError::Cannot(
             "the cluster has no managers: its shards never change their leaders".to_owned(),
         ),
-        server::Refusal::Failed(why) => Trouble::Refused(why.clone()),
-        other => Trouble::Refused(format!("{other:?}")),
+        server::OperatorRefusal::Failed(why) => ChangeError::Refused(why.clone()),
+        other => ChangeError::Refused(format!("{other:?}")),
     }
 }
 
@@ -240,7 +240,7 @@ pub fn listed(names: &[String]) -> String {
 
 /// What any node knows to be durable, and no survivor has: of each stream the best survivor counts, and of a shard its
 /// worst stream.
-fn gaps(shard: ShardId, survivors: &[NodeId], workers: &[NodeStatus]) -> Vec<Gap> {
+fn gaps(shard: ShardId, survivors: &[NodeId], workers: &[NodeStatus]) -> Vec<EpochGap> {
     let mut durable: BTreeMap<u32, u64> = BTreeMap::new();
     let mut held: BTreeMap<(u32, u32), u64> = BTreeMap::new();
     for status in workers {
@@ -257,15 +257,15 @@ fn gaps(shard: ShardId, survivors: &[NodeId], workers: &[NodeStatus]) -> Vec<Gap
     let gap = |(epoch, durable): (u32, u64)| {
         let streams = held.range((epoch, 0)..=(epoch, u32::MAX)).map(|(_, clock)| *clock);
         let held = streams.min().unwrap_or_default();
-        (durable > held).then_some(Gap { epoch, held, durable })
+        (durable > held).then_some(EpochGap { epoch, held, durable })
     };
     durable.into_iter().filter_map(gap).collect()
 }
 
-impl Survey {
+impl LossSurvey {
     /// What the operator has to know before confirming it.
     pub fn text(&self) -> String {
-        let Survey { shard, survivors, aside, silent, gaps } = self;
+        let LossSurvey { shard, survivors, aside, silent, gaps } = self;
         let mut text = format!(
             "If {shard} has lost its majority for good, it goes on with what {} has in memory.\n\
              - The replicas on {} are set aside: what only they have is lost, even if they come back.\n\
@@ -294,10 +294,10 @@ impl Survey {
     }
 }
 
-impl Accepted {
+impl AcceptedLoss {
     /// What came of it, and what is missing.
     pub fn text(&self) -> String {
-        let Accepted { shard, voters, aside, gaps } = self;
+        let AcceptedLoss { shard, voters, aside, gaps } = self;
         let mut text = format!(
             "{shard} goes on: its voters are {}; {} set aside.\n",
             listed(voters),
@@ -400,7 +400,7 @@ mod tests {
             gaps(ShardId(0), &[NodeId(0), NodeId(1)], &workers)
         };
         assert_eq!(gaps(8), []);
-        assert_eq!(gaps(9), [Gap { epoch: 3, held: 8, durable: 9 }]);
+        assert_eq!(gaps(9), [EpochGap { epoch: 3, held: 8, durable: 9 }]);
     }
 
     #[test]

@@ -3,13 +3,13 @@
 use crate::ask::{self, Unanswered};
 use crate::clock::now;
 use crate::duration::span;
-use crate::report::Report;
+use crate::report::StatusReport;
 use crate::terminal::table;
 use consensus::topology::Topology;
 use net::CloseReason;
 use net::client::Access;
 use serde::Serialize;
-use server::{FromOperator, ManagerStatus, NodeStatus, Refusal, Stage, ToOperator};
+use server::{FromOperator, ManagerStatus, NodeStatus, OperatorRefusal, RecoveryStage, ToOperator};
 use std::time::Duration;
 use thiserror::Error;
 use types::NodeId;
@@ -21,7 +21,7 @@ const ASK_EVERY: Duration = Duration::from_millis(200);
 /// What a node is to the managers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-enum Role {
+enum ManagerRole {
     /// Its manager leads the log.
     Leads,
     /// Its manager votes.
@@ -36,26 +36,26 @@ enum Role {
 
 /// A node that has a manager, or is to have one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct Row {
+struct ManagerRow {
     name: String,
     place: String,
-    role: Role,
+    role: ManagerRole,
     manager: Option<ManagerStatus>,
 }
 
 /// The managers of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Overview {
+pub struct ManagersOverview {
     /// The latest list of them that a node knows.
     version: u64,
-    managers: Vec<Row>,
+    managers: Vec<ManagerRow>,
     /// Nodes that know an older list.
     behind: Vec<String>,
 }
 
-impl Overview {
+impl ManagersOverview {
     /// By what all nodes say.
-    pub fn of(report: &Report) -> Overview {
+    pub fn of(report: &StatusReport) -> ManagersOverview {
         let answered = || report.nodes.iter().flatten();
         let latest = answered().max_by_key(|status| status.managers_version);
         let version = latest.map_or(0, |status| status.managers_version);
@@ -66,18 +66,25 @@ impl Overview {
                 let is_member = members.contains(&node.id.0);
                 let manager = status.as_ref().ok().and_then(|status| status.manager.clone());
                 let role = match &manager {
-                    Some(it) if it.votes && leader == Some(node.id.0) => Role::Leads,
-                    Some(it) if it.votes => Role::Votes,
+                    Some(it) if it.votes && leader == Some(node.id.0) => ManagerRole::Leads,
+                    Some(it) if it.votes => ManagerRole::Votes,
                     // Who is behind will know which volume votes.
-                    Some(_) | None if is_member && is_up_to_date(status, version) => Role::Lost,
-                    Some(_) => Role::Learns,
-                    None if is_member => Role::Silent,
+                    Some(_) | None if is_member && is_up_to_date(status, version) => {
+                        ManagerRole::Lost
+                    }
+                    Some(_) => ManagerRole::Learns,
+                    None if is_member => ManagerRole::Silent,
                     None => return None,
                 };
-                Some(Row { name: node.name.clone(), place: report.place(node), role, manager })
+                Some(ManagerRow {
+                    name: node.name.clone(),
+                    place: report.place(node),
+                    role,
+                    manager,
+                })
             });
         let old = answered().filter(|status| status.managers_version < version);
-        Overview {
+        ManagersOverview {
             version,
             managers: rows.collect(),
             behind: old.map(|status| status.name.clone()).collect(),
@@ -88,16 +95,16 @@ impl Overview {
     pub fn text(&self) -> String {
         let none = || "–".to_owned();
         let rows = self.managers.iter().map(|row| {
-            let Row { name, place, role, manager } = row;
+            let ManagerRow { name, place, role, manager } = row;
             let number = |of: fn(&ManagerStatus) -> u64| {
                 manager.as_ref().map_or_else(none, |manager| words::count(of(manager)))
             };
             let role = match role {
-                Role::Leads => "leads",
-                Role::Votes => "votes",
-                Role::Learns => "learns",
-                Role::Lost => "lost its log",
-                Role::Silent => "does not answer",
+                ManagerRole::Leads => "leads",
+                ManagerRole::Votes => "votes",
+                ManagerRole::Learns => "learns",
+                ManagerRole::Lost => "lost its log",
+                ManagerRole::Silent => "does not answer",
             };
             let volume = manager.as_ref().map_or_else(none, |it| format!("{:08x}", it.volume));
             let (entries, committed) = (number(|it| it.entries), number(|it| it.committed));
@@ -111,20 +118,20 @@ impl Overview {
         let mut missing = Vec::new();
         if self.managers.is_empty() {
             missing.push("the cluster has no managers: leaders never change".to_owned());
-        } else if !self.managers.iter().any(|row| row.role == Role::Leads) {
+        } else if !self.managers.iter().any(|row| row.role == ManagerRole::Leads) {
             missing.push(
                 "no manager leads: a majority of them has to live; if it is lost for good, `shoal managers recover`"
                     .to_owned(),
             );
         }
-        for Row { name, role, .. } in &self.managers {
+        for ManagerRow { name, role, .. } in &self.managers {
             missing.extend(match role {
-                Role::Leads | Role::Votes => None,
-                Role::Learns => Some(format!("{name} has a manager that does not vote")),
-                Role::Lost => Some(format!(
+                ManagerRole::Leads | ManagerRole::Votes => None,
+                ManagerRole::Learns => Some(format!("{name} has a manager that does not vote")),
+                ManagerRole::Lost => Some(format!(
                     "{name} has lost its manager's log: `shoal managers replace {name} {name}`"
                 )),
-                Role::Silent => Some(format!(
+                ManagerRole::Silent => Some(format!(
                     "{name} does not answer: if it is lost, `shoal managers replace {name} NEW`"
                 )),
             });
@@ -146,7 +153,7 @@ pub(crate) fn leader<'s>(answered: impl Iterator<Item = &'s NodeStatus>) -> Opti
 
 /// Why a manager is not replaced: what happened, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum Trouble {
+pub enum ChangeError {
     /// No node answers at all.
     #[error("{0}")]
     NoCluster(String),
@@ -179,14 +186,14 @@ pub enum Trouble {
 
 /// What came of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Replaced {
+pub struct ReplacementEnd {
     /// The nodes that have managers now.
     pub managers: Vec<String>,
 }
 
 /// One manager instead of another.
 #[derive(Debug)]
-pub struct Replacement {
+pub struct ManagerReplacement {
     /// Where nodes are.
     pub addresses: Vec<String>,
     /// What lets clients in.
@@ -199,7 +206,7 @@ pub struct Replacement {
 
 /// Which nodes are to have managers.
 #[derive(Debug, Clone)]
-pub enum Wanted {
+pub enum WantedManagers {
     /// Another one instead of this one.
     Replace {
         /// Who goes.
@@ -212,26 +219,26 @@ pub enum Wanted {
 }
 
 /// What is asked for, and the names of nodes.
-struct Request<'t> {
+struct ManagersRequest<'t> {
     topology: &'t Topology,
     wanted: FromOperator,
     outgoing: String,
     incoming: String,
 }
 
-impl Replacement {
+impl ManagerReplacement {
     /// Asks the leader until it is done, and says how it goes.
     ///
     /// # Errors
     /// Why it is not done, or not for certain.
     pub async fn run(
         &self,
-        wanted: &Wanted,
+        wanted: &WantedManagers,
         mut say: impl FnMut(&str),
-    ) -> Result<Replaced, Trouble> {
+    ) -> Result<ReplacementEnd, ChangeError> {
         let topology = ask::topology(&self.addresses, &self.access).await;
-        let topology = topology.map_err(Trouble::NoCluster)?;
-        let request = Request::new(&topology, wanted)?;
+        let topology = topology.map_err(ChangeError::NoCluster)?;
+        let request = ManagersRequest::new(&topology, wanted)?;
         let began = now();
         let (mut leader, mut said) = (None, String::new());
         let mut stage = "nobody has answered yet".to_owned();
@@ -242,7 +249,7 @@ impl Replacement {
             stage = match self.ask(&request, leader).await? {
                 Some(ToOperator::Done { managers }) => {
                     let managers = managers.iter().map(|node| request.name(*node)).collect();
-                    return Ok(Replaced { managers });
+                    return Ok(ReplacementEnd { managers });
                 }
                 Some(ToOperator::UnderWay(stage)) => request.stage(stage),
                 Some(ToOperator::NotLeading { leader: other }) => {
@@ -255,7 +262,7 @@ impl Replacement {
                     | ToOperator::Lost(_)
                     | ToOperator::MayRecover(_)),
                 ) => {
-                    return Err(Trouble::Refused(format!(
+                    return Err(ChangeError::Refused(format!(
                         "the managers say something else: {told:?}"
                     )));
                 }
@@ -270,20 +277,20 @@ impl Replacement {
             }
             tokio::time::sleep(ASK_EVERY).await;
         }
-        Err(Trouble::Late { after: self.within, stage })
+        Err(ChangeError::Late { after: self.within, stage })
     }
 
     /// Who leads, by what the nodes say.
     async fn leader(&self) -> Option<NodeId> {
-        let report = Report::gather(&self.addresses, &self.access).await.ok()?;
+        let report = StatusReport::gather(&self.addresses, &self.access).await.ok()?;
         leader(report.nodes.iter().flatten()).map(NodeId)
     }
 
     async fn ask(
         &self,
-        request: &Request<'_>,
+        request: &ManagersRequest<'_>,
         leader: Option<NodeId>,
-    ) -> Result<Option<ToOperator>, Trouble> {
+    ) -> Result<Option<ToOperator>, ChangeError> {
         let leader = leader.and_then(|leader| request.topology.node(leader));
         let Some(address) = leader.and_then(|leader| leader.address.as_deref()) else {
             return Ok(None);
@@ -291,35 +298,43 @@ impl Replacement {
         match ask::operate(address, &self.operator, &request.wanted).await {
             Ok(told) => Ok(Some(told)),
             Err(error @ Unanswered::Refused { why: CloseReason::WrongSecret, .. }) => {
-                Err(Trouble::Secret(error))
+                Err(ChangeError::Secret(error))
             }
             Err(Unanswered::Refused { .. } | Unanswered::Broken(_)) => Ok(None),
         }
     }
 }
 
-fn find(topology: &Topology, name: &str) -> Result<NodeId, Trouble> {
+fn find(topology: &Topology, name: &str) -> Result<NodeId, ChangeError> {
     let nodes = topology.nodes();
     if let Some(node) = nodes.iter().find(|node| node.name == name) {
         return Ok(node.id);
     }
     let known: Vec<&str> = nodes.iter().map(|node| &*node.name).collect();
-    Err(Trouble::NoNode { name: name.to_owned(), known: known.join(", ") })
+    Err(ChangeError::NoNode { name: name.to_owned(), known: known.join(", ") })
 }
 
-impl<'t> Request<'t> {
-    fn new(topology: &'t Topology, wanted: &Wanted) -> Result<Request<'t>, Trouble> {
+impl<'t> ManagersRequest<'t> {
+    fn new(
+        topology: &'t Topology,
+        wanted: &WantedManagers,
+    ) -> Result<ManagersRequest<'t>, ChangeError> {
         Ok(match wanted {
-            Wanted::Replace { outgoing: former, incoming: next } => {
+            WantedManagers::Replace { outgoing: former, incoming: next } => {
                 let (outgoing, incoming) = (find(topology, former)?, find(topology, next)?);
                 let wanted = FromOperator::ReplaceManager { outgoing, incoming };
-                Request { topology, wanted, outgoing: former.clone(), incoming: next.clone() }
+                ManagersRequest {
+                    topology,
+                    wanted,
+                    outgoing: former.clone(),
+                    incoming: next.clone(),
+                }
             }
-            Wanted::Add(names) => {
+            WantedManagers::Add(names) => {
                 let (first, second) = (find(topology, &names[0])?, find(topology, &names[1])?);
                 let wanted = FromOperator::AddManagers { first, second };
                 let incoming = names.join(" or ");
-                Request { topology, wanted, outgoing: String::new(), incoming }
+                ManagersRequest { topology, wanted, outgoing: String::new(), incoming }
             }
         })
     }
@@ -328,18 +343,18 @@ impl<'t> Request<'t> {
         self.topology.node(node).map_or_else(|| node.to_string(), |node| node.name.clone())
     }
 
-    fn stage(&self, stage: Stage) -> String {
+    fn stage(&self, stage: RecoveryStage) -> String {
         let incoming = &self.incoming;
         match stage {
-            Stage::Reaching => format!("{incoming} is told to host a manager"),
-            Stage::Learning { has, of } => {
+            RecoveryStage::Reaching => format!("{incoming} is told to host a manager"),
+            RecoveryStage::Learning { has, of } => {
                 let (has, of) = (words::count(has), words::count(of));
                 format!("{incoming} learns the log: it has {has} of {of} entries")
             }
-            Stage::Accepting | Stage::Asking { .. } => {
+            RecoveryStage::Accepting | RecoveryStage::Asking { .. } => {
                 "the managers write into their log".to_owned()
             }
-            Stage::Voting => match self.outgoing.is_empty() {
+            RecoveryStage::Voting => match self.outgoing.is_empty() {
                 true => "they are about to vote".to_owned(),
                 false => {
                     format!("{incoming} votes, and the vote of the former one is taken back")
@@ -348,32 +363,36 @@ impl<'t> Request<'t> {
         }
     }
 
-    fn refused(&self, why: &Refusal) -> Trouble {
+    fn refused(&self, why: &OperatorRefusal) -> ChangeError {
         let (outgoing, incoming) = (&self.outgoing, &self.incoming);
         let names = |nodes: &[NodeId]| {
             nodes.iter().map(|node| self.name(*node)).collect::<Vec<_>>().join(", ")
         };
         match why {
-            Refusal::NoManagers => {
-                Trouble::Cannot("the cluster has no managers: there is none to replace".to_owned())
+            OperatorRefusal::NoManagers => ChangeError::Cannot(
+                "the cluster has no managers: there is none to replace".to_owned(),
+            ),
+            OperatorRefusal::NoNode(node) => {
+                ChangeError::Cannot(format!("there is no node {node}"))
             }
-            Refusal::NoNode(node) => Trouble::Cannot(format!("there is no node {node}")),
-            Refusal::NotManager { managers } => Trouble::Cannot(format!(
+            OperatorRefusal::NotManager { managers } => ChangeError::Cannot(format!(
                 "{outgoing} has no manager; replace one of {}",
                 names(managers)
             )),
-            Refusal::IsManager => Trouble::Cannot(format!(
+            OperatorRefusal::IsManager => ChangeError::Cannot(format!(
                 "{incoming} has a manager already; take a node that has none"
             )),
-            Refusal::InMemory => Trouble::Refused(format!(
+            OperatorRefusal::InMemory => ChangeError::Refused(format!(
                 "{incoming} would keep the managers' log in memory; give it `data` in its file, and start it again"
             )),
-            Refusal::CannotHost(why) => Trouble::Refused(format!(
+            OperatorRefusal::CannotHost(why) => ChangeError::Refused(format!(
                 "{incoming} cannot host a manager: {why}; look at its folder `data`, or take another node"
             )),
-            Refusal::Failed(why) => Trouble::Refused(format!("the managers refuse: {why}")),
-            Refusal::MajorityLives | Refusal::LosesMore { .. } => {
-                Trouble::Refused("the managers say that a majority of them lives".to_owned())
+            OperatorRefusal::Failed(why) => {
+                ChangeError::Refused(format!("the managers refuse: {why}"))
+            }
+            OperatorRefusal::MajorityLives | OperatorRefusal::LosesMore { .. } => {
+                ChangeError::Refused("the managers say that a majority of them lives".to_owned())
             }
         }
     }
@@ -384,7 +403,7 @@ mod tests {
     use super::*;
 
     /// Five nodes, of which the first three have managers, by the latest list; the first one's leads.
-    fn report() -> Report {
+    fn report() -> StatusReport {
         let builder = Topology::builder().workers(1).datacenter("here");
         let builder = (0..5).fold(builder, |builder, node| {
             builder.node_at(format!("n{node}"), "here", format!("127.0.0.1:{}", 7000 + node))
@@ -403,13 +422,15 @@ mod tests {
                 ..NodeStatus::default()
             })
         };
-        Report { topology, nodes: (0..5).map(node).collect(), skews: vec![None; 5] }
+        StatusReport { topology, nodes: (0..5).map(node).collect(), skews: vec![None; 5] }
     }
 
-    fn damaged(damage: impl FnOnce(&mut [Result<NodeStatus, String>])) -> (Vec<Role>, Vec<String>) {
+    fn damaged(
+        damage: impl FnOnce(&mut [Result<NodeStatus, String>]),
+    ) -> (Vec<ManagerRole>, Vec<String>) {
         let mut report = report();
         damage(&mut report.nodes);
-        let overview = Overview::of(&report);
+        let overview = ManagersOverview::of(&report);
         let roles = overview.managers.iter().map(|row| row.role).collect();
         (roles, overview.missing())
     }
@@ -420,9 +441,9 @@ mod tests {
 
     #[test]
     fn managers_are_what_the_latest_list_says() {
-        use Role::{Leads, Learns, Lost, Silent, Votes};
+        use ManagerRole::{Leads, Learns, Lost, Silent, Votes};
         assert_eq!(damaged(|_| {}), (vec![Leads, Votes, Votes], vec![]));
-        let text = Overview::of(&report()).text();
+        let text = ManagersOverview::of(&report()).text();
         assert!(text.contains("leads") && text.contains("1,200"), "{text}");
 
         let (roles, missing) = damaged(|nodes| nodes[2] = Err("gone".to_owned()));

@@ -1,7 +1,7 @@
 //! The procedures that every node knows by name.
 
 use bytes::Bytes;
-use engines::{Procedures, Transaction};
+use engines::{CoordinatorTransaction, Procedures};
 use types::{Error, Result, TableId, Transaction as _};
 
 /// Adds to a counter: see [`add`].
@@ -18,7 +18,7 @@ pub fn add_arguments(table: TableId, delta: i64, key: &[u8]) -> Bytes {
 }
 
 /// Adds to the number under a key, and returns the sum, both as eight little-endian bytes.
-async fn add(tx: &Transaction, arguments: &[u8]) -> Result<Bytes> {
+async fn add(tx: &CoordinatorTransaction, arguments: &[u8]) -> Result<Bytes> {
     let wrong = || Error::reject("a table, a number and a key are expected");
     let (table, rest) = arguments.split_first_chunk::<4>().ok_or_else(wrong)?;
     let (delta, key) = rest.split_first_chunk::<8>().ok_or_else(wrong)?;

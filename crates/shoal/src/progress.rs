@@ -1,10 +1,10 @@
 //! The progress bars, on standard error. They hide themselves where that is no terminal.
 
 use indicatif::{ProgressBar, ProgressStyle};
-use sim::demonstrations::{self, Watcher};
+use sim::demonstrations::{self, ProgressWatcher};
 use std::rc::Rc;
 use std::time::Duration;
-use workloads::bench::{Progress, Stage};
+use workloads::bench::{BenchProgress, Stage};
 use workloads::report::words;
 
 /// A bar in our style, or one that shows nothing.
@@ -40,7 +40,7 @@ impl Bar {
     }
 
     /// Shows where the bench stands.
-    pub fn show(&mut self, progress: Progress) {
+    pub fn show(&mut self, progress: BenchProgress) {
         if self.shown != Some((progress.run, progress.stage)) {
             self.shown = Some((progress.run, progress.stage));
             self.bar.reset();
@@ -125,9 +125,9 @@ impl ShowBar {
     }
 
     /// Who is told how far a demonstration is, and shows it.
-    pub fn watcher(&self) -> Watcher {
+    pub fn watcher(&self) -> ProgressWatcher {
         let bar = self.0.clone();
-        Rc::new(move |at: demonstrations::Progress| {
+        Rc::new(move |at: demonstrations::DemonstrationProgress| {
             bar.set_message(at.what);
             bar.set_position((at.done * 1000.0) as u64);
         })

@@ -3,13 +3,15 @@
 use crate::ask::{self, Unanswered};
 use crate::clock::now;
 use crate::losses::listed;
-use crate::managers::{Replaced, Trouble};
-use crate::report::Report;
+use crate::managers::{ChangeError, ReplacementEnd};
+use crate::report::StatusReport;
 use consensus::topology::Topology;
 use net::CloseReason;
 use net::client::Access;
 use serde::Serialize;
-use server::{FromOperator, NodeStatus, Refusal, Remembered, Stage, ToOperator};
+use server::{
+    FromOperator, NodeStatus, OperatorRefusal, RecoveryStage, RememberedManagers, ToOperator,
+};
 use std::time::Duration;
 use types::{NodeId, ShardId};
 use workloads::report::words;
@@ -19,7 +21,7 @@ const ASK_EVERY: Duration = Duration::from_millis(200);
 
 /// Recovers the managers of a cluster.
 #[derive(Debug)]
-pub struct Recovery {
+pub struct ManagersRecovery {
     /// Where nodes are.
     pub addresses: Vec<String>,
     /// What lets clients in.
@@ -32,7 +34,7 @@ pub struct Recovery {
 
 /// What is left, and what may be lost: told before anything is changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Survey {
+pub struct ManagersSurvey {
     cluster: String,
     /// The node whose manager goes on.
     survivor: String,
@@ -55,15 +57,15 @@ pub struct Survey {
     shown: (Vec<NodeId>, Vec<ShardId>),
 }
 
-impl Recovery {
+impl ManagersRecovery {
     /// What is left if the manager of this node goes on alone.
     ///
     /// # Errors
     /// Why it may not, or why that is not known.
-    pub async fn survey(&self, survivor: &str) -> Result<Survey, Trouble> {
-        let report = Report::gather(&self.addresses, &self.access).await;
-        let report = report.map_err(Trouble::NoCluster)?;
-        let Choice { node, cluster, managers, answering } = choose(&report, survivor)?;
+    pub async fn survey(&self, survivor: &str) -> Result<ManagersSurvey, ChangeError> {
+        let report = StatusReport::gather(&self.addresses, &self.access).await;
+        let report = report.map_err(ChangeError::NoCluster)?;
+        let SurvivorChoice { node, cluster, managers, answering } = choose(&report, survivor)?;
         let has_majority = answering * 2 > managers.len();
         let topology = &report.topology;
         let address = topology.node(node).and_then(|node| node.address.clone());
@@ -71,10 +73,10 @@ impl Recovery {
         let told = self.settle(&address, FromOperator::CheckRecovery, |_| {}).await?;
         let remembered = match told {
             ToOperator::MayRecover(remembered) if remembered.pledged || !has_majority => remembered,
-            ToOperator::MayRecover(_) | ToOperator::Refused(Refusal::MajorityLives)
+            ToOperator::MayRecover(_) | ToOperator::Refused(OperatorRefusal::MajorityLives)
                 if has_majority =>
             {
-                return Err(Trouble::Cannot(format!(
+                return Err(ChangeError::Cannot(format!(
                     "{answering} of {} managers answer, which is a majority: there is nothing to recover; replace those that \
                      are lost, by `shoal managers replace`",
                     managers.len()
@@ -83,9 +85,9 @@ impl Recovery {
             told => return Err(unexpected(&told, topology)),
         };
         let names = |nodes: &[NodeId]| nodes.iter().map(|node| name(topology, *node)).collect();
-        let Remembered { silent, lost, lacking, epoch, heard, pledged, .. } = remembered;
+        let RememberedManagers { silent, lost, lacking, epoch, heard, pledged, .. } = remembered;
         let aside: Vec<NodeId> = managers.into_iter().filter(|other| *other != node).collect();
-        Ok(Survey {
+        Ok(ManagersSurvey {
             cluster,
             survivor: name(topology, node),
             aside: names(&aside),
@@ -105,18 +107,18 @@ impl Recovery {
     /// Why it is not done, or not for certain.
     pub async fn recover(
         &self,
-        survey: &Survey,
+        survey: &ManagersSurvey,
         number: u64,
         say: impl FnMut(&str),
-    ) -> Result<Replaced, Trouble> {
+    ) -> Result<ReplacementEnd, ChangeError> {
         let topology = ask::topology(&self.addresses, &self.access).await;
-        let topology = topology.map_err(Trouble::NoCluster)?;
+        let topology = topology.map_err(ChangeError::NoCluster)?;
         let (silent, lost) = survey.shown.clone();
         let wanted = FromOperator::RecoverManagers { number, silent, lost };
         match self.settle(&survey.address, wanted, say).await? {
             ToOperator::Done { managers } => {
                 let managers = managers.iter().map(|node| name(&topology, *node)).collect();
-                Ok(Replaced { managers })
+                Ok(ReplacementEnd { managers })
             }
             told => Err(unexpected(&told, &topology)),
         }
@@ -128,17 +130,17 @@ impl Recovery {
         address: &str,
         wanted: FromOperator,
         mut say: impl FnMut(&str),
-    ) -> Result<ToOperator, Trouble> {
+    ) -> Result<ToOperator, ChangeError> {
         let (began, mut said) = (now(), String::new());
         let mut stage = "the manager has not answered yet".to_owned();
         while began.elapsed() < self.within {
             match ask::operate(address, &self.operator, &wanted).await {
-                Ok(ToOperator::UnderWay(Stage::Asking { told, of })) => {
+                Ok(ToOperator::UnderWay(RecoveryStage::Asking { told, of })) => {
                     stage = format!("nodes say what they remember: {told} of {of}");
                 }
                 Ok(told) => return Ok(told),
                 Err(error @ Unanswered::Refused { why: CloseReason::WrongSecret, .. }) => {
-                    return Err(Trouble::Secret(error));
+                    return Err(ChangeError::Secret(error));
                 }
                 Err(error) => stage = error.to_string(),
             }
@@ -148,13 +150,13 @@ impl Recovery {
             }
             tokio::time::sleep(ASK_EVERY).await;
         }
-        Err(Trouble::Late { after: self.within, stage })
+        Err(ChangeError::Late { after: self.within, stage })
     }
 }
 
 /// Which manager goes on.
 #[derive(Debug, PartialEq, Eq)]
-struct Choice {
+struct SurvivorChoice {
     node: NodeId,
     cluster: String,
     /// All that had managers, by the latest list,
@@ -164,7 +166,7 @@ struct Choice {
 }
 
 /// The manager of this node goes on, if no other that answers has a longer log.
-fn choose(report: &Report, survivor: &str) -> Result<Choice, Trouble> {
+fn choose(report: &StatusReport, survivor: &str) -> Result<SurvivorChoice, ChangeError> {
     let answered = || report.nodes.iter().flatten();
     let latest = answered().max_by_key(|status| status.managers_version);
     let managers = latest.map(|status| status.managers.clone()).unwrap_or_default();
@@ -172,10 +174,10 @@ fn choose(report: &Report, survivor: &str) -> Result<Choice, Trouble> {
     let left: Vec<&NodeStatus> = answered().filter(votes).collect();
     let names: Vec<String> = left.iter().map(|status| status.name.clone()).collect();
     if managers.is_empty() {
-        return Err(Trouble::Cannot("the cluster has no managers".to_owned()));
+        return Err(ChangeError::Cannot("the cluster has no managers".to_owned()));
     }
     let Some(chosen) = left.iter().find(|status| status.name == survivor) else {
-        return Err(Trouble::Cannot(match names.is_empty() {
+        return Err(ChangeError::Cannot(match names.is_empty() {
             true => "no manager that answers has kept its log; start one of those that were, with its folder `data`"
                 .to_owned(),
             false => format!("{survivor} has no manager that votes; name one of {}", listed(&names)),
@@ -185,49 +187,49 @@ fn choose(report: &Report, survivor: &str) -> Result<Choice, Trouble> {
         |status: &NodeStatus| status.manager.as_ref().map_or(0, |manager| manager.committed);
     let longest = left.iter().max_by_key(|status| committed(status)).unwrap_or(chosen);
     if committed(longest) > committed(chosen) {
-        return Err(Trouble::Cannot(format!(
+        return Err(ChangeError::Cannot(format!(
             "the manager of {} knows more entries of the log than that of {survivor}; recover from {}",
             longest.name, longest.name
         )));
     }
     let cluster = chosen.cluster.clone().or_else(|| answered().find_map(|it| it.cluster.clone()));
     let cluster = cluster.ok_or_else(|| {
-        Trouble::Cannot("no node that answers has joined a cluster; found it anew".to_owned())
+        ChangeError::Cannot("no node that answers has joined a cluster; found it anew".to_owned())
     })?;
     let managers = managers.into_iter().map(NodeId).collect();
-    Ok(Choice { node: NodeId(chosen.node), cluster, managers, answering: left.len() })
+    Ok(SurvivorChoice { node: NodeId(chosen.node), cluster, managers, answering: left.len() })
 }
 
 /// An answer that is none of those that are wanted.
-fn unexpected(told: &ToOperator, topology: &Topology) -> Trouble {
+fn unexpected(told: &ToOperator, topology: &Topology) -> ChangeError {
     match told {
         ToOperator::Refused(why) => refused(why, topology),
-        told => Trouble::Refused(format!("the manager says something else: {told:?}")),
+        told => ChangeError::Refused(format!("the manager says something else: {told:?}")),
     }
 }
 
-fn refused(why: &Refusal, topology: &Topology) -> Trouble {
+fn refused(why: &OperatorRefusal, topology: &Topology) -> ChangeError {
     match why {
-        Refusal::NoManagers => Trouble::Cannot("the cluster has no managers".to_owned()),
-        Refusal::NotManager { managers } => {
+        OperatorRefusal::NoManagers => ChangeError::Cannot("the cluster has no managers".to_owned()),
+        OperatorRefusal::NotManager { managers } => {
             let names: Vec<String> = managers.iter().map(|node| name(topology, *node)).collect();
-            Trouble::Cannot(format!("that node has no manager; name one of {}", listed(&names)))
+            ChangeError::Cannot(format!("that node has no manager; name one of {}", listed(&names)))
         }
-        Refusal::MajorityLives => Trouble::Refused(
+        OperatorRefusal::MajorityLives => ChangeError::Refused(
             "a majority of the managers lives, or did a moment ago: there is nothing to recover; if it is lost, ask again"
                 .to_owned(),
         ),
-        Refusal::LosesMore { silent, lost } => {
+        OperatorRefusal::LosesMore { silent, lost } => {
             let nodes = silent.iter().map(|node| name(topology, *node));
             let more: Vec<String> = nodes.chain(lost.iter().map(ToString::to_string)).collect();
-            Trouble::Refused(format!(
+            ChangeError::Refused(format!(
                 "it would cost {} as well, which was not shown; nodes have pledged, and are not served before it is done: \
                  ask again",
                 listed(&more)
             ))
         }
-        Refusal::Failed(why) => Trouble::Refused(why.clone()),
-        other => Trouble::Refused(format!("{other:?}")),
+        OperatorRefusal::Failed(why) => ChangeError::Refused(why.clone()),
+        other => ChangeError::Refused(format!("{other:?}")),
     }
 }
 
@@ -235,7 +237,7 @@ fn name(topology: &Topology, node: NodeId) -> String {
     topology.node(node).map_or_else(|| node.to_string(), |node| node.name.clone())
 }
 
-impl Survey {
+impl ManagersSurvey {
     /// The cluster's identity: what an operator confirms with.
     pub fn cluster(&self) -> &str {
         &self.cluster
@@ -243,7 +245,9 @@ impl Survey {
 
     /// What the operator has to know before confirming it.
     pub fn text(&self) -> String {
-        let Survey { cluster, survivor, aside, silent, lost, lacking, epochs, pledged, .. } = self;
+        let ManagersSurvey {
+            cluster, survivor, aside, silent, lost, lacking, epochs, pledged, ..
+        } = self;
         let mut text = format!(
             "If a majority of the managers of cluster {cluster} is lost for good, that of {survivor} goes on alone, with what \
              its log and the nodes that answer remember.\n\
@@ -296,7 +300,7 @@ mod tests {
     use server::ManagerStatus;
 
     /// Five nodes, of which the first three have managers with so many entries, where these answer.
-    fn report(committed: [Option<u64>; 3]) -> Report {
+    fn report(committed: [Option<u64>; 3]) -> StatusReport {
         let builder = Topology::builder().workers(1).datacenter("here");
         let builder = (0..5).fold(builder, |builder, node| {
             builder.node_at(format!("n{node}"), "here", format!("127.0.0.1:{}", 7000 + node))
@@ -321,7 +325,7 @@ mod tests {
                 }),
             }
         };
-        Report { topology, nodes: (0..5).map(node).collect(), skews: vec![None; 5] }
+        StatusReport { topology, nodes: (0..5).map(node).collect(), skews: vec![None; 5] }
     }
 
     #[test]
@@ -338,7 +342,7 @@ mod tests {
         let chosen = choose(&report([None, Some(3), None]), "n1").expect("it may");
         let managers = [0, 1, 2].map(NodeId).to_vec();
         let cluster = "00000000000000ab".to_owned();
-        assert_eq!(chosen, Choice { node: NodeId(1), cluster, managers, answering: 1 });
+        assert_eq!(chosen, SurvivorChoice { node: NodeId(1), cluster, managers, answering: 1 });
 
         // Of five managers two are left.
         let mut five = report([Some(3), Some(4), None]);
@@ -350,7 +354,7 @@ mod tests {
 
     #[test]
     fn what_may_be_lost_is_said() {
-        let mut survey = Survey {
+        let mut survey = ManagersSurvey {
             cluster: "ab".to_owned(),
             survivor: "n1".to_owned(),
             aside: vec!["n0".to_owned(), "n2".to_owned()],
@@ -364,7 +368,8 @@ mod tests {
         };
         let text = survey.text();
         assert!(text.contains("managers of n0, n2 are set aside") && !text.contains("TORN"));
-        survey = Survey { lacking: 2, epochs: (7, 8), lost: vec!["S0".to_owned()], ..survey };
+        survey =
+            ManagersSurvey { lacking: 2, epochs: (7, 8), lost: vec!["S0".to_owned()], ..survey };
         let text = survey.text();
         assert!(text.contains("lacks 2 configurations") && text.contains("epoch e8"), "{text}");
         assert!(text.contains("S0 has no majority"), "{text}");

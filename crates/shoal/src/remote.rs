@@ -1,6 +1,6 @@
 //! A cluster as a database for threads that are not those of a runtime.
 
-use crate::local::InProcess;
+use crate::local::InProcessCluster;
 use crate::report;
 use client::{Cluster, ClusterOptions, ClusterTransaction, Db};
 use std::collections::BTreeMap;
@@ -12,14 +12,14 @@ use types::{Database, Result, TableId};
 
 /// A client, the runtime of its connections, and, if it has one to itself, the cluster.
 #[derive(Clone)]
-pub struct Remote {
+pub struct RemoteDatabase {
     cluster: Cluster,
     runtime: Arc<Runtime>,
-    own: Option<Arc<InProcess>>,
+    own: Option<Arc<InProcessCluster>>,
     addresses: Vec<String>,
 }
 
-impl Remote {
+impl RemoteDatabase {
     /// A client of the cluster at these addresses, with a thread for its connections. `own` lives as long
     /// as the client.
     ///
@@ -28,19 +28,24 @@ impl Remote {
     pub fn connect(
         addresses: &[String],
         options: ClusterOptions,
-        own: Option<Arc<InProcess>>,
-    ) -> std::result::Result<Remote, String> {
+        own: Option<Arc<InProcessCluster>>,
+    ) -> std::result::Result<RemoteDatabase, String> {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(1).enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
         let cluster = runtime.block_on(Db::connect_with(addresses, options));
         let cluster = cluster.map_err(|error| error.to_string())?;
-        Ok(Remote { cluster, runtime: Arc::new(runtime), own, addresses: addresses.to_vec() })
+        Ok(RemoteDatabase {
+            cluster,
+            runtime: Arc::new(runtime),
+            own,
+            addresses: addresses.to_vec(),
+        })
     }
 }
 
-impl Database for Remote {
-    type Transaction<'db> = ClusterTransaction;
+impl Database for RemoteDatabase {
+    type CatalogTransaction<'db> = ClusterTransaction;
 
     fn table(&self, name: &str) -> Result<TableId> {
         self.cluster.table(name)

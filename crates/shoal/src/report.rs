@@ -4,7 +4,7 @@ use crate::ask;
 use crate::terminal::tables;
 use crate::{losses, managers};
 use consensus::topology::{Node, Topology};
-use net::Clock;
+use net::SystemClock;
 use net::client::Access;
 use serde::Serialize;
 use server::{FollowerStatus, NodeStatus, ShardStatus};
@@ -14,45 +14,45 @@ use workloads::report::words;
 
 /// What each node of a cluster says of itself, or why it says nothing.
 #[derive(Debug)]
-pub struct Report {
+pub struct StatusReport {
     pub topology: Topology,
     pub nodes: Vec<Result<NodeStatus, String>>,
     /// By how much the clock of each differs from that of the asking machine, as far as it says.
-    pub skews: Vec<Option<Skew>>,
+    pub skews: Vec<Option<ClockSkew>>,
 }
 
 /// By how much a clock is ahead of another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Skew {
+pub struct ClockSkew {
     pub ahead_ns: i64,
     /// Give or take so much: half of what question and answer took.
     pub within_ns: u64,
 }
 
-impl Skew {
+impl ClockSkew {
     /// Of a clock that showed `told` between these two times.
-    fn between(asked: Time, told: Time, heard: Time) -> Skew {
+    fn between(asked: Time, told: Time, heard: Time) -> ClockSkew {
         let within_ns = (heard - asked).as_nanos() as u64 / 2;
-        Skew { ahead_ns: told.0.wrapping_sub(asked.0 + within_ns).cast_signed(), within_ns }
+        ClockSkew { ahead_ns: told.0.wrapping_sub(asked.0 + within_ns).cast_signed(), within_ns }
     }
 
     /// `+1.2 ± 0.1 ms`.
     fn words(self) -> String {
-        let Skew { ahead_ns, within_ns } = self;
+        let ClockSkew { ahead_ns, within_ns } = self;
         let ms = |ns: f64| ns / 1e6;
         format!("{:+.1} ± {:.1} ms", ms(ahead_ns as f64), ms(within_ns as f64))
     }
 }
 
-impl Report {
+impl StatusReport {
     /// Asks every node, as clients of this access that know these addresses.
     ///
     /// # Errors
     /// A sentence, if none says where the nodes are.
-    pub async fn gather(addresses: &[String], access: &Access) -> Result<Report, String> {
+    pub async fn gather(addresses: &[String], access: &Access) -> Result<StatusReport, String> {
         let topology = ask::topology(addresses, access).await?;
         let (mut nodes, mut skews) = (Vec::new(), Vec::new());
-        let clock = Clock::new();
+        let clock = SystemClock::new();
         for node in topology.nodes() {
             let unknown = || format!("{} has no address", node.name);
             let asked = clock.now();
@@ -61,11 +61,11 @@ impl Report {
                 None => Err(unknown()),
             };
             let heard = clock.now();
-            let skew = |status: &NodeStatus| Skew::between(asked, Time(status.time_ns), heard);
+            let skew = |status: &NodeStatus| ClockSkew::between(asked, Time(status.time_ns), heard);
             skews.push(status.as_ref().ok().map(skew));
             nodes.push(status);
         }
-        Ok(Report { topology, nodes, skews })
+        Ok(StatusReport { topology, nodes, skews })
     }
 
     /// The node that leads each shard, by its own word and under a lease.
@@ -274,7 +274,7 @@ impl Report {
                 if leads.is_empty() { "follows".to_owned() } else { format!("leads {leads}") },
                 format!("e{}", status.epoch),
                 status.lease_ms.map_or_else(|| "for ever".to_owned(), |ms| format!("{ms} ms")),
-                skew.map_or_else(|| "–".to_owned(), Skew::words),
+                skew.map_or_else(|| "–".to_owned(), ClockSkew::words),
                 words::count(lag.sum()),
                 words::count(status.pending as u64),
                 count("committed"),
@@ -348,7 +348,7 @@ mod tests {
         })
     }
 
-    fn whole() -> Report {
+    fn whole() -> StatusReport {
         let builder = Topology::builder().workers(1).datacenter("here");
         let builder = (0..3).fold(builder, |builder, node| {
             builder.node_at(format!("n{node}"), "here", format!("127.0.0.1:{}", 7000 + node))
@@ -356,7 +356,7 @@ mod tests {
         let builder = builder.shard("n0", ["n0", "n1", "n2"], []);
         let topology = builder.build().expect("a topology");
         let nodes = vec![node(0, true), node(1, false), node(2, false)];
-        Report { topology, nodes, skews: vec![None; 3] }
+        StatusReport { topology, nodes, skews: vec![None; 3] }
     }
 
     #[test]
@@ -371,7 +371,7 @@ mod tests {
             let follower = |node| FollowerStatus { node, behind: 12_345 };
             node.streams[0].followers = followers.map(follower).collect();
         }
-        report.skews = vec![Some(Skew { ahead_ns: -123_456_789, within_ns: 1_000_000 }); 3];
+        report.skews = vec![Some(ClockSkew { ahead_ns: -123_456_789, within_ns: 1_000_000 }); 3];
         let text = report.text();
         for line in text.lines() {
             assert!(line.chars().count() <= COLUMNS_MAX, "too wide: {line}\n{text}");
@@ -381,14 +381,14 @@ mod tests {
 
     #[test]
     fn clocks_are_compared_with_the_middle_of_the_question() {
-        let skew = Skew::between(Time(1_000_000), Time(1_200_000), Time(3_000_000));
-        assert_eq!(skew, Skew { ahead_ns: -800_000, within_ns: 1_000_000 });
+        let skew = ClockSkew::between(Time(1_000_000), Time(1_200_000), Time(3_000_000));
+        assert_eq!(skew, ClockSkew { ahead_ns: -800_000, within_ns: 1_000_000 });
         assert_eq!(skew.words(), "-0.8 ± 1.0 ms");
-        let ahead = Skew::between(Time(1_000_000), Time(3_500_000), Time(1_000_000));
+        let ahead = ClockSkew::between(Time(1_000_000), Time(3_500_000), Time(1_000_000));
         assert_eq!((ahead.ahead_ns, ahead.words()), (2_500_000, "+2.5 ± 0.0 ms".to_owned()));
     }
 
-    fn damaged(damage: impl FnOnce(&mut Report)) -> (bool, Option<String>) {
+    fn damaged(damage: impl FnOnce(&mut StatusReport)) -> (bool, Option<String>) {
         let mut report = whole();
         damage(&mut report);
         (report.is_well(), report.missing_of_whole())
@@ -402,8 +402,8 @@ mod tests {
         assert_eq!((well, missing.as_deref()), (false, Some("n1 does not answer")));
         let (well, missing) = damaged(|report| report.nodes[0] = node(0, false));
         assert_eq!((well, missing.as_deref()), (false, Some("nobody leads S0")));
-        type Damage = fn(&mut NodeStatus);
-        let damages: [(Damage, &str); 3] = [
+        type ClusterDamage = fn(&mut NodeStatus);
+        let damages: [(ClusterDamage, &str); 3] = [
             (|node| node.lease_ms = Some(0), "n2 has no lease"),
             (|node| node.revision = 4, "n2 does not know of the latest configuration"),
             (|node| node.empty = 1, "1 replicas do not vote yet"),

@@ -198,7 +198,7 @@ fn checks(measurement: &Measurement) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use workloads::bench::{self, Build, Settings, Threads};
+    use workloads::bench::{self, BenchSettings, Build, Threads};
     use workloads::model::Model;
     use workloads::ycsb::{Distribution, Letter, Ycsb};
 
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn the_outcome_shows_medians_and_not_the_last_run() {
-        let settings = Settings {
+        let settings = BenchSettings {
             workers: 1,
             warm_up: std::time::Duration::ZERO,
             duration: std::time::Duration::from_millis(1),

@@ -1,16 +1,18 @@
 //! A workload on a cluster of this process that is divided as the workload wishes: what `shoal bench --local`
 //! and `shoal reproduce` measure.
 
-use crate::inside::Inside;
-use crate::local::{InProcess, Plan};
-use crate::remote::Remote;
+use crate::inside::InsideClients;
+use crate::local::{ClusterPlan, InProcessCluster};
+use crate::remote::RemoteDatabase;
 use client::ClusterOptions;
 use consensus::topology::Partitioning;
 use sim::catalog::Catalog;
 use std::sync::Arc;
 use std::time::Duration;
 use types::{Database, Error};
-use workloads::bench::{self, Build, Measurement, Place, Progress, Settings, Threads};
+use workloads::bench::{
+    self, BenchPlace, BenchProgress, BenchSettings, Build, Measurement, Threads,
+};
 use workloads::placed::{Division, Placed};
 use workloads::workload::Workload;
 
@@ -33,15 +35,15 @@ pub trait Placeable {
 #[derive(Debug)]
 pub struct Trial {
     /// The cluster.
-    pub plan: Plan,
+    pub plan: ClusterPlan,
     /// Whether clients live in the leaders, instead of across sockets.
     pub inside: bool,
     /// How it is run.
-    pub settings: Settings,
+    pub settings: BenchSettings,
 }
 
 /// A cluster, a client of it, and the workload for both.
-type Started<W> = (Arc<InProcess>, Remote, Arc<W>);
+type Started<W> = (Arc<InProcessCluster>, RemoteDatabase, Arc<W>);
 
 impl Trial {
     /// What it runs on, in words.
@@ -57,14 +59,14 @@ impl Trial {
     pub fn measure<A: Placeable>(
         &self,
         asked: &A,
-        progress: &mut dyn FnMut(Progress),
+        progress: &mut dyn FnMut(BenchProgress),
     ) -> Result<Measurement, String> {
         let plan = divided(self.plan.clone(), asked)?;
         let words = self.words();
         if self.inside {
             let make = || {
                 let (own, db, workload) = start(&plan, asked)?;
-                Ok((Inside::new(&own, db, plan.workers, Arc::clone(&workload)), workload))
+                Ok((InsideClients::new(&own, db, plan.workers, Arc::clone(&workload)), workload))
             };
             measure(&self.settings, &words, make, progress)
         } else {
@@ -83,7 +85,7 @@ pub fn client_options() -> ClusterOptions {
 }
 
 /// The plan, with the workload's tables divided as it wishes.
-fn divided<A: Placeable>(mut plan: Plan, asked: &A) -> Result<Plan, String> {
+fn divided<A: Placeable>(mut plan: ClusterPlan, asked: &A) -> Result<ClusterPlan, String> {
     let sketch = Catalog::new();
     let workload = asked.place(&sketch, plan.shards).map_err(|error| error.to_string())?;
     for name in sketch.names() {
@@ -98,10 +100,10 @@ fn divided<A: Placeable>(mut plan: Plan, asked: &A) -> Result<Plan, String> {
     Ok(plan)
 }
 
-fn start<A: Placeable>(plan: &Plan, asked: &A) -> Result<Started<A::Placed>, String> {
-    let own = Arc::new(InProcess::start(plan)?);
+fn start<A: Placeable>(plan: &ClusterPlan, asked: &A) -> Result<Started<A::Placed>, String> {
+    let own = Arc::new(InProcessCluster::start(plan)?);
     let addresses = own.addresses().to_vec();
-    let db = Remote::connect(&addresses, client_options(), Some(Arc::clone(&own)))?;
+    let db = RemoteDatabase::connect(&addresses, client_options(), Some(Arc::clone(&own)))?;
     let workload = asked.place(&db, plan.shards).map_err(|error| error.to_string())?;
     Ok((own, db, Arc::new(workload)))
 }
@@ -110,11 +112,11 @@ fn start<A: Placeable>(plan: &Plan, asked: &A) -> Result<Started<A::Placed>, Str
 ///
 /// # Errors
 /// A sentence that says what went wrong.
-pub fn measure<P: Place, W: Workload + 'static>(
-    settings: &Settings,
+pub fn measure<P: BenchPlace, W: Workload + 'static>(
+    settings: &BenchSettings,
     target: &str,
     mut make: impl FnMut() -> Result<(P, Arc<W>), String>,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(BenchProgress),
 ) -> Result<Measurement, String> {
     // A database's error says whether a transaction took effect, and there is none yet.
     let mut not_made = None;
@@ -146,7 +148,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_set_up_is_no_transaction_that_was_rejected() {
-        let settings = Settings {
+        let settings = BenchSettings {
             workers: 1,
             warm_up: Duration::ZERO,
             duration: Duration::from_millis(1),

@@ -38,7 +38,7 @@ impl NodeClock {
         NodeClock { since: Time::ZERO, shown_ns: skew_ns, drift }
     }
 
-    /// The clock of a life that begins at `now`: it may show anything.
+    /// The clock of a process that begins at `now`: it may show anything.
     pub fn anew(now: Time, shown_ns: u64, drift_ppm: i64) -> NodeClock {
         NodeClock { since: now, shown_ns, drift: Self::drift(drift_ppm) }
     }

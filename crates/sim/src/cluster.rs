@@ -3,11 +3,11 @@
 
 use crate::clock::NodeClock;
 use crate::metrics::Engines;
-use consensus::manager::{Life, Member, Options};
+use consensus::manager::{ManagerClient, ManagerOptions, ProcessInstance};
 use consensus::stream::MemoryStorage;
 use engines::engine::Setup;
-use engines::{Engine, Place};
-use node::{Event, Membership, Origin, Worker};
+use engines::{Engine, WorkerPlace};
+use node::{Membership, Worker, WorkerEvent, WorkerOrigin};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use store::Store;
 use types::{Ballot, NodeId, Random, ShardId, Time, WorkerId};
 
 /// A worker and its place in time.
-pub(crate) struct Seat<E: Engine> {
+pub(crate) struct SimulatedWorker<E: Engine> {
     /// `None` while its node is down.
     pub worker: Option<Worker<E>>,
-    pub place: Place,
+    pub place: WorkerPlace,
     /// It has taken its first event.
     pub has_begun: bool,
     /// What reached it while it was busy.
-    pub inbox: VecDeque<Event<E::Message>>,
+    pub inbox: VecDeque<WorkerEvent<E::Message>>,
     /// It takes no event before.
     pub busy_until: Time,
     /// What its steps have cost so far.
@@ -43,39 +43,39 @@ pub(crate) struct Seat<E: Engine> {
     pub keys: u64,
     /// Some of what its streams have changed is about to become durable.
     pub persists: bool,
-    /// What is left of a life that is over.
+    /// What is left of a process that is over.
     storages: BTreeMap<ShardId, MemoryStorage>,
 }
 
 /// See the module.
-pub(crate) struct Cluster<E: Engine> {
-    pub seats: Vec<Seat<E>>,
+pub(crate) struct SimulatedCluster<E: Engine> {
+    pub simulated_workers: Vec<SimulatedWorker<E>>,
     pub clocks: Vec<NodeClock>,
     /// How slow each node is, in hundredths of what it could be.
     pub slowdown_percent: Vec<u64>,
-    /// In which of its lives each node is.
-    pub lives: Vec<u32>,
+    /// In which of its processes each node is.
+    pub instances: Vec<u32>,
     pub workers: usize,
     setup: Setup<E::Options>,
     /// What streams change becomes durable later.
     is_late: bool,
     /// `None` where the configuration never changes.
-    options: Option<Options>,
+    options: Option<ManagerOptions>,
     shared: Vec<Option<Arc<E::Shared>>>,
     random: Random,
-    /// What engines had counted whose lives are over.
+    /// What engines of former processes had counted.
     gone: Engines,
 }
 
-impl<E: Engine> Cluster<E> {
+impl<E: Engine> SimulatedCluster<E> {
     /// A cluster that is about to start. Its nodes have members if there are managers, which have these
     /// options. `is_late` if what streams change becomes durable later.
     pub fn new(
         setup: &Setup<E::Options>,
         (clocks, is_late): (Vec<NodeClock>, bool),
-        options: Option<Options>,
+        options: Option<ManagerOptions>,
         seed: u64,
-    ) -> Cluster<E> {
+    ) -> SimulatedCluster<E> {
         let topology = &setup.topology;
         let nodes: Vec<NodeId> = topology.nodes().iter().map(|node| node.id).collect();
         assert_eq!(nodes.len(), clocks.len(), "every node has a clock");
@@ -83,8 +83,8 @@ impl<E: Engine> Cluster<E> {
         let places = nodes
             .iter()
             .flat_map(|node| (0..workers).map(|worker| (*node, WorkerId(worker))))
-            .map(|(node, worker)| Place { node, worker });
-        let seat = |place| Seat {
+            .map(|(node, worker)| WorkerPlace { node, worker });
+        let simulated_worker = |place| SimulatedWorker {
             worker: None,
             place,
             has_begun: false,
@@ -101,11 +101,11 @@ impl<E: Engine> Cluster<E> {
             persists: false,
             storages: BTreeMap::new(),
         };
-        let mut cluster = Cluster {
-            seats: places.map(seat).collect(),
+        let mut cluster = SimulatedCluster {
+            simulated_workers: places.map(simulated_worker).collect(),
             clocks,
             slowdown_percent: vec![100; nodes.len()],
-            lives: vec![0; nodes.len()],
+            instances: vec![0; nodes.len()],
             workers: workers as usize,
             setup: setup.clone(),
             is_late,
@@ -114,18 +114,18 @@ impl<E: Engine> Cluster<E> {
             random: Random::new(seed),
             gone: Engines::default(),
         };
-        nodes.into_iter().for_each(|node| cluster.begin_life(node, false));
+        nodes.into_iter().for_each(|node| cluster.begin_instance(node, false));
         cluster
     }
 
-    /// Which seat a worker has.
+    /// Which worker a worker has.
     #[inline]
-    pub fn seat_of(&self, place: Place) -> usize {
+    pub fn worker_at(&self, place: WorkerPlace) -> usize {
         place.node.0 as usize * self.workers + place.worker.0 as usize
     }
 
-    /// The seats of a node.
-    pub fn seats_of(&self, node: NodeId) -> std::ops::Range<usize> {
+    /// The workers of a node.
+    pub fn workers_of(&self, node: NodeId) -> std::ops::Range<usize> {
         let first = node.0 as usize * self.workers;
         first..first + self.workers
     }
@@ -139,42 +139,47 @@ impl<E: Engine> Cluster<E> {
     /// at which its lease ends.
     pub fn leases(&self, shard: ShardId) -> impl Iterator<Item = (NodeId, Ballot, Time)> + '_ {
         (0..self.clocks.len() as u32).map(NodeId).filter_map(move |node| {
-            let host = self.seat_of(Place { node, worker: WorkerId(0) });
-            let member = self.worker(host)?.member()?;
-            let assignment = member.configuration()?.shard(shard)?;
+            let host = self.worker_at(WorkerPlace { node, worker: WorkerId(0) });
+            let manager_client = self.worker(host)?.manager_client()?;
+            let assignment = manager_client.configuration()?.shard(shard)?;
             let own = (Some(assignment.leader), Some(assignment.incarnation));
-            let end = member.lease_end().filter(|_| own == (Some(node), member.incarnation()))?;
+            let end = manager_client
+                .lease_end()
+                .filter(|_| own == (Some(node), manager_client.incarnation()))?;
             Some((node, assignment.ballot, self.clocks[node.0 as usize].when(end)))
         })
     }
 
-    /// A node begins a life, with what its streams have stored unless that is lost.
-    pub fn begin_life(&mut self, node: NodeId, lost: bool) {
+    /// A node begins a process, with what its streams have stored unless that is lost.
+    pub fn begin_instance(&mut self, node: NodeId, lost: bool) {
         let at = node.0 as usize;
         assert!(self.shared[at].is_none(), "{node} is alive");
         let shared = E::share(&self.setup, node);
         self.shared[at] = Some(Arc::clone(&shared));
-        self.lives[at] += 1;
+        self.instances[at] += 1;
         let workers = self.workers as u32;
         let membership = Membership::new(workers);
-        let life = Life(self.random.next_u64());
-        let mut member = self.options.as_ref().map(|it| Member::new(node, life, lost, it.clone()));
-        for seat in self.seats_of(node) {
+        let instance = ProcessInstance(self.random.next_u64());
+        let mut manager_client =
+            self.options.as_ref().map(|it| ManagerClient::new(node, instance, lost, it.clone()));
+        for simulated_worker in self.workers_of(node) {
             let seed = self.random.next_u64();
-            let kept = std::mem::take(&mut self.seats[seat].storages);
+            let kept = std::mem::take(&mut self.simulated_workers[simulated_worker].storages);
             let storages = if lost || kept.is_empty() { self.empty_storages(node) } else { kept };
             let origin = match &self.options {
-                None => Origin { storages, ..Origin::fixed(&self.setup.topology, seed) },
-                Some(_) => Origin {
+                None => {
+                    WorkerOrigin { storages, ..WorkerOrigin::fixed(&self.setup.topology, seed) }
+                }
+                Some(_) => WorkerOrigin {
                     membership: Arc::clone(&membership),
-                    member: member.take(),
+                    manager_client: manager_client.take(),
                     storages,
                     seed,
                 },
             };
-            let worker = self.seats[seat].place.worker;
+            let worker = self.simulated_workers[simulated_worker].place.worker;
             let worker = Worker::new(worker, node, &self.setup, Arc::clone(&shared), origin);
-            self.seats[seat].worker = Some(worker);
+            self.simulated_workers[simulated_worker].worker = Some(worker);
         }
     }
 
@@ -184,28 +189,29 @@ impl<E: Engine> Cluster<E> {
         self.setup.topology.shards_of(node).map(|shard| (shard, empty())).collect()
     }
 
-    /// A node's life ends. What ran on it is gone, and so is what waited for it.
-    pub fn end_life(&mut self, node: NodeId) {
-        for seat in self.seats_of(node) {
-            let seat = &mut self.seats[seat];
-            let worker = seat.worker.take().expect("it is alive");
+    /// A node's process ends. What ran on it is gone, and so is what waited for it.
+    pub fn end_instance(&mut self, node: NodeId) {
+        for simulated_worker in self.workers_of(node) {
+            let simulated_worker = &mut self.simulated_workers[simulated_worker];
+            let worker = simulated_worker.worker.take().expect("it is alive");
             self.gone += counted(&worker);
-            seat.storages = worker.into_storages();
-            seat.storages.values_mut().for_each(MemoryStorage::crash);
-            seat.persists = false;
-            seat.has_begun = false;
-            seat.inbox.clear();
-            seat.will_look = false;
-            (seat.timer_at, seat.timer_local) = (Time::MAX, Time::MAX);
-            seat.nudged = false;
-            (seat.operations, seat.bytes, seat.keys) = (0, 0, 0);
+            simulated_worker.storages = worker.into_storages();
+            simulated_worker.storages.values_mut().for_each(MemoryStorage::crash);
+            simulated_worker.persists = false;
+            simulated_worker.has_begun = false;
+            simulated_worker.inbox.clear();
+            simulated_worker.will_look = false;
+            (simulated_worker.timer_at, simulated_worker.timer_local) = (Time::MAX, Time::MAX);
+            simulated_worker.nudged = false;
+            (simulated_worker.operations, simulated_worker.bytes, simulated_worker.keys) =
+                (0, 0, 0);
         }
         self.shared[node.0 as usize] = None;
     }
 
-    /// The worker at a seat, if it is alive.
-    pub fn worker(&self, seat: usize) -> Option<&Worker<E>> {
-        self.seats[seat].worker.as_ref()
+    /// The worker at a worker, if it is alive.
+    pub fn worker(&self, simulated_worker: usize) -> Option<&Worker<E>> {
+        self.simulated_workers[simulated_worker].worker.as_ref()
     }
 
     /// A node's copy of a shard.
@@ -216,7 +222,10 @@ impl<E: Engine> Cluster<E> {
     /// What all engines have counted.
     pub fn counted(&self) -> Engines {
         let mut all = self.gone;
-        self.seats.iter().filter_map(|seat| seat.worker.as_ref()).for_each(|it| all += counted(it));
+        self.simulated_workers
+            .iter()
+            .filter_map(|simulated_worker| simulated_worker.worker.as_ref())
+            .for_each(|it| all += counted(it));
         all
     }
 }

@@ -1,10 +1,10 @@
 //! What a seed says about failures: who manages the cluster, how patient they are, and what goes wrong
-//! with nodes, clocks and managers beside the weather of links.
+//! with nodes, clocks and managers beside the fault schedule of links.
 
 use crate::clock::NodeClock;
-use crate::managers::Managed;
-use crate::weather::{Weather, Weights};
-use consensus::manager::{Options, Pace};
+use crate::fault_schedule::{FaultSchedule, FaultWeights};
+use crate::managers::ManagersPlan;
+use consensus::manager::{LogPace, ManagerOptions};
 use std::time::Duration;
 use types::{Random, ShardId};
 
@@ -13,20 +13,20 @@ const FOR_EVER: Duration = Duration::from_secs(100_000);
 
 /// The managers of a scenario, and what is to go wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failures {
+pub struct FailurePlan {
     /// In which datacenter each manager is.
     pub datacenters: Vec<usize>,
     /// How fast their log is.
-    pub pace: Pace,
+    pub pace: LogPace,
     /// How patient they are.
-    pub options: Options,
+    pub options: ManagerOptions,
     /// Nodes fail; otherwise leases last for ever, and no shard is ever taken over.
     pub fails: bool,
 }
 
 /// A shard that loses a majority of its voters at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Loss {
+pub struct MajorityLoss {
     /// The shard.
     pub shard: ShardId,
     /// So long after the clients have come.
@@ -46,10 +46,10 @@ pub enum Fate {
     CutOff,
 }
 
-impl Loss {
+impl MajorityLoss {
     /// Draws one, for clients that play so long.
-    pub fn draw(random: &mut Random, shards: u32, span_ns: u64) -> Loss {
-        Loss {
+    pub fn draw(random: &mut Random, shards: u32, span_ns: u64) -> MajorityLoss {
+        MajorityLoss {
             shard: ShardId(random.below(shards.into()) as u32),
             after_ns: span_ns * random.range_inclusive(5, 50) / 100,
             fate: one_of(random, &[Fate::Emptied, Fate::Emptied, Fate::Gone, Fate::CutOff]),
@@ -65,32 +65,32 @@ impl Loss {
     }
 }
 
-impl Failures {
+impl FailurePlan {
     /// Draws them, for a cluster whose longest way there and back takes so long.
     pub fn draw(
         random: &mut Random,
         datacenters: u32,
         round_trip_ns: u64,
         drift_ppm_max: i64,
-    ) -> Failures {
+    ) -> FailurePlan {
         let managers = one_of(random, &[1, 3, 3, 3, 5]);
         let datacenters =
             (0..managers).map(|_| random.below(datacenters.into()) as usize).collect();
         let nanos = Duration::from_nanos;
         let fails = random.chance(1, 2);
         let drift_ppm = drift_ppm_max.max(one_of(random, &[0, 20, 1000])) as u32;
-        let steady = Options { drift_ppm, ..Options::default() };
+        let steady = ManagerOptions { drift_ppm, ..ManagerOptions::default() };
         let quick = round_trip_ns < 50_000_000 && random.chance(1, 4);
         let options = match fails {
             false => {
                 let retry_after = steady.retry_after.max(nanos(3 * round_trip_ns));
-                Options { lease: FOR_EVER, retry_after, ..steady }
+                ManagerOptions { lease: FOR_EVER, retry_after, ..steady }
             }
             true if quick => steady,
             true => {
                 let lease = nanos(round_trip_ns * random.range_inclusive(4, 16));
                 let lease = lease.max(Duration::from_millis(20));
-                Options {
+                ManagerOptions {
                     lease,
                     heartbeat_every: lease / one_of(random, &[4, 8, 8, 16]),
                     suspect_after: lease * one_of(random, &[2, 3, 6]) / 8,
@@ -100,13 +100,13 @@ impl Failures {
                 }
             }
         };
-        let pace = Pace {
+        let pace = LogPace {
             delay_min: nanos(round_trip_ns / 40),
             delay_max: nanos(round_trip_ns / one_of(random, &[4, 10, 30])),
             late_percent: one_of(random, &[0, 0, 2, 10]),
             loss_percent: one_of(random, &[0, 0, 2, 10]),
         };
-        Failures { datacenters, pace, options, fails }
+        FailurePlan { datacenters, pace, options, fails }
     }
 
     /// No node fails.
@@ -114,13 +114,13 @@ impl Failures {
         (self.fails, self.options.lease) = (false, FOR_EVER);
     }
 
-    /// Adds to the weather what goes wrong with nodes, clocks and managers.
-    pub fn worsen(&self, weather: &mut Weather, random: &mut Random, span_ns: u64) {
+    /// Adds to the fault schedule what goes wrong with nodes, clocks and managers.
+    pub fn worsen(&self, fault_schedule: &mut FaultSchedule, random: &mut Random, span_ns: u64) {
         if !self.fails {
             return;
         }
         let lease_ns = self.options.lease.as_nanos() as u64;
-        weather.weights = Weights {
+        fault_schedule.weights = FaultWeights {
             crash: one_of(random, &[0, 2, 4, 10]),
             datacenter: one_of(random, &[0, 0, 1, 3]),
             pause: one_of(random, &[0, 1, 3]),
@@ -131,18 +131,18 @@ impl Failures {
             manager: one_of(random, &[0, 0, 2]),
             forget: one_of(random, &[0, 2, 4]),
             diverge: one_of(random, &[0, 2, 4]),
-            ..weather.weights
+            ..fault_schedule.weights
         };
-        if weather.weights == Weights::default() {
-            weather.weights.crash = 1;
+        if fault_schedule.weights == FaultWeights::default() {
+            fault_schedule.weights.crash = 1;
         }
-        weather.every_ns = span_ns / random.range_inclusive(3, 20);
-        weather.longest_ns = (lease_ns * random.range_inclusive(1, 6)).min(span_ns);
-        weather.lost_percent = one_of(random, &[0, 0, 30, 70]);
-        weather.struck_percent = one_of(random, &[0, 10, 30, 60]);
-        weather.gone_percent = one_of(random, &[0, 0, 0, 30]);
-        weather.interrupted_ppm = one_of(random, &[0, 0, 100, 2000]);
-        weather.wild_clocks = weather.weights.clock > 0 && random.chance(1, 6);
+        fault_schedule.every_ns = span_ns / random.range_inclusive(3, 20);
+        fault_schedule.longest_ns = (lease_ns * random.range_inclusive(1, 6)).min(span_ns);
+        fault_schedule.lost_percent = one_of(random, &[0, 0, 30, 70]);
+        fault_schedule.struck_percent = one_of(random, &[0, 10, 30, 60]);
+        fault_schedule.gone_percent = one_of(random, &[0, 0, 0, 30]);
+        fault_schedule.interrupted_ppm = one_of(random, &[0, 0, 100, 2000]);
+        fault_schedule.wild_clocks = fault_schedule.weights.clock > 0 && random.chance(1, 6);
     }
 
     /// How long clients play: some leases at least, if nodes fail.
@@ -152,7 +152,7 @@ impl Failures {
     }
 
     /// The managers, with their clocks.
-    pub fn managed(&self, random: &mut Random) -> Managed {
+    pub fn managed(&self, random: &mut Random) -> ManagersPlan {
         let bound = i64::from(self.options.drift_ppm);
         let clock = |_: &usize| {
             let drift = random.below(2 * bound as u64 + 1) as i64 - bound;
@@ -160,7 +160,7 @@ impl Failures {
         };
         let clocks = self.datacenters.iter().map(clock).collect();
         let (datacenters, pace) = (self.datacenters.clone(), self.pace.clone());
-        Managed { datacenters, clocks, pace, options: self.options.clone() }
+        ManagersPlan { datacenters, clocks, pace, options: self.options.clone() }
     }
 }
 

@@ -8,7 +8,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`queue`], [`clock`], [`network`], [`cpu`], [`weather`] | the parts of the world |
+//! | [`queue`], [`clock`], [`network`], [`cpu`], [`fault_schedule`] | the parts of the world |
 //! | [`simulation`] | the world: one thing happens after another |
 //! | [`clients`] | who uses the cluster, from within and from outside |
 //! | [`managers`], [`recovery`] | who manages the cluster, and how far each recovery is |
@@ -16,23 +16,24 @@
 //! | [`scenario`], [`failures`] | what a seed stands for |
 //! | [`run`](mod@run) | one seed from beginning to end |
 //! | [`subject`], [`planted`] | the engines, bugs to plant in them, and how soon each is to be caught |
-//! | [`probes`], [`metrics`], [`trace`], [`digest`] | what is known of a run |
+//! | [`coverage`], [`metrics`], [`trace`], [`digest`] | what is known of a run |
 
 pub mod catalog;
 pub mod checks;
 pub mod clients;
 pub mod clock;
 mod cluster;
+pub mod coverage;
 pub mod cpu;
 pub mod demonstrations;
 pub mod digest;
 pub mod failures;
+pub mod fault_schedule;
 pub mod managers;
 pub mod metrics;
 pub mod network;
 mod panics;
 pub mod planted;
-pub mod probes;
 pub mod queue;
 pub mod recovery;
 pub mod run;
@@ -41,8 +42,7 @@ pub mod simulation;
 pub mod subject;
 pub mod trace;
 mod violation;
-pub mod weather;
 
-pub use run::{Failure, Orders, Report, run};
-pub use subject::{Bug, ENGINES, Runner, Subject};
+pub use run::{RunFailure, RunOptions, RunReport, run};
+pub use subject::{AnyPlantedBug, ENGINES, Runner, Subject};
 pub use violation::Violation;

@@ -8,8 +8,8 @@
 use crate::clock::NodeClock;
 use crate::violation::Violation;
 use consensus::manager::{
-    Applied, Ask, Change, Configuration, Effect, Event, Machine, Mailbox, Manager, Options, Pace,
-    SimulatedLog, ToNode,
+    Applied, Ask, CarriedLog, ClusterChange, Configuration, LogPace, Manager, ManagerEffect,
+    ManagerEvent, ManagerOptions, SimulatedLog, StateMachine, ToNode,
 };
 use consensus::topology::Topology;
 use std::collections::BTreeMap;
@@ -18,27 +18,27 @@ use types::{ClusterId, Epoch, NodeId, Random, TableId, Time, VectorWatermark};
 
 /// How often epochs change without anybody having failed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Changes {
+pub struct EpochChanges {
     /// On average, so long from one epoch to the next; 0 for never.
     pub every_ns: u64,
 }
 
 /// Managers to be made.
 #[derive(Debug, Clone)]
-pub struct Managed {
+pub struct ManagersPlan {
     /// In which datacenter each of them is.
     pub datacenters: Vec<usize>,
     /// What each goes by.
     pub clocks: Vec<NodeClock>,
-    /// How fast their log is in bad weather; otherwise it always takes the least of this.
-    pub pace: Pace,
+    /// How fast their log is in bad fault schedule; otherwise it always takes the least of this.
+    pub pace: LogPace,
     /// How patient they are, and the nodes with them.
-    pub options: Options,
+    pub options: ManagerOptions,
 }
 
 /// What a step of a manager asks for.
 #[derive(Debug, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct ManagerOutput {
     /// To be sent.
     pub messages: Vec<(NodeId, ToNode)>,
     /// The manager's timer goes off at this true time.
@@ -47,22 +47,22 @@ pub(crate) struct Wanted {
     pub applied: Vec<Applied>,
 }
 
-struct Server {
-    manager: Manager<Mailbox>,
+struct ManagerServer {
+    manager: Manager<CarriedLog>,
     /// It takes no part in anything.
     is_down: bool,
     clock: NodeClock,
     /// When its timer goes off, on its own clock and in true time.
     timer: (Time, Time),
-    /// How many of the effects of all commands it has told in this life.
+    /// How many of the effects of all commands it has told in this process.
     applied: usize,
 }
 
-impl Server {
-    /// One that begins a life, and has applied nothing to `machine`.
-    fn new(machine: Machine, clock: NodeClock, drawn: ClusterId) -> Server {
-        Server {
-            manager: Manager::new(Mailbox::default(), machine, drawn),
+impl ManagerServer {
+    /// One that begins a process, and has applied nothing to `machine`.
+    fn new(machine: StateMachine, clock: NodeClock, drawn: ClusterId) -> ManagerServer {
+        ManagerServer {
+            manager: Manager::new(CarriedLog::default(), machine, drawn),
             is_down: false,
             clock,
             timer: (Time::MAX, Time::MAX),
@@ -72,12 +72,12 @@ impl Server {
 }
 
 /// See the module.
-pub(crate) struct Managers {
+pub(crate) struct SimulatedManagers {
     topology: Arc<Topology>,
-    options: Options,
-    pace: Pace,
+    options: ManagerOptions,
+    pace: LogPace,
     log: SimulatedLog,
-    servers: Vec<Server>,
+    servers: Vec<ManagerServer>,
     /// What all commands have done.
     applied: Vec<Applied>,
     finals: BTreeMap<Epoch, VectorWatermark>,
@@ -91,18 +91,23 @@ pub(crate) struct Managers {
 /// What identities are drawn from, apart from the log.
 const IDENTITIES: u64 = 1;
 
-impl Managers {
-    pub(crate) fn new(topology: &Arc<Topology>, managed: Managed, random: Random) -> Managers {
-        let Managed { datacenters, clocks, pace, options } = managed;
+impl SimulatedManagers {
+    pub(crate) fn new(
+        topology: &Arc<Topology>,
+        managed: ManagersPlan,
+        random: Random,
+    ) -> SimulatedManagers {
+        let ManagersPlan { datacenters, clocks, pace, options } = managed;
         assert_eq!(datacenters.len(), clocks.len(), "every manager has a clock");
         let mut identities = random.fork(IDENTITIES);
-        let steady = Pace::steady(pace.delay_min);
+        let steady = LogPace::steady(pace.delay_min);
         let mut log = SimulatedLog::new(datacenters.len(), steady, random);
         log.elect(Time::ZERO, 0);
-        let machine = Machine::new(Arc::clone(topology), options.clone());
-        let server = |clock| Server::new(machine.clone(), clock, ClusterId::draw(&mut identities));
+        let machine = StateMachine::new(Arc::clone(topology), options.clone());
+        let server =
+            |clock| ManagerServer::new(machine.clone(), clock, ClusterId::draw(&mut identities));
         let truth = Arc::clone(machine.configuration());
-        Managers {
+        SimulatedManagers {
             topology: Arc::clone(topology),
             servers: clocks.into_iter().map(server).collect(),
             options,
@@ -122,7 +127,7 @@ impl Managers {
     }
 
     /// How patient they are.
-    pub(crate) fn options(&self) -> &Options {
+    pub(crate) fn options(&self) -> &ManagerOptions {
         &self.options
     }
 
@@ -151,23 +156,23 @@ impl Managers {
         &mut self,
         now: Time,
         manager: usize,
-        event: Option<Event>,
-    ) -> Result<Wanted, Violation> {
+        event: Option<ManagerEvent>,
+    ) -> Result<ManagerOutput, Violation> {
         let server = &mut self.servers[manager];
-        let mut wanted = Wanted::default();
+        let mut wanted = ManagerOutput::default();
         if server.is_down {
             // What the log tells it now is told again when it comes back.
-            self.log.exchange(now, server.clock.local(now), manager, &mut Mailbox::default());
+            self.log.exchange(now, server.clock.local(now), manager, &mut CarriedLog::default());
             return Ok(wanted);
         }
         let own = server.clock.local(now);
         let news = self.log.exchange(now, own, manager, server.manager.log_mut());
         let event = match event {
             None if !news => return Ok(wanted),
-            None => Event::Log,
+            None => ManagerEvent::Log,
             Some(event) => event,
         };
-        if event == Event::Timer {
+        if event == ManagerEvent::Timer {
             server.timer = (Time::MAX, Time::MAX);
         }
         let mut effects = Vec::new();
@@ -175,14 +180,14 @@ impl Managers {
         self.log.exchange(now, own, manager, server.manager.log_mut());
         for effect in effects {
             match effect {
-                Effect::Send { to, message } => wanted.messages.push((to, message)),
-                Effect::Answer { .. } => {}
-                Effect::Applied(applied) => {
+                ManagerEffect::Send { to, message } => wanted.messages.push((to, message)),
+                ManagerEffect::Answer { .. } => {}
+                ManagerEffect::Applied(applied) => {
                     let told = self.note(manager, applied);
                     let told = told.map_err(|what| Violation::new("M9", now, what))?;
                     wanted.applied.extend(told);
                 }
-                Effect::Timer { at } => {
+                ManagerEffect::Timer { at } => {
                     let server = &mut self.servers[manager];
                     server.timer = (at, server.clock.when(at).max(Time(now.0 + 1)));
                     wanted.timer = Some(server.timer.1);
@@ -220,22 +225,22 @@ impl Managers {
 
     /// Asks for a move that no node is to carry out, so that an epoch begins; or for the end of the one
     /// that was asked for last.
-    pub(crate) fn next_change(&mut self, ends: bool) -> (Ask, Change) {
+    pub(crate) fn next_change(&mut self, ends: bool) -> (Ask, ClusterChange) {
         self.asks += 1;
         let change = match &self.truth.moving {
-            Some(moving) if ends => Change::CancelMove { table: moving.table },
+            Some(moving) if ends => ClusterChange::CancelMove { table: moving.table },
             Some(_) | None => {
                 let table = self.asks as usize % self.topology.tables().len().max(1);
                 let partitioning = self.topology.tables()[table].partitioning().clone();
-                Change::BeginMove { table: TableId(table as u32), partitioning }
+                ClusterChange::BeginMove { table: TableId(table as u32), partitioning }
             }
         };
         (Ask(self.asks), change)
     }
 
-    /// Bad weather begins or ends.
+    /// Bad fault schedule begins or ends.
     pub(crate) fn set_rough(&mut self, is_rough: bool) {
-        let steady = Pace::steady(self.pace.delay_min);
+        let steady = LogPace::steady(self.pace.delay_min);
         self.log.set_pace(if is_rough { self.pace.clone() } else { steady });
     }
 
@@ -267,14 +272,14 @@ impl Managers {
         true
     }
 
-    /// A manager that had stopped begins a new life, of which it knows nothing but the log.
+    /// A manager that had stopped begins a new process, of which it knows nothing but the log.
     pub(crate) fn start(&mut self, now: Time, manager: usize, clock: NodeClock) {
-        let machine = Machine::new(Arc::clone(&self.topology), self.options.clone());
+        let machine = StateMachine::new(Arc::clone(&self.topology), self.options.clone());
         let server = &mut self.servers[manager];
         if !server.is_down {
             return;
         }
-        *server = Server::new(machine, clock, ClusterId::draw(&mut self.identities));
+        *server = ManagerServer::new(machine, clock, ClusterId::draw(&mut self.identities));
         self.log.restart(now, manager);
         if self.log.leader().is_none() {
             self.log.elect(now, manager);

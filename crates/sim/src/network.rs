@@ -35,10 +35,10 @@ pub struct Troubles {
 }
 
 /// An end of links: a node or a client.
-pub type End = usize;
+pub type LinkEnd = usize;
 
 #[derive(Debug, Clone, Copy)]
-struct Link {
+struct SimulatedLink {
     delay: Delay,
     /// Nothing arrives before.
     clogged_until: Time,
@@ -48,11 +48,11 @@ struct Link {
 
 /// See the module.
 #[derive(Debug)]
-pub struct Network {
+pub struct SimulatedNetwork {
     ends: usize,
     datacenters: Vec<usize>,
     workers: usize,
-    links: Vec<Link>,
+    links: Vec<SimulatedLink>,
     /// When the last message of each connection arrives.
     last: Vec<Time>,
     troubles: Troubles,
@@ -70,7 +70,7 @@ const RESENDS_MAX: u32 = 8;
 /// Doublings of the usual time, at most.
 const TAIL_DOUBLINGS_MAX: u32 = 8;
 
-impl Network {
+impl SimulatedNetwork {
     /// A network between ends that stand in these datacenters. `delays` has a row for each datacenter a
     /// message comes from and a column for each it goes to.
     pub fn new(
@@ -78,16 +78,16 @@ impl Network {
         delays: &[Vec<Delay>],
         workers: usize,
         random: Random,
-    ) -> Network {
+    ) -> SimulatedNetwork {
         let ends = datacenters.len();
-        let link = |from: usize, to: usize| Link {
+        let link = |from: usize, to: usize| SimulatedLink {
             delay: delays[from][to],
             clogged_until: Time::ZERO,
             cut_until: Time::ZERO,
         };
         let links =
             datacenters.iter().flat_map(|from| datacenters.iter().map(|to| link(*from, *to)));
-        Network {
+        SimulatedNetwork {
             ends,
             datacenters: datacenters.to_vec(),
             workers,
@@ -105,7 +105,7 @@ impl Network {
     }
 
     /// Where an end is.
-    pub fn datacenter(&self, end: End) -> usize {
+    pub fn datacenter(&self, end: LinkEnd) -> usize {
         self.datacenters[end]
     }
 
@@ -115,14 +115,14 @@ impl Network {
     }
 
     /// Nothing from `from` arrives at `to` before this.
-    pub fn clog(&mut self, from: End, to: End, until: Time) {
+    pub fn clog(&mut self, from: LinkEnd, to: LinkEnd, until: Time) {
         let link = &mut self.links[from * self.ends + to];
         link.clogged_until = link.clogged_until.max(until);
         self.traffic.clogs += 1;
     }
 
     /// What `from` sends to `to` before this is lost.
-    pub fn cut(&mut self, from: End, to: End, until: Time) {
+    pub fn cut(&mut self, from: LinkEnd, to: LinkEnd, until: Time) {
         let link = &mut self.links[from * self.ends + to];
         link.cut_until = link.cut_until.max(until);
         self.traffic.cuts += 1;
@@ -139,7 +139,7 @@ impl Network {
 
     /// Sends a message at `now` over the connection of this worker, and says when it arrives.
     #[inline]
-    pub fn send(&mut self, now: Time, from: End, to: End, worker: usize) -> Arrivals {
+    pub fn send(&mut self, now: Time, from: LinkEnd, to: LinkEnd, worker: usize) -> Arrivals {
         self.traffic.sent += 1;
         let at = from * self.ends + to;
         let link = self.links[at];
@@ -178,7 +178,7 @@ impl Network {
 
     /// Sends a message at `now` over a connection that keeps order and loses nothing, to or from this worker. Says when it
     /// arrives, and whether it had to be sent again for that.
-    pub fn carry(&mut self, now: Time, from: End, to: End, worker: usize) -> (Time, bool) {
+    pub fn carry(&mut self, now: Time, from: LinkEnd, to: LinkEnd, worker: usize) -> (Time, bool) {
         self.traffic.sent += 1;
         let at = from * self.ends + to;
         let link = self.links[at];
@@ -218,12 +218,12 @@ impl Network {
 mod tests {
     use super::*;
 
-    fn network() -> Network {
+    fn network() -> SimulatedNetwork {
         let delay = Delay { base_ns: 1000, jitter_ns: 100 };
-        Network::new(&[0, 0], &[vec![delay]], 1, Random::new(1))
+        SimulatedNetwork::new(&[0, 0], &[vec![delay]], 1, Random::new(1))
     }
 
-    fn arrivals(network: &mut Network, count: u64) -> Vec<Arrivals> {
+    fn arrivals(network: &mut SimulatedNetwork, count: u64) -> Vec<Arrivals> {
         (0..count).map(|number| network.send(Time(number * 10), 0, 1, 0)).collect()
     }
 

@@ -3,20 +3,20 @@
 //! that a gate runs that one seed. A change of the dice or of an engine may make a recorded seed catch nothing: then
 //! others are recorded by a search.
 
-use crate::subject::Bug;
+use crate::subject::AnyPlantedBug;
 
 /// Was this built with bugs to plant? Only with the feature `planted`, which a released command has not.
 pub const PLANTED: bool = cfg!(feature = "planted");
 
 /// A planted bug and what is expected of the checkers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Planted {
+pub struct PlantedBugCase {
     /// The engine it is planted in.
     pub engine: &'static str,
     /// Its name, as on the command line.
     pub name: &'static str,
     /// The bug.
-    pub bug: Bug,
+    pub bug: AnyPlantedBug,
     /// The rule that it breaks.
     pub rule: &'static str,
     /// The rules whose checkers may catch it. That something else fails, as by a crash, proves nothing of
@@ -30,9 +30,9 @@ pub struct Planted {
 
 /// Engine, bug, the rule it breaks, the rules it may be caught by, and how soon it is to be caught: at
 /// least three times the longest stretch of two hundred seeds that missed it when that was measured.
-type Bound = (&'static str, &'static str, &'static str, &'static [&'static str], u64);
+type CatchBound = (&'static str, &'static str, &'static str, &'static [&'static str], u64);
 
-const BOUNDS: &[Bound] = &[
+const BOUNDS: &[CatchBound] = &[
     ("mako", "skip-remote-validation", "serializability", CLIENTS, 40),
     // The clock of an idle branch holds the shard back, mostly before it is used.
     ("mako", "clock-before-lock", "M2", &["M2", "assertion", "liveness"], 50),
@@ -117,7 +117,7 @@ const STREAMS: &[&str] =
 
 /// Bugs that can be planted and that no seed has caught yet: what is still to be looked for, by area.
 pub const UNCAUGHT: &[&str] = &[
-    // Tombstones and sweeps.
+    // Tombstones and collections.
     "sweep-unreached",
     "sweep-uncommitted",
     // Only where a shard is lost for good, a former leader has what another shard rejects, and nothing is read: one seed in some
@@ -131,7 +131,7 @@ const FORGOTTEN: &[&str] = &["exactly once", "client"];
 /// What clients see, and no other.
 const CLIENTS: &[&str] = &["client"];
 
-impl Planted {
+impl PlantedBugCase {
     /// Is a failure of this rule what was expected?
     pub fn is_caught_by(&self, rule: &str) -> bool {
         self.caught_by.contains(&rule)
@@ -156,12 +156,12 @@ fn recorded() -> impl Iterator<Item = (&'static str, &'static str, u64)> {
 ///
 /// # Panics
 /// If the table or `caught.txt` has a bug that does not exist, or a line of it is malformed.
-pub fn all(engine: &str) -> Vec<Planted> {
+pub fn all(engine: &str) -> Vec<PlantedBugCase> {
     let of_engine = BOUNDS.iter().filter(|(other, ..)| *other == engine);
     let planted = of_engine.map(|(engine, name, rule, caught_by, within)| {
-        let bug = Bug::named(name).unwrap_or_else(|| panic!("{name} is no bug"));
+        let bug = AnyPlantedBug::named(name).unwrap_or_else(|| panic!("{name} is no bug"));
         let seed = recorded().find(|of| (of.0, of.1) == (*engine, *name)).map(|of| of.2);
-        Planted { engine, name, bug, rule, caught_by, seed, within: *within }
+        PlantedBugCase { engine, name, bug, rule, caught_by, seed, within: *within }
     });
     planted.collect()
 }
@@ -173,12 +173,12 @@ mod tests {
 
     #[test]
     fn every_bug_is_planted_somewhere() {
-        let planted: Vec<Planted> = ENGINES.iter().flat_map(|(name, _)| all(name)).collect();
+        let planted: Vec<PlantedBugCase> = ENGINES.iter().flat_map(|(name, _)| all(name)).collect();
         assert_eq!(planted.len(), BOUNDS.len(), "a bug is planted in an engine that nobody knows");
         for (engine, name, _) in recorded() {
             assert!(all(engine).iter().any(|planted| planted.name == name), "{name} is not there");
         }
-        for (name, _) in Bug::NAMED {
+        for (name, _) in AnyPlantedBug::NAMED {
             let is_planted = planted.iter().any(|planted| planted.name == *name);
             assert!(
                 is_planted != UNCAUGHT.contains(name),
@@ -186,7 +186,7 @@ mod tests {
             );
         }
         for name in UNCAUGHT {
-            assert!(Bug::named(name).is_some(), "{name} is no bug");
+            assert!(AnyPlantedBug::named(name).is_some(), "{name} is no bug");
         }
     }
 }

@@ -10,8 +10,8 @@ use types::{Random, Time};
 
 /// A queue of items by time; see the module.
 #[derive(Debug)]
-pub struct Queue<T> {
-    heap: BinaryHeap<Reverse<Entry>>,
+pub struct EventQueue<T> {
+    heap: BinaryHeap<Reverse<QueueEntry>>,
     items: Vec<Option<T>>,
     free: Vec<u32>,
     random: Random,
@@ -19,16 +19,16 @@ pub struct Queue<T> {
 
 /// Ordered by time, then by chance; the place only makes the order total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Entry {
+struct QueueEntry {
     at: Time,
     lot: u32,
     item: u32,
 }
 
-impl<T> Queue<T> {
+impl<T> EventQueue<T> {
     /// An empty queue that draws its lots from `random`.
-    pub fn new(random: Random) -> Queue<T> {
-        Queue { heap: BinaryHeap::new(), items: Vec::new(), free: Vec::new(), random }
+    pub fn new(random: Random) -> EventQueue<T> {
+        EventQueue { heap: BinaryHeap::new(), items: Vec::new(), free: Vec::new(), random }
     }
 
     /// Lets `item` happen at this time.
@@ -44,7 +44,7 @@ impl<T> Queue<T> {
             }
         };
         let lot = (self.random.next_u64() >> 32) as u32;
-        self.heap.push(Reverse(Entry { at, lot, item: place }));
+        self.heap.push(Reverse(QueueEntry { at, lot, item: place }));
     }
 
     /// When the next item is due.
@@ -56,7 +56,7 @@ impl<T> Queue<T> {
     /// Takes the next item.
     #[inline]
     pub fn pop(&mut self) -> Option<(Time, T)> {
-        let Reverse(Entry { at, item, .. }) = self.heap.pop()?;
+        let Reverse(QueueEntry { at, item, .. }) = self.heap.pop()?;
         self.free.push(item);
         let item = self.items[item as usize].take().expect("an entry stands for one item");
         Some((at, item))
@@ -68,7 +68,7 @@ impl<T> Queue<T> {
         until: Time,
         fits: impl Fn(Time, &T) -> bool,
     ) -> Option<(Time, T)> {
-        let fits = |entry: &Entry| {
+        let fits = |entry: &QueueEntry| {
             let item = self.items[entry.item as usize].as_ref();
             entry.at <= until && item.is_some_and(|item| fits(entry.at, item))
         };
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     fn order(seed: u64, times: &[u64]) -> Vec<usize> {
-        let mut queue = Queue::new(Random::new(seed));
+        let mut queue = EventQueue::new(Random::new(seed));
         for (number, at) in times.iter().enumerate() {
             queue.push(Time(*at), number);
         }
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn places_are_used_again() {
-        let mut queue = Queue::new(Random::new(1));
+        let mut queue = EventQueue::new(Random::new(1));
         for round in 0..100 {
             queue.push(Time(round), round);
             queue.push(Time(round), round);

@@ -2,12 +2,12 @@
 //! failure can be put right into it, and so that it is known that this was done.
 
 use consensus::manager::{Applied, Configuration};
-use engines::{Observation, Place};
+use engines::{Observation, WorkerPlace};
 use types::{Ballot, NodeId, ShardId};
 
 /// A step of a recovery that is done, so that the next one is under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stage {
+pub enum ShardRecoveryStage {
     /// The leader's lease has run out.
     LeaseOut,
     /// Another is appointed.
@@ -26,10 +26,10 @@ pub enum Stage {
 
 /// The recovery of a shard.
 #[derive(Debug, Clone, Default)]
-struct Recovery {
+struct ShardRecovery {
     ballot: Ballot,
     /// `None` where all is well.
-    stage: Option<Stage>,
+    stage: Option<ShardRecoveryStage>,
     /// How many workers serve under the ballot.
     serving: u32,
 }
@@ -38,14 +38,18 @@ struct Recovery {
 #[derive(Debug)]
 pub(crate) struct Recoveries {
     workers: u32,
-    shards: Vec<Recovery>,
+    shards: Vec<ShardRecovery>,
     /// A worker has said that it serves: engines that recover do.
     speaks: bool,
 }
 
 impl Recoveries {
     pub(crate) fn new(shards: u32, workers: u32) -> Recoveries {
-        Recoveries { workers, shards: vec![Recovery::default(); shards as usize], speaks: false }
+        Recoveries {
+            workers,
+            shards: vec![ShardRecovery::default(); shards as usize],
+            speaks: false,
+        }
     }
 
     /// The managers have done something. Returns who leads what has come a step further.
@@ -53,33 +57,37 @@ impl Recoveries {
         &mut self,
         applied: &Applied,
         truth: &Configuration,
-    ) -> Vec<(Stage, NodeId)> {
+    ) -> Vec<(ShardRecoveryStage, NodeId)> {
         let mut steps = Vec::new();
         match applied {
             Applied::Died(node) => {
                 for (recovery, assignment) in self.shards.iter_mut().zip(&truth.shards) {
                     if assignment.leader == *node {
-                        recovery.stage = Some(Stage::LeaseOut);
-                        steps.push((Stage::LeaseOut, *node));
+                        recovery.stage = Some(ShardRecoveryStage::LeaseOut);
+                        steps.push((ShardRecoveryStage::LeaseOut, *node));
                     }
                 }
             }
             Applied::Appointed { shard, ballot } => {
                 let recovery = &mut self.shards[shard.0 as usize];
-                let reign = truth.shard(*shard).map(|assignment| assignment.since);
-                if recovery.ballot.node == ballot.node && reign < Some(ballot.epoch) {
+                let leadership = truth.shard(*shard).map(|assignment| assignment.since);
+                if recovery.ballot.node == ballot.node && leadership < Some(ballot.epoch) {
                     // It leads on, under another ballot.
                     recovery.ballot = *ballot;
                     return steps;
                 }
-                *recovery = Recovery { ballot: *ballot, stage: Some(Stage::Appointed), serving: 0 };
-                steps.push((Stage::Appointed, ballot.node));
+                *recovery = ShardRecovery {
+                    ballot: *ballot,
+                    stage: Some(ShardRecoveryStage::Appointed),
+                    serving: 0,
+                };
+                steps.push((ShardRecoveryStage::Appointed, ballot.node));
             }
             Applied::Final(watermark) => {
                 for recovery in &mut self.shards {
                     let last = watermark.epoch().0 + 1 >= recovery.ballot.epoch.0;
-                    if last && recovery.stage >= Some(Stage::Prepared) {
-                        steps.extend(recovery.reach(Stage::Final));
+                    if last && recovery.stage >= Some(ShardRecoveryStage::Prepared) {
+                        steps.extend(recovery.reach(ShardRecoveryStage::Final));
                     }
                 }
             }
@@ -100,33 +108,40 @@ impl Recoveries {
     }
 
     /// A worker's stream of `shard` goes by this ballot.
-    pub(crate) fn prepares(&mut self, shard: ShardId, ballot: Ballot) -> Option<(Stage, NodeId)> {
+    pub(crate) fn prepares(
+        &mut self,
+        shard: ShardId,
+        ballot: Ballot,
+    ) -> Option<(ShardRecoveryStage, NodeId)> {
         let recovery = &mut self.shards[shard.0 as usize];
-        let news = recovery.stage == Some(Stage::Appointed) && recovery.ballot == ballot;
-        if news { recovery.reach(Stage::Preparing) } else { None }
+        let news =
+            recovery.stage == Some(ShardRecoveryStage::Appointed) && recovery.ballot == ballot;
+        if news { recovery.reach(ShardRecoveryStage::Preparing) } else { None }
     }
 
     /// Is it known that `shard` waits for its leader to begin?
     pub(crate) fn awaits(&self, shard: ShardId) -> bool {
-        self.shards[shard.0 as usize].stage == Some(Stage::Appointed)
+        self.shards[shard.0 as usize].stage == Some(ShardRecoveryStage::Appointed)
     }
 
     /// An engine has done something.
     pub(crate) fn observe(
         &mut self,
-        place: Place,
+        place: WorkerPlace,
         observation: &Observation,
-    ) -> Option<(Stage, NodeId)> {
+    ) -> Option<(ShardRecoveryStage, NodeId)> {
         let (shard, stage) = match observation {
-            Observation::Led { shard, .. } => (*shard, Stage::Prepared),
-            Observation::Appended { shard, ends, .. } if !ends.is_empty() => (*shard, Stage::Ended),
-            Observation::Reported { shard, .. } => (*shard, Stage::Reported),
+            Observation::Led { shard, .. } => (*shard, ShardRecoveryStage::Prepared),
+            Observation::Appended { shard, ends, .. } if !ends.is_empty() => {
+                (*shard, ShardRecoveryStage::Ended)
+            }
+            Observation::Reported { shard, .. } => (*shard, ShardRecoveryStage::Reported),
             Observation::Serves { shard, ballot } => {
                 self.speaks = true;
                 let recovery = &mut self.shards[shard.0 as usize];
                 if *ballot > recovery.ballot {
                     // The first leaders were not appointed.
-                    *recovery = Recovery { ballot: *ballot, stage: None, serving: 0 };
+                    *recovery = ShardRecovery { ballot: *ballot, stage: None, serving: 0 };
                 }
                 if ballot.node == recovery.ballot.node {
                     recovery.serving += 1;
@@ -174,15 +189,19 @@ impl Recoveries {
     }
 
     /// How far those are that are not done and that `node` has to do with: the shards it holds.
-    pub(crate) fn interrupted(&self, node: NodeId, truth: &Configuration) -> Vec<Stage> {
+    pub(crate) fn interrupted(
+        &self,
+        node: NodeId,
+        truth: &Configuration,
+    ) -> Vec<ShardRecoveryStage> {
         let pairs = self.shards.iter().zip(&truth.shards);
         let held = pairs.filter(|(_, assignment)| assignment.holds(node));
         held.filter_map(|(recovery, _)| recovery.stage).collect()
     }
 }
 
-impl Recovery {
-    fn reach(&mut self, stage: Stage) -> Option<(Stage, NodeId)> {
+impl ShardRecovery {
+    fn reach(&mut self, stage: ShardRecoveryStage) -> Option<(ShardRecoveryStage, NodeId)> {
         if self.stage >= Some(stage) {
             return None;
         }

@@ -9,22 +9,22 @@
 
 use crate::catalog::Catalog;
 use crate::checks::replicas;
-use crate::clients::outside::Outside;
-use crate::clients::process::{Around, Process};
-use crate::clients::{Ledger, Stage, calls, histories};
+use crate::clients::outside::OutsideClient;
+use crate::clients::process::{ClientProcess, ProcessEnvironment};
+use crate::clients::{ClientContext, Ledger, calls, histories};
+use crate::coverage::Coverage;
 use crate::digest::Digest;
-use crate::managers::Changes;
+use crate::managers::EpochChanges;
 use crate::metrics::Metrics;
 use crate::panics;
-use crate::probes::Probes;
-use crate::scenario::{Played, Scenario, partitioning};
-use crate::simulation::{Simulation, World};
-use crate::subject::{self, Bug, Cuts, Subject};
+use crate::scenario::{Scenario, ScenarioWork, partitioning};
+use crate::simulation::{Simulation, SimulationWorld};
+use crate::subject::{self, AnyPlantedBug, StreamCuts, Subject};
 use crate::violation::Violation;
 use client::ClusterOptions;
 use engines::client::Directory;
 use engines::engine::Setup;
-use engines::{Place, Procedures};
+use engines::{Procedures, WorkerPlace};
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -66,9 +66,9 @@ const LOAD_PATIENCE: Duration = Duration::from_secs(120);
 
 /// How a seed is run.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Orders {
+pub struct RunOptions {
     /// A planted bug.
-    pub bug: Option<Bug>,
+    pub bug: Option<AnyPlantedBug>,
     /// No node fails, also where the seed has failures.
     pub calm: bool,
     /// Lines of trace to keep of a run that failed.
@@ -79,7 +79,7 @@ pub struct Orders {
 
 /// How a run went.
 #[derive(Debug)]
-pub struct Report {
+pub struct RunReport {
     /// Its seed.
     pub seed: u64,
     /// Its scenario, in words.
@@ -87,16 +87,16 @@ pub struct Report {
     /// What was counted.
     pub metrics: Metrics,
     /// Which rare paths were reached.
-    pub probes: Probes,
+    pub coverage: Coverage,
     /// All that happened, in one number.
     pub digest: Digest,
     /// What was broken, if anything.
-    pub failure: Option<Failure>,
+    pub failure: Option<RunFailure>,
 }
 
 /// A run that failed.
 #[derive(Debug)]
-pub struct Failure {
+pub struct RunFailure {
     /// What was broken.
     pub violation: Violation,
     /// The last events.
@@ -104,14 +104,14 @@ pub struct Failure {
 }
 
 /// Runs a seed. A run that fails is run again to see its last events.
-pub fn run<E: Subject>(seed: u64, orders: Orders) -> Report {
+pub fn run<E: Subject>(seed: u64, orders: RunOptions) -> RunReport {
     let mut report = run_once::<E>(seed, orders, 0);
     if orders.twice && report.failure.is_none() {
         let again = run_once::<E>(seed, orders, 0);
         if again.digest != report.digest {
             let what = format!("two runs differ: {} and {}", report.digest, again.digest);
             let violation = Violation::new("repeatability", Time::MAX, what);
-            report.failure = Some(Failure { violation, trace: Vec::new() });
+            report.failure = Some(RunFailure { violation, trace: Vec::new() });
         }
     } else if report.failure.is_some() && orders.trace_lines > 0 {
         let again = run_once::<E>(seed, orders, orders.trace_lines);
@@ -122,8 +122,8 @@ pub fn run<E: Subject>(seed: u64, orders: Orders) -> Report {
     report
 }
 
-fn run_once<E: Subject>(seed: u64, orders: Orders, trace_lines: usize) -> Report {
-    let (scenario, mut stand) = match Stand::<E>::build(seed, orders) {
+fn run_once<E: Subject>(seed: u64, orders: RunOptions, trace_lines: usize) -> RunReport {
+    let (scenario, mut stand) = match PreparedRun::<E>::build(seed, orders) {
         Ok(built) => built,
         Err(error) => panic!("seed {seed} makes no cluster: {error}"),
     };
@@ -135,7 +135,7 @@ fn run_once<E: Subject>(seed: u64, orders: Orders, trace_lines: usize) -> Report
     }
     // What panicked may panic again when it is dropped, so then it is not.
     let mut stand = ManuallyDrop::new(stand);
-    let (played, panicked) = match panics::note(|| {
+    let (scenario_work, panicked) = match panics::note(|| {
         catch_unwind(AssertUnwindSafe(|| stand.perform(&scenario)))
     }) {
         (Ok(verdict), _) => (verdict, false),
@@ -145,16 +145,16 @@ fn run_once<E: Subject>(seed: u64, orders: Orders, trace_lines: usize) -> Report
     let asked_again = metrics.outcomes.asked_again;
     metrics.outcomes = stand.stage.ledger.outcomes();
     metrics.outcomes.asked_again = asked_again;
-    let mut probes = stand.simulation.probes();
-    probes.take_metrics(&metrics);
+    let mut coverage = stand.simulation.coverage();
+    coverage.take_metrics(&metrics);
     let trace = stand.simulation.take_trace();
-    let report = Report {
+    let report = RunReport {
         seed,
         scenario: scenario.to_string(),
         metrics,
-        probes,
+        coverage,
         digest: stand.simulation.digest(),
-        failure: played.err().map(|violation| Failure { violation, trace }),
+        failure: scenario_work.err().map(|violation| RunFailure { violation, trace }),
     };
     if !panicked {
         drop(ManuallyDrop::into_inner(stand));
@@ -162,16 +162,16 @@ fn run_once<E: Subject>(seed: u64, orders: Orders, trace_lines: usize) -> Report
     report
 }
 
-/// A cluster with its plays, ready to begin.
-struct Stand<E: Subject> {
+/// A cluster with its groups of clients, ready to begin.
+struct PreparedRun<E: Subject> {
     simulation: Simulation<E>,
-    plays: Vec<Played>,
-    stage: Stage,
+    all_scenario_clients: Vec<ScenarioWork>,
+    stage: ClientContext,
     random: Random,
 }
 
-impl<E: Subject> Stand<E> {
-    fn build(seed: u64, orders: Orders) -> types::Result<(Scenario, Stand<E>)> {
+impl<E: Subject> PreparedRun<E> {
+    fn build(seed: u64, orders: RunOptions) -> types::Result<(Scenario, PreparedRun<E>)> {
         let root = Random::new(seed);
         let mut random = root.fork(10);
         let mut scenario = Scenario::draw(&mut random);
@@ -179,14 +179,16 @@ impl<E: Subject> Stand<E> {
             scenario.calm();
         }
         let fails = E::FOLLOWS_EPOCHS && scenario.failures.fails;
-        scenario.weather.forgets = fails && scenario.shape.voters > 1 && root.fork(13).chance(5, 6);
+        scenario.fault_schedule.forgets =
+            fails && scenario.shape.voters > 1 && root.fork(13).chance(5, 6);
         let mut lot = root.fork(14);
-        if scenario.weather.forgets && lot.chance(1, LOST_ONE_IN) {
+        if scenario.fault_schedule.forgets && lot.chance(1, LOST_ONE_IN) {
             scenario.lose(&mut lot);
         }
         let catalog = Catalog::new();
-        let plays = scenario.cast.iter().map(|cast| cast.play(&catalog));
-        let plays = plays.collect::<types::Result<Vec<Played>>>()?;
+        let all_scenario_clients = scenario.cast.iter().map(|cast| cast.scenario_clients(&catalog));
+        let all_scenario_clients =
+            all_scenario_clients.collect::<types::Result<Vec<ScenarioWork>>>()?;
         let shards = scenario.shape.shards;
         let tables = catalog.names().into_iter().map(|name| {
             let partitioning = partitioning(&mut random, &name, shards);
@@ -194,15 +196,17 @@ impl<E: Subject> Stand<E> {
         });
         let tables: Vec<_> = tables.chain(E::tables(shards)).collect();
         let topology = scenario.shape.topology(tables);
-        for calls in plays.iter().filter_map(|played| played.calls.as_ref()) {
+        for calls in
+            all_scenario_clients.iter().filter_map(|scenario_work| scenario_work.calls.as_ref())
+        {
             calls.settle(&topology);
         }
         let round_trip = Duration::from_nanos(scenario.round_trip_ns);
         let options = E::draw(&mut random, round_trip);
         let cuts = match fails {
-            true if scenario.weather.forgets => Cuts::Early,
-            true => Cuts::Never,
-            false => Cuts::Everywhere,
+            true if scenario.fault_schedule.forgets => StreamCuts::Early,
+            true => StreamCuts::Never,
+            false => StreamCuts::Everywhere,
         };
         let mut streams = subject::streams(&mut random, round_trip, cuts);
         if scenario.shape.voters == 1 {
@@ -213,7 +217,7 @@ impl<E: Subject> Stand<E> {
         let nodes = topology.nodes().len();
         let datacenters = topology.datacenters().len() as u64;
         let clients = (0..scenario.outsiders()).map(|_| random.below(datacenters) as usize);
-        let mut world = World {
+        let mut world = SimulationWorld {
             clients: clients.collect(),
             clocks: scenario.clocks(nodes, &mut random),
             delays: scenario.delays.clone(),
@@ -227,44 +231,47 @@ impl<E: Subject> Stand<E> {
             subject::plant::<E>(&mut setup, &mut world.managers, bug);
         }
         let mut simulation = Simulation::new(&setup, world, root.fork(11).next_u64());
-        if scenario.weather.wild_clocks {
+        if scenario.fault_schedule.wild_clocks {
             simulation.expect_wild_clocks();
         }
-        let stage = Stage {
+        let stage = ClientContext {
             ledger: Ledger::new(),
             stop: Rc::default(),
             time: simulation.true_time(),
             pause_ns_max: scenario.pause_ns_max,
             transactions_max: TRANSACTIONS_MAX,
         };
-        Ok((scenario, Stand { simulation, plays, stage, random: root.fork(12) }))
+        Ok((
+            scenario,
+            PreparedRun { simulation, all_scenario_clients, stage, random: root.fork(12) },
+        ))
     }
 
     /// Some worker of a node that leads a shard which is not lost.
-    fn somewhere(&mut self) -> Place {
+    fn somewhere(&mut self) -> WorkerPlace {
         let topology = Arc::clone(self.simulation.topology());
         let lost = self.simulation.lost();
         let shards: Vec<ShardId> =
             topology.shard_ids().filter(|shard| Some(*shard) != lost).collect();
         let shard = *self.random.pick(&shards).expect("one is not lost");
         let worker = WorkerId(self.random.below(topology.workers().into()) as u32);
-        Place { node: self.simulation.leader(shard), worker }
+        WorkerPlace { node: self.simulation.leader(shard), worker }
     }
 
     /// All phases.
     fn perform(&mut self, scenario: &Scenario) -> Result<(), Violation> {
         self.load()?;
         self.enter(scenario);
-        self.simulation.set_weather(scenario.weather);
+        self.simulation.set_weather(scenario.fault_schedule);
         self.simulation.copy_late(scenario.late_copies_percent);
         self.simulation.break_connections(scenario.broken_percent);
         if E::FOLLOWS_EPOCHS {
             self.simulation.set_changes(scenario.changes);
         }
-        self.play(scenario)?;
+        self.scenario_clients(scenario)?;
         self.stage.stop.set(true);
         self.simulation.heal();
-        self.simulation.set_changes(Changes::default());
+        self.simulation.set_changes(EpochChanges::default());
         self.finish()?;
         self.simulation.deliver_late();
         self.finish()?;
@@ -279,19 +286,21 @@ impl<E: Subject> Stand<E> {
     }
 
     /// Things happen, for a while. To nodes that come back new residents come, too.
-    fn play(&mut self, scenario: &Scenario) -> Result<(), Violation> {
+    fn scenario_clients(&mut self, scenario: &Scenario) -> Result<(), Violation> {
         let began = self.simulation.now();
         if let Some(loss) = scenario.loss {
             self.simulation.plan_loss(loss);
         }
         let nodes = self.simulation.topology().nodes().len() as u32;
-        let mut lives: Vec<u32> = (0..nodes).map(|id| self.simulation.life(NodeId(id))).collect();
+        let mut instances: Vec<u32> =
+            (0..nodes).map(|id| self.simulation.instance(NodeId(id))).collect();
         let mut spares = vec![0; scenario.cast.len()];
         for look in 1..=LOOKS {
             self.simulation.run_until(Time(began.0 + scenario.span_ns * look / LOOKS))?;
             for node in (0..nodes).map(NodeId) {
-                let life = self.simulation.life(node);
-                let is_new = std::mem::replace(&mut lives[node.0 as usize], life) != life;
+                let instance = self.simulation.instance(node);
+                let is_new =
+                    std::mem::replace(&mut instances[node.0 as usize], instance) != instance;
                 if is_new && self.simulation.is_up(node) {
                     self.come_back(scenario, node, &mut spares);
                 }
@@ -303,8 +312,10 @@ impl<E: Subject> Stand<E> {
     /// A resident of each play comes to a node, if there is one left.
     fn come_back(&mut self, scenario: &Scenario, node: NodeId, spares: &mut [usize]) {
         let seed = self.random.next_u64();
-        let plays = self.plays.clone();
-        for ((cast, played), spare) in scenario.cast.iter().zip(plays).zip(spares) {
+        let all_scenario_clients = self.all_scenario_clients.clone();
+        for ((cast, scenario_work), spare) in
+            scenario.cast.iter().zip(all_scenario_clients).zip(spares)
+        {
             if cast.residents == 0 || *spare == SPARES {
                 continue;
             }
@@ -312,9 +323,14 @@ impl<E: Subject> Stand<E> {
             *spare += 1;
             let worker =
                 WorkerId(self.random.below(self.simulation.topology().workers().into()) as u32);
-            let place = Place { node, worker };
+            let place = WorkerPlace { node, worker };
             let db = self.simulation.local(place);
-            let task = Rc::clone(&played.play).resident(db, number, seed, self.stage.clone());
+            let task = Rc::clone(&scenario_work.scenario_clients).resident(
+                db,
+                number,
+                seed,
+                self.stage.clone(),
+            );
             self.simulation.spawn(place, task);
         }
     }
@@ -326,11 +342,16 @@ impl<E: Subject> Stand<E> {
             return Err(Violation::new("load", self.simulation.now(), what));
         }
         let seed = self.random.next_u64();
-        for played in self.plays.clone() {
-            for part in 0..played.play.parts() {
+        for scenario_work in self.all_scenario_clients.clone() {
+            for part in 0..scenario_work.scenario_clients.parts() {
                 let place = self.somewhere();
                 let db = self.simulation.local(place);
-                let task = Rc::clone(&played.play).load(db, part, seed, self.stage.clone());
+                let task = Rc::clone(&scenario_work.scenario_clients).load(
+                    db,
+                    part,
+                    seed,
+                    self.stage.clone(),
+                );
                 self.simulation.spawn(place, task);
                 // One after the other: limits on what is open may be tight.
                 self.wait("load", LOAD_PATIENCE)?;
@@ -353,21 +374,21 @@ impl<E: Subject> Stand<E> {
         let topology = Arc::clone(self.simulation.topology());
         let heard = Directory { topology, configuration: None };
         let mut outsiders = 0;
-        for (cast, played) in scenario.cast.iter().zip(self.plays.clone()) {
+        for (cast, scenario_work) in scenario.cast.iter().zip(self.all_scenario_clients.clone()) {
             for number in 0..cast.residents {
                 let place = self.somewhere();
                 let db = self.simulation.local(place);
-                let play = Rc::clone(&played.play);
-                let task = play.resident(db, number, seed, self.stage.clone());
+                let scenario_clients = Rc::clone(&scenario_work.scenario_clients);
+                let task = scenario_clients.resident(db, number, seed, self.stage.clone());
                 self.simulation.spawn(place, task);
             }
             for number in cast.residents..cast.residents + cast.outsiders {
                 outsiders += 1;
-                let (around, random) = (Around::new(), self.random.fork(outsiders));
-                let db = Outside::new(around.clone(), options.clone(), heard.clone(), random);
-                let play = Rc::clone(&played.play);
-                let task = play.outside(db, number, seed, self.stage.clone());
-                self.simulation.admit(Process::new(around, task));
+                let (around, random) = (ProcessEnvironment::new(), self.random.fork(outsiders));
+                let db = OutsideClient::new(around.clone(), options.clone(), heard.clone(), random);
+                let scenario_clients = Rc::clone(&scenario_work.scenario_clients);
+                let task = scenario_clients.outside(db, number, seed, self.stage.clone());
+                self.simulation.admit(ClientProcess::new(around, task));
             }
         }
     }
@@ -468,11 +489,13 @@ impl<E: Subject> Stand<E> {
         }
         let is_lost = self.simulation.lost().is_some();
         // Where a shard is lost, nothing can be read that is on it: only histories tell by themselves.
-        let judged = |played: &Played| !is_lost || played.play.name() == histories::NAME;
-        for played in self.plays.clone().into_iter().filter(judged) {
+        let judged = |scenario_work: &ScenarioWork| {
+            !is_lost || scenario_work.scenario_clients.name() == histories::NAME
+        };
+        for scenario_work in self.all_scenario_clients.clone().into_iter().filter(judged) {
             let place = self.somewhere();
             let db = self.simulation.local(place);
-            let task = Rc::clone(&played.play).check(db, self.stage.clone());
+            let task = Rc::clone(&scenario_work.scenario_clients).check(db, self.stage.clone());
             self.simulation.spawn(place, task);
             self.wait("check", LOAD_PATIENCE)?;
         }

@@ -2,18 +2,18 @@
 //! cluster's shape, the distances, the clocks, what goes wrong, who the clients are and what they do,
 //! and the engine's configuration.
 
-use crate::clients::Play;
+use crate::clients::ScenarioClients;
 use crate::clients::calls::Calls;
 use crate::clients::histories::Histories;
 use crate::clients::skew::Skew;
 use crate::clients::tokens::Tokens;
 use crate::clock::NodeClock;
 use crate::cpu::Cpu;
-use crate::failures::{Failures, Loss};
-use crate::managers::Changes;
+use crate::failures::{FailurePlan, MajorityLoss};
+use crate::fault_schedule::{FaultSchedule, FaultWeights};
+use crate::managers::EpochChanges;
 use crate::network::{Delay, Troubles};
 use crate::run::SPARES;
-use crate::weather::{Weather, Weights};
 use consensus::topology::{Partitioning, Topology};
 use std::fmt;
 use std::rc::Rc;
@@ -28,7 +28,7 @@ const MS: u64 = 1_000_000;
 
 /// The cluster's shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shape {
+pub struct ClusterShape {
     /// Datacenters.
     pub datacenters: u32,
     /// Shards.
@@ -45,9 +45,9 @@ pub struct Shape {
 
 /// What clients do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum ClientWork {
     /// Histories to judge.
-    Histories(Mix),
+    Histories(OperationMix),
     /// Tokens that move.
     Tokens,
     /// The micro-benchmark over so many keys.
@@ -64,7 +64,7 @@ pub enum Part {
 
 /// How the clients of histories mix their operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mix {
+pub struct OperationMix {
     /// Lists and registers of a generation, each.
     pub keys: u32,
     /// Most operations of a transaction.
@@ -77,9 +77,9 @@ pub struct Mix {
 
 /// A part and how many play it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cast {
+pub struct ClientGroup {
     /// What they do.
-    pub part: Part,
+    pub part: ClientWork,
     /// Clients on workers.
     pub residents: usize,
     /// Clients outside.
@@ -90,7 +90,7 @@ pub struct Cast {
 #[derive(Debug, Clone)]
 pub struct Scenario {
     /// The cluster's shape.
-    pub shape: Shape,
+    pub shape: ClusterShape,
     /// Distances: a row for each datacenter messages come from.
     pub delays: Vec<Vec<Delay>>,
     /// The longest way there and back, about.
@@ -104,13 +104,13 @@ pub struct Scenario {
     /// What streams have promised and accepted becomes durable within this; at once where it is nothing.
     pub persistence_ns: u64,
     /// What goes wrong.
-    pub weather: Weather,
+    pub fault_schedule: FaultSchedule,
     /// How often epochs change, in an engine that follows them.
-    pub changes: Changes,
+    pub changes: EpochChanges,
     /// Who manages the cluster, for such an engine, and whether nodes fail.
-    pub failures: Failures,
+    pub failures: FailurePlan,
     /// Who does what.
-    pub cast: Vec<Cast>,
+    pub cast: Vec<ClientGroup>,
     /// How long they do it.
     pub span_ns: u64,
     /// They pause up to so long between transactions.
@@ -122,21 +122,21 @@ pub struct Scenario {
     /// Of a hundred messages of clients outside that get lost, how many break their connection; the others are sent again.
     pub broken_percent: u32,
     /// A shard that loses a majority of its voters.
-    pub loss: Option<Loss>,
+    pub loss: Option<MajorityLoss>,
 }
 
 impl Scenario {
     /// Draws one.
     pub fn draw(random: &mut Random) -> Scenario {
-        let shape = Shape::draw(random);
+        let shape = ClusterShape::draw(random);
         let (delays, round_trip_ns) = delays(random, shape.datacenters as usize);
         let span_ns = (round_trip_ns * random.range_inclusive(40, 250)).clamp(150 * MS, 6000 * MS);
         let cast = cast(random);
         let drift_ppm_max = one_of(random, &[0, 20, 200, 1000]);
-        let failures = Failures::draw(random, shape.datacenters, round_trip_ns, drift_ppm_max);
+        let failures = FailurePlan::draw(random, shape.datacenters, round_trip_ns, drift_ppm_max);
         let span_ns = failures.span_ns(span_ns);
-        let mut weather = weather(random, span_ns, round_trip_ns);
-        failures.worsen(&mut weather, random, span_ns);
+        let mut fault_schedule = fault_schedule(random, span_ns, round_trip_ns);
+        failures.worsen(&mut fault_schedule, random, span_ns);
         let cpu = cpu(random);
         // A client that asks again before an answer can come keeps a busy worker from giving any.
         let slowest_answer_ns = 64 * cpu.message.as_nanos() as u64;
@@ -145,7 +145,7 @@ impl Scenario {
             persistence_ns: one_of(random, &[0, 0, 20_000, round_trip_ns, 10 * MS]),
             changes: changes(random, span_ns),
             failures,
-            weather,
+            fault_schedule,
             skew_ns_max: one_of(random, &[0, MS, 100 * MS, 5000 * MS]),
             drift_ppm_max,
             pause_ns_max: one_of(random, &[2_000, 100_000, MS, span_ns / 250]),
@@ -164,8 +164,8 @@ impl Scenario {
     /// No node fails, also where failures were drawn.
     pub fn calm(&mut self) {
         self.failures.calm();
-        self.weather = Weather {
-            weights: Weights {
+        self.fault_schedule = FaultSchedule {
+            weights: FaultWeights {
                 crash: 0,
                 datacenter: 0,
                 pause: 0,
@@ -176,14 +176,14 @@ impl Scenario {
                 manager: 0,
                 forget: 0,
                 diverge: 0,
-                ..self.weather.weights
+                ..self.fault_schedule.weights
             },
             lost_percent: 0,
             struck_percent: 0,
             gone_percent: 0,
             interrupted_ppm: 0,
             wild_clocks: false,
-            ..self.weather
+            ..self.fault_schedule
         };
     }
 
@@ -193,7 +193,7 @@ impl Scenario {
         self.shape.compact = false;
         // Long enough for leases to run out, and for epochs to end after that.
         self.span_ns = self.span_ns.max(20 * self.failures.options.lease.as_nanos() as u64);
-        self.loss = Some(Loss::draw(random, self.shape.shards, self.span_ns));
+        self.loss = Some(MajorityLoss::draw(random, self.shape.shards, self.span_ns));
     }
 
     /// A clock for each node.
@@ -213,7 +213,7 @@ impl Scenario {
 
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shape { datacenters, shards, voters, learners, workers, compact } = self.shape;
+        let ClusterShape { datacenters, shards, voters, learners, workers, compact } = self.shape;
         let compact = if compact { ", compact" } else { "" };
         write!(f, "{shards} shards × {voters} voters + {learners} learners, {workers} workers, ")?;
         write!(
@@ -221,7 +221,7 @@ impl fmt::Display for Scenario {
             "{datacenters} datacenters{compact}; round trip {} µs; ",
             self.round_trip_ns / 1000
         )?;
-        if self.changes != Changes::default() {
+        if self.changes != EpochChanges::default() {
             write!(f, "an epoch every {} µs; ", self.changes.every_ns / 1000)?;
         }
         if self.cpu != Cpu::FREE {
@@ -230,14 +230,15 @@ impl fmt::Display for Scenario {
         if self.persistence_ns > 0 {
             write!(f, "durable within {} µs; ", self.persistence_ns / 1000)?;
         }
-        let Weather { troubles, every_ns, .. } = self.weather;
+        let FaultSchedule { troubles, every_ns, .. } = self.fault_schedule;
         let Troubles { loss_ppm, duplicate_ppm, reorder_ppm, tail_ppm } = troubles;
         write!(f, "ppm lost {loss_ppm}, twice {duplicate_ppm}, reordered {reorder_ppm}, ")?;
-        write!(f, "late {tail_ppm}; a blow every {} µs; ", every_ns / 1000)?;
+        write!(f, "late {tail_ppm}; a fault every {} µs; ", every_ns / 1000)?;
         if self.failures.fails {
-            let Failures { datacenters, options, .. } = &self.failures;
-            let Weather { weights, lost_percent, struck_percent, wild_clocks, .. } = self.weather;
-            let Weather { gone_percent, interrupted_ppm, .. } = self.weather;
+            let FailurePlan { datacenters, options, .. } = &self.failures;
+            let FaultSchedule { weights, lost_percent, struck_percent, wild_clocks, .. } =
+                self.fault_schedule;
+            let FaultSchedule { gone_percent, interrupted_ppm, .. } = self.fault_schedule;
             let lease = options.lease.as_micros();
             write!(f, "{} managers, lease {lease} µs, {weights:?}, ", datacenters.len())?;
             write!(f, "memory lost {lost_percent} %, struck {struck_percent} %, ")?;
@@ -246,13 +247,13 @@ impl fmt::Display for Scenario {
                 write!(f, "clocks beyond their bounds, so that leases need not hold; ")?;
             }
         }
-        if let Some(Loss { shard, after_ns, fate }) = self.loss {
+        if let Some(MajorityLoss { shard, after_ns, fate }) = self.loss {
             let after_ms = after_ns / MS;
             write!(f, "after {after_ms} ms a majority of {shard} is {fate:?}; ")?;
         }
         write!(f, "late copies {} %; ", self.late_copies_percent)?;
         write!(f, "connections broken by {} % of losses; ", self.broken_percent)?;
-        for Cast { part, residents, outsiders } in &self.cast {
+        for ClientGroup { part, residents, outsiders } in &self.cast {
             write!(f, "{part:?} {residents}+{outsiders}; ")?;
         }
         write!(f, "for {} ms", self.span_ns / MS)
@@ -263,10 +264,10 @@ fn one_of<T: Copy>(random: &mut Random, items: &[T]) -> T {
     *random.pick(items).expect("something to choose from")
 }
 
-impl Shape {
-    fn draw(random: &mut Random) -> Shape {
+impl ClusterShape {
+    fn draw(random: &mut Random) -> ClusterShape {
         let voters = one_of(random, &[1, 3, 3, 3, 5]);
-        Shape {
+        ClusterShape {
             datacenters: random.range_inclusive(1, 3) as u32,
             shards: one_of(random, &[1, 2, 2, 3, 3, 4]),
             voters,
@@ -281,7 +282,7 @@ impl Shape {
     /// # Panics
     /// If there is no such topology.
     pub fn topology(&self, tables: Vec<(String, Partitioning)>) -> Arc<Topology> {
-        let Shape { datacenters, shards, voters, learners, workers, compact } = *self;
+        let ClusterShape { datacenters, shards, voters, learners, workers, compact } = *self;
         let topology = if compact {
             Topology::compact(datacenters, shards, voters, learners, workers)
         } else {
@@ -314,11 +315,11 @@ fn delays(random: &mut Random, datacenters: usize) -> (Vec<Vec<Delay>>, u64) {
     (delays, 2 * longest)
 }
 
-fn changes(random: &mut Random, span_ns: u64) -> Changes {
+fn changes(random: &mut Random, span_ns: u64) -> EpochChanges {
     if random.chance(1, 2) {
-        return Changes::default();
+        return EpochChanges::default();
     }
-    Changes { every_ns: span_ns / random.range_inclusive(2, 30) }
+    EpochChanges { every_ns: span_ns / random.range_inclusive(2, 30) }
 }
 
 fn cpu(random: &mut Random) -> Cpu {
@@ -330,9 +331,9 @@ fn cpu(random: &mut Random) -> Cpu {
     }
 }
 
-fn weather(random: &mut Random, span_ns: u64, round_trip_ns: u64) -> Weather {
+fn fault_schedule(random: &mut Random, span_ns: u64, round_trip_ns: u64) -> FaultSchedule {
     if random.chance(1, 10) {
-        return Weather::default();
+        return FaultSchedule::default();
     }
     let troubles = Troubles {
         loss_ppm: one_of(random, &[0, 0, 1_000, 20_000, 100_000]),
@@ -340,23 +341,30 @@ fn weather(random: &mut Random, span_ns: u64, round_trip_ns: u64) -> Weather {
         reorder_ppm: one_of(random, &[0, 0, 10_000, 200_000, 1_000_000]),
         tail_ppm: one_of(random, &[0, 1_000, 10_000, 50_000]),
     };
-    let weights = Weights {
+    let weights = FaultWeights {
         clog: random.below(4) as u32,
         cut: random.below(4) as u32,
-        silence: random.below(3) as u32,
+        failure_detector: random.below(3) as u32,
         stall: random.below(4) as u32,
-        ..Weights::default()
+        ..FaultWeights::default()
     };
-    let is_calm = random.chance(1, 3) || weights == Weights::default();
+    let is_calm = random.chance(1, 3) || weights == FaultWeights::default();
     let every_ns = if is_calm { 0 } else { span_ns / random.range_inclusive(3, 40) };
     let longest_ns = round_trip_ns * random.range_inclusive(1, 40);
     let longest_ns = longest_ns.min(span_ns);
     let interleaved_percent = one_of(random, &[0, 10, 50]);
-    Weather { troubles, every_ns, longest_ns, weights, interleaved_percent, ..Weather::default() }
+    FaultSchedule {
+        troubles,
+        every_ns,
+        longest_ns,
+        weights,
+        interleaved_percent,
+        ..FaultSchedule::default()
+    }
 }
 
-fn cast(random: &mut Random) -> Vec<Cast> {
-    let mix = Mix {
+fn cast(random: &mut Random) -> Vec<ClientGroup> {
+    let mix = OperationMix {
         keys: random.range_inclusive(1, 6) as u32,
         operations_max: random.range_inclusive(1, 6) as u32,
         reads_percent: random.range_inclusive(20, 70) as u32,
@@ -365,52 +373,53 @@ fn cast(random: &mut Random) -> Vec<Cast> {
     let mut parts = Vec::new();
     // Histories nearly always; the rest for what they alone do.
     if random.chance(9, 10) {
-        parts.push(Part::Histories(mix));
+        parts.push(ClientWork::Histories(mix));
     }
     if random.chance(1, 2) {
-        parts.push(Part::Tokens);
+        parts.push(ClientWork::Tokens);
     }
     if random.chance(1, 3) {
-        parts.push(Part::Calls);
+        parts.push(ClientWork::Calls);
     }
     if random.chance(1, 3) {
-        parts.push(Part::Skew(random.range_inclusive(1, 2) as u8));
+        parts.push(ClientWork::Skew(random.range_inclusive(1, 2) as u8));
     }
     if random.chance(1, 5) {
-        parts.push(Part::Micro(random.range_inclusive(4, 100) as u32));
+        parts.push(ClientWork::Micro(random.range_inclusive(4, 100) as u32));
     }
     if random.chance(1, 4) {
         // A client that only reads goes on where nothing can be written any more: a leader that is cut off.
         let letters = [Letter::A, Letter::B, Letter::C, Letter::C, Letter::D, Letter::E, Letter::F];
-        parts.push(Part::Ycsb(one_of(random, &letters)));
+        parts.push(ClientWork::Ycsb(one_of(random, &letters)));
     }
     if random.chance(1, 8) || parts.is_empty() {
-        parts.push(Part::TpcC(random.range_inclusive(1, 2) as u16));
+        parts.push(ClientWork::TpcC(random.range_inclusive(1, 2) as u16));
     }
     let clients = |part| {
         let (residents, outsiders) = (random.range_inclusive(1, 6), random.below(4));
         let (residents, outsiders) = match part {
-            Part::Calls => (0, 1 + outsiders),
-            Part::Histories(_) => (residents, outsiders),
-            Part::Skew(_) => (1 + residents, outsiders / 3),
-            Part::Tokens | Part::Micro(_) | Part::Ycsb(_) | Part::TpcC(_) => {
-                (residents.div_ceil(2), outsiders / 2)
-            }
+            ClientWork::Calls => (0, 1 + outsiders),
+            ClientWork::Histories(_) => (residents, outsiders),
+            ClientWork::Skew(_) => (1 + residents, outsiders / 3),
+            ClientWork::Tokens
+            | ClientWork::Micro(_)
+            | ClientWork::Ycsb(_)
+            | ClientWork::TpcC(_) => (residents.div_ceil(2), outsiders / 2),
         };
-        Cast { part, residents: residents as usize, outsiders: outsiders as usize }
+        ClientGroup { part, residents: residents as usize, outsiders: outsiders as usize }
     };
     parts.into_iter().map(clients).collect()
 }
 
-impl Cast {
+impl ClientGroup {
     /// The play, on `db`.
     ///
     /// # Errors
     /// Those of opening its tables.
-    pub fn play<D: Database>(&self, db: &D) -> Result<Played> {
+    pub fn scenario_clients<D: Database>(&self, db: &D) -> Result<ScenarioWork> {
         let clients = (self.residents + self.outsiders + SPARES) as u64;
         Ok(match self.part {
-            Part::Histories(mix) => {
+            ClientWork::Histories(mix) => {
                 let parameters = Parameters {
                     lists: mix.keys,
                     registers: mix.keys,
@@ -419,40 +428,41 @@ impl Cast {
                     scans_percent: mix.scans_percent,
                     ..Parameters::default()
                 };
-                Played::other(Histories::new(db, parameters, clients)?)
+                ScenarioWork::other(Histories::new(db, parameters, clients)?)
             }
-            Part::Skew(pairs) => Played::other(Skew::new(db, pairs)?),
-            Part::Tokens => Played::other(Tokens::new(db, 5, 12)?),
-            Part::Micro(keys) => Played::other(Micro::new(db, keys)?),
-            Part::Ycsb(letter) => {
+            ClientWork::Skew(pairs) => ScenarioWork::other(Skew::new(db, pairs)?),
+            ClientWork::Tokens => ScenarioWork::other(Tokens::new(db, 5, 12)?),
+            ClientWork::Micro(keys) => ScenarioWork::other(Micro::new(db, keys)?),
+            ClientWork::Ycsb(letter) => {
                 let uniform = Distribution::Uniform;
-                Played::other(Ycsb::new(db, letter, 40, VALUE_BYTES_MIN, uniform)?)
+                ScenarioWork::other(Ycsb::new(db, letter, 40, VALUE_BYTES_MIN, uniform)?)
             }
-            Part::TpcC(warehouses) => {
+            ClientWork::TpcC(warehouses) => {
                 let scale = Scale { items: 20, customers: 6, undelivered: 3, warehouses };
-                Played::other(TpcC::new(db, scale)?)
+                ScenarioWork::other(TpcC::new(db, scale)?)
             }
-            Part::Calls => {
+            ClientWork::Calls => {
                 let calls = Rc::new(Calls::new(db, 6)?);
-                let play: Rc<dyn Play> = Rc::clone(&calls) as Rc<dyn Play>;
-                Played { play, calls: Some(calls) }
+                let scenario_clients: Rc<dyn ScenarioClients> =
+                    Rc::clone(&calls) as Rc<dyn ScenarioClients>;
+                ScenarioWork { scenario_clients, calls: Some(calls) }
             }
         })
     }
 }
 
-/// A play, and what it is if it has to be told where to call.
+/// a group of clients, and what it is if it has to be told where to call.
 #[derive(Clone)]
-pub struct Played {
+pub struct ScenarioWork {
     /// The play.
-    pub play: Rc<dyn Play>,
+    pub scenario_clients: Rc<dyn ScenarioClients>,
     /// The same.
     pub calls: Option<Rc<Calls>>,
 }
 
-impl Played {
-    fn other(play: impl Play + 'static) -> Played {
-        Played { play: Rc::new(play), calls: None }
+impl ScenarioWork {
+    fn other(scenario_clients: impl ScenarioClients + 'static) -> ScenarioWork {
+        ScenarioWork { scenario_clients: Rc::new(scenario_clients), calls: None }
     }
 }
 
@@ -509,7 +519,7 @@ mod tests {
             let scenario = Scenario::draw(&mut random);
             let catalog = Catalog::new();
             for cast in &scenario.cast {
-                cast.play(&catalog).unwrap();
+                cast.scenario_clients(&catalog).unwrap();
             }
             let shards = scenario.shape.shards;
             let tables = catalog.names().into_iter().map(|name| {

@@ -2,28 +2,28 @@
 //! The only place that knows engines by name.
 
 use crate::checks::Rules;
-use crate::managers::Managed;
-use crate::run::{Orders, Report, run};
+use crate::managers::ManagersPlan;
+use crate::run::{RunOptions, RunReport, run};
 #[cfg(feature = "planted")]
 use consensus::manager;
 use consensus::stream;
 use consensus::topology::Partitioning;
 #[cfg(feature = "planted")]
-use engines::Faults;
+use engines::PlantedBugs;
 use engines::client::requests_table;
 use engines::engine::Setup;
 use engines::execution::Limits;
 use engines::mako::{self, Mako, StampForm};
 use engines::two_phase_commit::{self, TwoPhaseCommit};
-use engines::{Engine, Fault};
+use engines::{Engine, PlantedBug};
 use std::time::Duration;
 use types::Random;
 
 /// A bug that can be planted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bug {
+pub enum AnyPlantedBug {
     /// In an engine.
-    Engine(Fault),
+    Engine(PlantedBug),
     /// The leader of a stream counts what a learner accepted as a vote (M4).
     CountLearner,
     /// A replica forgets what it has promised (M4).
@@ -40,7 +40,7 @@ pub enum Bug {
     KeepUndecided,
     /// A replica without memory votes (M4).
     VoteWhileEmpty,
-    /// What a replica acknowledged in a former life counts for what it has (M4).
+    /// What a replica acknowledged in a former process counts for what it has (M4).
     KeepFormerAcks,
     /// A replica without memory is called full before it is (M4).
     CaughtUpEarly,
@@ -52,86 +52,89 @@ pub enum Bug {
     LeaseFromReply,
     /// A replica without memory is appointed to lead (M4).
     AppointEmpty,
-    /// A node that restarted takes up what it led in its former life (M4).
+    /// A node that restarted takes up what it led in its former process (M4).
     KeepOffice,
 }
 
-impl Bug {
+impl AnyPlantedBug {
     /// Bugs by the names that the command line knows.
-    pub const NAMED: &[(&str, Bug)] = &[
-        ("skip-remote-validation", Bug::Engine(Fault::SkipRemoteValidation)),
-        ("clock-before-lock", Bug::Engine(Fault::ClockBeforeLock)),
-        ("safe-clock-past-in-flight", Bug::Engine(Fault::SafeClockPastInFlight)),
-        ("acknowledge-at-certification", Bug::Engine(Fault::AcknowledgeAtCertification)),
-        ("ignore-tombstone-stamp", Bug::Engine(Fault::IgnoreTombstoneStamp)),
-        ("apply-above-watermark", Bug::Engine(Fault::ApplyAboveWatermark)),
-        ("replay-in-arrival-order", Bug::Engine(Fault::ReplayInArrivalOrder)),
-        ("validate-before-locks", Bug::Engine(Fault::ValidateBeforeLocks)),
-        ("install-own-clock-only", Bug::Engine(Fault::InstallOwnClockOnly)),
-        ("reveal-at-once", Bug::Engine(Fault::RevealAtOnce)),
-        ("ignore-request-rows", Bug::Engine(Fault::IgnoreRequestRows)),
-        ("reuse-serials", Bug::Engine(Fault::ReuseSerials)),
-        ("serve-forgotten-sessions", Bug::Engine(Fault::ServeForgottenSessions)),
-        ("reuse-session-numbers", Bug::Engine(Fault::ReuseSessionNumbers)),
-        ("read-unsettled-epoch", Bug::Engine(Fault::ReadUnsettledEpoch)),
-        ("end-epoch-in-flight", Bug::Engine(Fault::EndEpochInFlight)),
-        ("end-whole-while-hanging", Bug::Engine(Fault::EndWholeWhileHanging)),
-        ("report-before-durable", Bug::Engine(Fault::ReportBeforeDurable)),
-        ("act-without-lease", Bug::Engine(Fault::ActWithoutLease)),
-        ("roll-back-by-clock", Bug::Engine(Fault::RollBackByClock)),
-        ("keep-dead-locks", Bug::Engine(Fault::KeepDeadLocks)),
-        ("silence-resolves", Bug::Engine(Fault::SilenceResolves)),
-        ("cut-unabsorbed", Bug::Engine(Fault::CutUnabsorbed)),
-        ("copy-uncommitted", Bug::Engine(Fault::CopyUncommitted)),
-        ("copy-keeps-deleted", Bug::Engine(Fault::CopyKeepsDeleted)),
-        ("copy-by-clock", Bug::Engine(Fault::CopyByClock)),
-        ("copy-without-watermarks", Bug::Engine(Fault::CopyWithoutWatermarks)),
-        ("copy-without-undecided", Bug::Engine(Fault::CopyWithoutUndecided)),
-        ("install-undecided-above", Bug::Engine(Fault::InstallUndecidedAbove)),
-        ("wait-forever", Bug::Engine(Fault::WaitForever)),
-        ("certify-while-stalled", Bug::Engine(Fault::CertifyWhileStalled)),
-        ("serve-while-out", Bug::Engine(Fault::ServeWhileOut)),
-        ("cut-covered", Bug::Engine(Fault::CutCovered)),
-        ("snapshot-without-finals", Bug::Engine(Fault::SnapshotWithoutFinals)),
-        ("replay-below-floor", Bug::Engine(Fault::ReplayBelowFloor)),
-        ("sweep-unreached", Bug::Engine(Fault::SweepUnreached)),
-        ("sweep-uncommitted", Bug::Engine(Fault::SweepUncommitted)),
-        ("bury-unreached", Bug::Engine(Fault::BuryUnreached)),
-        ("sweep-led-only", Bug::Engine(Fault::SweepLedOnly)),
-        ("sweep-settled", Bug::Engine(Fault::SweepSettled)),
-        ("install-after-close", Bug::Engine(Fault::InstallAfterClose)),
-        ("lock-after-close", Bug::Engine(Fault::LockAfterClose)),
-        ("certify-after-close", Bug::Engine(Fault::CertifyAfterClose)),
-        ("safe-clock-past-parts", Bug::Engine(Fault::SafeClockPastParts)),
-        ("end-between-parts", Bug::Engine(Fault::EndBetweenParts)),
-        ("absorb-blocked", Bug::Engine(Fault::AbsorbBlocked)),
-        ("absorb-alone", Bug::Engine(Fault::AbsorbAlone)),
-        ("copy-from-one-stream", Bug::Engine(Fault::CopyFromOneStream)),
-        ("count-learner", Bug::CountLearner),
-        ("forget-promise", Bug::ForgetPromise),
-        ("adopt-shortest", Bug::AdoptShortest),
-        ("adopt-longest", Bug::AdoptLongest),
-        ("adopt-onto-own", Bug::AdoptOntoOwn),
-        ("join-early", Bug::JoinEarly),
-        ("keep-undecided", Bug::KeepUndecided),
-        ("vote-while-empty", Bug::VoteWhileEmpty),
-        ("keep-former-acks", Bug::KeepFormerAcks),
-        ("caught-up-early", Bug::CaughtUpEarly),
-        ("appoint-early", Bug::AppointEarly),
-        ("appoint-hasty", Bug::AppointHasty),
-        ("lease-from-reply", Bug::LeaseFromReply),
-        ("appoint-empty", Bug::AppointEmpty),
-        ("keep-office", Bug::KeepOffice),
+    pub const NAMED: &[(&str, AnyPlantedBug)] = &[
+        ("skip-remote-validation", AnyPlantedBug::Engine(PlantedBug::SkipRemoteValidation)),
+        ("clock-before-lock", AnyPlantedBug::Engine(PlantedBug::ClockBeforeLock)),
+        ("safe-clock-past-in-flight", AnyPlantedBug::Engine(PlantedBug::SafeClockPastInFlight)),
+        (
+            "acknowledge-at-certification",
+            AnyPlantedBug::Engine(PlantedBug::AcknowledgeAtCertification),
+        ),
+        ("ignore-tombstone-stamp", AnyPlantedBug::Engine(PlantedBug::IgnoreTombstoneStamp)),
+        ("apply-above-watermark", AnyPlantedBug::Engine(PlantedBug::ApplyAboveWatermark)),
+        ("replay-in-arrival-order", AnyPlantedBug::Engine(PlantedBug::ReplayInArrivalOrder)),
+        ("validate-before-locks", AnyPlantedBug::Engine(PlantedBug::ValidateBeforeLocks)),
+        ("install-own-clock-only", AnyPlantedBug::Engine(PlantedBug::InstallOwnClockOnly)),
+        ("reveal-at-once", AnyPlantedBug::Engine(PlantedBug::RevealAtOnce)),
+        ("ignore-request-rows", AnyPlantedBug::Engine(PlantedBug::IgnoreRequestRows)),
+        ("reuse-serials", AnyPlantedBug::Engine(PlantedBug::ReuseSerials)),
+        ("serve-forgotten-sessions", AnyPlantedBug::Engine(PlantedBug::ServeForgottenSessions)),
+        ("reuse-session-numbers", AnyPlantedBug::Engine(PlantedBug::ReuseSessionNumbers)),
+        ("read-unsettled-epoch", AnyPlantedBug::Engine(PlantedBug::ReadUnsettledEpoch)),
+        ("end-epoch-in-flight", AnyPlantedBug::Engine(PlantedBug::EndEpochInFlight)),
+        ("end-whole-while-hanging", AnyPlantedBug::Engine(PlantedBug::EndWholeWhileHanging)),
+        ("report-before-durable", AnyPlantedBug::Engine(PlantedBug::ReportBeforeDurable)),
+        ("act-without-lease", AnyPlantedBug::Engine(PlantedBug::ActWithoutLease)),
+        ("roll-back-by-clock", AnyPlantedBug::Engine(PlantedBug::RollBackByClock)),
+        ("keep-dead-locks", AnyPlantedBug::Engine(PlantedBug::KeepDeadLocks)),
+        ("silence-resolves", AnyPlantedBug::Engine(PlantedBug::SilenceResolves)),
+        ("cut-unabsorbed", AnyPlantedBug::Engine(PlantedBug::CutUnabsorbed)),
+        ("copy-uncommitted", AnyPlantedBug::Engine(PlantedBug::CopyUncommitted)),
+        ("copy-keeps-deleted", AnyPlantedBug::Engine(PlantedBug::CopyKeepsDeleted)),
+        ("copy-by-clock", AnyPlantedBug::Engine(PlantedBug::CopyByClock)),
+        ("copy-without-watermarks", AnyPlantedBug::Engine(PlantedBug::CopyWithoutWatermarks)),
+        ("copy-without-undecided", AnyPlantedBug::Engine(PlantedBug::CopyWithoutUndecided)),
+        ("install-undecided-above", AnyPlantedBug::Engine(PlantedBug::InstallUndecidedAbove)),
+        ("wait-forever", AnyPlantedBug::Engine(PlantedBug::WaitForever)),
+        ("certify-while-stalled", AnyPlantedBug::Engine(PlantedBug::CertifyWhileStalled)),
+        ("serve-while-out", AnyPlantedBug::Engine(PlantedBug::ServeWhileOut)),
+        ("cut-covered", AnyPlantedBug::Engine(PlantedBug::CutCovered)),
+        ("snapshot-without-finals", AnyPlantedBug::Engine(PlantedBug::SnapshotWithoutFinals)),
+        ("replay-below-floor", AnyPlantedBug::Engine(PlantedBug::ReplayBelowFloor)),
+        ("sweep-unreached", AnyPlantedBug::Engine(PlantedBug::SweepUnreached)),
+        ("sweep-uncommitted", AnyPlantedBug::Engine(PlantedBug::SweepUncommitted)),
+        ("bury-unreached", AnyPlantedBug::Engine(PlantedBug::BuryUnreached)),
+        ("sweep-led-only", AnyPlantedBug::Engine(PlantedBug::SweepLedOnly)),
+        ("sweep-settled", AnyPlantedBug::Engine(PlantedBug::SweepSettled)),
+        ("install-after-close", AnyPlantedBug::Engine(PlantedBug::InstallAfterClose)),
+        ("lock-after-close", AnyPlantedBug::Engine(PlantedBug::LockAfterClose)),
+        ("certify-after-close", AnyPlantedBug::Engine(PlantedBug::CertifyAfterClose)),
+        ("safe-clock-past-parts", AnyPlantedBug::Engine(PlantedBug::SafeClockPastParts)),
+        ("end-between-parts", AnyPlantedBug::Engine(PlantedBug::EndBetweenParts)),
+        ("absorb-blocked", AnyPlantedBug::Engine(PlantedBug::AbsorbBlocked)),
+        ("absorb-alone", AnyPlantedBug::Engine(PlantedBug::AbsorbAlone)),
+        ("copy-from-one-stream", AnyPlantedBug::Engine(PlantedBug::CopyFromOneStream)),
+        ("count-learner", AnyPlantedBug::CountLearner),
+        ("forget-promise", AnyPlantedBug::ForgetPromise),
+        ("adopt-shortest", AnyPlantedBug::AdoptShortest),
+        ("adopt-longest", AnyPlantedBug::AdoptLongest),
+        ("adopt-onto-own", AnyPlantedBug::AdoptOntoOwn),
+        ("join-early", AnyPlantedBug::JoinEarly),
+        ("keep-undecided", AnyPlantedBug::KeepUndecided),
+        ("vote-while-empty", AnyPlantedBug::VoteWhileEmpty),
+        ("keep-former-acks", AnyPlantedBug::KeepFormerAcks),
+        ("caught-up-early", AnyPlantedBug::CaughtUpEarly),
+        ("appoint-early", AnyPlantedBug::AppointEarly),
+        ("appoint-hasty", AnyPlantedBug::AppointHasty),
+        ("lease-from-reply", AnyPlantedBug::LeaseFromReply),
+        ("appoint-empty", AnyPlantedBug::AppointEmpty),
+        ("keep-office", AnyPlantedBug::KeepOffice),
     ];
 
     /// The bug of this name.
-    pub fn named(name: &str) -> Option<Bug> {
-        Bug::NAMED.iter().find(|(other, _)| *other == name).map(|(_, bug)| *bug)
+    pub fn named(name: &str) -> Option<AnyPlantedBug> {
+        AnyPlantedBug::NAMED.iter().find(|(other, _)| *other == name).map(|(_, bug)| *bug)
     }
 }
 
 /// Runs a seed.
-pub type Runner = fn(u64, Orders) -> Report;
+pub type Runner = fn(u64, RunOptions) -> RunReport;
 
 /// The engines, by the names that the command line knows.
 pub const ENGINES: [(&str, Runner); 2] =
@@ -153,7 +156,7 @@ pub trait Subject: Engine + 'static {
 
     /// Plants a bug in the engine.
     #[cfg(feature = "planted")]
-    fn plant(options: &mut Self::Options, faults: Faults);
+    fn plant(options: &mut Self::Options, faults: PlantedBugs);
 
     /// Tables that the engine keeps for itself.
     fn tables(shards: u32) -> Vec<(String, Partitioning)> {
@@ -164,39 +167,47 @@ pub trait Subject: Engine + 'static {
 
 /// A build without the feature `planted` has no bugs to plant.
 #[cfg(not(feature = "planted"))]
-pub fn plant<E: Subject>(_: &mut Setup<E::Options>, _: &mut Option<Managed>, bug: Bug) {
+pub fn plant<E: Subject>(
+    _: &mut Setup<E::Options>,
+    _: &mut Option<ManagersPlan>,
+    bug: AnyPlantedBug,
+) {
     panic!("{bug:?} cannot be planted: this was built without the feature `planted`");
 }
 
 /// Plants a bug in a cluster that is about to be made.
 #[cfg(feature = "planted")]
-pub fn plant<E: Subject>(setup: &mut Setup<E::Options>, managers: &mut Option<Managed>, bug: Bug) {
-    let mut nobody = manager::Faults::default();
+pub fn plant<E: Subject>(
+    setup: &mut Setup<E::Options>,
+    managers: &mut Option<ManagersPlan>,
+    bug: AnyPlantedBug,
+) {
+    let mut nobody = manager::ManagerPlantedBugs::default();
     let manager = managers.as_mut().map_or(&mut nobody, |managed| &mut managed.options.faults);
     let streams = &mut setup.streams.faults;
     match bug {
-        Bug::Engine(fault) => E::plant(&mut setup.options, Faults::only(fault)),
-        Bug::CountLearner => streams.count_learner = true,
-        Bug::ForgetPromise => streams.forget_promise = true,
-        Bug::AdoptShortest => streams.adopt_shortest = true,
-        Bug::AdoptLongest => streams.adopt_longest = true,
-        Bug::AdoptOntoOwn => streams.adopt_onto_own = true,
-        Bug::JoinEarly => streams.join_early = true,
-        Bug::KeepUndecided => streams.keep_undecided = true,
-        Bug::VoteWhileEmpty => streams.vote_while_empty = true,
-        Bug::KeepFormerAcks => streams.keep_former_acks = true,
-        Bug::CaughtUpEarly => streams.caught_up_early = true,
-        Bug::AppointEarly => manager.appoint_early = true,
-        Bug::AppointHasty => manager.appoint_hasty = true,
-        Bug::LeaseFromReply => manager.lease_from_reply = true,
-        Bug::AppointEmpty => manager.appoint_empty = true,
-        Bug::KeepOffice => manager.keep_office = true,
+        AnyPlantedBug::Engine(fault) => E::plant(&mut setup.options, PlantedBugs::only(fault)),
+        AnyPlantedBug::CountLearner => streams.count_learner = true,
+        AnyPlantedBug::ForgetPromise => streams.forget_promise = true,
+        AnyPlantedBug::AdoptShortest => streams.adopt_shortest = true,
+        AnyPlantedBug::AdoptLongest => streams.adopt_longest = true,
+        AnyPlantedBug::AdoptOntoOwn => streams.adopt_onto_own = true,
+        AnyPlantedBug::JoinEarly => streams.join_early = true,
+        AnyPlantedBug::KeepUndecided => streams.keep_undecided = true,
+        AnyPlantedBug::VoteWhileEmpty => streams.vote_while_empty = true,
+        AnyPlantedBug::KeepFormerAcks => streams.keep_former_acks = true,
+        AnyPlantedBug::CaughtUpEarly => streams.caught_up_early = true,
+        AnyPlantedBug::AppointEarly => manager.appoint_early = true,
+        AnyPlantedBug::AppointHasty => manager.appoint_hasty = true,
+        AnyPlantedBug::LeaseFromReply => manager.lease_from_reply = true,
+        AnyPlantedBug::AppointEmpty => manager.appoint_empty = true,
+        AnyPlantedBug::KeepOffice => manager.keep_office = true,
     }
 }
 
 /// What becomes of streams in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cuts {
+pub enum StreamCuts {
     /// They are cut when every replica has them.
     Everywhere,
     /// They are never cut: nodes come back with their disks, and read them from the beginning.
@@ -209,21 +220,25 @@ pub enum Cuts {
 const TINY_PARTS_MAX: Duration = Duration::from_millis(50);
 
 /// Draws how streams pace themselves.
-pub fn streams(random: &mut Random, round_trip: Duration, cuts: Cuts) -> stream::Options {
+pub fn streams(
+    random: &mut Random,
+    round_trip: Duration,
+    cuts: StreamCuts,
+) -> stream::StreamOptions {
     let window_entries = one_of(random, &[16, 256, 4096]);
     let window_bytes = one_of(random, &[4 << 10, 64 << 10, 8 << 20]);
     let message_bytes_max = one_of(random, &[1 << 10, 16 << 10, 1 << 20]);
     let retry_after = retry_after(random, round_trip);
-    let faults = stream::Faults::default();
+    let faults = stream::StreamPlantedBugs::default();
     let mut apart = random.fork(1);
     let retain_bytes = one_of(&mut apart, &[0, 1 << 10, 64 << 10]);
     let trim_entries = match cuts {
-        Cuts::Everywhere => one_of(random, &[4, 64, 256]),
-        Cuts::Never => u64::MAX,
+        StreamCuts::Everywhere => one_of(random, &[4, 64, 256]),
+        StreamCuts::Never => u64::MAX,
         // More than a step appends: checkers look at entries when it is over.
-        Cuts::Early => one_of(&mut apart, &[8, 16, 64]),
+        StreamCuts::Early => one_of(&mut apart, &[8, 16, 64]),
     };
-    stream::Options {
+    stream::StreamOptions {
         window_entries,
         window_bytes,
         window_bytes_max: 4 * window_bytes,
@@ -240,8 +255,8 @@ impl Subject for Mako {
 
     const FOLLOWS_EPOCHS: bool = true;
 
-    fn draw(random: &mut Random, round_trip: Duration) -> mako::Options {
-        let mut options = mako::Options::default();
+    fn draw(random: &mut Random, round_trip: Duration) -> mako::MakoOptions {
+        let mut options = mako::MakoOptions::default();
         limits(&mut options.limits, random, round_trip);
         options.stamps = match random.below(5) {
             0 => StampForm::Full,
@@ -282,7 +297,7 @@ impl Subject for Mako {
     }
 
     #[cfg(feature = "planted")]
-    fn plant(options: &mut mako::Options, faults: Faults) {
+    fn plant(options: &mut mako::MakoOptions, faults: PlantedBugs) {
         options.faults = faults;
     }
 }
@@ -292,8 +307,8 @@ impl Subject for TwoPhaseCommit {
 
     const RULES: Rules = Rules::Records;
 
-    fn draw(random: &mut Random, round_trip: Duration) -> two_phase_commit::Options {
-        let mut options = two_phase_commit::Options::default();
+    fn draw(random: &mut Random, round_trip: Duration) -> two_phase_commit::TwoPhaseCommitOptions {
+        let mut options = two_phase_commit::TwoPhaseCommitOptions::default();
         options.limits.sessions_max = 1 << 12; // Enough for a few clients, and quick to set up.
         limits(&mut options.limits, random, round_trip);
         options.batch_records_max = one_of(random, &[1, 2, 10, 400]);
@@ -305,7 +320,7 @@ impl Subject for TwoPhaseCommit {
     }
 
     #[cfg(feature = "planted")]
-    fn plant(options: &mut two_phase_commit::Options, faults: Faults) {
+    fn plant(options: &mut two_phase_commit::TwoPhaseCommitOptions, faults: PlantedBugs) {
         options.faults = faults;
     }
 }

@@ -12,15 +12,15 @@ const LINE_BYTES_MAX: usize = 400;
 
 /// The last lines; see the module.
 #[derive(Debug)]
-pub struct Trace {
+pub struct EventTrace {
     lines: VecDeque<String>,
     lines_max: usize,
 }
 
-impl Trace {
+impl EventTrace {
     /// Keeps the last `lines_max` lines.
-    pub fn new(lines_max: usize) -> Trace {
-        Trace { lines: VecDeque::new(), lines_max }
+    pub fn new(lines_max: usize) -> EventTrace {
+        EventTrace { lines: VecDeque::new(), lines_max }
     }
 
     /// Notes what happens at `now`.
@@ -36,7 +36,7 @@ impl Trace {
         };
         line.clear();
         // Writing into a line never fails but where it is full.
-        _ = write!(Short(&mut line), "{now:>18}  {what}");
+        _ = write!(ShortLine(&mut line), "{now:>18}  {what}");
         self.lines.push_back(line);
     }
 
@@ -47,9 +47,9 @@ impl Trace {
 }
 
 /// Stops where a line is long enough.
-struct Short<'a>(&'a mut String);
+struct ShortLine<'a>(&'a mut String);
 
-impl Write for Short<'_> {
+impl Write for ShortLine<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = LINE_BYTES_MAX.saturating_sub(self.0.len());
         if text.len() <= room {
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn the_last_lines_are_kept_and_long_ones_cut() {
-        let mut trace = Trace::new(2);
+        let mut trace = EventTrace::new(2);
         for number in 0..5 {
             trace.note(Time(number), format_args!("event {number}"));
         }

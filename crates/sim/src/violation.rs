@@ -1,6 +1,6 @@
 //! A violation: a rule of the house that a run broke.
 
-use engines::Place;
+use engines::WorkerPlace;
 use std::fmt;
 use types::Time;
 
@@ -14,7 +14,7 @@ pub struct Violation {
     /// When, in true time.
     pub at: Time,
     /// On which worker, where it was one.
-    pub place: Option<Place>,
+    pub place: Option<WorkerPlace>,
 }
 
 impl Violation {

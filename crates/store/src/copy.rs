@@ -5,17 +5,17 @@
 //! of an instant. It has all that was committed when the first part was begun, or what came in its place;
 //! what came later is in it or not. A replica that replays what came later, by stamps, ends where the store is.
 
-use crate::discard::{Held, chain};
+use crate::discard::{HeldLocks, chain};
 use crate::guarded::Guarded;
 use crate::record::Record;
 use crate::session::{Pinned, Session};
-use crate::walk::{Place, walk};
+use crate::walk::{WalkPlace, walk};
 use std::ops::ControlFlow;
 use types::{StampRef, TableId};
 
 /// How much of a store a step of a copy looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part {
+pub struct CopyPart {
     /// Records that it looks at, at most.
     pub records_max: usize,
     /// Bytes of keys and values after which it ends.
@@ -47,11 +47,11 @@ impl Session {
     /// committed, or does not count.
     pub fn copy(
         &mut self,
-        from: &Place,
-        part: Part,
+        from: &WalkPlace,
+        part: CopyPart,
         (committed, undecided): (impl Fn(StampRef<'_>) -> bool, impl Fn(StampRef<'_>) -> bool),
         mut visit: impl FnMut(Copied<'_>),
-    ) -> Option<Place> {
+    ) -> Option<WalkPlace> {
         let _state = Pinned::take(self.state.get_mut());
         let mut bytes = 0;
         // SAFETY: pinned; so for all below.
@@ -87,11 +87,11 @@ impl Session {
     /// key there.
     pub fn erase(
         &mut self,
-        from: &Place,
-        until: Option<&Place>,
+        from: &WalkPlace,
+        until: Option<&WalkPlace>,
         most: usize,
         stale: impl Fn(TableId, &[u8], StampRef<'_>) -> bool,
-    ) -> Option<Place> {
+    ) -> Option<WalkPlace> {
         let state = &mut *Pinned::take(self.state.get_mut());
         let removals_before = state.removals.len();
         let mut over = false;
@@ -105,7 +105,7 @@ impl Session {
                 }
                 match state.discard(record, &|stamp| stale(table, key, stamp)) {
                     Ok(_) => ControlFlow::Continue(()),
-                    Err(Held) => ControlFlow::Break(()),
+                    Err(HeldLocks) => ControlFlow::Break(()),
                 }
             })
         };
@@ -123,7 +123,7 @@ mod tests {
     use std::sync::Arc;
     use types::{Clock, Epoch, Stamp};
 
-    const SMALL: Part = Part { records_max: 2, bytes_max: usize::MAX };
+    const SMALL: CopyPart = CopyPart { records_max: 2, bytes_max: usize::MAX };
 
     /// Installs a row, or a tombstone, at a clock; those up to 10 are committed.
     fn put(session: &mut Session, table: TableId, key: &str, value: Option<&str>, clock: u64) {
@@ -139,8 +139,8 @@ mod tests {
         (store, one, two)
     }
 
-    fn rows(session: &mut Session, part: Part) -> Vec<(u32, String, String, u64)> {
-        let (mut rows, mut at) = (Vec::new(), Some(Place::default()));
+    fn rows(session: &mut Session, part: CopyPart) -> Vec<(u32, String, String, u64)> {
+        let (mut rows, mut at) = (Vec::new(), Some(WalkPlace::default()));
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         while let Some(from) = at {
             let committed = |stamp: StampRef<'_>| stamp.clock <= Clock(10);
@@ -173,7 +173,7 @@ mod tests {
             row(two, "a", "x", 4),
         ];
         assert_eq!(rows(&mut session, SMALL), expected);
-        let narrow = Part { records_max: usize::MAX, bytes_max: 1 };
+        let narrow = CopyPart { records_max: usize::MAX, bytes_max: 1 };
         assert_eq!(rows(&mut session, narrow), expected);
         put(&mut session, two, "a", None, 5);
         assert_eq!(rows(&mut session, SMALL), expected[..3], "no tombstones");
@@ -193,9 +193,14 @@ mod tests {
             |stamp: StampRef<'_>| stamp.clock <= Clock(10),
             |stamp: StampRef<'_>| stamp.clock != Clock(12),
         );
-        let next = session.copy(&Place::default(), Part { records_max: 9, ..SMALL }, judge, |it| {
-            seen.push((it.key[0], it.stamp.clock.0, it.value.is_some(), it.committed));
-        });
+        let next = session.copy(
+            &WalkPlace::default(),
+            CopyPart { records_max: 9, ..SMALL },
+            judge,
+            |it| {
+                seen.push((it.key[0], it.stamp.clock.0, it.value.is_some(), it.committed));
+            },
+        );
         let expected = [
             (b'a', 11, true, false),
             (b'a', 1, true, true),
@@ -219,7 +224,7 @@ mod tests {
             |stamp: StampRef<'_>| stamp.clock > Clock(10) && !decided.replace(true),
         );
         let mut seen = Vec::new();
-        session.copy(&Place::default(), SMALL, judge, |it| seen.push(it.stamp.clock.0));
+        session.copy(&WalkPlace::default(), SMALL, judge, |it| seen.push(it.stamp.clock.0));
         assert_eq!(seen.first(), Some(&11), "the newest is missing: {seen:?}");
     }
 
@@ -231,7 +236,7 @@ mod tests {
             put(&mut session, one, key, Some("1"), clock);
         }
         put(&mut session, two, "a", Some("1"), 4);
-        let place = |table, key: &str| Place { table, key: key.as_bytes().to_vec() };
+        let place = |table, key: &str| WalkPlace { table, key: key.as_bytes().to_vec() };
         let old =
             |_: TableId, key: &[u8], stamp: StampRef<'_>| stamp.clock < Clock(9) && key != b"c";
         let left = session.erase(&place(one, "b"), Some(&place(two, "a")), 100, old);
@@ -240,7 +245,7 @@ mod tests {
             rows.into_iter().map(|(table, key, ..)| format!("{table}{key}")).collect()
         };
         assert_eq!(keys(rows(&mut session, SMALL)), ["0a", "0c", "0d", "1a"]);
-        let left = session.erase(&Place::default(), None, 2, |_, _, _| true);
+        let left = session.erase(&WalkPlace::default(), None, 2, |_, _, _| true);
         assert_eq!(keys(rows(&mut session, SMALL)), ["0d", "1a"]);
         let left = left.expect("two are left");
         assert!(left.is_behind(one, b"c") && !left.is_behind(one, b"d"), "{left:?}");
@@ -256,10 +261,10 @@ mod tests {
         let transaction = other.begin();
         transaction.replicate(one, b"a", Some(b"2")).unwrap();
         let locked = transaction.lock().unwrap();
-        let at = Place { table: one, key: b"a".to_vec() };
-        assert_eq!(session.erase(&Place::default(), None, 100, |_, _, _| true), Some(at));
+        let at = WalkPlace { table: one, key: b"a".to_vec() };
+        assert_eq!(session.erase(&WalkPlace::default(), None, 100, |_, _, _| true), Some(at));
         drop(locked);
-        assert_eq!(session.erase(&Place::default(), None, 100, |_, _, _| true), None);
+        assert_eq!(session.erase(&WalkPlace::default(), None, 100, |_, _, _| true), None);
         assert!(rows(&mut session, SMALL).is_empty());
     }
 }

@@ -24,10 +24,10 @@ use crate::guarded::Guarded;
 use crate::index::Lookup;
 use crate::reclaim::Retired;
 use crate::record::{LockError, Record};
-use crate::session::{Pinned, Session, State};
+use crate::session::{Pinned, Session, SessionState};
 use crate::store::Store;
 use crate::version::Version;
-use crate::walk::{Place, walk};
+use crate::walk::{WalkPlace, walk};
 use std::ops::ControlFlow;
 use std::ptr::{self, NonNull};
 use types::{Aborted, Conflict, Result, StampRef, TableId};
@@ -38,9 +38,9 @@ mod tests;
 /// How far a pass over a store has come: see [`Session::roll_back`]. The default is the beginning.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RollBack {
-    place: Place,
+    place: WalkPlace,
     /// The first place where a lock was in the way.
-    held: Option<Place>,
+    held: Option<WalkPlace>,
 }
 
 /// What one call of [`Session::roll_back`] has done.
@@ -58,7 +58,7 @@ pub struct RolledBack {
 }
 
 /// Another transaction holds the record's lock.
-pub(crate) struct Held;
+pub(crate) struct HeldLocks;
 
 impl Session {
     /// Drops the versions of `key` whose stamp `rejected` picks out: a closed epoch's uncovered
@@ -77,7 +77,7 @@ impl Session {
         // SAFETY: pinned; so for the record below.
         let Lookup::Found(record) = (unsafe { index.get(key) }) else { return Ok(0) };
         let removals_before = state.removals.len();
-        let discarded = state.discard(record, &rejected).map_err(|Held| {
+        let discarded = state.discard(record, &rejected).map_err(|HeldLocks| {
             // SAFETY: pinned.
             Aborted::from(Conflict::Locked { table, key: unsafe { Record::excerpt(record) } })
         })?;
@@ -117,7 +117,7 @@ impl Session {
     }
 }
 
-impl State {
+impl SessionState {
     /// See [`Session::roll_back`].
     ///
     /// REQUIRES: pinned.
@@ -134,8 +134,8 @@ impl State {
             walk(store, &from.place, most, |table, record| {
                 match self.discard(record, rejected) {
                     Ok(gone) => discarded += gone,
-                    Err(Held) => {
-                        held.get_or_insert_with(|| Place::before(table, record));
+                    Err(HeldLocks) => {
+                        held.get_or_insert_with(|| WalkPlace::before(table, record));
                     }
                 }
                 ControlFlow::Continue(())
@@ -156,7 +156,7 @@ impl State {
         &mut self,
         record: NonNull<Record>,
         rejected: &dyn Fn(StampRef<'_>) -> bool,
-    ) -> Result<usize, Held> {
+    ) -> Result<usize, HeldLocks> {
         // SAFETY: pinned; so for the versions and the key below.
         let guarded = unsafe { record.as_ref() };
         // Most records have none, and are not disturbed.
@@ -170,7 +170,7 @@ impl State {
             Ok(newest) => newest,
             // It leaves the index, with all it has.
             Err(LockError::Dead) => return Ok(0),
-            Err(LockError::Held) => return Err(Held),
+            Err(LockError::Held) => return Err(HeldLocks),
         };
         // Gives the lock back as it was, should `rejected` panic.
         let mut unlock = Unlock { record: guarded, newest };

@@ -48,10 +48,10 @@ mod version;
 mod walk;
 mod work;
 
-pub use copy::{Copied, Part};
+pub use copy::{Copied, CopyPart};
 pub use discard::{RollBack, RolledBack};
-pub use faults::{Fault, Faults};
+pub use faults::{StoreBug, StoreBugs};
 pub use session::Session;
 pub use store::{Options, Store};
 pub use transaction::{Locked, Locking, Size, Transaction, VersionRef};
-pub use walk::Place;
+pub use walk::WalkPlace;

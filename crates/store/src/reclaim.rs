@@ -21,7 +21,7 @@
 //!    A reader that can still reach it holds a guard of at most p + 1, hence the era is at most p + 2.
 //! 3. It is freed when the era has reached tag + 2 = p + 3.
 
-use crate::faults::{Fault, Faults};
+use crate::faults::{StoreBug, StoreBugs};
 use crate::index::{Inner, Leaf, Separator};
 use crate::memory::{Arena, Heap};
 use crate::record::Record;
@@ -64,19 +64,19 @@ const RIPE_ERAS: usize = 3;
 
 /// The eras, and a slot for every session. Shared by all sessions of a store.
 pub(crate) struct Eras {
-    shared: CachePadded<Shared>,
+    shared: CachePadded<ReclaimShared>,
     slots: Box<[CachePadded<AtomicU64>]>,
     memory_bytes_max: usize,
     /// How many slots were ever used: the rest need not be looked at.
     slots_used: AtomicU64,
     free_slots: Mutex<Vec<usize>>,
     /// What sessions that are gone, or were held up for long, left waiting.
-    orphans: Mutex<VecDeque<Waiting>>,
-    faults: Faults,
+    orphans: Mutex<VecDeque<RetiredBatch>>,
+    faults: StoreBugs,
 }
 
 /// What every transaction reads at its beginning or end, and few write.
-struct Shared {
+struct ReclaimShared {
     era: AtomicU64,
     /// How heavy `orphans` is.
     orphan_bytes: AtomicU64,
@@ -94,13 +94,13 @@ pub(crate) enum Retired {
     Separator(NonNull<Separator>),
 }
 
-struct Waiting {
+struct RetiredBatch {
     tag: u64,
     what: Retired,
 }
 
 // SAFETY: what waits belongs to the holder of the entry; any thread may free it.
-unsafe impl Send for Waiting {}
+unsafe impl Send for RetiredBatch {}
 
 impl Retired {
     /// The memory it takes.
@@ -136,7 +136,7 @@ impl Retired {
     }
 }
 
-impl Waiting {
+impl RetiredBatch {
     /// Gives the memory back, and the room in the list.
     ///
     /// # Safety
@@ -144,16 +144,16 @@ impl Waiting {
     unsafe fn free(self, heap: &mut Heap) {
         // SAFETY: the caller's promise.
         unsafe { self.what.free(heap) };
-        heap.count(-(size_of::<Waiting>() as i64));
+        heap.count(-(size_of::<RetiredBatch>() as i64));
     }
 }
 
 impl Eras {
     /// REQUIRES: `sessions_max` within [`TRANSACTIONS_OPEN_MAX`].
-    pub(crate) fn new(sessions_max: usize, memory_bytes_max: usize, faults: Faults) -> Eras {
+    pub(crate) fn new(sessions_max: usize, memory_bytes_max: usize, faults: StoreBugs) -> Eras {
         assert!(sessions_max <= TRANSACTIONS_OPEN_MAX, "slots for {sessions_max} sessions");
         Eras {
-            shared: CachePadded::new(Shared {
+            shared: CachePadded::new(ReclaimShared {
                 era: AtomicU64::new(1),
                 orphan_bytes: AtomicU64::new(0),
                 short: AtomicU64::new(0),
@@ -233,7 +233,7 @@ pub(crate) struct Memory {
     slot: usize,
     /// The era the slot shows, or `IDLE`.
     pinned: u64,
-    limbo: VecDeque<Waiting>,
+    limbo: VecDeque<RetiredBatch>,
     limbo_bytes: usize,
     /// How long and how heavy the limbo may grow before the next try to move the era on.
     advance_at: usize,
@@ -280,7 +280,7 @@ impl Memory {
             // Either `advance` sees the slot, or the load below sees the era it moved to.
             fence(Ordering::SeqCst);
             let now = self.eras.shared.era.load(Ordering::Acquire);
-            if now == era || self.eras.faults.has(Fault::PinWithoutSecondLook) {
+            if now == era || self.eras.faults.has(StoreBug::PinWithoutSecondLook) {
                 break;
             }
             era = now;
@@ -336,16 +336,16 @@ impl Memory {
     /// REQUIRES: under the guard; no new reader can find it.
     pub(crate) fn retire(&mut self, what: Retired) {
         assert_ne!(self.pinned, IDLE, "unlinked {what:?} without a guard");
-        if self.eras.faults.has(Fault::FreeTooEarly) {
+        if self.eras.faults.has(StoreBug::FreeTooEarly) {
             // SAFETY: none, that is the planted bug.
             unsafe { what.free(&mut self.heap) };
             return;
         }
         self.limbo_bytes += what.weight();
-        self.heap.count(size_of::<Waiting>() as i64);
-        let early = self.eras.faults.has(Fault::TagTooEarly);
+        self.heap.count(size_of::<RetiredBatch>() as i64);
+        let early = self.eras.faults.has(StoreBug::TagTooEarly);
         let tag = if early { self.pinned } else { self.pinned + 1 };
-        self.limbo.push_back(Waiting { tag, what });
+        self.limbo.push_back(RetiredBatch { tag, what });
     }
 
     #[cold]
@@ -406,7 +406,7 @@ impl Memory {
 }
 
 /// The first that waits, if no reader can look at it any more.
-fn pop_ripe(waiting: &mut VecDeque<Waiting>, era: u64) -> Option<Waiting> {
+fn pop_ripe(waiting: &mut VecDeque<RetiredBatch>, era: u64) -> Option<RetiredBatch> {
     waiting.front().filter(|first| first.tag + 2 <= era)?;
     waiting.pop_front()
 }

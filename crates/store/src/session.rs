@@ -21,7 +21,7 @@ use types::{Rejected, Result, StampRef, TableId};
 pub struct Session {
     /// Stands before the store, and so goes before it: a store that goes with its last session
     /// still has to free what the session was about to.
-    pub(crate) state: RefCell<State>,
+    pub(crate) state: RefCell<SessionState>,
     /// Unlike every other session's of this process.
     pub(crate) id: u64,
     /// A transaction that is dropped rolls back so many writes at once.
@@ -30,7 +30,7 @@ pub struct Session {
 }
 
 /// What a session owns. Used by one transaction at a time.
-pub(crate) struct State {
+pub(crate) struct SessionState {
     pub(crate) memory: Memory,
     pub(crate) sets: Sets,
     /// Keys whose record may have become empty and should leave the index.
@@ -83,7 +83,7 @@ impl Removals {
 
 // SAFETY: the pointers in a state lead to memory of the store, which the state's guard or its own
 // privacy keeps, on any thread; nothing in it belongs to a thread.
-unsafe impl Send for State {}
+unsafe impl Send for SessionState {}
 
 /// A number that no session had before.
 fn next_id() -> u64 {
@@ -99,7 +99,7 @@ impl Session {
         }
         let memory = Memory::new(&store.eras, &store.arena)
             .ok_or(Rejected::TooManyTransactions { max: store.eras.sessions_max() })?;
-        let state = State { memory, sets: Sets::new(store), removals: Removals::default() };
+        let state = SessionState { memory, sets: Sets::new(store), removals: Removals::default() };
         Ok(Session {
             store: Arc::clone(store),
             state: RefCell::new(state),
@@ -145,7 +145,7 @@ impl Session {
     }
 }
 
-impl State {
+impl SessionState {
     /// Ends a transaction that was forgotten on this session, with what it borrowed.
     pub(crate) fn end_forgotten(&mut self) {
         if self.memory.is_pinned() {
@@ -218,10 +218,10 @@ impl State {
 }
 
 /// A pinned state: at rest again when this goes, on any path, also by a panic.
-pub(crate) struct Pinned<'s>(&'s mut State);
+pub(crate) struct Pinned<'s>(&'s mut SessionState);
 
 impl<'s> Pinned<'s> {
-    pub(crate) fn take(state: &'s mut State) -> Pinned<'s> {
+    pub(crate) fn take(state: &'s mut SessionState) -> Pinned<'s> {
         state.end_forgotten();
         state.memory.pin();
         Pinned(state)
@@ -229,14 +229,14 @@ impl<'s> Pinned<'s> {
 }
 
 impl Deref for Pinned<'_> {
-    type Target = State;
-    fn deref(&self) -> &State {
+    type Target = SessionState;
+    fn deref(&self) -> &SessionState {
         self.0
     }
 }
 
 impl DerefMut for Pinned<'_> {
-    fn deref_mut(&mut self) -> &mut State {
+    fn deref_mut(&mut self) -> &mut SessionState {
         self.0
     }
 }

@@ -1,6 +1,6 @@
 //! The store: tables by name, the shard clock, and what all sessions share.
 
-use crate::faults::Faults;
+use crate::faults::StoreBugs;
 use crate::index::Index;
 use crate::memory::{Arena, Heap};
 use crate::reclaim::Eras;
@@ -38,7 +38,7 @@ pub struct Options {
     /// random one. Default 0.
     pub hash_seed: u64,
     /// Planted bugs, for tests. Default: none.
-    pub faults: Faults,
+    pub faults: StoreBugs,
 }
 
 impl Default for Options {
@@ -49,7 +49,7 @@ impl Default for Options {
             memory_bytes_reserved: 0,
             epoch: Epoch::default(),
             hash_seed: 0,
-            faults: Faults::NONE,
+            faults: StoreBugs::NONE,
         }
     }
 }
@@ -60,7 +60,7 @@ pub struct Store {
     tables: Box<[OnceLock<Index>]>,
     names: Mutex<BTreeMap<Box<str>, TableId>>,
     clock: CachePadded<AtomicU64>,
-    /// Keys that sessions which are gone would still have looked at; see `State::removals`.
+    /// Keys that sessions which are gone would still have looked at; see `SessionState::removals`.
     removals: Mutex<Removals>,
     pub(crate) eras: Arc<Eras>,
     pub(crate) arena: Arc<Arena>,

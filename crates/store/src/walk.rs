@@ -1,5 +1,5 @@
 //! Passes over a whole store, a part at a time: every record of every table, in the order of tables and
-//! keys. Between the parts a pass holds nothing but its [`Place`].
+//! keys. Between the parts a pass holds nothing but its [`WalkPlace`].
 
 use crate::index::Seek;
 use crate::record::Record;
@@ -11,14 +11,14 @@ use types::TableId;
 /// A place between the records of a store: before the first key of a table that is not below `key`. The
 /// default is the beginning.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Place {
+pub struct WalkPlace {
     /// The table.
     pub table: TableId,
     /// The key.
     pub key: Vec<u8>,
 }
 
-impl Place {
+impl WalkPlace {
     /// Does this place lie behind `key`?
     pub fn is_behind(&self, table: TableId, key: &[u8]) -> bool {
         (table, key) < (self.table, &self.key[..])
@@ -28,12 +28,12 @@ impl Place {
     ///
     /// # Safety
     /// The record is kept.
-    pub(crate) unsafe fn before(table: TableId, record: NonNull<Record>) -> Place {
+    pub(crate) unsafe fn before(table: TableId, record: NonNull<Record>) -> WalkPlace {
         // SAFETY: the caller's promise.
-        Place { table, key: unsafe { Record::key(record) }.to_vec() }
+        WalkPlace { table, key: unsafe { Record::key(record) }.to_vec() }
     }
 
-    fn of(table: TableId, seek: Seek<'_>) -> Place {
+    fn of(table: TableId, seek: Seek<'_>) -> WalkPlace {
         let key = match seek {
             Seek::First => Vec::new(),
             Seek::From(key) => key.to_vec(),
@@ -41,7 +41,7 @@ impl Place {
             Seek::After(key) => [key, &[0]].concat(),
             Seek::Last | Seek::DownFrom(_) | Seek::Before(_) => unreachable!("it goes upwards"),
         };
-        Place { table, key }
+        WalkPlace { table, key }
     }
 }
 
@@ -52,15 +52,15 @@ impl Place {
 /// The caller holds a guard of the store.
 pub(crate) unsafe fn walk(
     store: &Store,
-    from: &Place,
+    from: &WalkPlace,
     most: usize,
     mut visit: impl FnMut(TableId, NonNull<Record>) -> ControlFlow<()>,
-) -> Option<Place> {
+) -> Option<WalkPlace> {
     let (mut table, mut seek) = (from.table, Seek::From(&from.key));
     let mut left = most;
     while let Ok(index) = store.index(table) {
         if left == 0 {
-            return Some(Place::of(table, seek));
+            return Some(WalkPlace::of(table, seek));
         }
         // SAFETY: the caller's promise.
         let rows = unsafe { index.rows(seek, left) };
@@ -69,7 +69,7 @@ pub(crate) unsafe fn walk(
         for record in rows.records() {
             if visit(table, record).is_break() {
                 // SAFETY: as above.
-                return Some(unsafe { Place::before(table, record) });
+                return Some(unsafe { WalkPlace::before(table, record) });
             }
         }
         (table, seek) = match rows.next {

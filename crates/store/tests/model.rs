@@ -7,7 +7,7 @@
 //! Run with `cargo test -p shoal-store --features model --test model`.
 #![cfg(feature = "model")]
 
-use shoal_store::{Fault, Faults, Options, RollBack, Session, Store};
+use shoal_store::{Options, RollBack, Session, Store, StoreBug, StoreBugs};
 use shuttle::thread;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -18,21 +18,21 @@ use types::{Epoch, Result, Scan, StampRef, TableId};
 const ORDERS: usize = 10_000;
 const PCT_DEPTH: usize = 3;
 
-fn explore(scenario: fn(Faults), faults: Faults) {
+fn explore(scenario: fn(StoreBugs), faults: StoreBugs) {
     shuttle::check_random(move || scenario(faults), ORDERS);
     shuttle::check_pct(move || scenario(faults), ORDERS / 2, PCT_DEPTH);
 }
 
-fn holds(scenario: fn(Faults)) {
-    explore(scenario, Faults::NONE);
+fn holds(scenario: fn(StoreBugs)) {
+    explore(scenario, StoreBugs::NONE);
 }
 
-fn catches(scenario: fn(Faults), fault: Fault) {
-    let explored = catch_unwind(AssertUnwindSafe(|| explore(scenario, Faults::only(fault))));
+fn catches(scenario: fn(StoreBugs), fault: StoreBug) {
+    let explored = catch_unwind(AssertUnwindSafe(|| explore(scenario, StoreBugs::only(fault))));
     assert!(explored.is_err(), "{fault:?} went unnoticed");
 }
 
-fn store(faults: Faults) -> (Arc<Store>, TableId) {
+fn store(faults: StoreBugs) -> (Arc<Store>, TableId) {
     let options = Options { transactions_max: 4, faults, ..Options::default() };
     let store = Arc::new(Store::new(options));
     let table = store.table("t").expect("a table");
@@ -62,7 +62,7 @@ fn read(store: &Arc<Store>, table: TableId, key: &[u8]) -> u64 {
 }
 
 /// Two threads add one each: of the commits that succeed, none is lost.
-fn lost_update(faults: Faults) {
+fn lost_update(faults: StoreBugs) {
     let (store, table) = store(faults);
     put_all(&store, table, &[(b"x", 0)]);
     let add = |store: Arc<Store>| {
@@ -81,7 +81,7 @@ fn lost_update(faults: Faults) {
 }
 
 /// Each of two threads reads both keys and, if they sum to less than 1, sets its own: never both.
-fn write_skew(faults: Faults) {
+fn write_skew(faults: StoreBugs) {
     let (store, table) = store(faults);
     put_all(&store, table, &[(b"x", 0), (b"y", 0)]);
     let set = |store: Arc<Store>, mine: &'static [u8]| {
@@ -104,7 +104,7 @@ fn write_skew(faults: Faults) {
 }
 
 /// The same through an empty range: each inserts a key of its own if it sees none. Never both.
-fn phantom(faults: Faults) {
+fn phantom(faults: StoreBugs) {
     let (store, table) = store(faults);
     let insert = |store: Arc<Store>, mine: &'static [u8]| {
         move || {
@@ -127,7 +127,7 @@ fn phantom(faults: Faults) {
 
 /// A thread fills leaves until they split, and another reads and scans meanwhile: keys that were
 /// there before are always found, in order, once each.
-fn split_against_readers(faults: Faults) {
+fn split_against_readers(faults: StoreBugs) {
     const OLD: [&[u8]; 3] = [b"b", b"d", b"f"];
     let (store, table) = store(faults);
     put_all(&store, table, &OLD.map(|key| (key, 1)));
@@ -161,7 +161,7 @@ fn split_against_readers(faults: Faults) {
 }
 
 /// A thread removes keys until leaves merge and the root goes, and another reads what stays.
-fn merge_against_readers(faults: Faults) {
+fn merge_against_readers(faults: StoreBugs) {
     const ALL: [&[u8]; 7] = [b"a", b"b", b"c", b"d", b"e", b"f", b"g"];
     let (store, table) = store(faults);
     put_all(&store, table, &ALL.map(|key| (key, 1)));
@@ -219,7 +219,7 @@ fn change(store: &Arc<Store>, table: TableId, change: Change) {
 
 /// One thread changes a tree of these keys; the other looks for a key that stays, and scans.
 fn look_while(
-    faults: Faults,
+    faults: StoreBugs,
     keys: &[&[u8]],
     before: &[Change],
     then: Change,
@@ -240,34 +240,34 @@ fn look_while(
 }
 
 /// The root is a full leaf, and splits.
-fn root_splits(faults: Faults) {
+fn root_splits(faults: StoreBugs) {
     look_while(faults, &[b"a", b"b", b"c"], &[], Change::Put(b"bb"), b"c");
 }
 
 /// A full leaf below the root splits, and what moves is looked for.
-fn leaf_splits(faults: Faults) {
+fn leaf_splits(faults: StoreBugs) {
     look_while(faults, &[b"a", b"b", b"c", b"d"], &[], Change::Put(b"bb"), b"c");
 }
 
 /// A key comes into a leaf in front of the one that is looked for.
-fn leaf_fills(faults: Faults) {
+fn leaf_fills(faults: StoreBugs) {
     look_while(faults, &[b"a", b"c"], &[], Change::Put(b"b"), b"c");
 }
 
 /// A key leaves a leaf in front of the one that is looked for.
-fn leaf_drains(faults: Faults) {
+fn leaf_drains(faults: StoreBugs) {
     look_while(faults, &[b"a", b"b", b"c"], &[], Change::Delete(b"a"), b"c");
 }
 
 /// The right one of two leaves with a key each is merged into the left one.
-fn leaves_merge(faults: Faults) {
+fn leaves_merge(faults: StoreBugs) {
     let before = [Change::Delete(b"b"), Change::Delete(b"c")];
     look_while(faults, &[b"a", b"b", b"c", b"d"], &before, Change::Delete(b"a"), b"d");
 }
 
 /// A thread that is about to take its guard while the era moves on several times, then unlinks what
 /// another one reads that began after that.
-fn guard_of_an_old_era(faults: Faults) {
+fn guard_of_an_old_era(faults: StoreBugs) {
     let (store, table) = store(faults);
     put_all(&store, table, &[(b"x", 7), (b"y", 7)]);
     let mut sessions = [session(&store), session(&store)];
@@ -295,7 +295,7 @@ fn guard_of_an_old_era(faults: Faults) {
 
 /// A reader holds a value while another overwrites, deletes and inserts it again and again: the value
 /// stays what it was until the reader ends.
-fn freed_under_a_reader(faults: Faults) {
+fn freed_under_a_reader(faults: StoreBugs) {
     let (store, table) = store(faults);
     put_all(&store, table, &[(b"x", 7)]);
     let writer = {
@@ -326,7 +326,7 @@ fn freed_under_a_reader(faults: Faults) {
 
 /// Insertions and deletions of one key by two threads: a thread that inserts a key that it saw absent is
 /// alone with it.
-fn insert_once(faults: Faults) {
+fn insert_once(faults: StoreBugs) {
     let (store, table) = store(faults);
     let insert = |store: Arc<Store>| {
         move || {
@@ -350,7 +350,7 @@ fn insert_once(faults: Faults) {
 /// One scans an empty range and then writes into it; the other writes the same key blindly. If both
 /// commit and the scan saw nothing, the blind write came after, and stays. (The leaf alone does not
 /// tell: the blind write may fill the placeholder that the first one put there.)
-fn scan_then_write(faults: Faults) {
+fn scan_then_write(faults: StoreBugs) {
     let (store, table) = store(faults);
     let blind = {
         let store = Arc::clone(&store);
@@ -390,7 +390,7 @@ fn certify(
 
 /// Two threads write over one chain, of which a part has become committed meanwhile: each cuts what
 /// is behind that, and nothing is cut twice. A third looks at every version.
-fn trim_against_trim(faults: Faults) {
+fn trim_against_trim(faults: StoreBugs) {
     let (store, table) = store(faults);
     let mut first = session(&store);
     for value in 0..3 {
@@ -416,7 +416,7 @@ fn trim_against_trim(faults: Faults) {
 
 /// An epoch was settled that covers nothing of `x`, and of `y` only the oldest version. A thread rolls
 /// back, another writes both in the next epoch, a third reads and drops what it meets.
-fn roll_back_against_all(faults: Faults) {
+fn roll_back_against_all(faults: StoreBugs) {
     const KEYS: [&[u8]; 2] = [b"x", b"y"];
     let rejected = |stamp: StampRef<'_>| stamp.epoch == Epoch(1) && stamp.clock.0 > 1;
     let committed = |stamp: StampRef<'_>| stamp.epoch == Epoch(1) && stamp.clock.0 <= 1;
@@ -517,59 +517,59 @@ fn what_is_rolled_back_is_gone_and_nothing_else() {
 
 #[test]
 fn skipping_the_read_set_is_caught() {
-    catches(lost_update, Fault::SkipReadSet);
-    catches(write_skew, Fault::SkipReadSet);
+    catches(lost_update, StoreBug::SkipReadSet);
+    catches(write_skew, StoreBug::SkipReadSet);
 }
 
 #[test]
 fn skipping_the_node_set_is_caught() {
-    catches(phantom, Fault::SkipNodeSet);
+    catches(phantom, StoreBug::SkipNodeSet);
 }
 
 #[test]
 fn skipping_the_lock_check_is_caught() {
-    catches(write_skew, Fault::SkipLockCheck);
+    catches(write_skew, StoreBug::SkipLockCheck);
 }
 
 #[test]
 fn freeing_too_early_is_caught() {
-    catches(freed_under_a_reader, Fault::FreeTooEarly);
+    catches(freed_under_a_reader, StoreBug::FreeTooEarly);
 }
 
 #[test]
 fn a_parent_that_is_not_checked_again_is_caught() {
-    catches(leaf_splits, Fault::ParentUnchecked);
+    catches(leaf_splits, StoreBug::ParentUnchecked);
 }
 
 #[test]
 fn a_root_that_is_not_checked_again_is_caught() {
-    catches(root_splits, Fault::RootUnchecked);
+    catches(root_splits, StoreBug::RootUnchecked);
 }
 
 #[test]
 fn taking_a_latched_node_for_stable_is_caught() {
-    catches(leaf_fills, Fault::LatchedIsStable);
+    catches(leaf_fills, StoreBug::LatchedIsStable);
 }
 
 #[test]
 fn lookups_and_scans_in_leaves_that_change_are_caught() {
-    catches(leaf_fills, Fault::LookupUnchecked);
-    catches(leaf_drains, Fault::ScanUnchecked);
+    catches(leaf_fills, StoreBug::LookupUnchecked);
+    catches(leaf_drains, StoreBug::ScanUnchecked);
 }
 
 #[test]
 fn changes_that_leave_the_version_are_caught() {
-    catches(leaf_fills, Fault::SilentInsertion);
-    catches(leaf_drains, Fault::SilentRemoval);
-    catches(leaves_merge, Fault::SilentMerge);
+    catches(leaf_fills, StoreBug::SilentInsertion);
+    catches(leaf_drains, StoreBug::SilentRemoval);
+    catches(leaves_merge, StoreBug::SilentMerge);
 }
 
 #[test]
 fn a_placeholder_that_is_not_read_is_caught() {
-    catches(scan_then_write, Fault::PlaceholderUnread);
+    catches(scan_then_write, StoreBug::PlaceholderUnread);
 }
 
 #[test]
 fn a_guard_without_a_second_look_is_caught() {
-    catches(guard_of_an_old_era, Fault::PinWithoutSecondLook);
+    catches(guard_of_an_old_era, StoreBug::PinWithoutSecondLook);
 }

@@ -52,7 +52,7 @@ impl Model {
 }
 
 impl Database for Model {
-    type Transaction<'db> = ModelTransaction;
+    type CatalogTransaction<'db> = ModelTransaction;
 
     fn table(&self, name: &str) -> Result<TableId> {
         let mut data = self.lock();
@@ -74,7 +74,7 @@ impl Database for Model {
 
     async fn transact<T>(
         &self,
-        mut body: impl AsyncFnMut(&Self::Transaction<'_>) -> Result<T>,
+        mut body: impl AsyncFnMut(&Self::CatalogTransaction<'_>) -> Result<T>,
     ) -> Result<T> {
         let mut open = Open::new(self.lock());
         let value = body(&open.transaction).await?;

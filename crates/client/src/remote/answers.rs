@@ -13,34 +13,34 @@ type Waiters<K, T> = Mutex<BTreeMap<K, mpsc::Sender<T>>>;
 
 /// Who waits for which request, by its id `K`, and is answered with `T`.
 #[derive(Debug)]
-pub(super) struct Answers<K, T> {
+pub(super) struct PendingAnswers<K, T> {
     waiters: Arc<Waiters<K, T>>,
 }
 
 /// Where the answers of one request come, as long as this is there.
 #[derive(Debug)]
-pub(super) struct Inbox<K: Ord + Copy + fmt::Debug, T> {
+pub(super) struct AnswerReceiver<K: Ord + Copy + fmt::Debug, T> {
     id: K,
     answers: mpsc::Receiver<T>,
     waiters: Arc<Waiters<K, T>>,
 }
 
-impl<K, T> Default for Answers<K, T> {
-    fn default() -> Answers<K, T> {
-        Answers { waiters: Arc::default() }
+impl<K, T> Default for PendingAnswers<K, T> {
+    fn default() -> PendingAnswers<K, T> {
+        PendingAnswers { waiters: Arc::default() }
     }
 }
 
-impl<K: Ord + Copy + fmt::Debug, T> Answers<K, T> {
+impl<K: Ord + Copy + fmt::Debug, T> PendingAnswers<K, T> {
     /// Where those of `id` will come. `None` if another task waits for them already.
-    pub(super) fn expect(&self, id: K) -> Option<Inbox<K, T>> {
+    pub(super) fn expect(&self, id: K) -> Option<AnswerReceiver<K, T>> {
         let (waiter, answers) = mpsc::channel(WAITING_MAX);
         let mut waiters = lock(&self.waiters);
         if waiters.contains_key(&id) {
             return None;
         }
         waiters.insert(id, waiter);
-        Some(Inbox { id, answers, waiters: Arc::clone(&self.waiters) })
+        Some(AnswerReceiver { id, answers, waiters: Arc::clone(&self.waiters) })
     }
 
     /// One has come. Perhaps no task waits for it any more.
@@ -52,14 +52,14 @@ impl<K: Ord + Copy + fmt::Debug, T> Answers<K, T> {
     }
 }
 
-impl<K: Ord + Copy + fmt::Debug, T> Inbox<K, T> {
+impl<K: Ord + Copy + fmt::Debug, T> AnswerReceiver<K, T> {
     /// The next answer.
     pub(super) async fn next(&mut self) -> T {
         self.answers.recv().await.expect("we hold the other end")
     }
 }
 
-impl<K: Ord + Copy + fmt::Debug, T> Drop for Inbox<K, T> {
+impl<K: Ord + Copy + fmt::Debug, T> Drop for AnswerReceiver<K, T> {
     fn drop(&mut self) {
         lock(&self.waiters).remove(&self.id);
     }
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn answers_come_to_the_one_who_waits() {
-        let answers = Answers::default();
+        let answers = PendingAnswers::default();
         let mut inbox = answers.expect(7).expect("the only one");
         assert!(answers.expect(7).is_none(), "two wait for one call");
         answers.deliver(8, "another's");

@@ -3,7 +3,7 @@
 //! After any abort nothing has happened: so it is run again not only after a conflict, but also where
 //! its node failed, or does not lead any more, and then elsewhere. What is unknown is never run again.
 
-use super::shared::{Inner, Permit};
+use super::shared::{ClusterInner, TransactionPermit};
 use std::sync::Arc;
 use std::time::Duration;
 use types::{Aborted, Error, Result, Time, Unknown, Wait};
@@ -14,7 +14,7 @@ const DOUBLINGS_MAX: u32 = 10;
 
 /// The attempts of one transaction.
 pub(super) struct Attempts {
-    permit: Permit,
+    permit: TransactionPermit,
     attempts: u32,
     began: Time,
     until: Time,
@@ -25,7 +25,7 @@ impl Attempts {
     ///
     /// # Errors
     /// [`TooManyTransactions`](types::Rejected::TooManyTransactions).
-    pub(super) fn new(inner: &Arc<Inner>, deadline: Duration) -> Result<Attempts> {
+    pub(super) fn new(inner: &Arc<ClusterInner>, deadline: Duration) -> Result<Attempts> {
         let (began, until) = (inner.world().now(), inner.after(deadline));
         Ok(Attempts { permit: inner.enter()?, attempts: 0, began, until })
     }
@@ -55,7 +55,7 @@ impl Attempts {
                 | Aborted::CallSessionOver { .. },
             ) => false,
             Error::Aborted(Aborted::NotServing { node }) => {
-                inner.desk.view.suspect(*node);
+                inner.client_shared.view.suspect(*node);
                 true
             }
             Error::Aborted(Aborted::Unanswered(_)) => true,

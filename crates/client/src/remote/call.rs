@@ -12,14 +12,14 @@
 //! called again under another id. Only the deadline ends it without an answer, and then the id can still be asked
 //! for.
 
-use super::answers::Inbox;
+use super::answers::AnswerReceiver;
 use super::attempts::Attempts;
 use super::lock;
-use super::numbers::Number;
-use super::shared::Inner;
+use super::request_ids::CallSessionUse;
+use super::shared::ClusterInner;
 use bytes::Bytes;
-use engines::Place;
-use engines::client::{FromClient, Request, worker_of};
+use engines::WorkerPlace;
+use engines::client::{ClientRequest, FromClient, worker_of};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,23 +37,23 @@ const UNSETTLED_MIN: Duration = Duration::from_millis(10);
 
 /// What is called.
 #[derive(Debug, Clone)]
-pub(super) struct Call {
+pub(super) struct CalledProcedure {
     pub(super) home: ShardId,
     pub(super) procedure: Box<str>,
     pub(super) arguments: Bytes,
 }
 
 /// What came of asking once.
-enum Came<T> {
+enum CallReply<T> {
     Answer(Result<T>),
     /// Nothing in time; or nothing can come from there any more, for this reason.
     Nothing(Option<Cause>),
 }
 
 /// A request that is asked for until it is answered.
-struct Asking<'a> {
-    inner: &'a Arc<Inner>,
-    request: Request,
+struct RepeatedCall<'a> {
+    inner: &'a Arc<ClusterInner>,
+    request: ClientRequest,
     home: ShardId,
     /// The worker, of any node.
     worker: WorkerId,
@@ -68,13 +68,21 @@ struct Asking<'a> {
     last: (Option<NodeId>, Cause),
 }
 
-impl Inner {
+impl ClusterInner {
     /// Calls a procedure under a session of ours, again and again where it is aborted.
-    pub(super) async fn call(self: &Arc<Self>, call: &Call, deadline: Duration) -> Result<Bytes> {
+    pub(super) async fn call(
+        self: &Arc<Self>,
+        call: &CalledProcedure,
+        deadline: Duration,
+    ) -> Result<Bytes> {
         self.call_until(call, Attempts::new(self, deadline)?).await
     }
 
-    async fn call_until(self: &Arc<Self>, call: &Call, mut attempts: Attempts) -> Result<Bytes> {
+    async fn call_until(
+        self: &Arc<Self>,
+        call: &CalledProcedure,
+        mut attempts: Attempts,
+    ) -> Result<Bytes> {
         loop {
             match self.call_once(call, attempts.span()).await {
                 Err(error) => attempts.pause(error).await?,
@@ -83,11 +91,15 @@ impl Inner {
         }
     }
 
-    async fn call_once(self: &Arc<Self>, call: &Call, span: (Time, Time)) -> Result<Bytes> {
+    async fn call_once(
+        self: &Arc<Self>,
+        call: &CalledProcedure,
+        span: (Time, Time),
+    ) -> Result<Bytes> {
         self.check(call)?;
         let mut number = match self.numbers.take(call.home) {
             Some(number) => number,
-            None => Number::new(self.open_calls(call.home, span).await?),
+            None => CallSessionUse::new(self.open_calls(call.home, span).await?),
         };
         let result = self.ask_for(number.request(), call, span, false).await;
         let is_lost = matches!(
@@ -104,7 +116,7 @@ impl Inner {
     pub(super) async fn call_again(
         self: &Arc<Self>,
         id: RequestId,
-        call: &Call,
+        call: &CalledProcedure,
         deadline: Duration,
     ) -> Result<Bytes> {
         let mut attempts = Attempts::new(self, deadline)?;
@@ -117,7 +129,7 @@ impl Inner {
     }
 
     /// What is called has to fit a frame.
-    fn check(&self, call: &Call) -> Result<()> {
+    fn check(&self, call: &CalledProcedure) -> Result<()> {
         let max = self.options.access.limits.frame_bytes_max;
         let bytes = FRAME_REST + call.procedure.len() + call.arguments.len();
         if bytes > max {
@@ -129,17 +141,19 @@ impl Inner {
     async fn ask_for(
         self: &Arc<Self>,
         id: RequestId,
-        call: &Call,
+        call: &CalledProcedure,
         span: (Time, Time),
         sent: bool,
     ) -> Result<Bytes> {
-        let Some(inbox) = self.desk.answers.expect(id) else {
+        let Some(inbox) = self.client_shared.answers.expect(id) else {
             return Err(Error::reject(format!("{id} is being asked for already")));
         };
-        let Call { home, procedure, arguments } = call.clone();
-        let request = Request::Call { id, procedure, arguments };
+        let CalledProcedure { home, procedure, arguments } = call.clone();
+        let request = ClientRequest::Call { id, procedure, arguments };
         let worker = worker_of(&id.session, self.workers());
-        Asking { sent, ..Asking::new(self, request, (home, worker), span) }.run(inbox).await
+        RepeatedCall { sent, ..RepeatedCall::new(self, request, (home, worker), span) }
+            .run(inbox)
+            .await
     }
 
     /// A session for calls on a shard, which its leader grants.
@@ -149,30 +163,30 @@ impl Inner {
         span: (Time, Time),
     ) -> Result<CallSession> {
         let token = lock(&self.random).next_u64();
-        let inbox = self.desk.opened.expect(token).expect("tokens differ");
-        let worker = WorkerId(self.below(self.desk.view.workers()) as u32);
-        let request = Request::OpenCalls { token, home };
-        Asking::new(self, request, (home, worker), span).run(inbox).await
+        let inbox = self.client_shared.opened.expect(token).expect("tokens differ");
+        let worker = WorkerId(self.below(self.client_shared.view.workers()) as u32);
+        let request = ClientRequest::OpenCalls { token, home };
+        RepeatedCall::new(self, request, (home, worker), span).run(inbox).await
     }
 
     fn workers(&self) -> u32 {
-        u32::try_from(self.desk.view.workers()).unwrap_or(u32::MAX)
+        u32::try_from(self.client_shared.view.workers()).unwrap_or(u32::MAX)
     }
 }
 
-impl Asking<'_> {
+impl RepeatedCall<'_> {
     fn new(
-        inner: &Arc<Inner>,
-        request: Request,
+        inner: &Arc<ClusterInner>,
+        request: ClientRequest,
         (home, worker): (ShardId, WorkerId),
         (began, until): (Time, Time),
-    ) -> Asking<'_> {
+    ) -> RepeatedCall<'_> {
         let (patience, last) = (inner.options.patience, (None, Cause::Unreachable));
         let (sent, in_vain) = (false, 0);
-        Asking { inner, request, home, worker, began, until, sent, in_vain, patience, last }
+        RepeatedCall { inner, request, home, worker, began, until, sent, in_vain, patience, last }
     }
 
-    async fn run<K, T>(mut self, mut inbox: Inbox<K, Result<T>>) -> Result<T>
+    async fn run<K, T>(mut self, mut inbox: AnswerReceiver<K, Result<T>>) -> Result<T>
     where
         K: Ord + Copy + fmt::Debug,
     {
@@ -180,19 +194,19 @@ impl Asking<'_> {
         let mut is_first = true;
         while std::mem::take(&mut is_first) || self.inner.world().now() < self.until {
             let node = self.node();
-            let world = Arc::clone(&self.inner.desk.world);
+            let world = Arc::clone(&self.inner.client_shared.world);
             let end = self.until.min(self.inner.after(self.patience));
             let came = tokio::select! {
                 biased;
-                result = inbox.next() => Came::Answer(result),
-                cause = self.ask(node) => Came::Nothing(Some(cause)),
-                () = world.sleep_until(end) => Came::Nothing(None),
+                result = inbox.next() => CallReply::Answer(result),
+                cause = self.ask(node) => CallReply::Nothing(Some(cause)),
+                () = world.sleep_until(end) => CallReply::Nothing(None),
             };
             let result = match came {
-                Came::Answer(result) => result,
-                Came::Nothing(failed) => {
+                CallReply::Answer(result) => result,
+                CallReply::Nothing(failed) => {
                     self.in_vain(node, failed).await;
-                    if let Some(error) = self.inner.desk.founded_again() {
+                    if let Some(error) = self.inner.client_shared.founded_again() {
                         return Err(self.lost(error));
                     }
                     continue;
@@ -203,7 +217,7 @@ impl Asking<'_> {
                 Ok(_) => None,
             };
             let Some(cause) = cause else {
-                self.inner.desk.view.trust(node);
+                self.inner.client_shared.view.trust(node);
                 return result;
             };
             self.last = (Some(node), cause);
@@ -231,12 +245,12 @@ impl Asking<'_> {
 
     /// Does it ask for a session, and not for a call?
     fn opens(&self) -> bool {
-        matches!(self.request, Request::OpenCalls { .. })
+        matches!(self.request, ClientRequest::OpenCalls { .. })
     }
 
     /// The node to ask now: the leader, by turns with others, which pass it on.
     fn node(&self) -> NodeId {
-        let view = &self.inner.desk.view;
+        let view = &self.inner.client_shared.view;
         let leader = view.leader(self.home);
         let direct =
             leader.filter(|leader| self.in_vain.is_multiple_of(2) && !view.is_suspect(*leader));
@@ -256,7 +270,7 @@ impl Asking<'_> {
 
     /// Asks a node, and returns why nothing more can come from there.
     async fn ask(&mut self, node: NodeId) -> Cause {
-        let link = match self.inner.link(Place { node, worker: self.worker }).await {
+        let link = match self.inner.link(WorkerPlace { node, worker: self.worker }).await {
             Ok(link) => link,
             Err(cause) => return cause,
         };
@@ -279,7 +293,7 @@ impl Asking<'_> {
         self.patience = self.inner.options.patience_max().min(self.patience.saturating_mul(2));
         self.inner.refresh_aside();
         if failed.is_some() {
-            self.inner.desk.view.suspect(node);
+            self.inner.client_shared.view.suspect(node);
             self.inner.pause(self.inner.options.patience / 2, self.until).await;
         }
     }
@@ -287,7 +301,9 @@ impl Asking<'_> {
     /// The cluster is gone that this was asked of, if it was.
     fn lost(&self, error: Rejected) -> Error {
         match (error, &self.request) {
-            (Rejected::FoundedAgain { known, found }, Request::Call { id, .. }) if self.sent => {
+            (Rejected::FoundedAgain { known, found }, ClientRequest::Call { id, .. })
+                if self.sent =>
+            {
                 Unknown::FoundedAgain { request: *id, known, found }.into()
             }
             (error, _) => error.into(),
@@ -296,13 +312,15 @@ impl Asking<'_> {
 
     fn given_up(&self) -> Error {
         let (node, mut cause) = self.last;
-        if self.inner.desk.view.has_no_majority(self.home) {
+        if self.inner.client_shared.view.has_no_majority(self.home) {
             cause = Cause::NoMajority;
         }
         let awaited = if self.opens() { Awaited::CallSession } else { Awaited::Call };
         let wait = Wait { node, awaited, cause, waited: self.inner.world().now() - self.began };
         match &self.request {
-            Request::Call { id, .. } if self.sent => Unknown::Call { request: *id, wait }.into(),
+            ClientRequest::Call { id, .. } if self.sent => {
+                Unknown::Call { request: *id, wait }.into()
+            }
             _ => Aborted::Unanswered(wait).into(),
         }
     }

@@ -1,20 +1,20 @@
 //! What users hold of a cluster.
 
 use super::attempts::Attempts;
-use super::call::Call;
+use super::call::CalledProcedure;
+use super::cluster_identity::ClusterIdentity;
+use super::connection::NodeConnection;
+use super::environment::ClientEnvironment;
 use super::error::ConnectError;
-use super::founding::Founding;
-use super::link::Link;
 use super::options::ClusterOptions;
-use super::shared::{Desk, Inner};
+use super::shared::{ClientShared, ClusterInner};
 use super::sockets::{Sockets, first};
-use super::transaction::{ClusterTransaction, Patience};
-use super::world::World;
+use super::transaction::{ClusterTransaction, OperationTimeout};
 use crate::db::Db;
 use bytes::Bytes;
 use consensus::topology::Topology;
-use engines::Place;
-use engines::client::{Directory, Ending};
+use engines::WorkerPlace;
+use engines::client::{Directory, SessionEnd};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::fmt;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ use types::{ClusterId, Database, NodeId, Random, Rejected, RequestId, Result, Sh
 /// ```
 #[derive(Clone)]
 pub struct Cluster {
-    inner: Arc<Inner>,
+    inner: Arc<ClusterInner>,
     deadline: Duration,
 }
 
@@ -79,10 +79,10 @@ impl Db {
         let own = options.access.identity.or(connection.identity);
         let world = Arc::new(Sockets::new(options.access.clone()));
         let cluster = Cluster::new(world, options, addresses, (directory, own), chance());
-        let Inner { desk, lines, .. } = &*cluster.inner;
-        let place = Place { node: connection.node, worker: connection.worker };
-        desk.view.met(place.node, &address);
-        lines.adopt(place, &Link::start(connection, desk));
+        let ClusterInner { client_shared, lines, .. } = &*cluster.inner;
+        let place = WorkerPlace { node: connection.node, worker: connection.worker };
+        client_shared.view.met(place.node, &address);
+        lines.adopt(place, &NodeConnection::start(connection, client_shared));
         Ok(cluster)
     }
 }
@@ -98,7 +98,7 @@ impl Cluster {
     /// A client in surroundings that the caller makes, as a simulator does, which has heard this much of the cluster. All
     /// that it does is decided by them and by `random`.
     pub fn in_world(
-        world: Arc<dyn World>,
+        world: Arc<dyn ClientEnvironment>,
         options: ClusterOptions,
         heard: Directory,
         random: Random,
@@ -108,16 +108,20 @@ impl Cluster {
     }
 
     fn new(
-        world: Arc<dyn World>,
+        world: Arc<dyn ClientEnvironment>,
         options: ClusterOptions,
         addresses: Vec<Arc<str>>,
         (heard, own): (Directory, Option<ClusterId>),
         random: Random,
     ) -> Cluster {
         let told = heard.configuration.as_ref().and_then(|configured| configured.cluster);
-        let desk = Arc::new(Desk::new(world, heard, Founding::of(own.or(told))));
+        let client_shared =
+            Arc::new(ClientShared::new(world, heard, ClusterIdentity::of(own.or(told))));
         let deadline = options.deadline;
-        Cluster { inner: Arc::new(Inner::new(options, addresses, desk, random)), deadline }
+        Cluster {
+            inner: Arc::new(ClusterInner::new(options, addresses, client_shared, random)),
+            deadline,
+        }
     }
 
     /// The same, with another deadline than that of the [options](ClusterOptions::deadline): for a single
@@ -148,7 +152,7 @@ impl Cluster {
 
     /// Nodes, shards and tables, as far as the nodes have told.
     pub fn topology(&self) -> Arc<Topology> {
-        self.inner.desk.view.topology()
+        self.inner.client_shared.view.topology()
     }
 
     /// The shard on which `key` lives: the best home for a call that works with it. Of a table that every
@@ -157,25 +161,25 @@ impl Cluster {
     /// # Errors
     /// [`Rejected::UnknownTable`].
     pub fn home(&self, table: TableId, key: &[u8]) -> Result<ShardId> {
-        let home = self.inner.desk.view.home(table, key);
+        let home = self.inner.client_shared.view.home(table, key);
         Ok(home.ok_or(Rejected::UnknownTable { table })?.unwrap_or_default())
     }
 
     /// Who leads a shard, as far as the nodes have told.
     pub fn leader(&self, shard: ShardId) -> Option<NodeId> {
-        self.inner.desk.view.leader(shard)
+        self.inner.client_shared.view.leader(shard)
     }
 
     /// The identity of the cluster, drawn when it was founded; `None` until a node has told it, and where there are no
     /// managers. With it in [`Access::identity`](crate::Access::identity) a later client makes sure that it comes to the
     /// same cluster.
     pub fn identity(&self) -> Option<ClusterId> {
-        self.inner.desk.founding.own()
+        self.inner.client_shared.founding.own()
     }
 
     /// How many connections were ended since what came over them made no sense.
     pub fn malformed(&self) -> u64 {
-        self.inner.desk.malformed()
+        self.inner.client_shared.malformed()
     }
 
     /// Runs `body` as one strictly serializable transaction and commits it.
@@ -199,10 +203,10 @@ impl Cluster {
     ) -> Result<T> {
         let mut attempts = Attempts::new(&self.inner, self.deadline)?;
         loop {
-            let patience = Patience::Until(attempts.until());
+            let patience = OperationTimeout::Until(attempts.until());
             let mut tx = ClusterTransaction::new(&self.inner, None, patience);
             let error = match body(&mut tx).await {
-                Ok(value) => match tx.end(Ending::Commit).await {
+                Ok(value) => match tx.end(SessionEnd::Commit).await {
                     Ok(()) => return Ok(value),
                     Err(error) => error,
                 },
@@ -221,7 +225,7 @@ impl Cluster {
     /// [`Rejected::TooManyTransactions`].
     pub fn begin(&self) -> Result<ClusterTransaction> {
         let permit = self.inner.enter()?;
-        let patience = Patience::Each(self.deadline);
+        let patience = OperationTimeout::Each(self.deadline);
         Ok(ClusterTransaction::new(&self.inner, Some(permit), patience))
     }
 
@@ -250,7 +254,8 @@ impl Cluster {
         procedure: &str,
         arguments: impl Into<Bytes>,
     ) -> Result<Bytes> {
-        let call = Call { home, procedure: procedure.into(), arguments: arguments.into() };
+        let call =
+            CalledProcedure { home, procedure: procedure.into(), arguments: arguments.into() };
         self.inner.call(&call, self.deadline).await
     }
 
@@ -268,13 +273,14 @@ impl Cluster {
         arguments: impl Into<Bytes>,
     ) -> Result<Bytes> {
         let home = request.session.home;
-        let call = Call { home, procedure: procedure.into(), arguments: arguments.into() };
+        let call =
+            CalledProcedure { home, procedure: procedure.into(), arguments: arguments.into() };
         self.inner.call_again(request, &call, self.deadline).await
     }
 }
 
 impl Database for Cluster {
-    type Transaction<'db> = ClusterTransaction;
+    type CatalogTransaction<'db> = ClusterTransaction;
 
     fn table(&self, name: &str) -> Result<TableId> {
         Cluster::table(self, name)

@@ -4,8 +4,8 @@
 //! It may be wrong as well, or not even make sense; so it is looked at with care, and a wrong leader is
 //! found out when it is asked.
 
+use super::environment::ClientEnvironment;
 use super::lock;
-use super::world::World;
 use consensus::manager::Outage;
 use consensus::topology::{Home, Topology};
 use engines::client::Directory;
@@ -20,8 +20,8 @@ const SUSPECT_FOR: Duration = Duration::from_secs(1);
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct View {
-    world: Arc<dyn World>,
+pub(super) struct DirectoryView {
+    world: Arc<dyn ClientEnvironment>,
     known: Mutex<Arc<Directory>>,
     /// Where nodes were reached that have no address in the topology.
     met_at: Mutex<BTreeMap<NodeId, Arc<str>>>,
@@ -30,9 +30,9 @@ pub(super) struct View {
     told: watch::Sender<u64>,
 }
 
-impl View {
-    pub(super) fn new(first: Directory, world: Arc<dyn World>) -> View {
-        View {
+impl DirectoryView {
+    pub(super) fn new(first: Directory, world: Arc<dyn ClientEnvironment>) -> DirectoryView {
+        DirectoryView {
             world,
             known: Mutex::new(Arc::new(first)),
             met_at: Mutex::default(),
@@ -168,14 +168,14 @@ mod tests {
     use super::super::sockets::Sockets;
     use super::*;
     use crate::Access;
-    use consensus::manager::{Configuration, Machine, Options, Revision};
+    use consensus::manager::{Configuration, ManagerOptions, Revision, StateMachine};
 
-    fn world() -> Arc<dyn World> {
+    fn world() -> Arc<dyn ClientEnvironment> {
         Arc::new(Sockets::new(Access::open("reef")))
     }
 
     fn configured(topology: &Arc<Topology>, revision: u64, leader: u32) -> Directory {
-        let machine = Machine::new(Arc::clone(topology), Options::default());
+        let machine = StateMachine::new(Arc::clone(topology), ManagerOptions::default());
         let mut configuration = Configuration::clone(machine.configuration());
         configuration.revision = Revision(revision);
         configuration.shards[0].leader = NodeId(leader);
@@ -186,8 +186,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_news_count_and_leaders_that_cannot_be_do_not() {
         let topology = Arc::new(Topology::compact(1, 2, 3, 0, 1));
-        let view =
-            View::new(Directory { topology: Arc::clone(&topology), configuration: None }, world());
+        let view = DirectoryView::new(
+            Directory { topology: Arc::clone(&topology), configuration: None },
+            world(),
+        );
         assert_eq!(view.leader(ShardId(0)), Some(NodeId(0)));
         view.update(configured(&topology, 7, 2));
         assert_eq!(view.leader(ShardId(0)), Some(NodeId(2)));
@@ -203,7 +205,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn suspects_are_asked_last_for_a_while() {
         let topology = Arc::new(Topology::compact(1, 3, 3, 0, 1));
-        let view = View::new(Directory { topology, configuration: None }, world());
+        let view = DirectoryView::new(Directory { topology, configuration: None }, world());
         let nodes = |ids: &[u32]| ids.iter().copied().map(NodeId).collect::<Vec<_>>();
         assert_eq!(view.nodes(), nodes(&[0, 1, 2]));
         view.suspect(NodeId(0));

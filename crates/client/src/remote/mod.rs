@@ -19,12 +19,12 @@
 //! | `transaction.rs` | [`ClusterTransaction`]: operations, buffered writes, the end |
 //! | `attempts.rs` | how a transaction is run again |
 //! | `session.rs` | the steps of a transaction that are not answered: no socket in it |
-//! | `call.rs`, `answers.rs`, `numbers.rs` | calls, the tasks that wait for their answers, their sessions and numbers |
-//! | `link.rs`, `lines.rs` | a connection and who waits for what comes over it; all of them, made on demand |
+//! | `call.rs`, `answers.rs`, `request_ids.rs` | calls, the tasks that wait for their answers, their sessions and numbers |
+//! | `connection.rs`, `connection_pool.rs` | a connection and who waits for what comes over it; all of them, made on demand |
 //! | `directory.rs`, `refresh.rs` | who leads what and where; asking for it |
-//! | `founding.rs` | which cluster the client belongs to, and which nodes do not |
+//! | `cluster_identity.rs` | which cluster the client belongs to, and which nodes do not |
 //! | `shared.rs` | what all of these share |
-//! | `world.rs`, `sockets.rs` | what the client needs of its surroundings; tokio and sockets, which give it on machines. The simulator gives the same |
+//! | `environment.rs`, `sockets.rs` | what the client needs of its surroundings; tokio and sockets, which give it on machines. The simulator gives the same |
 //!
 //! What always holds:
 //!
@@ -38,19 +38,19 @@ mod answers;
 mod attempts;
 mod call;
 mod cluster;
+mod cluster_identity;
+mod connection;
+mod connection_pool;
 mod directory;
+pub mod environment;
 mod error;
-mod founding;
-mod lines;
-mod link;
-mod numbers;
 mod options;
 mod refresh;
+mod request_ids;
 mod session;
 mod shared;
 mod sockets;
 mod transaction;
-pub mod world;
 
 pub use cluster::Cluster;
 pub use error::ConnectError;

@@ -3,9 +3,9 @@
 //! Any node will do, so they are asked one after the other, each a moment after the one before, until one
 //! has told. The answers come like any frame, and are seen by all.
 
-use super::shared::Inner;
-use super::world::timeout_at;
-use engines::Place;
+use super::environment::timeout_at;
+use super::shared::ClusterInner;
+use engines::WorkerPlace;
 use engines::client::FromClient;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,10 @@ const NEXT_AFTER: Duration = Duration::from_millis(50);
 /// Longest wait for a node to tell.
 const ROUND_MAX: Duration = Duration::from_millis(500);
 
-impl Inner {
+impl ClusterInner {
     /// Has nodes asked, and waits until one has told, or for a while.
     pub(super) async fn refresh(self: &Arc<Self>, until: Time) {
-        let mut told = self.desk.view.told();
+        let mut told = self.client_shared.view.told();
         told.mark_unchanged();
         let until = until.min(self.after(ROUND_MAX));
         let heard = async {
@@ -30,7 +30,7 @@ impl Inner {
         let asks = async {
             // A second task waits for what the first hears.
             let _one = self.refreshing.lock().await;
-            for node in self.desk.view.nodes() {
+            for node in self.client_shared.view.nodes() {
                 self.ask_directory(node);
                 self.world().sleep_until(self.after(NEXT_AFTER)).await;
             }
@@ -62,7 +62,7 @@ impl Inner {
     /// Asks another node than that, without waiting. It may be cut off from all others, and tell for
     /// ever what was true before.
     pub(super) fn ask_beside(self: &Arc<Self>, node: NodeId) {
-        let view = &self.desk.view;
+        let view = &self.client_shared.view;
         let mut others = view.nodes();
         others.retain(|other| *other != node);
         let standing =
@@ -80,8 +80,8 @@ impl Inner {
     fn ask_directory(self: &Arc<Self>, node: NodeId) {
         let inner = Arc::clone(self);
         self.world().spawn(Box::pin(async move {
-            let worker = WorkerId(inner.below(inner.desk.view.workers()) as u32);
-            if let Ok(link) = inner.link(Place { node, worker }).await {
+            let worker = WorkerId(inner.below(inner.client_shared.view.workers()) as u32);
+            if let Ok(link) = inner.link(WorkerPlace { node, worker }).await {
                 link.send(FromClient::Directory);
             }
         }));
@@ -91,12 +91,12 @@ impl Inner {
     fn visit(self: &Arc<Self>, address: Arc<str>) {
         let inner = Arc::clone(self);
         self.world().spawn(Box::pin(async move {
-            let founding = &inner.desk.founding;
+            let founding = &inner.client_shared.founding;
             if let Some((node, identity, directory)) =
                 inner.world().visit(address, founding.own()).await
                 && founding.meet(node, identity)
             {
-                inner.desk.hear_directory(node, directory);
+                inner.client_shared.hear_directory(node, directory);
             }
         }));
     }

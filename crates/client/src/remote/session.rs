@@ -18,8 +18,8 @@
 //! - The first frame of a session is its beginning. A session that the other side does not know, though
 //!   nothing of it was answered, has not begun there, and begins anew under another number.
 
-use engines::client::{AHEAD_BYTES_MAX, Ending, Request, STEPS_AHEAD_MAX};
-use engines::operation::{Answer, Operation};
+use engines::client::{AHEAD_BYTES_MAX, ClientRequest, STEPS_AHEAD_MAX, SessionEnd};
+use engines::operation::{Operation, OperationResult};
 use std::collections::VecDeque;
 use tokio::sync::oneshot;
 use types::{Aborted, Cause, Error, Result};
@@ -35,11 +35,11 @@ const ANSWER_BYTES_FIRST: usize = 4 << 20;
 const RESTARTS_MAX: u32 = 16;
 
 /// What a step brought, to the task that waits for it.
-pub(super) type Told = std::result::Result<Answer, Fault>;
+pub(super) type StepReply = std::result::Result<OperationResult, StepError>;
 
 /// Why it brought nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum StepError {
     /// The other side says so.
     Error(Error),
     /// Its connection is gone.
@@ -50,32 +50,32 @@ pub(super) enum Fault {
 
 /// What a reply makes of the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum AfterReply {
     /// It goes on.
     Open,
     /// It is over: nothing more comes.
     Over,
-    /// It has not begun: [`Session::restart`] it.
+    /// It has not begun: [`ClientSession::restart`] it.
     Anew,
     /// The reply makes no sense.
     Nonsense,
 }
 
 #[derive(Debug)]
-struct Step {
-    what: What,
-    waiter: Option<oneshot::Sender<Told>>,
+struct SentStep {
+    what: StepKind,
+    waiter: Option<oneshot::Sender<StepReply>>,
 }
 
 #[derive(Debug, Clone)]
-enum What {
+enum StepKind {
     Operation(Operation),
-    End(Ending),
+    End(SessionEnd),
 }
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Session {
+pub(super) struct ClientSession {
     /// Its name; `None` until something of it is sent.
     number: Option<u64>,
     /// The other side has said that it began.
@@ -85,7 +85,7 @@ pub(super) struct Session {
     /// The number of the first step that is not answered.
     next: u32,
     /// Those that are not answered, in order.
-    steps: VecDeque<Step>,
+    steps: VecDeque<SentStep>,
     /// So many of them, from the front, were sent.
     sent: usize,
     /// The longest answer so far.
@@ -95,10 +95,10 @@ pub(super) struct Session {
     restarts: u32,
     over: bool,
     /// What ended it, if it did not come to its own end.
-    ended_by: Option<Fault>,
+    ended_by: Option<StepError>,
 }
 
-impl Session {
+impl ClientSession {
     /// Its name, if something of it was sent.
     pub(super) fn number(&self) -> Option<u64> {
         self.number
@@ -112,7 +112,7 @@ impl Session {
     /// Has it been asked to commit?
     pub(super) fn is_committing(&self) -> bool {
         let sent = self.steps.iter().take(self.sent);
-        sent.into_iter().any(|step| matches!(step.what, What::End(Ending::Commit)))
+        sent.into_iter().any(|step| matches!(step.what, StepKind::End(SessionEnd::Commit)))
     }
 
     /// A step for which no task waits has failed.
@@ -133,34 +133,34 @@ impl Session {
 
     /// Takes a write for which no task waits.
     pub(super) fn write(&mut self, operation: Operation) {
-        self.push(What::Operation(operation), None);
+        self.push(StepKind::Operation(operation), None);
     }
 
     /// Takes an operation; what it brings comes there.
-    pub(super) fn perform(&mut self, operation: Operation) -> oneshot::Receiver<Told> {
+    pub(super) fn perform(&mut self, operation: Operation) -> oneshot::Receiver<StepReply> {
         let (waiter, told) = oneshot::channel();
-        self.push(What::Operation(operation), Some(waiter));
+        self.push(StepKind::Operation(operation), Some(waiter));
         told
     }
 
     /// Takes its end; how it went comes there.
-    pub(super) fn end(&mut self, ending: Ending) -> oneshot::Receiver<Told> {
+    pub(super) fn end(&mut self, ending: SessionEnd) -> oneshot::Receiver<StepReply> {
         let (waiter, told) = oneshot::channel();
-        self.push(What::End(ending), Some(waiter));
+        self.push(StepKind::End(ending), Some(waiter));
         told
     }
 
-    fn push(&mut self, what: What, waiter: Option<oneshot::Sender<Told>>) {
+    fn push(&mut self, what: StepKind, waiter: Option<oneshot::Sender<StepReply>>) {
         if self.over || self.failed.is_some() {
-            let failed = self.failed.clone().map(Fault::Error);
+            let failed = self.failed.clone().map(StepError::Error);
             let unknown = || {
                 let session = self.number.unwrap_or(0);
-                Fault::Error(Aborted::UnknownSession { session }.into())
+                StepError::Error(Aborted::UnknownSession { session }.into())
             };
             let fault = failed.or_else(|| self.ended_by.clone()).unwrap_or_else(unknown);
             return waiter.into_iter().for_each(|waiter| tell(waiter, Err(fault.clone())));
         }
-        self.steps.push_back(Step { what, waiter });
+        self.steps.push_back(SentStep { what, waiter });
     }
 
     /// Rolls back, also where tasks wait for answers: what was not sent never will be. Not to be called when it
@@ -175,24 +175,24 @@ impl Session {
         if self.number.is_none() {
             self.over = true;
         } else if !self.is_ending() {
-            self.push(What::End(Ending::Rollback), None);
+            self.push(StepKind::End(SessionEnd::Rollback), None);
         }
     }
 
     fn is_ending(&self) -> bool {
-        self.steps.back().is_some_and(|step| matches!(step.what, What::End(_)))
+        self.steps.back().is_some_and(|step| matches!(step.what, StepKind::End(_)))
     }
 
     fn is_given_up(&self) -> bool {
         let last = self.steps.back().map(|step| &step.what);
-        matches!(last, Some(What::End(Ending::Rollback)))
+        matches!(last, Some(StepKind::End(SessionEnd::Rollback)))
     }
 
     /// What can be sent now.
-    pub(super) fn send(&mut self, out: &mut Vec<Request>) {
+    pub(super) fn send(&mut self, out: &mut Vec<ClientRequest>) {
         let Some(session) = self.number.filter(|_| !self.over) else { return };
         if !self.began && self.sent == 0 && self.next == 0 && !self.steps.is_empty() {
-            out.push(Request::Begin { session });
+            out.push(ClientRequest::Begin { session });
         }
         while let Some(step) = self.steps.get(self.sent)
             && (self.sent == 0 || self.may_go_ahead(&step.what))
@@ -203,7 +203,7 @@ impl Session {
     }
 
     /// May this be sent after what was, which has at least one step? The first waits for no turn, and takes no room.
-    fn may_go_ahead(&self, what: &What) -> bool {
+    fn may_go_ahead(&self, what: &StepKind) -> bool {
         let waiting = self.steps.iter().take(self.sent).skip(1);
         let bytes: usize = waiting.map(|step| step.what.bytes()).sum();
         self.sent < STEPS_AHEAD_MAX
@@ -219,40 +219,42 @@ impl Session {
     }
 
     /// All that may not have been heard, once more.
-    pub(super) fn send_again(&mut self, out: &mut Vec<Request>) {
+    pub(super) fn send_again(&mut self, out: &mut Vec<ClientRequest>) {
         let Some(session) = self.number.filter(|_| !self.over) else { return };
         if !self.began {
-            out.push(Request::Begin { session });
+            out.push(ClientRequest::Begin { session });
         }
         let steps = self.steps.iter().take(self.sent).enumerate();
         out.extend(steps.map(|(at, step)| self.request(session, at, step)));
     }
 
     /// Asks for a step, so many after the first that is not answered.
-    fn request(&self, session: u64, at: usize, step: &Step) -> Request {
+    fn request(&self, session: u64, at: usize, step: &SentStep) -> ClientRequest {
         let ahead = u32::try_from(at).ok();
         let number = ahead.and_then(|ahead| self.next.checked_add(ahead));
         let (serial, number) = (self.serial, number.expect("a transaction has fewer steps"));
         match &step.what {
-            What::Operation(operation) => {
-                Request::Operation { session, serial, number, operation: operation.clone() }
+            StepKind::Operation(operation) => {
+                ClientRequest::Operation { session, serial, number, operation: operation.clone() }
             }
-            What::End(ending) => Request::End { session, serial, number, ending: *ending },
+            StepKind::End(ending) => {
+                ClientRequest::End { session, serial, number, ending: *ending }
+            }
         }
     }
 
     /// A reply to its beginning.
-    pub(super) fn began(&mut self, result: Result<u64>) -> Next {
+    pub(super) fn began(&mut self, result: Result<u64>) -> AfterReply {
         match result {
             Ok(serial) => {
                 self.began |= self.is_of(Some(serial));
-                Next::Open
+                AfterReply::Open
             }
             // Another one could not begin, which a late copy asked for.
-            Err(_) if self.began || self.next > 0 => Next::Open,
+            Err(_) if self.began || self.next > 0 => AfterReply::Open,
             Err(error) => {
-                self.finish(&Fault::Error(error));
-                Next::Over
+                self.finish(&StepError::Error(error));
+                AfterReply::Over
             }
         }
     }
@@ -267,29 +269,29 @@ impl Session {
         &mut self,
         serial: Option<u64>,
         number: u32,
-        result: Result<Answer>,
-    ) -> Next {
+        result: Result<OperationResult>,
+    ) -> AfterReply {
         if number < self.next || !self.is_of(serial) {
-            return Next::Open;
+            return AfterReply::Open;
         }
         if (number - self.next) as usize >= self.sent {
-            return Next::Nonsense;
+            return AfterReply::Nonsense;
         }
         if let Err(error @ Error::Aborted(Aborted::UnknownSession { .. })) = &result {
             // Whichever step asked: what is not known there has done none of them.
             let has_begun = self.began || self.next > 0;
             if !has_begun && !self.is_given_up() && self.restarts < RESTARTS_MAX {
-                return Next::Anew;
+                return AfterReply::Anew;
             }
-            let fault = Fault::Error(error.clone());
+            let fault = StepError::Error(error.clone());
             self.finish(&fault);
-            return Next::Over;
+            return AfterReply::Over;
         }
         if number != self.next {
-            return Next::Nonsense;
+            return AfterReply::Nonsense;
         }
         if result.as_ref().is_ok_and(|answer| !self.steps[0].what.fits(answer)) {
-            return Next::Nonsense;
+            return AfterReply::Nonsense;
         }
         self.began = true;
         if self.steps[0].what.reads()
@@ -300,12 +302,12 @@ impl Session {
         self.next += 1;
         self.sent -= 1;
         let step = self.steps.pop_front().expect("it was sent");
-        let is_end = matches!(step.what, What::End(_));
+        let is_end = matches!(step.what, StepKind::End(_));
         let is_over = is_end || matches!(result, Err(Error::Aborted(_) | Error::Unknown(_)));
         match (step.waiter, result) {
             (Some(waiter), result) => {
-                let fault = result.clone().err().map(Fault::Error);
-                tell(waiter, result.map_err(Fault::Error));
+                let fault = result.clone().err().map(StepError::Error);
+                tell(waiter, result.map_err(StepError::Error));
                 if let Some(fault) = fault.filter(|_| is_over) {
                     self.finish(&fault);
                 }
@@ -316,12 +318,12 @@ impl Session {
             (None, Ok(_)) => {}
         }
         self.over |= is_over;
-        if self.over { Next::Over } else { Next::Open }
+        if self.over { AfterReply::Over } else { AfterReply::Open }
     }
 
     /// A step has failed for which no task waits: those after it must not count.
     fn fail(&mut self, error: Error, is_over: bool) {
-        let fault = Fault::Error(error.clone());
+        let fault = StepError::Error(error.clone());
         self.failed = Some(error);
         if is_over {
             return self.finish(&fault);
@@ -344,13 +346,13 @@ impl Session {
     /// Its connection is gone.
     pub(super) fn lose(&mut self, cause: Cause) {
         let fault = match self.number.filter(|_| self.is_committing()) {
-            Some(session) => Fault::CommitLost(session),
-            None => Fault::Lost(cause),
+            Some(session) => StepError::CommitLost(session),
+            None => StepError::Lost(cause),
         };
         self.finish(&fault);
     }
 
-    fn finish(&mut self, fault: &Fault) {
+    fn finish(&mut self, fault: &StepError) {
         if !self.over {
             self.ended_by = Some(fault.clone());
         }
@@ -362,39 +364,44 @@ impl Session {
 }
 
 /// The task that waited may have gone.
-fn tell(waiter: oneshot::Sender<Told>, told: Told) {
+fn tell(waiter: oneshot::Sender<StepReply>, told: StepReply) {
     let _ = waiter.send(told);
 }
 
-impl What {
+impl StepKind {
     /// May it bring much?
     fn reads(&self) -> bool {
-        matches!(self, What::Operation(Operation::Get { .. } | Operation::Scan { .. }))
+        matches!(self, StepKind::Operation(Operation::Get { .. } | Operation::Scan { .. }))
     }
 
     /// About how many bytes it takes to say.
     fn bytes(&self) -> usize {
         match self {
-            What::Operation(operation) => operation.bytes(),
-            What::End(_) => 0,
+            StepKind::Operation(operation) => operation.bytes(),
+            StepKind::End(_) => 0,
         }
     }
 
     /// May it be sent while steps before it are not answered?
     fn goes_ahead(&self) -> bool {
         match self {
-            What::Operation(_) | What::End(Ending::Rollback) => true,
-            What::End(Ending::Commit | Ending::Confirm) => false,
+            StepKind::Operation(_) | StepKind::End(SessionEnd::Rollback) => true,
+            StepKind::End(SessionEnd::Commit | SessionEnd::Confirm) => false,
         }
     }
 
     /// Can this be what it brought?
-    fn fits(&self, answer: &Answer) -> bool {
+    fn fits(&self, answer: &OperationResult) -> bool {
         match self {
-            What::Operation(Operation::Get { .. }) => matches!(answer, Answer::Value(_)),
-            What::Operation(Operation::Scan { .. }) => matches!(answer, Answer::Rows(_)),
-            What::Operation(Operation::Put { .. } | Operation::Insert { .. }) | What::End(_) => {
-                matches!(answer, Answer::Done)
+            StepKind::Operation(Operation::Get { .. }) => {
+                matches!(answer, OperationResult::Value(_))
+            }
+            StepKind::Operation(Operation::Scan { .. }) => {
+                matches!(answer, OperationResult::Rows(_))
+            }
+            StepKind::Operation(Operation::Put { .. } | Operation::Insert { .. })
+            | StepKind::End(_) => {
+                matches!(answer, OperationResult::Done)
             }
         }
     }

@@ -1,13 +1,13 @@
 //! What the clones of a cluster, its transactions and its connections share.
 
-use super::answers::Answers;
-use super::directory::View;
-use super::founding::Founding;
-use super::lines::Lines;
+use super::answers::PendingAnswers;
+use super::cluster_identity::ClusterIdentity;
+use super::connection_pool::ConnectionPool;
+use super::directory::DirectoryView;
+use super::environment::{ClientEnvironment, after};
 use super::lock;
-use super::numbers::Numbers;
 use super::options::ClusterOptions;
-use super::world::{World, after};
+use super::request_ids::RequestIds;
 use bytes::Bytes;
 use engines::client::Directory;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -17,13 +17,13 @@ use types::{CallSession, Cause, NodeId, Random, Rejected, RequestId, Result, Tim
 
 /// What connections need of the client; it does not keep them.
 #[derive(Debug)]
-pub(super) struct Desk {
-    pub(super) world: Arc<dyn World>,
-    pub(super) view: View,
-    pub(super) founding: Founding,
-    pub(super) answers: Answers<RequestId, Result<Bytes>>,
+pub(super) struct ClientShared {
+    pub(super) world: Arc<dyn ClientEnvironment>,
+    pub(super) view: DirectoryView,
+    pub(super) founding: ClusterIdentity,
+    pub(super) answers: PendingAnswers<RequestId, Result<Bytes>>,
     /// By the tokens of those who ask for sessions for calls.
-    pub(super) opened: Answers<u64, Result<CallSession>>,
+    pub(super) opened: PendingAnswers<u64, Result<CallSession>>,
     /// Numbers of sessions: none is used twice in this process.
     sessions: AtomicU64,
     /// Frames that made no sense.
@@ -32,11 +32,11 @@ pub(super) struct Desk {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Inner {
+pub(super) struct ClusterInner {
     pub(super) options: ClusterOptions,
-    pub(super) desk: Arc<Desk>,
-    pub(super) lines: Lines,
-    pub(super) numbers: Numbers,
+    pub(super) client_shared: Arc<ClientShared>,
+    pub(super) lines: ConnectionPool,
+    pub(super) numbers: RequestIds,
     /// Where we first asked.
     pub(super) addresses: Vec<Arc<str>>,
     /// Held by the task that asks for the directory.
@@ -47,16 +47,20 @@ pub(super) struct Inner {
 
 /// Room for one transaction or call.
 #[derive(Debug)]
-pub(super) struct Permit(Arc<Inner>);
+pub(super) struct TransactionPermit(Arc<ClusterInner>);
 
-impl Desk {
-    pub(super) fn new(world: Arc<dyn World>, first: Directory, founding: Founding) -> Desk {
-        Desk {
-            view: View::new(first, Arc::clone(&world)),
+impl ClientShared {
+    pub(super) fn new(
+        world: Arc<dyn ClientEnvironment>,
+        first: Directory,
+        founding: ClusterIdentity,
+    ) -> ClientShared {
+        ClientShared {
+            view: DirectoryView::new(first, Arc::clone(&world)),
             world,
             founding,
-            answers: Answers::default(),
-            opened: Answers::default(),
+            answers: PendingAnswers::default(),
+            opened: PendingAnswers::default(),
             sessions: AtomicU64::new(0),
             malformed: AtomicU64::new(0),
         }
@@ -92,18 +96,18 @@ impl Desk {
     }
 }
 
-impl Inner {
+impl ClusterInner {
     pub(super) fn new(
         options: ClusterOptions,
         addresses: Vec<Arc<str>>,
-        desk: Arc<Desk>,
+        client_shared: Arc<ClientShared>,
         random: Random,
-    ) -> Inner {
-        Inner {
+    ) -> ClusterInner {
+        ClusterInner {
             options,
-            desk,
-            lines: Lines::default(),
-            numbers: Numbers::default(),
+            client_shared,
+            lines: ConnectionPool::default(),
+            numbers: RequestIds::default(),
             addresses,
             refreshing: tokio::sync::Mutex::default(),
             random: Mutex::new(random),
@@ -112,8 +116,8 @@ impl Inner {
     }
 
     /// Its surroundings.
-    pub(super) fn world(&self) -> &dyn World {
-        &*self.desk.world
+    pub(super) fn world(&self) -> &dyn ClientEnvironment {
+        &*self.client_shared.world
     }
 
     /// When so long will have passed from now.
@@ -125,12 +129,12 @@ impl Inner {
     ///
     /// # Errors
     /// [`Rejected::TooManyTransactions`].
-    pub(super) fn enter(self: &Arc<Self>) -> Result<Permit> {
+    pub(super) fn enter(self: &Arc<Self>) -> Result<TransactionPermit> {
         let max = self.options.transactions_max;
         let room = |under_way| (under_way < max).then_some(under_way + 1);
         let entered = self.under_way.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room);
         entered.map_err(|_| Rejected::TooManyTransactions { max })?;
-        Ok(Permit(Arc::clone(self)))
+        Ok(TransactionPermit(Arc::clone(self)))
     }
 
     /// A number below `bound`.
@@ -146,19 +150,19 @@ impl Inner {
     }
 }
 
-impl Permit {
-    pub(super) fn inner(&self) -> &Arc<Inner> {
+impl TransactionPermit {
+    pub(super) fn inner(&self) -> &Arc<ClusterInner> {
         &self.0
     }
 }
 
-impl Drop for Permit {
+impl Drop for TransactionPermit {
     fn drop(&mut self) {
         self.0.under_way.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Drop for Inner {
+impl Drop for ClusterInner {
     fn drop(&mut self) {
         self.lines.end(Cause::Disconnected);
     }

@@ -6,11 +6,14 @@
 //! Frames that wait to be sent are not bounded here but by what is under way: a session or a call has a
 //! bounded number of them.
 
+use super::environment::{
+    ClientEnvironment, ConnectFailure, EnvironmentConnection, EnvironmentFuture, Incoming,
+    MessageCarrier, Outgoing, WAIT_MAX,
+};
 use super::error::ConnectError;
 use super::options::ClusterOptions;
-use super::world::{Awaiting, Carrier, Connection, Incoming, Outgoing, Unreached, WAIT_MAX, World};
 use bytes::Bytes;
-use engines::Place;
+use engines::WorkerPlace;
 use engines::client::{Directory, FromClient, ToClient};
 use net::CloseReason;
 use net::client::{Access, Receiver, SendError, Sender};
@@ -44,31 +47,31 @@ impl Sockets {
     }
 }
 
-impl World for Sockets {
+impl ClientEnvironment for Sockets {
     fn now(&self) -> Time {
         Time::ZERO + self.began.elapsed()
     }
 
-    fn sleep_until(&self, at: Time) -> Awaiting<()> {
+    fn sleep_until(&self, at: Time) -> EnvironmentFuture<()> {
         Box::pin(sleep_until(self.began + Duration::from_nanos(at.0)))
     }
 
-    fn spawn(&self, task: Awaiting<()>) {
+    fn spawn(&self, task: EnvironmentFuture<()>) {
         self.runtime.spawn(task);
     }
 
     fn connect(
         &self,
-        place: Place,
+        place: WorkerPlace,
         address: Option<Arc<str>>,
         identity: Option<ClusterId>,
-    ) -> Awaiting<Result<Connection, Unreached>> {
+    ) -> EnvironmentFuture<Result<EnvironmentConnection, ConnectFailure>> {
         let access = Access { identity, ..self.access.clone() };
         Box::pin(async move {
-            let unreached = |cause| Unreached { cause, found: None };
+            let unreached = |cause| ConnectFailure { cause, found: None };
             let address = address.ok_or(unreached(Cause::Unreachable))?;
             let connected = net::client::connect(&address, &access, Some(place.worker)).await;
-            connected.map(Connection::from).map_err(|error| Unreached {
+            connected.map(EnvironmentConnection::from).map_err(|error| ConnectFailure {
                 cause: cause_of(error),
                 found: match error {
                     net::client::ConnectError::FoundedAgain { found } => Some(found),
@@ -83,7 +86,7 @@ impl World for Sockets {
         &self,
         address: Arc<str>,
         identity: Option<ClusterId>,
-    ) -> Awaiting<Option<(NodeId, Option<ClusterId>, Directory)>> {
+    ) -> EnvironmentFuture<Option<(NodeId, Option<ClusterId>, Directory)>> {
         let access = Access { identity, ..self.access.clone() };
         Box::pin(async move {
             let visited = timeout(VISIT_MAX, visit(&access, &address)).await;
@@ -93,35 +96,40 @@ impl World for Sockets {
     }
 }
 
-impl From<net::client::Connection> for Connection {
-    fn from(connection: net::client::Connection) -> Connection {
-        let net::client::Connection { node, worker, life: _, identity, sender, receiver } =
+impl From<net::client::ClientConnection> for EnvironmentConnection {
+    fn from(connection: net::client::ClientConnection) -> EnvironmentConnection {
+        let net::client::ClientConnection { node, worker, instance: _, identity, sender, receiver } =
             connection;
-        Connection { node, worker, identity, carrier: Box::new(Frames { sender, receiver }) }
+        EnvironmentConnection {
+            node,
+            worker,
+            identity,
+            carrier: Box::new(SocketFrames { sender, receiver }),
+        }
     }
 }
 
 /// Both ways of a connection.
 #[derive(Debug)]
-struct Frames {
+struct SocketFrames {
     sender: Sender,
     receiver: Receiver,
 }
 
-impl Carrier for Frames {
+impl MessageCarrier for SocketFrames {
     fn start(self: Box<Self>, incoming: Incoming) -> Box<dyn Outgoing> {
         let (frames, outgoing) = mpsc::unbounded_channel();
         tokio::spawn(write(self.sender, outgoing, incoming.clone()));
         tokio::spawn(read(self.receiver, incoming));
-        Box::new(Queue(frames))
+        Box::new(WriteQueue(frames))
     }
 }
 
 /// Frames for the writer.
 #[derive(Debug)]
-struct Queue(mpsc::UnboundedSender<Bytes>);
+struct WriteQueue(mpsc::UnboundedSender<Bytes>);
 
-impl Outgoing for Queue {
+impl Outgoing for WriteQueue {
     fn send(&self, what: FromClient) {
         // If the writer has gone, the reader will say why.
         let _ = self.0.send(encode(&what));
@@ -164,7 +172,7 @@ async fn read(mut receiver: Receiver, incoming: Incoming) {
 async fn visit(
     access: &Access,
     address: &str,
-) -> Result<(net::client::Connection, Directory), String> {
+) -> Result<(net::client::ClientConnection, Directory), String> {
     let connected = net::client::connect(address, access, None).await;
     let mut connection = connected.map_err(|error| error.to_string())?;
     let asked = connection.sender.send(encode(&FromClient::Directory)).await;
@@ -183,7 +191,7 @@ async fn visit(
 pub(super) async fn first(
     options: &ClusterOptions,
     addresses: &[Arc<str>],
-) -> Result<(Arc<str>, Connection, Directory), ConnectError> {
+) -> Result<(Arc<str>, EnvironmentConnection, Directory), ConnectError> {
     let until = Instant::now() + options.deadline.min(WAIT_MAX);
     let (tell, mut told) = mpsc::channel(addresses.len().max(1));
     for (address, place) in addresses.iter().zip(0_u32..) {

@@ -5,16 +5,16 @@
 //! to be, and what there is to send says where to: the transaction runs at the leader of the first key
 //! that it names.
 
-use super::link::{Link, Shared};
+use super::connection::{NodeConnection, SharedSession};
+use super::environment::timeout_at;
 use super::lock;
-use super::session::{Fault, Told};
-use super::shared::{Inner, Permit};
-use super::world::timeout_at;
+use super::session::{StepError, StepReply};
+use super::shared::{ClusterInner, TransactionPermit};
 use bytes::Bytes;
 use consensus::topology::Homes;
-use engines::Place;
-use engines::client::Ending;
-use engines::operation::{Answer, Operation, Range};
+use engines::WorkerPlace;
+use engines::client::SessionEnd;
+use engines::operation::{Operation, OperationResult, OwnedScan};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Bound;
@@ -52,15 +52,15 @@ const FRAME_REST: usize = 64;
 /// An operation that fails with [`Aborted`](Error::Aborted) or [`Unknown`](Error::Unknown) ends it: all
 /// that follow fail with the same error.
 pub struct ClusterTransaction {
-    inner: Arc<Inner>,
-    _permit: Option<Permit>,
-    patience: Patience,
-    session: Shared,
+    inner: Arc<ClusterInner>,
+    _permit: Option<TransactionPermit>,
+    patience: OperationTimeout,
+    session: SharedSession,
     /// Where it runs, once something was sent.
-    link: OnceCell<Arc<Link>>,
+    link: OnceCell<Arc<NodeConnection>>,
     /// The shard of the first key it named that has one.
     first: OnceLock<ShardId>,
-    writes: Mutex<Writes>,
+    writes: Mutex<BufferedWrites>,
     /// What ended it, before it was to end.
     over: OnceLock<Error>,
     /// What was read.
@@ -70,7 +70,7 @@ pub struct ClusterTransaction {
 
 /// How long its operations may take.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Patience {
+pub(super) enum OperationTimeout {
     /// All of them, until then.
     Until(Time),
     /// Each of them.
@@ -79,22 +79,22 @@ pub(super) enum Patience {
 
 /// Writes that were not sent yet: of each key the last.
 #[derive(Debug, Default)]
-struct Writes {
+struct BufferedWrites {
     waiting: BTreeMap<(TableId, Bytes), Option<Bytes>>,
     bytes: usize,
 }
 
 impl ClusterTransaction {
     pub(super) fn new(
-        inner: &Arc<Inner>,
-        permit: Option<Permit>,
-        patience: Patience,
+        inner: &Arc<ClusterInner>,
+        permit: Option<TransactionPermit>,
+        patience: OperationTimeout,
     ) -> ClusterTransaction {
         ClusterTransaction {
             inner: Arc::clone(inner),
             _permit: permit,
             patience,
-            session: Shared::default(),
+            session: SharedSession::default(),
             link: OnceCell::new(),
             first: OnceLock::new(),
             writes: Mutex::default(),
@@ -113,8 +113,11 @@ impl ClusterTransaction {
         check_key(table, key)?;
         self.name(table, key)?;
         match self.perform(Operation::Get { table, key: Bytes::copy_from_slice(key) }).await? {
-            Answer::Value(value) => Ok(value.map(|value| &self.values.keep(value)[..])),
-            Answer::Rows(_) | Answer::Page(_) | Answer::Later | Answer::Done => {
+            OperationResult::Value(value) => Ok(value.map(|value| &self.values.keep(value)[..])),
+            OperationResult::Rows(_)
+            | OperationResult::Page(_)
+            | OperationResult::Later
+            | OperationResult::Done => {
                 unreachable!("the session knows what fits a get")
             }
         }
@@ -140,7 +143,7 @@ impl ClusterTransaction {
     /// As for [`get`](ClusterTransaction::get), of its bounds.
     pub async fn scan(&self, table: TableId, scan: Scan<'_>) -> Result<Rows<'_>> {
         check_bounds(table, &scan)?;
-        let topology = self.inner.desk.view.topology();
+        let topology = self.inner.client_shared.view.topology();
         let first = match topology.homes(table, &scan) {
             None => return Err(Rejected::UnknownTable { table }.into()),
             Some(Homes::One(shard)) => Some(shard),
@@ -148,12 +151,15 @@ impl ClusterTransaction {
             Some(Homes::Everywhere) => None,
         };
         self.settle(first);
-        match self.perform(Operation::Scan { table, range: Range::of(&scan) }).await? {
-            Answer::Rows(rows) => {
+        match self.perform(Operation::Scan { table, range: OwnedScan::of(&scan) }).await? {
+            OperationResult::Rows(rows) => {
                 let kept = self.rows.keep(rows);
                 Ok(kept.iter().map(|(key, value)| (&key[..], &value[..])).collect())
             }
-            Answer::Value(_) | Answer::Page(_) | Answer::Later | Answer::Done => {
+            OperationResult::Value(_)
+            | OperationResult::Page(_)
+            | OperationResult::Later
+            | OperationResult::Done => {
                 unreachable!("the session knows what fits a scan")
             }
         }
@@ -211,13 +217,13 @@ impl ClusterTransaction {
     /// [`Unknown::Commit`] where the deadline passed: the transaction may have committed, and only what
     /// it wrote can tell. A procedure that is [called](crate::Cluster::call) has no such gap.
     pub async fn commit(self) -> Result<()> {
-        self.end(Ending::Commit).await
+        self.end(SessionEnd::Commit).await
     }
 
     /// Rolls back: nothing happened. Dropping does the same.
     pub fn rollback(self) {}
 
-    pub(super) async fn end(&self, ending: Ending) -> Result<()> {
+    pub(super) async fn end(&self, ending: SessionEnd) -> Result<()> {
         self.check()?;
         let idle = self.link.get().is_none();
         if idle && lock(&self.writes).waiting.is_empty() {
@@ -225,7 +231,7 @@ impl ClusterTransaction {
         }
         let until = self.until();
         let link = self.link(until).await?;
-        let told = link.with(&self.session, &self.inner.desk, |session| {
+        let told = link.with(&self.session, &self.inner.client_shared, |session| {
             self.take_writes().for_each(|write| session.write(write));
             session.end(ending)
         });
@@ -241,7 +247,7 @@ impl ClusterTransaction {
             None if gives_up && self.link.get().is_some() => {
                 // What it gives up for, it may have read in a state that never was.
                 lock(&self.writes).clear();
-                self.end(Ending::Confirm).await.err().unwrap_or(error)
+                self.end(SessionEnd::Confirm).await.err().unwrap_or(error)
             }
             None => error,
         }
@@ -260,7 +266,7 @@ impl ClusterTransaction {
 
     /// The transaction names a key.
     fn name(&self, table: TableId, key: &[u8]) -> Result<()> {
-        let home = self.inner.desk.view.home(table, key);
+        let home = self.inner.client_shared.view.home(table, key);
         self.settle(home.ok_or(Rejected::UnknownTable { table })?);
         Ok(())
     }
@@ -287,11 +293,11 @@ impl ClusterTransaction {
         self.over.get().map_or(Ok(()), |over| Err(over.clone()))
     }
 
-    async fn perform(&self, operation: Operation) -> Result<Answer> {
+    async fn perform(&self, operation: Operation) -> Result<OperationResult> {
         self.check()?;
         let until = self.until();
         let link = self.link(until).await?;
-        let told = link.with(&self.session, &self.inner.desk, |session| {
+        let told = link.with(&self.session, &self.inner.client_shared, |session| {
             self.take_writes().for_each(|write| session.write(write));
             session.perform(operation)
         });
@@ -301,31 +307,31 @@ impl ClusterTransaction {
     /// When what begins now has to be done.
     fn until(&self) -> Time {
         match self.patience {
-            Patience::Until(until) => until,
-            Patience::Each(span) => self.inner.after(span),
+            OperationTimeout::Until(until) => until,
+            OperationTimeout::Each(span) => self.inner.after(span),
         }
     }
 
     /// The connection to where it runs.
-    async fn link(&self, until: Time) -> Result<Arc<Link>> {
+    async fn link(&self, until: Time) -> Result<Arc<NodeConnection>> {
         self.link.get_or_try_init(|| self.settle_down(until)).await.cloned()
     }
 
     /// Chooses where to run: a node that can be reached and leads the first shard it named, if there is one.
-    async fn settle_down(&self, until: Time) -> Result<Arc<Link>> {
+    async fn settle_down(&self, until: Time) -> Result<Arc<NodeConnection>> {
         let inner = &self.inner;
         let began = inner.world().now();
         loop {
             let node = self.coordinator();
-            let worker = WorkerId(inner.below(inner.desk.view.workers()) as u32);
-            let place = Place { node, worker };
+            let worker = WorkerId(inner.below(inner.client_shared.view.workers()) as u32);
+            let place = WorkerPlace { node, worker };
             let cause = match timeout_at(inner.world(), until, inner.link(place)).await {
                 Some(Ok(link)) => return Ok(link),
                 Some(Err(cause)) => cause,
                 None => Cause::Silent,
             };
-            inner.desk.view.suspect(node);
-            if let Some(error) = inner.desk.founded_again() {
+            inner.client_shared.view.suspect(node);
+            if let Some(error) = inner.client_shared.founded_again() {
                 return Err(self.over(error.into()));
             }
             if inner.world().now() >= until {
@@ -340,7 +346,7 @@ impl ClusterTransaction {
     }
 
     fn coordinator(&self) -> NodeId {
-        let view = &self.inner.desk.view;
+        let view = &self.inner.client_shared.view;
         let leader = self.first.get().and_then(|shard| view.leader(*shard));
         leader.filter(|leader| !view.is_suspect(*leader)).unwrap_or_else(|| {
             let leaders = view.leaders();
@@ -354,10 +360,10 @@ impl ClusterTransaction {
     /// Waits for what a step brings, and asks again where nothing comes.
     async fn wait(
         &self,
-        link: &Arc<Link>,
-        mut told: oneshot::Receiver<Told>,
+        link: &Arc<NodeConnection>,
+        mut told: oneshot::Receiver<StepReply>,
         until: Time,
-    ) -> Result<Answer> {
+    ) -> Result<OperationResult> {
         let (world, options) = (self.inner.world(), &self.inner.options);
         let began = world.now();
         let mut patience = options.patience;
@@ -373,13 +379,13 @@ impl ClusterTransaction {
             let now = world.now();
             let silent = now - link.heard_at().max(began) >= options.silence_max;
             // One that is cut off answers what it can, for ever.
-            let is_lost = silent || self.inner.desk.view.is_dead(link.node());
+            let is_lost = silent || self.inner.client_shared.view.is_dead(link.node());
             if (now >= until || is_lost)
                 && let Some(error) = self.give_up(link, began, now >= until)
             {
                 return Err(error);
             }
-            link.ask_again(&self.session, &self.inner.desk);
+            link.ask_again(&self.session, &self.inner.client_shared);
             if patience > options.patience {
                 self.inner.ask_beside(link.node());
             }
@@ -389,12 +395,12 @@ impl ClusterTransaction {
     }
 
     /// Nothing came in time. `None` where it commits there: only the deadline ends that.
-    fn give_up(&self, link: &Link, began: Time, is_late: bool) -> Option<Error> {
+    fn give_up(&self, link: &NodeConnection, began: Time, is_late: bool) -> Option<Error> {
         let wait = |awaited| {
             let (node, waited) = (Some(link.node()), self.inner.world().now() - began);
             Wait { node, awaited, cause: self.cause(Cause::Silent), waited }
         };
-        let committing = link.with(&self.session, &self.inner.desk, |session| {
+        let committing = link.with(&self.session, &self.inner.client_shared, |session| {
             if !session.is_committing() {
                 session.give_up();
                 return None;
@@ -406,31 +412,31 @@ impl ClusterTransaction {
             Some(session) => Unknown::Commit { session, wait: wait(Awaited::Commit) }.into(),
             None => Aborted::Unanswered(wait(Awaited::Operation)).into(),
         };
-        self.inner.desk.view.suspect(link.node());
+        self.inner.client_shared.view.suspect(link.node());
         Some(self.over(error))
     }
 
     /// What stands in the way: that, unless the first shard that it named is known to have no majority.
     fn cause(&self, cause: Cause) -> Cause {
-        let is_out = |shard: &ShardId| self.inner.desk.view.has_no_majority(*shard);
+        let is_out = |shard: &ShardId| self.inner.client_shared.view.has_no_majority(*shard);
         if self.first.get().is_some_and(is_out) { Cause::NoMajority } else { cause }
     }
 
-    fn fault(&self, fault: Fault, link: &Link, began: Time) -> Error {
+    fn fault(&self, fault: StepError, link: &NodeConnection, began: Time) -> Error {
         let lost = |cause| {
-            self.inner.desk.view.suspect(link.node());
+            self.inner.client_shared.view.suspect(link.node());
             let (node, awaited) = (Some(link.node()), Awaited::Operation);
             Wait { node, awaited, cause, waited: self.inner.world().now() - began }
         };
         let error = match fault {
-            Fault::Error(error @ Error::Rejected(_)) => {
+            StepError::Error(error @ Error::Rejected(_)) => {
                 // One that no task waited for spoils all that follow.
                 let spoiled = lock(&self.session).failed().is_some();
                 return if spoiled { self.over(error) } else { error };
             }
-            Fault::Error(error @ (Error::Aborted(_) | Error::Unknown(_))) => error,
-            Fault::Lost(cause) => Aborted::Unanswered(lost(cause)).into(),
-            Fault::CommitLost(session) => {
+            StepError::Error(error @ (Error::Aborted(_) | Error::Unknown(_))) => error,
+            StepError::Lost(cause) => Aborted::Unanswered(lost(cause)).into(),
+            StepError::CommitLost(session) => {
                 lost(Cause::Disconnected);
                 Unknown::Session { session }.into()
             }
@@ -449,7 +455,7 @@ fn given_up() -> Error {
     Aborted::UnknownSession { session: 0 }.into()
 }
 
-impl Writes {
+impl BufferedWrites {
     fn add(&mut self, key: (TableId, Bytes), value: Option<Bytes>) -> Result<()> {
         let size =
             |key: &Bytes, value: &Option<Bytes>| key.len() + value.as_ref().map_or(0, Bytes::len);
@@ -467,7 +473,7 @@ impl Writes {
     }
 
     fn clear(&mut self) {
-        *self = Writes::default();
+        *self = BufferedWrites::default();
     }
 }
 
@@ -511,7 +517,7 @@ impl types::Transaction for ClusterTransaction {
 impl Drop for ClusterTransaction {
     fn drop(&mut self) {
         let Some(link) = self.link.get() else { return };
-        link.with(&self.session, &self.inner.desk, |session| {
+        link.with(&self.session, &self.inner.client_shared, |session| {
             if !session.is_committing() {
                 session.give_up();
             }

@@ -6,7 +6,7 @@ use crate::model::{Model, Op, Outcome, Range, Subject, TABLES, draw};
 use client::{Aborted, Db, Error, Options, TableId, Transaction};
 use futures_executor::block_on;
 use shoal_client as client;
-use store::{Fault, Faults};
+use store::{StoreBug, StoreBugs};
 use types::Random;
 
 /// What a run is drawn from.
@@ -42,7 +42,7 @@ pub struct Tally {
 }
 
 /// One run. An error is a deviation from the serial execution.
-fn run(seed: u64, contention: Contention, faults: Faults) -> Result<Tally, String> {
+fn run(seed: u64, contention: Contention, faults: StoreBugs) -> Result<Tally, String> {
     let db = Db::with_options(Options { faults, ..Options::default() });
     let tables: Vec<TableId> =
         (0..TABLES).map(|number| db.table(&format!("t{number}")).unwrap()).collect();
@@ -111,7 +111,7 @@ fn committed_transactions_are_serial_in_commit_order() {
     let mut total = Tally::default();
     for seed in 0..150 {
         for contention in [HOT, WARM, WIDE] {
-            let tally = run(seed, contention, Faults::NONE)
+            let tally = run(seed, contention, StoreBugs::NONE)
                 .unwrap_or_else(|deviation| panic!("seed {seed}, {contention:?}: {deviation}"));
             total.committed += tally.committed;
             total.aborted += tally.aborted;
@@ -125,16 +125,16 @@ fn committed_transactions_are_serial_in_commit_order() {
 const RUNS: u64 = 20;
 const RUNS_MIN: usize = 10;
 
-fn caught(fault: Fault) -> usize {
-    (0..RUNS).filter(|seed| run(*seed, HOT, Faults::only(fault)).is_err()).count()
+fn caught(fault: StoreBug) -> usize {
+    (0..RUNS).filter(|seed| run(*seed, HOT, StoreBugs::only(fault)).is_err()).count()
 }
 
 #[test]
 fn skipping_the_read_set_is_caught() {
-    assert!(caught(Fault::SkipReadSet) >= RUNS_MIN);
+    assert!(caught(StoreBug::SkipReadSet) >= RUNS_MIN);
 }
 
 #[test]
 fn skipping_the_node_set_is_caught() {
-    assert!(caught(Fault::SkipNodeSet) >= RUNS_MIN);
+    assert!(caught(StoreBug::SkipNodeSet) >= RUNS_MIN);
 }

@@ -3,7 +3,7 @@
 use client::{Db, Options, Scan};
 use shoal_client as client;
 use std::hint::black_box;
-use store::{Fault, Faults};
+use store::{StoreBug, StoreBugs};
 use types::Random;
 
 const KEYS: u8 = 60;
@@ -30,7 +30,7 @@ fn write(db: &Db, table: client::TableId, churn: Churn, random: &mut Random) {
 }
 
 /// How many of the slices that readers held changed under their eyes.
-fn changed(faults: Faults, churn: Churn) -> usize {
+fn changed(faults: StoreBugs, churn: Churn) -> usize {
     let db = Db::with_options(Options { faults, ..Options::default() });
     let table = db.table("t").expect("a table");
     let mut random = Random::new(5);
@@ -56,8 +56,8 @@ fn changed(faults: Faults, churn: Churn) -> usize {
 
 #[test]
 fn slices_keep_what_they_showed() {
-    assert_eq!(changed(Faults::NONE, Churn::Update), 0);
-    assert_eq!(changed(Faults::NONE, Churn::ComeAndGo), 0);
+    assert_eq!(changed(StoreBugs::NONE, Churn::Update), 0);
+    assert_eq!(changed(StoreBugs::NONE, Churn::ComeAndGo), 0);
 }
 
 /// An own write that is overwritten is still there for who read it before.
@@ -80,5 +80,5 @@ fn own_writes_keep_what_they_showed() {
 /// Only where values are replaced: what else is freed too early, the database itself may trip over.
 #[test]
 fn freeing_too_early_is_caught() {
-    assert!(changed(Faults::only(Fault::FreeTooEarly), Churn::Update) > 100);
+    assert!(changed(StoreBugs::only(StoreBug::FreeTooEarly), Churn::Update) > 100);
 }

@@ -7,7 +7,7 @@ use crate::interleaved::{Log, Tally, replay};
 use crate::model::{Model, Subject, TABLES, draw};
 use shoal_client::TableId;
 use std::sync::Arc;
-use store::{Fault, Faults, Locked, Options, Session, Store, Transaction};
+use store::{Locked, Options, Session, Store, StoreBug, StoreBugs, Transaction};
 use types::{Clock, Epoch, Random, StampRef};
 
 /// Transactions in flight.
@@ -57,7 +57,7 @@ fn step(stage: Stage, now: Clock) -> Next {
 }
 
 /// One run. An error is a deviation from the serial execution.
-fn run(seed: u64, faults: Faults) -> Result<Tally, String> {
+fn run(seed: u64, faults: StoreBugs) -> Result<Tally, String> {
     let store = Arc::new(Store::new(Options { faults, ..Options::default() }));
     let tables: Vec<TableId> =
         (0..TABLES).map(|number| store.table(&format!("t{number}")).unwrap()).collect();
@@ -102,8 +102,8 @@ fn run(seed: u64, faults: Faults) -> Result<Tally, String> {
 fn commits_in_steps_are_serial_in_clock_order() {
     let mut total = Tally::default();
     for seed in 0..300 {
-        let tally =
-            run(seed, Faults::NONE).unwrap_or_else(|deviation| panic!("seed {seed}: {deviation}"));
+        let tally = run(seed, StoreBugs::NONE)
+            .unwrap_or_else(|deviation| panic!("seed {seed}: {deviation}"));
         total.committed += tally.committed;
         total.aborted += tally.aborted;
     }
@@ -114,21 +114,21 @@ fn commits_in_steps_are_serial_in_clock_order() {
 const RUNS: u64 = 20;
 const RUNS_MIN: usize = 10;
 
-fn caught(fault: Fault) -> usize {
-    (0..RUNS).filter(|seed| run(*seed, Faults::only(fault)).is_err()).count()
+fn caught(fault: StoreBug) -> usize {
+    (0..RUNS).filter(|seed| run(*seed, StoreBugs::only(fault)).is_err()).count()
 }
 
 #[test]
 fn skipping_the_read_set_is_caught() {
-    assert!(caught(Fault::SkipReadSet) >= RUNS_MIN);
+    assert!(caught(StoreBug::SkipReadSet) >= RUNS_MIN);
 }
 
 #[test]
 fn skipping_the_node_set_is_caught() {
-    assert!(caught(Fault::SkipNodeSet) >= RUNS_MIN);
+    assert!(caught(StoreBug::SkipNodeSet) >= RUNS_MIN);
 }
 
 #[test]
 fn skipping_the_lock_check_is_caught() {
-    assert!(caught(Fault::SkipLockCheck) >= RUNS_MIN);
+    assert!(caught(StoreBug::SkipLockCheck) >= RUNS_MIN);
 }

@@ -3,7 +3,7 @@
 use crate::block_on;
 use crate::scripted::{Asked, Do, Scripted};
 use crate::served::options;
-use engines::client::{Reply, Request};
+use engines::client::{ClientReply, ClientRequest};
 use shoal_client::{
     Aborted, Awaited, Cause, ClusterOptions, Error, NodeId, Rejected, RequestId, ShardId, Unknown,
 };
@@ -16,14 +16,14 @@ const HASTE: Duration = Duration::from_millis(600);
 
 fn call(asked: &Asked) -> RequestId {
     match &asked.what {
-        Request::Call { id, .. } => *id,
+        ClientRequest::Call { id, .. } => *id,
         other => panic!("{other:?} is no call"),
     }
 }
 
 fn called(asked: &Asked, result: Result<&'static str>) -> Do {
     let (id, result) = (call(asked), result.map(Into::into));
-    Do::Reply(Reply::Called { id, result })
+    Do::Reply(ClientReply::Called { id, result })
 }
 
 fn quick() -> ClusterOptions {
@@ -145,7 +145,8 @@ fn a_deadline_names_the_node_and_the_id_can_be_asked_for_again() {
     let mut answers = false;
     let cluster = Scripted::start(1, move |asked| {
         // The second session is answered, and what is asked for after that.
-        answers |= matches!(&asked.what, Request::Call { arguments, .. } if **arguments == *b"y");
+        answers |=
+            matches!(&asked.what, ClientRequest::Call { arguments, .. } if **arguments == *b"y");
         if answers { Do::Naturally } else { Do::Nothing }
     });
     block_on(async {
@@ -170,7 +171,8 @@ fn a_deadline_names_the_node_and_the_id_can_be_asked_for_again() {
 fn a_call_that_is_asked_for_again_is_made_anew_where_it_never_will_take_effect() {
     let mut answers = false;
     let cluster = Scripted::start(1, move |asked| {
-        answers |= matches!(&asked.what, Request::Call { arguments, .. } if **arguments == *b"y");
+        answers |=
+            matches!(&asked.what, ClientRequest::Call { arguments, .. } if **arguments == *b"y");
         match call(asked) {
             _ if !answers => Do::Nothing,
             request if request.session.serial == 1 => {

@@ -14,12 +14,12 @@ use workloads::micro::Micro;
 use workloads::workload::Workload;
 
 /// Adds to a counter of the first table, and tells what it then is.
-async fn increment(tx: &engines::Transaction, counter: &[u8]) -> Result<Bytes> {
+async fn increment(tx: &engines::CoordinatorTransaction, counter: &[u8]) -> Result<Bytes> {
     let sum = tx.add(TableId(1), counter, 1).await?;
     Ok(Bytes::copy_from_slice(&sum.to_le_bytes()))
 }
 
-async fn refuse(_: &engines::Transaction, reason: &[u8]) -> Result<Bytes> {
+async fn refuse(_: &engines::CoordinatorTransaction, reason: &[u8]) -> Result<Bytes> {
     Err(Error::reject(String::from_utf8_lossy(reason)))
 }
 

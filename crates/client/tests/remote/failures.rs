@@ -4,7 +4,7 @@ use crate::block_on;
 use crate::scripted::{Asked, Do, Scripted};
 use crate::served::options;
 use bytes::Bytes;
-use engines::client::{Ending, Reply, Request};
+use engines::client::{ClientReply, ClientRequest, SessionEnd};
 use shoal_client::{
     Aborted, Awaited, Cause, ClusterOptions, Db, Error, NodeId, ShardId, Unknown, Wait,
 };
@@ -16,12 +16,12 @@ fn quick() -> ClusterOptions {
     ClusterOptions { patience: Duration::from_millis(5), ..options() }
 }
 
-fn is_end(asked: &Asked, wanted: Ending) -> bool {
-    matches!(asked.what, Request::End { ending, .. } if ending == wanted)
+fn is_end(asked: &Asked, wanted: SessionEnd) -> bool {
+    matches!(asked.what, ClientRequest::End { ending, .. } if ending == wanted)
 }
 
 fn is_step(asked: &Asked) -> bool {
-    matches!(asked.what, Request::Operation { .. })
+    matches!(asked.what, ClientRequest::Operation { .. })
 }
 
 fn named(wait: Wait) -> (Option<NodeId>, Awaited, Cause) {
@@ -158,7 +158,7 @@ fn a_connection_that_is_cut_before_the_commit_costs_another_attempt() {
 
 #[test]
 fn a_connection_that_is_cut_in_the_middle_of_a_commit_leaves_it_unknown_and_once() {
-    let commits = |asked: &Asked| is_end(asked, Ending::Commit);
+    let commits = |asked: &Asked| is_end(asked, SessionEnd::Commit);
     let script = move |asked: &Asked| if commits(asked) { Do::Close } else { Do::Naturally };
     let cluster = Scripted::start(1, script);
     block_on(async {
@@ -181,9 +181,9 @@ fn a_connection_that_is_cut_in_the_middle_of_a_commit_leaves_it_unknown_and_once
 #[test]
 fn a_change_of_leaders_is_followed() {
     let cluster = Scripted::start(3, |asked| match (asked.node, &asked.what) {
-        (NodeId(0), Request::Begin { session }) => {
+        (NodeId(0), ClientRequest::Begin { session }) => {
             let result = Err(Aborted::NotServing { node: NodeId(0) }.into());
-            Do::Reply(Reply::Began { session: *session, result })
+            Do::Reply(ClientReply::Began { session: *session, result })
         }
         (NodeId(0), _) => Do::Nothing,
         _ => Do::Naturally,
@@ -228,11 +228,11 @@ fn what_makes_no_sense_ends_the_connection_and_is_counted() {
         Do::Say(Bytes::from_static(b"\xff\xff\xff\xff")),
         Do::Say(Bytes::from_static(b"\0\x01\x01\0\0\0\0\0\0\0\0\x01\x02\x03")),
         // What was not asked for.
-        Do::Reply(Reply::Done {
+        Do::Reply(ClientReply::Done {
             session: 1,
             serial: None,
             number: 7,
-            result: Ok(engines::operation::Answer::Done),
+            result: Ok(engines::operation::OperationResult::Done),
         }),
     ];
     for what in nonsense {

@@ -2,11 +2,11 @@
 
 use crate::served::{config, options, topology};
 use bytes::Bytes;
-use consensus::manager::{Configuration, Machine, Options, Revision};
+use consensus::manager::{Configuration, ManagerOptions, Revision, StateMachine};
 use consensus::topology::Topology;
-use engines::client::{Directory, FromClient, Reply, Request, ToClient};
-use engines::operation::{Answer, Operation};
-use net::{Core, Input, Network, Outbox, listen};
+use engines::client::{ClientReply, ClientRequest, Directory, FromClient, ToClient};
+use engines::operation::{Operation, OperationResult};
+use net::{Core, CoreInput, Network, Outbox, listen};
 use shoal_client::{Cluster, ClusterOptions, Db, NodeId, ShardId};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,9 +19,9 @@ pub enum Do {
     /// What comes naturally: sessions begin, reads find nothing, all else succeeds.
     Naturally,
     /// It answers.
-    Reply(Reply),
+    Reply(ClientReply),
     /// It answers what was asked before as well, in this order.
-    Replies(Vec<Reply>),
+    Replies(Vec<ClientReply>),
     /// It says this, which need not be a message.
     Say(Bytes),
     /// It closes the connection.
@@ -35,7 +35,7 @@ pub enum Do {
 pub struct Asked {
     pub node: NodeId,
     pub worker: WorkerId,
-    pub what: Request,
+    pub what: ClientRequest,
 }
 
 /// What a node does about a request.
@@ -77,8 +77,8 @@ struct Actor {
 impl Core for Actor {
     type Command = ();
 
-    fn step(&mut self, _: Time, input: Input<()>, out: &mut Outbox) {
-        let Input::FromClient { client, frame } = input else { return };
+    fn step(&mut self, _: Time, input: CoreInput<()>, out: &mut Outbox) {
+        let CoreInput::FromClient { client, frame } = input else { return };
         let mut plot = lock(&self.plot);
         if plot.hung.contains(&self.node) {
             return;
@@ -94,7 +94,7 @@ impl Core for Actor {
             FromClient::Status | FromClient::Isolate(_) => return,
         };
         let asked = Asked { node: self.node, worker: self.worker, what };
-        let opens = matches!(asked.what, Request::OpenCalls { .. });
+        let opens = matches!(asked.what, ClientRequest::OpenCalls { .. });
         if opens {
             plot.opened.push(asked.clone());
         } else {
@@ -103,14 +103,14 @@ impl Core for Actor {
         if plot.cut_off.iter().any(|(node, _)| *node == self.node) {
             return;
         }
-        if let Request::OpenCalls { token, home } = asked.what {
+        if let ClientRequest::OpenCalls { token, home } = asked.what {
             if plot.unheard > 0 {
                 plot.unheard -= 1;
                 return;
             }
             let serial = plot.opened.len() as u64;
             let session = CallSession { home, serial, ..CallSession::default() };
-            let reply = Reply::CallsOpened { token, result: Ok(session) };
+            let reply = ClientReply::CallsOpened { token, result: Ok(session) };
             return out.to_client(client, encode(&ToClient::Reply(reply)));
         }
         match (plot.script)(&asked) {
@@ -130,22 +130,25 @@ impl Core for Actor {
     }
 }
 
-fn naturally(what: Request) -> Reply {
+fn naturally(what: ClientRequest) -> ClientReply {
     match what {
-        Request::Begin { session } => Reply::Began { session, result: Ok(session) },
-        Request::Operation { session, number, operation, .. } => {
+        ClientRequest::Begin { session } => ClientReply::Began { session, result: Ok(session) },
+        ClientRequest::Operation { session, number, operation, .. } => {
             let answer = match operation {
-                Operation::Get { .. } => Answer::Value(None),
-                Operation::Scan { .. } => Answer::Rows(Vec::new()),
-                Operation::Put { .. } | Operation::Insert { .. } => Answer::Done,
+                Operation::Get { .. } => OperationResult::Value(None),
+                Operation::Scan { .. } => OperationResult::Rows(Vec::new()),
+                Operation::Put { .. } | Operation::Insert { .. } => OperationResult::Done,
             };
-            Reply::Done { session, serial: Some(session), number, result: Ok(answer) }
+            ClientReply::Done { session, serial: Some(session), number, result: Ok(answer) }
         }
-        Request::End { session, number, .. } => {
-            Reply::Done { session, serial: Some(session), number, result: Ok(Answer::Done) }
-        }
-        Request::Call { id, .. } => Reply::Called { id, result: Ok("done".into()) },
-        Request::OpenCalls { .. } => unreachable!("answered without a script"),
+        ClientRequest::End { session, number, .. } => ClientReply::Done {
+            session,
+            serial: Some(session),
+            number,
+            result: Ok(OperationResult::Done),
+        },
+        ClientRequest::Call { id, .. } => ClientReply::Called { id, result: Ok("done".into()) },
+        ClientRequest::OpenCalls { .. } => unreachable!("answered without a script"),
     }
 }
 
@@ -233,7 +236,7 @@ impl Scripted {
 
     fn configure(&self, change: impl FnOnce(&mut Configuration)) {
         let mut plot = lock(&self.plot);
-        let machine = Machine::new(Arc::clone(&self.topology), Options::default());
+        let machine = StateMachine::new(Arc::clone(&self.topology), ManagerOptions::default());
         let before = plot.directory.configuration.as_deref();
         let mut configuration = before.unwrap_or(machine.configuration()).clone();
         configuration.revision = Revision(configuration.revision.0 + 1);

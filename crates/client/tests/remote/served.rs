@@ -8,8 +8,10 @@ use engines::client::{ClientId, Directory, FromClient, ToClient, requests_table}
 use engines::engine::Setup;
 use engines::mako::{self, Mako};
 use engines::{Engine, Procedures};
-use net::{Config, Core, Datacenter, Input, Network, Outbox, Peer, Secret, listen};
-use node::{Effect, Effects, Event, Message, Origin, Worker};
+use net::{
+    Core, CoreInput, DatacenterNumber, Network, NetworkConfig, Outbox, PeerConfig, Secret, listen,
+};
+use node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage, WorkerOrigin};
 use shoal_client::{Access, Cluster, ClusterOptions, Db};
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -25,26 +27,28 @@ struct Served {
 }
 
 impl Served {
-    fn event(&mut self, now: Time, event: Event<mako::Message>, out: &mut Outbox) {
-        let mut effects = Effects::new();
+    fn event(&mut self, now: Time, event: WorkerEvent<mako::MakoMessage>, out: &mut Outbox) {
+        let mut effects = WorkerEffects::new();
         self.worker.step(now, event, &mut effects);
         for effect in effects.effects {
             match effect {
-                Effect::Send { to, message } => out.to_peer(to, encode(&message)),
-                Effect::Reply { to, reply } => {
-                    out.to_client(net::ClientId(to.0), encode(&ToClient::Reply(reply)));
+                WorkerEffect::Send { to, message } => out.to_peer(to, encode(&message)),
+                WorkerEffect::Reply { to, reply } => {
+                    out.to_client(net::ConnectedClient(to.0), encode(&ToClient::Reply(reply)));
                 }
-                Effect::Timer { at } => out.timer(at),
-                Effect::Nudge { worker } => out.nudge(worker),
-                Effect::Tell { .. } | Effect::Superseded => unreachable!("there is no manager"),
+                WorkerEffect::Timer { at } => out.timer(at),
+                WorkerEffect::Nudge { worker } => out.nudge(worker),
+                WorkerEffect::Tell { .. } | WorkerEffect::Superseded => {
+                    unreachable!("there is no manager")
+                }
             }
         }
     }
 
-    fn client(&mut self, now: Time, from: net::ClientId, frame: &Bytes, out: &mut Outbox) {
+    fn client(&mut self, now: Time, from: net::ConnectedClient, frame: &Bytes, out: &mut Outbox) {
         match decode(frame).expect("the client makes sense") {
             FromClient::Request(request) => {
-                self.event(now, Event::Client { from: ClientId(from.0), request }, out);
+                self.event(now, WorkerEvent::Client { from: ClientId(from.0), request }, out);
             }
             FromClient::Directory => {
                 let topology = Arc::clone(&self.topology);
@@ -60,21 +64,22 @@ impl Served {
 impl Core for Served {
     type Command = ();
 
-    fn step(&mut self, now: Time, input: Input<()>, out: &mut Outbox) {
+    fn step(&mut self, now: Time, input: CoreInput<()>, out: &mut Outbox) {
         match input {
-            Input::Started => self.event(now, Event::Start, out),
-            Input::FromPeer { node, frame } => {
-                let message: Message<mako::Message> = decode(&frame).expect("peers make sense");
-                self.event(now, Event::Received { from: node, message }, out);
+            CoreInput::Started => self.event(now, WorkerEvent::Start, out),
+            CoreInput::FromPeer { node, frame } => {
+                let message: WorkerMessage<mako::MakoMessage> =
+                    decode(&frame).expect("peers make sense");
+                self.event(now, WorkerEvent::Received { from: node, message }, out);
             }
-            Input::FromClient { client, frame } => self.client(now, client, &frame, out),
-            Input::Timer => self.event(now, Event::Timer, out),
-            Input::Nudged => self.event(now, Event::Nudged, out),
-            Input::PeerUp { .. }
-            | Input::PeerDown { .. }
-            | Input::ClientGone { .. }
-            | Input::FromOperator { .. }
-            | Input::Command(()) => {}
+            CoreInput::FromClient { client, frame } => self.client(now, client, &frame, out),
+            CoreInput::Timer => self.event(now, WorkerEvent::Timer, out),
+            CoreInput::Nudged => self.event(now, WorkerEvent::Nudged, out),
+            CoreInput::PeerUp { .. }
+            | CoreInput::PeerDown { .. }
+            | CoreInput::ClientGone { .. }
+            | CoreInput::FromOperator { .. }
+            | CoreInput::Command(()) => {}
         }
     }
 }
@@ -91,7 +96,7 @@ impl Reef {
             (0..nodes).map(|_| listen("127.0.0.1:0").expect("a port")).collect();
         let topology = Arc::new(topology(&listeners, workers, tables));
         let procedures = Arc::new(procedures);
-        let (streams, options) = (stream::Options::default(), mako::Options::default());
+        let (streams, options) = (stream::StreamOptions::default(), mako::MakoOptions::default());
         let setup = Setup { topology: Arc::clone(&topology), procedures, streams, options };
         let started = listeners.into_iter().zip((0..).map(NodeId));
         let started = started.map(|(listener, own)| {
@@ -99,7 +104,7 @@ impl Reef {
             let config = config(&topology, own);
             let core = move |worker: WorkerId, _: &_| {
                 let topology = Arc::clone(&setup.topology);
-                let origin = Origin::fixed(&topology, u64::from(own.0 << 8 | worker.0));
+                let origin = WorkerOrigin::fixed(&topology, u64::from(own.0 << 8 | worker.0));
                 let worker = Worker::new(worker, own, &setup, Arc::clone(&shared), origin);
                 Served { worker, topology }
             };
@@ -127,16 +132,16 @@ pub fn options() -> ClusterOptions {
 }
 
 /// What a node's network is told.
-pub fn config(topology: &Topology, own: NodeId) -> Config {
-    let peers = topology.nodes().iter().filter(|node| node.id != own).map(|node| Peer {
+pub fn config(topology: &Topology, own: NodeId) -> NetworkConfig {
+    let peers = topology.nodes().iter().filter(|node| node.id != own).map(|node| PeerConfig {
         node: node.id,
         address: node.address.clone().expect("written"),
-        datacenter: Datacenter::default(),
+        datacenter: DatacenterNumber::default(),
     });
-    Config {
+    NetworkConfig {
         peers: peers.collect(),
         workers: topology.workers() as u16,
-        ..Config::new(CLUSTER, own, Secret::new(SECRET))
+        ..NetworkConfig::new(CLUSTER, own, Secret::new(SECRET))
     }
 }
 

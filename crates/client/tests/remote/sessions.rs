@@ -3,8 +3,8 @@
 use crate::block_on;
 use crate::scripted::{Asked, Do, Scripted};
 use crate::served::options;
-use engines::client::{Ending, Reply, Request};
-use engines::operation::{Answer, Operation};
+use engines::client::{ClientReply, ClientRequest, SessionEnd};
+use engines::operation::{Operation, OperationResult};
 use shoal_client::{Aborted, ClusterOptions, Error, NodeId, Rejected, ShardId};
 use std::time::Duration;
 use types::Random;
@@ -16,8 +16,8 @@ fn quick() -> ClusterOptions {
 /// What was asked, in short.
 fn short(asked: &[Asked]) -> Vec<String> {
     let text = |asked: &Asked| match &asked.what {
-        Request::Begin { .. } => "begin".to_owned(),
-        Request::Operation { number, operation, .. } => match operation {
+        ClientRequest::Begin { .. } => "begin".to_owned(),
+        ClientRequest::Operation { number, operation, .. } => match operation {
             Operation::Get { key, .. } => format!("{number} get {}", key.escape_ascii()),
             Operation::Put { key, value: Some(_), .. } => {
                 format!("{number} put {}", key.escape_ascii())
@@ -28,8 +28,8 @@ fn short(asked: &[Asked]) -> Vec<String> {
             Operation::Scan { .. } => format!("{number} scan"),
             Operation::Insert { key, .. } => format!("{number} insert {}", key.escape_ascii()),
         },
-        Request::End { number, ending, .. } => format!("{number} {ending:?}"),
-        Request::Call { .. } | Request::OpenCalls { .. } => "call".to_owned(),
+        ClientRequest::End { number, ending, .. } => format!("{number} {ending:?}"),
+        ClientRequest::Call { .. } | ClientRequest::OpenCalls { .. } => "call".to_owned(),
     };
     asked.iter().map(text).collect()
 }
@@ -60,7 +60,7 @@ fn reads_that_are_awaited_together_are_sent_together() {
     // None is done before all have come; then they are asked for again, and done in their order.
     let (mut seen, mut next) = (0, 0);
     let cluster = Scripted::start(1, move |asked| {
-        let Request::Operation { number, .. } = asked.what else { return Do::Naturally };
+        let ClientRequest::Operation { number, .. } = asked.what else { return Do::Naturally };
         seen += 1;
         if seen <= 3 || number != next {
             return Do::Nothing;
@@ -90,8 +90,9 @@ fn dropping_rolls_back_without_waiting() {
         tx.get(people, b"a").await.expect("read");
         tx.put(people, b"b", b"1").expect("put");
         drop(tx);
-        let is_rollback =
-            |asked: &Asked| matches!(asked.what, Request::End { ending: Ending::Rollback, .. });
+        let is_rollback = |asked: &Asked| {
+            matches!(asked.what, ClientRequest::End { ending: SessionEnd::Rollback, .. })
+        };
         cluster.until(is_rollback).await;
     });
     assert_eq!(short(&cluster.asked()), ["begin", "0 get a", "1 Rollback"]);
@@ -106,7 +107,7 @@ fn a_transaction_that_is_gone_with_the_client_is_rolled_back_too() {
         let tx = db.begin().expect("room");
         tx.get(people, b"a").await.expect("read");
         drop((db, tx));
-        cluster.until(|asked| matches!(asked.what, Request::End { .. })).await;
+        cluster.until(|asked| matches!(asked.what, ClientRequest::End { .. })).await;
     });
 }
 
@@ -121,16 +122,17 @@ fn what_a_node_without_a_lease_passed_over_is_asked_again() {
         }
         match asked.what {
             // As if a later one had begun meanwhile.
-            Request::Begin { .. } if times == 3 => Do::Nothing,
-            Request::Begin { session } => {
+            ClientRequest::Begin { .. } if times == 3 => Do::Nothing,
+            ClientRequest::Begin { session } => {
                 begun = Some(session);
                 Do::Naturally
             }
-            Request::Operation { session, number, .. } | Request::End { session, number, .. }
+            ClientRequest::Operation { session, number, .. }
+            | ClientRequest::End { session, number, .. }
                 if begun != Some(session) =>
             {
                 let result = Err(Aborted::UnknownSession { session }.into());
-                Do::Reply(Reply::Done { session, serial: None, number, result })
+                Do::Reply(ClientReply::Done { session, serial: None, number, result })
             }
             _ => Do::Naturally,
         }
@@ -144,7 +146,7 @@ fn what_a_node_without_a_lease_passed_over_is_asked_again() {
     });
     let asked = cluster.asked();
     let begun = asked.iter().filter_map(|asked| match asked.what {
-        Request::Begin { session } => Some(session),
+        ClientRequest::Begin { session } => Some(session),
         _ => None,
     });
     let begun: Vec<u64> = begun.collect();
@@ -156,9 +158,9 @@ fn a_write_that_is_refused_spoils_the_transaction() {
     let full = Error::from(Rejected::MemoryFull { bytes: 9, max: 9 });
     let refusal = full.clone();
     let cluster = Scripted::start(1, move |asked| match &asked.what {
-        Request::Operation { session, number, operation: Operation::Put { .. }, .. } => {
+        ClientRequest::Operation { session, number, operation: Operation::Put { .. }, .. } => {
             let (session, number) = (*session, *number);
-            Do::Reply(Reply::Done {
+            Do::Reply(ClientReply::Done {
                 session,
                 serial: Some(session),
                 number,
@@ -175,11 +177,12 @@ fn a_write_that_is_refused_spoils_the_transaction() {
         assert_eq!(tx.commit().await, Err(full.clone()));
         let outcome = db.transact(async |tx| tx.put(people, b"a", b"1")).await;
         assert_eq!(outcome, Err(full.clone()));
-        cluster.until(|asked| matches!(asked.what, Request::End { .. })).await;
+        cluster.until(|asked| matches!(asked.what, ClientRequest::End { .. })).await;
     });
     let asked = cluster.asked();
-    let commits =
-        |asked: &&Asked| matches!(asked.what, Request::End { ending: Ending::Commit, .. });
+    let commits = |asked: &&Asked| {
+        matches!(asked.what, ClientRequest::End { ending: SessionEnd::Commit, .. })
+    };
     assert_eq!(asked.iter().find(commits).map(|asked| &asked.what), None);
 }
 
@@ -187,8 +190,8 @@ fn a_write_that_is_refused_spoils_the_transaction() {
 fn an_overloaded_node_is_left_in_peace() {
     let overloaded = Aborted::Overloaded { open: 9, limit: "open_max", max: 9 };
     let cluster = Scripted::start(1, move |asked| match asked.what {
-        Request::Begin { session } => {
-            Do::Reply(Reply::Began { session, result: Err(overloaded.into()) })
+        ClientRequest::Begin { session } => {
+            Do::Reply(ClientReply::Began { session, result: Err(overloaded.into()) })
         }
         _ => Do::Nothing,
     });
@@ -198,8 +201,11 @@ fn an_overloaded_node_is_left_in_peace() {
         let outcome = db.transact(async |tx| tx.get(people, b"a").await.map(drop)).await;
         assert_eq!(outcome, Err(overloaded.into()));
     });
-    let begins =
-        cluster.asked().iter().filter(|asked| matches!(asked.what, Request::Begin { .. })).count();
+    let begins = cluster
+        .asked()
+        .iter()
+        .filter(|asked| matches!(asked.what, ClientRequest::Begin { .. }))
+        .count();
     assert_eq!(begins, 1);
 }
 
@@ -221,21 +227,23 @@ fn it_runs_where_its_first_key_is_led() {
 }
 
 /// What it is asked, told back.
-fn echo(what: Request) -> Option<Reply> {
+fn echo(what: ClientRequest) -> Option<ClientReply> {
     match what {
-        Request::Operation { session, number, operation: Operation::Get { key, .. }, .. } => {
-            Some(Reply::Done {
-                session,
-                serial: Some(session),
-                number,
-                result: Ok(Answer::Value(Some(key))),
-            })
+        ClientRequest::Operation {
+            session, number, operation: Operation::Get { key, .. }, ..
+        } => Some(ClientReply::Done {
+            session,
+            serial: Some(session),
+            number,
+            result: Ok(OperationResult::Value(Some(key))),
+        }),
+        ClientRequest::Call { id, arguments, .. } => {
+            Some(ClientReply::Called { id, result: Ok(arguments) })
         }
-        Request::Call { id, arguments, .. } => Some(Reply::Called { id, result: Ok(arguments) }),
-        Request::Operation { .. }
-        | Request::OpenCalls { .. }
-        | Request::Begin { .. }
-        | Request::End { .. } => None,
+        ClientRequest::Operation { .. }
+        | ClientRequest::OpenCalls { .. }
+        | ClientRequest::Begin { .. }
+        | ClientRequest::End { .. } => None,
     }
 }
 

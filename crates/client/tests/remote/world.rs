@@ -1,9 +1,11 @@
 //! Surroundings that a test makes: what the client does about nodes that cannot be reached as sockets would have it.
 
 use consensus::topology::Topology;
-use engines::Place;
+use engines::WorkerPlace;
 use engines::client::Directory;
-use shoal_client::world::{Awaiting, Connection, Unreached, World};
+use shoal_client::environment::{
+    ClientEnvironment, ConnectFailure, EnvironmentConnection, EnvironmentFuture,
+};
 use shoal_client::{Cause, Cluster, ClusterId, ClusterOptions, NodeId, ShardId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,28 +24,28 @@ struct Unreachable {
     waits: AtomicUsize,
 }
 
-impl World for Unreachable {
+impl ClientEnvironment for Unreachable {
     fn now(&self) -> Time {
         Time::ZERO + self.began.elapsed()
     }
 
-    fn sleep_until(&self, at: Time) -> Awaiting<()> {
+    fn sleep_until(&self, at: Time) -> EnvironmentFuture<()> {
         let waits = self.waits.fetch_add(1, Ordering::Relaxed);
         assert!(waits < WAITS_MAX, "the client asks again and again at {}", self.now());
         Box::pin(tokio::time::sleep_until(self.began + Duration::from_nanos(at.0)))
     }
 
-    fn spawn(&self, task: Awaiting<()>) {
+    fn spawn(&self, task: EnvironmentFuture<()>) {
         tokio::spawn(task);
     }
 
     fn connect(
         &self,
-        _: Place,
+        _: WorkerPlace,
         _: Option<Arc<str>>,
         _: Option<ClusterId>,
-    ) -> Awaiting<Result<Connection, Unreached>> {
-        let unreached = Unreached { cause: self.cause, found: None };
+    ) -> EnvironmentFuture<Result<EnvironmentConnection, ConnectFailure>> {
+        let unreached = ConnectFailure { cause: self.cause, found: None };
         Box::pin(std::future::ready(Err(unreached)))
     }
 
@@ -51,7 +53,7 @@ impl World for Unreachable {
         &self,
         _: Arc<str>,
         _: Option<ClusterId>,
-    ) -> Awaiting<Option<(NodeId, Option<ClusterId>, Directory)>> {
+    ) -> EnvironmentFuture<Option<(NodeId, Option<ClusterId>, Directory)>> {
         Box::pin(std::future::ready(None))
     }
 }

@@ -4,7 +4,7 @@
 //! data (Mako §6.3). Otherwise a replica in the datacenter where most leaders are, or can be: leaders
 //! talk to each other in every transaction, so all should move to the same place if one fails.
 
-use super::machine::{Applied, CLOSING_MAX, Machine, Node, Shard};
+use super::state_machine::{Applied, CLOSING_MAX, NodeState, ShardState, StateMachine};
 use crate::topology::DatacenterId;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -13,10 +13,10 @@ use types::{Ballot, Epoch, NodeId, ShardId, Time};
 /// How many leaders there are or could be in a datacenter.
 pub(super) type Gathering = BTreeMap<DatacenterId, usize>;
 
-impl Machine {
+impl StateMachine {
     /// Whether a shard has no leader, and can have one, now or later.
     pub(super) fn is_vacancy_waiting(&self) -> bool {
-        let can_be_led = |shard: &Shard| self.candidates(shard).next().is_some();
+        let can_be_led = |shard: &ShardState| self.candidates(shard).next().is_some();
         let mut vacant = self.shards.iter().filter(|shard| shard.vacant.is_some());
         self.closing.len() < CLOSING_MAX && vacant.any(can_be_led)
     }
@@ -68,10 +68,13 @@ impl Machine {
     }
 
     /// Those who may lead the shard: who hold it, live, and remember.
-    pub(super) fn candidates<'a>(&'a self, shard: &'a Shard) -> impl Iterator<Item = NodeId> + 'a {
+    pub(super) fn candidates<'a>(
+        &'a self,
+        shard: &'a ShardState,
+    ) -> impl Iterator<Item = NodeId> + 'a {
         let assignment = &shard.assignment;
         let may_lead = move |node: &NodeId| {
-            let Node { alive, incarnation, .. } = self.nodes[node.0 as usize];
+            let NodeState { alive, incarnation, .. } = self.nodes[node.0 as usize];
             let joined = incarnation.0 > 0;
             let full = !assignment.empty.contains_key(node) || self.options.faults.appoint_empty;
             alive && joined && full
@@ -153,12 +156,12 @@ impl Machine {
         for (id, leader) in chosen {
             let ballot = Ballot { epoch: self.epoch, node: *leader };
             let shard = &mut self.shards[id.0 as usize];
-            let life = self.nodes[leader.0 as usize].incarnation;
-            if (shard.assignment.leader, shard.assignment.incarnation) != (*leader, life) {
+            let instance = self.nodes[leader.0 as usize].incarnation;
+            if (shard.assignment.leader, shard.assignment.incarnation) != (*leader, instance) {
                 shard.assignment.since = self.epoch;
             }
             shard.assignment.leader = *leader;
-            shard.assignment.incarnation = life;
+            shard.assignment.incarnation = instance;
             shard.assignment.ballot = ballot;
             shard.vacant = None;
             shard.ready.clear();

@@ -9,9 +9,9 @@
 //! shards that are ready by then. If the incoming voter leads as a learner meanwhile, it leads on, and says of itself when it
 //! has prepared.
 
-use super::command::{Change, Claim, Incarnation};
+use super::command::{ClusterChange, Incarnation, LeadershipClaim};
 use super::configuration::{Assignment, Move};
-use super::machine::{Applied, Machine, Node, Shard};
+use super::state_machine::{Applied, NodeState, ShardState, StateMachine};
 use crate::topology::{Partitioning, REPLICAS_MAX, Table, TopologyError};
 use std::sync::Arc;
 use thiserror::Error;
@@ -19,7 +19,7 @@ use types::{NodeId, ShardId, TableId, Time, coded_struct};
 
 /// Why a change was refused; nothing has happened.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum Refusal {
+pub enum ChangeRefusal {
     /// No shard has this number.
     #[error("there is no shard {0}; they count from 0")]
     NoShard(ShardId),
@@ -92,30 +92,31 @@ pub(super) struct Replacement {
 
 coded_struct!(Replacement { outgoing: NodeId, incoming: NodeId, added: bool });
 
-impl Machine {
+impl StateMachine {
     pub(super) fn on_change(
         &mut self,
-        change: &Change,
+        change: &ClusterChange,
         effects: &mut Vec<Applied>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ChangeRefusal> {
         match change {
-            Change::ReplaceReplica { shard, outgoing, incoming } => {
+            ClusterChange::ReplaceReplica { shard, outgoing, incoming } => {
                 self.on_replace(*shard, *outgoing, *incoming)
             }
-            Change::KeepReplicas { shard } => {
-                let kept = self.shards.get_mut(shard.0 as usize).ok_or(Refusal::NoShard(*shard))?;
+            ClusterChange::KeepReplicas { shard } => {
+                let kept =
+                    self.shards.get_mut(shard.0 as usize).ok_or(ChangeRefusal::NoShard(*shard))?;
                 self.changed |= kept.cancel_replacement();
                 Ok(())
             }
-            Change::AcceptLoss { shard, number, at_s } => {
+            ClusterChange::AcceptLoss { shard, number, at_s } => {
                 self.on_accept_loss(*shard, (*number, *at_s), effects)
             }
-            Change::CreateTable { name, partitioning } => self.on_create(name, partitioning),
-            Change::BeginMove { table, partitioning } => {
+            ClusterChange::CreateTable { name, partitioning } => self.on_create(name, partitioning),
+            ClusterChange::BeginMove { table, partitioning } => {
                 self.on_begin_move(*table, partitioning, effects)
             }
-            Change::EndMove { table } => self.on_end_move(*table),
-            Change::CancelMove { table } => {
+            ClusterChange::EndMove { table } => self.on_end_move(*table),
+            ClusterChange::CancelMove { table } => {
                 self.check_moving(*table)?;
                 self.moving = None;
                 self.changed = true;
@@ -129,11 +130,11 @@ impl Machine {
         id: ShardId,
         outgoing: NodeId,
         incoming: NodeId,
-    ) -> Result<(), Refusal> {
-        let shard = self.shards.get_mut(id.0 as usize).ok_or(Refusal::NoShard(id))?;
+    ) -> Result<(), ChangeRefusal> {
+        let shard = self.shards.get_mut(id.0 as usize).ok_or(ChangeRefusal::NoShard(id))?;
         for node in [outgoing, incoming] {
             if node.0 as usize >= self.nodes.len() {
-                return Err(Refusal::NoNode(node));
+                return Err(ChangeRefusal::NoNode(node));
             }
         }
         let assignment = &shard.assignment;
@@ -144,18 +145,18 @@ impl Machine {
             return Ok(());
         }
         if !assignment.holds(outgoing) {
-            return Err(Refusal::HoldsNone { shard: id, node: outgoing });
+            return Err(ChangeRefusal::HoldsNone { shard: id, node: outgoing });
         }
         if assignment.leader == outgoing {
-            return Err(Refusal::Leads { shard: id, node: outgoing });
+            return Err(ChangeRefusal::Leads { shard: id, node: outgoing });
         }
         let held = assignment.holds(incoming);
         if votes(incoming) || (held && !votes(outgoing)) {
-            return Err(Refusal::Holds { shard: id, node: incoming });
+            return Err(ChangeRefusal::Holds { shard: id, node: incoming });
         }
         let replicas = assignment.voters.len() + assignment.learners.len();
         if votes(outgoing) && !held && replicas >= REPLICAS_MAX {
-            return Err(Refusal::TooManyReplicas(id));
+            return Err(ChangeRefusal::TooManyReplicas(id));
         }
         let votes = votes(outgoing);
         shard.cancel_replacement();
@@ -177,7 +178,7 @@ impl Machine {
     /// A leader says that a replica has what it needs. False if that says nothing new.
     pub(super) fn on_caught_up(
         &mut self,
-        claim: Claim,
+        claim: LeadershipClaim,
         replica: NodeId,
         incarnation: Incarnation,
         effects: &mut Vec<Applied>,
@@ -232,11 +233,11 @@ impl Machine {
         chosen
     }
 
-    fn on_create(&mut self, name: &str, partitioning: &Partitioning) -> Result<(), Refusal> {
+    fn on_create(&mut self, name: &str, partitioning: &Partitioning) -> Result<(), ChangeRefusal> {
         if let Some(table) = self.topology.table(name) {
             let exists = &self.topology.tables()[table.0 as usize];
             let same = exists.partitioning() == partitioning;
-            return if same { Ok(()) } else { Err(Refusal::TableExists(name.to_owned())) };
+            return if same { Ok(()) } else { Err(ChangeRefusal::TableExists(name.to_owned())) };
         }
         let mut tables = self.tables();
         tables.push((name.to_owned(), partitioning.clone()));
@@ -248,34 +249,34 @@ impl Machine {
         table: TableId,
         partitioning: &Partitioning,
         effects: &mut Vec<Applied>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ChangeRefusal> {
         if let Some(moving) = &self.moving {
             let same = moving.table == table && moving.partitioning == *partitioning;
-            return if same { Ok(()) } else { Err(Refusal::MoveUnderWay(moving.table)) };
+            return if same { Ok(()) } else { Err(ChangeRefusal::MoveUnderWay(moving.table)) };
         }
         self.with_partitioning(table, partitioning)?;
         if !self.closing.is_empty() {
-            return Err(Refusal::Unsettled);
+            return Err(ChangeRefusal::Unsettled);
         }
         self.raise_epoch(&[], effects);
         self.moving = Some(Move { table, partitioning: partitioning.clone(), begun: self.epoch });
         Ok(())
     }
 
-    fn on_end_move(&mut self, table: TableId) -> Result<(), Refusal> {
+    fn on_end_move(&mut self, table: TableId) -> Result<(), ChangeRefusal> {
         self.check_moving(table)?;
-        let Some(moving) = self.moving.clone() else { return Err(Refusal::NoMove(table)) };
+        let Some(moving) = self.moving.clone() else { return Err(ChangeRefusal::NoMove(table)) };
         if self.settled.0 + 1 < moving.begun.0 {
-            return Err(Refusal::Unsettled);
+            return Err(ChangeRefusal::Unsettled);
         }
         let tables = self.with_partitioning(table, &moving.partitioning)?;
         self.moving = None;
         self.install(tables)
     }
 
-    fn check_moving(&self, table: TableId) -> Result<(), Refusal> {
+    fn check_moving(&self, table: TableId) -> Result<(), ChangeRefusal> {
         let moves = self.moving.as_ref().is_some_and(|moving| moving.table == table);
-        if moves { Ok(()) } else { Err(Refusal::NoMove(table)) }
+        if moves { Ok(()) } else { Err(ChangeRefusal::NoMove(table)) }
     }
 
     fn tables(&self) -> Vec<(String, Partitioning)> {
@@ -288,24 +289,24 @@ impl Machine {
         &self,
         table: TableId,
         partitioning: &Partitioning,
-    ) -> Result<Vec<(String, Partitioning)>, Refusal> {
+    ) -> Result<Vec<(String, Partitioning)>, ChangeRefusal> {
         let mut tables = self.tables();
-        let (_, moved) = tables.get_mut(table.0 as usize).ok_or(Refusal::NoTable(table))?;
+        let (_, moved) = tables.get_mut(table.0 as usize).ok_or(ChangeRefusal::NoTable(table))?;
         moved.clone_from(partitioning);
         (*self.topology).clone().with_tables(tables.clone())?;
         Ok(tables)
     }
 
-    fn install(&mut self, tables: Vec<(String, Partitioning)>) -> Result<(), Refusal> {
+    fn install(&mut self, tables: Vec<(String, Partitioning)>) -> Result<(), ChangeRefusal> {
         self.topology = Arc::new((*self.topology).clone().with_tables(tables)?);
         self.changed = true;
         Ok(())
     }
 }
 
-impl Shard {
+impl ShardState {
     /// Whether a replica waits for nothing but a new ballot of the leader, which leads on.
-    fn is_promotable(&self, nodes: &[Node]) -> bool {
+    fn is_promotable(&self, nodes: &[NodeState]) -> bool {
         let Assignment { leader, incarnation, .. } = self.assignment;
         // Not one that the topology named and that has never come.
         let leads_on = self.vacant.is_none() && nodes[leader.0 as usize].incarnation == incarnation;

@@ -12,16 +12,16 @@
 //! when it has said how all closed epochs ended: its leader has prepared at a majority then, and its former ends are
 //! durable. Where its majority is lost for good, an operator accepts that, and `loss.rs` says how these epochs end.
 
-use super::command::Claim;
-use super::machine::{Applied, Machine, Shard};
+use super::command::LeadershipClaim;
+use super::state_machine::{Applied, ShardState, StateMachine};
 use types::{Clock, Epoch, ShardId, Time, VectorWatermark};
 
-impl Machine {
+impl StateMachine {
     /// A leader says how an epoch ended on its shard. False if it is not its place to say so, or the shard has ended it
     /// otherwise.
     pub(super) fn on_report(
         &mut self,
-        claim: Claim,
+        claim: LeadershipClaim,
         epoch: Epoch,
         watermark: Clock,
         effects: &mut Vec<Applied>,
@@ -65,7 +65,7 @@ impl Machine {
     pub(super) fn on_close(
         &mut self,
         now: Time,
-        claim: Claim,
+        claim: LeadershipClaim,
         epoch: Epoch,
         effects: &mut Vec<Applied>,
     ) -> bool {
@@ -86,7 +86,7 @@ impl Machine {
 
     /// The open epoch is closed. Of the shards that are out its end is known.
     pub(super) fn close_epoch(&mut self) {
-        let out = |shard: &Shard| shard.assignment.out.map(|_| Clock::MAX);
+        let out = |shard: &ShardState| shard.assignment.out.map(|_| Clock::MAX);
         self.closing.insert(self.epoch, self.shards.iter().map(out).collect());
     }
 
@@ -174,9 +174,9 @@ impl Machine {
     /// Forgets the oldest FVWs where too many are kept, if all epochs up to them are settled, all nodes that live have
     /// heard them, and all shards have leaders, which write them into the streams as soon as they hear them. By then
     /// every stream that has something of such an epoch also has its FVW, behind that. Nodes that do not live must not
-    /// have to hear it: one that comes back and lacks it ends its life.
+    /// have to hear it: one that comes back and lacks it ends its process.
     pub(super) fn forget_finals(&mut self) {
-        let led = |shard: &Shard| shard.vacant.is_none() && shard.assignment.out.is_none();
+        let led = |shard: &ShardState| shard.vacant.is_none() && shard.assignment.out.is_none();
         if self.finals.len() <= self.options.finals_max || !self.shards.iter().all(led) {
             return;
         }

@@ -24,9 +24,9 @@ macro_rules! number {
 }
 pub(super) use number;
 
-number!(/** The reign of one manager, in one life of it; a later one is higher. 0 belongs to none. */ Term(u64));
-number!(/** One life of a node's process, drawn at random at its start. Only for equality. */ Life(u64));
-number!(/** The lives of a node that the manager has admitted, counted from 1. */ Incarnation(u32));
+number!(/** The reign of one manager, in one instance of it; a later one is higher. 0 belongs to none. */ Term(u64));
+number!(/** One instance of a node's process, drawn at random at its start. Only for equality. */ ProcessInstance(u64));
+number!(/** The survivors of a node that the manager has admitted, counted from 1. */ Incarnation(u32));
 number!(/** A request to change something, numbered by who asks. */ Ask(u64));
 
 /// A command, and who proposed it when.
@@ -43,7 +43,7 @@ pub struct Command {
 
 /// The last heartbeat that a node's manager took, this term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Heard {
+pub struct HeartbeatRecord {
     /// Whose.
     pub node: NodeId,
     /// In which of its incarnations.
@@ -56,9 +56,9 @@ pub struct Heard {
     pub known: Revision,
 }
 
-/// The office in whose name something is said. It counts while the configuration says the same.
+/// The leadership in whose name something is said. It counts while the configuration says the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Claim {
+pub struct LeadershipClaim {
     /// Who speaks,
     pub node: NodeId,
     /// in which incarnation,
@@ -81,26 +81,26 @@ pub enum Action {
     /// Time goes on: leases run out, leaders are appointed.
     Tick {
         /// All nodes that the manager heard in the last lease.
-        heard: Vec<Heard>,
+        heard: Vec<HeartbeatRecord>,
     },
-    /// A node's new life is admitted, if no other was since `after`. So a letter of a former life,
+    /// A node's new process is admitted, if no other was since `after`. So a message of a former process,
     /// however late, admits no node.
     Join {
         /// The node.
         node: NodeId,
-        /// Its new life.
-        life: Life,
+        /// Its new process.
+        instance: ProcessInstance,
         /// The incarnation it follows.
         after: Incarnation,
-        /// Whether the former life's memory is lost: promises, streams, data.
+        /// Whether the former process's memory is lost: promises, streams, data.
         lost: bool,
-        /// When the manager last heard the former life; it hears no more of it.
+        /// When the manager last heard the former process; it hears no more of it.
         heard: Time,
     },
     /// A shard's part of the end of an epoch.
     Report {
         /// Who says so.
-        claim: Claim,
+        claim: LeadershipClaim,
         /// Of a closed epoch.
         epoch: Epoch,
         /// The final shard watermark; [`Clock::MAX`] if nothing was left hanging.
@@ -110,14 +110,14 @@ pub enum Action {
     /// is known to be dead. Void while an epoch before it is not settled and this one is younger than a lease.
     Close {
         /// The leader of the shard says so,
-        claim: Claim,
+        claim: LeadershipClaim,
         /// of this epoch.
         epoch: Epoch,
     },
     /// A replica that was empty has all that its leader began with, under the leader's ballot.
     CaughtUp {
         /// The leader says so,
-        claim: Claim,
+        claim: LeadershipClaim,
         /// of this replica,
         replica: NodeId,
         /// in this incarnation.
@@ -139,7 +139,7 @@ pub enum Action {
     /// The survivors of such a shard are prepared, all of them.
     Held {
         /// Their leader says so.
-        claim: Claim,
+        claim: LeadershipClaim,
         /// They have all of these epochs up to there.
         held: BTreeMap<Epoch, Clock>,
     },
@@ -148,14 +148,14 @@ pub enum Action {
         /// The request, to be answered.
         ask: Ask,
         /// What.
-        change: Change,
+        change: ClusterChange,
     },
 }
 
 /// A change of the cluster that a node or an operator asks for. A repeat is granted like the first, but for the end
 /// of a move: there is nothing to end any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change {
+pub enum ClusterChange {
     /// Another node is to take a replica's place, as what that is. It takes effect in steps: the new
     /// one catches up as a learner; if it is to vote, an epoch begins in which it does. Replaces an
     /// unfinished one of the same shard.

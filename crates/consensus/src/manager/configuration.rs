@@ -3,7 +3,7 @@
 use super::command::{Incarnation, number};
 use super::loss::{Loss, LossStage};
 use super::recovery::Generation;
-use crate::stream::Members;
+use crate::stream::StreamMembers;
 use crate::topology::{Partitioning, Topology};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,13 +27,13 @@ pub struct Configuration {
     /// the topology only knows how it began.
     pub topology: Arc<Topology>,
     /// Of each node.
-    pub nodes: Vec<Standing>,
+    pub nodes: Vec<NodeStanding>,
     /// Of each shard.
     pub shards: Vec<Assignment>,
     /// The last epoch whose FVW is final; so are those of all before.
     pub settled: Epoch,
     /// Some FVWs of epochs up to this one, which do not cover all of their epoch, are kept no more. A node that has
-    /// something of such an epoch, and has not heard how it ended, ends its life; one that begins hears of it from the
+    /// something of such an epoch, and has not heard how it ended, ends its process; one that begins hears of it from the
     /// streams that have something of it.
     pub forgotten: Epoch,
     /// FVWs, ascending: those later ones that do not cover all of their epoch. Any other of a later epoch that is closed
@@ -47,7 +47,7 @@ pub struct Configuration {
 
 /// What the manager thinks of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Standing {
+pub struct NodeStanding {
     /// Its newest; 0 if it never joined.
     pub incarnation: Incarnation,
     /// Whether it is heard. It may be alive and cut off.
@@ -63,8 +63,8 @@ pub struct Assignment {
     pub incarnation: Incarnation,
     /// Its ballot: the epoch of its appointment, and its name.
     pub ballot: Ballot,
-    /// The epoch in which its reign began: the first of its appointments with none of another node between. Names
-    /// the reign.
+    /// The epoch in which its leadership began: the first of its appointments with none of another node between. Names
+    /// the leadership.
     pub since: Epoch,
     /// Those who vote, but for the empty ones. A majority is one of them all.
     pub voters: Vec<NodeId>,
@@ -100,10 +100,10 @@ impl Assignment {
 
     /// Those who replicate the streams of the shard.
     #[must_use]
-    pub fn members(&self) -> Members {
+    pub fn members(&self) -> StreamMembers {
         let (voters, learners) = (self.voters.clone(), self.learners.clone());
         let stage = self.loss.as_ref().map(|loss| loss.stage);
-        Members { voters, learners, all_promise: stage == Some(LossStage::Preparing) }
+        StreamMembers { voters, learners, all_promise: stage == Some(LossStage::Preparing) }
     }
 
     /// All holders, voters first.

@@ -1,15 +1,18 @@
 //! A replica of the manager: it applies what the log commits, and if it leads, hears nodes, proposes,
 //! and tells them what came of it.
 //!
-//! Nothing it says is true before it is committed and applied here, but that a lease is renewed: see `hearing.rs`.
+//! Nothing it says is true before it is committed and applied here, but that a lease is renewed: see `lease_tracker.rs`.
 //! So a manager that is deposed and does not know it does no harm: what it proposes is void, what it tells was so.
 
-use super::command::{Action, Ask, Change, Claim, Command, Heard, Incarnation, Life, Term};
-use super::hearing::Hearing;
-use super::log::Log;
-use super::machine::{Applied, Machine};
+use super::command::{
+    Action, Ask, ClusterChange, Command, HeartbeatRecord, Incarnation, LeadershipClaim,
+    ProcessInstance, Term,
+};
+use super::lease_tracker::LeaseTracker;
+use super::log::ManagerLog;
 use super::message::{ToManager, ToNode};
-use super::options::Options;
+use super::options::ManagerOptions;
+use super::state_machine::{Applied, StateMachine};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use types::{ClusterId, NodeId, Time};
@@ -22,7 +25,7 @@ const PROPOSALS_MAX: usize = 4096;
 
 /// What happens to a manager.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
+pub enum ManagerEvent {
     /// A node says something.
     Received {
         /// The node.
@@ -38,17 +41,17 @@ pub enum Event {
         /// The request.
         ask: Ask,
         /// What.
-        change: Change,
+        change: ClusterChange,
     },
     /// The log has committed something, or says otherwise who leads.
     Log,
-    /// The time of an [`Effect::Timer`] has come. Too early does no harm.
+    /// The time of a [`ManagerEffect::Timer`] has come. Too early does no harm.
     Timer,
 }
 
 /// What a manager wants done, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Effect {
+pub enum ManagerEffect {
     /// Tell a node. It may get lost.
     Send {
         /// The node.
@@ -61,11 +64,11 @@ pub enum Effect {
         /// The request.
         ask: Ask,
         /// Granted, or why not.
-        result: Result<(), super::Refusal>,
+        result: Result<(), super::ChangeRefusal>,
     },
     /// Nothing to be done: this was applied, here as on every replica. For those that keep a record.
     Applied(Applied),
-    /// Bring [`Event::Timer`] at this time. There is one at most; it replaces an earlier one.
+    /// Bring [`ManagerEvent::Timer`] at this time. There is one at most; it replaces an earlier one.
     Timer {
         /// When.
         at: Time,
@@ -74,12 +77,12 @@ pub enum Effect {
 
 /// What a manager has dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counters {
+pub struct ManagerCounters {
     /// Messages that no correct node sends.
     pub bad_messages: u64,
     /// Messages and requests to a replica that does not lead.
     pub not_leading: u64,
-    /// Claims to an office that another node has by now, and repeats of what is done.
+    /// Claims to a leadership that another node has by now, and repeats of what is done.
     pub late_messages: u64,
     /// Refused, since too much is in flight.
     pub too_many: u64,
@@ -88,9 +91,9 @@ pub struct Counters {
 /// One replica of the manager. See the [module](super).
 #[derive(Debug)]
 pub struct Manager<L> {
-    options: Options,
+    options: ManagerOptions,
     log: L,
-    machine: Machine,
+    machine: StateMachine,
     /// The identity of the cluster, should this replica found it.
     drawn: ClusterId,
     /// Since when the `Take` of this term is proposed.
@@ -98,7 +101,7 @@ pub struct Manager<L> {
     /// The term to which what follows belongs.
     term: Option<Term>,
     /// Heartbeats of this term.
-    hearing: Hearing,
+    lease_tracker: LeaseTracker,
     /// The times of ticks in flight.
     ticks: VecDeque<Time>,
     next_tick: Time,
@@ -106,14 +109,14 @@ pub struct Manager<L> {
     /// Other proposals in flight, and since when.
     proposals: Vec<(Action, Time)>,
     timer: Option<Time>,
-    counters: Counters,
+    counters: ManagerCounters,
 }
 
-impl<L: Log> Manager<L> {
+impl<L: ManagerLog> Manager<L> {
     /// A replica over `log`, whose commands from its first on change `machine`. Should it be the first that leads, the
     /// cluster's identity is `drawn`, at random.
     #[must_use]
-    pub fn new(log: L, machine: Machine, drawn: ClusterId) -> Manager<L> {
+    pub fn new(log: L, machine: StateMachine, drawn: ClusterId) -> Manager<L> {
         Manager {
             options: machine.options.clone(),
             log,
@@ -121,30 +124,30 @@ impl<L: Log> Manager<L> {
             drawn,
             taking: None,
             term: None,
-            hearing: Hearing::default(),
+            lease_tracker: LeaseTracker::default(),
             ticks: VecDeque::new(),
             next_tick: Time::ZERO,
             next_ask: Time::ZERO,
             proposals: Vec::new(),
             timer: None,
-            counters: Counters::default(),
+            counters: ManagerCounters::default(),
         }
     }
 
     /// Same state, same event: same effects, added to `effects`. `now` is read after the last step
-    /// was done, and never decreases in one life.
-    pub fn step(&mut self, now: Time, event: Event, effects: &mut Vec<Effect>) {
+    /// was done, and never decreases in one process.
+    pub fn step(&mut self, now: Time, event: ManagerEvent, effects: &mut Vec<ManagerEffect>) {
         self.follow(now, effects);
         match event {
-            Event::Received { from, at, message } => {
+            ManagerEvent::Received { from, at, message } => {
                 self.on_message(now, (from, at), &message, effects);
             }
-            Event::Asked { ask, change } => match self.term {
+            ManagerEvent::Asked { ask, change } => match self.term {
                 Some(_) => self.propose_once(now, Action::Change { ask, change }),
                 None => self.counters.not_leading += 1,
             },
-            Event::Log => {}
-            Event::Timer => self.timer = None,
+            ManagerEvent::Log => {}
+            ManagerEvent::Timer => self.timer = None,
         }
         self.renew(now, effects);
         self.tick(now);
@@ -153,7 +156,7 @@ impl<L: Log> Manager<L> {
 
     /// What was applied so far.
     #[must_use]
-    pub fn machine(&self) -> &Machine {
+    pub fn machine(&self) -> &StateMachine {
         &self.machine
     }
 
@@ -170,12 +173,12 @@ impl<L: Log> Manager<L> {
 
     /// What was dropped so far.
     #[must_use]
-    pub fn counters(&self) -> Counters {
+    pub fn counters(&self) -> ManagerCounters {
         self.counters
     }
 
     /// Takes or leaves the lead, and applies what is committed.
-    fn follow(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    fn follow(&mut self, now: Time, effects: &mut Vec<ManagerEffect>) {
         if let Some(machine) = self.log.restored() {
             assert!(
                 machine.term() >= self.machine.term(),
@@ -197,7 +200,7 @@ impl<L: Log> Manager<L> {
                 if self.term.is_some() {
                     self.tell(&applied, effects);
                 }
-                effects.push(Effect::Applied(applied));
+                effects.push(ManagerEffect::Applied(applied));
             }
         }
     }
@@ -210,7 +213,7 @@ impl<L: Log> Manager<L> {
         if self.term != term {
             self.term = term;
             if let Some(term) = term {
-                self.hearing.begin(term, now);
+                self.lease_tracker.begin(term, now);
             }
             self.ticks.clear();
             self.proposals.clear();
@@ -233,17 +236,17 @@ impl<L: Log> Manager<L> {
         }
     }
 
-    fn tell(&self, applied: &Applied, effects: &mut Vec<Effect>) {
+    fn tell(&self, applied: &Applied, effects: &mut Vec<ManagerEffect>) {
         match applied {
-            Applied::Joined { node, life, incarnation } => {
-                self.welcome(*node, *life, *incarnation, effects);
+            Applied::Joined { node, instance, incarnation } => {
+                self.welcome(*node, *instance, *incarnation, effects);
             }
             Applied::Reported { claim, epoch } => {
                 let message = ToNode::Reported { claim: *claim, epoch: *epoch };
-                effects.push(Effect::Send { to: claim.node, message });
+                effects.push(ManagerEffect::Send { to: claim.node, message });
             }
             Applied::Answered { ask, result } => {
-                effects.push(Effect::Answer { ask: *ask, result: result.clone() });
+                effects.push(ManagerEffect::Answer { ask: *ask, result: result.clone() });
             }
             Applied::Changed(_) => {
                 let configuration = self.machine.configuration();
@@ -251,7 +254,7 @@ impl<L: Log> Manager<L> {
                     if standing.alive && standing.incarnation > Incarnation(0) {
                         let configuration = Arc::clone(configuration);
                         let message = ToNode::Configured { configuration };
-                        effects.push(Effect::Send { to, message });
+                        effects.push(ManagerEffect::Send { to, message });
                     }
                 }
             }
@@ -270,10 +273,16 @@ impl<L: Log> Manager<L> {
         }
     }
 
-    fn welcome(&self, to: NodeId, life: Life, incarnation: Incarnation, effects: &mut Vec<Effect>) {
+    fn welcome(
+        &self,
+        to: NodeId,
+        instance: ProcessInstance,
+        incarnation: Incarnation,
+        effects: &mut Vec<ManagerEffect>,
+    ) {
         let configuration = Arc::clone(self.machine.configuration());
-        let message = ToNode::Welcome { life, incarnation, configuration };
-        effects.push(Effect::Send { to, message });
+        let message = ToNode::Welcome { instance, incarnation, configuration };
+        effects.push(ManagerEffect::Send { to, message });
     }
 
     fn on_message(
@@ -281,7 +290,7 @@ impl<L: Log> Manager<L> {
         now: Time,
         (from, at): (NodeId, Time),
         message: &ToManager,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<ManagerEffect>,
     ) {
         if self.machine.node(from).is_none() {
             self.counters.bad_messages += 1;
@@ -292,12 +301,12 @@ impl<L: Log> Manager<L> {
             return;
         }
         match message.clone() {
-            ToManager::Heartbeat { life, incarnation, round, granted, known } => {
-                let heard = Heard { node: from, incarnation, round, at, known };
-                self.on_heartbeat(now, (life, heard, granted), effects);
+            ToManager::Heartbeat { instance, incarnation, round, granted, known } => {
+                let heard = HeartbeatRecord { node: from, incarnation, round, at, known };
+                self.on_heartbeat(now, (instance, heard, granted), effects);
             }
-            ToManager::Join { life, after, lost } => {
-                self.on_join(now, from, (life, after, lost), effects);
+            ToManager::Join { instance, after, lost } => {
+                self.on_join(now, from, (instance, after, lost), effects);
             }
             ToManager::Report { claim, epoch, watermark } => {
                 self.on_claim(now, from, claim, Action::Report { claim, epoch, watermark });
@@ -328,23 +337,23 @@ impl<L: Log> Manager<L> {
     fn on_heartbeat(
         &mut self,
         now: Time,
-        (life, heard, granted): (Life, Heard, u64),
-        effects: &mut Vec<Effect>,
+        (instance, heard, granted): (ProcessInstance, HeartbeatRecord, u64),
+        effects: &mut Vec<ManagerEffect>,
     ) {
-        let Some((own_life, own)) = self.machine.node(heard.node) else { return };
-        if own == Incarnation(0) || life != own_life {
-            let message = ToNode::Stranger { life, incarnation: own };
-            effects.push(Effect::Send { to: heard.node, message });
+        let Some((own_instance, own)) = self.machine.node(heard.node) else { return };
+        if own == Incarnation(0) || instance != own_instance {
+            let message = ToNode::Stranger { instance, incarnation: own };
+            effects.push(ManagerEffect::Send { to: heard.node, message });
         } else if heard.incarnation != own {
-            self.welcome(heard.node, life, own, effects);
+            self.welcome(heard.node, instance, own, effects);
         } else {
-            self.hearing.hear(now, heard, granted, &self.machine);
+            self.lease_tracker.hear(now, heard, granted, &self.machine);
             // A node that was taken for dead may have heard nothing: that it learns of this proves it.
             let configuration = self.machine.configuration();
             if !self.machine.is_alive(heard.node) && heard.known < configuration.revision {
                 let configuration = Arc::clone(configuration);
                 let message = ToNode::Configured { configuration };
-                effects.push(Effect::Send { to: heard.node, message });
+                effects.push(ManagerEffect::Send { to: heard.node, message });
             }
         }
     }
@@ -353,26 +362,26 @@ impl<L: Log> Manager<L> {
         &mut self,
         now: Time,
         from: NodeId,
-        (life, after, lost): (Life, Incarnation, bool),
-        effects: &mut Vec<Effect>,
+        (instance, after, lost): (ProcessInstance, Incarnation, bool),
+        effects: &mut Vec<ManagerEffect>,
     ) {
-        let Some((own_life, own)) = self.machine.node(from) else { return };
-        if own > Incarnation(0) && life == own_life {
-            self.welcome(from, life, own, effects);
+        let Some((own_instance, own)) = self.machine.node(from) else { return };
+        if own > Incarnation(0) && instance == own_instance {
+            self.welcome(from, instance, own, effects);
         } else if after == own {
-            let heard = match self.machine.options.faults.forget_former_life {
+            let heard = match self.machine.options.faults.forget_former_instance {
                 true => Time::ZERO,
-                false => self.hearing.end(from, own),
+                false => self.lease_tracker.end(from, own),
             };
-            self.propose_once(now, Action::Join { node: from, life, after, lost, heard });
+            self.propose_once(now, Action::Join { node: from, instance, after, lost, heard });
         } else {
-            let message = ToNode::Stranger { life, incarnation: own };
-            effects.push(Effect::Send { to: from, message });
+            let message = ToNode::Stranger { instance, incarnation: own };
+            effects.push(ManagerEffect::Send { to: from, message });
         }
     }
 
     /// A node says something as a leader. What would be void is not even proposed.
-    fn on_claim(&mut self, now: Time, from: NodeId, claim: Claim, action: Action) {
+    fn on_claim(&mut self, now: Time, from: NodeId, claim: LeadershipClaim, action: Action) {
         if claim.node != from {
             self.counters.bad_messages += 1;
         } else if self.machine.counts(&claim) {
@@ -397,21 +406,23 @@ impl<L: Log> Manager<L> {
     }
 
     /// Renews leases by itself, as far as it led for certain.
-    fn renew(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    fn renew(&mut self, now: Time, effects: &mut Vec<ManagerEffect>) {
         let Some(_) = self.term else { return };
         let led = if self.options.faults.grant_unconfirmed { Some(now) } else { self.log.led() };
-        let renewals = led.map(|led| self.hearing.renew(now, led, &self.machine));
-        for Heard { node, incarnation, round, known, .. } in renewals.into_iter().flatten() {
+        let renewals = led.map(|led| self.lease_tracker.renew(now, led, &self.machine));
+        for HeartbeatRecord { node, incarnation, round, known, .. } in
+            renewals.into_iter().flatten()
+        {
             let configuration = self.machine.configuration();
             let revision = configuration.revision;
             let configuration = (known < revision).then(|| Arc::clone(configuration));
             let generation = self.machine.generation;
             let message =
                 ToNode::Granted { generation, incarnation, round, revision, configuration };
-            effects.push(Effect::Send { to: node, message });
+            effects.push(ManagerEffect::Send { to: node, message });
         }
         // Others are far away, or the log has nothing to say to them for a while.
-        if self.next_ask <= now && self.hearing.has_waited(now, self.options.tick_every) {
+        if self.next_ask <= now && self.lease_tracker.has_waited(now, self.options.tick_every) {
             self.next_ask = now + self.options.tick_every;
             self.log.ask();
         }
@@ -419,7 +430,7 @@ impl<L: Log> Manager<L> {
 
     fn tick(&mut self, now: Time) {
         let Some(term) = self.term else { return };
-        let wanted = || self.machine.is_due(now) || self.hearing.has_news(now, &self.machine);
+        let wanted = || self.machine.is_due(now) || self.lease_tracker.has_news(now, &self.machine);
         if now < self.next_tick || !wanted() {
             return;
         }
@@ -429,17 +440,17 @@ impl<L: Log> Manager<L> {
         }
         if self.ticks.len() < TICKS_MAX {
             self.ticks.push_back(now);
-            let heard = self.hearing.told(now, &self.options).collect();
+            let heard = self.lease_tracker.told(now, &self.options).collect();
             self.log.propose(Command { term, at: now, action: Action::Tick { heard } });
         }
     }
 
     /// One timer is on its way while the log says that this replica leads.
-    fn arm(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    fn arm(&mut self, now: Time, effects: &mut Vec<ManagerEffect>) {
         if self.timer.is_none() && self.log.leads().is_some() {
             let at = now + self.options.tick_every;
             self.timer = Some(at);
-            effects.push(Effect::Timer { at });
+            effects.push(ManagerEffect::Timer { at });
         }
     }
 }

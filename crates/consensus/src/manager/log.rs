@@ -1,17 +1,17 @@
 //! What the manager needs of consensus: one order of commands, told to all its replicas.
 
 use super::command::{Command, Term};
-use super::machine::Machine;
+use super::state_machine::StateMachine;
 use std::collections::VecDeque;
 use types::Time;
 
 /// One replica of the log.
 ///
 /// Its implementation promises: all replicas are told the same commands in the same order, each from the first one on,
-/// or from the one after those that a machine it is given has applied; and at most one replica, in one life of it, leads in a term, and a later
+/// or from the one after those that a machine it is given has applied; and at most one replica, in one process of it, leads in a term, and a later
 /// leader in a higher one. Who led in a term and says that it does not never leads in that one again. A leader may learn late that it is none any more. A proposal may get lost,
 /// or be committed any time later, even in a later term.
-pub trait Log {
+pub trait ManagerLog {
     /// The term in which this replica leads, as far as it knows.
     fn leads(&self) -> Option<Term>;
 
@@ -27,7 +27,7 @@ pub trait Log {
 
     /// A machine that has applied all commands before the next committed one, where the log begins with it, or
     /// the replica was so far behind that the others had no commands for it any more. Told once.
-    fn restored(&mut self) -> Option<Machine> {
+    fn restored(&mut self) -> Option<StateMachine> {
         None
     }
 
@@ -39,7 +39,7 @@ pub trait Log {
 /// put here. Between a [`Manager`](super::Manager) and a library with threads of its own, or a
 /// simulation.
 #[derive(Debug, Clone, Default)]
-pub struct Mailbox {
+pub struct CarriedLog {
     /// Whether this replica leads, and in which term.
     pub term: Option<Term>,
     /// When it led for certain.
@@ -49,12 +49,12 @@ pub struct Mailbox {
     /// To be taken: what was proposed, in order.
     pub proposed: VecDeque<Command>,
     /// To be put, with nothing left in `decided`: the machine that what is committed next goes on from.
-    pub restored: Option<Box<Machine>>,
+    pub restored: Option<Box<StateMachine>>,
     /// To be put: what is committed, in order.
     pub decided: VecDeque<Command>,
 }
 
-impl Log for Mailbox {
+impl ManagerLog for CarriedLog {
     fn leads(&self) -> Option<Term> {
         self.term
     }
@@ -71,7 +71,7 @@ impl Log for Mailbox {
         self.proposed.push_back(command);
     }
 
-    fn restored(&mut self) -> Option<Machine> {
+    fn restored(&mut self) -> Option<StateMachine> {
         self.restored.take().map(|machine| *machine)
     }
 

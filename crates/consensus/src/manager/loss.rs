@@ -10,7 +10,7 @@
 //! any live node acted by, or ever will.
 //!
 //! *Preparing.* The survivors, which are the live replicas with memory, voters and learners, become the voters, under a
-//! leader of a new reign. It prepares at all of them, since what the lost majority had decided may be known to one
+//! leader of a new leadership. It prepares at all of them, since what the lost majority had decided may be known to one
 //! only, has what they hold decided by their majority, and tells how far that goes in each epoch.
 //!
 //! *Over.* Each epoch whose end the shard lacked ends where a live node had heard that it ended; else at the greater
@@ -23,10 +23,10 @@
 //! ends drops its memory (`node/src/worker.rs`).
 
 use super::appoint::Gathering;
-use super::change::Refusal;
-use super::command::{Claim, Incarnation};
-use super::machine::{Applied, Machine};
+use super::change::ChangeRefusal;
+use super::command::{Incarnation, LeadershipClaim};
 use super::outage::Outage;
+use super::state_machine::{Applied, StateMachine};
 use std::collections::BTreeMap;
 use types::{Clock, Epoch, NodeId, ShardId, Time};
 
@@ -113,16 +113,18 @@ impl Loss {
     }
 }
 
-impl Machine {
+impl StateMachine {
     /// May the loss of the shard's majority be accepted?
     ///
     /// # Errors
     /// Why not.
-    pub fn check_loss(&self, id: ShardId) -> Result<(), Refusal> {
-        let shard = self.shards.get(id.0 as usize).ok_or(Refusal::NoShard(id))?;
+    pub fn check_loss(&self, id: ShardId) -> Result<(), ChangeRefusal> {
+        let shard = self.shards.get(id.0 as usize).ok_or(ChangeRefusal::NoShard(id))?;
         match self.configuration().outage(id) {
-            None | Some(Outage::Appointing) => Err(Refusal::HasMajority(id)),
-            Some(_) if self.candidates(shard).next().is_none() => Err(Refusal::NoSurvivor(id)),
+            None | Some(Outage::Appointing) => Err(ChangeRefusal::HasMajority(id)),
+            Some(_) if self.candidates(shard).next().is_none() => {
+                Err(ChangeRefusal::NoSurvivor(id))
+            }
             Some(Outage::Waiting { .. } | Outage::Lost { .. }) => Ok(()),
         }
     }
@@ -140,9 +142,9 @@ impl Machine {
         id: ShardId,
         (number, at_s): (u64, u64),
         effects: &mut Vec<Applied>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ChangeRefusal> {
         let at = id.0 as usize;
-        let shard = self.shards.get(at).ok_or(Refusal::NoShard(id))?;
+        let shard = self.shards.get(at).ok_or(ChangeRefusal::NoShard(id))?;
         if shard.assignment.loss.as_ref().is_some_and(|loss| loss.number == number) {
             return Ok(());
         }
@@ -224,7 +226,7 @@ impl Machine {
     fn is_restorable(&self, at: usize, now: Time) -> bool {
         let shard = &self.shards[at];
         let Some(loss) = &shard.assignment.loss else { return false };
-        let has_told = |(id, node): (NodeId, &super::machine::Node)| {
+        let has_told = |(id, node): (NodeId, &super::state_machine::NodeState)| {
             let asked = node.alive && node.incarnation > Incarnation(0);
             !asked || loss.has_told(id, node.incarnation)
         };
@@ -295,7 +297,7 @@ impl Machine {
     /// end: these end.
     pub(super) fn on_held(
         &mut self,
-        claim: Claim,
+        claim: LeadershipClaim,
         held: &BTreeMap<Epoch, Clock>,
         effects: &mut Vec<Applied>,
     ) -> bool {

@@ -3,7 +3,7 @@
 //! Everything may be lost, repeated, reordered, and late by any time. Nodes send to all replicas of
 //! the manager, or to the one that leads if they know it; those that do not lead drop it.
 
-use super::command::{Claim, Incarnation, Life};
+use super::command::{Incarnation, LeadershipClaim, ProcessInstance};
 use super::configuration::{Configuration, Revision};
 use super::loss::Knowledge;
 use super::recovery::{Generation, Recollection};
@@ -15,13 +15,13 @@ use types::{Clock, Epoch, NodeId, ShardId};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToManager {
     /// I live. Sent all the time; renews the lease from its sending. Answered by `Granted`, or by
-    /// `Stranger` or `Welcome` where the life is not that of the incarnation.
+    /// `Stranger` or `Welcome` where the process is not that of the incarnation.
     Heartbeat {
-        /// The sender's life,
-        life: Life,
+        /// The sender's process,
+        instance: ProcessInstance,
         /// its incarnation, 0 if it does not know one,
         incarnation: Incarnation,
-        /// the number of the heartbeat in this life,
+        /// the number of the heartbeat in this process,
         round: u64,
         /// that of the latest one that was granted, so that the manager sees whether it is heard too,
         granted: u64,
@@ -30,18 +30,18 @@ pub enum ToManager {
     },
     /// Admit me. In answer to `Stranger`. A repeat is answered with the same `Welcome`.
     Join {
-        /// The sender's life.
-        life: Life,
+        /// The sender's process.
+        instance: ProcessInstance,
         /// The incarnation before it, as the manager said.
         after: Incarnation,
-        /// Whether the memory of the former life is lost.
+        /// Whether the memory of the former process is lost.
         lost: bool,
     },
     /// The end of an epoch on a shard. Repeated until `Reported`, or until the configuration says
     /// that another node leads or the epoch is settled.
     Report {
-        /// The sender's office.
-        claim: Claim,
+        /// The sender's leadership.
+        claim: LeadershipClaim,
         /// Which epoch.
         epoch: Epoch,
         /// The final shard watermark.
@@ -49,15 +49,15 @@ pub enum ToManager {
     },
     /// Something hangs in the open epoch. Repeated until the configuration has a later one.
     Close {
-        /// The sender's office.
-        claim: Claim,
+        /// The sender's leadership.
+        claim: LeadershipClaim,
         /// Which epoch.
         epoch: Epoch,
     },
     /// An empty replica has what it needs. Repeated until the configuration says so.
     CaughtUp {
-        /// The sender's office.
-        claim: Claim,
+        /// The sender's leadership.
+        claim: LeadershipClaim,
         /// The replica.
         replica: NodeId,
         /// The incarnation that has caught up.
@@ -76,8 +76,8 @@ pub enum ToManager {
     },
     /// The survivors of such a shard are prepared. Repeated until the configuration says how the epochs end.
     Held {
-        /// The sender's office.
-        claim: Claim,
+        /// The sender's leadership.
+        claim: LeadershipClaim,
         /// They have all of these epochs up to there.
         held: BTreeMap<Epoch, Clock>,
     },
@@ -108,18 +108,18 @@ impl ToNode {
 /// what is newer is told by revisions, incarnations and rounds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToNode {
-    /// The newest incarnation of this node is another life: join after it. In answer to `Heartbeat`
+    /// The newest incarnation of this node is another process: join after it. In answer to `Heartbeat`
     /// and `Join`.
     Stranger {
-        /// The life that asked.
-        life: Life,
+        /// The process that asked.
+        instance: ProcessInstance,
         /// The newest.
         incarnation: Incarnation,
     },
-    /// Your life is admitted. In answer to `Join` and `Heartbeat`.
+    /// Your process is admitted. In answer to `Join` and `Heartbeat`.
     Welcome {
-        /// The life that is meant.
-        life: Life,
+        /// The process that is meant.
+        instance: ProcessInstance,
         /// Its number.
         incarnation: Incarnation,
         /// Where things stand.
@@ -146,7 +146,7 @@ pub enum ToNode {
     /// A report is taken.
     Reported {
         /// Whose.
-        claim: Claim,
+        claim: LeadershipClaim,
         /// About which epoch.
         epoch: Epoch,
     },

@@ -9,8 +9,8 @@
 //!   a leader dies in epoch e:
 //!   lease runs out ─► appoint, epoch e+1 ─► every shard's leader reports the end of e ─► FVW(e), final
 //! ```
-//! [`Machine`] is the replicated state machine: the same commands, the same state. [`Manager`] runs
-//! it over a [`Log`], hears nodes and answers them; only the replica that leads does. [`Member`] is
+//! [`StateMachine`] is the replicated state machine: the same commands, the same state. [`Manager`] runs
+//! it over a [`ManagerLog`], hears nodes and answers them; only the replica that leads does. [`ManagerClient`] is
 //! a node's side. It is off the path of every transaction: without it nothing changes, and traffic
 //! flows until leases run out.
 //!
@@ -18,7 +18,7 @@
 //!
 //! Clocks may differ by any offset, and a manager may be followed by one with any clock. Assumed is
 //! only that while a true time t passes, every clock moves on by t·(1−ρ) to t·(1+ρ), where ρ is
-//! [`Options::drift_ppm`]. L is [`Options::lease`]. True time goes on while a machine is suspended, and so must each
+//! [`ManagerOptions::drift_ppm`]. L is [`ManagerOptions::lease`]. True time goes on while a machine is suspended, and so must each
 //! clock here: one that stood still would let a leader that slept past the end of its lease act under it. The times
 //! that events carry are the caller's; production reads `CLOCK_BOOTTIME` (`net/src/clock.rs`). Then:
 //!
@@ -26,7 +26,7 @@
 //!    clock: it ends less than L after the sending, in true time.
 //! 2. The manager that hears the heartbeat notes its own time, which is after the sending. Most leases it renews by
 //!    itself, without the log, when it is certain that it led at that time, and that no tick on its way takes the node
-//!    for dead; each tick tells of all that was heard in the last lease. The argument is in `hearing.rs`.
+//!    for dead; each tick tells of all that was heard in the last lease. The argument is in `lease_tracker.rs`.
 //! 3. The lease has run out when a tick of the *same* manager carries a time that is L·(1+ρ) later on that manager's
 //!    clock than the last heartbeat it tells of: at least L of true time after the sending. Only then is anybody else
 //!    appointed, and knows of it only after that tick was applied.
@@ -37,17 +37,17 @@
 //!    Commands of former terms that come after `Take` are void. Of the log is asked one order, no two leaders of one
 //!    term, and what it says of [having led](Log::led).
 //! 5. A grant names the [`Revision`] of the configuration at which it was given, and counts only on a
-//!    node that has it. So a node that was deposed, and is heard again, does not hold its old office
+//!    node that has it. So a node that was deposed, and is heard again, does not hold its old leadership
 //!    under its new lease.
-//! 6. An office belongs to one incarnation of a node. A node that has restarted does not lead what it
-//!    led, and its former life may still be about, as far as anybody can tell: its shards wait until
-//!    the lease of that life has run out as well. Once it asks to be admitted, its former life is heard no more, and
+//! 6. A leadership belongs to one incarnation of a node. A node that has restarted does not lead what it
+//!    led, and its former process may still be about, as far as anybody can tell: its shards wait until
+//!    the lease of that process has run out as well. Once it asks to be admitted, its former process is heard no more, and
 //!    the request carries when that was last.
 //!
 //! A node that is heard and does not hear counts as silent after a while: its heartbeats say which
 //! grants came. So other nodes get its shards, which it could not hold anyway.
 //!
-//! A node that is suspected wrongly loses its offices and nothing else: it learns the configuration
+//! A node that is suspected wrongly loses its leaderships and nothing else: it learns the configuration
 //! with its next heartbeat and follows.
 //!
 //! # Epochs and their ends (rules M9 and M12)
@@ -74,9 +74,9 @@
 //! empty, in an epoch of its own. So majorities before and after always share a replica that
 //! remembers.
 //!
-//! Read in this order: `command.rs`, `configuration.rs`, `outage.rs`, `machine.rs` with `appoint.rs`,
+//! Read in this order: `command.rs`, `configuration.rs`, `outage.rs`, `state_machine.rs` with `appoint.rs`,
 //! `closing.rs`, `change.rs`, `loss.rs`, `recovery.rs` and `machine/image.rs` (the machine as bytes); `message.rs`, `core.rs` with
-//! `hearing.rs`, `member.rs`; `log.rs`, `simulated.rs`; `wire.rs`.
+//! `lease_tracker.rs`, `client.rs`; `log.rs`, `simulated.rs`; `wire.rs`.
 //!
 //! Sources: Gray and Cheriton, *Leases* (SOSP'89), for clocks that only drift; Ongaro, *Consensus: Bridging Theory and
 //! Practice* (2014), §6.4, for being sure of the lead without the log; Mako §5, appendix A,
@@ -84,32 +84,35 @@
 
 mod appoint;
 mod change;
+mod client;
 mod closing;
 mod command;
 mod configuration;
 mod core;
-mod hearing;
+mod lease_tracker;
 mod log;
 mod loss;
-mod machine;
-mod member;
 mod message;
 mod options;
 mod outage;
 mod recovery;
 mod simulated;
+mod state_machine;
 mod wire;
 
-pub use self::core::{Counters, Effect, Event, Manager};
-pub use change::Refusal;
-pub use command::{Action, Ask, Change, Claim, Command, Heard, Incarnation, Life, Term};
-pub use configuration::{Assignment, Configuration, Move, Revision, Standing};
-pub use log::{Log, Mailbox};
+pub use self::core::{Manager, ManagerCounters, ManagerEffect, ManagerEvent};
+pub use change::ChangeRefusal;
+pub use client::{ManagerClient, ManagerClientEffect, ManagerClientEvent};
+pub use command::{
+    Action, Ask, ClusterChange, Command, HeartbeatRecord, Incarnation, LeadershipClaim,
+    ProcessInstance, Term,
+};
+pub use configuration::{Assignment, Configuration, Move, NodeStanding, Revision};
+pub use log::{CarriedLog, ManagerLog};
 pub use loss::{Knowledge, Loss, LossStage, LostEnd};
-pub use machine::{Applied, Machine};
-pub use member::{Member, MemberEffect, MemberEvent};
 pub use message::{ToManager, ToNode};
-pub use options::{Faults, Options};
+pub use options::{ManagerOptions, ManagerPlantedBugs};
 pub use outage::Outage;
 pub use recovery::{Generation, HeardEpochs, NotRecovered, Recollection};
-pub use simulated::{Pace, SimulatedLog};
+pub use simulated::{LogPace, SimulatedLog};
+pub use state_machine::{Applied, StateMachine};

@@ -8,7 +8,7 @@ const MILLION: u128 = 1_000_000;
 
 /// The same on every node and every manager of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
+pub struct ManagerOptions {
     /// How long a node may act on one granted heartbeat. Longer survives slower networks and longer
     /// outages of the manager; a dead leader is replaced that much later. Default 600 ms.
     pub lease: Duration,
@@ -31,12 +31,12 @@ pub struct Options {
     /// in every configuration. Default 1024.
     pub finals_max: usize,
     /// Planted bugs, for tests of the tests. Default none.
-    pub faults: Faults,
+    pub faults: ManagerPlantedBugs,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for ManagerOptions {
+    fn default() -> ManagerOptions {
+        ManagerOptions {
             lease: Duration::from_millis(600),
             drift_ppm: 1000,
             heartbeat_every: Duration::from_millis(75),
@@ -44,12 +44,12 @@ impl Default for Options {
             tick_every: Duration::from_millis(50),
             retry_after: Duration::from_millis(300),
             finals_max: 1024,
-            faults: Faults::default(),
+            faults: ManagerPlantedBugs::default(),
         }
     }
 }
 
-impl Options {
+impl ManagerOptions {
     pub(super) fn check(&self) {
         assert!(u128::from(self.drift_ppm) < MILLION, "a clock that may stand still: {self:?}");
         assert!(self.heartbeat_every > Duration::ZERO, "heartbeats would never rest: {self:?}");
@@ -80,7 +80,7 @@ fn nanoseconds(count: u128) -> Duration {
 
 planted! {
     /// Bugs planted on purpose: each must be caught by some check.
-    pub struct Faults {
+    pub struct ManagerPlantedBugs {
         /// A forced end ignores what live nodes know of the shard.
         pub force_below_known: bool,
         /// Where a loss is accepted, the former voters stay voters.
@@ -94,8 +94,8 @@ planted! {
         pub grant_unconfirmed: bool,
         /// A manager renews leases that have run out, and does not wait until the log knows (breaks rule M7).
         pub renew_lapsed: bool,
-        /// A new life of a node is admitted without a word of when the former was last heard (breaks rule M7).
-        pub forget_former_life: bool,
+        /// A new process of a node is admitted without a word of when the former was last heard (breaks rule M7).
+        pub forget_former_instance: bool,
         /// A node counts its lease from when the grant came (breaks rule M7).
         pub lease_from_reply: bool,
         /// The manager compares times with those of managers before it (breaks rule M7).
@@ -105,7 +105,7 @@ planted! {
         pub rebase_at_take: bool,
         /// A node counts a grant whose configuration it does not have (breaks rule M7).
         pub grant_without_configuration: bool,
-        /// A node that restarted takes up the offices of its former life.
+        /// A node that restarted takes up the leaderships of its former process.
         pub keep_office: bool,
         /// An appointment erases the ends that the shard has reported (breaks rule M12).
         pub erase_ends: bool,
@@ -133,7 +133,7 @@ mod tests {
             [(600_000_000, 1000), (1, 0), (7, 333_333), (999_999_999, 999_999)]
         {
             let lease = Duration::from_nanos(lease_ns);
-            let options = Options { lease, drift_ppm, ..Options::default() };
+            let options = ManagerOptions { lease, drift_ppm, ..ManagerOptions::default() };
             let drift = u128::from(drift_ppm);
             let slowest = options.lease_at_node().as_nanos() * MILLION;
             assert!(slowest <= lease.as_nanos() * (MILLION - drift));

@@ -68,7 +68,7 @@ impl Configuration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manager::{Incarnation, Machine, Options};
+    use crate::manager::{Incarnation, ManagerOptions, StateMachine};
     use crate::topology::Topology;
     use std::sync::Arc;
     use types::Epoch;
@@ -78,7 +78,7 @@ mod tests {
     /// One shard on the nodes 0 to 2, all of which live, in epoch 5, led by node 0 since epoch 3.
     fn configuration() -> Configuration {
         let topology = Arc::new(Topology::compact(1, 1, 3, 0, 1));
-        let machine = Machine::new(topology, Options::default());
+        let machine = StateMachine::new(topology, ManagerOptions::default());
         let mut configuration = Configuration::clone(machine.configuration());
         configuration.epoch = Epoch(5);
         configuration.nodes.iter_mut().for_each(|node| node.incarnation = Incarnation(1));
@@ -98,7 +98,7 @@ mod tests {
         let nodes = |ids: &[u32]| ids.iter().copied().map(NodeId).collect::<Vec<_>>();
         says(|_| {}, None);
         says(|all| all.nodes[0].alive = false, Some(&Outage::Appointing));
-        // Its leader began a new life, and is to be replaced.
+        // Its leader began a new process, and is to be replaced.
         says(|all| all.nodes[0].incarnation = Incarnation(2), Some(&Outage::Appointing));
         let away = |all: &mut Configuration| {
             all.nodes[1].alive = false;

@@ -14,24 +14,24 @@
 //!    them is ever opened again. Ends that were heard count, as final as they were (M12); all others are reported like those
 //!    of any closed epoch, by leaders that are appointed after the recovery. So M9 holds for the reasons it always does: who
 //!    appoints leaders, and what became of those before, is of no account to it.
-//! 2. *Leaders.* None leads, also where one was known. New ones are appointed, each for a new reign, when the longest lease has
+//! 2. *Leaders.* None leads, also where one was known. New ones are appointed, each for a new leadership, when the longest lease has
 //!    run out that may have been granted before the recovery: the new manager begins all leases anew, as each does with a new
 //!    term (M7). Nodes that pledge give up theirs at once.
-//! 3. *Incarnations.* A life that pledged goes on, unless the end of an epoch was forced, with the loss of a shard's majority,
-//!    otherwise than it had heard. All others are over: their nodes come back as lives with numbers that are [`LIVES_SKIPPED`]
+//! 3. *Incarnations.* A process that pledged goes on, unless the end of an epoch was forced, with the loss of a shard's majority,
+//!    otherwise than it had heard. All others are over: their nodes come back as processes with numbers that are [`INSTANCES_SKIPPED`]
 //!    higher, since the lost managers may have given those between, and without memory.
 //! 4. *Former managers.* A node that has pledged to a generation takes no configuration and no lease of an earlier one; one
-//!    that was in an earlier one, and has not pledged, ends its life when it hears of it. Both are kept in `member.rs`.
+//!    that was in an earlier one, and has not pledged, ends its process when it hears of it. Both are kept in `client.rs`.
 //! 5. *Accepted losses.* One whose ends are not forced yet begins again: nodes are asked what they know of the shard in all
 //!    epochs that are closed by now, and its survivors hold an end of each of them.
 //!
 //! Not remedied is what no node that answers knows: changes of the cluster that the lost managers had acknowledged. If
 //! these gave a shard other voters, its last transactions may be lost with them.
 
-use super::command::{Incarnation, Life, number};
+use super::command::{Incarnation, ProcessInstance, number};
 use super::configuration::{Configuration, Revision};
 use super::loss::LossStage;
-use super::machine::{CLOSING_MAX, Machine};
+use super::state_machine::{CLOSING_MAX, StateMachine};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl Generation {
 const EPOCHS_SKIPPED: u32 = 64;
 
 /// Lives of a node that the lost managers may have admitted after the last one that is known.
-const LIVES_SKIPPED: u32 = 1024;
+const INSTANCES_SKIPPED: u32 = 1024;
 
 /// Configurations that the lost managers may have made after the last one that is known.
 const REVISIONS_SKIPPED: u64 = 1 << 32;
@@ -75,8 +75,8 @@ pub struct HeardEpochs {
 /// What a node remembers of the managers before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recollection {
-    /// Its life,
-    pub life: Life,
+    /// Its process,
+    pub instance: ProcessInstance,
     /// and the number of that; 0 if no manager has admitted it.
     pub incarnation: Incarnation,
     /// The generation to which it has pledged.
@@ -125,7 +125,7 @@ pub enum NotRecovered {
     Implausible(NodeId),
 }
 
-impl Machine {
+impl StateMachine {
     /// The machine of a new generation of managers, after a majority of the former ones was lost: it goes on from
     /// what this one knows and what nodes have told that have pledged to the generation.
     ///
@@ -138,20 +138,20 @@ impl Machine {
         &self,
         generation: Generation,
         told: &BTreeMap<NodeId, Recollection>,
-    ) -> Result<Machine, NotRecovered> {
+    ) -> Result<StateMachine, NotRecovered> {
         let newest = self.newest(generation, told)?;
         let mut machine = self.clone();
         if newest.age() > self.configuration().age() {
             machine.replace_by(&newest);
         }
-        let lives = told.iter().filter(|(id, told)| machine.goes_on(**id, told, generation));
-        let mut lives: Vec<NodeId> = lives.map(|(id, _)| *id).collect();
+        let survivors = told.iter().filter(|(id, told)| machine.goes_on(**id, told, generation));
+        let mut survivors: Vec<NodeId> = survivors.map(|(id, _)| *id).collect();
         // Of lost epochs, those who were asked what they know hear the end that is forced.
-        lives.sort_by_key(|id| !machine.has_told_of_losses(*id));
+        survivors.sort_by_key(|id| !machine.has_told_of_losses(*id));
         let heard = told.values().map(|told| told.heard.open).max().unwrap_or_default();
         machine.skip_epochs(heard)?;
         let mut kept = Ok(());
-        lives.retain(|id| {
+        survivors.retain(|id| {
             let added = machine.add_ends(*id, &told[id].heard);
             added.unwrap_or_else(|why| {
                 kept = Err(why);
@@ -160,7 +160,7 @@ impl Machine {
         });
         kept?;
         machine.restart_losses();
-        machine.begin_lives(&lives, told);
+        machine.begin_instances(&survivors, told);
         machine.depose_all();
         machine.generation = generation;
         machine.restart_clock();
@@ -168,9 +168,12 @@ impl Machine {
         assert!(machine.epoch > heard && machine.epoch > newest.epoch, "M9: an epoch is repeated");
         let former = newest.nodes.iter().zip(&machine.nodes);
         let mut former = former.zip((0..).map(NodeId));
-        let follows = |((before, now), id): ((&super::Standing, &super::machine::Node), NodeId)| {
+        let follows = |((before, now), id): (
+            (&super::NodeStanding, &super::state_machine::NodeState),
+            NodeId,
+        )| {
             now.incarnation > before.incarnation
-                || (now.incarnation == before.incarnation && lives.contains(&id))
+                || (now.incarnation == before.incarnation && survivors.contains(&id))
         };
         assert!(former.all(follows), "an incarnation is repeated");
         Ok(machine)
@@ -211,8 +214,8 @@ impl Machine {
         if is_remembered { Ok(newest) } else { Err(NotRecovered::NothingRemembered) }
     }
 
-    /// Has this life of a node pledged, and is it the last one that was admitted? Then it goes on. Which generation of
-    /// managers had admitted it is of no account: no two give the same number to different lives.
+    /// Has this process of a node pledged, and is it the last one that was admitted? Then it goes on. Which generation of
+    /// managers had admitted it is of no account: no two give the same number to different processes.
     fn goes_on(&self, id: NodeId, told: &Recollection, generation: Generation) -> bool {
         let known = self.node(id).map(|(_, incarnation)| incarnation);
         told.pledged == generation
@@ -317,18 +320,18 @@ impl Machine {
         }
     }
 
-    /// These lives go on; all others are over, with what they had in memory.
-    fn begin_lives(&mut self, lives: &[NodeId], told: &BTreeMap<NodeId, Recollection>) {
+    /// These processes go on; all others are over, with what they had in memory.
+    fn begin_instances(&mut self, survivors: &[NodeId], told: &BTreeMap<NodeId, Recollection>) {
         for (id, node) in (0..).map(NodeId).zip(&mut self.nodes) {
             (node.heard, node.known) = (Time::ZERO, Revision(0));
             node.restart_rounds();
-            node.alive = lives.contains(&id);
+            node.alive = survivors.contains(&id);
             if node.alive {
-                node.life = told[&id].life;
+                node.instance = told[&id].instance;
                 continue;
             }
-            node.life = Life::default();
-            node.incarnation = Incarnation(node.incarnation.0.saturating_add(LIVES_SKIPPED));
+            node.instance = ProcessInstance::default();
+            node.incarnation = Incarnation(node.incarnation.0.saturating_add(INSTANCES_SKIPPED));
             for shard in &mut self.shards {
                 if shard.assignment.holds(id) {
                     shard.assignment.empty.insert(id, self.epoch);

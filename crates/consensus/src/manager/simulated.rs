@@ -1,11 +1,11 @@
 //! A replicated log that exists only in a simulation: one order, delays, leaders that come and go,
 //! outages; all from a seed.
 //!
-//! It does no more than [`Log`](super::Log) promises: proposals get lost, are committed long after,
+//! It does no more than [`ManagerLog`](super::ManagerLog) promises: proposals get lost, are committed long after,
 //! overtake each other, and are sometimes committed in a later term than their own.
 
 use super::command::{Command, Term};
-use super::log::Mailbox;
+use super::log::CarriedLog;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use types::{Random, Time};
@@ -15,7 +15,7 @@ const ASK_EVERY: Duration = Duration::from_millis(75);
 
 /// How fast and how reliable the log is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pace {
+pub struct LogPace {
     /// From a proposal to its commitment, and from that to each replica: this at least
     pub delay_min: Duration,
     /// and this at most.
@@ -28,7 +28,7 @@ pub struct Pace {
 
 /// A replica of the log.
 #[derive(Debug, Default)]
-struct Replica {
+struct SimulatedReplica {
     /// When it learns of each command of the order.
     due: Vec<Time>,
     /// How many it knows.
@@ -48,7 +48,7 @@ struct Replica {
 #[derive(Debug)]
 pub struct SimulatedLog {
     random: Random,
-    pace: Pace,
+    pace: LogPace,
     /// No proposal is committed while it is out.
     is_out: bool,
     term: Term,
@@ -57,21 +57,21 @@ pub struct SimulatedLog {
     /// Proposals on their way, by the time at which they are committed.
     proposals: BTreeMap<(Time, u64), Command>,
     proposed: u64,
-    replicas: Vec<Replica>,
+    replicas: Vec<SimulatedReplica>,
 }
 
-impl Pace {
+impl LogPace {
     /// Always the same, and nothing gets lost.
     #[must_use]
-    pub fn steady(delay: Duration) -> Pace {
-        Pace { delay_min: delay, delay_max: delay, late_percent: 0, loss_percent: 0 }
+    pub fn steady(delay: Duration) -> LogPace {
+        LogPace { delay_min: delay, delay_max: delay, late_percent: 0, loss_percent: 0 }
     }
 }
 
 impl SimulatedLog {
     /// A log of so many replicas, none of which leads.
     #[must_use]
-    pub fn new(replicas: usize, pace: Pace, random: Random) -> SimulatedLog {
+    pub fn new(replicas: usize, pace: LogPace, random: Random) -> SimulatedLog {
         SimulatedLog {
             random,
             pace,
@@ -81,7 +81,7 @@ impl SimulatedLog {
             order: Vec::new(),
             proposals: BTreeMap::new(),
             proposed: 0,
-            replicas: (0..replicas).map(|_| Replica::default()).collect(),
+            replicas: (0..replicas).map(|_| SimulatedReplica::default()).collect(),
         }
     }
 
@@ -98,7 +98,7 @@ impl SimulatedLog {
     }
 
     /// How fast it is from now on.
-    pub fn set_pace(&mut self, pace: Pace) {
+    pub fn set_pace(&mut self, pace: LogPace) {
         self.pace = pace;
     }
 
@@ -145,7 +145,7 @@ impl SimulatedLog {
         now: Time,
         own: Time,
         replica: usize,
-        mailbox: &mut Mailbox,
+        mailbox: &mut CarriedLog,
     ) -> bool {
         while let Some(command) = mailbox.proposed.pop_front() {
             if self.random.below(100) >= self.pace.loss_percent {

@@ -2,9 +2,9 @@
 //! short: it is little and seldom, and what is on a disk stays as it is.
 
 use super::{
-    Action, Ask, Assignment, Change, Claim, Command, Configuration, Generation, Heard, HeardEpochs,
-    Incarnation, Knowledge, Life, Loss, LossStage, LostEnd, Move, Recollection, Revision, Standing,
-    Term, ToManager, ToNode,
+    Action, Ask, Assignment, ClusterChange, Command, Configuration, Generation, HeardEpochs,
+    HeartbeatRecord, Incarnation, Knowledge, LeadershipClaim, Loss, LossStage, LostEnd, Move,
+    NodeStanding, ProcessInstance, Recollection, Revision, Term, ToManager, ToNode,
 };
 use crate::topology::{Partitioning, Topology};
 use std::collections::BTreeMap;
@@ -14,11 +14,23 @@ use types::{
     coded_newtype, coded_struct,
 };
 
-coded_newtype!(Term(u64), Life(u64), Incarnation(u32), Ask(u64), Revision(u64), Generation(u64));
+coded_newtype!(
+    Term(u64),
+    ProcessInstance(u64),
+    Incarnation(u32),
+    Ask(u64),
+    Revision(u64),
+    Generation(u64)
+);
 
 coded_struct!(Command { term: Term, at: Time, action: Action });
-coded_struct!(Claim { node: NodeId, incarnation: Incarnation, shard: ShardId, ballot: Ballot });
-coded_struct!(Heard {
+coded_struct!(LeadershipClaim {
+    node: NodeId,
+    incarnation: Incarnation,
+    shard: ShardId,
+    ballot: Ballot
+});
+coded_struct!(HeartbeatRecord {
     node: NodeId,
     incarnation: Incarnation,
     round: u64,
@@ -31,7 +43,7 @@ coded_enum!(Action {
     9 => Take { drawn },
     // 1 and 2 were ticks and joins of another form.
     7 => Tick { heard },
-    8 => Join { node, life, after, lost, heard },
+    8 => Join { node, instance, after, lost, heard },
     3 => Report { claim, epoch, watermark },
     4 => CaughtUp { claim, replica, incarnation },
     5 => Change { ask, change },
@@ -40,7 +52,7 @@ coded_enum!(Action {
     11 => Held { claim, held },
 });
 
-coded_enum!(Change {
+coded_enum!(ClusterChange {
     0 => ReplaceReplica { shard, outgoing, incoming },
     1 => KeepReplicas { shard },
     2 => CreateTable { name, partitioning },
@@ -51,8 +63,8 @@ coded_enum!(Change {
 });
 
 coded_enum!(ToManager {
-    0 => Heartbeat { life, incarnation, round, granted, known },
-    1 => Join { life, after, lost },
+    0 => Heartbeat { instance, incarnation, round, granted, known },
+    1 => Join { instance, after, lost },
     2 => Report { claim, epoch, watermark },
     3 => Close { claim, epoch },
     4 => CaughtUp { claim, replica, incarnation },
@@ -62,8 +74,8 @@ coded_enum!(ToManager {
 });
 
 coded_enum!(ToNode {
-    0 => Stranger { life, incarnation },
-    1 => Welcome { life, incarnation, configuration },
+    0 => Stranger { instance, incarnation },
+    1 => Welcome { instance, incarnation, configuration },
     2 => Granted { generation, incarnation, round, revision, configuration },
     3 => Configured { configuration },
     4 => Reported { claim, epoch },
@@ -72,7 +84,7 @@ coded_enum!(ToNode {
 
 coded_struct!(HeardEpochs { open: Epoch, ends: BTreeMap<Epoch, Vec<Option<Clock>>> });
 coded_struct!(Recollection {
-    life: Life,
+    instance: ProcessInstance,
     incarnation: Incarnation,
     pledged: Generation,
     configuration: Option<Arc<Configuration>>,
@@ -85,7 +97,7 @@ coded_struct!(Configuration {
     revision: Revision,
     epoch: Epoch,
     topology: Arc<Topology>,
-    nodes: Vec<Standing>,
+    nodes: Vec<NodeStanding>,
     shards: Vec<Assignment>,
     settled: Epoch,
     forgotten: Epoch,
@@ -93,7 +105,7 @@ coded_struct!(Configuration {
     ends: BTreeMap<Epoch, Vec<Option<Clock>>>,
     moving: Option<Move>,
 });
-coded_struct!(Standing { incarnation: Incarnation, alive: bool });
+coded_struct!(NodeStanding { incarnation: Incarnation, alive: bool });
 coded_struct!(Assignment {
     leader: NodeId,
     incarnation: Incarnation,

@@ -1,20 +1,20 @@
 //! A stream on one node: events go in, effects come out.
 //!
-//! This file is the front: it hands each event to the [`Replica`] that every node is, or to the
-//! [`Leader`] that one of them is besides, and asserts after each step what always holds.
+//! This file is the front: it hands each event to the [`StreamReplica`] that every node is, or to the
+//! [`StreamLeader`] that one of them is besides, and asserts after each step what always holds.
 
-use super::leader::{Leader, Phase};
-use super::replica::Replica;
-use super::{Length, Members, MemoryStorage, Message, Options, Storage};
+use super::leader::{LeaderPhase, StreamLeader};
+use super::replica::StreamReplica;
+use super::{LogLength, MemoryStorage, StreamMembers, StreamMessage, StreamOptions, StreamStorage};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use types::{Ballot, NodeId, Time};
 
 /// What happens to a stream.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Event {
+pub enum StreamEvent {
     /// This node is appointed to lead under `ballot`, which carries its name. A ballot that is lower
-    /// than a promise is answered by [`Effect::Deposed`]; so is one that this node held before it
+    /// than a promise is answered by [`StreamEffect::Deposed`]; so is one that this node held before it
     /// restarted, since it is not known what it proposed then.
     Lead {
         /// The appointment. No other has the same.
@@ -27,7 +27,7 @@ pub enum Event {
     /// appointment under a higher ballot follows, here or elsewhere. Learners come and go under the same ballot.
     Members {
         /// They. This node need not be one of them.
-        members: Members,
+        members: StreamMembers,
     },
     /// The leader's owner appends an entry. Never refused: the owner heeds [`Stream::has_room`].
     /// Dropped and counted if this node neither leads nor prepares to.
@@ -40,13 +40,13 @@ pub enum Event {
         /// The sender.
         from: NodeId,
         /// The message.
-        message: Message,
+        message: StreamMessage,
     },
-    /// The time of an [`Effect::Timer`] has come. Too early does no harm.
+    /// The time of a [`StreamEffect::Timer`] has come. Too early does no harm.
     Timer,
     /// The storage has persisted more.
     Persisted,
-    /// A replica has begun a new life, perhaps without memory: what it said before is void.
+    /// A replica has begun a new process, perhaps without memory: what it said before is void.
     Reborn {
         /// Which.
         replica: NodeId,
@@ -62,14 +62,14 @@ pub enum Event {
     /// is decided.
     Trim {
         /// The first entry to keep.
-        before: Length,
+        before: LogLength,
     },
-    /// The owner's answer to [`Effect::SnapshotWanted`]. Ignored if that is not so any more.
+    /// The owner's answer to [`StreamEffect::SnapshotWanted`]. Ignored if that is not so any more.
     Snapshot {
         /// Who wanted it.
         to: NodeId,
         /// The decided entries that `state` contains: from [`Stream::start`] to [`Stream::decided`].
-        length: Length,
+        length: LogLength,
         /// Opaque.
         state: Bytes,
     },
@@ -77,13 +77,13 @@ pub enum Event {
 
 /// What a stream wants done. The order matters: earlier ones first.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Effect {
+pub enum StreamEffect {
     /// Send a message. It may get lost.
     Send {
         /// The receiver.
         to: NodeId,
         /// The message.
-        message: Message,
+        message: StreamMessage,
     },
     /// This node leads from now on. The first `length` entries are inherited: to be read by
     /// [`Stream::entry`], and to be decided soon.
@@ -91,7 +91,7 @@ pub enum Effect {
         /// The appointment.
         ballot: Ballot,
         /// What is inherited.
-        length: Length,
+        length: LogLength,
     },
     /// This node leads no more, or will not. What it proposed and is not decided may be lost or not.
     Deposed {
@@ -101,23 +101,23 @@ pub enum Effect {
     /// The entries before `length` are decided, and will never change.
     Decided {
         /// How many are.
-        length: Length,
+        length: LogLength,
     },
-    /// A replica needs entries that are trimmed here. Asked once; answer by [`Event::Snapshot`], any
+    /// A replica needs entries that are trimmed here. Asked once; answer by [`StreamEvent::Snapshot`], any
     /// time later.
     SnapshotWanted {
         /// Who needs it.
         to: NodeId,
     },
     /// A snapshot came: replace the owner's state by `state`. Its entries count as decided; no
-    /// [`Effect::Decided`] tells of them.
+    /// [`StreamEffect::Decided`] tells of them.
     Restored {
         /// The entries that `state` contains.
-        length: Length,
+        length: LogLength,
         /// Opaque.
         state: Bytes,
     },
-    /// Bring [`Event::Timer`] at this time. There is one at most; it replaces an earlier one.
+    /// Bring [`StreamEvent::Timer`] at this time. There is one at most; it replaces an earlier one.
     Timer {
         /// When.
         at: Time,
@@ -126,7 +126,7 @@ pub enum Effect {
 
 /// What a stream has dropped, since there was nothing better to do with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counters {
+pub struct StreamCounters {
     /// Messages that no correct node sends.
     pub bad_messages: u64,
     /// Messages about what is over: to a leader that is none any more, or of an older ballot.
@@ -139,54 +139,61 @@ pub struct Counters {
 
 /// One replicated sequence, as one node sees it. See the [module](super).
 #[derive(Debug)]
-pub struct Stream<S: Storage = MemoryStorage> {
-    replica: Replica<S>,
-    leader: Option<Box<Leader>>,
+pub struct Stream<S: StreamStorage = MemoryStorage> {
+    replica: StreamReplica<S>,
+    leader: Option<Box<StreamLeader>>,
     /// What waited to be appended when other nodes became the voters: an appointment that continues takes it over.
     queue: VecDeque<Bytes>,
     timer: Option<Time>,
     /// As far as the owner knows of decisions.
-    announced: Length,
+    announced: LogLength,
 }
 
 /// What only ever grows.
-struct Marks {
+struct MonotonicMarks {
     promised: Ballot,
-    start: Length,
-    decided: Length,
+    start: LogLength,
+    decided: LogLength,
 }
 
-impl<S: Storage> Stream<S> {
+impl<S: StreamStorage> Stream<S> {
     /// The stream on node `me`, continuing from what `storage` holds.
     ///
     /// # Panics
     /// If `members` names no voter, or a node twice; if `options` stands still.
-    pub fn new(me: NodeId, members: Members, options: Options, storage: S) -> Stream<S> {
+    pub fn new(
+        me: NodeId,
+        members: StreamMembers,
+        options: StreamOptions,
+        storage: S,
+    ) -> Stream<S> {
         members.check();
         options.check();
         let announced = storage.decided();
-        let replica = Replica::new(me, members, options, storage);
+        let replica = StreamReplica::new(me, members, options, storage);
         Stream { replica, leader: None, queue: VecDeque::new(), timer: None, announced }
     }
 
     /// Same state, same event: same effects. They are added to `effects`. `now` never decreases.
-    pub fn step(&mut self, now: Time, event: Event, effects: &mut Vec<Effect>) {
+    pub fn step(&mut self, now: Time, event: StreamEvent, effects: &mut Vec<StreamEffect>) {
         let before = self.marks();
         match event {
-            Event::Lead { ballot, continues } => self.on_lead(now, ballot, continues, effects),
-            Event::Members { members } => self.on_members(now, members, effects),
-            Event::Propose { entry } => self.on_propose(now, entry, effects),
-            Event::Received { from, message } => self.on_message(now, from, message, effects),
-            Event::Timer => self.on_timer(now, effects),
-            Event::Persisted => self.on_persisted(now, effects),
-            Event::Reborn { replica } => {
+            StreamEvent::Lead { ballot, continues } => {
+                self.on_lead(now, ballot, continues, effects)
+            }
+            StreamEvent::Members { members } => self.on_members(now, members, effects),
+            StreamEvent::Propose { entry } => self.on_propose(now, entry, effects),
+            StreamEvent::Received { from, message } => self.on_message(now, from, message, effects),
+            StreamEvent::Timer => self.on_timer(now, effects),
+            StreamEvent::Persisted => self.on_persisted(now, effects),
+            StreamEvent::Reborn { replica } => {
                 if let Some(leader) = &mut self.leader {
                     leader.on_reborn(&mut self.replica, now, replica, effects);
                 }
             }
-            Event::Votes { votes } => self.on_votes(now, votes, effects),
-            Event::Trim { before } => self.replica.trim(before),
-            Event::Snapshot { to, length, state } => {
+            StreamEvent::Votes { votes } => self.on_votes(now, votes, effects),
+            StreamEvent::Trim { before } => self.replica.trim(before),
+            StreamEvent::Snapshot { to, length, state } => {
                 self.on_snapshot_taken(now, to, length, state, effects);
             }
         }
@@ -195,24 +202,24 @@ impl<S: Storage> Stream<S> {
         let decided = self.decided();
         if decided > self.announced {
             self.announced = decided;
-            effects.push(Effect::Decided { length: decided });
+            effects.push(StreamEffect::Decided { length: decided });
         }
         self.arm(effects);
         self.assert_invariants(&before);
     }
 
     /// How much is known to be decided here.
-    pub fn decided(&self) -> Length {
+    pub fn decided(&self) -> LogLength {
         self.replica.storage.decided()
     }
 
     /// How much is held or trimmed here, decided or not.
-    pub fn accepted(&self) -> Length {
+    pub fn accepted(&self) -> LogLength {
         self.replica.storage.log().length()
     }
 
     /// The first entry still held.
-    pub fn start(&self) -> Length {
+    pub fn start(&self) -> LogLength {
         self.replica.storage.log().start()
     }
 
@@ -233,7 +240,7 @@ impl<S: Storage> Stream<S> {
 
     /// What every voter and learner has accepted, and is decided: no replica will ask for it. The leader
     /// knows best; others know what it told them.
-    pub fn replicated_everywhere(&self) -> Length {
+    pub fn replicated_everywhere(&self) -> LogLength {
         self.replica.everywhere.min(self.decided())
     }
 
@@ -259,13 +266,13 @@ impl<S: Storage> Stream<S> {
     }
 
     /// How much each other replica is known to have accepted. Nothing if this node does not lead.
-    pub fn acknowledged(&self) -> impl Iterator<Item = (NodeId, Length)> + '_ {
+    pub fn acknowledged(&self) -> impl Iterator<Item = (NodeId, LogLength)> + '_ {
         let leader = self.leader.iter().filter(|leader| leader.is_leading());
         leader.flat_map(|leader| leader.peers.iter().map(|peer| (peer.id, peer.acked)))
     }
 
     /// What was dropped so far.
-    pub fn counters(&self) -> Counters {
+    pub fn counters(&self) -> StreamCounters {
         self.replica.counters
     }
 
@@ -274,7 +281,7 @@ impl<S: Storage> Stream<S> {
         &self.replica.storage
     }
 
-    /// For the owner of the storage: to let it know what has become durable. [`Event::Persisted`]
+    /// For the owner of the storage: to let it know what has become durable. [`StreamEvent::Persisted`]
     /// should follow.
     pub fn storage_mut(&mut self) -> &mut S {
         &mut self.replica.storage
@@ -285,14 +292,20 @@ impl<S: Storage> Stream<S> {
         self.replica.storage
     }
 
-    fn on_lead(&mut self, now: Time, ballot: Ballot, continues: bool, effects: &mut Vec<Effect>) {
+    fn on_lead(
+        &mut self,
+        now: Time,
+        ballot: Ballot,
+        continues: bool,
+        effects: &mut Vec<StreamEffect>,
+    ) {
         assert_eq!(ballot.node, self.replica.me, "the ballot of another: {ballot}");
         if self.leader.as_ref().is_some_and(|leader| leader.ballot == ballot) {
             return; // Said twice.
         }
         let promised = self.replica.storage.promised();
         if ballot <= promised {
-            effects.push(Effect::Deposed { by: promised });
+            effects.push(StreamEffect::Deposed { by: promised });
             return;
         }
         self.replica.promise(ballot);
@@ -302,14 +315,14 @@ impl<S: Storage> Stream<S> {
             self.replica.counters.dropped_proposals += queue.len() as u64;
             queue.clear();
         }
-        let mut leader = Leader::new(&self.replica, ballot, queue, now);
+        let mut leader = StreamLeader::new(&self.replica, ballot, queue, now);
         leader.on_persisted(&mut self.replica, now, effects);
         self.leader = Some(Box::new(leader));
     }
 
     /// Votes that were given to the leader of other voters are not counted among these: it stops, and the next appointment
     /// begins with their promises.
-    fn on_members(&mut self, now: Time, members: Members, effects: &mut Vec<Effect>) {
+    fn on_members(&mut self, now: Time, members: StreamMembers, effects: &mut Vec<StreamEffect>) {
         members.check();
         if members == self.replica.members {
             return;
@@ -327,36 +340,44 @@ impl<S: Storage> Stream<S> {
         }
     }
 
-    fn on_propose(&mut self, now: Time, entry: Bytes, effects: &mut Vec<Effect>) {
+    fn on_propose(&mut self, now: Time, entry: Bytes, effects: &mut Vec<StreamEffect>) {
         match &mut self.leader {
             Some(leader) => leader.on_propose(&mut self.replica, now, entry, effects),
             None => self.replica.counters.dropped_proposals += 1,
         }
     }
 
-    fn on_message(&mut self, now: Time, from: NodeId, message: Message, effects: &mut Vec<Effect>) {
+    fn on_message(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        message: StreamMessage,
+        effects: &mut Vec<StreamEffect>,
+    ) {
         if from == self.replica.me {
             self.replica.counters.bad_messages += 1;
             return;
         }
         match message {
-            Message::Promise { .. } | Message::Accepted { .. } => match &mut self.leader {
-                Some(leader) => {
-                    leader.on_answer(&mut self.replica, now, from, message, effects);
+            StreamMessage::Promise { .. } | StreamMessage::Accepted { .. } => {
+                match &mut self.leader {
+                    Some(leader) => {
+                        leader.on_answer(&mut self.replica, now, from, message, effects);
+                    }
+                    None => self.replica.counters.late_messages += 1,
                 }
-                None => self.replica.counters.late_messages += 1,
-            },
-            Message::Rejected { ballot, promised } => {
+            }
+            StreamMessage::Rejected { ballot, promised } => {
                 self.on_rejected(ballot, promised, effects);
             }
-            Message::Snapshot { ballot, length, state } if ballot.node == self.replica.me => {
+            StreamMessage::Snapshot { ballot, length, state } if ballot.node == self.replica.me => {
                 self.on_snapshot_fetched(now, from, ballot, length, state, effects);
             }
-            Message::Prepare { .. }
-            | Message::Fetch { .. }
-            | Message::Append { .. }
-            | Message::Decide { .. }
-            | Message::Snapshot { .. } => {
+            StreamMessage::Prepare { .. }
+            | StreamMessage::Fetch { .. }
+            | StreamMessage::Append { .. }
+            | StreamMessage::Decide { .. }
+            | StreamMessage::Snapshot { .. } => {
                 let promised = self.replica.storage.promised();
                 self.replica.on_message(from, message, effects);
                 if self.replica.storage.promised() > promised {
@@ -366,7 +387,7 @@ impl<S: Storage> Stream<S> {
         }
     }
 
-    fn on_rejected(&mut self, ballot: Ballot, promised: Ballot, effects: &mut Vec<Effect>) {
+    fn on_rejected(&mut self, ballot: Ballot, promised: Ballot, effects: &mut Vec<StreamEffect>) {
         if promised <= ballot {
             self.replica.counters.bad_messages += 1;
         } else if self.leader.as_ref().is_some_and(|leader| leader.ballot == ballot) {
@@ -382,9 +403,9 @@ impl<S: Storage> Stream<S> {
         now: Time,
         from: NodeId,
         ballot: Ballot,
-        length: Length,
+        length: LogLength,
         state: Bytes,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<StreamEffect>,
     ) {
         match &mut self.leader {
             Some(leader) if leader.ballot == ballot => {
@@ -398,9 +419,9 @@ impl<S: Storage> Stream<S> {
         &mut self,
         now: Time,
         to: NodeId,
-        length: Length,
+        length: LogLength,
         state: Bytes,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<StreamEffect>,
     ) {
         assert!(length <= self.decided(), "a snapshot of {length} undecided entries: {self:?}");
         match &mut self.leader {
@@ -411,9 +432,9 @@ impl<S: Storage> Stream<S> {
         }
     }
 
-    fn on_timer(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    fn on_timer(&mut self, now: Time, effects: &mut Vec<StreamEffect>) {
         if let Some(at) = self.timer.filter(|at| now < *at) {
-            effects.push(Effect::Timer { at });
+            effects.push(StreamEffect::Timer { at });
             return;
         }
         self.timer = None;
@@ -422,14 +443,14 @@ impl<S: Storage> Stream<S> {
         }
     }
 
-    fn on_persisted(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    fn on_persisted(&mut self, now: Time, effects: &mut Vec<StreamEffect>) {
         match &mut self.leader {
             Some(leader) => leader.on_persisted(&mut self.replica, now, effects),
             None => self.replica.on_persisted(effects),
         }
     }
 
-    fn on_votes(&mut self, now: Time, votes: bool, effects: &mut Vec<Effect>) {
+    fn on_votes(&mut self, now: Time, votes: bool, effects: &mut Vec<StreamEffect>) {
         let votes = votes || self.replica.options.faults.vote_while_empty;
         if std::mem::replace(&mut self.replica.votes, votes) == votes || !votes {
             return;
@@ -441,29 +462,29 @@ impl<S: Storage> Stream<S> {
         }
     }
 
-    fn depose(&mut self, by: Ballot, effects: &mut Vec<Effect>) {
+    fn depose(&mut self, by: Ballot, effects: &mut Vec<StreamEffect>) {
         if let Some(leader) = self.leader.take() {
             self.replica.counters.dropped_proposals += leader.queue.len() as u64;
-            effects.push(Effect::Deposed { by });
+            effects.push(StreamEffect::Deposed { by });
         }
     }
 
     /// One timer is on its way while anybody is waited for.
-    fn arm(&mut self, effects: &mut Vec<Effect>) {
+    fn arm(&mut self, effects: &mut Vec<StreamEffect>) {
         if self.timer.is_some() {
             return;
         }
         self.timer = self.leader.as_ref().and_then(|leader| leader.due(&self.replica.options));
         if let Some(at) = self.timer {
-            effects.push(Effect::Timer { at });
+            effects.push(StreamEffect::Timer { at });
         }
     }
 
-    fn marks(&self) -> Marks {
-        Marks { promised: self.ballot(), start: self.start(), decided: self.decided() }
+    fn marks(&self) -> MonotonicMarks {
+        MonotonicMarks { promised: self.ballot(), start: self.start(), decided: self.decided() }
     }
 
-    fn assert_invariants(&self, before: &Marks) {
+    fn assert_invariants(&self, before: &MonotonicMarks) {
         let (promised, start, decided) = (self.ballot(), self.start(), self.decided());
         assert!(before.promised <= promised, "forgot a promise: {self:?}");
         assert!(before.start <= start, "entries came back: {self:?}");
@@ -476,7 +497,7 @@ impl<S: Storage> Stream<S> {
         if let Some(leader) = &self.leader {
             assert_eq!(leader.ballot, promised, "leads and promised another: {self:?}");
             leader.assert_invariants(&self.replica);
-            if let Phase::Leading { base, .. } = leader.phase {
+            if let LeaderPhase::Leading { base, .. } = leader.phase {
                 assert!(base <= self.accepted(), "lost what it inherited: {self:?}");
             }
         }

@@ -9,15 +9,17 @@
 //! The leader's own sequence is a candidate even where it has no vote: a replica that accepted under a
 //! ballot has the whole base of it, and with that all that was chosen before.
 
-use super::replica::{Position, Replica};
-use super::{Effect, Faults, Length, Message, Options, Storage};
+use super::replica::{Position, StreamReplica};
+use super::{
+    LogLength, StreamEffect, StreamMessage, StreamOptions, StreamPlantedBugs, StreamStorage,
+};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use types::{Ballot, NodeId, Time};
 
 /// What the leader knows of another replica.
 #[derive(Debug)]
-pub(super) struct Peer {
+pub(super) struct ReplicaProgress {
     pub id: NodeId,
     pub voter: bool,
     /// By its own last word, what it says counts.
@@ -25,17 +27,17 @@ pub(super) struct Peer {
     /// What it had accepted when it promised.
     pub promise: Option<Position>,
     /// It has accepted this much under our ballot, and persisted it. Counts as its vote.
-    pub acked: Length,
+    pub acked: LogLength,
     /// This much has come there; moves back if it asks again.
-    pub received: Length,
+    pub received: LogLength,
     /// This much was sent.
-    pub sent: Length,
+    pub sent: LogLength,
     /// How many bytes may be on their way there.
-    pub window: Window,
+    pub window: FlightWindow,
     /// What it was told to be decided,
-    pub told: Length,
+    pub told: LogLength,
     /// and what it said it knows.
-    pub knows: Length,
+    pub knows: LogLength,
     /// Since when it owes an answer.
     pub waiting_since: Option<Time>,
     /// It was silent for too long: it is asked now and then, and nothing streams there.
@@ -50,26 +52,32 @@ pub(super) struct Peer {
     pub snapshot_wanted: bool,
 }
 
-impl Peer {
+impl ReplicaProgress {
     /// Whether its word counts for the majority.
     pub fn counts(&self) -> bool {
         self.voter && self.votes
     }
 
-    /// One of which nothing is known yet. It may have heard the round of a former life, or of a former membership, under our
+    /// One of which nothing is known yet. It may have heard the round of a former process, or of a former membership, under our
     /// ballot, and names that in all its answers: so rounds go on there.
-    fn new(id: NodeId, voter: bool, round: u64, now: Time, options: &Options) -> Peer {
-        Peer {
+    fn new(
+        id: NodeId,
+        voter: bool,
+        round: u64,
+        now: Time,
+        options: &StreamOptions,
+    ) -> ReplicaProgress {
+        ReplicaProgress {
             id,
             voter,
             votes: false,
             promise: None,
-            acked: Length::ZERO,
-            received: Length::ZERO,
-            sent: Length::ZERO,
-            window: Window::new(options),
-            told: Length::ZERO,
-            knows: Length::ZERO,
+            acked: LogLength::ZERO,
+            received: LogLength::ZERO,
+            sent: LogLength::ZERO,
+            window: FlightWindow::new(options),
+            told: LogLength::ZERO,
+            knows: LogLength::ZERO,
             waiting_since: Some(now),
             silent: false,
             round,
@@ -83,24 +91,24 @@ impl Peer {
 /// How many bytes may be on their way to a replica. What is on its way waits in queues before what is sent next, and so
 /// the window is larger only for a replica that soon has what fills it.
 #[derive(Debug)]
-pub(super) struct Window {
+pub(super) struct FlightWindow {
     pub bytes: u64,
     /// What filled it, and when.
-    full: Option<(Length, Time)>,
+    full: Option<(LogLength, Time)>,
 }
 
-impl Window {
-    pub fn new(options: &Options) -> Window {
-        Window { bytes: options.window_bytes, full: None }
+impl FlightWindow {
+    pub fn new(options: &StreamOptions) -> FlightWindow {
+        FlightWindow { bytes: options.window_bytes, full: None }
     }
 
     /// It is filled by what was sent up to here.
-    pub fn filled(&mut self, sent: Length, now: Time) {
+    pub fn filled(&mut self, sent: LogLength, now: Time) {
         self.full.get_or_insert((sent, now));
     }
 
     /// So much has come there.
-    pub fn received(&mut self, received: Length, now: Time, options: &Options) {
+    pub fn received(&mut self, received: LogLength, now: Time, options: &StreamOptions) {
         let Some((_, at)) = self.full.filter(|(length, _)| received >= *length) else {
             return;
         };
@@ -114,25 +122,25 @@ impl Window {
 
 /// A beginning of the sequence of some ballot, as far as it lies beyond the leader's own.
 #[derive(Debug, Default)]
-pub(super) struct Stage {
+pub(super) struct AdoptedPrefix {
     ballot: Ballot,
-    from: Length,
+    from: LogLength,
     entries: Vec<Bytes>,
 }
 
-impl Stage {
-    fn end(&self) -> Length {
-        Length(self.from.0 + self.entries.len() as u64)
+impl AdoptedPrefix {
+    fn end(&self) -> LogLength {
+        LogLength(self.from.0 + self.entries.len() as u64)
     }
 }
 
 /// How far the leader is.
 #[derive(Debug)]
-pub(super) enum Phase {
+pub(super) enum LeaderPhase {
     /// It waits for a majority, or for the sequence it will adopt.
     Preparing {
         /// What came of that sequence.
-        stage: Stage,
+        stage: AdoptedPrefix,
         /// Whether its own promise is persisted and the others were asked.
         asked: bool,
         /// When it asked last.
@@ -145,7 +153,7 @@ pub(super) enum Phase {
         /// The ballot of the sequence it adopted,
         adopted: Ballot,
         /// and its length.
-        base: Length,
+        base: LogLength,
     },
 }
 
@@ -153,7 +161,7 @@ pub(super) enum Phase {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Hole {
     /// The first entry that is missing.
-    pub next: Length,
+    pub next: LogLength,
     /// When it was last filled,
     pub filled_at: Time,
     /// and how often before.
@@ -170,17 +178,17 @@ pub(super) struct Fetching {
     /// The replica.
     at: NodeId,
     /// The first of them.
-    from: Length,
+    from: LogLength,
     /// In how many messages.
     messages: u64,
     /// Where those begin that have come.
-    came: Vec<Length>,
+    came: Vec<LogLength>,
 }
 
 impl Fetching {
     /// A message of this replica, with entries from `from` on. What brings nothing new, since another
     /// replica was faster, counts all the same: nothing else will come for it.
-    fn note(&mut self, at: NodeId, from: Length) {
+    fn note(&mut self, at: NodeId, from: LogLength) {
         if at == self.at && from >= self.from && !self.is_over() && !self.came.contains(&from) {
             self.came.push(from);
         }
@@ -192,10 +200,10 @@ impl Fetching {
 }
 
 #[derive(Debug)]
-pub(super) struct Leader {
+pub(super) struct StreamLeader {
     pub ballot: Ballot,
-    pub phase: Phase,
-    pub peers: Vec<Peer>,
+    pub phase: LeaderPhase,
+    pub peers: Vec<ReplicaProgress>,
     /// The highest round of those that are members no longer: they may come back.
     round_gone: u64,
     /// Whether this node is a voter.
@@ -205,28 +213,33 @@ pub(super) struct Leader {
     /// Proposals that wait for the window.
     pub queue: VecDeque<Bytes>,
     /// What the voters have accepted; kept to be filled again and again.
-    pub tally: Vec<Length>,
-    faults: Faults,
+    pub tally: Vec<LogLength>,
+    faults: StreamPlantedBugs,
 }
 
-impl Leader {
-    pub fn new<S: Storage>(
-        replica: &Replica<S>,
+impl StreamLeader {
+    pub fn new<S: StreamStorage>(
+        replica: &StreamReplica<S>,
         ballot: Ballot,
         queue: VecDeque<Bytes>,
         now: Time,
-    ) -> Leader {
+    ) -> StreamLeader {
         let (me, members) = (replica.me, &replica.members);
-        let voters = members.voters.iter().map(|id| Peer::new(*id, true, 0, now, &replica.options));
-        let learners =
-            members.learners.iter().map(|id| Peer::new(*id, false, 0, now, &replica.options));
-        let phase = Phase::Preparing {
-            stage: Stage::default(),
+        let voters = members
+            .voters
+            .iter()
+            .map(|id| ReplicaProgress::new(*id, true, 0, now, &replica.options));
+        let learners = members
+            .learners
+            .iter()
+            .map(|id| ReplicaProgress::new(*id, false, 0, now, &replica.options));
+        let phase = LeaderPhase::Preparing {
+            stage: AdoptedPrefix::default(),
             asked: false,
             asked_at: now,
             fetching: None,
         };
-        Leader {
+        StreamLeader {
             ballot,
             phase,
             peers: voters.chain(learners).filter(|peer| peer.id != me).collect(),
@@ -240,97 +253,99 @@ impl Leader {
     }
 
     /// Whether this node's own word counts for the majority.
-    pub fn votes<S: Storage>(&self, replica: &Replica<S>) -> bool {
+    pub fn votes<S: StreamStorage>(&self, replica: &StreamReplica<S>) -> bool {
         self.voter && replica.votes
     }
 
     /// Whether `peer` has accepted all that was inherited.
     pub fn has_caught_up(&self, peer: NodeId) -> bool {
-        let Phase::Leading { base, .. } = self.phase else { return false };
+        let LeaderPhase::Leading { base, .. } = self.phase else { return false };
         self.peers.iter().any(|it| {
             it.id == peer && it.greeted && (it.acked >= base || self.faults.caught_up_early)
         })
     }
 
     pub fn is_leading(&self) -> bool {
-        matches!(self.phase, Phase::Leading { .. })
+        matches!(self.phase, LeaderPhase::Leading { .. })
     }
 
     /// The own promise is persisted: ask the others. Or the own accepts are: count them.
-    pub fn on_persisted<S: Storage>(
+    pub fn on_persisted<S: StreamStorage>(
         &mut self,
-        replica: &mut Replica<S>,
+        replica: &mut StreamReplica<S>,
         now: Time,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<StreamEffect>,
     ) {
         match &mut self.phase {
-            Phase::Preparing { asked, .. } => {
+            LeaderPhase::Preparing { asked, .. } => {
                 if !*asked && replica.storage.persisted().promised >= self.ballot {
                     *asked = true;
                     self.ask(replica, now, effects);
                     self.try_adopt(replica, now, effects);
                 }
             }
-            Phase::Leading { .. } => self.pump(replica, now, effects),
+            LeaderPhase::Leading { .. } => self.pump(replica, now, effects),
         }
     }
 
     /// A replica has forgotten, perhaps, what it said: it is asked from the beginning.
-    pub fn on_reborn<S: Storage>(
+    pub fn on_reborn<S: StreamStorage>(
         &mut self,
-        replica: &mut Replica<S>,
+        replica: &mut StreamReplica<S>,
         now: Time,
         reborn: NodeId,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<StreamEffect>,
     ) {
         let Some(place) = self.peers.iter().position(|peer| peer.id == reborn) else { return };
         if self.faults.keep_former_acks {
             return;
         }
-        let Peer { voter, round, .. } = self.peers[place];
-        self.peers[place] = Peer::new(reborn, voter, round, now, &replica.options);
-        if let Phase::Preparing { asked: false, .. } = self.phase {
+        let ReplicaProgress { voter, round, .. } = self.peers[place];
+        self.peers[place] = ReplicaProgress::new(reborn, voter, round, now, &replica.options);
+        if let LeaderPhase::Preparing { asked: false, .. } = self.phase {
             return; // It is asked with the others.
         }
-        if let Phase::Preparing { fetching, .. } = &mut self.phase {
+        if let LeaderPhase::Preparing { fetching, .. } = &mut self.phase {
             fetching.take_if(|fetching| fetching.at == reborn);
         }
         effects.push(self.prepare(replica, reborn));
     }
 
     /// The own word counts from now on.
-    pub fn on_own_vote<S: Storage>(
+    pub fn on_own_vote<S: StreamStorage>(
         &mut self,
-        replica: &mut Replica<S>,
+        replica: &mut StreamReplica<S>,
         now: Time,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<StreamEffect>,
     ) {
         match &self.phase {
-            Phase::Preparing { asked: true, .. } => self.try_adopt(replica, now, effects),
-            Phase::Preparing { asked: false, .. } => {}
-            Phase::Leading { .. } => self.pump(replica, now, effects),
+            LeaderPhase::Preparing { asked: true, .. } => self.try_adopt(replica, now, effects),
+            LeaderPhase::Preparing { asked: false, .. } => {}
+            LeaderPhase::Leading { .. } => self.pump(replica, now, effects),
         }
     }
 
     /// Learners have come or gone.
-    pub fn follow_members<S: Storage>(
+    pub fn follow_members<S: StreamStorage>(
         &mut self,
-        replica: &mut Replica<S>,
+        replica: &mut StreamReplica<S>,
         now: Time,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<StreamEffect>,
     ) {
         let members = &replica.members;
         self.is_member = members.all().any(|id| id == replica.me);
-        let is_member = |peer: &Peer| members.all().any(|id| id == peer.id);
+        let is_member = |peer: &ReplicaProgress| members.all().any(|id| id == peer.id);
         let gone = self.peers.iter().filter(|peer| !is_member(peer)).map(|peer| peer.round);
         self.round_gone = gone.fold(self.round_gone, u64::max);
         self.peers.retain(is_member);
         let is_new = |id: &NodeId| *id != replica.me && self.peers.iter().all(|it| it.id != *id);
         let new: Vec<NodeId> = members.learners.iter().copied().filter(is_new).collect();
         let round = self.round_gone;
-        self.peers.extend(new.iter().map(|id| Peer::new(*id, false, round, now, &replica.options)));
-        let asked = !matches!(self.phase, Phase::Preparing { asked: false, .. });
-        if let Phase::Preparing { fetching, .. } = &mut self.phase {
+        self.peers.extend(
+            new.iter().map(|id| ReplicaProgress::new(*id, false, round, now, &replica.options)),
+        );
+        let asked = !matches!(self.phase, LeaderPhase::Preparing { asked: false, .. });
+        if let LeaderPhase::Preparing { fetching, .. } = &mut self.phase {
             fetching.take_if(|fetching| self.peers.iter().all(|peer| peer.id != fetching.at));
         }
         if asked {
@@ -344,8 +359,13 @@ impl Leader {
     }
 
     /// Asks every replica that has not promised.
-    fn ask<S: Storage>(&mut self, replica: &Replica<S>, now: Time, effects: &mut Vec<Effect>) {
-        if let Phase::Preparing { asked_at, .. } = &mut self.phase {
+    fn ask<S: StreamStorage>(
+        &mut self,
+        replica: &StreamReplica<S>,
+        now: Time,
+        effects: &mut Vec<StreamEffect>,
+    ) {
+        if let LeaderPhase::Preparing { asked_at, .. } = &mut self.phase {
             *asked_at = now;
         }
         for peer in self.peers.iter().filter(|peer| peer.promise.is_none()) {
@@ -353,64 +373,75 @@ impl Leader {
         }
     }
 
-    pub fn prepare<S: Storage>(&self, replica: &Replica<S>, to: NodeId) -> Effect {
+    pub fn prepare<S: StreamStorage>(
+        &self,
+        replica: &StreamReplica<S>,
+        to: NodeId,
+    ) -> StreamEffect {
         let Position { ballot: accepted_ballot, accepted, decided } = replica.position();
         let ballot = self.ballot;
-        Effect::Send {
+        StreamEffect::Send {
             to,
-            message: Message::Prepare { ballot, accepted_ballot, accepted, decided },
+            message: StreamMessage::Prepare { ballot, accepted_ballot, accepted, decided },
         }
     }
 
     /// An answer to the leader of some ballot.
-    pub fn on_answer<S: Storage>(
+    pub fn on_answer<S: StreamStorage>(
         &mut self,
-        replica: &mut Replica<S>,
+        replica: &mut StreamReplica<S>,
         now: Time,
         from: NodeId,
-        message: Message,
-        effects: &mut Vec<Effect>,
+        message: StreamMessage,
+        effects: &mut Vec<StreamEffect>,
     ) {
         let Some(place) = self.peers.iter().position(|peer| peer.id == from) else {
             replica.counters.bad_messages += 1;
             return;
         };
         if message.ballot() != self.ballot {
-            // A higher one with our name would be another life of ours; there is none.
+            // A higher one with our name would be another process of ours; there is none.
             let counters = &mut replica.counters;
             let late = message.ballot() < self.ballot;
             *(if late { &mut counters.late_messages } else { &mut counters.bad_messages }) += 1;
             return;
         }
         match message {
-            Message::Promise {
-                accepted_ballot, accepted, decided, from, entries, votes, ..
+            StreamMessage::Promise {
+                accepted_ballot,
+                accepted,
+                decided,
+                from,
+                entries,
+                votes,
+                ..
             } => {
                 let position = Position { ballot: accepted_ballot, accepted, decided };
                 self.peers[place].votes = votes;
                 self.on_promise(replica, now, place, position, (from, entries), effects);
             }
-            Message::Accepted { length, next, until, decided, round, votes, .. } => {
-                let state = super::replicate::Answer { length, next, until, decided, round, votes };
+            StreamMessage::Accepted { length, next, until, decided, round, votes, .. } => {
+                let state =
+                    super::replicate::AcceptedBody { length, next, until, decided, round, votes };
                 self.on_accepted(replica, now, place, state, effects);
             }
-            Message::Prepare { .. }
-            | Message::Fetch { .. }
-            | Message::Append { .. }
-            | Message::Decide { .. }
-            | Message::Snapshot { .. }
-            | Message::Rejected { .. } => unreachable!("no answer to a leader's question"),
+            StreamMessage::Prepare { .. }
+            | StreamMessage::Fetch { .. }
+            | StreamMessage::Append { .. }
+            | StreamMessage::Decide { .. }
+            | StreamMessage::Snapshot { .. }
+            | StreamMessage::Rejected { .. } => unreachable!("no answer to a leader's question"),
         }
     }
 
-    fn on_promise<S: Storage>(
+    fn on_promise<S: StreamStorage>(
         &mut self,
-        replica: &mut Replica<S>,
+        replica: &mut StreamReplica<S>,
         now: Time,
         place: usize,
         position: Position,
-        (from, entries): (Length, Vec<Bytes>),
-        effects: &mut Vec<Effect>,
+        (from, entries): (LogLength, Vec<Bytes>),
+        effects: &mut Vec<StreamEffect>,
     ) {
         let peer = &mut self.peers[place];
         let fits = from.checked_add(entries.len()).is_some_and(|end| end <= position.accepted);
@@ -418,9 +449,9 @@ impl Leader {
             replica.counters.late_messages += 1; // A repeat of what it said before we led.
             return;
         }
-        // One that lives anew may have joined us in the life before.
+        // One that lives anew may have joined us in the process before.
         let joined = position.ballot == self.ballot
-            && matches!(self.phase, Phase::Leading { .. })
+            && matches!(self.phase, LeaderPhase::Leading { .. })
             && position.accepted <= replica.accepted();
         let possible = position.ballot < self.ballot || joined;
         if !fits || position.decided > position.accepted || !possible {
@@ -428,7 +459,7 @@ impl Leader {
             return;
         }
         match &mut self.phase {
-            Phase::Preparing { stage, asked, asked_at, fetching } => {
+            LeaderPhase::Preparing { stage, asked, asked_at, fetching } => {
                 peer.promise = Some(position);
                 *asked_at = now;
                 let asked_for = fetching.as_ref().is_some_and(|fetching| fetching.at == peer.id);
@@ -444,7 +475,7 @@ impl Leader {
                     self.try_adopt(replica, now, effects);
                 }
             }
-            Phase::Leading { adopted, base } => {
+            LeaderPhase::Leading { adopted, base } => {
                 begin_streaming(peer, position, *adopted, *base, joined);
                 self.pump(replica, now, effects);
             }
@@ -452,41 +483,41 @@ impl Leader {
     }
 
     /// A snapshot from the replica whose sequence this leader is going to adopt.
-    pub fn on_snapshot<S: Storage>(
+    pub fn on_snapshot<S: StreamStorage>(
         &mut self,
-        replica: &mut Replica<S>,
+        replica: &mut StreamReplica<S>,
         now: Time,
         from: NodeId,
-        length: Length,
+        length: LogLength,
         state: Bytes,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<StreamEffect>,
     ) {
         match &mut self.phase {
-            Phase::Preparing { stage, asked_at, fetching, .. } => {
+            LeaderPhase::Preparing { stage, asked_at, fetching, .. } => {
                 if !self.peers.iter().any(|peer| peer.id == from) {
                     replica.counters.bad_messages += 1;
                     return;
                 }
                 *asked_at = now;
                 // Begins before the snapshot, and so ended where entries were missing.
-                *stage = Stage::default();
+                *stage = AdoptedPrefix::default();
                 *fetching = None;
                 replica.restore(length, state, effects);
                 self.try_adopt(replica, now, effects);
             }
-            Phase::Leading { .. } => replica.counters.late_messages += 1,
+            LeaderPhase::Leading { .. } => replica.counters.late_messages += 1,
         }
     }
 
     /// Leads, if a majority has promised and the best sequence is here; else fetches that.
-    fn try_adopt<S: Storage>(
+    fn try_adopt<S: StreamStorage>(
         &mut self,
-        replica: &mut Replica<S>,
+        replica: &mut StreamReplica<S>,
         now: Time,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<StreamEffect>,
     ) {
         let own_votes = usize::from(self.votes(replica));
-        let Phase::Preparing { stage, fetching, .. } = &mut self.phase else { return };
+        let LeaderPhase::Preparing { stage, fetching, .. } = &mut self.phase else { return };
         let promises = self.peers.iter().filter(|peer| peer.counts() && peer.promise.is_some());
         let (members, promised) = (&replica.members, promises.count() + own_votes);
         let faulty = self.faults.prepare_at_majority && members.is_majority(promised);
@@ -525,19 +556,19 @@ impl Leader {
         let messages = before.map_or(1, |it| (it.messages * 2).min(FETCH_MESSAGES_MAX));
         *fetching = Some(Fetching { at, from: covered, messages, came: Vec::new() });
         let (ballot, accepted_ballot) = (self.ballot, best.ballot);
-        let message = Message::Fetch { ballot, accepted_ballot, from: covered, messages };
-        effects.push(Effect::Send { to: at, message });
+        let message = StreamMessage::Fetch { ballot, accepted_ballot, from: covered, messages };
+        effects.push(StreamEffect::Send { to: at, message });
     }
 
     /// Takes over the best sequence, which is the own one up to `from` and then `entries`.
-    fn adopt<S: Storage>(
+    fn adopt<S: StreamStorage>(
         &mut self,
-        replica: &mut Replica<S>,
+        replica: &mut StreamReplica<S>,
         now: Time,
         best: Position,
-        from: Length,
+        from: LogLength,
         entries: Vec<Bytes>,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<StreamEffect>,
     ) {
         assert!(from >= replica.storage.decided(), "would replace a decision: {replica:?}");
         replica.storage.replace(self.ballot, from, entries);
@@ -549,8 +580,8 @@ impl Leader {
         if known > replica.storage.decided() {
             replica.storage.decide(known);
         }
-        self.phase = Phase::Leading { adopted: best.ballot, base };
-        effects.push(Effect::Leading { ballot: self.ballot, length: base });
+        self.phase = LeaderPhase::Leading { adopted: best.ballot, base };
+        effects.push(StreamEffect::Leading { ballot: self.ballot, length: base });
         for peer in &mut self.peers {
             peer.waiting_since = Some(now);
             if let Some(promise) = peer.promise {
@@ -561,14 +592,14 @@ impl Leader {
     }
 
     /// The time of the timer has come.
-    pub fn on_timer<S: Storage>(
+    pub fn on_timer<S: StreamStorage>(
         &mut self,
-        replica: &mut Replica<S>,
+        replica: &mut StreamReplica<S>,
         now: Time,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<StreamEffect>,
     ) {
         match &mut self.phase {
-            Phase::Preparing { asked, asked_at, fetching, .. } => {
+            LeaderPhase::Preparing { asked, asked_at, fetching, .. } => {
                 if !*asked || now < *asked_at + replica.options.retry_after {
                     return;
                 }
@@ -582,22 +613,24 @@ impl Leader {
                 self.ask(replica, now, effects);
                 self.try_adopt(replica, now, effects);
             }
-            Phase::Leading { .. } => self.retry(replica, now, effects),
+            LeaderPhase::Leading { .. } => self.retry(replica, now, effects),
         }
     }
 
     /// When some replica will have been silent for too long.
-    pub fn due(&self, options: &Options) -> Option<Time> {
+    pub fn due(&self, options: &StreamOptions) -> Option<Time> {
         let since = match &self.phase {
             // The storage comes first, and says so.
-            Phase::Preparing { asked: false, .. } => None,
-            Phase::Preparing { asked_at, .. } => Some(*asked_at),
-            Phase::Leading { .. } => self.peers.iter().filter_map(|peer| peer.waiting_since).min(),
+            LeaderPhase::Preparing { asked: false, .. } => None,
+            LeaderPhase::Preparing { asked_at, .. } => Some(*asked_at),
+            LeaderPhase::Leading { .. } => {
+                self.peers.iter().filter_map(|peer| peer.waiting_since).min()
+            }
         };
         Some(since? + options.retry_after)
     }
 
-    pub fn assert_invariants<S: Storage>(&self, replica: &Replica<S>) {
+    pub fn assert_invariants<S: StreamStorage>(&self, replica: &StreamReplica<S>) {
         let accepted = replica.accepted();
         for peer in &self.peers {
             assert!(peer.acked <= accepted, "{} has more than we: {self:?}", peer.id);
@@ -605,10 +638,10 @@ impl Leader {
             assert!(peer.sent <= accepted, "{} was sent more than we have: {self:?}", peer.id);
         }
         match &self.phase {
-            Phase::Preparing { .. } => {
+            LeaderPhase::Preparing { .. } => {
                 assert!(replica.storage.accepted_ballot() < self.ballot, "adopted: {self:?}");
             }
-            Phase::Leading { adopted, .. } => {
+            LeaderPhase::Leading { adopted, .. } => {
                 assert!(*adopted < self.ballot, "adopted from itself: {self:?}");
                 let own = replica.storage.accepted_ballot();
                 assert_eq!(own, self.ballot, "leads another's sequence: {self:?}");
@@ -622,10 +655,10 @@ impl Leader {
 /// The position to adopt: of the highest ballot, the longest. And whose it is, if not the own: of several,
 /// the one that was `asked`, so that two who have the same are not asked in turns.
 fn best_of(
-    peers: &[Peer],
+    peers: &[ReplicaProgress],
     own: Position,
     asked: Option<NodeId>,
-    faults: Faults,
+    faults: StreamPlantedBugs,
 ) -> (Position, Option<NodeId>) {
     let rank = |position: &Position| match faults.adopt_longest {
         true => (Ballot::default(), position.accepted),
@@ -648,11 +681,11 @@ fn best_of(
 }
 
 /// Keeps what continues the own sequence towards that of `ballot`.
-fn stage_entries<S: Storage>(
-    replica: &Replica<S>,
-    stage: &mut Stage,
+fn stage_entries<S: StreamStorage>(
+    replica: &StreamReplica<S>,
+    stage: &mut AdoptedPrefix,
     ballot: Ballot,
-    from: Length,
+    from: LogLength,
     entries: Vec<Bytes>,
 ) {
     let own = replica.position();
@@ -664,23 +697,23 @@ fn stage_entries<S: Storage>(
             stage.entries.extend(entries.into_iter().skip(known));
         }
     } else if from <= sure {
-        *stage = Stage { ballot, from, entries };
+        *stage = AdoptedPrefix { ballot, from, entries };
     }
 }
 
 /// A replica has promised: where to go on from. Its sequence is a beginning of ours as far as it is
 /// decided, and if it is of the ballot we adopted, or has `joined` us, as a whole.
 fn begin_streaming(
-    peer: &mut Peer,
+    peer: &mut ReplicaProgress,
     promise: Position,
     adopted: Ballot,
-    base: Length,
+    base: LogLength,
     joined: bool,
 ) {
     let shared = match promise.ballot == adopted {
         _ if joined => promise.accepted,
         true => promise.accepted.min(base),
-        false => Length::ZERO,
+        false => LogLength::ZERO,
     };
     let sure = shared.max(promise.decided.min(base));
     peer.promise = Some(promise);

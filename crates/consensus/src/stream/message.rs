@@ -1,16 +1,16 @@
 //! What leaders and replicas tell each other.
 //!
 //! Every message names the ballot it belongs to. A replica that has promised a higher one answers
-//! [`Message::Rejected`]; a leader ignores answers to any ballot but its own. So messages may come
+//! [`StreamMessage::Rejected`]; a leader ignores answers to any ballot but its own. So messages may come
 //! late by any time.
 
-use super::Length;
+use super::LogLength;
 use bytes::Bytes;
 use types::Ballot;
 
 /// A message between two nodes of a stream.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Message {
+pub enum StreamMessage {
     /// A new leader to every replica: promise `ballot`, and say what you have accepted. It also says
     /// what the leader has, so that the answer can bring what it lacks. Legal at any time. A repeat
     /// is answered like the first.
@@ -20,9 +20,9 @@ pub enum Message {
         /// The ballot of the leader's own sequence,
         accepted_ballot: Ballot,
         /// its length,
-        accepted: Length,
+        accepted: LogLength,
         /// and how much of it is decided.
-        decided: Length,
+        decided: LogLength,
     },
     /// A replica to the leader, in answer to `Prepare` or `Fetch`: nothing below `ballot` will be
     /// accepted here any more, and this is what was. Sent only when the promise is persisted. A
@@ -33,11 +33,11 @@ pub enum Message {
         /// The ballot of the replica's sequence,
         accepted_ballot: Ballot,
         /// its length,
-        accepted: Length,
+        accepted: LogLength,
         /// and how much of it is decided.
-        decided: Length,
+        decided: LogLength,
         /// Where `entries` begin.
-        from: Length,
+        from: LogLength,
         /// As much as fits of what the leader lacks; none where the leader lacks nothing.
         entries: Vec<Bytes>,
         /// Whether it counts for the majority: not where memory is lost, and with it other promises.
@@ -52,7 +52,7 @@ pub enum Message {
         /// Of which sequence.
         accepted_ballot: Ballot,
         /// The first entry that is missing.
-        from: Length,
+        from: LogLength,
         /// In at most so many messages: more hide the distance where much is missing.
         messages: u64,
     },
@@ -66,15 +66,15 @@ pub enum Message {
         /// beginning of that sequence.
         adopted: Ballot,
         /// The length of that sequence. A replica moves to `ballot` when it has all of it.
-        base: Length,
+        base: LogLength,
         /// Where `entries` begin.
-        prev: Length,
+        prev: LogLength,
         /// What to append.
         entries: Vec<Bytes>,
         /// How much is decided.
-        decided: Length,
+        decided: LogLength,
         /// How much every replica has accepted.
-        everywhere: Length,
+        everywhere: LogLength,
         /// How often the leader has asked this replica after it had fallen silent.
         round: u64,
     },
@@ -84,13 +84,13 @@ pub enum Message {
         /// The leader's.
         ballot: Ballot,
         /// Accepted under `ballot`, and persisted; 0 while the base is incomplete.
-        length: Length,
+        length: LogLength,
         /// The first entry that has not come.
-        next: Length,
+        next: LogLength,
         /// If greater than `next`: something beyond has come, these between were overtaken or lost.
-        until: Length,
+        until: LogLength,
         /// How much the replica knows to be decided.
-        decided: Length,
+        decided: LogLength,
         /// The greatest round of an `Append` that has come: so the leader knows after which of its
         /// questions this was said.
         round: u64,
@@ -103,9 +103,9 @@ pub enum Message {
         /// The leader's.
         ballot: Ballot,
         /// How much is decided.
-        decided: Length,
+        decided: LogLength,
         /// How much every replica has accepted.
-        everywhere: Length,
+        everywhere: LogLength,
     },
     /// The leader to a replica, or the best replica to a leader that prepares: what the entries before
     /// `length` made, since they are trimmed. All of them are decided. One that brings nothing new is
@@ -114,7 +114,7 @@ pub enum Message {
         /// The leader's.
         ballot: Ballot,
         /// The entries that the state contains.
-        length: Length,
+        length: LogLength,
         /// The owner's; opaque.
         state: Bytes,
     },
@@ -128,19 +128,19 @@ pub enum Message {
     },
 }
 
-impl Message {
+impl StreamMessage {
     /// The ballot that the message belongs to.
     #[must_use]
     pub fn ballot(&self) -> Ballot {
         match self {
-            Message::Prepare { ballot, .. }
-            | Message::Promise { ballot, .. }
-            | Message::Fetch { ballot, .. }
-            | Message::Append { ballot, .. }
-            | Message::Accepted { ballot, .. }
-            | Message::Decide { ballot, .. }
-            | Message::Snapshot { ballot, .. }
-            | Message::Rejected { ballot, .. } => *ballot,
+            StreamMessage::Prepare { ballot, .. }
+            | StreamMessage::Promise { ballot, .. }
+            | StreamMessage::Fetch { ballot, .. }
+            | StreamMessage::Append { ballot, .. }
+            | StreamMessage::Accepted { ballot, .. }
+            | StreamMessage::Decide { ballot, .. }
+            | StreamMessage::Snapshot { ballot, .. }
+            | StreamMessage::Rejected { ballot, .. } => *ballot,
         }
     }
 }

@@ -39,7 +39,7 @@
 
 mod core;
 mod leader;
-mod length;
+mod log_length;
 mod message;
 mod options;
 mod replica;
@@ -47,8 +47,8 @@ mod replicate;
 mod storage;
 mod wire;
 
-pub use self::core::{Counters, Effect, Event, Stream};
-pub use length::Length;
-pub use message::Message;
-pub use options::{Faults, Members, Options};
-pub use storage::{Log, MemoryStorage, Persisted, Storage};
+pub use self::core::{Stream, StreamCounters, StreamEffect, StreamEvent};
+pub use log_length::LogLength;
+pub use message::StreamMessage;
+pub use options::{StreamMembers, StreamOptions, StreamPlantedBugs};
+pub use storage::{EntryLog, MemoryStorage, Persisted, StreamStorage};

@@ -6,7 +6,7 @@ use types::NodeId;
 
 /// The replicas of a stream. The leader need not be one of them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Members {
+pub struct StreamMembers {
     /// They accept and have a vote: a majority of them decides.
     pub voters: Vec<NodeId>,
     /// They accept and have none.
@@ -16,7 +16,7 @@ pub struct Members {
     pub all_promise: bool,
 }
 
-impl Members {
+impl StreamMembers {
     /// All replicas, voters first.
     pub fn all(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.voters.iter().chain(&self.learners).copied()
@@ -35,7 +35,7 @@ impl Members {
     }
 
     /// Whether the same nodes vote.
-    pub(super) fn has_voters_of(&self, other: &Members) -> bool {
+    pub(super) fn has_voters_of(&self, other: &StreamMembers) -> bool {
         let votes = |node: &NodeId| other.voters.contains(node);
         self.voters.len() == other.voters.len() && self.voters.iter().all(votes)
     }
@@ -52,7 +52,7 @@ impl Members {
 
 /// How a stream paces itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
+pub struct StreamOptions {
     /// Entries in flight: appended and not yet decided, and for each replica sent and not yet
     /// received. More hides longer round trips and costs memory. Default 4096.
     pub window_entries: u64,
@@ -74,12 +74,12 @@ pub struct Options {
     /// gets a snapshot. Less saves memory while a replica is away. Default 64 MiB.
     pub retain_bytes: u64,
     /// Planted bugs, for tests of the tests. Default none.
-    pub faults: Faults,
+    pub faults: StreamPlantedBugs,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for StreamOptions {
+    fn default() -> StreamOptions {
+        StreamOptions {
             window_entries: 4096,
             window_bytes: 16 << 20,
             window_bytes_max: 64 << 20,
@@ -87,12 +87,12 @@ impl Default for Options {
             retry_after: Duration::from_millis(200),
             trim_entries: 256,
             retain_bytes: 64 << 20,
-            faults: Faults::default(),
+            faults: StreamPlantedBugs::default(),
         }
     }
 }
 
-impl Options {
+impl StreamOptions {
     pub(super) fn check(&self) {
         assert!(self.window_entries > 0, "a window of no entries stays shut: {self:?}");
         assert!(self.window_bytes <= self.window_bytes_max, "a window that would shrink: {self:?}");
@@ -102,7 +102,7 @@ impl Options {
 
 planted! {
     /// Bugs planted on purpose: each must be caught by some check.
-    pub struct Faults {
+    pub struct StreamPlantedBugs {
         /// The leader counts what a learner accepted as a vote (breaks rule M4).
         pub count_learner: bool,
         /// A replica promises a ballot and does not remember it.
@@ -119,7 +119,7 @@ planted! {
         pub keep_undecided: bool,
         /// A replica without memory votes.
         pub vote_while_empty: bool,
-        /// A leader takes what a replica acknowledged in a former life for what it has.
+        /// A leader takes what a replica acknowledged in a former process for what it has.
         pub keep_former_acks: bool,
         /// A replica without memory is called full as soon as anything was sent to it.
         pub caught_up_early: bool,

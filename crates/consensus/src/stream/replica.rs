@@ -4,14 +4,14 @@
 //!               sure                 next          until
 //!  own sequence  |  the leader's, in order |  hole  |  early
 //! ```
-//! Entries that come before their turn wait in the [`Inbox`], so that overtaking costs no resend;
+//! Entries that come before their turn wait in the [`PendingAppends`], so that overtaking costs no resend;
 //! and so do all entries while the replica has not yet got the leader's base and keeps its own
 //! sequence. *Sure* is the beginning that its own sequence shares with the leader's: what is
 //! decided, or all, if the leader adopted the same ballot.
 
-use super::core::Counters;
+use super::core::StreamCounters;
 use super::leader::FETCH_MESSAGES_MAX;
-use super::{Effect, Length, Members, Message, Options, Storage};
+use super::{LogLength, StreamEffect, StreamMembers, StreamMessage, StreamOptions, StreamStorage};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use types::{Ballot, NodeId};
@@ -20,58 +20,58 @@ use types::{Ballot, NodeId};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Position {
     pub ballot: Ballot,
-    pub accepted: Length,
-    pub decided: Length,
+    pub accepted: LogLength,
+    pub decided: LogLength,
 }
 
 /// What came from the leader and is not in the log yet.
 #[derive(Debug, Default)]
-struct Inbox {
+struct PendingAppends {
     /// While the base is incomplete: where the leader's entries begin, and what came in order.
     joining: Option<Joining>,
     /// What came before its turn, by the length before it.
-    early: BTreeMap<Length, Vec<Bytes>>,
+    early: BTreeMap<LogLength, Vec<Bytes>>,
     early_entries: u64,
     early_bytes: u64,
 }
 
 #[derive(Debug)]
 struct Joining {
-    base: Length,
-    sure: Length,
+    base: LogLength,
+    sure: LogLength,
     run: Vec<Bytes>,
 }
 
 impl Joining {
-    fn next(&self) -> Length {
-        Length(self.sure.0 + self.run.len() as u64)
+    fn next(&self) -> LogLength {
+        LogLength(self.sure.0 + self.run.len() as u64)
     }
 }
 
 /// The body of an `Append`.
-struct Append {
+struct AppendBody {
     adopted: Ballot,
-    base: Length,
-    prev: Length,
+    base: LogLength,
+    prev: LogLength,
     entries: Vec<Bytes>,
 }
 
 #[derive(Debug)]
-pub(super) struct Replica<S> {
+pub(super) struct StreamReplica<S> {
     pub me: NodeId,
-    pub members: Members,
-    pub options: Options,
+    pub members: StreamMembers,
+    pub options: StreamOptions,
     pub storage: S,
-    pub counters: Counters,
+    pub counters: StreamCounters,
     /// What all replicas have, by the leader's word.
-    pub everywhere: Length,
+    pub everywhere: LogLength,
     /// The length of the last snapshot that came.
-    pub restored: Length,
-    inbox: Inbox,
+    pub restored: LogLength,
+    inbox: PendingAppends,
     /// What the leader of the promised ballot says is decided.
-    told: Length,
+    told: LogLength,
     /// The length last acknowledged to that leader.
-    acknowledged: Length,
+    acknowledged: LogLength,
     /// Its last question after silence.
     round: u64,
     /// A promise to be answered when it is persisted.
@@ -82,19 +82,24 @@ pub(super) struct Replica<S> {
     pub votes: bool,
 }
 
-impl<S: Storage> Replica<S> {
-    pub fn new(me: NodeId, members: Members, options: Options, storage: S) -> Replica<S> {
-        Replica {
+impl<S: StreamStorage> StreamReplica<S> {
+    pub fn new(
+        me: NodeId,
+        members: StreamMembers,
+        options: StreamOptions,
+        storage: S,
+    ) -> StreamReplica<S> {
+        StreamReplica {
             me,
             members,
             options,
             storage,
-            counters: Counters::default(),
-            everywhere: Length::ZERO,
-            restored: Length::ZERO,
-            inbox: Inbox::default(),
-            told: Length::ZERO,
-            acknowledged: Length::ZERO,
+            counters: StreamCounters::default(),
+            everywhere: LogLength::ZERO,
+            restored: LogLength::ZERO,
+            inbox: PendingAppends::default(),
+            told: LogLength::ZERO,
+            acknowledged: LogLength::ZERO,
             round: 0,
             owed: None,
             wanted_by: None,
@@ -102,7 +107,7 @@ impl<S: Storage> Replica<S> {
         }
     }
 
-    pub fn accepted(&self) -> Length {
+    pub fn accepted(&self) -> LogLength {
         self.storage.log().length()
     }
 
@@ -115,12 +120,12 @@ impl<S: Storage> Replica<S> {
     }
 
     /// What may be told of the own sequence: accepted under its ballot, and persisted.
-    pub fn persisted(&self) -> Length {
+    pub fn persisted(&self) -> LogLength {
         let persisted = self.storage.persisted();
         if persisted.accepted_ballot == self.storage.accepted_ballot() {
             persisted.accepted.min(self.accepted())
         } else {
-            Length::ZERO
+            LogLength::ZERO
         }
     }
 
@@ -133,16 +138,21 @@ impl<S: Storage> Replica<S> {
     pub fn promise(&mut self, ballot: Ballot) {
         assert!(ballot > self.storage.promised(), "promise {ballot} after: {self:?}");
         self.storage.promise(ballot);
-        self.inbox = Inbox::default();
-        self.told = Length::ZERO;
-        self.acknowledged = Length::ZERO;
+        self.inbox = PendingAppends::default();
+        self.told = LogLength::ZERO;
+        self.acknowledged = LogLength::ZERO;
         self.round = 0;
         self.owed = None;
         self.wanted_by = None;
     }
 
     /// A message to replicas, from the node that leads or prepares to.
-    pub fn on_message(&mut self, from: NodeId, message: Message, effects: &mut Vec<Effect>) {
+    pub fn on_message(
+        &mut self,
+        from: NodeId,
+        message: StreamMessage,
+        effects: &mut Vec<StreamEffect>,
+    ) {
         let ballot = message.ballot();
         if from != ballot.node {
             self.counters.bad_messages += 1;
@@ -151,49 +161,60 @@ impl<S: Storage> Replica<S> {
         if ballot < self.storage.promised() {
             self.counters.late_messages += 1;
             let promised = self.storage.promised();
-            effects
-                .push(Effect::Send { to: from, message: Message::Rejected { ballot, promised } });
+            effects.push(StreamEffect::Send {
+                to: from,
+                message: StreamMessage::Rejected { ballot, promised },
+            });
             return;
         }
         let forget = self.options.faults.forget_promise;
-        let asks = matches!(message, Message::Prepare { .. } | Message::Fetch { .. });
+        let asks = matches!(message, StreamMessage::Prepare { .. } | StreamMessage::Fetch { .. });
         if ballot > self.storage.promised() && !(asks && forget) {
             self.promise(ballot);
         }
         match message {
-            Message::Prepare { accepted_ballot, accepted, decided, .. } => {
+            StreamMessage::Prepare { accepted_ballot, accepted, decided, .. } => {
                 let position = Position { ballot: accepted_ballot, accepted, decided };
                 self.owed = Some((from, ballot, position));
                 self.pay(effects);
             }
-            Message::Fetch { accepted_ballot, from: first, messages, .. } => {
+            StreamMessage::Fetch { accepted_ballot, from: first, messages, .. } => {
                 self.on_fetch(from, (ballot, accepted_ballot), first, messages, effects);
             }
-            Message::Append {
-                adopted, base, prev, entries, decided, everywhere, round, ..
+            StreamMessage::Append {
+                adopted,
+                base,
+                prev,
+                entries,
+                decided,
+                everywhere,
+                round,
+                ..
             } => {
                 if prev.checked_add(entries.len()).is_none() {
                     self.counters.bad_messages += 1;
                     return;
                 }
                 self.round = self.round.max(round);
-                self.on_append(Append { adopted, base, prev, entries });
+                self.on_append(AppendBody { adopted, base, prev, entries });
                 self.learn(decided, everywhere);
                 self.answer(effects);
             }
-            Message::Decide { decided, everywhere, .. } => self.learn(decided, everywhere),
-            Message::Snapshot { length, state, .. } => {
+            StreamMessage::Decide { decided, everywhere, .. } => self.learn(decided, everywhere),
+            StreamMessage::Snapshot { length, state, .. } => {
                 self.restore(length, state, effects);
                 self.answer(effects);
             }
-            Message::Promise { .. } | Message::Accepted { .. } | Message::Rejected { .. } => {
+            StreamMessage::Promise { .. }
+            | StreamMessage::Accepted { .. }
+            | StreamMessage::Rejected { .. } => {
                 unreachable!("answers go to the leader")
             }
         }
     }
 
     /// More is persisted: what was held back may be said.
-    pub fn on_persisted(&mut self, effects: &mut Vec<Effect>) {
+    pub fn on_persisted(&mut self, effects: &mut Vec<StreamEffect>) {
         self.pay(effects);
         // A leader that was deposed, or restarted, has no replica to tell.
         let led_by_another = self.storage.promised().node != self.me;
@@ -203,13 +224,13 @@ impl<S: Storage> Replica<S> {
     }
 
     /// Tells the leader again how far this node is: from now on it counts.
-    pub fn say_again(&mut self, effects: &mut Vec<Effect>) {
+    pub fn say_again(&mut self, effects: &mut Vec<StreamEffect>) {
         let promised = self.storage.promised();
         if promised.node == self.me || promised == Ballot::default() {
             return;
         }
         if self.has_joined() {
-            self.acknowledged = Length::ZERO;
+            self.acknowledged = LogLength::ZERO;
             self.answer(effects);
         } else if self.owed.is_none() && self.storage.persisted().promised == promised {
             self.send_promise(promised.node, promised, self.accepted(), effects);
@@ -217,7 +238,7 @@ impl<S: Storage> Replica<S> {
     }
 
     /// Answers a `Prepare`, once the promise is persisted.
-    fn pay(&mut self, effects: &mut Vec<Effect>) {
+    fn pay(&mut self, effects: &mut Vec<StreamEffect>) {
         let Some((to, ballot, leader)) = self.owed else { return };
         let forget = self.options.faults.forget_promise;
         if self.storage.persisted().promised < ballot && !forget {
@@ -239,9 +260,9 @@ impl<S: Storage> Replica<S> {
         &mut self,
         to: NodeId,
         (ballot, accepted_ballot): (Ballot, Ballot),
-        mut first: Length,
+        mut first: LogLength,
         messages: u64,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<StreamEffect>,
     ) {
         if self.has_joined() {
             self.counters.late_messages += 1; // The leader has long got what it asked for.
@@ -256,7 +277,7 @@ impl<S: Storage> Replica<S> {
             }
         } else if self.wanted_by != Some(to) {
             self.wanted_by = Some(to);
-            effects.push(Effect::SnapshotWanted { to });
+            effects.push(StreamEffect::SnapshotWanted { to });
         }
     }
 
@@ -265,22 +286,29 @@ impl<S: Storage> Replica<S> {
         &self,
         to: NodeId,
         ballot: Ballot,
-        from: Length,
-        effects: &mut Vec<Effect>,
-    ) -> Length {
+        from: LogLength,
+        effects: &mut Vec<StreamEffect>,
+    ) -> LogLength {
         let Position { ballot: accepted_ballot, accepted, decided } = self.position();
         let log = self.storage.log();
         let from = if from < log.start() { accepted } else { from };
         let end = log.fit(from, accepted, self.options.message_bytes_max);
         let (entries, votes) = (log.entries(from, end), self.votes);
-        let message =
-            Message::Promise { ballot, accepted_ballot, accepted, decided, from, entries, votes };
-        effects.push(Effect::Send { to, message });
+        let message = StreamMessage::Promise {
+            ballot,
+            accepted_ballot,
+            accepted,
+            decided,
+            from,
+            entries,
+            votes,
+        };
+        effects.push(StreamEffect::Send { to, message });
         end
     }
 
-    fn on_append(&mut self, append: Append) {
-        let Append { adopted, base, prev, entries } = append;
+    fn on_append(&mut self, append: AppendBody) {
+        let AppendBody { adopted, base, prev, entries } = append;
         if self.has_joined() {
             if prev > self.accepted() {
                 return self.keep_early(prev, entries);
@@ -305,14 +333,14 @@ impl<S: Storage> Replica<S> {
     }
 
     /// The beginning of the own sequence that is also the leader's.
-    fn sure(&self, adopted: Ballot, base: Length) -> Length {
+    fn sure(&self, adopted: Ballot, base: LogLength) -> LogLength {
         let same = self.storage.accepted_ballot() == adopted || self.options.faults.keep_undecided;
-        let shared = if same { self.accepted().min(base) } else { Length::ZERO };
+        let shared = if same { self.accepted().min(base) } else { LogLength::ZERO };
         shared.max(self.storage.decided())
     }
 
     /// The first entry of the leader's that has not come.
-    fn next(&self) -> Length {
+    fn next(&self) -> LogLength {
         match &self.inbox.joining {
             _ if self.has_joined() => self.accepted(),
             Some(joining) => joining.next(),
@@ -321,7 +349,7 @@ impl<S: Storage> Replica<S> {
     }
 
     /// Keeps entries that came before their turn, within the window.
-    fn keep_early(&mut self, prev: Length, entries: Vec<Bytes>) {
+    fn keep_early(&mut self, prev: LogLength, entries: Vec<Bytes>) {
         let bytes: u64 = entries.iter().map(|entry| entry.len() as u64).sum();
         let count = entries.len() as u64;
         let inbox = &mut self.inbox;
@@ -366,7 +394,7 @@ impl<S: Storage> Replica<S> {
         }
     }
 
-    fn learn(&mut self, decided: Length, everywhere: Length) {
+    fn learn(&mut self, decided: LogLength, everywhere: LogLength) {
         self.told = self.told.max(decided);
         self.everywhere = self.everywhere.max(everywhere);
         let here = self.told.min(self.accepted());
@@ -376,7 +404,7 @@ impl<S: Storage> Replica<S> {
     }
 
     /// Installs a snapshot, if it brings anything.
-    pub fn restore(&mut self, length: Length, state: Bytes, effects: &mut Vec<Effect>) {
+    pub fn restore(&mut self, length: LogLength, state: Bytes, effects: &mut Vec<StreamEffect>) {
         if length > self.storage.decided() {
             self.storage.restore(length);
             self.restored = length;
@@ -384,16 +412,16 @@ impl<S: Storage> Replica<S> {
                 self.drain_early();
             } else {
                 // What came so far began before it; it is sent again if it is needed.
-                self.inbox = Inbox::default();
+                self.inbox = PendingAppends::default();
             }
-            effects.push(Effect::Restored { length, state });
+            effects.push(StreamEffect::Restored { length, state });
         }
     }
 
     /// Tells the leader how far this replica is; unless the storage will call soon to say more.
-    fn answer(&mut self, effects: &mut Vec<Effect>) {
+    fn answer(&mut self, effects: &mut Vec<StreamEffect>) {
         let ballot = self.storage.promised();
-        let length = if self.has_joined() { self.persisted() } else { Length::ZERO };
+        let length = if self.has_joined() { self.persisted() } else { LogLength::ZERO };
         let next = self.next();
         let until = self.inbox.early.first_key_value().map_or(next, |(prev, _)| *prev);
         if self.has_joined() && until == next && length < next && length == self.acknowledged {
@@ -401,11 +429,12 @@ impl<S: Storage> Replica<S> {
         }
         self.acknowledged = length;
         let (decided, round, votes) = (self.storage.decided(), self.round, self.votes);
-        let message = Message::Accepted { ballot, length, next, until, decided, round, votes };
-        effects.push(Effect::Send { to: ballot.node, message });
+        let message =
+            StreamMessage::Accepted { ballot, length, next, until, decided, round, votes };
+        effects.push(StreamEffect::Send { to: ballot.node, message });
     }
 
-    pub fn trim(&mut self, before: Length) {
+    pub fn trim(&mut self, before: LogLength) {
         let before = before.min(self.storage.decided());
         if before > self.storage.log().start() {
             self.storage.trim(before);
@@ -416,14 +445,17 @@ impl<S: Storage> Replica<S> {
     pub fn on_snapshot_taken(
         &mut self,
         to: NodeId,
-        length: Length,
+        length: LogLength,
         state: Bytes,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<StreamEffect>,
     ) {
         if self.wanted_by == Some(to) {
             self.wanted_by = None;
             let ballot = self.storage.promised();
-            effects.push(Effect::Send { to, message: Message::Snapshot { ballot, length, state } });
+            effects.push(StreamEffect::Send {
+                to,
+                message: StreamMessage::Snapshot { ballot, length, state },
+            });
         }
     }
 
@@ -436,7 +468,7 @@ impl<S: Storage> Replica<S> {
     }
 }
 
-impl Inbox {
+impl PendingAppends {
     fn forget(&mut self, entries: &[Bytes]) {
         self.early_entries -= entries.len() as u64;
         self.early_bytes -= entries.iter().map(|entry| entry.len() as u64).sum::<u64>();

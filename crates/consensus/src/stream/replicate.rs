@@ -10,53 +10,55 @@
 //! reports a hole gets just that filled; one that stays silent is asked from where it was, one
 //! message at a time, until it answers.
 
-use super::leader::{Hole, Leader, Peer, Phase, Window};
-use super::replica::Replica;
-use super::{Effect, Length, Message, Storage};
+use super::leader::{FlightWindow, Hole, LeaderPhase, ReplicaProgress, StreamLeader};
+use super::replica::StreamReplica;
+use super::{LogLength, StreamEffect, StreamMessage, StreamStorage};
 use bytes::Bytes;
 use types::{Ballot, NodeId, Time};
 
 /// The body of an `Accepted`.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Answer {
-    pub length: Length,
-    pub next: Length,
-    pub until: Length,
-    pub decided: Length,
+pub(super) struct AcceptedBody {
+    pub length: LogLength,
+    pub next: LogLength,
+    pub until: LogLength,
+    pub decided: LogLength,
     pub round: u64,
     pub votes: bool,
 }
 
 /// What every `Append` of a leader says.
 #[derive(Debug, Clone, Copy)]
-struct Head {
+struct AppendHeader {
     ballot: Ballot,
     adopted: Ballot,
-    base: Length,
+    base: LogLength,
 }
 
-impl Leader {
-    fn head(&self) -> Option<Head> {
+impl StreamLeader {
+    fn head(&self) -> Option<AppendHeader> {
         match self.phase {
-            Phase::Preparing { .. } => None,
-            Phase::Leading { adopted, base } => Some(Head { ballot: self.ballot, adopted, base }),
+            LeaderPhase::Preparing { .. } => None,
+            LeaderPhase::Leading { adopted, base } => {
+                Some(AppendHeader { ballot: self.ballot, adopted, base })
+            }
         }
     }
 
-    pub fn unacknowledged<S: Storage>(&self, replica: &Replica<S>) -> u64 {
+    pub fn unacknowledged<S: StreamStorage>(&self, replica: &StreamReplica<S>) -> u64 {
         replica.accepted().beyond(replica.storage.decided()) + self.queue.len() as u64
     }
 
-    pub fn has_room<S: Storage>(&self, replica: &Replica<S>) -> bool {
+    pub fn has_room<S: StreamStorage>(&self, replica: &StreamReplica<S>) -> bool {
         self.is_leading() && self.queue.is_empty() && self.window_is_open(replica)
     }
 
-    pub fn on_propose<S: Storage>(
+    pub fn on_propose<S: StreamStorage>(
         &mut self,
-        replica: &mut Replica<S>,
+        replica: &mut StreamReplica<S>,
         now: Time,
         entry: Bytes,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<StreamEffect>,
     ) {
         self.queue.push_back(entry);
         if self.is_leading() {
@@ -66,11 +68,11 @@ impl Leader {
 
     /// Moves everything as far as it can: from the queue into the log, from accepted to decided, and
     /// from here to the peers.
-    pub fn pump<S: Storage>(
+    pub fn pump<S: StreamStorage>(
         &mut self,
-        replica: &mut Replica<S>,
+        replica: &mut StreamReplica<S>,
         now: Time,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<StreamEffect>,
     ) {
         let head = self.head().expect("called by those who lead");
         loop {
@@ -97,7 +99,7 @@ impl Leader {
     }
 
     /// May more be appended? What is not decided yet fits into the largest window of a peer.
-    fn window_is_open<S: Storage>(&self, replica: &Replica<S>) -> bool {
+    fn window_is_open<S: StreamStorage>(&self, replica: &StreamReplica<S>) -> bool {
         let (log, decided) = (replica.storage.log(), replica.storage.decided());
         let flying = log.length().beyond(decided);
         let windows = self.peers.iter().map(|peer| peer.window.bytes);
@@ -108,7 +110,7 @@ impl Leader {
     }
 
     /// Decides what a majority of the voters has accepted under this ballot (rule M4).
-    fn decide<S: Storage>(&mut self, replica: &mut Replica<S>) -> bool {
+    fn decide<S: StreamStorage>(&mut self, replica: &mut StreamReplica<S>) -> bool {
         let count_learner = replica.options.faults.count_learner;
         let voters = self.peers.iter().filter(|peer| peer.counts() || count_learner);
         self.tally.clear();
@@ -121,7 +123,7 @@ impl Leader {
         let decided = self.tally.get(majority).copied().unwrap_or_default();
         let moves = decided > replica.storage.decided();
         if moves {
-            let holds = |peer: &&Peer| peer.counts() && peer.acked >= decided;
+            let holds = |peer: &&ReplicaProgress| peer.counts() && peer.acked >= decided;
             let own = usize::from(self.votes(replica) && replica.persisted() >= decided);
             let votes = self.peers.iter().filter(holds).count() + own;
             assert!(
@@ -133,21 +135,21 @@ impl Leader {
         moves
     }
 
-    fn note_everywhere<S: Storage>(&self, replica: &mut Replica<S>) {
+    fn note_everywhere<S: StreamStorage>(&self, replica: &mut StreamReplica<S>) {
         let own = if self.is_member { replica.persisted() } else { replica.accepted() };
-        let least = self.peers.iter().map(|peer| peer.acked).fold(own, Length::min);
+        let least = self.peers.iter().map(|peer| peer.acked).fold(own, LogLength::min);
         replica.everywhere = replica.everywhere.max(least.min(replica.storage.decided()));
     }
 
-    pub fn on_accepted<S: Storage>(
+    pub fn on_accepted<S: StreamStorage>(
         &mut self,
-        replica: &mut Replica<S>,
+        replica: &mut StreamReplica<S>,
         now: Time,
         place: usize,
-        answer: Answer,
-        effects: &mut Vec<Effect>,
+        answer: AcceptedBody,
+        effects: &mut Vec<StreamEffect>,
     ) {
-        let Answer { length, next, until, decided, round, votes } = answer;
+        let AcceptedBody { length, next, until, decided, round, votes } = answer;
         let head = self.head();
         let peer = &mut self.peers[place];
         let ordered = length <= next && next <= until && decided <= next && round <= peer.round;
@@ -186,20 +188,23 @@ impl Leader {
     }
 
     /// The owner made the snapshot that a peer needs.
-    pub fn on_snapshot_taken<S: Storage>(
+    pub fn on_snapshot_taken<S: StreamStorage>(
         &mut self,
-        replica: &mut Replica<S>,
+        replica: &mut StreamReplica<S>,
         now: Time,
         to: NodeId,
-        length: Length,
+        length: LogLength,
         state: Bytes,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<StreamEffect>,
     ) {
         let leading = self.is_leading();
-        let wanted = |peer: &&mut Peer| peer.id == to && peer.snapshot_wanted && leading;
+        let wanted = |peer: &&mut ReplicaProgress| peer.id == to && peer.snapshot_wanted && leading;
         let Some(peer) = self.peers.iter_mut().find(wanted) else { return };
         let ballot = self.ballot;
-        effects.push(Effect::Send { to, message: Message::Snapshot { ballot, length, state } });
+        effects.push(StreamEffect::Send {
+            to,
+            message: StreamMessage::Snapshot { ballot, length, state },
+        });
         peer.snapshot_wanted = false;
         peer.hole = peer.hole.map(|hole| Hole { filled_at: now, ..hole });
         peer.waiting_since = Some(now);
@@ -209,11 +214,11 @@ impl Leader {
     }
 
     /// Asks those who have been silent for too long, each with one message.
-    pub fn retry<S: Storage>(
+    pub fn retry<S: StreamStorage>(
         &mut self,
-        replica: &mut Replica<S>,
+        replica: &mut StreamReplica<S>,
         now: Time,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<StreamEffect>,
     ) {
         let head = self.head().expect("called by those who lead");
         let due = |since: Time| since + replica.options.retry_after <= now;
@@ -235,7 +240,7 @@ impl Leader {
                 peer.silent = peer.acked < replica.accepted();
                 peer.round += u64::from(peer.silent);
                 peer.sent = peer.received;
-                peer.window = Window::new(&replica.options);
+                peer.window = FlightWindow::new(&replica.options);
                 let (log, accepted) = (replica.storage.log(), replica.accepted());
                 let end = log.fit(peer.sent, accepted, replica.options.message_bytes_max);
                 // What is long may still be on its way, and be overtaken by nothing: it is asked for first.
@@ -253,12 +258,12 @@ impl Leader {
 const RESENT_BYTES_MAX: u64 = 64 << 10;
 
 /// Sends what is new for a peer, as far as its window goes.
-fn stream_to<S: Storage>(
-    peer: &mut Peer,
-    head: Head,
-    replica: &Replica<S>,
+fn stream_to<S: StreamStorage>(
+    peer: &mut ReplicaProgress,
+    head: AppendHeader,
+    replica: &StreamReplica<S>,
     now: Time,
-    effects: &mut Vec<Effect>,
+    effects: &mut Vec<StreamEffect>,
 ) {
     let log = replica.storage.log();
     if peer.sent < log.start() {
@@ -275,7 +280,7 @@ fn stream_to<S: Storage>(
         if room == 0 || (full && peer.sent > received) || (enough && peer.sent > first) {
             break;
         }
-        let until = log.length().min(Length(peer.sent.0 + room));
+        let until = log.length().min(LogLength(peer.sent.0 + room));
         send_append(peer, head, replica, until, effects);
     }
     if peer.sent > first && log.bytes_between(received, peer.sent) >= peer.window.bytes {
@@ -290,18 +295,18 @@ fn stream_to<S: Storage>(
     } else if peer.told < decided {
         peer.told = decided;
         let (ballot, everywhere) = (head.ballot, replica.everywhere);
-        let message = Message::Decide { ballot, decided, everywhere };
-        effects.push(Effect::Send { to: peer.id, message });
+        let message = StreamMessage::Decide { ballot, decided, everywhere };
+        effects.push(StreamEffect::Send { to: peer.id, message });
     }
 }
 
 /// One message with what fits of the entries from `peer.sent` to before `until`.
-fn send_append<S: Storage>(
-    peer: &mut Peer,
-    head: Head,
-    replica: &Replica<S>,
-    until: Length,
-    effects: &mut Vec<Effect>,
+fn send_append<S: StreamStorage>(
+    peer: &mut ReplicaProgress,
+    head: AppendHeader,
+    replica: &StreamReplica<S>,
+    until: LogLength,
+    effects: &mut Vec<StreamEffect>,
 ) {
     let (prev, log) = (peer.sent, replica.storage.log());
     let end = log.fit(prev, until, replica.options.message_bytes_max);
@@ -311,19 +316,19 @@ fn send_append<S: Storage>(
     peer.told = replica.storage.decided();
 }
 
-fn append<S: Storage>(
-    to: &Peer,
-    head: Head,
-    replica: &Replica<S>,
-    prev: Length,
+fn append<S: StreamStorage>(
+    to: &ReplicaProgress,
+    head: AppendHeader,
+    replica: &StreamReplica<S>,
+    prev: LogLength,
     entries: Vec<Bytes>,
-) -> Effect {
-    let Head { ballot, adopted, base } = head;
+) -> StreamEffect {
+    let AppendHeader { ballot, adopted, base } = head;
     let (decided, everywhere) = (replica.storage.decided(), replica.everywhere);
     let round = to.round;
     let message =
-        Message::Append { ballot, adopted, base, prev, entries, decided, everywhere, round };
-    Effect::Send { to: to.id, message }
+        StreamMessage::Append { ballot, adopted, base, prev, entries, decided, everywhere, round };
+    StreamEffect::Send { to: to.id, message }
 }
 
 /// A hole that is reported for so often is filled no more rarely than so.
@@ -332,13 +337,13 @@ const DOUBLINGS_MAX: u32 = 6;
 /// Sends what a peer reports to be missing, once in a while for the same hole: all that overtook it
 /// reports it too. And each time it waits for longer: a peer that cannot keep up would be kept busy with what
 /// it was sent before, for ever.
-fn fill<S: Storage>(
-    peer: &mut Peer,
-    head: Head,
-    replica: &Replica<S>,
+fn fill<S: StreamStorage>(
+    peer: &mut ReplicaProgress,
+    head: AppendHeader,
+    replica: &StreamReplica<S>,
     now: Time,
-    (next, until): (Length, Length),
-    effects: &mut Vec<Effect>,
+    (next, until): (LogLength, LogLength),
+    effects: &mut Vec<StreamEffect>,
 ) {
     let same = peer.hole.filter(|hole| hole.next == next);
     let pause = |hole: &Hole| replica.options.retry_after * (1 << hole.again.min(DOUBLINGS_MAX));
@@ -359,8 +364,13 @@ fn fill<S: Storage>(
     }
 }
 
-fn want_snapshot(peer: &mut Peer, next: Length, now: Time, effects: &mut Vec<Effect>) {
+fn want_snapshot(
+    peer: &mut ReplicaProgress,
+    next: LogLength,
+    now: Time,
+    effects: &mut Vec<StreamEffect>,
+) {
     peer.hole = Some(Hole { next, filled_at: now, again: 0 });
     peer.snapshot_wanted = true;
-    effects.push(Effect::SnapshotWanted { to: peer.id });
+    effects.push(StreamEffect::SnapshotWanted { to: peer.id });
 }

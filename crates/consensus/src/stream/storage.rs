@@ -1,10 +1,10 @@
 //! What a replica must not forget, behind a trait: memory here, disks elsewhere.
 //!
-//! The entries still held are always in memory, as a [`Log`]; a storage on disk writes its changes
-//! behind, in the order they were made, and tells by [`Storage::persisted`] how far it came.
+//! The entries still held are always in memory, as a [`EntryLog`]; a storage on disk writes its changes
+//! behind, in the order they were made, and tells by [`StreamStorage::persisted`] how far it came.
 //! Nothing is acknowledged that is not persisted: no promise and no accept.
 
-use super::Length;
+use super::LogLength;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,20 +18,20 @@ pub struct Persisted {
     /// The ballot of the sequence.
     pub accepted_ballot: Ballot,
     /// Its length. Within one ballot a sequence only grows.
-    pub accepted: Length,
+    pub accepted: LogLength,
 }
 
 /// The state of one acceptor. Changes become durable in the order of the calls, so that a crash
 /// leaves a state that once was.
-pub trait Storage: fmt::Debug {
+pub trait StreamStorage: fmt::Debug {
     /// The highest ballot promised.
     fn promised(&self) -> Ballot;
     /// The ballot under which the sequence was accepted.
     fn accepted_ballot(&self) -> Ballot;
     /// How much of the sequence is known to be decided. May be forgotten in part: it is told again.
-    fn decided(&self) -> Length;
+    fn decided(&self) -> LogLength;
     /// The entries still held.
-    fn log(&self) -> &Log;
+    fn log(&self) -> &EntryLog;
     /// What is durable. Behind the above by what is still on its way.
     fn persisted(&self) -> Persisted;
 
@@ -40,37 +40,37 @@ pub trait Storage: fmt::Debug {
     /// Appends an entry, under the ballot of the sequence.
     fn append(&mut self, entry: Bytes);
     /// In one step: cuts the sequence to `from`, appends `entries`, and moves it to `ballot`.
-    fn replace(&mut self, ballot: Ballot, from: Length, entries: Vec<Bytes>);
+    fn replace(&mut self, ballot: Ballot, from: LogLength, entries: Vec<Bytes>);
     /// Remembers how much is decided.
-    fn decide(&mut self, decided: Length);
+    fn decide(&mut self, decided: LogLength);
     /// Forgets the entries before `before`. The owner's state already has them, durably.
-    fn trim(&mut self, before: Length);
+    fn trim(&mut self, before: LogLength);
     /// A snapshot takes the place of the entries before `length`, which are decided; what is held
     /// beyond stays, and the ballot of the sequence too. The owner makes the state durable first.
-    fn restore(&mut self, length: Length);
+    fn restore(&mut self, length: LogLength);
 }
 
 /// The entries of a sequence from `start` on, with running sums of their sizes.
 #[derive(Clone, Default)]
-pub struct Log {
-    start: Length,
+pub struct EntryLog {
+    start: LogLength,
     /// The sum of the sizes before `start`, from some beginning.
     start_bytes: u64,
     /// Each entry, with the sum of sizes up to and with it.
     entries: VecDeque<(Bytes, u64)>,
 }
 
-impl Log {
+impl EntryLog {
     /// The first entry still held.
     #[must_use]
-    pub fn start(&self) -> Length {
+    pub fn start(&self) -> LogLength {
         self.start
     }
 
     /// The length of the sequence, trimmed entries included.
     #[must_use]
-    pub fn length(&self) -> Length {
-        Length(self.start.0 + self.entries.len() as u64)
+    pub fn length(&self) -> LogLength {
+        LogLength(self.start.0 + self.entries.len() as u64)
     }
 
     /// The entry of this index; `None` if it is trimmed or does not exist yet.
@@ -85,11 +85,11 @@ impl Log {
     /// end.
     #[must_use]
     #[inline]
-    pub fn bytes_between(&self, from: Length, until: Length) -> u64 {
+    pub fn bytes_between(&self, from: LogLength, until: LogLength) -> u64 {
         self.sum_before(until) - self.sum_before(from)
     }
 
-    fn sum_before(&self, length: Length) -> u64 {
+    fn sum_before(&self, length: LogLength) -> u64 {
         match length.0 - self.start.0 {
             0 => self.start_bytes,
             held => self.entries[held as usize - 1].1,
@@ -99,29 +99,29 @@ impl Log {
     /// The end of as many entries from `from` as have `bytes_max` bytes together, before `until`; at
     /// least of one, if there is one.
     #[must_use]
-    pub fn fit(&self, from: Length, until: Length, bytes_max: u64) -> Length {
+    pub fn fit(&self, from: LogLength, until: LogLength, bytes_max: u64) -> LogLength {
         if self.bytes_between(from, until) <= bytes_max {
             return until;
         }
         let limit = self.sum_before(from).saturating_add(bytes_max);
         let within = self.entries.partition_point(|(_, sum)| *sum <= limit) as u64;
-        Length((self.start.0 + within).clamp(from.0 + 1, until.0))
+        LogLength((self.start.0 + within).clamp(from.0 + 1, until.0))
     }
 
     /// The first entry of those at the end that have at most `bytes_max` together.
     #[must_use]
-    pub fn tail(&self, bytes_max: u64) -> Length {
+    pub fn tail(&self, bytes_max: u64) -> LogLength {
         let end = self.entries.back().map_or(self.start_bytes, |(_, sum)| *sum);
         let limit = end.saturating_sub(bytes_max);
         if limit <= self.start_bytes {
             return self.start;
         }
-        Length(self.start.0 + self.entries.partition_point(|(_, sum)| *sum < limit) as u64 + 1)
+        LogLength(self.start.0 + self.entries.partition_point(|(_, sum)| *sum < limit) as u64 + 1)
     }
 
     /// Entries from `from` to before `until`, for a message. Nothing is copied but the references.
     #[must_use]
-    pub fn entries(&self, from: Length, until: Length) -> Vec<Bytes> {
+    pub fn entries(&self, from: LogLength, until: LogLength) -> Vec<Bytes> {
         let places = (from.0 - self.start.0) as usize..(until.0 - self.start.0) as usize;
         self.entries.range(places).map(|(entry, _)| entry.clone()).collect()
     }
@@ -135,13 +135,13 @@ impl Log {
     }
 
     /// Forgets the entries from `length` on.
-    pub fn truncate(&mut self, length: Length) {
+    pub fn truncate(&mut self, length: LogLength) {
         assert!(self.start <= length && length <= self.length(), "cut to {length}: {self:?}");
         self.entries.truncate((length.0 - self.start.0) as usize);
     }
 
     /// Forgets the entries before `before`.
-    pub fn trim(&mut self, before: Length) {
+    pub fn trim(&mut self, before: LogLength) {
         assert!(before <= self.length(), "trim to {before}, which does not exist: {self:?}");
         while self.start < before {
             let (_, sum) = self.entries.pop_front().expect("held: it is before the end");
@@ -151,17 +151,17 @@ impl Log {
     }
 
     /// Begins at `length`, and keeps what is held beyond.
-    pub fn restore(&mut self, length: Length) {
+    pub fn restore(&mut self, length: LogLength) {
         if length <= self.length() {
             self.trim(length);
         } else {
-            *self = Log { start: length, ..Log::default() };
+            *self = EntryLog { start: length, ..EntryLog::default() };
         }
     }
 }
 
 /// Short: a log can be long.
-impl fmt::Debug for Log {
+impl fmt::Debug for EntryLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Log({}..{})", self.start, self.length())
     }
@@ -170,48 +170,48 @@ impl fmt::Debug for Log {
 /// A storage in memory. Everything is durable at once, unless it is [late](MemoryStorage::late).
 #[derive(Debug, Clone, Default)]
 pub struct MemoryStorage {
-    seen: State,
-    late: Option<Box<Late>>,
+    seen: StorageState,
+    late: Option<Box<DelayedWrites>>,
 }
 
 #[derive(Debug, Clone, Default)]
-struct State {
+struct StorageState {
     promised: Ballot,
     accepted_ballot: Ballot,
-    decided: Length,
-    log: Log,
+    decided: LogLength,
+    log: EntryLog,
 }
 
 /// What is on its way from memory to a medium.
 #[derive(Debug, Clone, Default)]
-struct Late {
-    durable: State,
-    pending: VecDeque<Change>,
+struct DelayedWrites {
+    durable: StorageState,
+    pending: VecDeque<StorageChange>,
 }
 
 #[derive(Debug, Clone)]
-enum Change {
+enum StorageChange {
     Promise(Ballot),
     Append(Bytes),
-    Replace(Ballot, Length, Vec<Bytes>),
-    Decide(Length),
-    Trim(Length),
-    Restore(Length),
+    Replace(Ballot, LogLength, Vec<Bytes>),
+    Decide(LogLength),
+    Trim(LogLength),
+    Restore(LogLength),
 }
 
-impl State {
-    fn apply(&mut self, change: Change) {
+impl StorageState {
+    fn apply(&mut self, change: StorageChange) {
         match change {
-            Change::Promise(ballot) => self.promised = ballot,
-            Change::Append(entry) => self.log.push(entry),
-            Change::Replace(ballot, from, entries) => {
+            StorageChange::Promise(ballot) => self.promised = ballot,
+            StorageChange::Append(entry) => self.log.push(entry),
+            StorageChange::Replace(ballot, from, entries) => {
                 self.log.truncate(from);
                 entries.into_iter().for_each(|entry| self.log.push(entry));
                 self.accepted_ballot = ballot;
             }
-            Change::Decide(decided) => self.decided = decided,
-            Change::Trim(before) => self.log.trim(before),
-            Change::Restore(length) => {
+            StorageChange::Decide(decided) => self.decided = decided,
+            StorageChange::Trim(before) => self.log.trim(before),
+            StorageChange::Restore(length) => {
                 self.log.restore(length);
                 self.decided = length;
             }
@@ -230,7 +230,7 @@ impl MemoryStorage {
     /// disks.
     #[must_use]
     pub fn late() -> MemoryStorage {
-        MemoryStorage { seen: State::default(), late: Some(Box::default()) }
+        MemoryStorage { seen: StorageState::default(), late: Some(Box::default()) }
     }
 
     /// How many changes are not durable yet.
@@ -254,7 +254,7 @@ impl MemoryStorage {
         }
     }
 
-    fn change(&mut self, change: Change) {
+    fn change(&mut self, change: StorageChange) {
         if let Some(late) = &mut self.late {
             late.pending.push_back(change.clone());
         }
@@ -262,7 +262,7 @@ impl MemoryStorage {
     }
 }
 
-impl Storage for MemoryStorage {
+impl StreamStorage for MemoryStorage {
     fn promised(&self) -> Ballot {
         self.seen.promised
     }
@@ -271,16 +271,16 @@ impl Storage for MemoryStorage {
         self.seen.accepted_ballot
     }
 
-    fn decided(&self) -> Length {
+    fn decided(&self) -> LogLength {
         self.seen.decided
     }
 
-    fn log(&self) -> &Log {
+    fn log(&self) -> &EntryLog {
         &self.seen.log
     }
 
     fn persisted(&self) -> Persisted {
-        let State { promised, accepted_ballot, log, .. } = match &self.late {
+        let StorageState { promised, accepted_ballot, log, .. } = match &self.late {
             None => &self.seen,
             Some(late) => &late.durable,
         };
@@ -289,27 +289,27 @@ impl Storage for MemoryStorage {
     }
 
     fn promise(&mut self, ballot: Ballot) {
-        self.change(Change::Promise(ballot));
+        self.change(StorageChange::Promise(ballot));
     }
 
     fn append(&mut self, entry: Bytes) {
-        self.change(Change::Append(entry));
+        self.change(StorageChange::Append(entry));
     }
 
-    fn replace(&mut self, ballot: Ballot, from: Length, entries: Vec<Bytes>) {
-        self.change(Change::Replace(ballot, from, entries));
+    fn replace(&mut self, ballot: Ballot, from: LogLength, entries: Vec<Bytes>) {
+        self.change(StorageChange::Replace(ballot, from, entries));
     }
 
-    fn decide(&mut self, decided: Length) {
-        self.change(Change::Decide(decided));
+    fn decide(&mut self, decided: LogLength) {
+        self.change(StorageChange::Decide(decided));
     }
 
-    fn trim(&mut self, before: Length) {
-        self.change(Change::Trim(before));
+    fn trim(&mut self, before: LogLength) {
+        self.change(StorageChange::Trim(before));
     }
 
-    fn restore(&mut self, length: Length) {
-        self.change(Change::Restore(length));
+    fn restore(&mut self, length: LogLength) {
+        self.change(StorageChange::Restore(length));
     }
 }
 
@@ -317,8 +317,8 @@ impl Storage for MemoryStorage {
 mod tests {
     use super::*;
 
-    fn log(sizes: &[usize]) -> Log {
-        let mut log = Log::default();
+    fn log(sizes: &[usize]) -> EntryLog {
+        let mut log = EntryLog::default();
         sizes.iter().for_each(|size| log.push(Bytes::from(vec![b'x'; *size])));
         log
     }
@@ -326,34 +326,37 @@ mod tests {
     #[test]
     fn sizes_survive_trims_and_cuts() {
         let mut log = log(&[1, 2, 4, 8]);
-        assert_eq!(log.bytes_between(Length(1), Length(3)), 6);
-        log.trim(Length(2));
-        assert_eq!((log.start(), log.length()), (Length(2), Length(4)));
-        assert_eq!(log.bytes_between(Length(2), Length(4)), 12);
-        log.truncate(Length(3));
+        assert_eq!(log.bytes_between(LogLength(1), LogLength(3)), 6);
+        log.trim(LogLength(2));
+        assert_eq!((log.start(), log.length()), (LogLength(2), LogLength(4)));
+        assert_eq!(log.bytes_between(LogLength(2), LogLength(4)), 12);
+        log.truncate(LogLength(3));
         log.push(Bytes::from_static(b"y"));
-        assert_eq!(log.bytes_between(Length(2), Length(4)), 5);
+        assert_eq!(log.bytes_between(LogLength(2), LogLength(4)), 5);
         assert_eq!((log.entry(1), log.entry(3).map(Bytes::len)), (None, Some(1)));
     }
 
     #[test]
     fn messages_hold_what_fits_and_at_least_one_entry() {
         let log = log(&[4, 4, 4, 100]);
-        assert_eq!(log.fit(Length(0), Length(4), 9), Length(2));
-        assert_eq!(log.fit(Length(0), Length(4), 3), Length(1));
-        assert_eq!(log.fit(Length(3), Length(4), 9), Length(4));
-        assert_eq!(log.fit(Length(0), Length(1), 99), Length(1));
-        assert_eq!(log.fit(Length(2), Length(2), 0), Length(2));
+        assert_eq!(log.fit(LogLength(0), LogLength(4), 9), LogLength(2));
+        assert_eq!(log.fit(LogLength(0), LogLength(4), 3), LogLength(1));
+        assert_eq!(log.fit(LogLength(3), LogLength(4), 9), LogLength(4));
+        assert_eq!(log.fit(LogLength(0), LogLength(1), 99), LogLength(1));
+        assert_eq!(log.fit(LogLength(2), LogLength(2), 0), LogLength(2));
     }
 
     #[test]
     fn the_tail_is_what_fits_at_the_end() {
         let mut log = log(&[4, 4, 4, 8]);
-        assert_eq!(log.tail(100), Length(0));
-        assert_eq!((log.tail(12), log.tail(11)), (Length(2), Length(3)));
-        assert_eq!((log.tail(7), log.tail(0)), (Length(4), Length(4)));
-        log.trim(Length(3));
-        assert_eq!((log.tail(100), log.tail(8), log.tail(7)), (Length(3), Length(3), Length(4)));
+        assert_eq!(log.tail(100), LogLength(0));
+        assert_eq!((log.tail(12), log.tail(11)), (LogLength(2), LogLength(3)));
+        assert_eq!((log.tail(7), log.tail(0)), (LogLength(4), LogLength(4)));
+        log.trim(LogLength(3));
+        assert_eq!(
+            (log.tail(100), log.tail(8), log.tail(7)),
+            (LogLength(3), LogLength(3), LogLength(4))
+        );
     }
 
     #[test]
@@ -361,21 +364,24 @@ mod tests {
         let mut storage = MemoryStorage::late();
         let ballot = Ballot::default();
         storage.promise(ballot);
-        storage.replace(ballot, Length(0), vec![Bytes::from_static(b"x")]);
+        storage.replace(ballot, LogLength(0), vec![Bytes::from_static(b"x")]);
         storage.append(Bytes::from_static(b"y"));
-        assert_eq!((storage.pending(), storage.persisted().accepted), (3, Length(0)));
+        assert_eq!((storage.pending(), storage.persisted().accepted), (3, LogLength(0)));
         storage.persist(2);
-        assert_eq!((storage.log().length(), storage.persisted().accepted), (Length(2), Length(1)));
+        assert_eq!(
+            (storage.log().length(), storage.persisted().accepted),
+            (LogLength(2), LogLength(1))
+        );
         storage.crash();
-        assert_eq!((storage.pending(), storage.log().length()), (0, Length(1)));
+        assert_eq!((storage.pending(), storage.log().length()), (0, LogLength(1)));
     }
 
     #[test]
     fn a_snapshot_within_the_log_keeps_the_rest() {
         let mut log = log(&[1, 2, 4]);
-        log.restore(Length(2));
-        assert_eq!((log.start(), log.length()), (Length(2), Length(3)));
-        log.restore(Length(9));
-        assert_eq!((log.start(), log.length()), (Length(9), Length(9)));
+        log.restore(LogLength(2));
+        assert_eq!((log.start(), log.length()), (LogLength(2), LogLength(3)));
+        log.restore(LogLength(9));
+        assert_eq!((log.start(), log.length()), (LogLength(9), LogLength(9)));
     }
 }

@@ -1,12 +1,12 @@
 //! The forms of what leaders and replicas tell each other. All numbers are short: most messages are
 //! `Append` and `Accepted`, and beside its entries an `Append` has some twenty bytes.
 
-use super::{Length, Message};
+use super::{LogLength, StreamMessage};
 use types::{coded_enum, coded_newtype};
 
-coded_newtype!(Length(u64));
+coded_newtype!(LogLength(u64));
 
-coded_enum!(Message {
+coded_enum!(StreamMessage {
     0 => Prepare { ballot as short, accepted_ballot as short, accepted as short, decided as short },
     1 => Promise {
         ballot as short, accepted_ballot as short, accepted as short, decided as short,
@@ -35,8 +35,8 @@ mod tests {
     use types::wire::{decode, encode};
     use types::{Ballot, Epoch, NodeId};
 
-    fn message() -> impl Strategy<Value = Message> {
-        let length = (any::<u64>(), 0..64).prop_map(|(number, less)| Length(number >> less));
+    fn message() -> impl Strategy<Value = StreamMessage> {
+        let length = (any::<u64>(), 0..64).prop_map(|(number, less)| LogLength(number >> less));
         let lengths = [length.clone(), length.clone(), length.clone(), length.clone(), length];
         let entry = prop::collection::vec(any::<u8>(), 0..200).prop_map(Bytes::from);
         let entries = prop::collection::vec(entry, 0..5);
@@ -44,10 +44,10 @@ mod tests {
         parts.prop_map(|(variant, [epoch, node, other_epoch, other], lengths, entries, votes)| {
             let ballot = Ballot { epoch: Epoch(epoch), node: NodeId(node) };
             let accepted_ballot = Ballot { epoch: Epoch(other_epoch), node: NodeId(other) };
-            let [accepted, decided, from, until, Length(round)] = lengths;
+            let [accepted, decided, from, until, LogLength(round)] = lengths;
             match variant {
-                0 => Message::Prepare { ballot, accepted_ballot, accepted, decided },
-                1 => Message::Promise {
+                0 => StreamMessage::Prepare { ballot, accepted_ballot, accepted, decided },
+                1 => StreamMessage::Promise {
                     ballot,
                     accepted_ballot,
                     accepted,
@@ -56,8 +56,8 @@ mod tests {
                     entries,
                     votes,
                 },
-                2 => Message::Fetch { ballot, accepted_ballot, from, messages: round },
-                3 => Message::Append {
+                2 => StreamMessage::Fetch { ballot, accepted_ballot, from, messages: round },
+                3 => StreamMessage::Append {
                     ballot,
                     adopted: accepted_ballot,
                     base: accepted,
@@ -67,7 +67,7 @@ mod tests {
                     everywhere: until,
                     round,
                 },
-                4 => Message::Accepted {
+                4 => StreamMessage::Accepted {
                     ballot,
                     length: accepted,
                     next: from,
@@ -76,12 +76,12 @@ mod tests {
                     round,
                     votes,
                 },
-                5 => Message::Decide { ballot, decided, everywhere: until },
+                5 => StreamMessage::Decide { ballot, decided, everywhere: until },
                 6 => {
                     let state = entries.concat().into();
-                    Message::Snapshot { ballot, length: accepted, state }
+                    StreamMessage::Snapshot { ballot, length: accepted, state }
                 }
-                _ => Message::Rejected { ballot, promised: accepted_ballot },
+                _ => StreamMessage::Rejected { ballot, promised: accepted_ballot },
             }
         })
     }
@@ -98,20 +98,20 @@ mod tests {
             mut bytes in prop::collection::vec(any::<u8>(), 1..60),
         ) {
             bytes[0] = variant;
-            withstands::<Message>(&bytes.into());
+            withstands::<StreamMessage>(&bytes.into());
         }
     }
 
-    fn append(entries: Vec<Bytes>) -> Message {
+    fn append(entries: Vec<Bytes>) -> StreamMessage {
         let ballot = Ballot { epoch: Epoch(2), node: NodeId(1) };
-        Message::Append {
+        StreamMessage::Append {
             ballot,
             adopted: Ballot { epoch: Epoch(1), node: NodeId(0) },
-            base: Length(3),
-            prev: Length(300),
+            base: LogLength(3),
+            prev: LogLength(300),
             entries,
-            decided: Length(299),
-            everywhere: Length(5),
+            decided: LogLength(299),
+            everywhere: LogLength(5),
             round: 0,
         }
     }
@@ -121,18 +121,18 @@ mod tests {
         let form = [3, 2, 1, 1, 0, 3, 0xac, 2, 0xab, 2, 5, 0, 1, 2, b'a', b'b'];
         assert_eq!(&encode(&append(vec!["ab".into()]))[..], form);
         let ballot = Ballot { epoch: Epoch(2), node: NodeId(1) };
-        let [length, next, until, decided] = [4, 5, 6, 3].map(Length);
+        let [length, next, until, decided] = [4, 5, 6, 3].map(LogLength);
         let accepted =
-            Message::Accepted { ballot, length, next, until, decided, round: 7, votes: true };
+            StreamMessage::Accepted { ballot, length, next, until, decided, round: 7, votes: true };
         assert_eq!(&encode(&accepted)[..], [4, 2, 1, 4, 5, 6, 3, 7, 1]);
-        let rejected = Message::Rejected { ballot, promised: ballot };
+        let rejected = StreamMessage::Rejected { ballot, promised: ballot };
         assert_eq!(&encode(&rejected)[..], [7, 2, 1, 2, 1]);
     }
 
     #[test]
     fn entries_stay_in_their_frame() {
         let frame = encode(&append(vec!["alice".into(), "bob".into()]));
-        let Ok(Message::Append { entries, .. }) = decode(&frame) else { panic!("no append") };
+        let Ok(StreamMessage::Append { entries, .. }) = decode(&frame) else { panic!("no append") };
         assert_eq!(entries[1].as_ptr(), frame[frame.len() - 3..].as_ptr());
     }
 }

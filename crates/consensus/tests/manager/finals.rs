@@ -2,47 +2,48 @@
 
 use crate::world::DRAWN;
 use shoal_consensus::manager::{
-    Action, Claim, Command, Heard, Incarnation, Life, Machine, Options, Term,
+    Action, Command, HeartbeatRecord, Incarnation, LeadershipClaim, ManagerOptions,
+    ProcessInstance, StateMachine, Term,
 };
 use shoal_consensus::topology::Topology;
 use std::sync::Arc;
 use std::time::Duration;
 use types::{Clock, Epoch, NodeId, ShardId, Time, VectorWatermark};
 
-fn apply(machine: &mut Machine, at: Time, action: Action) {
+fn apply(machine: &mut StateMachine, at: Time, action: Action) {
     let command = Command { term: Term(1), at, action };
     machine.apply(&command, &mut Vec::new());
 }
 
 /// Two shards, all of whose nodes have come.
-fn machine() -> Machine {
-    machine_with(Options::default())
+fn machine() -> StateMachine {
+    machine_with(ManagerOptions::default())
 }
 
-fn machine_with(options: Options) -> Machine {
+fn machine_with(options: ManagerOptions) -> StateMachine {
     let topology = Arc::new(Topology::symmetric(1, 2, 3, 0, 1));
-    let mut machine = Machine::new(Arc::clone(&topology), options);
+    let mut machine = StateMachine::new(Arc::clone(&topology), options);
     apply(&mut machine, Time(1), Action::Take { drawn: DRAWN });
     for node in topology.nodes() {
-        let (node, life, after) = (node.id, Life(7), Incarnation(0));
-        let join = Action::Join { node, life, after, lost: false, heard: Time::ZERO };
+        let (node, instance, after) = (node.id, ProcessInstance(7), Incarnation(0));
+        let join = Action::Join { node, instance, after, lost: false, heard: Time::ZERO };
         apply(&mut machine, Time(1), join);
     }
     machine
 }
 
 /// The claim of a shard's leader.
-fn claim(machine: &Machine, shard: u32) -> Claim {
+fn claim(machine: &StateMachine, shard: u32) -> LeadershipClaim {
     let it = &machine.configuration().shards[shard as usize];
     let (node, incarnation, ballot) = (it.leader, it.incarnation, it.ballot);
-    Claim { node, incarnation, shard: ShardId(shard), ballot }
+    LeadershipClaim { node, incarnation, shard: ShardId(shard), ballot }
 }
 
 /// No node says that it has heard any.
 #[test]
 fn who_begins_anew_hears_the_same_finals() {
     let mut machine = machine();
-    let apply = |machine: &mut Machine, action| apply(machine, Time(1), action);
+    let apply = |machine: &mut StateMachine, action| apply(machine, Time(1), action);
     for epoch in (1..1100).map(Epoch) {
         let of = claim(&machine, 0);
         apply(&mut machine, Action::Close { claim: of, epoch });
@@ -67,9 +68,9 @@ fn who_begins_anew_hears_the_same_finals() {
 /// The oldest go that all living nodes have heard; one that is gone for good holds nothing back.
 #[test]
 fn of_finals_that_are_heard_the_newest_are_kept() {
-    let options = Options { finals_max: 4, ..Options::default() };
+    let options = ManagerOptions { finals_max: 4, ..ManagerOptions::default() };
     let mut machine = machine_with(options.clone());
-    let fail = |machine: &mut Machine, round: u32, hearing: u32| {
+    let fail = |machine: &mut StateMachine, round: u32, lease_tracker: u32| {
         let (at, epoch) = (Time(1) + Duration::from_millis(100) * round, Epoch(round));
         let of = claim(machine, 0);
         apply(machine, at, Action::Close { claim: of, epoch });
@@ -79,11 +80,11 @@ fn of_finals_that_are_heard_the_newest_are_kept() {
             apply(machine, at, Action::Report { claim: of, epoch, watermark });
         }
         let (round, known) = (u64::from(round), machine.configuration().revision);
-        let heard = |node| Heard { node, incarnation: Incarnation(1), round, at, known };
-        let heard = (0..hearing).map(|node| heard(NodeId(node))).collect();
+        let heard = |node| HeartbeatRecord { node, incarnation: Incarnation(1), round, at, known };
+        let heard = (0..lease_tracker).map(|node| heard(NodeId(node))).collect();
         apply(machine, at, Action::Tick { heard });
     };
-    let kept = |machine: &Machine| {
+    let kept = |machine: &StateMachine| {
         let it = machine.configuration();
         let epochs = it.finals.iter().map(VectorWatermark::epoch);
         assert!(epochs.eq((it.forgotten.0 + 1..=it.settled.0).map(Epoch)), "{it:?}");
@@ -103,7 +104,7 @@ fn of_finals_that_are_heard_the_newest_are_kept() {
     }
     assert!(!machine.configuration().nodes[5].alive);
     assert_eq!((kept(&machine), machine.configuration().forgotten), (4, Epoch(56)));
-    let image = Machine::from_image(&machine.image(), options).expect("well-formed");
+    let image = StateMachine::from_image(&machine.image(), options).expect("well-formed");
     assert_eq!(image, machine);
 }
 
@@ -113,15 +114,15 @@ fn of_finals_that_are_heard_the_newest_are_kept() {
 fn who_reports_each_end_in_time_is_not_out() {
     let mut machine = machine();
     let (every, nodes) = (Duration::from_millis(100), machine.configuration().nodes.len() as u32);
-    let is_out = |machine: &Machine| -> Vec<bool> {
+    let is_out = |machine: &StateMachine| -> Vec<bool> {
         machine.configuration().shards.iter().map(|shard| shard.out.is_some()).collect()
     };
-    let begin_next = |machine: &mut Machine, round: u32, reporting: u32| {
+    let begin_next = |machine: &mut StateMachine, round: u32, reporting: u32| {
         let (at, epoch) = (Time(1) + every * round, machine.configuration().epoch);
         let of = claim(machine, 0);
         apply(machine, at, Action::Close { claim: of, epoch });
         let (round, known) = (u64::from(round), machine.configuration().revision);
-        let heard = |node| Heard { node, incarnation: Incarnation(1), round, at, known };
+        let heard = |node| HeartbeatRecord { node, incarnation: Incarnation(1), round, at, known };
         let heard = (0..nodes).map(|node| heard(NodeId(node))).collect();
         apply(machine, at, Action::Tick { heard });
         for shard in 0..reporting {

@@ -3,14 +3,14 @@
 
 use crate::world::{World, watermark};
 use shoal_consensus::manager::{
-    Action, Applied, Assignment, Claim, Configuration, Incarnation, Machine,
+    Action, Applied, Assignment, Configuration, Incarnation, LeadershipClaim, StateMachine,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use types::{Clock, Epoch, NodeId, ShardId, VectorWatermark};
 
 /// What has happened in a run, so that we know that it did.
-pub type Probes = BTreeMap<&'static str, u64>;
+pub type Coverage = BTreeMap<&'static str, u64>;
 
 pub struct Judge<'a> {
     before: Arc<Configuration>,
@@ -20,12 +20,12 @@ pub struct Judge<'a> {
     ends: BTreeMap<(Epoch, ShardId), Clock>,
     /// Epochs in which shards were out.
     out: BTreeSet<(Epoch, ShardId)>,
-    probes: &'a mut Probes,
+    coverage: &'a mut Coverage,
 }
 
 /// Complaints about the whole log of a world.
-pub fn judge(world: &World, probes: &mut Probes) -> Result<(), String> {
-    let mut machine = Machine::new(Arc::clone(&world.topology), world.options.clone());
+pub fn judge(world: &World, coverage: &mut Coverage) -> Result<(), String> {
+    let mut machine = StateMachine::new(Arc::clone(&world.topology), world.options.clone());
     let first = Arc::clone(machine.configuration());
     let mut judge = Judge {
         before: Arc::clone(&first),
@@ -33,7 +33,7 @@ pub fn judge(world: &World, probes: &mut Probes) -> Result<(), String> {
         finals: BTreeMap::new(),
         ends: BTreeMap::new(),
         out: BTreeSet::new(),
-        probes,
+        coverage,
     };
     let mut told = world.applied.iter();
     for (place, command) in world.log.order().iter().enumerate() {
@@ -65,8 +65,8 @@ fn shard(configuration: &Configuration, shard: ShardId) -> &Assignment {
 }
 
 impl Judge<'_> {
-    fn probe(&mut self, probe: &'static str) {
-        *self.probes.entry(probe).or_default() += 1;
+    fn reach(&mut self, reach: &'static str) {
+        *self.coverage.entry(reach).or_default() += 1;
     }
 
     fn effect(&mut self, action: &Action, effect: &Applied) -> Result<(), String> {
@@ -75,37 +75,37 @@ impl Judge<'_> {
             Applied::Reported { claim, epoch } => self.reported(claim, *epoch),
             Applied::Ended { shard, epoch, watermark } => self.ended(*shard, *epoch, *watermark),
             Applied::Out { since, .. } => {
-                self.probe(if since.is_some() { "out" } else { "in again" });
+                self.reach(if since.is_some() { "out" } else { "in again" });
                 Ok(())
             }
             Applied::Final(watermark) => self.is_final(watermark),
             Applied::CaughtUp { shard, replica, .. } => self.caught_up(action, *shard, *replica),
             Applied::Founded(cluster) => {
-                self.probe("founded");
+                self.reach("founded");
                 let is_first = self.before.cluster.is_none();
                 is_first.then_some(()).ok_or(format!("{cluster} is founded in another"))
             }
             Applied::Took(_) => {
-                self.probe("took");
+                self.reach("took");
                 Ok(())
             }
             Applied::Died(_) => {
-                self.probe("died");
+                self.reach("died");
                 Ok(())
             }
             Applied::Revived(_) => {
-                self.probe("revived");
+                self.reach("revived");
                 Ok(())
             }
             Applied::Joined { incarnation, .. } => {
                 if *incarnation > Incarnation(1) {
-                    self.probe("joined again");
+                    self.reach("joined again");
                 }
                 Ok(())
             }
             Applied::Raised(_) => {
                 if self.after.closing().count() > 1 {
-                    self.probe("raised while closing");
+                    self.reach("raised while closing");
                 }
                 Ok(())
             }
@@ -126,7 +126,7 @@ impl Judge<'_> {
         if moved && is_empty {
             return Err(format!("{node} leads {id} without memory"));
         }
-        self.probe(match (moved, new.voters.contains(&node)) {
+        self.reach(match (moved, new.voters.contains(&node)) {
             (true, true) => "appointed a voter",
             (true, false) => "appointed a learner",
             (false, _) => "appointed again",
@@ -135,7 +135,7 @@ impl Judge<'_> {
     }
 
     /// Only leaders of the newest configuration speak for their shards.
-    fn reported(&mut self, claim: &Claim, epoch: Epoch) -> Result<(), String> {
+    fn reported(&mut self, claim: &LeadershipClaim, epoch: Epoch) -> Result<(), String> {
         let Assignment { leader, incarnation, ballot, .. } = *shard(&self.before, claim.shard);
         if (claim.node, claim.incarnation, claim.ballot) != (leader, incarnation, ballot) {
             return Err(format!("a deposed leader reported: {claim:?}"));
@@ -180,9 +180,9 @@ impl Judge<'_> {
             }
         }
         if self.after.closing().any(|other| other < epoch) {
-            self.probe("final before one before");
+            self.reach("final before one before");
         }
-        self.probe("final");
+        self.reach("final");
         Ok(())
     }
 
@@ -199,7 +199,7 @@ impl Judge<'_> {
         if it.voters.contains(&node) && claim.ballot.epoch <= since {
             return Err(format!("{node} votes for {id} again, and has forgotten its promises"));
         }
-        self.probe("caught up");
+        self.reach("caught up");
         Ok(())
     }
 
@@ -227,7 +227,7 @@ impl Judge<'_> {
             check_majorities(old, new)?;
         }
         if replaced > 0 {
-            self.probe("replaced a voter");
+            self.reach("replaced a voter");
         }
         let shards = (0..).map(ShardId).zip(&after.shards);
         let out = shards.filter(|(_, it)| it.out.is_some()).map(|(id, _)| (after.epoch, id));

@@ -2,8 +2,9 @@
 
 use crate::world::DRAWN;
 use shoal_consensus::manager::{
-    Action, Ask, Change, Claim, Command, Faults, Incarnation, Knowledge, Life, Loss, LossStage,
-    LostEnd, Machine, Options, Refusal, Term,
+    Action, Ask, ChangeRefusal, ClusterChange, Command, Incarnation, Knowledge, LeadershipClaim,
+    Loss, LossStage, LostEnd, ManagerOptions, ManagerPlantedBugs, ProcessInstance, StateMachine,
+    Term,
 };
 use shoal_consensus::topology::Topology;
 use std::sync::Arc;
@@ -14,14 +15,14 @@ const T: ShardId = ShardId(1);
 
 /// A manager of two shards with three voters each: S on the nodes 0 to 2, T on 3 to 5.
 struct Cluster {
-    machine: Machine,
+    machine: StateMachine,
 }
 
 impl Cluster {
-    fn new(faults: Faults) -> Cluster {
+    fn new(faults: ManagerPlantedBugs) -> Cluster {
         let topology = Arc::new(Topology::symmetric(1, 2, 3, 0, 1));
-        let options = Options { faults, ..Options::default() };
-        let mut cluster = Cluster { machine: Machine::new(topology, options) };
+        let options = ManagerOptions { faults, ..ManagerOptions::default() };
+        let mut cluster = Cluster { machine: StateMachine::new(topology, options) };
         cluster.apply(Action::Take { drawn: DRAWN });
         (0..6).for_each(|node| cluster.join(node, 0));
         cluster
@@ -32,15 +33,15 @@ impl Cluster {
         self.machine.apply(&command, &mut Vec::new());
         // What a compacted log begins with says all of it.
         let options = self.machine.options().clone();
-        let image = Machine::from_image(&self.machine.image(), options).expect("an image");
+        let image = StateMachine::from_image(&self.machine.image(), options).expect("an image");
         assert_eq!(image, self.machine);
     }
 
-    /// A node begins a life after so many others, without memory.
+    /// A node begins a process after so many others, without memory.
     fn join(&mut self, node: u32, after: u32) {
         let (node, after) = (NodeId(node), Incarnation(after));
-        let life = Life(u64::from(after.0) + 1);
-        self.apply(Action::Join { node, life, after, lost: true, heard: Time::ZERO });
+        let instance = ProcessInstance(u64::from(after.0) + 1);
+        self.apply(Action::Join { node, instance, after, lost: true, heard: Time::ZERO });
     }
 
     fn tick(&mut self) {
@@ -48,7 +49,7 @@ impl Cluster {
     }
 
     fn accept(&mut self, shard: ShardId, number: u64) {
-        let change = Change::AcceptLoss { shard, number, at_s: 5 };
+        let change = ClusterChange::AcceptLoss { shard, number, at_s: 5 };
         self.apply(Action::Change { ask: Ask(number), change });
     }
 
@@ -70,9 +71,9 @@ impl Cluster {
         self.apply(Action::Known { node, incarnation, shard: S, begun, knowledge });
     }
 
-    fn claim(&self, shard: ShardId) -> Claim {
+    fn claim(&self, shard: ShardId) -> LeadershipClaim {
         let it = &self.machine.configuration().shards[shard.0 as usize];
-        Claim { node: it.leader, incarnation: it.incarnation, shard, ballot: it.ballot }
+        LeadershipClaim { node: it.leader, incarnation: it.incarnation, shard, ballot: it.ballot }
     }
 
     /// The survivors hold S so far in the first epoch.
@@ -90,7 +91,8 @@ impl Cluster {
     /// Shards have a learner each. Nodes 1 and 2 lose their memory, the loss is accepted, and all have told what they know.
     fn lose_beside_learner() -> Cluster {
         let topology = Arc::new(Topology::symmetric(1, 2, 3, 1, 1));
-        let mut cluster = Cluster { machine: Machine::new(topology, Options::default()) };
+        let mut cluster =
+            Cluster { machine: StateMachine::new(topology, ManagerOptions::default()) };
         cluster.apply(Action::Take { drawn: DRAWN });
         (0..8).for_each(|node| cluster.join(node, 0));
         cluster.join(1, 1);
@@ -102,22 +104,22 @@ impl Cluster {
     }
 
     /// Nodes 1 and 2 lose their memory, and the loss is accepted.
-    fn lose(faults: Faults) -> Cluster {
+    fn lose(faults: ManagerPlantedBugs) -> Cluster {
         let mut cluster = Cluster::new(faults);
-        assert_eq!(cluster.machine.check_loss(S), Err(Refusal::HasMajority(S)));
+        assert_eq!(cluster.machine.check_loss(S), Err(ChangeRefusal::HasMajority(S)));
         cluster.accept(S, 1);
         assert_eq!(cluster.machine.configuration().shards[0].loss, None, "refused");
         cluster.join(1, 1);
-        assert_eq!(cluster.machine.check_loss(S), Err(Refusal::HasMajority(S)));
+        assert_eq!(cluster.machine.check_loss(S), Err(ChangeRefusal::HasMajority(S)));
         cluster.join(2, 1);
-        assert_eq!(cluster.machine.check_loss(T), Err(Refusal::HasMajority(T)));
+        assert_eq!(cluster.machine.check_loss(T), Err(ChangeRefusal::HasMajority(T)));
         cluster.accept(S, 7);
         cluster
     }
 }
 
 /// The last of the nodes knows most.
-fn force(faults: Faults) -> Option<Clock> {
+fn force(faults: ManagerPlantedBugs) -> Option<Clock> {
     let mut cluster = Cluster::lose(faults);
     let asked = cluster.loss().clone();
     assert_eq!((asked.stage, asked.begun), (LossStage::Asking, Epoch(2)));
@@ -126,7 +128,7 @@ fn force(faults: Faults) -> Option<Clock> {
     (0..5).for_each(|node| cluster.tell(node, Some(30), None));
     cluster.tick();
     assert_eq!(cluster.loss().stage, LossStage::Asking, "one is still to say what it knows");
-    // It says it twice, and in a former life.
+    // It says it twice, and in a former process.
     cluster.tell(4, Some(99), None);
     let (node, begun) = (NodeId(5), asked.begun);
     let knowledge = Knowledge { durable: [(Epoch(1), Clock(98))].into(), ..Default::default() };
@@ -154,18 +156,18 @@ fn force(faults: Faults) -> Option<Clock> {
 
 #[test]
 fn an_epoch_ends_where_a_live_node_knows_it_to_be_durable() {
-    assert_eq!(force(Faults::default()), Some(Clock(40)));
+    assert_eq!(force(ManagerPlantedBugs::default()), Some(Clock(40)));
 }
 
 #[test]
 fn an_end_below_what_is_known_is_seen() {
-    let faults = Faults { force_below_known: true, ..Faults::default() };
+    let faults = ManagerPlantedBugs { force_below_known: true, ..ManagerPlantedBugs::default() };
     assert_ne!(force(faults), Some(Clock(40)));
 }
 
 #[test]
 fn an_epoch_ends_where_it_was_heard_to_have_ended() {
-    let mut cluster = Cluster::lose(Faults::default());
+    let mut cluster = Cluster::lose(ManagerPlantedBugs::default());
     (0..5).for_each(|node| cluster.tell(node, Some(10), None));
     cluster.tell(5, None, Some(20));
     cluster.tick();
@@ -178,7 +180,7 @@ fn an_epoch_ends_where_it_was_heard_to_have_ended() {
 
 #[test]
 fn what_survivors_hold_beyond_what_is_known_stays() {
-    let mut cluster = Cluster::lose(Faults::default());
+    let mut cluster = Cluster::lose(ManagerPlantedBugs::default());
     (0..6).for_each(|node| cluster.tell(node, Some(10), None));
     cluster.tick();
     cluster.hold(35);
@@ -201,7 +203,7 @@ fn what_survivors_hold_beyond_what_is_known_stays() {
 fn a_loss_may_be_followed_by_another() {
     let mut cluster = Cluster::lose_beside_learner();
     assert_eq!(cluster.machine.configuration().shards[0].voters, [NodeId(0), NodeId(3)]);
-    assert_eq!(cluster.machine.check_loss(S), Err(Refusal::HasMajority(S)));
+    assert_eq!(cluster.machine.check_loss(S), Err(ChangeRefusal::HasMajority(S)));
     cluster.join(3, 1);
     assert_eq!(cluster.machine.check_loss(S), Ok(()), "all survivors have to promise");
     cluster.accept(S, 8);
@@ -216,7 +218,7 @@ fn a_loss_may_be_followed_by_another() {
 /// S had ended an epoch, all shards have, and the survivor lacks the end.
 #[test]
 fn survivors_that_lack_a_settled_epoch_are_seen() {
-    let mut cluster = Cluster::new(Faults::default());
+    let mut cluster = Cluster::new(ManagerPlantedBugs::default());
     // They hold all of the first epoch, though not its end.
     for (epoch, end) in [(Epoch(1), Clock(10)), (Epoch(2), Clock::MAX)] {
         cluster.apply(Action::Close { claim: cluster.claim(S), epoch });
@@ -257,7 +259,7 @@ fn forced_ends_outlast_another_loss() {
 
 #[test]
 fn without_survivors_there_is_nothing_to_go_on_with() {
-    let mut cluster = Cluster::new(Faults::default());
+    let mut cluster = Cluster::new(ManagerPlantedBugs::default());
     (0..3).for_each(|node| cluster.join(node, 1));
-    assert_eq!(cluster.machine.check_loss(S), Err(Refusal::NoSurvivor(S)));
+    assert_eq!(cluster.machine.check_loss(S), Err(ChangeRefusal::NoSurvivor(S)));
 }

@@ -7,11 +7,11 @@
 //! [`member`] about one node, [`losses`] about a shard whose majority is lost, [`recovery`] about a majority of the
 //! managers that is. [`nonsense`] says what no correct process says.
 
+mod client;
 mod finals;
 mod judge;
 mod leases;
 mod losses;
-mod member;
 mod nonsense;
 mod random;
 mod recovery;

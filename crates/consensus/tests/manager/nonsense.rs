@@ -3,9 +3,10 @@
 
 use crate::world::DRAWN;
 use shoal_consensus::manager::{
-    Action, Ask, Change, Claim, Command, Configuration, Event, Generation, Heard, HeardEpochs,
-    Incarnation, Knowledge, Life, Machine, Mailbox, Manager, Member, MemberEffect, MemberEvent,
-    Options, Recollection, Revision, Term, ToManager, ToNode,
+    Action, Ask, CarriedLog, ClusterChange, Command, Configuration, Generation, HeardEpochs,
+    HeartbeatRecord, Incarnation, Knowledge, LeadershipClaim, Manager, ManagerClient,
+    ManagerClientEffect, ManagerClientEvent, ManagerEvent, ManagerOptions, ProcessInstance,
+    Recollection, Revision, StateMachine, Term, ToManager, ToNode,
 };
 use shoal_consensus::topology::{Partitioning, Topology};
 use std::collections::BTreeMap;
@@ -21,11 +22,11 @@ fn node(random: &mut Random) -> NodeId {
     NodeId(number(random) as u32)
 }
 
-fn claim(random: &mut Random) -> Claim {
+fn claim(random: &mut Random) -> LeadershipClaim {
     let (node, shard) = (node(random), ShardId(number(random) as u32));
     let incarnation = Incarnation(number(random) as u32);
     let ballot = Ballot { epoch: Epoch(number(random) as u32), node };
-    Claim { node, incarnation, shard, ballot }
+    LeadershipClaim { node, incarnation, shard, ballot }
 }
 
 fn partitioning(random: &mut Random) -> Partitioning {
@@ -39,24 +40,26 @@ fn partitioning(random: &mut Random) -> Partitioning {
     }
 }
 
-fn change(random: &mut Random) -> Change {
+fn change(random: &mut Random) -> ClusterChange {
     let (shard, table) = (ShardId(number(random) as u32), TableId(number(random) as u32));
     match random.below(7) {
-        0 => Change::ReplaceReplica { shard, outgoing: node(random), incoming: node(random) },
-        1 => Change::KeepReplicas { shard },
+        0 => {
+            ClusterChange::ReplaceReplica { shard, outgoing: node(random), incoming: node(random) }
+        }
+        1 => ClusterChange::KeepReplicas { shard },
         2 => {
             let name = "x".repeat(random.below(200) as usize);
-            Change::CreateTable { name, partitioning: partitioning(random) }
+            ClusterChange::CreateTable { name, partitioning: partitioning(random) }
         }
-        3 => Change::BeginMove { table, partitioning: partitioning(random) },
-        4 => Change::EndMove { table },
-        5 => Change::AcceptLoss { shard, number: number(random), at_s: number(random) },
-        _ => Change::CancelMove { table },
+        3 => ClusterChange::BeginMove { table, partitioning: partitioning(random) },
+        4 => ClusterChange::EndMove { table },
+        5 => ClusterChange::AcceptLoss { shard, number: number(random), at_s: number(random) },
+        _ => ClusterChange::CancelMove { table },
     }
 }
 
-fn heard(random: &mut Random) -> Heard {
-    Heard {
+fn heard(random: &mut Random) -> HeartbeatRecord {
+    HeartbeatRecord {
         node: node(random),
         incarnation: Incarnation(number(random) as u32),
         round: number(random).saturating_add(random.below(100)),
@@ -76,16 +79,16 @@ fn clocks(random: &mut Random) -> BTreeMap<Epoch, Clock> {
 }
 
 fn to_manager(random: &mut Random) -> ToManager {
-    let life = Life(number(random));
+    let instance = ProcessInstance(number(random));
     match random.below(7) {
         0 => {
-            let Heard { incarnation, round, known, .. } = heard(random);
+            let HeartbeatRecord { incarnation, round, known, .. } = heard(random);
             let granted = number(random);
-            ToManager::Heartbeat { life, incarnation, round, granted, known }
+            ToManager::Heartbeat { instance, incarnation, round, granted, known }
         }
         1 => {
             let (after, lost) = (Incarnation(number(random) as u32), random.chance(1, 2));
-            ToManager::Join { life, after, lost }
+            ToManager::Join { instance, after, lost }
         }
         2 => {
             let (epoch, watermark) = (Epoch(number(random) as u32), Clock(number(random)));
@@ -116,9 +119,9 @@ fn action(random: &mut Random) -> Action {
             Action::Change { ask: Ask(number(random)), change: change(random) }
         }
         ToManager::Heartbeat { .. } => Action::Tick { heard: Vec::new() },
-        ToManager::Join { life, after, lost } => {
+        ToManager::Join { instance, after, lost } => {
             let heard = Time(number(random));
-            Action::Join { node: node(random), life, after, lost, heard }
+            Action::Join { node: node(random), instance, after, lost, heard }
         }
         ToManager::Report { claim, epoch, watermark } => Action::Report { claim, epoch, watermark },
         ToManager::Close { claim, epoch } => Action::Close { claim, epoch },
@@ -155,11 +158,12 @@ fn configuration(random: &mut Random, like: &Configuration) -> Arc<Configuration
 }
 
 fn to_node(random: &mut Random, like: &Configuration) -> ToNode {
-    let (life, incarnation) = (Life(number(random)), Incarnation(number(random) as u32));
+    let (instance, incarnation) =
+        (ProcessInstance(number(random)), Incarnation(number(random) as u32));
     let configuration = configuration(random, like);
     match random.below(6) {
-        0 => ToNode::Stranger { life, incarnation },
-        1 => ToNode::Welcome { life, incarnation, configuration },
+        0 => ToNode::Stranger { instance, incarnation },
+        1 => ToNode::Welcome { instance, incarnation, configuration },
         2 => {
             let (round, revision) = (number(random), Revision(number(random)));
             let configuration = Some(configuration).filter(|_| random.chance(1, 2));
@@ -175,8 +179,8 @@ fn to_node(random: &mut Random, like: &Configuration) -> ToNode {
     }
 }
 
-fn machine() -> Machine {
-    Machine::new(Arc::new(Topology::compact(2, 2, 3, 1, 1)), Options::default())
+fn machine() -> StateMachine {
+    StateMachine::new(Arc::new(Topology::compact(2, 2, 3, 1, 1)), ManagerOptions::default())
 }
 
 fn run_machine(random: &mut Random) {
@@ -201,7 +205,7 @@ fn images_of_machines_return_and_damaged_ones_never_panic() {
         for at in 0..300_u64 {
             let command =
                 Command { term: machine.term(), at: Time(at << 26), action: action(&mut random) };
-            let mut again = Machine::from_image(&machine.image(), Options::default())
+            let mut again = StateMachine::from_image(&machine.image(), ManagerOptions::default())
                 .expect("the image of a machine");
             let (mut effects, mut same) = (Vec::new(), Vec::new());
             machine.apply(&command, &mut effects);
@@ -218,7 +222,9 @@ fn images_of_machines_return_and_damaged_ones_never_panic() {
                 2 => damaged[place] ^= 1 << random.below(8),
                 _ => damaged.insert(place, 0),
             }
-            if let Ok(other) = Machine::from_image(&damaged.clone().into(), Options::default()) {
+            if let Ok(other) =
+                StateMachine::from_image(&damaged.clone().into(), ManagerOptions::default())
+            {
                 assert_eq!(other.image(), damaged, "two images of one machine");
             }
         }
@@ -226,13 +232,13 @@ fn images_of_machines_return_and_damaged_ones_never_panic() {
 }
 
 fn run_manager(random: &mut Random) {
-    let mut manager = Manager::new(Mailbox::default(), machine(), DRAWN);
+    let mut manager = Manager::new(CarriedLog::default(), machine(), DRAWN);
     let mut now = 0;
     for _ in 0..400 {
         now += random.below(50_000_000);
         let event = match random.below(8) {
-            0 => Event::Timer,
-            1 => Event::Asked { ask: Ask(number(random)), change: change(random) },
+            0 => ManagerEvent::Timer,
+            1 => ManagerEvent::Asked { ask: Ask(number(random)), change: change(random) },
             2 => {
                 let mailbox = manager.log_mut();
                 if random.chance(1, 10) {
@@ -241,11 +247,11 @@ fn run_manager(random: &mut Random) {
                 mailbox.led = Some(Time(number(random).saturating_mul(1_000_000_000)));
                 let proposed = std::mem::take(&mut mailbox.proposed);
                 mailbox.decided.extend(proposed);
-                Event::Log
+                ManagerEvent::Log
             }
             _ => {
                 let (from, at) = (node(random), Time(number(random)));
-                Event::Received { from, at, message: to_manager(random) }
+                ManagerEvent::Received { from, at, message: to_manager(random) }
             }
         };
         manager.step(Time(now), event, &mut Vec::new());
@@ -254,25 +260,26 @@ fn run_manager(random: &mut Random) {
 
 fn run_member(random: &mut Random) {
     let like = machine().configuration().as_ref().clone();
-    let mut member = Member::new(NodeId(1), Life(1), false, Options::default());
+    let mut member =
+        ManagerClient::new(NodeId(1), ProcessInstance(1), false, ManagerOptions::default());
     let mut now = 0;
     for _ in 0..400 {
         now += random.below(50_000_000);
         let shard = ShardId(number(random) as u32);
         let event = match random.below(8) {
-            0 => MemberEvent::Timer,
+            0 => ManagerClientEvent::Timer,
             1 => {
                 let (epoch, watermark) = (Epoch(number(random) as u32), Clock(number(random)));
-                MemberEvent::Report { shard, epoch, watermark }
+                ManagerClientEvent::Report { shard, epoch, watermark }
             }
             2 => {
                 let ballot = Ballot { epoch: Epoch(number(random) as u32), node: node(random) };
                 let incarnation = Incarnation(number(random) as u32);
-                MemberEvent::CaughtUp { shard, replica: node(random), ballot, incarnation }
+                ManagerClientEvent::CaughtUp { shard, replica: node(random), ballot, incarnation }
             }
-            _ => MemberEvent::Received(to_node(random, &like)),
+            _ => ManagerClientEvent::Received(to_node(random, &like)),
         };
-        let mut effects: Vec<MemberEffect> = Vec::new();
+        let mut effects: Vec<ManagerClientEffect> = Vec::new();
         member.step(Time(now), event, &mut effects);
         let _leads = member.leads(shard, Time(now));
     }
@@ -303,7 +310,7 @@ fn run_recovery(random: &mut Random) {
         let ends = (0..random.below(4)).map(|_| (Epoch(number(random) as u32), ends(random)));
         let ends = ends.collect();
         let recollection = Recollection {
-            life: Life(number(random)),
+            instance: ProcessInstance(number(random)),
             incarnation: Incarnation(number(random) as u32),
             pledged: Generation(random.below(2) << 32),
             configuration: Some(Arc::new(newest)).filter(|_| random.chance(4, 5)),
@@ -313,7 +320,7 @@ fn run_recovery(random: &mut Random) {
     }
     let recovered = machine.recover(Generation(0).next(NodeId(1)), &told);
     if let Ok(recovered) = recovered {
-        let again = Machine::from_image(&recovered.image(), Options::default());
+        let again = StateMachine::from_image(&recovered.image(), ManagerOptions::default());
         assert_eq!(again.expect("an image"), recovered);
     }
 }

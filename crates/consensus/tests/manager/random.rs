@@ -6,10 +6,11 @@
 //! `MANAGER_SEED=N cargo test -p shoal-consensus --test manager random` runs one seed and shows what
 //! led to the failure; `MANAGER_SEEDS=N` runs so many.
 
-use crate::judge::{Probes, judge};
-use crate::world::{Setup, Weather, World};
+use crate::judge::{Coverage, judge};
+use crate::world::{NetworkFaults, Setup, World};
 use shoal_consensus::manager::{
-    Applied, Assignment, Change, Faults, Machine, Manager, Member, Options, Pace,
+    Applied, Assignment, ClusterChange, LogPace, Manager, ManagerClient, ManagerOptions,
+    ManagerPlantedBugs, StateMachine,
 };
 use shoal_consensus::topology::{Partitioning, Topology};
 use std::collections::BTreeSet;
@@ -33,16 +34,16 @@ fn millis(random: &mut Random, low: u64, high: u64) -> Duration {
     Duration::from_micros(random.range_inclusive(low * 1000, high * 1000))
 }
 
-fn options(random: &mut Random, faults: Faults) -> Options {
+fn options(random: &mut Random, faults: ManagerPlantedBugs) -> ManagerOptions {
     let drift = [0, 1000, 20_000, 200_000];
-    Options {
+    ManagerOptions {
         lease: millis(random, 200, 600),
         drift_ppm: *random.pick(&drift).expect("some"),
         heartbeat_every: millis(random, 20, 80),
         suspect_after: millis(random, 50, 250),
         tick_every: millis(random, 5, 50),
         retry_after: millis(random, 100, 300),
-        finals_max: Options::default().finals_max,
+        finals_max: ManagerOptions::default().finals_max,
         faults,
     }
 }
@@ -60,15 +61,15 @@ fn topology(random: &mut Random) -> Topology {
 }
 
 impl Run {
-    fn new(seed: u64, faults: Faults) -> Run {
+    fn new(seed: u64, faults: ManagerPlantedBugs) -> Run {
         let mut random = Random::new(seed);
-        let pace = Pace {
+        let pace = LogPace {
             delay_min: Duration::from_millis(1),
             delay_max: millis(&mut random, 1, 60),
             late_percent: if random.chance(1, 2) { random.below(60) } else { 0 },
             loss_percent: random.below(10),
         };
-        let weather = Weather {
+        let network_faults = NetworkFaults {
             loss_percent: random.below(15),
             repeat_percent: random.below(15),
             delay_min: millis(&mut random, 0, 5),
@@ -83,7 +84,7 @@ impl Run {
             options: options(&mut random, faults),
             managers: random.range_inclusive(1, 3) as usize,
             pace,
-            weather,
+            network_faults,
             owners,
             random: random.fork(1),
         };
@@ -151,12 +152,12 @@ impl Run {
         let table = TableId(self.random.below(2) as u32);
         let name = format!("table{}", self.random.below(3));
         let change = match self.random.below(8) {
-            0..3 => Change::ReplaceReplica { shard, outgoing, incoming },
-            3 => Change::KeepReplicas { shard },
-            4 => Change::CreateTable { name, partitioning },
-            5 => Change::BeginMove { table, partitioning },
-            6 => Change::EndMove { table },
-            _ => Change::CancelMove { table },
+            0..3 => ClusterChange::ReplaceReplica { shard, outgoing, incoming },
+            3 => ClusterChange::KeepReplicas { shard },
+            4 => ClusterChange::CreateTable { name, partitioning },
+            5 => ClusterChange::BeginMove { table, partitioning },
+            6 => ClusterChange::EndMove { table },
+            _ => ClusterChange::CancelMove { table },
         };
         self.world.ask(&change)
     }
@@ -165,7 +166,7 @@ impl Run {
     fn check_images(&self) -> Result<(), String> {
         for manager in self.world.servers.iter().filter_map(|server| server.manager.as_ref()) {
             let machine = manager.machine();
-            let again = Machine::from_image(&machine.image(), machine.options().clone());
+            let again = StateMachine::from_image(&machine.image(), machine.options().clone());
             if again.as_ref() != Ok(machine) {
                 return Err(format!("its image is of another: {machine:?} became {again:?}"));
             }
@@ -238,8 +239,8 @@ impl Run {
     fn calm_down(&mut self) -> Result<(), String> {
         self.world.log.set_out(false);
         let delay = Duration::from_millis(2);
-        self.world.log.set_pace(Pace::steady(delay));
-        self.world.weather = Weather::fair(delay);
+        self.world.log.set_pace(LogPace::steady(delay));
+        self.world.network_faults = NetworkFaults::fair(delay);
         self.world.mute.clear();
         self.world.deaf.clear();
         self.world.unheard.clear();
@@ -282,7 +283,7 @@ impl Run {
         }
         for (id, node) in (0..).map(NodeId).zip(&world.nodes) {
             let member = node.member.as_ref();
-            if member.and_then(Member::configuration) != Some(newest) {
+            if member.and_then(ManagerClient::configuration) != Some(newest) {
                 return Err(format!("{id} does not know in the end"));
             }
             if newest.finals.iter().any(|found| world.finals.get(&found.epoch()) != Some(found)) {
@@ -327,14 +328,18 @@ impl Run {
 }
 
 /// What a run of `seed` complains of, and the run itself. A panic is a complaint too.
-fn outcome(seed: u64, faults: Faults, probes: &mut Probes) -> (Result<(), String>, Run) {
-    outcome_of(Run::new(seed, faults), probes)
+fn outcome(
+    seed: u64,
+    faults: ManagerPlantedBugs,
+    coverage: &mut Coverage,
+) -> (Result<(), String>, Run) {
+    outcome_of(Run::new(seed, faults), coverage)
 }
 
-fn outcome_of(mut run: Run, probes: &mut Probes) -> (Result<(), String>, Run) {
+fn outcome_of(mut run: Run, coverage: &mut Coverage) -> (Result<(), String>, Run) {
     let result = catch_unwind(AssertUnwindSafe(|| {
         let result = run.run();
-        judge(&run.world, probes)?;
+        judge(&run.world, coverage)?;
         result
     }));
     let result = result.unwrap_or_else(|panic| {
@@ -364,8 +369,8 @@ fn random_runs_keep_the_rules() {
         None => 0..from_environment("MANAGER_SEEDS").unwrap_or(150),
     };
     let one = seeds.end - seeds.start == 1;
-    let mut probes = Probes::new();
-    for probe in [
+    let mut coverage = Coverage::new();
+    for reach in [
         "took",
         "died",
         "revived",
@@ -381,33 +386,33 @@ fn random_runs_keep_the_rules() {
         "caught up",
         "replaced a voter",
     ] {
-        probes.insert(probe, 0);
+        coverage.insert(reach, 0);
     }
     for seed in seeds {
-        let (result, run) = outcome(seed, Faults::default(), &mut probes);
+        let (result, run) = outcome(seed, ManagerPlantedBugs::default(), &mut coverage);
         if let Err(complaint) = result {
             fail(seed, &complaint, &run);
         }
         let members = run.world.nodes.iter().filter_map(|node| node.member.as_ref());
-        let bad: u64 = members.map(Member::bad_messages).sum();
+        let bad: u64 = members.map(ManagerClient::bad_messages).sum();
         let managers = run.world.servers.iter().filter_map(|server| server.manager.as_ref());
         let bad = bad + managers.map(|manager| manager.counters().bad_messages).sum::<u64>();
         assert_eq!(bad, 0, "MANAGER_SEED={seed}: correct processes sent bad messages");
         if seed % 20 == 0 {
-            let (_, again) = outcome(seed, Faults::default(), &mut Probes::new());
+            let (_, again) = outcome(seed, ManagerPlantedBugs::default(), &mut Coverage::new());
             assert!(again.world.trace == run.world.trace, "MANAGER_SEED={seed}: not the same");
         }
     }
-    println!("{probes:?}");
-    let unreached: Vec<_> = probes.iter().filter(|(_, count)| **count == 0).collect();
+    println!("{coverage:?}");
+    let unreached: Vec<_> = coverage.iter().filter(|(_, count)| **count == 0).collect();
     assert!(one || unreached.is_empty(), "never happened: {unreached:?}");
 }
 
 /// Seeds until a check or an assertion sees the planted bug; that something is amiss in the end is
 /// no proof of it.
-fn seeds_until_caught(faults: Faults) -> u64 {
+fn seeds_until_caught(faults: ManagerPlantedBugs) -> u64 {
     for seed in 0..500 {
-        let (Err(complaint), _) = outcome(seed, faults, &mut Probes::new()) else { continue };
+        let (Err(complaint), _) = outcome(seed, faults, &mut Coverage::new()) else { continue };
         println!("{faults:?}: seed {seed}: {complaint}");
         if !complaint.contains("in the end") {
             return seed + 1;
@@ -425,10 +430,10 @@ fn a_dead_leader_is_soon_replaced() {
         let delay = Duration::from_millis(30);
         let mut world = World::new(Setup {
             topology: Topology::symmetric(3, 2, 3, 1, 1),
-            options: Options::default(),
+            options: ManagerOptions::default(),
             managers: 3,
-            pace: Pace::steady(delay),
-            weather: Weather::fair(delay),
+            pace: LogPace::steady(delay),
+            network_faults: NetworkFaults::fair(delay),
             owners: Some(Duration::from_millis(10)),
             random: random.fork(1),
         });
@@ -451,22 +456,23 @@ fn a_dead_leader_is_soon_replaced() {
 
 #[test]
 fn appointing_before_the_lease_ran_out_is_caught() {
-    let faults = Faults { appoint_early: true, ..Faults::default() };
+    let faults = ManagerPlantedBugs { appoint_early: true, ..ManagerPlantedBugs::default() };
     assert!(seeds_until_caught(faults) <= 60);
 }
 
 /// A leader that is cut off, and appointments one tick too early: whether they break the rule. Messages take more than
 /// half a tick, so the successor learns of its appointment when the former lease has ended.
-fn cut_off(faults: Faults, judges_appointments: bool) -> Result<(), String> {
+fn cut_off(faults: ManagerPlantedBugs, judges_appointments: bool) -> Result<(), String> {
     let delay = Duration::from_millis(30);
-    let (random, options) = (Random::new(1), Options { faults, ..Options::default() });
+    let (random, options) =
+        (Random::new(1), ManagerOptions { faults, ..ManagerOptions::default() });
     assert!(delay < options.tick_every && 2 * delay > options.tick_every);
     let mut world = World::new(Setup {
         topology: Topology::compact(3, 1, 3, 0, 1),
         options,
         managers: 1,
-        pace: Pace::steady(Duration::from_millis(1)),
-        weather: Weather::fair(delay),
+        pace: LogPace::steady(Duration::from_millis(1)),
+        network_faults: NetworkFaults::fair(delay),
         owners: Some(Duration::from_millis(10)),
         random,
     });
@@ -491,8 +497,8 @@ fn cut_off(faults: Faults, judges_appointments: bool) -> Result<(), String> {
 
 #[test]
 fn a_hasty_appointment_is_caught_when_it_is_made_and_only_then() {
-    assert_eq!(cut_off(Faults::default(), true), Ok(()));
-    let hasty = Faults { appoint_hasty: true, ..Faults::default() };
+    assert_eq!(cut_off(ManagerPlantedBugs::default(), true), Ok(()));
+    let hasty = ManagerPlantedBugs { appoint_hasty: true, ..ManagerPlantedBugs::default() };
     assert_eq!(cut_off(hasty, false), Ok(()), "no two leaders ever act");
     let complaint = cut_off(hasty, true).expect_err("a lease runs when its successor is appointed");
     assert!(
@@ -503,55 +509,58 @@ fn a_hasty_appointment_is_caught_when_it_is_made_and_only_then() {
 
 #[test]
 fn a_grant_before_the_lead_is_certain_is_caught() {
-    let faults = Faults { grant_unconfirmed: true, ..Faults::default() };
+    let faults = ManagerPlantedBugs { grant_unconfirmed: true, ..ManagerPlantedBugs::default() };
     assert!(seeds_until_caught(faults) <= 60);
 }
 
 #[test]
 fn a_former_life_that_is_forgotten_is_caught() {
-    let faults = Faults { forget_former_life: true, ..Faults::default() };
+    let faults =
+        ManagerPlantedBugs { forget_former_instance: true, ..ManagerPlantedBugs::default() };
     assert!(seeds_until_caught(faults) <= 60);
 }
 
 #[test]
 fn a_lease_from_the_reply_is_caught() {
-    let faults = Faults { lease_from_reply: true, ..Faults::default() };
+    let faults = ManagerPlantedBugs { lease_from_reply: true, ..ManagerPlantedBugs::default() };
     assert!(seeds_until_caught(faults) <= 60);
 }
 
 #[test]
 fn times_of_other_managers_are_caught() {
-    let faults = Faults { trust_former_clocks: true, ..Faults::default() };
+    let faults = ManagerPlantedBugs { trust_former_clocks: true, ..ManagerPlantedBugs::default() };
     assert!(seeds_until_caught(faults) <= 60);
 }
 
 #[test]
 fn a_grant_to_who_does_not_know_is_caught() {
-    let faults = Faults { grant_without_configuration: true, ..Faults::default() };
+    let faults =
+        ManagerPlantedBugs { grant_without_configuration: true, ..ManagerPlantedBugs::default() };
     assert!(seeds_until_caught(faults) <= 200);
 }
 
 #[test]
 fn a_new_life_in_an_old_office_is_caught() {
-    let faults = Faults { keep_office: true, ..Faults::default() };
+    let faults = ManagerPlantedBugs { keep_office: true, ..ManagerPlantedBugs::default() };
     assert!(seeds_until_caught(faults) <= 60);
 }
 
 #[test]
 fn a_report_after_the_end_is_caught() {
-    let faults = Faults { late_report_overwrites: true, ..Faults::default() };
+    let faults =
+        ManagerPlantedBugs { late_report_overwrites: true, ..ManagerPlantedBugs::default() };
     assert!(seeds_until_caught(faults) <= 100);
 }
 
 /// One manager changes what is final, the others do not.
 #[test]
 fn managers_that_differ_are_caught() {
-    let odd = Faults { late_report_overwrites: true, ..Faults::default() };
+    let odd = ManagerPlantedBugs { late_report_overwrites: true, ..ManagerPlantedBugs::default() };
     let caught = (0..100).find(|seed| {
-        let mut run = Run::new(*seed, Faults::default());
+        let mut run = Run::new(*seed, ManagerPlantedBugs::default());
         run.world.odd = odd;
         run.world.start_manager(0);
-        let (result, _) = outcome_of(run, &mut Probes::new());
+        let (result, _) = outcome_of(run, &mut Coverage::new());
         result.is_err_and(|why| why.contains("says") || why.contains("M9"))
     });
     println!("managers that differ: seed {caught:?}");
@@ -560,24 +569,24 @@ fn managers_that_differ_are_caught() {
 
 #[test]
 fn a_report_of_a_deposed_leader_is_caught() {
-    let faults = Faults { deposed_reports: true, ..Faults::default() };
+    let faults = ManagerPlantedBugs { deposed_reports: true, ..ManagerPlantedBugs::default() };
     assert!(seeds_until_caught(faults) <= 60);
 }
 
 #[test]
 fn ends_that_an_appointment_erases_are_caught() {
-    let faults = Faults { erase_ends: true, ..Faults::default() };
+    let faults = ManagerPlantedBugs { erase_ends: true, ..ManagerPlantedBugs::default() };
     assert!(seeds_until_caught(faults) <= 100);
 }
 
 #[test]
 fn a_shard_that_is_out_and_taken_for_ended_is_caught() {
-    let faults = Faults { out_ends_former: true, ..Faults::default() };
+    let faults = ManagerPlantedBugs { out_ends_former: true, ..ManagerPlantedBugs::default() };
     assert!(seeds_until_caught(faults) <= 200);
 }
 
 #[test]
 fn a_leader_without_memory_is_caught() {
-    let faults = Faults { appoint_empty: true, ..Faults::default() };
+    let faults = ManagerPlantedBugs { appoint_empty: true, ..ManagerPlantedBugs::default() };
     assert!(seeds_until_caught(faults) <= 60);
 }

@@ -3,10 +3,11 @@
 
 use crate::world::DRAWN;
 use shoal_consensus::manager::{
-    Action, Applied, Ask, Assignment, Change, Claim, Command, Configuration, Faults, Generation,
-    Heard, HeardEpochs, Incarnation, Knowledge, Life, Loss, LossStage, Machine, Member,
-    MemberEffect, MemberEvent, NotRecovered, Options, Outage, Recollection, Revision, Term,
-    ToManager, ToNode,
+    Action, Applied, Ask, Assignment, ClusterChange, Command, Configuration, Generation,
+    HeardEpochs, HeartbeatRecord, Incarnation, Knowledge, LeadershipClaim, Loss, LossStage,
+    ManagerClient, ManagerClientEffect, ManagerClientEvent, ManagerOptions, ManagerPlantedBugs,
+    NotRecovered, Outage, ProcessInstance, Recollection, Revision, StateMachine, Term, ToManager,
+    ToNode,
 };
 use shoal_consensus::topology::Topology;
 use std::collections::BTreeMap;
@@ -25,15 +26,16 @@ fn at(millis: u64) -> Time {
 
 /// The managers of two shards of three voters each, S on the nodes 0 to 2 and T on 3 to 5.
 struct Managers {
-    machine: Machine,
+    machine: StateMachine,
     term: Term,
     now: Time,
 }
 
 impl Managers {
-    fn new(faults: Faults) -> Managers {
+    fn new(faults: ManagerPlantedBugs) -> Managers {
         let topology = Arc::new(Topology::symmetric(1, 2, 3, 0, 1));
-        let machine = Machine::new(topology, Options { faults, ..Options::default() });
+        let machine =
+            StateMachine::new(topology, ManagerOptions { faults, ..ManagerOptions::default() });
         let mut managers = Managers { machine, term: Term(1), now: at(1) };
         managers.apply(Action::Take { drawn: DRAWN });
         (0..6).for_each(|node| managers.join(node, 0));
@@ -45,21 +47,21 @@ impl Managers {
         let mut applied = Vec::new();
         self.machine.apply(&command, &mut applied);
         let image = self.machine.image();
-        let again = Machine::from_image(&image, self.machine.options().clone());
+        let again = StateMachine::from_image(&image, self.machine.options().clone());
         assert_eq!(again.expect("an image"), self.machine);
         applied
     }
 
     fn join(&mut self, node: u32, after: u32) {
-        let (life, heard) = (life(node, after + 1), self.now);
+        let (instance, heard) = (instance(node, after + 1), self.now);
         let (node, after) = (NodeId(node), Incarnation(after));
-        self.apply(Action::Join { node, life, after, lost: true, heard });
+        self.apply(Action::Join { node, instance, after, lost: true, heard });
     }
 
     /// At that time these nodes are heard.
     fn hear(&mut self, millis: u64, nodes: Range<u32>) {
         self.now = at(millis);
-        let heard = nodes.map(|node| Heard {
+        let heard = nodes.map(|node| HeartbeatRecord {
             node: NodeId(node),
             incarnation: self.machine.node(NodeId(node)).expect("a node").1,
             round: 1,
@@ -75,9 +77,9 @@ impl Managers {
         self.apply(Action::Tick { heard: Vec::new() })
     }
 
-    fn claim(&self, shard: ShardId) -> Claim {
+    fn claim(&self, shard: ShardId) -> LeadershipClaim {
         let it = self.configuration().shard(shard).expect("a shard");
-        Claim { node: it.leader, incarnation: it.incarnation, shard, ballot: it.ballot }
+        LeadershipClaim { node: it.leader, incarnation: it.incarnation, shard, ballot: it.ballot }
     }
 
     fn report(&mut self, shard: ShardId, epoch: Epoch, watermark: Clock) {
@@ -98,10 +100,10 @@ impl Managers {
 
     /// A node remembers the configuration as it is.
     fn remembered(&self, node: u32) -> Recollection {
-        let (life, incarnation) = self.machine.node(NodeId(node)).expect("a node");
+        let (instance, incarnation) = self.machine.node(NodeId(node)).expect("a node");
         let configuration = Some(Arc::clone(self.configuration()));
         let heard = HeardEpochs { open: self.configuration().epoch, ends: BTreeMap::new() };
-        Recollection { life, incarnation, pledged: FIRST, configuration, heard }
+        Recollection { instance, incarnation, pledged: FIRST, configuration, heard }
     }
 
     fn remember(&self, nodes: impl IntoIterator<Item = u32>) -> BTreeMap<NodeId, Recollection> {
@@ -119,8 +121,8 @@ impl Managers {
     }
 }
 
-fn life(node: u32, incarnation: u32) -> Life {
-    Life(u64::from(node * 1000 + incarnation))
+fn instance(node: u32, incarnation: u32) -> ProcessInstance {
+    ProcessInstance(u64::from(node * 1000 + incarnation))
 }
 
 fn appointed(applied: &[Applied]) -> Vec<ShardId> {
@@ -133,19 +135,19 @@ fn appointed(applied: &[Applied]) -> Vec<ShardId> {
 
 #[test]
 fn no_leader_is_appointed_before_the_longest_lease_has_run_out() {
-    let before = Managers::new(Faults::default());
+    let before = Managers::new(ManagerPlantedBugs::default());
     let mut after = before.recover(&before.remember(0..6));
     let former = before.configuration();
     for (now, then) in after.configuration().shards.iter().zip(&former.shards) {
         assert_eq!(now.leader, then.leader);
-        assert_eq!(now.incarnation, Incarnation(0), "no life leads");
+        assert_eq!(now.incarnation, Incarnation(0), "no process leads");
     }
     assert_eq!(after.configuration().outage(S), Some(Outage::Appointing));
-    let lease = Options::default().lease_at_manager();
+    let lease = ManagerOptions::default().lease_at_manager();
     assert_eq!(appointed(&after.tick(50)), []);
     let last = Time((at(50) + lease).0 - 1);
     after.now = last;
-    let heard = |node: u32| shoal_consensus::manager::Heard {
+    let heard = |node: u32| shoal_consensus::manager::HeartbeatRecord {
         node: NodeId(node),
         incarnation: Incarnation(1),
         round: 1,
@@ -158,7 +160,7 @@ fn no_leader_is_appointed_before_the_longest_lease_has_run_out() {
     assert_eq!(appointed(&applied), [S, T]);
     let all = Arc::clone(after.configuration());
     let is_new = |it: &Assignment| it.since == all.epoch && it.ballot.epoch == all.epoch;
-    assert!(all.shards.iter().all(is_new), "each is a new reign");
+    assert!(all.shards.iter().all(is_new), "each is a new leadership");
 
     // Every epoch that may have been begun is reported by them, and then all is settled.
     let closing: Vec<Epoch> = all.closing().collect();
@@ -173,7 +175,7 @@ fn no_leader_is_appointed_before_the_longest_lease_has_run_out() {
 /// The survivor has missed a restart, an epoch and an appointment, which a live node was told of.
 #[test]
 fn a_manager_that_lags_repeats_nothing_that_a_node_knows() {
-    let mut lost = Managers::new(Faults::default());
+    let mut lost = Managers::new(ManagerPlantedBugs::default());
     let survivor = Managers { machine: lost.machine.clone(), ..lost };
     lost.join(4, 1);
     lost.close();
@@ -194,16 +196,16 @@ fn a_manager_that_lags_repeats_nothing_that_a_node_knows() {
     assert!(now.epoch.0 > known.epoch.0 + 1 && now.revision > known.revision);
     assert_eq!(now.shards[0].leader, NodeId(1), "as the lost ones had it");
     let (of_lost, incarnation) = after.machine.node(NodeId(4)).expect("a node");
-    assert_ne!(of_lost, life(4, 2), "it did not answer");
-    assert!(incarnation > Incarnation(2), "its second life was admitted already");
+    assert_ne!(of_lost, instance(4, 2), "it did not answer");
+    assert!(incarnation > Incarnation(2), "its second process was admitted already");
     let alive = |node: usize| now.nodes[node].alive;
     assert!([1, 2, 3, 5].into_iter().all(alive) && !alive(0) && !alive(4));
-    assert_eq!(after.machine.node(NodeId(5)), lost.machine.node(NodeId(5)), "its life goes on");
+    assert_eq!(after.machine.node(NodeId(5)), lost.machine.node(NodeId(5)), "its process goes on");
     // What did not answer counts as lost.
     assert!(now.shards[0].empty.contains_key(&NodeId(0)));
     assert!(now.shards[1].empty.contains_key(&NodeId(4)));
 
-    // A node that has a number of a life that is over is not taken for the one that follows it.
+    // A node that has a number of a process that is over is not taken for the one that follows it.
     let mut told = lost.remember([5, 1]);
     told.get_mut(&NodeId(1)).expect("it answers").incarnation = Incarnation(7);
     assert!(!survivor.recover(&told).configuration().nodes[1].alive);
@@ -211,7 +213,7 @@ fn a_manager_that_lags_repeats_nothing_that_a_node_knows() {
 
 #[test]
 fn ends_that_nodes_have_heard_stay_final() {
-    let mut before = Managers::new(Faults::default());
+    let mut before = Managers::new(ManagerPlantedBugs::default());
     before.close();
     let mut told = before.remember(0..6);
     let hear = |it: &mut Recollection, ends: [Option<u64>; 2]| {
@@ -248,7 +250,7 @@ fn ends_that_nodes_have_heard_stay_final() {
 fn accept_loss(managers: &mut Managers) {
     managers.close();
     (1..3).for_each(|node| managers.join(node, 1));
-    let change = Change::AcceptLoss { shard: S, number: 7, at_s: 5 };
+    let change = ClusterChange::AcceptLoss { shard: S, number: 7, at_s: 5 };
     managers.apply(Action::Change { ask: Ask(1), change });
     assert!(loss(managers).ends.keys().eq(&[Epoch(1), Epoch(2)]));
 }
@@ -274,7 +276,7 @@ fn hold(managers: &mut Managers, end: Clock) {
 #[test]
 fn an_accepted_loss_that_is_under_way_begins_again_and_ends() {
     for stage in [LossStage::Asking, LossStage::Preparing] {
-        let mut before = Managers::new(Faults::default());
+        let mut before = Managers::new(ManagerPlantedBugs::default());
         accept_loss(&mut before);
         let asked = if stage == LossStage::Preparing { 6 } else { 3 };
         (0..asked).for_each(|node| tell_known(&mut before, node, Knowledge::default()));
@@ -303,7 +305,7 @@ fn an_accepted_loss_that_is_under_way_begins_again_and_ends() {
 
 #[test]
 fn a_life_that_has_heard_another_end_than_the_one_that_was_forced_does_not_go_on() {
-    let mut before = Managers::new(Faults::default());
+    let mut before = Managers::new(ManagerPlantedBugs::default());
     accept_loss(&mut before);
     // The node 3 is cut off, and had heard before where S ended the epoch 1.
     [0, 1, 2, 4, 5]
@@ -325,7 +327,7 @@ fn a_life_that_has_heard_another_end_than_the_one_that_was_forced_does_not_go_on
 
 #[test]
 fn only_lives_that_have_pledged_go_on_and_a_recovery_may_follow_one_that_few_heard_of() {
-    let before = Managers::new(Faults::default());
+    let before = Managers::new(ManagerPlantedBugs::default());
     let mut told = before.remember(0..6);
     told.get_mut(&NodeId(2)).expect("told").pledged = Generation(0);
     let mut first = before.recover(&told);
@@ -344,7 +346,7 @@ fn only_lives_that_have_pledged_go_on_and_a_recovery_may_follow_one_that_few_hea
 
 #[test]
 fn what_cannot_be_safe_is_refused() {
-    let before = Managers::new(Faults::default());
+    let before = Managers::new(ManagerPlantedBugs::default());
     let refused = |told: &BTreeMap<_, _>| before.machine.recover(FIRST, told).expect_err("refused");
     assert_eq!(refused(&BTreeMap::new()), NotRecovered::NothingRemembered);
     let mut told = before.remember([1]);
@@ -376,25 +378,30 @@ fn what_cannot_be_safe_is_refused() {
 }
 
 /// A member that was granted a lease by managers that are lost, and what it says when it is asked to pledge.
-fn member(managers: &Managers, pledges: bool, faults: Faults) -> (Member, Vec<MemberEffect>) {
-    let options = Options { faults, ..Options::default() };
-    let mut member = Member::new(NodeId(1), life(1, 1), true, options);
+fn member(
+    managers: &Managers,
+    pledges: bool,
+    faults: ManagerPlantedBugs,
+) -> (ManagerClient, Vec<ManagerClientEffect>) {
+    let options = ManagerOptions { faults, ..ManagerOptions::default() };
+    let mut member = ManagerClient::new(NodeId(1), instance(1, 1), true, options);
     let configuration = Arc::clone(managers.configuration());
-    let welcome = ToNode::Welcome { life: life(1, 1), incarnation: Incarnation(1), configuration };
+    let welcome =
+        ToNode::Welcome { instance: instance(1, 1), incarnation: Incarnation(1), configuration };
     let mut effects = Vec::new();
-    member.step(at(0), MemberEvent::Received(welcome), &mut effects);
+    member.step(at(0), ManagerClientEvent::Received(welcome), &mut effects);
     member.step(at(5), grant(managers, 1), &mut effects);
     assert!(member.holds_lease(at(6)));
     effects.clear();
     let recall = ToNode::Recall { generation: FIRST, pledges };
-    member.step(at(7), MemberEvent::Received(recall), &mut effects);
+    member.step(at(7), ManagerClientEvent::Received(recall), &mut effects);
     (member, effects)
 }
 
 /// A heartbeat is granted, with the configuration.
-fn grant(managers: &Managers, round: u64) -> MemberEvent {
+fn grant(managers: &Managers, round: u64) -> ManagerClientEvent {
     let configuration = managers.configuration();
-    MemberEvent::Received(ToNode::Granted {
+    ManagerClientEvent::Received(ToNode::Granted {
         generation: configuration.generation,
         incarnation: Incarnation(1),
         round,
@@ -404,11 +411,13 @@ fn grant(managers: &Managers, round: u64) -> MemberEvent {
 }
 
 /// The lost managers come back, all of them, with their log: a node that pledged has none of it.
-fn return_of_the_lost(faults: Faults) -> bool {
+fn return_of_the_lost(faults: ManagerPlantedBugs) -> bool {
     let mut lost = Managers::new(faults);
     let (mut member, effects) = member(&lost, true, faults);
     let told = effects.iter().find_map(|effect| match effect {
-        MemberEffect::Send { message: ToManager::Recalled { told, .. } } => Some(told.clone()),
+        ManagerClientEffect::Send { message: ToManager::Recalled { told, .. } } => {
+            Some(told.clone())
+        }
         _ => None,
     });
     let mut told = BTreeMap::from([(NodeId(1), told.expect("it answers"))]);
@@ -417,14 +426,16 @@ fn return_of_the_lost(faults: Faults) -> bool {
     let recovered = lost.recover(&told);
     lost.close();
     let mut effects = Vec::new();
-    let heartbeats = |effects: &[MemberEffect]| {
-        let round = |effect: &MemberEffect| match effect {
-            MemberEffect::Send { message: ToManager::Heartbeat { round, .. } } => Some(*round),
+    let heartbeats = |effects: &[ManagerClientEffect]| {
+        let round = |effect: &ManagerClientEffect| match effect {
+            ManagerClientEffect::Send { message: ToManager::Heartbeat { round, .. } } => {
+                Some(*round)
+            }
             _ => None,
         };
         effects.iter().filter_map(round).next_back()
     };
-    member.step(at(80), MemberEvent::Timer, &mut effects);
+    member.step(at(80), ManagerClientEvent::Timer, &mut effects);
     let round = heartbeats(&effects).expect("it shows itself");
     member.step(at(81), grant(&lost, round), &mut effects);
     if member.holds_lease(at(82)) {
@@ -434,35 +445,38 @@ fn return_of_the_lost(faults: Faults) -> bool {
     member.step(at(83), grant(&recovered, round), &mut effects);
     assert!(member.holds_lease(at(84)), "granted by those it has pledged to");
     let configured = ToNode::Configured { configuration: Arc::clone(lost.configuration()) };
-    member.step(at(85), MemberEvent::Received(configured), &mut effects);
+    member.step(at(85), ManagerClientEvent::Received(configured), &mut effects);
     assert_eq!(member.configuration(), Some(recovered.configuration()));
-    assert!(!effects.contains(&MemberEffect::Superseded));
+    assert!(!effects.contains(&ManagerClientEffect::Superseded));
     member.holds_lease(at(700))
 }
 
 #[test]
 fn managers_that_come_back_grant_nothing() {
-    assert!(!return_of_the_lost(Faults::default()));
-    assert!(return_of_the_lost(Faults { serve_former_managers: true, ..Faults::default() }));
+    assert!(!return_of_the_lost(ManagerPlantedBugs::default()));
+    assert!(return_of_the_lost(ManagerPlantedBugs {
+        serve_former_managers: true,
+        ..ManagerPlantedBugs::default()
+    }));
 }
 
 #[test]
 fn a_life_that_was_not_asked_ends_with_what_it_remembers() {
-    let mut lost = Managers::new(Faults::default());
+    let mut lost = Managers::new(ManagerPlantedBugs::default());
     // Asked, but not to pledge: nothing changes.
-    let (mut member, _) = member(&lost, false, Faults::default());
+    let (mut member, _) = member(&lost, false, ManagerPlantedBugs::default());
     assert!(member.holds_lease(at(8)));
     let recovered = lost.recover(&lost.remember([0, 2, 3, 4, 5]));
     lost.close();
     let mut effects = Vec::new();
     member.step(at(9), grant(&lost, 1), &mut effects);
     let configuration = Arc::clone(recovered.configuration());
-    let told = MemberEvent::Received(ToNode::Configured { configuration });
+    let told = ManagerClientEvent::Received(ToNode::Configured { configuration });
     member.step(at(10), told, &mut effects);
-    assert!(effects.contains(&MemberEffect::Superseded));
+    assert!(effects.contains(&ManagerClientEffect::Superseded));
     assert!(!member.holds_lease(at(10)));
 
-    // So it hears as well of a life that may follow it: the lost managers may have admitted the next one.
+    // So it hears as well of a process that may follow it: the lost managers may have admitted the next one.
     let (_, incarnation) = recovered.machine.node(NodeId(1)).expect("a node");
     assert!(incarnation > Incarnation(2));
 }

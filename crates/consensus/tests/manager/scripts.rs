@@ -17,9 +17,10 @@
 //! ```
 //! Without `owners`, nothing is reported, and no replica catches up, unless the script says so.
 
-use crate::world::{Setup, Weather, World};
+use crate::world::{NetworkFaults, Setup, World};
 use shoal_consensus::manager::{
-    Assignment, Change, Configuration, Member, MemberEvent, Options, Pace,
+    Assignment, ClusterChange, Configuration, LogPace, ManagerClient, ManagerClientEvent,
+    ManagerOptions,
 };
 use shoal_consensus::topology::{Home, Partitioning, Topology};
 use std::collections::BTreeMap;
@@ -86,10 +87,10 @@ fn build(words: &Words<'_>) -> World {
     let delay = Duration::from_millis(5);
     World::new(Setup {
         topology,
-        options: Options { drift_ppm: 10_000, ..Options::default() },
+        options: ManagerOptions { drift_ppm: 10_000, ..ManagerOptions::default() },
         managers: words.named("managers").unwrap_or(1),
-        pace: Pace::steady(delay),
-        weather: Weather::fair(delay),
+        pace: LogPace::steady(delay),
+        network_faults: NetworkFaults::fair(delay),
         owners: words.named("owners").map(Duration::from_millis),
         random: Random::new(1),
     })
@@ -124,23 +125,26 @@ fn to_shard(shard: u32) -> Partitioning {
     Partitioning::Range { splits: vec![(Box::default(), ShardId(shard))] }
 }
 
-fn change(words: &Words<'_>) -> Change {
+fn change(words: &Words<'_>) -> ClusterChange {
     match words.plain[0] {
         "replace" => {
             let (shard, outgoing, incoming) = (words.shard(1), words.node(2), words.node(3));
-            Change::ReplaceReplica { shard, outgoing, incoming }
+            ClusterChange::ReplaceReplica { shard, outgoing, incoming }
         }
-        "keep" => Change::KeepReplicas { shard: words.shard(1) },
+        "keep" => ClusterChange::KeepReplicas { shard: words.shard(1) },
         "table" => {
             let shard = if words.plain.len() > 2 { words.number(2) } else { 0 };
-            Change::CreateTable { name: words.plain[1].to_owned(), partitioning: to_shard(shard) }
+            ClusterChange::CreateTable {
+                name: words.plain[1].to_owned(),
+                partitioning: to_shard(shard),
+            }
         }
         "move" => {
             let partitioning = to_shard(words.number(2));
-            Change::BeginMove { table: TableId(words.number(1)), partitioning }
+            ClusterChange::BeginMove { table: TableId(words.number(1)), partitioning }
         }
-        "end" => Change::EndMove { table: TableId(words.number(1)) },
-        "cancel" => Change::CancelMove { table: TableId(words.number(1)) },
+        "end" => ClusterChange::EndMove { table: TableId(words.number(1)) },
+        "cancel" => ClusterChange::CancelMove { table: TableId(words.number(1)) },
         other => panic!("no such command: {other}"),
     }
 }
@@ -272,26 +276,27 @@ fn run_command(world: &mut World, line: &str) -> Result<(), String> {
             Ok(())
         }
         "delay" => {
-            world.weather = Weather::fair(words.span(1));
+            world.network_faults = NetworkFaults::fair(words.span(1));
             Ok(())
         }
         "report" => {
             let (shard, epoch) = (words.shard(2), Epoch(words.number(3)));
             let inf = words.has("inf");
             let watermark = if inf { Clock::MAX } else { Clock(u64::from(words.number(4))) };
-            world.member_step(words.node(1), MemberEvent::Report { shard, epoch, watermark })
+            world.member_step(words.node(1), ManagerClientEvent::Report { shard, epoch, watermark })
         }
         "close" => {
             let (shard, epoch) = (words.shard(2), Epoch(words.number(3)));
-            world.member_step(words.node(1), MemberEvent::Close { shard, epoch })
+            world.member_step(words.node(1), ManagerClientEvent::Close { shard, epoch })
         }
         "caught" => {
             let (shard, replica) = (words.shard(2), words.node(3));
             let configuration = world.nodes[words.node(1).0 as usize].member.as_ref();
-            let configuration = configuration.and_then(Member::configuration).expect("it joined");
+            let configuration =
+                configuration.and_then(ManagerClient::configuration).expect("it joined");
             let ballot = configuration.shard(shard).expect("there").ballot;
             let incarnation = configuration.nodes[replica.0 as usize].incarnation;
-            let event = MemberEvent::CaughtUp { shard, replica, ballot, incarnation };
+            let event = ManagerClientEvent::CaughtUp { shard, replica, ballot, incarnation };
             world.member_step(words.node(1), event)
         }
         "show" => {

@@ -2,7 +2,8 @@
 
 use crate::world::DRAWN;
 use shoal_consensus::manager::{
-    Action, Command, Faults, Heard, Incarnation, Life, Machine, Options, Revision, Term,
+    Action, Command, HeartbeatRecord, Incarnation, ManagerOptions, ManagerPlantedBugs,
+    ProcessInstance, Revision, StateMachine, Term,
 };
 use shoal_consensus::topology::Topology;
 use std::sync::Arc;
@@ -14,14 +15,14 @@ const AHEAD_MS: u64 = 3_600_000;
 const NODE: NodeId = NodeId(0);
 
 struct Story {
-    machine: Machine,
+    machine: StateMachine,
 }
 
 impl Story {
-    fn new(faults: Faults) -> Story {
-        let options = Options { faults, ..Options::default() };
+    fn new(faults: ManagerPlantedBugs) -> Story {
+        let options = ManagerOptions { faults, ..ManagerOptions::default() };
         let topology = Arc::new(Topology::compact(3, 1, 3, 0, 1));
-        Story { machine: Machine::new(topology, options) }
+        Story { machine: StateMachine::new(topology, options) }
     }
 
     fn tell(&mut self, term: u64, at_ms: u64, action: Action) {
@@ -31,7 +32,7 @@ impl Story {
 
     /// It tells of heartbeats that have just come.
     fn tick(&mut self, term: u64, at_ms: u64, rounds: &[u64]) {
-        let heard = |round: &u64| Heard {
+        let heard = |round: &u64| HeartbeatRecord {
             node: NODE,
             incarnation: Incarnation(1),
             round: *round,
@@ -48,8 +49,12 @@ impl Story {
     /// The first manager begins, and admits and hears the node.
     fn begin(&mut self) {
         self.tell(1, 0, Action::Take { drawn: DRAWN });
-        let (life, after) = (Life(7), Incarnation(0));
-        self.tell(1, 10, Action::Join { node: NODE, life, after, lost: false, heard: Time::ZERO });
+        let (instance, after) = (ProcessInstance(7), Incarnation(0));
+        self.tell(
+            1,
+            10,
+            Action::Join { node: NODE, instance, after, lost: false, heard: Time::ZERO },
+        );
         self.tick(1, 20, &[1]);
     }
 
@@ -66,7 +71,7 @@ impl Story {
 
 #[test]
 fn a_lease_lasts_on_through_a_change_of_manager() {
-    let mut story = Story::new(Faults::default());
+    let mut story = Story::new(ManagerPlantedBugs::default());
     story.take_over();
     assert!(story.is_alive(), "counted from before it was granted");
     story.tick(2, AHEAD_MS + 1000, &[]);
@@ -77,14 +82,15 @@ fn a_lease_lasts_on_through_a_change_of_manager() {
 
 #[test]
 fn leases_from_before_the_term_are_caught() {
-    let mut story = Story::new(Faults { rebase_at_take: true, ..Faults::default() });
+    let mut story =
+        Story::new(ManagerPlantedBugs { rebase_at_take: true, ..ManagerPlantedBugs::default() });
     story.take_over();
     assert!(!story.is_alive(), "the planted bug does nothing");
 }
 
 #[test]
 fn a_heartbeat_of_an_hour_ago_renews_nothing() {
-    let mut story = Story::new(Faults::default());
+    let mut story = Story::new(ManagerPlantedBugs::default());
     story.begin();
     story.tick(1, 100, &[4]);
     story.tick(1, 701, &[3]);
@@ -97,7 +103,7 @@ fn a_heartbeat_of_an_hour_ago_renews_nothing() {
 
 #[test]
 fn former_managers_are_void() {
-    let mut story = Story::new(Faults::default());
+    let mut story = Story::new(ManagerPlantedBugs::default());
     story.begin();
     story.tell(2, AHEAD_MS, Action::Take { drawn: DRAWN });
     story.tick(2, AHEAD_MS, &[]);

@@ -5,8 +5,9 @@
 //! time, whether or not the new one knows of its appointment: how long that takes must not hide that it came too early.
 
 use shoal_consensus::manager::{
-    Applied, Ask, Change, Configuration, Effect, Event, Faults, Incarnation, Life, Machine,
-    Mailbox, Manager, Member, MemberEffect, MemberEvent, Options, Pace, SimulatedLog, ToManager,
+    Applied, Ask, CarriedLog, ClusterChange, Configuration, Incarnation, LogPace, Manager,
+    ManagerClient, ManagerClientEffect, ManagerClientEvent, ManagerEffect, ManagerEvent,
+    ManagerOptions, ManagerPlantedBugs, ProcessInstance, SimulatedLog, StateMachine, ToManager,
     ToNode,
 };
 use shoal_consensus::topology::Topology;
@@ -55,7 +56,7 @@ impl Dial {
 
 /// How messages travel.
 #[derive(Debug, Clone)]
-pub struct Weather {
+pub struct NetworkFaults {
     pub loss_percent: u64,
     pub repeat_percent: u64,
     pub delay_min: Duration,
@@ -67,9 +68,9 @@ pub struct Weather {
     pub waits_percent: u64,
 }
 
-impl Weather {
-    pub fn fair(delay: Duration) -> Weather {
-        Weather {
+impl NetworkFaults {
+    pub fn fair(delay: Duration) -> NetworkFaults {
+        NetworkFaults {
             loss_percent: 0,
             repeat_percent: 0,
             delay_min: delay,
@@ -84,8 +85,8 @@ impl Weather {
 /// A node's process and its owner.
 pub struct Node {
     pub dial: Dial,
-    pub member: Option<Member>,
-    lives: u64,
+    pub member: Option<ManagerClient>,
+    survivors: u64,
     pub paused: Option<Time>,
     told: Told,
     /// What the owner has done under the ballots it has.
@@ -109,8 +110,8 @@ enum Task {
 
 pub struct Server {
     pub dial: Dial,
-    pub manager: Option<Manager<Mailbox>>,
-    lives: u64,
+    pub manager: Option<Manager<CarriedLog>>,
+    survivors: u64,
     /// How many of the effects of all commands it has told.
     applied: usize,
 }
@@ -125,7 +126,7 @@ enum Happening {
     Read {
         from: NodeId,
         to: usize,
-        life: u64,
+        instance: u64,
         at: Time,
         message: ToManager,
     },
@@ -136,15 +137,15 @@ enum Happening {
     },
     NodeTimer {
         node: NodeId,
-        life: u64,
+        instance: u64,
     },
     ManagerTimer {
         manager: usize,
-        life: u64,
+        instance: u64,
     },
     Task {
         node: NodeId,
-        life: u64,
+        instance: u64,
         task: Task,
     },
     Log,
@@ -153,10 +154,10 @@ enum Happening {
 /// How a cluster is set up.
 pub struct Setup {
     pub topology: Topology,
-    pub options: Options,
+    pub options: ManagerOptions,
     pub managers: usize,
-    pub pace: Pace,
-    pub weather: Weather,
+    pub pace: LogPace,
+    pub network_faults: NetworkFaults,
     /// Time that owners take to report and to catch up; `None`: they do not.
     pub owners: Option<Duration>,
     pub random: Random,
@@ -165,15 +166,15 @@ pub struct Setup {
 pub struct World {
     pub now: Time,
     pub topology: Arc<Topology>,
-    pub options: Options,
+    pub options: ManagerOptions,
     /// What is wrong with the first manager alone.
-    pub odd: Faults,
+    pub odd: ManagerPlantedBugs,
     pub nodes: Vec<Node>,
     /// Former lives that are silent and do not know that they are over.
-    pub zombies: Vec<(NodeId, Dial, Member)>,
+    pub zombies: Vec<(NodeId, Dial, ManagerClient)>,
     pub servers: Vec<Server>,
     pub log: SimulatedLog,
-    pub weather: Weather,
+    pub network_faults: NetworkFaults,
     pub owners: Option<Duration>,
     pub random: Random,
     /// Nodes that managers do not hear, and those that do not hear managers.
@@ -215,14 +216,14 @@ impl World {
         let nodes = topology.nodes().iter().map(|_| Node {
             dial: dial(),
             member: None,
-            lives: 0,
+            survivors: 0,
             paused: None,
             told: Told::default(),
             done: BTreeSet::new(),
         });
         let nodes = nodes.collect();
         let servers = (0..setup.managers)
-            .map(|_| Server { dial: dial(), manager: None, lives: 0, applied: 0 })
+            .map(|_| Server { dial: dial(), manager: None, survivors: 0, applied: 0 })
             .collect();
         let mut world = World {
             now: Time(1_000_000),
@@ -233,7 +234,7 @@ impl World {
             zombies: Vec::new(),
             servers,
             log,
-            weather: setup.weather,
+            network_faults: setup.network_faults,
             owners: setup.owners,
             random,
             mute: BTreeSet::new(),
@@ -260,23 +261,23 @@ impl World {
         if manager == 0 {
             options.faults = self.odd;
         }
-        let machine = Machine::new(Arc::clone(&self.topology), options);
+        let machine = StateMachine::new(Arc::clone(&self.topology), options);
         let server = &mut self.servers[manager];
-        server.manager = Some(Manager::new(Mailbox::default(), machine, DRAWN));
-        server.lives += 1;
+        server.manager = Some(Manager::new(CarriedLog::default(), machine, DRAWN));
+        server.survivors += 1;
         server.applied = 0;
         self.log.restart(self.now, manager);
         self.happen(self.now, Happening::Log);
     }
 
     pub fn start(&mut self, node: NodeId, lost: bool) -> Result<(), String> {
-        let life = Life(self.random.next_u64());
+        let instance = ProcessInstance(self.random.next_u64());
         let it = &mut self.nodes[node.0 as usize];
-        it.member = Some(Member::new(node, life, lost, self.options.clone()));
-        it.lives += 1;
+        it.member = Some(ManagerClient::new(node, instance, lost, self.options.clone()));
+        it.survivors += 1;
         it.paused = None;
         (it.told, it.done) = (Told::default(), BTreeSet::new());
-        self.member_step(node, MemberEvent::Timer)
+        self.member_step(node, ManagerClientEvent::Timer)
     }
 
     pub fn crash(&mut self, node: NodeId, zombie: bool) {
@@ -288,11 +289,11 @@ impl World {
         }
     }
 
-    pub fn ask(&mut self, change: &Change) -> Result<(), String> {
+    pub fn ask(&mut self, change: &ClusterChange) -> Result<(), String> {
         self.asks += 1;
         let ask = Ask(self.asks);
         (0..self.servers.len()).try_for_each(|manager| {
-            self.manager_step(manager, Some(Event::Asked { ask, change: change.clone() }))
+            self.manager_step(manager, Some(ManagerEvent::Asked { ask, change: change.clone() }))
         })
     }
 
@@ -325,7 +326,7 @@ impl World {
         self.run_until(self.now + span)
     }
 
-    /// The nodes that lead a shard at this moment; former lives too.
+    /// The nodes that lead a shard at this moment; former processes too.
     pub fn leaders(&self, shard: ShardId) -> Vec<NodeId> {
         let ids = (0..).map(NodeId);
         let living = self.nodes.iter().zip(ids).filter_map(|(node, id)| {
@@ -348,9 +349,9 @@ impl World {
         Ok(())
     }
 
-    /// A manager has just appointed this life of a node: the leases of all others that led have ended.
+    /// A manager has just appointed this process of a node: the leases of all others that led have ended.
     fn check_former(&self, shard: ShardId, new: (NodeId, Incarnation)) -> Result<(), String> {
-        let holds = |id: NodeId, dial: &Dial, member: &Member| {
+        let holds = |id: NodeId, dial: &Dial, member: &ManagerClient| {
             let now = dial.read(self.now);
             let is_former = Some(new) != member.incarnation().map(|incarnation| (id, incarnation));
             is_former && member.leads(shard, now)
@@ -386,20 +387,22 @@ impl World {
                 if self.mute.contains(&from) || self.unheard.contains(&(from, to)) {
                     return Ok(());
                 }
-                let (at, life) = (self.servers[to].dial.read(self.now), self.servers[to].lives);
-                let waits = self.weather.waits_percent;
+                let (at, instance) =
+                    (self.servers[to].dial.read(self.now), self.servers[to].survivors);
+                let waits = self.network_faults.waits_percent;
                 if waits == 0 || self.random.below(100) >= waits {
-                    return self.manager_step(to, Some(Event::Received { from, at, message }));
+                    return self
+                        .manager_step(to, Some(ManagerEvent::Received { from, at, message }));
                 }
                 let wait = Duration::from_millis(self.random.below(300));
-                self.happen(self.now + wait, Happening::Read { from, to, life, at, message });
+                self.happen(self.now + wait, Happening::Read { from, to, instance, at, message });
                 Ok(())
             }
-            Happening::Read { from, to, life, at, message } => {
-                if self.servers[to].lives != life {
+            Happening::Read { from, to, instance, at, message } => {
+                if self.servers[to].survivors != instance {
                     return Ok(());
                 }
-                self.manager_step(to, Some(Event::Received { from, at, message }))
+                self.manager_step(to, Some(ManagerEvent::Received { from, at, message }))
             }
             Happening::ToNode { from, to, message } => {
                 let node = &self.nodes[to.0 as usize];
@@ -410,26 +413,26 @@ impl World {
                     self.happen(until, Happening::ToNode { from, to, message });
                     return Ok(());
                 }
-                self.member_step(to, MemberEvent::Received(message))
+                self.member_step(to, ManagerClientEvent::Received(message))
             }
-            Happening::NodeTimer { node, life } => {
+            Happening::NodeTimer { node, instance } => {
                 let it = &self.nodes[node.0 as usize];
-                if it.lives != life || it.member.is_none() {
+                if it.survivors != instance || it.member.is_none() {
                     return Ok(());
                 }
                 if let Some(until) = it.paused.filter(|until| *until > self.now) {
-                    self.set_timer((true, node.0), until, Happening::NodeTimer { node, life });
+                    self.set_timer((true, node.0), until, Happening::NodeTimer { node, instance });
                     return Ok(());
                 }
-                self.member_step(node, MemberEvent::Timer)
+                self.member_step(node, ManagerClientEvent::Timer)
             }
-            Happening::ManagerTimer { manager, life } => {
-                if self.servers[manager].lives != life {
+            Happening::ManagerTimer { manager, instance } => {
+                if self.servers[manager].survivors != instance {
                     return Ok(());
                 }
-                self.manager_step(manager, Some(Event::Timer))
+                self.manager_step(manager, Some(ManagerEvent::Timer))
             }
-            Happening::Task { node, life, task } => self.carry_out(node, life, task),
+            Happening::Task { node, instance, task } => self.carry_out(node, instance, task),
             Happening::Log => self.exchange(),
         }
     }
@@ -440,14 +443,18 @@ impl World {
     }
 
     /// Gives a manager an event, or what the log has for it.
-    pub fn manager_step(&mut self, manager: usize, event: Option<Event>) -> Result<(), String> {
+    pub fn manager_step(
+        &mut self,
+        manager: usize,
+        event: Option<ManagerEvent>,
+    ) -> Result<(), String> {
         let (now, server) = (self.now, &mut self.servers[manager]);
         let Some(it) = &mut server.manager else { return Ok(()) };
         let own = server.dial.read(now);
         let news = self.log.exchange(now, own, manager, it.log_mut());
         let event = match event {
             None if !news => return Ok(()),
-            None => Event::Log,
+            None => ManagerEvent::Log,
             Some(event) => event,
         };
         let mut effects = Vec::new();
@@ -455,19 +462,19 @@ impl World {
         self.log.exchange(now, own, manager, it.log_mut());
         for effect in effects {
             match effect {
-                Effect::Send { to, message } => self.send_node(manager, to, &message),
-                Effect::Answer { ask, result } => {
+                ManagerEffect::Send { to, message } => self.send_node(manager, to, &message),
+                ManagerEffect::Answer { ask, result } => {
                     self.answers.push((ask, result.is_ok()));
                     match result {
                         Ok(()) => self.trace.push(format!("m{manager} grants {ask}")),
                         Err(why) => self.trace.push(format!("m{manager} refuses {ask}: {why}")),
                     }
                 }
-                Effect::Applied(applied) => self.note(manager, applied)?,
-                Effect::Timer { at } => {
+                ManagerEffect::Applied(applied) => self.note(manager, applied)?,
+                ManagerEffect::Timer { at } => {
                     let server = &self.servers[manager];
-                    let (at, life) = (server.dial.when(at, now), server.lives);
-                    let timer = Happening::ManagerTimer { manager, life };
+                    let (at, instance) = (server.dial.when(at, now), server.survivors);
+                    let timer = Happening::ManagerTimer { manager, instance };
                     self.set_timer((false, manager as u32), at, timer);
                 }
             }
@@ -512,7 +519,7 @@ impl World {
         Ok(())
     }
 
-    pub fn member_step(&mut self, id: NodeId, event: MemberEvent) -> Result<(), String> {
+    pub fn member_step(&mut self, id: NodeId, event: ManagerClientEvent) -> Result<(), String> {
         let (now, node) = (self.now, &mut self.nodes[id.0 as usize]);
         let Some(member) = &mut node.member else { return Ok(()) };
         let reading = node.dial.read(now);
@@ -524,22 +531,22 @@ impl World {
         }
         for effect in effects {
             match effect {
-                MemberEffect::Send { message } => self.send_managers(id, &message),
-                MemberEffect::Configured { configuration } => {
+                ManagerClientEffect::Send { message } => self.send_managers(id, &message),
+                ManagerClientEffect::Configured { configuration } => {
                     self.configured(id, &configuration)?;
                 }
-                MemberEffect::Final { watermark } => {
+                ManagerClientEffect::Final { watermark } => {
                     let told = &mut self.nodes[id.0 as usize].told;
                     if !told.finals.insert(watermark.epoch()) {
                         return Err(format!("{id} was told FVW({}) again", watermark.epoch()));
                     }
                     self.check_final(&watermark)?;
                 }
-                MemberEffect::Superseded => self.trace.push(format!("{id} is superseded")),
-                MemberEffect::Timer { at } => {
+                ManagerClientEffect::Superseded => self.trace.push(format!("{id} is superseded")),
+                ManagerClientEffect::Timer { at } => {
                     let node = &self.nodes[id.0 as usize];
-                    let (at, life) = (node.dial.when(at, now), node.lives);
-                    self.set_timer((true, id.0), at, Happening::NodeTimer { node: id, life });
+                    let (at, instance) = (node.dial.when(at, now), node.survivors);
+                    self.set_timer((true, id.0), at, Happening::NodeTimer { node: id, instance });
                 }
             }
         }
@@ -556,7 +563,7 @@ impl World {
         let settled = configuration.settled;
         self.trace.push(format!("{id} knows revision {revision} of {epoch}, {settled} settled"));
         let (Some(owners), Some(own)) =
-            (self.owners, node.member.as_ref().and_then(Member::incarnation))
+            (self.owners, node.member.as_ref().and_then(ManagerClient::incarnation))
         else {
             return Ok(());
         };
@@ -574,46 +581,48 @@ impl World {
                 Task::CaughtUp { shard, replica: *replica, incarnation, ballot }
             }));
         }
-        let life = node.lives;
+        let instance = node.survivors;
         for task in tasks {
             if self.nodes[id.0 as usize].done.insert(task) {
                 let delay = self.random.below(owners.as_nanos() as u64 + 1);
                 let at = self.now + Duration::from_nanos(delay);
-                self.happen(at, Happening::Task { node: id, life, task });
+                self.happen(at, Happening::Task { node: id, instance, task });
             }
         }
         Ok(())
     }
 
-    fn carry_out(&mut self, id: NodeId, life: u64, task: Task) -> Result<(), String> {
+    fn carry_out(&mut self, id: NodeId, instance: u64, task: Task) -> Result<(), String> {
         let node = &self.nodes[id.0 as usize];
-        if node.lives != life {
+        if node.survivors != instance {
             return Ok(());
         }
         if let Some(until) = node.paused.filter(|until| *until > self.now) {
-            self.happen(until, Happening::Task { node: id, life, task });
+            self.happen(until, Happening::Task { node: id, instance, task });
             return Ok(());
         }
-        let configuration = node.member.as_ref().and_then(Member::configuration);
+        let configuration = node.member.as_ref().and_then(ManagerClient::configuration);
         let ballot_of = |shard| Some(configuration?.shard(shard)?.ballot);
         match task {
             Task::Report { shard, epoch, ballot } if ballot_of(shard) == Some(ballot) => {
                 let watermark = watermark(shard, epoch, ballot);
-                self.member_step(id, MemberEvent::Report { shard, epoch, watermark })
+                self.member_step(id, ManagerClientEvent::Report { shard, epoch, watermark })
             }
             // It may come when the node leads under another ballot: that is for the member to see.
             Task::CaughtUp { shard, replica, incarnation, ballot } => {
                 // A replica that is down catches up with nothing.
                 let node = &self.nodes[replica.0 as usize];
                 let member = node.member.as_ref();
-                let up = member.and_then(Member::incarnation).is_some_and(|it| it.0 == incarnation);
+                let up = member
+                    .and_then(ManagerClient::incarnation)
+                    .is_some_and(|it| it.0 == incarnation);
                 if !up {
                     let later = self.now + Duration::from_millis(50);
-                    self.happen(later, Happening::Task { node: id, life, task });
+                    self.happen(later, Happening::Task { node: id, instance, task });
                     return Ok(());
                 }
                 let incarnation = Incarnation(incarnation);
-                let event = MemberEvent::CaughtUp { shard, replica, ballot, incarnation };
+                let event = ManagerClientEvent::CaughtUp { shard, replica, ballot, incarnation };
                 self.member_step(id, event)
             }
             Task::Report { .. } => Ok(()),
@@ -637,17 +646,18 @@ impl World {
 
     /// When a message arrives: never, once, or twice.
     fn journeys(&mut self) -> Vec<Time> {
-        let weather = self.weather.clone();
+        let network_faults = self.network_faults.clone();
         let span = |span: Duration| span.as_nanos() as u64;
         let mut arrivals = Vec::new();
         let random = &mut self.random;
-        let lost = random.below(100) < weather.loss_percent;
+        let lost = random.below(100) < network_faults.loss_percent;
         let copies =
-            if lost { 0 } else { 1 + u64::from(random.below(100) < weather.repeat_percent) };
+            if lost { 0 } else { 1 + u64::from(random.below(100) < network_faults.repeat_percent) };
         for _ in 0..copies {
-            let late = random.below(100) < weather.late_percent;
-            let late = if late { random.below(span(weather.late_max) + 1) } else { 0 };
-            let delay = random.range_inclusive(span(weather.delay_min), span(weather.delay_max));
+            let late = random.below(100) < network_faults.late_percent;
+            let late = if late { random.below(span(network_faults.late_max) + 1) } else { 0 };
+            let delay = random
+                .range_inclusive(span(network_faults.delay_min), span(network_faults.delay_max));
             arrivals.push(self.now + Duration::from_nanos(delay + late));
         }
         arrivals

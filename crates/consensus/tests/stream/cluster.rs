@@ -6,7 +6,8 @@
 
 use bytes::Bytes;
 use shoal_consensus::stream::{
-    Effect, Event, Length, Members, MemoryStorage, Message, Options, Storage, Stream,
+    LogLength, MemoryStorage, Stream, StreamEffect, StreamEvent, StreamMembers, StreamMessage,
+    StreamOptions, StreamStorage,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,10 +16,10 @@ use types::{Ballot, Epoch, NodeId, Time};
 
 /// A message on its way.
 #[derive(Debug, Clone)]
-pub struct Letter {
+pub struct Delivery {
     pub from: NodeId,
     pub to: NodeId,
-    pub message: Message,
+    pub message: StreamMessage,
 }
 
 /// A node: its stream, or only its disk while it is down.
@@ -34,15 +35,15 @@ pub struct Node {
 pub struct Cluster {
     pub now: Time,
     pub nodes: BTreeMap<NodeId, Node>,
-    pub members: Members,
-    pub letters: Vec<Letter>,
+    pub members: StreamMembers,
+    pub deliveries: Vec<Delivery>,
     /// What happened, a line for each effect.
     pub trace: Vec<String>,
     /// Every entry that any node has ever called decided.
     pub truth: Vec<Bytes>,
     /// Under which ballot each was decided first.
     decided_under: Vec<Ballot>,
-    options: Options,
+    options: StreamOptions,
     led: BTreeMap<Ballot, NodeId>,
 }
 
@@ -60,12 +61,17 @@ pub fn words(entry: &Bytes) -> String {
 }
 
 impl Cluster {
-    pub fn new(members: Members, others: &[NodeId], options: Options, late: bool) -> Cluster {
+    pub fn new(
+        members: StreamMembers,
+        others: &[NodeId],
+        options: StreamOptions,
+        late: bool,
+    ) -> Cluster {
         let mut cluster = Cluster {
             now: Time::ZERO,
             nodes: BTreeMap::new(),
             members,
-            letters: Vec::new(),
+            deliveries: Vec::new(),
             trace: Vec::new(),
             truth: Vec::new(),
             decided_under: Vec::new(),
@@ -119,7 +125,7 @@ impl Cluster {
     }
 
     /// Lets a node take a step, does what it wants done, and checks.
-    pub fn step(&mut self, id: NodeId, event: Event) -> Result<(), String> {
+    pub fn step(&mut self, id: NodeId, event: StreamEvent) -> Result<(), String> {
         let now = self.now;
         let Some(stream) = &mut self.node(id).stream else { return Ok(()) };
         let mut effects = Vec::new();
@@ -128,7 +134,7 @@ impl Cluster {
         for effect in effects {
             self.trace_effect(id, &effect, told);
             match effect {
-                Effect::Send { to, message } => {
+                StreamEffect::Send { to, message } => {
                     if !self.nodes.contains_key(&to) || to == id {
                         return Err(format!("{id} sends to {to}"));
                     }
@@ -136,23 +142,25 @@ impl Cluster {
                     if arriving != message {
                         return Err(format!("{message:?} arrives as {arriving:?}"));
                     }
-                    self.letters.push(Letter { from: id, to, message: arriving });
+                    self.deliveries.push(Delivery { from: id, to, message: arriving });
                 }
-                Effect::Leading { ballot, length } => self.check_leader(id, ballot, length)?,
-                Effect::Deposed { .. } => {}
-                Effect::Decided { length } => {
+                StreamEffect::Leading { ballot, length } => {
+                    self.check_leader(id, ballot, length)?
+                }
+                StreamEffect::Deposed { .. } => {}
+                StreamEffect::Decided { length } => {
                     self.check_decided(id, told, length)?;
                     told = length;
                 }
-                Effect::SnapshotWanted { to } => self.node(id).wanted.push(to),
-                Effect::Restored { length, state } => {
+                StreamEffect::SnapshotWanted { to } => self.node(id).wanted.push(to),
+                StreamEffect::Restored { length, state } => {
                     let known = self.truth.get(..length.0 as usize).unwrap_or_default();
                     if length <= told || state_of(known) != state {
                         return Err(format!("{id} restored {length} entries as {state:?}"));
                     }
                     told = length;
                 }
-                Effect::Timer { at } => self.node(id).timer = Some(at),
+                StreamEffect::Timer { at } => self.node(id).timer = Some(at),
             }
         }
         let stream = self.up(id).expect("it took a step");
@@ -172,7 +180,12 @@ impl Cluster {
 
     /// At most one leader has a ballot, and it inherits all that was decided under lower ones. (Under
     /// higher ones more may be decided already, if it took its time.)
-    fn check_leader(&mut self, id: NodeId, ballot: Ballot, length: Length) -> Result<(), String> {
+    fn check_leader(
+        &mut self,
+        id: NodeId,
+        ballot: Ballot,
+        length: LogLength,
+    ) -> Result<(), String> {
         if self.led.insert(ballot, id).is_some() {
             return Err(format!("{ballot} leads a second time"));
         }
@@ -187,7 +200,12 @@ impl Cluster {
 
     /// Decided prefixes agree. What is new was decided by a leader, and a majority of the voters has
     /// it under that leader's ballot, or a later one.
-    fn check_decided(&mut self, id: NodeId, from: Length, length: Length) -> Result<(), String> {
+    fn check_decided(
+        &mut self,
+        id: NodeId,
+        from: LogLength,
+        length: LogLength,
+    ) -> Result<(), String> {
         let stream = self.nodes[&id].stream.as_ref().expect("it took a step");
         let known = self.truth.len() as u64;
         for index in from.0..length.0 {
@@ -216,20 +234,20 @@ impl Cluster {
         Err(format!("{id} decided {length} entries without a majority of the voters (M4)"))
     }
 
-    /// Hands over a letter.
-    pub fn deliver(&mut self, letter: Letter) -> Result<(), String> {
-        let Letter { from, to, message } = letter;
-        self.step(to, Event::Received { from, message })
+    /// Hands over a message.
+    pub fn deliver(&mut self, delivery: Delivery) -> Result<(), String> {
+        let Delivery { from, to, message } = delivery;
+        self.step(to, StreamEvent::Received { from, message })
     }
 
     /// Delivers everything, in order, until nothing is on its way.
     pub fn settle(&mut self) -> Result<(), String> {
         for _ in 0..20_000 {
-            if self.letters.is_empty() {
+            if self.deliveries.is_empty() {
                 return Ok(());
             }
-            let letter = self.letters.remove(0);
-            self.deliver(letter)?;
+            let delivery = self.deliveries.remove(0);
+            self.deliver(delivery)?;
         }
         Err("they never stop talking".to_owned())
     }
@@ -241,7 +259,7 @@ impl Cluster {
         for id in ids {
             let now = self.now;
             if self.node(id).timer.take_if(|at| *at <= now).is_some() {
-                self.step(id, Event::Timer)?;
+                self.step(id, StreamEvent::Timer)?;
             }
         }
         Ok(())
@@ -260,34 +278,36 @@ impl Cluster {
         let length = stream.decided();
         let state = state_of(&self.truth[..length.0 as usize]);
         self.node(id).wanted.retain(|wanted| *wanted != to);
-        self.step(id, Event::Snapshot { to, length, state })
+        self.step(id, StreamEvent::Snapshot { to, length, state })
     }
 
     /// The disk of `id` gets on, and says so.
     pub fn persist(&mut self, id: NodeId, changes: usize) -> Result<(), String> {
         if let Some(stream) = &mut self.node(id).stream {
             stream.storage_mut().persist(changes);
-            self.step(id, Event::Persisted)?;
+            self.step(id, StreamEvent::Persisted)?;
         }
         Ok(())
     }
 
-    fn trace_effect(&mut self, id: NodeId, effect: &Effect, told: Length) {
+    fn trace_effect(&mut self, id: NodeId, effect: &StreamEffect, told: LogLength) {
         let line = match effect {
-            Effect::Send { to, message } => format!("{id} → {to} {}", show(message)),
-            Effect::Leading { ballot, length } => format!("{id} leads {ballot}, inherits {length}"),
-            Effect::Deposed { by } => format!("{id} is deposed by {by}"),
-            Effect::Decided { length } => {
+            StreamEffect::Send { to, message } => format!("{id} → {to} {}", show(message)),
+            StreamEffect::Leading { ballot, length } => {
+                format!("{id} leads {ballot}, inherits {length}")
+            }
+            StreamEffect::Deposed { by } => format!("{id} is deposed by {by}"),
+            StreamEffect::Decided { length } => {
                 let stream = self.up(id).expect("it took a step");
                 let entries = (told.0..length.0).filter_map(|index| stream.entry(index));
                 let entries: Vec<_> = entries.map(words).collect();
                 format!("{id} decided {length} [{}]", entries.join(" "))
             }
-            Effect::SnapshotWanted { to } => format!("{id} wants a snapshot for {to}"),
-            Effect::Restored { length, state } => {
+            StreamEffect::SnapshotWanted { to } => format!("{id} wants a snapshot for {to}"),
+            StreamEffect::Restored { length, state } => {
                 format!("{id} restored {length} [{}]", words(state))
             }
-            Effect::Timer { at } => format!("{id} sets a timer to {} ms", at.0 / 1_000_000),
+            StreamEffect::Timer { at } => format!("{id} sets a timer to {} ms", at.0 / 1_000_000),
         };
         self.trace.push(line);
     }
@@ -302,33 +322,50 @@ fn show_votes(votes: bool) -> &'static str {
 }
 
 /// A message in one line.
-pub fn show(message: &Message) -> String {
+pub fn show(message: &StreamMessage) -> String {
     let list = |entries: &[Bytes]| {
         format!("[{}]", entries.iter().map(words).collect::<Vec<_>>().join(" "))
     };
     match message {
-        Message::Prepare { ballot, accepted_ballot, accepted, decided } => {
+        StreamMessage::Prepare { ballot, accepted_ballot, accepted, decided } => {
             format!("Prepare {ballot} has={accepted_ballot}:{accepted} decided={decided}")
         }
-        Message::Promise { ballot, accepted_ballot, accepted, decided, from, entries, votes } => {
+        StreamMessage::Promise {
+            ballot,
+            accepted_ballot,
+            accepted,
+            decided,
+            from,
+            entries,
+            votes,
+        } => {
             format!(
                 "Promise {ballot} has={accepted_ballot}:{accepted} decided={decided} from={from} {}{}",
                 list(entries),
                 show_votes(*votes)
             )
         }
-        Message::Fetch { ballot, accepted_ballot, from, messages } => {
+        StreamMessage::Fetch { ballot, accepted_ballot, from, messages } => {
             let many = if *messages > 1 { format!(" messages={messages}") } else { String::new() };
             format!("Fetch {ballot} of={accepted_ballot} from={from}{many}")
         }
-        Message::Append { ballot, adopted, base, prev, entries, decided, everywhere, round } => {
+        StreamMessage::Append {
+            ballot,
+            adopted,
+            base,
+            prev,
+            entries,
+            decided,
+            everywhere,
+            round,
+        } => {
             format!(
                 "Append {ballot} adopted={adopted}:{base} prev={prev} {} decided={decided} everywhere={everywhere}{}",
                 list(entries),
                 show_round(*round)
             )
         }
-        Message::Accepted { ballot, length, next, until, decided, round, votes } => {
+        StreamMessage::Accepted { ballot, length, next, until, decided, round, votes } => {
             let place = match next == until {
                 true => format!("next={next}"),
                 false => format!("hole={next}..{until}"),
@@ -336,12 +373,14 @@ pub fn show(message: &Message) -> String {
             let (round, votes) = (show_round(*round), show_votes(*votes));
             format!("Accepted {ballot} length={length} {place} decided={decided}{round}{votes}")
         }
-        Message::Decide { ballot, decided, everywhere } => {
+        StreamMessage::Decide { ballot, decided, everywhere } => {
             format!("Decide {ballot} decided={decided} everywhere={everywhere}")
         }
-        Message::Snapshot { ballot, length, state } => {
+        StreamMessage::Snapshot { ballot, length, state } => {
             format!("Snapshot {ballot} length={length} [{}]", words(state))
         }
-        Message::Rejected { ballot, promised } => format!("Rejected {ballot} promised={promised}"),
+        StreamMessage::Rejected { ballot, promised } => {
+            format!("Rejected {ballot} promised={promised}")
+        }
     }
 }

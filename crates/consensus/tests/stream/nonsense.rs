@@ -1,16 +1,18 @@
 //! Messages that no correct node sends, among those that they do: nothing that comes from outside
 //! stops a node. What is decided may then be anything; that is what ballots are trusted for.
 
-use crate::cluster::{Cluster, Letter, ballot};
+use crate::cluster::{Cluster, Delivery, ballot};
 use bytes::Bytes;
-use shoal_consensus::stream::{Event, Length, Members, Message, Options, Stream};
+use shoal_consensus::stream::{
+    LogLength, Stream, StreamEvent, StreamMembers, StreamMessage, StreamOptions,
+};
 use std::time::Duration;
 use types::{Ballot, NodeId, Random};
 
 /// Small numbers, so that they collide; now and then one that is beyond all bounds.
-fn length(random: &mut Random) -> Length {
+fn length(random: &mut Random) -> LogLength {
     let bound = if random.chance(1, 50) { u64::MAX / 4 } else { 8 };
-    Length(random.below(bound))
+    LogLength(random.below(bound))
 }
 
 fn any_ballot(random: &mut Random) -> Ballot {
@@ -21,24 +23,32 @@ fn entries(random: &mut Random) -> Vec<Bytes> {
     (0..random.below(4)).map(|_| Bytes::from(vec![b'z'; random.below(5) as usize])).collect()
 }
 
-fn nonsense(random: &mut Random, ballot: Ballot) -> Message {
+fn nonsense(random: &mut Random, ballot: Ballot) -> StreamMessage {
     let (decided, everywhere) = (length(random), length(random));
     let (accepted_ballot, accepted) = (any_ballot(random), length(random));
-    let from = if random.chance(1, 50) { Length(u64::MAX) } else { length(random) };
+    let from = if random.chance(1, 50) { LogLength(u64::MAX) } else { length(random) };
     let votes = random.chance(1, 2);
     match random.below(8) {
-        0 => Message::Prepare { ballot, accepted_ballot, accepted, decided },
+        0 => StreamMessage::Prepare { ballot, accepted_ballot, accepted, decided },
         1 => {
             let entries = entries(random);
-            Message::Promise { ballot, accepted_ballot, accepted, decided, from, entries, votes }
+            StreamMessage::Promise {
+                ballot,
+                accepted_ballot,
+                accepted,
+                decided,
+                from,
+                entries,
+                votes,
+            }
         }
         2 => {
             let messages = random.next_u64() >> random.below(64);
-            Message::Fetch { ballot, accepted_ballot, from, messages }
+            StreamMessage::Fetch { ballot, accepted_ballot, from, messages }
         }
         3 => {
             let (adopted, base, entries) = (accepted_ballot, accepted, entries(random));
-            Message::Append {
+            StreamMessage::Append {
                 ballot,
                 adopted,
                 base,
@@ -51,7 +61,7 @@ fn nonsense(random: &mut Random, ballot: Ballot) -> Message {
         }
         4 => {
             let (next, until) = (length(random), length(random));
-            Message::Accepted {
+            StreamMessage::Accepted {
                 ballot,
                 length: accepted,
                 next,
@@ -61,17 +71,18 @@ fn nonsense(random: &mut Random, ballot: Ballot) -> Message {
                 votes,
             }
         }
-        5 => Message::Decide { ballot, decided, everywhere },
-        6 => Message::Snapshot { ballot, length: accepted, state: Bytes::new() },
-        _ => Message::Rejected { ballot, promised: accepted_ballot },
+        5 => StreamMessage::Decide { ballot, decided, everywhere },
+        6 => StreamMessage::Snapshot { ballot, length: accepted, state: Bytes::new() },
+        _ => StreamMessage::Rejected { ballot, promised: accepted_ballot },
     }
 }
 
 fn run(seed: u64) {
     let mut random = Random::new(seed);
     let voters = (1..=3).map(NodeId).collect();
-    let members = Members { voters, learners: vec![NodeId(4)], ..Members::default() };
-    let options = Options { window_entries: 4, message_bytes_max: 4, ..Options::default() };
+    let members = StreamMembers { voters, learners: vec![NodeId(4)], ..StreamMembers::default() };
+    let options =
+        StreamOptions { window_entries: 4, message_bytes_max: 4, ..StreamOptions::default() };
     let mut cluster = Cluster::new(members, &[], options, false);
     for _ in 0..300 {
         let id = NodeId(random.range_inclusive(1, 4) as u32);
@@ -79,15 +90,15 @@ fn run(seed: u64) {
         let _complaint = match random.below(10) {
             0 => {
                 let epoch = random.below(4) as u32;
-                cluster.step(id, Event::Lead { ballot: ballot(epoch, id), continues: true })
+                cluster.step(id, StreamEvent::Lead { ballot: ballot(epoch, id), continues: true })
             }
-            1 => cluster.step(id, Event::Propose { entry: Bytes::from_static(b"x") }),
+            1 => cluster.step(id, StreamEvent::Propose { entry: Bytes::from_static(b"x") }),
             2 => cluster.wait(Duration::from_millis(random.below(300))),
-            3 => cluster.step(id, Event::Trim { before: length(&mut random) }),
-            4..7 if !cluster.letters.is_empty() => {
-                let place = random.below(cluster.letters.len() as u64) as usize;
-                let letter = cluster.letters.swap_remove(place);
-                cluster.deliver(letter)
+            3 => cluster.step(id, StreamEvent::Trim { before: length(&mut random) }),
+            4..7 if !cluster.deliveries.is_empty() => {
+                let place = random.below(cluster.deliveries.len() as u64) as usize;
+                let delivery = cluster.deliveries.swap_remove(place);
+                cluster.deliver(delivery)
             }
             _ => {
                 // Mostly in the name of the ballot's node, or in answer to it; others are not listened to.
@@ -97,7 +108,7 @@ fn run(seed: u64) {
                 let from =
                     if random.chance(2, 3) { ballot.node } else { any_ballot(&mut random).node };
                 let message = nonsense(&mut random, ballot);
-                cluster.deliver(Letter { from, to: id, message })
+                cluster.deliver(Delivery { from, to: id, message })
             }
         };
     }

@@ -7,7 +7,9 @@
 
 use crate::cluster::{Cluster, ballot, show};
 use bytes::Bytes;
-use shoal_consensus::stream::{Event, Faults, Length, Members, Options, Stream};
+use shoal_consensus::stream::{
+    LogLength, Stream, StreamEvent, StreamMembers, StreamOptions, StreamPlantedBugs,
+};
 use std::collections::BTreeMap;
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,7 +21,7 @@ const LETTERS_MAX: usize = 200;
 
 /// How hostile a run is.
 #[derive(Debug)]
-struct Weather {
+struct NetworkFaults {
     loss: u64,
     repeats: u64,
     reorders: bool,
@@ -31,28 +33,28 @@ struct Weather {
 struct Run {
     random: Random,
     cluster: Cluster,
-    weather: Weather,
+    network_faults: NetworkFaults,
     late: bool,
     epoch: u32,
     proposed: u64,
-    probes: BTreeMap<&'static str, u64>,
+    coverage: BTreeMap<&'static str, u64>,
 }
 
 impl Run {
-    fn new(seed: u64, faults: Faults) -> Run {
+    fn new(seed: u64, faults: StreamPlantedBugs) -> Run {
         let mut random = Random::new(seed);
         let voters = *random.pick(&[1, 3, 3, 3, 3, 5]).expect("some");
         let learners = random.below(3) as u32;
         let others = random.below(2) as u32;
         let ids = |from: u32, count: u32| (from..from + count).map(NodeId).collect::<Vec<_>>();
-        let members = Members {
+        let members = StreamMembers {
             voters: ids(1, voters),
             learners: ids(1 + voters, learners),
-            ..Members::default()
+            ..StreamMembers::default()
         };
         let (window_entries, window_bytes) =
             (random.range_inclusive(1, 20), random.range_inclusive(1, 100));
-        let options = Options {
+        let options = StreamOptions {
             window_entries,
             window_bytes,
             window_bytes_max: 2 * window_bytes,
@@ -63,7 +65,7 @@ impl Run {
             faults,
         };
         let late = random.chance(1, 2);
-        let weather = Weather {
+        let network_faults = NetworkFaults {
             loss: random.below(20),
             repeats: random.below(20),
             reorders: random.chance(2, 3),
@@ -73,7 +75,15 @@ impl Run {
         };
         let others = ids(1 + voters + learners, others);
         let cluster = Cluster::new(members, &others, options, late);
-        Run { random, cluster, weather, late, epoch: 0, proposed: 0, probes: BTreeMap::new() }
+        Run {
+            random,
+            cluster,
+            network_faults,
+            late,
+            epoch: 0,
+            proposed: 0,
+            coverage: BTreeMap::new(),
+        }
     }
 
     fn any_node(&mut self) -> NodeId {
@@ -84,44 +94,44 @@ impl Run {
     fn propose(&mut self, id: NodeId) -> Result<(), String> {
         self.proposed += 1;
         let entry = Bytes::from(format!("e{}", self.proposed));
-        self.cluster.step(id, Event::Propose { entry })
+        self.cluster.step(id, StreamEvent::Propose { entry })
     }
 
     fn lead(&mut self, id: NodeId) -> Result<(), String> {
         self.epoch += 1;
-        self.cluster.step(id, Event::Lead { ballot: ballot(self.epoch, id), continues: true })
+        self.cluster.step(id, StreamEvent::Lead { ballot: ballot(self.epoch, id), continues: true })
     }
 
     fn deliver(&mut self) -> Result<(), String> {
-        let letters = &mut self.cluster.letters;
-        while letters.len() > LETTERS_MAX {
-            let lost = self.random.below(letters.len() as u64) as usize;
-            letters.remove(lost);
+        let deliveries = &mut self.cluster.deliveries;
+        while deliveries.len() > LETTERS_MAX {
+            let lost = self.random.below(deliveries.len() as u64) as usize;
+            deliveries.remove(lost);
         }
-        if letters.is_empty() {
+        if deliveries.is_empty() {
             return Ok(());
         }
         // Without reordering, links still are of different speed.
-        let place = self.random.below(letters.len() as u64) as usize;
-        let (from, to) = (letters[place].from, letters[place].to);
-        let same = |letter: &crate::cluster::Letter| letter.from == from && letter.to == to;
-        let first = letters.iter().position(same).expect("there is one");
-        let letter = letters.remove(if self.weather.reorders { place } else { first });
-        if self.random.below(100) < self.weather.loss {
+        let place = self.random.below(deliveries.len() as u64) as usize;
+        let (from, to) = (deliveries[place].from, deliveries[place].to);
+        let same = |delivery: &crate::cluster::Delivery| delivery.from == from && delivery.to == to;
+        let first = deliveries.iter().position(same).expect("there is one");
+        let delivery = deliveries.remove(if self.network_faults.reorders { place } else { first });
+        if self.random.below(100) < self.network_faults.loss {
             return Ok(());
         }
-        if self.random.below(100) < self.weather.repeats {
-            letters.push(letter.clone());
+        if self.random.below(100) < self.network_faults.repeats {
+            deliveries.push(delivery.clone());
         }
-        self.cluster.deliver(letter)
+        self.cluster.deliver(delivery)
     }
 
     fn trim(&mut self, id: NodeId) -> Result<(), String> {
         let Some(stream) = self.cluster.up(id) else { return Ok(()) };
         let everywhere = stream.replicated_everywhere();
-        let anything = Length(self.random.range_inclusive(stream.start().0, stream.decided().0));
+        let anything = LogLength(self.random.range_inclusive(stream.start().0, stream.decided().0));
         let before = if self.random.chance(1, 2) { everywhere } else { anything };
-        self.cluster.step(id, Event::Trim { before })
+        self.cluster.step(id, StreamEvent::Trim { before })
     }
 
     fn crash_or_restart(&mut self, id: NodeId) -> Result<(), String> {
@@ -159,9 +169,9 @@ impl Run {
                 self.cluster.persist(id, changes)
             }
             90..93 => self.cluster.give_snapshots(id),
-            93..95 if self.random.below(4) < self.weather.trims => self.trim(id),
-            95..97 if self.random.below(4) < self.weather.leads => self.lead(id),
-            97 if self.random.below(4) < self.weather.crashes => self.crash_or_restart(id),
+            93..95 if self.random.below(4) < self.network_faults.trims => self.trim(id),
+            95..97 if self.random.below(4) < self.network_faults.leads => self.lead(id),
+            97 if self.random.below(4) < self.network_faults.crashes => self.crash_or_restart(id),
             _ => self.deliver(),
         }
     }
@@ -181,7 +191,7 @@ impl Run {
             }
             self.cluster.settle()?;
             self.cluster.wait(Duration::from_millis(60))?;
-            if round > 20 && self.cluster.letters.is_empty() && self.check_caught_up().is_ok() {
+            if round > 20 && self.cluster.deliveries.is_empty() && self.check_caught_up().is_ok() {
                 return Ok(());
             }
         }
@@ -193,7 +203,7 @@ impl Run {
             node.stream.as_ref().filter(|s| s.is_leading() && s.ballot().epoch.0 == self.epoch)
         });
         let Some(leader) = leader else { return Err("nobody leads in the end".to_owned()) };
-        let all = Length(self.cluster.truth.len() as u64);
+        let all = LogLength(self.cluster.truth.len() as u64);
         for id in self.cluster.members.all() {
             let stream = self.cluster.up(id).expect("everybody is up");
             if (stream.decided(), stream.accepted()) != (all, all) {
@@ -220,7 +230,7 @@ impl Run {
 
     /// Counts what happened, so that we know that it did.
     fn count_probes(&mut self) {
-        for (probe, mark) in [
+        for (reach, mark) in [
             ("deposed", "is deposed"),
             ("snapshot wanted", "wants a snapshot"),
             ("restored", "restored"),
@@ -231,11 +241,11 @@ impl Run {
             ("decide alone", " Decide "),
         ] {
             let count = self.cluster.trace.iter().filter(|line| line.contains(mark)).count();
-            *self.probes.entry(probe).or_default() += count as u64;
+            *self.coverage.entry(reach).or_default() += count as u64;
         }
         let streams = self.cluster.nodes.values().filter_map(|node| node.stream.as_ref());
         let retries: u64 = streams.map(|stream| stream.counters().retries).sum();
-        *self.probes.entry("retry").or_default() += retries;
+        *self.coverage.entry("retry").or_default() += retries;
     }
 
     fn bad_messages(&self) -> u64 {
@@ -245,7 +255,7 @@ impl Run {
 }
 
 /// What a run of `seed` complains of, and the run itself. A panic is a complaint too.
-fn outcome(seed: u64, faults: Faults, acts: u64) -> (Result<(), String>, Run) {
+fn outcome(seed: u64, faults: StreamPlantedBugs, acts: u64) -> (Result<(), String>, Run) {
     let mut run = Run::new(seed, faults);
     let result = catch_unwind(AssertUnwindSafe(|| run.run(acts)));
     let result = result.unwrap_or_else(|panic| {
@@ -265,10 +275,10 @@ fn fail(seed: u64, complaint: &str, run: &Run) -> ! {
     for line in &trace[trace.len().saturating_sub(shown)..] {
         eprintln!("{line}");
     }
-    for letter in run.cluster.letters.iter().take(10) {
-        eprintln!("on its way: {} → {} {}", letter.from, letter.to, show(&letter.message));
+    for delivery in run.cluster.deliveries.iter().take(10) {
+        eprintln!("on its way: {} → {} {}", delivery.from, delivery.to, show(&delivery.message));
     }
-    panic!("STREAM_SEED={seed}: {complaint} ({:?})", run.weather);
+    panic!("STREAM_SEED={seed}: {complaint} ({:?})", run.network_faults);
 }
 
 #[test]
@@ -278,32 +288,32 @@ fn random_runs_keep_the_sequence() {
         None => 0..from_environment("STREAM_SEEDS").unwrap_or(600),
     };
     let one = seeds.end - seeds.start == 1;
-    let mut probes = BTreeMap::new();
+    let mut coverage = BTreeMap::new();
     let mut decided = 0;
     for seed in seeds {
-        let (result, mut run) = outcome(seed, Faults::default(), 1200);
+        let (result, mut run) = outcome(seed, StreamPlantedBugs::default(), 1200);
         if let Err(complaint) = result {
             fail(seed, &complaint, &run);
         }
         assert_eq!(run.bad_messages(), 0, "STREAM_SEED={seed}: correct nodes sent bad messages");
         if seed % 20 == 0 {
-            let (_, again) = outcome(seed, Faults::default(), 1200);
+            let (_, again) = outcome(seed, StreamPlantedBugs::default(), 1200);
             assert!(again.cluster.trace == run.cluster.trace, "STREAM_SEED={seed}: not the same");
         }
         decided += run.cluster.truth.len();
         run.count_probes();
-        for (probe, count) in run.probes {
-            *probes.entry(probe).or_insert(0) += count;
+        for (reach, count) in run.coverage {
+            *coverage.entry(reach).or_insert(0) += count;
         }
     }
-    println!("{decided} entries decided; {probes:?}");
-    let unreached: Vec<_> = probes.iter().filter(|(_, count)| **count == 0).collect();
+    println!("{decided} entries decided; {coverage:?}");
+    let unreached: Vec<_> = coverage.iter().filter(|(_, count)| **count == 0).collect();
     assert!(one || unreached.is_empty(), "never happened: {unreached:?}");
 }
 
 /// Seeds until a check or an assertion sees the planted bug; that none leads in the end, or
 /// one lags, is no proof of it.
-fn seeds_until_caught(faults: Faults) -> u64 {
+fn seeds_until_caught(faults: StreamPlantedBugs) -> u64 {
     for seed in 0..300 {
         let (Err(complaint), _) = outcome(seed, faults, 1200) else { continue };
         println!("{faults:?}: seed {seed}: {complaint}");
@@ -317,33 +327,33 @@ fn seeds_until_caught(faults: Faults) -> u64 {
 
 #[test]
 fn a_learner_that_counts_is_caught() {
-    let faults = Faults { count_learner: true, ..Faults::default() };
+    let faults = StreamPlantedBugs { count_learner: true, ..StreamPlantedBugs::default() };
     assert!(seeds_until_caught(faults) <= 50);
 }
 
 #[test]
 fn a_forgotten_promise_is_caught() {
-    let faults = Faults { forget_promise: true, ..Faults::default() };
+    let faults = StreamPlantedBugs { forget_promise: true, ..StreamPlantedBugs::default() };
     assert!(seeds_until_caught(faults) <= 50);
 }
 
 #[test]
 fn the_shortest_sequence_is_caught() {
-    let faults = Faults { adopt_shortest: true, ..Faults::default() };
+    let faults = StreamPlantedBugs { adopt_shortest: true, ..StreamPlantedBugs::default() };
     assert!(seeds_until_caught(faults) <= 50);
 }
 
-/// A stream does not grow with what is over: letters of an hour ago find nothing to do.
+/// A stream does not grow with what is over: messages of an hour ago find nothing to do.
 #[test]
 fn a_letter_that_comes_an_hour_late_changes_nothing() {
-    let (result, mut run) = outcome(3, Faults::default(), 600);
+    let (result, mut run) = outcome(3, StreamPlantedBugs::default(), 600);
     assert_eq!(result, Ok(()));
     let mut old = Vec::new();
     let (leader, later) = (NodeId(1), NodeId(2));
     run.lead(leader).expect("no violation");
     for _ in 0..20 {
         run.propose(leader).expect("no violation");
-        old.extend(run.cluster.letters.clone());
+        old.extend(run.cluster.deliveries.clone());
         run.cluster.settle().expect("no violation");
     }
     run.cluster.wait(Duration::from_secs(3600)).expect("no violation");
@@ -354,7 +364,7 @@ fn a_letter_that_comes_an_hour_late_changes_nothing() {
     }
     let before: Vec<_> =
         run.cluster.nodes.values().filter_map(|n| n.stream.as_ref()).map(Stream::decided).collect();
-    run.cluster.letters = old;
+    run.cluster.deliveries = old;
     run.cluster.settle().expect("no violation");
     let after: Vec<_> =
         run.cluster.nodes.values().filter_map(|n| n.stream.as_ref()).map(Stream::decided).collect();

@@ -14,9 +14,11 @@
 //! forge FROM TO KIND [FIELD=VALUE…]
 //! ```
 
-use crate::cluster::{Cluster, Letter, ballot, show};
+use crate::cluster::{Cluster, Delivery, ballot, show};
 use bytes::Bytes;
-use shoal_consensus::stream::{Event, Length, Members, MemoryStorage, Message, Options};
+use shoal_consensus::stream::{
+    LogLength, MemoryStorage, StreamEvent, StreamMembers, StreamMessage, StreamOptions,
+};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -50,8 +52,8 @@ impl<'a> Words<'a> {
         Some(self.named.get(name)?.parse().expect("a number"))
     }
 
-    fn length(&self, name: &str) -> Length {
-        Length(self.named(name).unwrap_or_default())
+    fn length(&self, name: &str) -> LogLength {
+        LogLength(self.named(name).unwrap_or_default())
     }
 
     fn nodes(&self, name: &str) -> Vec<NodeId> {
@@ -78,48 +80,48 @@ impl<'a> Words<'a> {
 }
 
 fn build(words: &Words<'_>) -> Cluster {
-    let default = Options::default();
-    let options = Options {
+    let default = StreamOptions::default();
+    let options = StreamOptions {
         window_entries: words.named("window").unwrap_or(default.window_entries),
         window_bytes: words.named("window_bytes").unwrap_or(default.window_bytes),
         window_bytes_max: words.named("window_bytes_max").unwrap_or(default.window_bytes_max),
         message_bytes_max: words.named("message").unwrap_or(default.message_bytes_max),
         ..default
     };
-    let members = Members {
+    let members = StreamMembers {
         voters: words.nodes("voters"),
         learners: words.nodes("learners"),
-        ..Members::default()
+        ..StreamMembers::default()
     };
     Cluster::new(members, &words.nodes("others"), options, words.plain.contains(&"late"))
 }
 
-fn kind(message: &Message) -> String {
+fn kind(message: &StreamMessage) -> String {
     show(message).split(' ').next().expect("a word").to_owned()
 }
 
-/// The letters that a command means, taken out of the cluster; in order.
-fn taken(cluster: &mut Cluster, words: &Words<'_>) -> Vec<Letter> {
-    let meant = |letter: &Letter| {
-        words.named("from").is_none_or(|id| u64::from(letter.from.0) == id)
-            && words.named("to").is_none_or(|id| u64::from(letter.to.0) == id)
-            && words.named.get("kind").is_none_or(|name| kind(&letter.message) == *name)
+/// The messages that a command means, taken out of the cluster; in order.
+fn taken(cluster: &mut Cluster, words: &Words<'_>) -> Vec<Delivery> {
+    let meant = |delivery: &Delivery| {
+        words.named("from").is_none_or(|id| u64::from(delivery.from.0) == id)
+            && words.named("to").is_none_or(|id| u64::from(delivery.to.0) == id)
+            && words.named.get("kind").is_none_or(|name| kind(&delivery.message) == *name)
     };
     let mut left = words.named("count").unwrap_or(u64::MAX);
     let (mut taken, mut kept) = (Vec::new(), Vec::new());
-    for letter in cluster.letters.drain(..) {
-        if left > 0 && meant(&letter) {
+    for delivery in cluster.deliveries.drain(..) {
+        if left > 0 && meant(&delivery) {
             left -= 1;
-            taken.push(letter);
+            taken.push(delivery);
         } else {
-            kept.push(letter);
+            kept.push(delivery);
         }
     }
-    cluster.letters = kept;
+    cluster.deliveries = kept;
     taken
 }
 
-fn forged(words: &Words<'_>) -> Letter {
+fn forged(words: &Words<'_>) -> Delivery {
     let (from, to) = (words.node(1), words.node(2));
     let ballot = words.ballot("ballot");
     let (accepted_ballot, accepted) = (words.ballot("has"), words.length("accepted"));
@@ -128,31 +130,50 @@ fn forged(words: &Words<'_>) -> Letter {
     let entries = words.entries();
     let round = words.named("round").unwrap_or_default();
     let message = match words.plain[3] {
-        "Prepare" => Message::Prepare { ballot, accepted_ballot, accepted, decided },
+        "Prepare" => StreamMessage::Prepare { ballot, accepted_ballot, accepted, decided },
         "Promise" => {
             let (from, votes) = (first, true);
-            Message::Promise { ballot, accepted_ballot, accepted, decided, from, entries, votes }
+            StreamMessage::Promise {
+                ballot,
+                accepted_ballot,
+                accepted,
+                decided,
+                from,
+                entries,
+                votes,
+            }
         }
         "Fetch" => {
             let messages = words.named("messages").unwrap_or(1);
-            Message::Fetch { ballot, accepted_ballot, from: first, messages }
+            StreamMessage::Fetch { ballot, accepted_ballot, from: first, messages }
         }
         "Append" => {
             let (adopted, base, prev) =
                 (words.ballot("adopted"), words.length("base"), words.length("prev"));
-            Message::Append { ballot, adopted, base, prev, entries, decided, everywhere, round }
+            StreamMessage::Append {
+                ballot,
+                adopted,
+                base,
+                prev,
+                entries,
+                decided,
+                everywhere,
+                round,
+            }
         }
         "Accepted" => {
             let (next, until) = (words.length("next"), words.length("until"));
             let (until, votes) = (until.max(next), true);
-            Message::Accepted { ballot, length, next, until, decided, round, votes }
+            StreamMessage::Accepted { ballot, length, next, until, decided, round, votes }
         }
-        "Decide" => Message::Decide { ballot, decided, everywhere },
-        "Snapshot" => Message::Snapshot { ballot, length, state: Bytes::from_static(b"forged") },
-        "Rejected" => Message::Rejected { ballot, promised: words.ballot("promised") },
+        "Decide" => StreamMessage::Decide { ballot, decided, everywhere },
+        "Snapshot" => {
+            StreamMessage::Snapshot { ballot, length, state: Bytes::from_static(b"forged") }
+        }
+        "Rejected" => StreamMessage::Rejected { ballot, promised: words.ballot("promised") },
         other => panic!("no such message: {other}"),
     };
-    Letter { from, to, message }
+    Delivery { from, to, message }
 }
 
 fn show_nodes(cluster: &mut Cluster) {
@@ -195,19 +216,19 @@ fn run_command(cluster: &mut Cluster, line: &str) -> Result<(), String> {
     match words.plain[0] {
         "lead" => {
             let (id, epoch) = (words.node(1), words.number(2) as u32);
-            cluster.step(id, Event::Lead { ballot: ballot(epoch, id), continues: true })
+            cluster.step(id, StreamEvent::Lead { ballot: ballot(epoch, id), continues: true })
         }
         "propose" => words.plain[2..].iter().try_for_each(|entry| {
             let entry = Bytes::from((*entry).to_owned());
-            cluster.step(words.node(1), Event::Propose { entry })
+            cluster.step(words.node(1), StreamEvent::Propose { entry })
         }),
         "persist" => {
             let changes = if words.plain.len() > 2 { words.number(2) as usize } else { usize::MAX };
             cluster.persist(words.node(1), changes)
         }
         "deliver" => {
-            let mut letters = taken(cluster, &words).into_iter();
-            letters.try_for_each(|letter| cluster.deliver(letter))
+            let mut deliveries = taken(cluster, &words).into_iter();
+            deliveries.try_for_each(|delivery| cluster.deliver(delivery))
         }
         "drop" => {
             let lost = taken(cluster, &words);
@@ -217,18 +238,20 @@ fn run_command(cluster: &mut Cluster, line: &str) -> Result<(), String> {
             Ok(())
         }
         "repeat" => {
-            let letters = taken(cluster, &words);
-            cluster.letters.extend(letters.clone());
-            cluster.letters.extend(letters);
+            let deliveries = taken(cluster, &words);
+            cluster.deliveries.extend(deliveries.clone());
+            cluster.deliveries.extend(deliveries);
             Ok(())
         }
         "reverse" => {
-            cluster.letters.reverse();
+            cluster.deliveries.reverse();
             Ok(())
         }
         "settle" => cluster.settle(),
         "wait" => cluster.wait(Duration::from_millis(words.number(1))),
-        "trim" => cluster.step(words.node(1), Event::Trim { before: Length(words.number(2)) }),
+        "trim" => {
+            cluster.step(words.node(1), StreamEvent::Trim { before: LogLength(words.number(2)) })
+        }
         "snapshot" => cluster.give_snapshot(words.node(1), words.node(2)),
         "crash" => {
             cluster.crash(words.node(1));
@@ -240,9 +263,9 @@ fn run_command(cluster: &mut Cluster, line: &str) -> Result<(), String> {
         }
         "votes" => {
             let votes = words.plain[2] == "yes";
-            cluster.step(words.node(1), Event::Votes { votes })
+            cluster.step(words.node(1), StreamEvent::Votes { votes })
         }
-        "reborn" => cluster.step(words.node(1), Event::Reborn { replica: words.node(2) }),
+        "reborn" => cluster.step(words.node(1), StreamEvent::Reborn { replica: words.node(2) }),
         "forge" => cluster.deliver(forged(&words)),
         "show" => {
             show_nodes(cluster);

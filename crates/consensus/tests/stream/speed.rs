@@ -5,45 +5,54 @@
 #![allow(clippy::disallowed_methods)] // Measures real time.
 
 use bytes::Bytes;
-use shoal_consensus::stream::{Effect, Event, Members, MemoryStorage, Options, Stream};
+use shoal_consensus::stream::{
+    MemoryStorage, Stream, StreamEffect, StreamEvent, StreamMembers, StreamOptions,
+};
 use std::collections::VecDeque;
 use std::time::Instant;
 use types::{Ballot, Epoch, NodeId, Time};
 
 struct Trio {
     streams: Vec<Stream>,
-    letters: VecDeque<(NodeId, NodeId, shoal_consensus::stream::Message)>,
-    effects: Vec<Effect>,
+    deliveries: VecDeque<(NodeId, NodeId, shoal_consensus::stream::StreamMessage)>,
+    effects: Vec<StreamEffect>,
 }
 
 impl Trio {
     fn new() -> Trio {
         let ids = [NodeId(0), NodeId(1), NodeId(2)];
-        let members = Members { voters: ids.to_vec(), learners: Vec::new(), ..Members::default() };
+        let members = StreamMembers {
+            voters: ids.to_vec(),
+            learners: Vec::new(),
+            ..StreamMembers::default()
+        };
         let stream =
-            |id| Stream::new(id, members.clone(), Options::default(), MemoryStorage::new());
+            |id| Stream::new(id, members.clone(), StreamOptions::default(), MemoryStorage::new());
         let streams = ids.into_iter().map(stream).collect();
-        let mut trio = Trio { streams, letters: VecDeque::new(), effects: Vec::new() };
+        let mut trio = Trio { streams, deliveries: VecDeque::new(), effects: Vec::new() };
         trio.step(
             0,
-            Event::Lead { ballot: Ballot { epoch: Epoch(1), node: NodeId(0) }, continues: true },
+            StreamEvent::Lead {
+                ballot: Ballot { epoch: Epoch(1), node: NodeId(0) },
+                continues: true,
+            },
         );
         trio.settle();
         trio
     }
 
-    fn step(&mut self, place: usize, event: Event) {
+    fn step(&mut self, place: usize, event: StreamEvent) {
         self.streams[place].step(Time::ZERO, event, &mut self.effects);
         for effect in self.effects.drain(..) {
-            if let Effect::Send { to, message } = effect {
-                self.letters.push_back((NodeId(place as u32), to, message));
+            if let StreamEffect::Send { to, message } = effect {
+                self.deliveries.push_back((NodeId(place as u32), to, message));
             }
         }
     }
 
     fn settle(&mut self) {
-        while let Some((from, to, message)) = self.letters.pop_front() {
-            self.step(to.0 as usize, Event::Received { from, message });
+        while let Some((from, to, message)) = self.deliveries.pop_front() {
+            self.step(to.0 as usize, StreamEvent::Received { from, message });
         }
     }
 }
@@ -58,13 +67,13 @@ fn speed_of_rounds() {
         let began = Instant::now();
         for round in 0..rounds {
             for _ in 0..flight {
-                trio.step(0, Event::Propose { entry: entry.clone() });
+                trio.step(0, StreamEvent::Propose { entry: entry.clone() });
             }
             trio.settle();
             if round % 64 == 0 {
                 for place in 0..3 {
                     let before = trio.streams[place].replicated_everywhere();
-                    trio.step(place, Event::Trim { before });
+                    trio.step(place, StreamEvent::Trim { before });
                 }
             }
         }

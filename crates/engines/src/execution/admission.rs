@@ -1,15 +1,15 @@
 //! Back-pressure: how many transactions a worker has at once, and how long others wait.
 
-use super::desk::TURN;
-use super::hub::Limits;
-use super::slot::Slot;
+use super::runtime::TURN;
+use super::slot::ResultSlot;
+use super::worker_context::Limits;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use types::{Aborted, NodeId, Result, Time};
 
 /// Opens, or stays shut, for one that waits.
-type Door = Rc<Slot<Result<Rc<Permit>>>>;
+type AdmissionGate = Rc<ResultSlot<Result<Rc<AdmissionPermit>>>>;
 
 /// Bounds the transactions of a worker that are not over: running, or certified and not committed. And
 /// bounds how many begin at once: a worker finishes before it begins. What has reached it meanwhile,
@@ -25,36 +25,36 @@ pub(crate) struct Admission {
     /// A node that serves no shard lets none in.
     serving: Cell<bool>,
     /// Since when each waits.
-    queue: RefCell<VecDeque<(Time, Door)>>,
+    queue: RefCell<VecDeque<(Time, AdmissionGate)>>,
     /// Those inside that are about to begin another attempt. They go first.
-    again: RefCell<VecDeque<Rc<Slot<()>>>>,
+    again: RefCell<VecDeque<Rc<ResultSlot<()>>>>,
 }
 
 /// One is inside, until the last copy is dropped: by the caller, who may make several attempts, and
 /// by the engine.
 #[derive(Debug)]
-pub(crate) struct Permit {
+pub(crate) struct AdmissionPermit {
     admission: Rc<Admission>,
     /// When it asked to be let in, and when it was.
     pub(crate) asked: Time,
     pub(crate) entered: Time,
 }
 
-impl Drop for Permit {
+impl Drop for AdmissionPermit {
     fn drop(&mut self) {
         self.admission.open.set(self.admission.open.get() - 1);
     }
 }
 
 #[cfg(test)]
-impl Permit {
+impl AdmissionPermit {
     /// Of an admission that is not shared.
-    pub(crate) fn alone() -> Rc<Permit> {
-        Permit::alone_since(Time::ZERO, Time::ZERO)
+    pub(crate) fn alone() -> Rc<AdmissionPermit> {
+        AdmissionPermit::alone_since(Time::ZERO, Time::ZERO)
     }
 
     /// The same, asked for at that time and given at this.
-    pub(crate) fn alone_since(asked: Time, now: Time) -> Rc<Permit> {
+    pub(crate) fn alone_since(asked: Time, now: Time) -> Rc<AdmissionPermit> {
         let admission = Admission::new(&Limits::default(), NodeId(0));
         admission.step(true);
         admission.let_in(asked, now)
@@ -78,24 +78,24 @@ impl Admission {
     ///
     /// # Errors
     /// [`Aborted::Overloaded`] where too many wait, or this one has waited too long.
-    pub(crate) async fn enter(self: &Rc<Self>, now: Time) -> Result<Rc<Permit>> {
+    pub(crate) async fn enter(self: &Rc<Self>, now: Time) -> Result<Rc<AdmissionPermit>> {
         if self.has_room() && self.queued() == 0 {
             return Ok(self.let_in(now, now));
         }
         if self.queue.borrow().len() >= self.limits.queue_max {
             return Err(self.refusal("queue_max", self.limits.queue_max));
         }
-        let door = Door::default();
-        self.queue.borrow_mut().push_back((now, Rc::clone(&door)));
-        let mut entry = Entry { admission: self, door, waits: true };
-        let outcome = entry.door.take().await;
+        let gate = AdmissionGate::default();
+        self.queue.borrow_mut().push_back((now, Rc::clone(&gate)));
+        let mut entry = WaitingAdmission { admission: self, gate, waits: true };
+        let outcome = entry.gate.take().await;
         entry.waits = false;
         outcome
     }
 
     /// Waits until another attempt may begin, of one that is inside.
     pub(crate) async fn again(&self) {
-        let turn = Rc::<Slot<()>>::default();
+        let turn = Rc::<ResultSlot<()>>::default();
         self.again.borrow_mut().push_back(Rc::clone(&turn));
         turn.take().await;
     }
@@ -128,9 +128,9 @@ impl Admission {
             if !admitted && (until > now || self.is_open()) {
                 return;
             }
-            let (_, door) = waiting.pop_front().expect("seen above");
+            let (_, gate) = waiting.pop_front().expect("seen above");
             drop(waiting);
-            door.fill(if admitted {
+            gate.fill(if admitted {
                 Ok(self.let_in(since, now))
             } else {
                 Err(self.refusal("open_max", self.limits.open_max))
@@ -167,10 +167,10 @@ impl Admission {
         self.is_open() && self.share.get() > 0
     }
 
-    fn let_in(self: &Rc<Self>, asked: Time, now: Time) -> Rc<Permit> {
+    fn let_in(self: &Rc<Self>, asked: Time, now: Time) -> Rc<AdmissionPermit> {
         self.open.set(self.open.get() + 1);
         self.share.set(self.share.get() - 1);
-        Rc::new(Permit { admission: Rc::clone(self), asked, entered: now })
+        Rc::new(AdmissionPermit { admission: Rc::clone(self), asked, entered: now })
     }
 
     fn refusal(&self, limit: &'static str, max: usize) -> types::Error {
@@ -183,18 +183,18 @@ impl Admission {
 }
 
 /// One in the queue, which may lose patience.
-struct Entry<'a> {
+struct WaitingAdmission<'a> {
     admission: &'a Admission,
-    door: Door,
+    gate: AdmissionGate,
     waits: bool,
 }
 
-impl Drop for Entry<'_> {
+impl Drop for WaitingAdmission<'_> {
     fn drop(&mut self) {
         if !self.waits {
             return; // A long queue is not searched for those that have left it.
         }
-        self.admission.queue.borrow_mut().retain(|(_, other)| !Rc::ptr_eq(other, &self.door));
+        self.admission.queue.borrow_mut().retain(|(_, other)| !Rc::ptr_eq(other, &self.gate));
     }
 }
 
@@ -231,7 +231,7 @@ mod tests {
         admission
     }
 
-    fn enter(admission: &Rc<Admission>) -> Rc<Permit> {
+    fn enter(admission: &Rc<Admission>) -> Rc<AdmissionPermit> {
         poll(pin!(admission.enter(NOW))).expect("no need to wait").expect("let in")
     }
 

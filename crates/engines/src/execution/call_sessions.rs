@@ -13,13 +13,13 @@
 //! is what the session's row in the table of requests says, and nothing runs.
 //!
 //! **Why no call that was told *aborted* runs later.** A session is named by the shard, the epoch in which its
-//! leader's reign began, that leader's incarnation, the worker and a count. The manager gives a new epoch to a reign
+//! leader's leadership began, that leader's incarnation, the worker and a count. The manager gives a new epoch to a leadership
 //! whenever the leader or its incarnation changes, so the name belongs to one worker of one process, and the
 //! count makes it unique there. Without a manager no epoch tells a process from the one before it; so the count begins at
 //! a number of 62 bits that is drawn when the process starts, which also keeps clients from guessing the sessions of others. Calls of a session run in that worker alone, and there only while the session is
-//! known. Within that time every number that was begun is below [`Known::next`], so each call runs at most once.
-//! A session that was forgotten, one of an earlier reign, of an earlier process, or of a process that another replaced,
-//! is unknown, and stays unknown: `oldest` only grows, and a reign that ended does not come back. So to forget what failed
+//! known. Within that time every number that was begun is below [`KnownSession::next`], so each call runs at most once.
+//! A session that was forgotten, one of an earlier leadership, of an earlier process, or of a process that another replaced,
+//! is unknown, and stays unknown: `oldest` only grows, and a leadership that ended does not come back. So to forget what failed
 //! is safe, as it comes with forgetting the session; a copy of any call may be late by any time.
 //!
 //! **Why a call that committed does not run twice.** It runs at most once, as above. What remains is that its client
@@ -27,18 +27,18 @@
 //! serving leader proves that the row is absent and was not dropped. The run that might still write the row is then over:
 //! in this process it is not among [`CallSessions::running`]; and what another leader ran is committed, or rolled back,
 //! before its successor serves the shard. For a run writes its row in the same transaction, and as the leader of the
-//! shard in the reign in which it began: each attempt checks that, before its first operation and after its last.
+//! shard in the leadership in which it began: each attempt checks that, before its first operation and after its last.
 //!
 //! **Why memory is bounded.** A worker knows at most `call_sessions_max` sessions for each shard that its node leads, with a
 //! number and at most one error each; the sessions that were forgotten while a call of theirs ran cost as much as that
 //! transaction. Rows of sessions that are over are dropped by [`request_rows`](super::request_rows), after they were
-//! refused: what is below `oldest`, or of an earlier reign, is refused before its row goes.
+//! refused: what is below `oldest`, or of an earlier leadership, is refused before its row goes.
 //!
 //! A grant that is lost, or repeated, leaves a session that no client uses: it is forgotten as others are. A client that
 //! was slow for an hour, and whose session is over, is told so, and gets another.
 
-use super::hub::Reign;
-use crate::faults::{Fault, Faults};
+use super::worker_context::Leadership;
+use crate::planted_bugs::{PlantedBug, PlantedBugs};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use types::{CallSession, Error, RequestId, ShardId, Time, WorkerId};
@@ -48,7 +48,7 @@ const DROP_AGAIN: Duration = Duration::from_secs(1);
 
 /// What becomes of a call.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Begun {
+pub(super) enum CallStart {
     /// It runs now; [`CallSessions::end`] has to follow.
     Runs,
     /// A copy of it runs, or an earlier call of its session: its client asks again.
@@ -61,7 +61,7 @@ pub(super) enum Begun {
 
 /// How a call has ended.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum CallEnd {
     /// It has committed, or that is open: its row tells.
     SeeRow,
     /// It has not taken effect, and never will.
@@ -72,40 +72,40 @@ pub(super) enum Ended {
 #[derive(Debug)]
 pub(super) struct CallSessions {
     worker: WorkerId,
-    /// The serial of the first session in each reign: drawn when the process starts.
+    /// The serial of the first session in each leadership: drawn when the process starts.
     first: u64,
     /// As in [`Limits`](super::Limits).
     sessions_max: usize,
     rows_kept: Duration,
-    faults: Faults,
-    granted: BTreeMap<ShardId, Granted>,
+    faults: PlantedBugs,
+    granted: BTreeMap<ShardId, GrantedSessions>,
     /// Calls that run, whether their sessions are over or not.
     running: BTreeSet<RequestId>,
 }
 
-/// The sessions for one shard, in one reign of this process.
+/// The sessions for one shard, in one leadership of this process.
 #[derive(Debug)]
-struct Granted {
-    reign: Reign,
+struct GrantedSessions {
+    leadership: Leadership,
     /// The serial of the first that is known: those before are over.
     oldest: u64,
-    known: VecDeque<Known>,
-    rows: Rows,
+    known: VecDeque<KnownSession>,
+    rows: RowCollection,
 }
 
 /// A session that is known.
 #[derive(Debug, Default)]
-struct Known {
+struct KnownSession {
     /// Calls with a lower number have begun here, or never will.
     next: u64,
     /// How the last one that began has ended, if it has.
-    last: Option<Ended>,
+    last: Option<CallEnd>,
 }
 
 /// When rows of sessions that are over are dropped.
 #[derive(Debug)]
-struct Rows {
-    /// At that time, the sessions before this serial and those of earlier reigns were over.
+struct RowCollection {
+    /// At that time, the sessions before this serial and those of earlier leaderships were over.
     over: Option<(Time, u64)>,
     /// The sessions before this serial were over when rows were dropped last.
     dropped: u64,
@@ -115,10 +115,10 @@ struct Rows {
 
 /// Which rows of a shard's sessions to drop: of those that are over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Overdue {
+pub(super) struct OverdueRows {
     pub(super) shard: ShardId,
-    pub(super) reign: Reign,
-    /// The sessions of this reign before this serial are over, and all of earlier ones: too many of their rows may be kept.
+    pub(super) leadership: Leadership,
+    /// The sessions of this leadership before this serial are over, and all of earlier ones: too many of their rows may be kept.
     pub(super) over: u64,
     /// The sessions before this serial have been over for so long that all of their rows go.
     pub(super) long_over: Option<u64>,
@@ -130,50 +130,55 @@ impl CallSessions {
         (worker, first): (WorkerId, u64),
         sessions_max: usize,
         rows_kept: Duration,
-        faults: Faults,
+        faults: PlantedBugs,
     ) -> CallSessions {
         let (granted, running) = (BTreeMap::new(), BTreeSet::new());
         CallSessions { worker, first, sessions_max, rows_kept, faults, granted, running }
     }
 
-    /// Grants a session for `shard`, which this node serves in `reign`.
-    pub(super) fn grant(&mut self, now: Time, shard: ShardId, reign: Reign) -> CallSession {
+    /// Grants a session for `shard`, which this node serves in `leadership`.
+    pub(super) fn grant(
+        &mut self,
+        now: Time,
+        shard: ShardId,
+        leadership: Leadership,
+    ) -> CallSession {
         let (worker, first) = (self.worker, self.first);
         let (max, kept) = (self.sessions_max, self.rows_kept);
-        let new = || Granted::new(now, (reign, first), kept);
+        let new = || GrantedSessions::new(now, (leadership, first), kept);
         let granted = self.granted.entry(shard).or_insert_with(new);
-        if granted.reign != reign {
+        if granted.leadership != leadership {
             *granted = new();
         }
         let serial = granted.oldest + granted.known.len() as u64;
-        granted.known.push_back(Known::default());
+        granted.known.push_back(KnownSession::default());
         if granted.known.len() > max {
             granted.known.pop_front();
             granted.oldest += 1;
             granted.rows.ended(now, granted.oldest, (max, kept));
         }
-        let Reign { since, incarnation } = reign;
+        let Leadership { since, incarnation } = leadership;
         CallSession { home: shard, since, incarnation: incarnation.0, worker, serial }
     }
 
-    /// What becomes of a call on a shard that this node leads in `reign`.
-    pub(super) fn begin(&mut self, id: RequestId, reign: Reign) -> Begun {
+    /// What becomes of a call on a shard that this node leads in `leadership`.
+    pub(super) fn begin(&mut self, id: RequestId, leadership: Leadership) -> CallStart {
         let first = RequestId { number: 0, ..id };
         let last = RequestId { number: u64::MAX, ..id };
         if self.running.range(first..=last).next().is_some() {
-            return Begun::Waits;
+            return CallStart::Waits;
         }
         // The last number of all never runs: none is greater, to say that it has.
-        let Some(next) = id.number.checked_add(1) else { return Begun::LookUp };
-        let forgets = self.faults.has(Fault::ServeForgottenSessions);
-        match self.known(id.session, reign) {
-            None if !forgets => return Begun::LookUp,
+        let Some(next) = id.number.checked_add(1) else { return CallStart::LookUp };
+        let forgets = self.faults.has(PlantedBug::ServeForgottenSessions);
+        match self.known(id.session, leadership) {
+            None if !forgets => return CallStart::LookUp,
             None => {}
             Some(known) if id.number < known.next => match &known.last {
-                Some(Ended::Failed(error)) if next == known.next => {
-                    return Begun::Failed(error.clone());
+                Some(CallEnd::Failed(error)) if next == known.next => {
+                    return CallStart::Failed(error.clone());
                 }
-                Some(_) | None => return Begun::LookUp,
+                Some(_) | None => return CallStart::LookUp,
             },
             Some(known) => {
                 known.next = next;
@@ -181,13 +186,13 @@ impl CallSessions {
             }
         }
         self.running.insert(id);
-        Begun::Runs
+        CallStart::Runs
     }
 
-    /// A call that ran, in `reign`, has ended.
-    pub(super) fn end(&mut self, id: RequestId, reign: Reign, ended: Ended) {
+    /// A call that ran, in `leadership`, has ended.
+    pub(super) fn end(&mut self, id: RequestId, leadership: Leadership, ended: CallEnd) {
         assert!(self.running.remove(&id), "{id} has ended and did not run");
-        let Some(known) = self.known(id.session, reign) else { return };
+        let Some(known) = self.known(id.session, leadership) else { return };
         assert!(
             known.next == id.number + 1,
             "{id} ran, and another call of its session began: {known:?}"
@@ -195,11 +200,12 @@ impl CallSessions {
         known.last = Some(ended);
     }
 
-    fn known(&mut self, session: CallSession, reign: Reign) -> Option<&mut Known> {
+    fn known(&mut self, session: CallSession, leadership: Leadership) -> Option<&mut KnownSession> {
         let CallSession { home, since, incarnation, worker, serial } = session;
-        let granted = self.granted.get_mut(&home).filter(|granted| granted.reign == reign)?;
-        let of_reign = (since, incarnation) == (reign.since, reign.incarnation.0)
-            || self.faults.has(Fault::ReuseSessionNumbers);
+        let granted =
+            self.granted.get_mut(&home).filter(|granted| granted.leadership == leadership)?;
+        let of_reign = (since, incarnation) == (leadership.since, leadership.incarnation.0)
+            || self.faults.has(PlantedBug::ReuseSessionNumbers);
         let at = serial.checked_sub(granted.oldest)?;
         let at = usize::try_from(at).ok().filter(|_| of_reign && worker == self.worker)?;
         granted.known.get_mut(at)
@@ -216,31 +222,32 @@ impl CallSessions {
         self.granted.values().filter_map(|granted| granted.rows.due).min()
     }
 
-    /// Rows that are to be dropped now, if there are any, in reigns that last: those of others are for the successors to drop.
+    /// Rows that are to be dropped now, if there are any, in leaderships that last: those of others are for the successors to drop.
     /// Afterwards, [`CallSessions::dropped`] is to be called.
     pub(super) fn overdue(
         &mut self,
         now: Time,
-        lasts: impl Fn(ShardId, Reign) -> bool,
-    ) -> Option<Overdue> {
+        lasts: impl Fn(ShardId, Leadership) -> bool,
+    ) -> Option<OverdueRows> {
         let kept = self.rows_kept;
-        for (_, granted) in self.granted.iter_mut().filter(|(shard, it)| !lasts(**shard, it.reign))
+        for (_, granted) in
+            self.granted.iter_mut().filter(|(shard, it)| !lasts(**shard, it.leadership))
         {
             granted.rows.due = None;
         }
-        let is_due = |granted: &Granted| granted.rows.due.is_some_and(|due| due <= now);
+        let is_due = |granted: &GrantedSessions| granted.rows.due.is_some_and(|due| due <= now);
         let (shard, granted) = self.granted.iter_mut().find(|(_, granted)| is_due(granted))?;
-        let Granted { reign, oldest, ref mut rows, .. } = *granted;
+        let GrantedSessions { leadership, oldest, ref mut rows, .. } = *granted;
         rows.due = None;
         let long_over = rows.over.filter(|(at, _)| *at + kept <= now).map(|(_, over)| over);
-        Some(Overdue { shard: *shard, reign, over: oldest, long_over })
+        Some(OverdueRows { shard: *shard, leadership, over: oldest, long_over })
     }
 
     /// Those rows were dropped, or could not be.
-    pub(super) fn dropped(&mut self, now: Time, overdue: &Overdue, done: bool) {
+    pub(super) fn dropped(&mut self, now: Time, overdue: &OverdueRows, done: bool) {
         let (max, kept) = (self.sessions_max, self.rows_kept);
         let Some(granted) = self.granted.get_mut(&overdue.shard) else { return };
-        if granted.reign != overdue.reign {
+        if granted.leadership != overdue.leadership {
             return;
         }
         let (oldest, rows) = (granted.oldest, &mut granted.rows);
@@ -259,17 +266,17 @@ impl CallSessions {
     }
 }
 
-impl Granted {
-    fn new(now: Time, (reign, first): (Reign, u64), kept: Duration) -> Granted {
-        // Earlier reigns and incarnations may have left rows.
-        let over = (!reign.is_first()).then_some((now, first));
+impl GrantedSessions {
+    fn new(now: Time, (leadership, first): (Leadership, u64), kept: Duration) -> GrantedSessions {
+        // Earlier leaderships and incarnations may have left rows.
+        let over = (!leadership.is_first()).then_some((now, first));
         let due = over.map(|_| now + kept.min(DROP_AGAIN));
-        let rows = Rows { over, dropped: first, due };
-        Granted { reign, oldest: first, known: VecDeque::new(), rows }
+        let rows = RowCollection { over, dropped: first, due };
+        GrantedSessions { leadership, oldest: first, known: VecDeque::new(), rows }
     }
 }
 
-impl Rows {
+impl RowCollection {
     /// The sessions before `oldest` are over.
     fn ended(&mut self, now: Time, oldest: u64, (max, kept): (usize, Duration)) {
         let (at, _) = *self.over.get_or_insert((now, oldest));

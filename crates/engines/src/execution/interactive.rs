@@ -7,15 +7,15 @@
 //! may repeat one until it hears. A client that is silent for too long has its transaction given up. A transaction that was
 //! forgotten may begin once more, by a late copy; the serial tells the two apart.
 
-use super::hub::{Ending, Errand, Hub};
-use super::local::Local;
-use super::slot::Slot;
-use super::trace::Trace;
-use super::transaction::Transaction;
-use crate::client::{self, AHEAD_BYTES_MAX, ClientId, Reply, STEPS_AHEAD_MAX};
+use super::local_database::LocalDatabase;
+use super::slot::ResultSlot;
+use super::transaction::CoordinatorTransaction;
+use super::transaction_trace::TransactionTrace;
+use super::worker_context::{BodyEnd, LocalCommand, WorkerContext};
+use crate::client::{self, AHEAD_BYTES_MAX, ClientId, ClientReply, STEPS_AHEAD_MAX};
 use crate::engine::Task;
-use crate::faults::Fault;
-use crate::operation::{Answer, Operation};
+use crate::operation::{Operation, OperationResult};
+use crate::planted_bugs::PlantedBug;
 use crate::slow::Kind;
 use bytes::Bytes;
 use std::cell::{Cell, RefCell};
@@ -24,35 +24,35 @@ use std::rc::Rc;
 use types::{Aborted, Error, Result, Time, Transaction as _, Unknown};
 
 /// A client and its number for one of its transactions.
-type Key = (ClientId, u64);
+type InteractiveKey = (ClientId, u64);
 
 /// The interactive transactions of a worker.
-pub(super) struct Sessions {
-    hub: Rc<Hub>,
-    book: Rc<RefCell<Book>>,
+pub(super) struct InteractiveSessions {
+    worker_context: Rc<WorkerContext>,
+    book: Rc<RefCell<SessionTable>>,
     next_serial: Cell<u64>,
 }
 
 #[derive(Default)]
-struct Book {
-    sessions: BTreeMap<Key, Rc<RefCell<Session>>>,
+struct SessionTable {
+    sessions: BTreeMap<InteractiveKey, Rc<RefCell<InteractiveSession>>>,
     /// Those that are over, oldest first, among others that are forgotten.
-    ended: VecDeque<Key>,
+    ended: VecDeque<InteractiveKey>,
     /// How many are over and not forgotten: the last of each client, to repeat its last answer.
     over: usize,
     /// When to look for silent clients; `None` if nothing is open.
-    sweep_at: Option<Time>,
+    collect_at: Option<Time>,
 }
 
 /// What is known of one.
 #[derive(Default)]
-struct Session {
+struct InteractiveSession {
     /// The name of this transaction, which no other of this worker has.
     serial: u64,
     /// The step that is waited for.
     next: u32,
     /// Where it is handed over, when it comes.
-    step: Rc<Slot<Step>>,
+    step: Rc<ResultSlot<SessionStep>>,
     /// It has come, and is not answered.
     busy: bool,
     /// Steps that have come before their turn, and their bytes.
@@ -66,39 +66,43 @@ struct Session {
     /// When its client was last heard of.
     heard_at: Time,
     /// What its beginning was told.
-    begun: Option<Reply>,
+    begun: Option<ClientReply>,
     /// What the last steps were told, in their order.
-    said: Said,
+    said: RecentReplies,
 }
 
 /// The last answers of a session: those that its client may not have heard.
 #[derive(Default)]
-struct Said {
-    replies: VecDeque<Reply>,
+struct RecentReplies {
+    replies: VecDeque<ClientReply>,
     bytes: usize,
 }
 
 /// A step, by its names.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asked {
+pub(super) struct StepRequest {
     pub(super) session: u64,
     /// The transaction that its client has heard of, if it has.
     pub(super) serial: Option<u64>,
     pub(super) number: u32,
 }
 
-pub(super) enum Step {
+pub(super) enum SessionStep {
     Operation(Operation),
-    End(client::Ending),
+    End(client::SessionEnd),
     /// None came for too long, or too many.
     GiveUp(Aborted),
 }
 
-impl Sessions {
-    pub(super) fn new(hub: &Rc<Hub>) -> Sessions {
+impl InteractiveSessions {
+    pub(super) fn new(worker_context: &Rc<WorkerContext>) -> InteractiveSessions {
         // Drawn, so that those before a restart had others.
-        let first = hub.random.borrow().fork(2).next_u64() >> 2;
-        Sessions { hub: Rc::clone(hub), book: Rc::default(), next_serial: Cell::new(first) }
+        let first = worker_context.random.borrow().fork(2).next_u64() >> 2;
+        InteractiveSessions {
+            worker_context: Rc::clone(worker_context),
+            book: Rc::default(),
+            next_serial: Cell::new(first),
+        }
     }
 
     /// How many are known, and how many are listed as over.
@@ -116,7 +120,7 @@ impl Sessions {
             if session.next == 0
                 && let Some(reply) = session.begun.clone()
             {
-                self.hub.errand(Errand::Reply { to: from, reply });
+                self.worker_context.local_command(LocalCommand::Reply { to: from, reply });
             }
             return None;
         }
@@ -124,44 +128,46 @@ impl Sessions {
             // Its client has long gone on.
             return None;
         }
-        let heard_at = self.hub.now.get();
+        let heard_at = self.worker_context.now.get();
         let began_at = heard_at;
         let serial = self.next_serial.get();
-        self.next_serial.set(serial + u64::from(!self.hub.faults.has(Fault::ReuseSerials)));
-        let session = Session { serial, began_at, heard_at, ..Session::default() };
+        self.next_serial
+            .set(serial + u64::from(!self.worker_context.faults.has(PlantedBug::ReuseSerials)));
+        let session =
+            InteractiveSession { serial, began_at, heard_at, ..InteractiveSession::default() };
         let session = Rc::new(RefCell::new(session));
         book.sessions.insert(key, Rc::clone(&session));
-        book.sweep_at.get_or_insert(heard_at + self.hub.limits.session_idle_max);
-        let (hub, book) = (Rc::clone(&self.hub), Rc::clone(&self.book));
+        book.collect_at.get_or_insert(heard_at + self.worker_context.limits.session_idle_max);
+        let (worker_context, book) = (Rc::clone(&self.worker_context), Rc::clone(&self.book));
         Some(Box::pin(async move {
-            let mut trace = Trace { attempts: 1, ..Trace::default() };
-            let ended = run(&hub, key, &session, &mut trace).await;
-            trace.end(&hub, began_at, &ended, || Kind::Interactive);
+            let mut trace = TransactionTrace { attempts: 1, ..TransactionTrace::default() };
+            let ended = run(&worker_context, key, &session, &mut trace).await;
+            trace.end(&worker_context, began_at, &ended, || Kind::Interactive);
             session.borrow_mut().end();
-            book.borrow_mut().end(key, hub.limits.answers_remembered);
+            book.borrow_mut().end(key, worker_context.limits.answers_remembered);
         }))
     }
 
     /// Takes a step, or answers it.
-    pub(super) fn step(&self, from: ClientId, asked: Asked, step: Step) {
+    pub(super) fn step(&self, from: ClientId, asked: StepRequest, step: SessionStep) {
         let found = self.book.borrow().sessions.get(&(from, asked.session)).cloned();
         let reply = match found {
             None => Some(not_here(asked, &step)),
-            Some(found) => found.borrow_mut().step(self.hub.now.get(), asked, step),
+            Some(found) => found.borrow_mut().step(self.worker_context.now.get(), asked, step),
         };
         if let Some(reply) = reply {
-            self.hub.errand(Errand::Reply { to: from, reply });
+            self.worker_context.local_command(LocalCommand::Reply { to: from, reply });
         }
     }
 
     /// Gives up those whose clients have been silent for too long.
-    pub(super) fn sweep(&self, now: Time) {
+    pub(super) fn collection(&self, now: Time) {
         let mut book = self.book.borrow_mut();
-        if book.sweep_at.is_none_or(|at| now < at) {
+        if book.collect_at.is_none_or(|at| now < at) {
             return;
         }
-        let idle = self.hub.limits.session_idle_max;
-        let open = self.hub.limits.session_open_max;
+        let idle = self.worker_context.limits.session_idle_max;
+        let open = self.worker_context.limits.session_open_max;
         let mut next = None;
         for session in book.sessions.values() {
             let mut session = session.borrow_mut();
@@ -176,28 +182,28 @@ impl Sessions {
             // One that has a step under way, or is not let in yet, is looked at again.
             if let Some(aborted) = aborted.filter(|_| !session.busy && session.begun.is_some()) {
                 session.busy = true;
-                session.step.fill(Step::GiveUp(aborted));
+                session.step.fill(SessionStep::GiveUp(aborted));
             }
             let due = (session.heard_at + idle).min(session.began_at + open);
             let due = due.max(now + idle.min(open) / 4);
             next = Some(next.map_or(due, |next: Time| next.min(due)));
         }
-        book.sweep_at = next;
+        book.collect_at = next;
     }
 
-    /// When to sweep.
+    /// When to collect.
     pub(super) fn next_due(&self) -> Option<Time> {
-        self.book.borrow().sweep_at
+        self.book.borrow().collect_at
     }
 }
 
-impl Book {
+impl SessionTable {
     /// This one is over. Others of its client that are over need no answer any more.
-    fn end(&mut self, key: Key, remembered: usize) {
+    fn end(&mut self, key: InteractiveKey, remembered: usize) {
         let (client, number) = key;
         let others = self.sessions.range((client, 0)..(client, number));
         let answered = others.filter(|(_, session)| session.borrow().over);
-        let answered: Vec<Key> = answered.map(|(key, _)| *key).collect();
+        let answered: Vec<InteractiveKey> = answered.map(|(key, _)| *key).collect();
         answered.iter().for_each(|key| self.forget(key));
         self.ended.push_back(key);
         self.over += 1;
@@ -212,14 +218,14 @@ impl Book {
         }
     }
 
-    fn forget(&mut self, key: &Key) {
+    fn forget(&mut self, key: &InteractiveKey) {
         self.over -= usize::from(self.sessions.remove(key).is_some());
     }
 }
 
-impl Session {
+impl InteractiveSession {
     /// Takes a step, or finds what was said to it before.
-    fn step(&mut self, now: Time, asked: Asked, step: Step) -> Option<Reply> {
+    fn step(&mut self, now: Time, asked: StepRequest, step: SessionStep) -> Option<ClientReply> {
         // A client that has not heard of any transaction has read nothing yet.
         if asked.serial.is_some_and(|serial| serial != self.serial) {
             return Some(not_here(asked, &step));
@@ -246,8 +252,8 @@ impl Session {
     }
 
     /// A step has come before its turn. A commit is not kept: a step before it may fail.
-    fn keep(&mut self, number: u32, step: Step) {
-        let Step::Operation(operation) = step else { return };
+    fn keep(&mut self, number: u32, step: SessionStep) {
+        let SessionStep::Operation(operation) = step else { return };
         let bytes = self.ahead_bytes + operation.bytes();
         if bytes <= AHEAD_BYTES_MAX && !self.ahead.contains_key(&number) {
             self.ahead_bytes = bytes;
@@ -257,7 +263,7 @@ impl Session {
     }
 
     /// The step under way is answered. Lets the next one have its turn, if it is there.
-    fn answer(&mut self, reply: Reply) {
+    fn answer(&mut self, reply: ClientReply) {
         self.said.push(reply);
         self.next += 1;
         self.busy = false;
@@ -265,7 +271,7 @@ impl Session {
         if let Some(operation) = self.ahead.remove(&self.next) {
             self.ahead_bytes -= operation.bytes();
             self.busy = true;
-            self.step.fill(Step::Operation(operation));
+            self.step.fill(SessionStep::Operation(operation));
         }
     }
 
@@ -280,8 +286,8 @@ impl Session {
     }
 }
 
-impl Said {
-    fn push(&mut self, reply: Reply) {
+impl RecentReplies {
+    fn push(&mut self, reply: ClientReply) {
         let last = bytes(&reply);
         self.bytes += last;
         self.replies.push_back(reply);
@@ -299,74 +305,79 @@ impl Said {
     }
 
     /// The last answer is one back.
-    fn back(&self, steps: usize) -> Option<Reply> {
+    fn back(&self, steps: usize) -> Option<ClientReply> {
         let at = self.replies.len().checked_sub(steps)?;
         self.replies.get(at).cloned()
     }
 }
 
 /// About how many bytes a reply takes.
-fn bytes(reply: &Reply) -> usize {
+fn bytes(reply: &ClientReply) -> usize {
     match reply {
-        Reply::Done { result: Ok(answer), .. } => answer.bytes(),
+        ClientReply::Done { result: Ok(answer), .. } => answer.bytes(),
         _ => 0,
     }
 }
 
-impl Asked {
-    fn reply(self, result: Result<Answer>) -> Reply {
-        let Asked { session, serial, number } = self;
-        Reply::Done { session, serial, number, result }
+impl StepRequest {
+    fn reply(self, result: Result<OperationResult>) -> ClientReply {
+        let StepRequest { session, serial, number } = self;
+        ClientReply::Done { session, serial, number, result }
     }
 }
 
 /// The answer to a step of a transaction that is not known here, or not any more.
-fn not_here(asked: Asked, step: &Step) -> Reply {
+fn not_here(asked: StepRequest, step: &SessionStep) -> ClientReply {
     let session = asked.session;
     asked.reply(Err(match step {
         // It may have been committed and forgotten.
-        Step::End(client::Ending::Commit) => Unknown::Session { session }.into(),
+        SessionStep::End(client::SessionEnd::Commit) => Unknown::Session { session }.into(),
         // One that was not ended has changed nothing.
         _ => Aborted::UnknownSession { session }.into(),
     }))
 }
 
 /// One interactive transaction, from its beginning to its end, which is returned.
-async fn run(hub: &Rc<Hub>, key: Key, session: &RefCell<Session>, trace: &mut Trace) -> Result<()> {
+async fn run(
+    worker_context: &Rc<WorkerContext>,
+    key: InteractiveKey,
+    session: &RefCell<InteractiveSession>,
+    trace: &mut TransactionTrace,
+) -> Result<()> {
     let (to, name) = key;
     let serial = session.borrow().serial;
-    let (mut tx, result) = match Local::new(hub).begin().await {
+    let (mut tx, result) = match LocalDatabase::new(worker_context).begin().await {
         Ok(tx) => (Some(tx), Ok(())),
         Err(error) => (None, Err(error)),
     };
     let mut ended = result.clone();
-    let reply = Reply::Began { session: name, result: result.map(|()| serial) };
+    let reply = ClientReply::Began { session: name, result: result.map(|()| serial) };
     session.borrow_mut().begun = Some(reply.clone());
-    hub.errand(Errand::Reply { to, reply });
+    worker_context.local_command(LocalCommand::Reply { to, reply });
     while let Some(transaction) = tx.take() {
         let step = Rc::clone(&session.borrow().step);
-        let waits_since = hub.now.get();
+        let waits_since = worker_context.now.get();
         let step = step.take().await;
-        trace.client += hub.now.get() - waits_since;
+        trace.client += worker_context.now.get() - waits_since;
         let (result, goes_on) = match step {
-            Step::Operation(operation) => {
+            SessionStep::Operation(operation) => {
                 let result = perform(&transaction, &operation).await;
                 let goes_on = matches!(result, Ok(_) | Err(Error::Rejected(_)));
-                trace.see(hub, &transaction);
+                trace.see(worker_context, &transaction);
                 (result, goes_on.then_some(transaction))
             }
-            Step::GiveUp(aborted) => {
+            SessionStep::GiveUp(aborted) => {
                 session.borrow_mut().given_up = Some(aborted);
                 return Err(aborted.into());
             }
-            Step::End(ending) => {
-                trace.undone = ending != client::Ending::Commit;
+            SessionStep::End(ending) => {
+                trace.undone = ending != client::SessionEnd::Commit;
                 let done = match ending {
-                    client::Ending::Commit => transaction.end(Ending::Commit).await,
-                    client::Ending::Confirm => transaction.end(Ending::Confirm).await,
-                    client::Ending::Rollback => Ok(()),
+                    client::SessionEnd::Commit => transaction.end(BodyEnd::Commit).await,
+                    client::SessionEnd::Confirm => transaction.end(BodyEnd::Confirm).await,
+                    client::SessionEnd::Rollback => Ok(()),
                 };
-                (done.map(|()| Answer::Done), None)
+                (done.map(|()| OperationResult::Done), None)
             }
         };
         if goes_on.is_none() {
@@ -374,33 +385,35 @@ async fn run(hub: &Rc<Hub>, key: Key, session: &RefCell<Session>, trace: &mut Tr
         }
         tx = goes_on;
         let mut session = session.borrow_mut();
-        let asked = Asked { session: name, serial: Some(serial), number: session.next };
+        let asked = StepRequest { session: name, serial: Some(serial), number: session.next };
         let reply = asked.reply(result);
         session.answer(reply.clone());
-        hub.errand(Errand::Reply { to, reply });
+        worker_context.local_command(LocalCommand::Reply { to, reply });
     }
     ended
 }
 
 /// Does one step, and waits until what it brought may be shown.
-async fn perform(tx: &Transaction, operation: &Operation) -> Result<Answer> {
+async fn perform(tx: &CoordinatorTransaction, operation: &Operation) -> Result<OperationResult> {
     let result = match operation {
         Operation::Get { table, key } => {
             let value = tx.get(*table, key).await;
-            value.map(|value| Answer::Value(value.map(Bytes::copy_from_slice)))
+            value.map(|value| OperationResult::Value(value.map(Bytes::copy_from_slice)))
         }
         Operation::Scan { table, range } => tx.scan(*table, range.scan()).await.map(|rows| {
             let copied = |(key, value): (&[u8], &[u8])| {
                 (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value))
             };
-            Answer::Rows(rows.into_iter().map(copied).collect())
+            OperationResult::Rows(rows.into_iter().map(copied).collect())
         }),
         Operation::Put { table, key, value: Some(value) } => {
-            tx.put(*table, key, value).map(|()| Answer::Done)
+            tx.put(*table, key, value).map(|()| OperationResult::Done)
         }
-        Operation::Put { table, key, value: None } => tx.delete(*table, key).map(|()| Answer::Done),
+        Operation::Put { table, key, value: None } => {
+            tx.delete(*table, key).map(|()| OperationResult::Done)
+        }
         Operation::Insert { table, key, value } => {
-            tx.insert(*table, key, value).await.map(|()| Answer::Done)
+            tx.insert(*table, key, value).await.map(|()| OperationResult::Done)
         }
     };
     // That a key exists is something that was read, too. An abort tells of nothing.
@@ -414,29 +427,30 @@ async fn perform(tx: &Transaction, operation: &Operation) -> Result<Answer> {
 mod tests {
     use super::*;
 
-    fn done(number: u32) -> Reply {
-        let result = Ok(Answer::Value(Some(Bytes::from(vec![0; AHEAD_BYTES_MAX / 4]))));
-        Reply::Done { session: 1, serial: None, number, result }
+    fn done(number: u32) -> ClientReply {
+        let result = Ok(OperationResult::Value(Some(Bytes::from(vec![0; AHEAD_BYTES_MAX / 4]))));
+        ClientReply::Done { session: 1, serial: None, number, result }
     }
 
-    fn began(session: u64) -> Reply {
-        Reply::Began { session, result: Ok(0) }
+    fn began(session: u64) -> ClientReply {
+        ClientReply::Began { session, result: Ok(0) }
     }
 
-    fn asked(number: u32) -> Asked {
-        Asked { session: 1, serial: None, number }
+    fn asked(number: u32) -> StepRequest {
+        StepRequest { session: 1, serial: None, number }
     }
 
-    fn put(bytes: usize) -> Step {
+    fn put(bytes: usize) -> SessionStep {
         let (table, key) = (types::TableId(0), Bytes::from_static(b"key"));
         let value = Some(Bytes::from(vec![0; bytes]));
-        Step::Operation(Operation::Put { table, key, value })
+        SessionStep::Operation(Operation::Put { table, key, value })
     }
 
     #[test]
     fn steps_that_come_early_have_their_turn() {
-        let mut session = Session::default();
-        let come = |session: &mut Session, number| session.step(Time(1), asked(number), put(1));
+        let mut session = InteractiveSession::default();
+        let come =
+            |session: &mut InteractiveSession, number| session.step(Time(1), asked(number), put(1));
         for number in [2, 1, 0, 2, 0] {
             assert_eq!(come(&mut session, number), None);
         }
@@ -455,26 +469,26 @@ mod tests {
         assert!(come(&mut session, 3).is_some() && come(&mut session, 4).is_none());
         assert_eq!(session.ahead.len() + session.ahead_bytes, 0);
         let unknown = Err(Aborted::UnknownSession { session: 1 }.into());
-        let unknown = Reply::Done { session: 1, serial: None, number: 0, result: unknown };
+        let unknown = ClientReply::Done { session: 1, serial: None, number: 0, result: unknown };
         assert_eq!(come(&mut session, 2), Some(done(2)), "the last answer stays");
         assert_eq!(come(&mut session, 0), Some(unknown), "others are forgotten");
     }
 
     #[test]
     fn a_commit_waits_for_the_answers_to_all_steps() {
-        let mut session = Session::default();
-        let end = |ending| Step::End(ending);
-        assert_eq!(session.step(Time(1), asked(1), end(client::Ending::Commit)), None);
+        let mut session = InteractiveSession::default();
+        let end = |ending| SessionStep::End(ending);
+        assert_eq!(session.step(Time(1), asked(1), end(client::SessionEnd::Commit)), None);
         assert_eq!(session.step(Time(1), asked(0), put(1)), None);
         session.answer(done(0));
         assert!(!session.busy, "it came too early");
-        session.step(Time(1), asked(1), end(client::Ending::Commit));
+        session.step(Time(1), asked(1), end(client::SessionEnd::Commit));
         assert!(session.busy);
     }
 
     #[test]
     fn what_waits_and_what_is_remembered_is_bounded() {
-        let mut session = Session::default();
+        let mut session = InteractiveSession::default();
         for number in 0..8 {
             session.step(Time(1), asked(number), put(AHEAD_BYTES_MAX / 3));
         }
@@ -489,10 +503,10 @@ mod tests {
 
     #[test]
     fn the_last_session_of_each_client_is_remembered() {
-        let mut book = Book::default();
+        let mut book = SessionTable::default();
         let mut end = |client: u64, number: u64| {
             let key = (ClientId(client), number);
-            let session = Session { over: true, ..Session::default() };
+            let session = InteractiveSession { over: true, ..InteractiveSession::default() };
             book.sessions.insert(key, Rc::new(RefCell::new(session)));
             book.end(key, 2);
             let left = book.sessions.keys().map(|(client, number)| (client.0, *number));

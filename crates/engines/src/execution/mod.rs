@@ -10,42 +10,42 @@
 //! Bodies are futures: procedures, sessions of clients, tasks that live on the worker. The worker
 //! polls them (`tasks.rs`), no runtime does. An operation on a shard that this worker's node leads is
 //! a plain call into the store and ready at once; but after a conflict it first waits for what was asked
-//! ahead of others. One on another shard goes into the transaction's `exchange.rs` and parks the body; the
+//! ahead of others. One on another shard goes into the transaction's `remote_branches.rs` and parks the body; the
 //! engine sends what has gathered there, one batch for each shard at a time, and wakes the body with the
 //! answers. So a worker keeps many transactions in flight, and operations that are awaited together travel
 //! together.
 //!
-//! What futures and the engine share is the `hub.rs`; it belongs to one worker and needs no lock.
+//! What futures and the engine share is the `worker_context.rs`; it belongs to one worker and needs no lock.
 //!
-//! Messages get lost and arrive twice. `outbox.rs` repeats requests until they are answered;
-//! `branches.rs` is the participant's side, which acts on each request once.
+//! Messages get lost and arrive twice. `request_retransmission.rs` repeats requests until they are answered;
+//! `participant_table.rs` is the participant's side, which acts on each request once.
 //!
-//! Read in this order: `hub.rs`, `exchange.rs`, `transaction.rs`, `local.rs`, `outbox.rs`,
-//! `branches.rs`, `calls.rs`, `call_sessions.rs`, `request_rows.rs` and `interactive.rs` (clients from outside), `desk.rs`
+//! Read in this order: `worker_context.rs`, `remote_branches.rs`, `transaction.rs`, `local_database.rs`, `request_retransmission.rs`,
+//! `participant_table.rs`, `procedure_calls.rs`, `call_sessions.rs`, `request_rows.rs` and `interactive.rs` (clients from outside), `runtime.rs`
 //! (all of it together).
 
 pub(crate) mod admission;
-pub(crate) mod branches;
 mod call_sessions;
-pub(crate) mod calls;
-pub(crate) mod desk;
-pub(crate) mod exchange;
-pub(crate) mod hub;
 mod interactive;
-mod local;
-pub(crate) mod outbox;
+mod local_database;
+pub(crate) mod participant_table;
+pub(crate) mod procedure_calls;
+pub(crate) mod remote_branches;
+pub(crate) mod request_retransmission;
 pub(crate) mod request_rows;
-pub(crate) mod rounds;
+pub(crate) mod runtime;
 pub(crate) mod sequences;
-pub(crate) mod sessions;
+pub(crate) mod session_pool;
 pub(crate) mod slot;
-pub(crate) mod staged;
-pub(crate) mod stages;
+pub(crate) mod stage_times;
+pub(crate) mod staged_certification;
+pub(crate) mod task_driver;
 pub(crate) mod tasks;
 pub(crate) mod timers;
-mod trace;
 mod transaction;
+mod transaction_trace;
+pub(crate) mod worker_context;
 
-pub use hub::Limits;
-pub use local::Local;
-pub use transaction::Transaction;
+pub use local_database::LocalDatabase;
+pub use transaction::CoordinatorTransaction;
+pub use worker_context::Limits;

@@ -8,7 +8,7 @@
 //! value  the last part, from `worker` on, of the last key whose row was dropped
 //! ```
 //! All numbers of keys are big-endian. So the sessions of a worker stand in the order in which they were granted, those of
-//! earlier reigns first, and a prefix of them is over; what is dropped is the front of it.
+//! earlier leaderships first, and a prefix of them is over; what is dropped is the front of it.
 //!
 //! Rows of sessions that are over are kept for a while, for clients that were not told: for
 //! [`call_rows_kept`](super::Limits::call_rows_kept) at least and about twice that at most, but of each worker and shard
@@ -16,11 +16,11 @@
 //! same transaction: an absent row at or before the mark tells nothing, one behind it tells that the call never
 //! committed.
 
-use super::call_sessions::Overdue;
-use super::hub::Hub;
-use super::local::Local;
-use super::trace::Trace;
-use crate::faults::Fault;
+use super::call_sessions::OverdueRows;
+use super::local_database::LocalDatabase;
+use super::transaction_trace::TransactionTrace;
+use super::worker_context::WorkerContext;
+use crate::planted_bugs::PlantedBug;
 use bytes::Bytes;
 use consensus::topology::Partitioning;
 use std::rc::Rc;
@@ -89,7 +89,7 @@ fn corrupt() -> Error {
 }
 
 /// What the row of a call tells.
-enum Found {
+enum RequestRow {
     Returned(Bytes),
     /// It has not committed.
     Nothing,
@@ -105,12 +105,16 @@ enum Found {
 /// [`Aborted::CallSessionOver`] where it has not committed; [`Unknown::Forgotten`] where its row is gone;
 /// [`Unknown::Lost`] where it may have been lost with a majority of the shard; [`Unknown::Unsettled`] where it could not
 /// be read.
-pub(super) async fn look_up(hub: &Rc<Hub>, id: RequestId, trace: &mut Trace) -> Result<Bytes> {
-    match found(hub, id, trace).await {
-        Ok(Found::Returned(result)) => Ok(result),
-        Ok(Found::Nothing) => Err(Aborted::CallSessionOver { request: id }.into()),
-        Ok(Found::Gone) => Err(Unknown::Forgotten { request: id }.into()),
-        Ok(Found::Lost) => Err(Unknown::Lost { request: id }.into()),
+pub(super) async fn look_up(
+    worker_context: &Rc<WorkerContext>,
+    id: RequestId,
+    trace: &mut TransactionTrace,
+) -> Result<Bytes> {
+    match found(worker_context, id, trace).await {
+        Ok(RequestRow::Returned(result)) => Ok(result),
+        Ok(RequestRow::Nothing) => Err(Aborted::CallSessionOver { request: id }.into()),
+        Ok(RequestRow::Gone) => Err(Unknown::Forgotten { request: id }.into()),
+        Ok(RequestRow::Lost) => Err(Unknown::Lost { request: id }.into()),
         Err(error @ Error::Rejected(_)) => Err(error),
         Err(error @ (Error::Aborted(_) | Error::Unknown(_))) => Err(unsettled(id, &error)),
     }
@@ -122,30 +126,36 @@ pub(super) fn unsettled(id: RequestId, reason: &Error) -> Error {
     Unknown::Unsettled { request: id, shard }.into()
 }
 
-async fn found(hub: &Rc<Hub>, id: RequestId, trace: &mut Trace) -> Result<Found> {
-    let local = Local::new(hub);
+async fn found(
+    worker_context: &Rc<WorkerContext>,
+    id: RequestId,
+    trace: &mut TransactionTrace,
+) -> Result<RequestRow> {
+    let local = LocalDatabase::new(worker_context);
     let requests = local.table(REQUESTS_TABLE)?;
     let key = request_key(&id.session);
     local
         .run(trace, async |tx| {
             let row = tx.get(requests, &key).await?;
-            let row = row.filter(|_| !hub.faults.has(Fault::IgnoreRequestRows));
+            let row = row.filter(|_| !worker_context.faults.has(PlantedBug::IgnoreRequestRows));
             if let Some((number, result)) =
                 row.and_then(|row| read_request_row(&key, row).transpose()).transpose()?
             {
                 return Ok(match number {
-                    same if same == id.number => Found::Returned(Bytes::copy_from_slice(result)),
-                    later if later > id.number => Found::Gone,
-                    _ if hub.are_calls_lost(&id.session) => Found::Lost,
-                    _ => Found::Nothing,
+                    same if same == id.number => {
+                        RequestRow::Returned(Bytes::copy_from_slice(result))
+                    }
+                    later if later > id.number => RequestRow::Gone,
+                    _ if worker_context.are_calls_lost(&id.session) => RequestRow::Lost,
+                    _ => RequestRow::Nothing,
                 });
             }
-            if hub.are_calls_lost(&id.session) {
-                return Ok(Found::Lost);
+            if worker_context.are_calls_lost(&id.session) {
+                return Ok(RequestRow::Lost);
             }
             let mark = tx.get(requests, &mark_key(id.session.home, id.session.worker)).await?;
             let dropped = mark.is_some_and(|mark| key[PREFIX_BYTES..] <= *mark);
-            Ok(if dropped { Found::Gone } else { Found::Nothing })
+            Ok(if dropped { RequestRow::Gone } else { RequestRow::Nothing })
         })
         .await
 }
@@ -155,22 +165,25 @@ async fn found(hub: &Rc<Hub>, id: RequestId, trace: &mut Trace) -> Result<Found>
 ///
 /// # Errors
 /// Where it could not. Some rows may be gone then.
-pub(super) async fn drop_rows(hub: &Rc<Hub>, overdue: &Overdue) -> Result<()> {
-    let Overdue { shard, reign, over, long_over } = *overdue;
-    let worker = hub.place.worker;
+pub(super) async fn drop_rows(
+    worker_context: &Rc<WorkerContext>,
+    overdue: &OverdueRows,
+) -> Result<()> {
+    let OverdueRows { shard, leadership, over, long_over } = *overdue;
+    let worker = worker_context.place.worker;
     let serial = |serial| {
-        let (since, incarnation) = (reign.since, reign.incarnation.0);
+        let (since, incarnation) = (leadership.since, leadership.incarnation.0);
         request_key(&CallSession { home: shard, since, incarnation, worker, serial })
     };
     let (mut first, over) = (prefix(shard, worker), serial(over));
     let long_over = long_over.map(serial);
-    let rows = count(hub, &first, &over).await?;
-    let mut excess = rows.saturating_sub(hub.limits.call_sessions_max);
+    let rows = count(worker_context, &first, &over).await?;
+    let mut excess = rows.saturating_sub(worker_context.limits.call_sessions_max);
     loop {
         let goes = |at: usize, key: &[u8]| {
             at < excess || long_over.as_ref().is_some_and(|end| key < &end[..])
         };
-        match drop_some(hub, overdue, (&first, &over), goes).await? {
+        match drop_some(worker_context, overdue, (&first, &over), goes).await? {
             (ROWS_AT_ONCE, Some(last)) => first = [&last[..], &[0]].concat(),
             _ => return Ok(()),
         }
@@ -179,13 +192,13 @@ pub(super) async fn drop_rows(hub: &Rc<Hub>, overdue: &Overdue) -> Result<()> {
 }
 
 /// How many rows there are from `first` on and before `over`.
-async fn count(hub: &Rc<Hub>, first: &[u8], over: &[u8]) -> Result<usize> {
-    let local = Local::new(hub);
+async fn count(worker_context: &Rc<WorkerContext>, first: &[u8], over: &[u8]) -> Result<usize> {
+    let local = LocalDatabase::new(worker_context);
     let requests = local.table(REQUESTS_TABLE)?;
     let (mut count, mut first) = (0, first.to_vec());
     loop {
         let (rows, last) = local
-            .run(&mut Trace::default(), async |tx| {
+            .run(&mut TransactionTrace::default(), async |tx| {
                 let range = Scan::range(&first[..]..over).limit(ROWS_AT_ONCE);
                 let rows = tx.scan(requests, range).await?;
                 Ok((rows.len(), rows.last().map(|(key, _)| key.to_vec())))
@@ -202,17 +215,17 @@ async fn count(hub: &Rc<Hub>, first: &[u8], over: &[u8]) -> Result<usize> {
 /// Drops the first rows in a range, as long as `goes` names them by their place and key, and leaves the mark. Says how
 /// many it dropped, and which last.
 async fn drop_some(
-    hub: &Rc<Hub>,
-    overdue: &Overdue,
+    worker_context: &Rc<WorkerContext>,
+    overdue: &OverdueRows,
     (first, over): (&[u8], &[u8]),
     goes: impl Fn(usize, &[u8]) -> bool,
 ) -> Result<(usize, Option<Vec<u8>>)> {
-    let local = Local::new(hub);
+    let local = LocalDatabase::new(worker_context);
     let requests = local.table(REQUESTS_TABLE)?;
-    let mark = mark_key(overdue.shard, hub.place.worker);
+    let mark = mark_key(overdue.shard, worker_context.place.worker);
     local
-        .run(&mut Trace::default(), async |tx| {
-            hub.check_reign(overdue.shard, overdue.reign)?;
+        .run(&mut TransactionTrace::default(), async |tx| {
+            worker_context.check_leadership(overdue.shard, overdue.leadership)?;
             let rows = tx.scan(requests, Scan::range(first..over).limit(ROWS_AT_ONCE)).await?;
             let dropped = rows.iter().enumerate().take_while(|(at, (key, _))| goes(*at, key));
             let dropped: Vec<&[u8]> = dropped.map(|(_, (key, _))| *key).collect();
@@ -222,7 +235,7 @@ async fn drop_some(
                 let before = tx.get(requests, &mark).await?.unwrap_or_default();
                 tx.put(requests, &mark, before.max(&last[PREFIX_BYTES..]))?;
             }
-            hub.check_reign(overdue.shard, overdue.reign)?;
+            worker_context.check_leadership(overdue.shard, overdue.leadership)?;
             Ok((dropped.len(), dropped.last().map(|key| key.to_vec())))
         })
         .await

@@ -3,11 +3,11 @@
 use consensus::manager::Incarnation;
 use std::collections::VecDeque;
 
-/// A life has room for so many transactions: at a million a second, for half a year. A node may have a
+/// A process has room for so many transactions: at a million a second, for half a year. A node may have a
 /// million lives.
 const LIFE_BITS: u32 = 44;
 
-/// The number of the first transaction of a worker in a life of its node.
+/// The number of the first transaction of a worker in a process of its node.
 pub(crate) fn first(incarnation: Incarnation) -> u64 {
     u64::from(incarnation.0.saturating_sub(1)) << LIFE_BITS
 }
@@ -22,11 +22,11 @@ pub(crate) struct Sequences {
 }
 
 impl Sequences {
-    /// The node begins a life: its numbers follow those of all lives before.
-    pub(crate) fn begin_life(&mut self, incarnation: Incarnation) {
+    /// The node begins a process: its numbers follow those of all processes before.
+    pub(crate) fn begin_instance(&mut self, incarnation: Incarnation) {
         let first = first(incarnation);
         if first > self.oldest {
-            assert!(self.over.is_empty(), "a life has begun with transactions under way");
+            assert!(self.over.is_empty(), "a process has begun with transactions under way");
             self.oldest = first;
         }
     }
@@ -82,10 +82,10 @@ mod tests {
     #[test]
     fn a_new_life_goes_on_after_the_last() {
         let mut sequences = Sequences::default();
-        sequences.begin_life(Incarnation(1));
+        sequences.begin_instance(Incarnation(1));
         assert_eq!(sequences.begin(), 0);
         let mut sequences = Sequences::default();
-        sequences.begin_life(Incarnation(3));
+        sequences.begin_instance(Incarnation(3));
         assert_eq!(sequences.begin(), 2 << LIFE_BITS);
     }
 }

@@ -6,12 +6,12 @@ use std::task::{Poll, Waker};
 
 /// Filled once by the engine, taken once by a future. Others may wait for the filling as well.
 #[derive(Debug)]
-pub(crate) struct Slot<T> {
-    state: RefCell<State<T>>,
+pub(crate) struct ResultSlot<T> {
+    state: RefCell<SlotState<T>>,
 }
 
 #[derive(Debug)]
-struct State<T> {
+struct SlotState<T> {
     value: Option<T>,
     /// The value came. It stays true when the value is taken.
     came: bool,
@@ -20,14 +20,14 @@ struct State<T> {
     others: Vec<Waker>,
 }
 
-impl<T> Default for Slot<T> {
-    fn default() -> Slot<T> {
-        let state = State { value: None, came: false, first: None, others: Vec::new() };
-        Slot { state: RefCell::new(state) }
+impl<T> Default for ResultSlot<T> {
+    fn default() -> ResultSlot<T> {
+        let state = SlotState { value: None, came: false, first: None, others: Vec::new() };
+        ResultSlot { state: RefCell::new(state) }
     }
 }
 
-impl<T> Slot<T> {
+impl<T> ResultSlot<T> {
     /// Fills it and wakes all who wait. What came before stays: the first answer counts.
     pub(crate) fn fill(&self, value: T) {
         let mut state = self.state.borrow_mut();
@@ -72,7 +72,7 @@ impl<T> Slot<T> {
     }
 }
 
-impl<T> State<T> {
+impl<T> SlotState<T> {
     fn wait(&mut self, waker: &Waker) {
         if self.first.iter().chain(&self.others).any(|waiting| waiting.will_wake(waker)) {
             return;
@@ -94,22 +94,22 @@ mod tests {
 
     /// Counts how often it is woken.
     #[derive(Default)]
-    struct Bell(AtomicU32);
+    struct WakeCounter(AtomicU32);
 
-    impl Wake for Bell {
+    impl Wake for WakeCounter {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    fn bell() -> (Arc<Bell>, Waker) {
-        let bell = Arc::<Bell>::default();
-        (Arc::clone(&bell), Waker::from(bell))
+    fn wake_counter() -> (Arc<WakeCounter>, Waker) {
+        let wake_counter = Arc::<WakeCounter>::default();
+        (Arc::clone(&wake_counter), Waker::from(wake_counter))
     }
 
     #[test]
     fn a_value_can_be_waited_for_and_left() {
-        let (slot, (_, waker)) = (Slot::default(), bell());
+        let (slot, (_, waker)) = (ResultSlot::default(), wake_counter());
         let mut context = Context::from_waker(&waker);
         let (mut filled, mut taken) = (pin!(slot.filled()), pin!(slot.take()));
         assert!(!slot.is_filled() && filled.as_mut().poll(&mut context).is_pending());
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn who_waits_for_the_filling_need_not_come_before_the_value_is_taken() {
-        let (slot, (_, waker)) = (Slot::default(), bell());
+        let (slot, (_, waker)) = (ResultSlot::default(), wake_counter());
         let mut context = Context::from_waker(&waker);
         let (mut filled, mut taken) = (pin!(slot.filled()), pin!(slot.take()));
         assert!(filled.as_mut().poll(&mut context).is_pending());
@@ -133,7 +133,8 @@ mod tests {
 
     #[test]
     fn all_who_wait_are_woken_and_each_once() {
-        let (slot, bells) = (Slot::default(), [bell(), bell(), bell()]);
+        let (slot, bells) =
+            (ResultSlot::default(), [wake_counter(), wake_counter(), wake_counter()]);
         let mut waiting = [pin!(slot.filled()), pin!(slot.filled()), pin!(slot.filled())];
         for _ in 0..2 {
             for (filled, (_, waker)) in waiting.iter_mut().zip(&bells) {
@@ -141,6 +142,6 @@ mod tests {
             }
         }
         slot.fill(7);
-        assert!(bells.iter().all(|(bell, _)| bell.0.load(Ordering::Relaxed) == 1));
+        assert!(bells.iter().all(|(wake_counter, _)| wake_counter.0.load(Ordering::Relaxed) == 1));
     }
 }

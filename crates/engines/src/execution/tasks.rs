@@ -11,27 +11,27 @@ use std::task::{Context, Wake, Waker};
 pub(crate) struct Tasks {
     slots: Vec<Option<(Task, Waker)>>,
     free: Vec<usize>,
-    ready: Arc<Ready>,
+    ready: Arc<ReadyQueue>,
     /// Taken from `ready`, still to be polled in this round.
     round: VecDeque<usize>,
 }
 
 /// Wakers must be free to move between threads, though here they never do.
 #[derive(Default)]
-struct Ready(Mutex<VecDeque<usize>>);
+struct ReadyQueue(Mutex<VecDeque<usize>>);
 
-struct Waking {
+struct TaskWaker {
     slot: usize,
-    ready: Arc<Ready>,
+    ready: Arc<ReadyQueue>,
 }
 
-impl Wake for Waking {
+impl Wake for TaskWaker {
     fn wake(self: Arc<Self>) {
         self.ready.push(self.slot);
     }
 }
 
-impl Ready {
+impl ReadyQueue {
     fn push(&self, slot: usize) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push_back(slot);
     }
@@ -44,7 +44,7 @@ impl Tasks {
             self.slots.push(None);
             self.slots.len() - 1
         });
-        let waker = Waker::from(Arc::new(Waking { slot, ready: Arc::clone(&self.ready) }));
+        let waker = Waker::from(Arc::new(TaskWaker { slot, ready: Arc::clone(&self.ready) }));
         self.slots[slot] = Some((task, waker));
         self.ready.push(slot);
     }
@@ -83,13 +83,13 @@ impl Tasks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::execution::slot::Slot;
+    use crate::execution::slot::ResultSlot;
     use std::cell::Cell;
     use std::rc::Rc;
 
     #[test]
     fn a_task_goes_on_when_it_is_woken() {
-        let (slot, seen) = (Rc::new(Slot::default()), Rc::new(Cell::new(0)));
+        let (slot, seen) = (Rc::new(ResultSlot::default()), Rc::new(Cell::new(0)));
         let mut tasks = Tasks::default();
         let (waited, result) = (Rc::clone(&slot), Rc::clone(&seen));
         tasks.spawn(Box::pin(async move {

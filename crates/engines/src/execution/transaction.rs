@@ -1,14 +1,16 @@
 //! What a body works with.
 
-use super::admission::Permit;
-use super::desk::TURN;
-use super::exchange::{Exchange, Ticket};
-use super::hub::{Ask, Branch, Ending, Hub, Submission, recovering};
-use super::slot::Slot;
-use super::trace::Last;
+use super::admission::AdmissionPermit;
+use super::remote_branches::{RemoteBranches, ReplySlot};
+use super::runtime::TURN;
+use super::slot::ResultSlot;
+use super::transaction_trace::AttemptTrace;
+use super::worker_context::{
+    BodyEnd, EngineRequest, StoreBranch, Submission, WorkerContext, recovering,
+};
 use crate::dependencies::{self, Reads};
-use crate::faults::Faults;
-use crate::operation::{ANSWER, Answer, Operation, Range};
+use crate::operation::{ANSWER, Operation, OperationResult, OwnedScan};
+use crate::planted_bugs::PlantedBugs;
 use crate::transaction_id::TransactionId;
 use bumpalo::Bump;
 use bytes::Bytes;
@@ -25,15 +27,15 @@ use types::{Aborted, Conflict, Error, Rejected, Result, Rows, Scan, ShardId, Tab
 ///
 /// Own shards are read and written in place. What other shards are asked is buffered: writes travel
 /// with the next read of the same shard, or with the commit.
-pub struct Transaction {
-    hub: Rc<Hub>,
-    exchange: Rc<Exchange>,
-    /// Branches on the shards that this node leads, as in [`Hub::own`]; begun when first needed.
-    own: Box<[OnceCell<Branch>]>,
+pub struct CoordinatorTransaction {
+    worker_context: Rc<WorkerContext>,
+    remote_branches: Rc<RemoteBranches>,
+    /// Branches on the shards that this node leads, as in [`WorkerContext::own`]; begun when first needed.
+    own: Box<[OnceCell<StoreBranch>]>,
     /// How many of their reads are in what the transaction depends on, since they were to be shown.
     revealed: Box<[Cell<usize>]>,
     /// Reads of other shards that were asked for ahead.
-    ahead: RefCell<BTreeMap<OwnedKey, Ticket>>,
+    ahead: RefCell<BTreeMap<OwnedKey, ReplySlot>>,
     /// What came from other shards; lives as long as the transaction, like what is read in place.
     kept: Bump,
     /// How many there were so far.
@@ -58,22 +60,35 @@ const WORK_BYTES_MAX: usize = 1 << 20;
 const OPERATION_BYTES: usize = 256;
 
 /// Where an operation goes.
-enum Target {
-    /// A shard of this node, by its place in [`Hub::own`].
+enum OperationTarget {
+    /// A shard of this node, by its place in [`WorkerContext::own`].
     Own(usize),
     /// Another node's.
     Other(ShardId),
 }
 
-impl Transaction {
+impl CoordinatorTransaction {
     /// Begins one, which has been admitted.
-    pub(super) fn begin(hub: &Rc<Hub>, permit: Rc<Permit>, is_again: bool) -> Transaction {
-        let sequence = hub.sequences.borrow_mut().begin();
-        let id = TransactionId { node: hub.place.node, worker: hub.place.worker, sequence };
-        Transaction {
-            exchange: Exchange::new(hub.now.get(), id, hub.epoch.get(), permit),
-            own: hub.own.iter().map(|_| OnceCell::new()).collect(),
-            revealed: hub.own.iter().map(|_| Cell::default()).collect(),
+    pub(super) fn begin(
+        worker_context: &Rc<WorkerContext>,
+        permit: Rc<AdmissionPermit>,
+        is_again: bool,
+    ) -> CoordinatorTransaction {
+        let sequence = worker_context.sequences.borrow_mut().begin();
+        let id = TransactionId {
+            node: worker_context.place.node,
+            worker: worker_context.place.worker,
+            sequence,
+        };
+        CoordinatorTransaction {
+            remote_branches: RemoteBranches::new(
+                worker_context.now.get(),
+                id,
+                worker_context.epoch.get(),
+                permit,
+            ),
+            own: worker_context.own.iter().map(|_| OnceCell::new()).collect(),
+            revealed: worker_context.own.iter().map(|_| Cell::default()).collect(),
             ahead: RefCell::default(),
             kept: Bump::new(),
             operations: Cell::new(0),
@@ -81,21 +96,25 @@ impl Transaction {
             is_again,
             unsettled: Cell::new(false),
             ended: false,
-            hub: Rc::clone(hub),
+            worker_context: Rc::clone(worker_context),
         }
     }
 
     /// Its name.
     pub fn id(&self) -> TransactionId {
-        self.exchange.id
+        self.remote_branches.id
     }
 
     /// What it has done so far.
-    pub(super) fn done(&self) -> Last {
+    pub(super) fn done(&self) -> AttemptTrace {
         let begun =
             self.own.iter().take(64).enumerate().filter(|(_, branch)| branch.get().is_some());
         let own = begun.fold(0, |own, (at, _)| own | 1 << at);
-        Last { exchange: Rc::clone(&self.exchange), own, operations: self.operations.get() }
+        AttemptTrace {
+            remote_branches: Rc::clone(&self.remote_branches),
+            own,
+            operations: self.operations.get(),
+        }
     }
 
     /// One more operation.
@@ -113,7 +132,7 @@ impl Transaction {
     async fn give_way(&self) {
         if self.worked.get() > WORK_BYTES_MAX {
             self.worked.set(0);
-            self.hub.sleep(TURN).await;
+            self.worker_context.sleep(TURN).await;
         }
     }
 
@@ -121,15 +140,19 @@ impl Transaction {
     ///
     /// # Errors
     /// What stopped it; nothing happened then.
-    pub(super) async fn end(mut self, ending: Ending) -> Result<()> {
+    pub(super) async fn end(mut self, ending: BodyEnd) -> Result<()> {
         self.ended = true;
         let own = std::mem::take(&mut self.own);
         let branches = own.into_iter().enumerate();
         let branches =
             branches.filter_map(|(at, branch)| Some((at, branch.into_inner()?))).collect();
-        let exchange = Rc::clone(&self.exchange);
-        self.hub.ask(Ask::Commit(Submission { exchange, branches, ending }));
-        self.exchange.outcome.take().await
+        let remote_branches = Rc::clone(&self.remote_branches);
+        self.worker_context.ask(EngineRequest::Commit(Submission {
+            remote_branches,
+            branches,
+            ending,
+        }));
+        self.remote_branches.outcome.take().await
     }
 
     /// Returns when all that was read so far may be shown to a client (rule M5).
@@ -139,13 +162,13 @@ impl Transaction {
     pub(super) async fn reveal(&self) -> Result<()> {
         for at in 0..self.own.len() {
             while self.depend_on_reads(at)? {
-                self.hub.sleep(TURN).await;
+                self.worker_context.sleep(TURN).await;
             }
         }
-        let slot = Rc::new(Slot::default());
-        self.hub.ask(Ask::Reveal {
-            exchange: Rc::clone(&self.exchange),
-            stamp: self.exchange.dependencies(),
+        let slot = Rc::new(ResultSlot::default());
+        self.worker_context.ask(EngineRequest::Reveal {
+            remote_branches: Rc::clone(&self.remote_branches),
+            stamp: self.remote_branches.dependencies(),
             slot: Rc::clone(&slot),
         });
         slot.take().await
@@ -155,56 +178,62 @@ impl Transaction {
     /// step may look at. Says whether there are more.
     fn depend_on_reads(&self, at: usize) -> Result<bool> {
         let Some(branch) = self.own[at].get() else { return Ok(false) };
-        let (shard, most) = (self.hub.own[at].shard, self.hub.step_reads_max());
-        let watermarks = self.hub.watermarks.borrow();
-        let (epoch, faults) = (self.exchange.epoch, Faults::NONE);
+        let (shard, most) =
+            (self.worker_context.own[at].shard, self.worker_context.step_reads_max());
+        let watermarks = self.worker_context.watermarks.borrow();
+        let (epoch, faults) = (self.remote_branches.epoch, PlantedBugs::NONE);
         let reads = Reads { shard, epoch, watermarks: &watermarks, full: false, faults };
         let from = self.revealed[at].get();
         let added = dependencies::of(branch, (from, most), &reads, &mut |_| {});
         let added = added.inspect_err(|_| {
             branch.discard_read(|stamp| watermarks.rejects(shard, stamp));
         })?;
-        self.exchange.depend(self.hub.home(), added.stamp.seen_by(shard));
+        self.remote_branches.depend(self.worker_context.home(), added.stamp.seen_by(shard));
         self.revealed[at].set(added.reads);
-        self.hub.looked_at(added.reads - from);
+        self.worker_context.looked_at(added.reads - from);
         Ok(added.reads - from == most)
     }
 
-    fn target(&self, shard: ShardId) -> Result<Target> {
-        self.hub.check_in(shard)?;
-        match self.hub.own(shard) {
-            Some(own) => Ok(Target::Own(own)),
-            None if self.hub.leader(shard) == self.hub.place.node => Err(recovering(shard)),
-            None => Ok(Target::Other(shard)),
+    fn target(&self, shard: ShardId) -> Result<OperationTarget> {
+        self.worker_context.check_in(shard)?;
+        match self.worker_context.own(shard) {
+            Some(own) => Ok(OperationTarget::Own(own)),
+            None if self.worker_context.leader(shard) == self.worker_context.place.node => {
+                Err(recovering(shard))
+            }
+            None => Ok(OperationTarget::Other(shard)),
         }
     }
 
     /// The one shard to ask about a key.
-    fn source(&self, table: TableId, key: &[u8]) -> Result<Target> {
-        match self.hub.topology.home(table, key) {
+    fn source(&self, table: TableId, key: &[u8]) -> Result<OperationTarget> {
+        match self.worker_context.topology.home(table, key) {
             None => Err(Rejected::UnknownTable { table }.into()),
             Some(Home::One(shard)) => self.target(shard),
-            Some(Home::Everywhere) => self.target(self.hub.nearest()),
+            Some(Home::Everywhere) => self.target(self.worker_context.nearest()),
         }
     }
 
-    fn branch(&self, own: usize) -> Result<&Branch> {
-        if let Some(failure) = self.exchange.failure() {
+    fn branch(&self, own: usize) -> Result<&StoreBranch> {
+        if let Some(failure) = self.remote_branches.failure() {
             return Err(failure);
         }
         if self.own[own].get().is_none() {
             // It cannot be begun elsewhere meanwhile: it belongs to one worker.
-            let _ = self.own[own].set(self.hub.begin(own)?);
+            let _ = self.own[own].set(self.worker_context.begin(own)?);
         }
         Ok(self.own[own].get().expect("begun above"))
     }
 
     /// Where what reads goes. In another attempt, what reads here waits before it does for what was asked ahead: it could
     /// change for as long as the others take to answer, and where many change it always does.
-    async fn settled(&self, target: impl Fn() -> Result<Target>) -> Result<Target> {
+    async fn settled(
+        &self,
+        target: impl Fn() -> Result<OperationTarget>,
+    ) -> Result<OperationTarget> {
         self.give_way().await;
         match target()? {
-            Target::Own(_) if self.unsettled.get() => self.settle().await,
+            OperationTarget::Own(_) if self.unsettled.get() => self.settle().await,
             target => return Ok(target),
         }
         // Another node may lead the shard by now.
@@ -213,7 +242,7 @@ impl Transaction {
 
     /// Waits for what was asked ahead. What cannot succeed any more does not wait.
     async fn settle(&self) {
-        while self.unsettled.get() && self.exchange.failure().is_none() {
+        while self.unsettled.get() && self.remote_branches.failure().is_none() {
             let ahead = self.ahead.borrow().values().find(|ticket| !ticket.is_filled()).cloned();
             match ahead {
                 Some(ticket) => ticket.filled().await,
@@ -222,16 +251,17 @@ impl Transaction {
         }
     }
 
-    fn issue(&self, shard: ShardId, operation: Operation) -> Result<Ticket> {
-        let epoch = self.exchange.epoch;
-        if epoch < self.hub.epoch.get() {
+    fn issue(&self, shard: ShardId, operation: Operation) -> Result<ReplySlot> {
+        let epoch = self.remote_branches.epoch;
+        if epoch < self.worker_context.epoch.get() {
             // It cannot commit any more, and the leader of the shard may be gone.
             Err(Aborted::from(Conflict::EpochNotOpen { epoch }))?;
         }
         let waits = operation.wants_answer();
-        let ticket = self.exchange.issue(shard, self.hub.reign(shard), operation)?;
-        if waits || self.exchange.is_full() {
-            self.hub.ask(Ask::Send(Rc::clone(&self.exchange)));
+        let ticket =
+            self.remote_branches.issue(shard, self.worker_context.leadership(shard), operation)?;
+        if waits || self.remote_branches.is_full() {
+            self.worker_context.ask(EngineRequest::Send(Rc::clone(&self.remote_branches)));
         }
         Ok(ticket)
     }
@@ -246,18 +276,18 @@ impl Transaction {
         &self,
         table: TableId,
         key: &[u8],
-        mut write: impl FnMut(Target) -> Result<()>,
+        mut write: impl FnMut(OperationTarget) -> Result<()>,
     ) -> Result<()> {
-        match self.hub.topology.home(table, key) {
+        match self.worker_context.topology.home(table, key) {
             None => Err(Rejected::UnknownTable { table }.into()),
             Some(Home::One(shard)) => write(self.target(shard)?),
             Some(Home::Everywhere) => {
-                for shard in self.hub.topology.shard_ids() {
+                for shard in self.worker_context.topology.shard_ids() {
                     let written = self.target(shard).and_then(&mut write);
                     match &written {
                         // That it exists on one shard and not on another is something that was read: validation fails.
                         Ok(()) | Err(Error::Rejected(Rejected::KeyExists { .. })) => {}
-                        Err(error) if shard > ShardId(0) => self.exchange.spoil(error),
+                        Err(error) if shard > ShardId(0) => self.remote_branches.spoil(error),
                         Err(_) => {}
                     }
                     written?;
@@ -273,9 +303,9 @@ impl Transaction {
         check_key(table, key)?;
         check_value(table, key, value.unwrap_or_default())?;
         self.each_home(table, key, |target| match (target, value) {
-            (Target::Own(own), Some(value)) => self.branch(own)?.put(table, key, value),
-            (Target::Own(own), None) => self.branch(own)?.delete(table, key),
-            (Target::Other(shard), value) => {
+            (OperationTarget::Own(own), Some(value)) => self.branch(own)?.put(table, key, value),
+            (OperationTarget::Own(own), None) => self.branch(own)?.delete(table, key),
+            (OperationTarget::Other(shard), value) => {
                 // What was read ahead is not what a read would see now.
                 self.ahead.borrow_mut().remove(&(table, key.into()));
                 let key = Bytes::copy_from_slice(key);
@@ -304,15 +334,15 @@ impl Transaction {
         scan: Scan<'_>,
     ) -> Result<(Rows<'t>, bool)> {
         match self.settled(|| self.target(shard)).await? {
-            Target::Own(own) => {
+            OperationTarget::Own(own) => {
                 let page = scan.limit.min(ANSWER.rows);
                 let rows = self.branch(own)?.scan(table, scan.limit(page))?;
                 self.work(rows.len() * OPERATION_BYTES);
                 let is_cut = rows.len() == page && page < scan.limit;
                 Ok((rows, is_cut))
             }
-            Target::Other(shard) => {
-                let operation = Operation::Scan { table, range: Range::of(&scan) };
+            OperationTarget::Other(shard) => {
+                let operation = Operation::Scan { table, range: OwnedScan::of(&scan) };
                 self.rows(self.issue(shard, operation)?).await
             }
         }
@@ -343,12 +373,12 @@ impl Transaction {
     }
 
     /// The rows that another shard brought; also says whether there may be more.
-    async fn rows(&self, ticket: Ticket) -> Result<(Rows<'_>, bool)> {
+    async fn rows(&self, ticket: ReplySlot) -> Result<(Rows<'_>, bool)> {
         let (rows, is_cut) = match ticket.take().await? {
-            Answer::Rows(rows) => (rows, false),
-            Answer::Page(rows) => (rows, true),
-            Answer::Later => (Vec::new(), true),
-            Answer::Value(_) | Answer::Done => (Vec::new(), false),
+            OperationResult::Rows(rows) => (rows, false),
+            OperationResult::Page(rows) => (rows, true),
+            OperationResult::Later => (Vec::new(), true),
+            OperationResult::Value(_) | OperationResult::Done => (Vec::new(), false),
         };
         let kept = rows.iter().map(|(key, value)| (self.keep(key), self.keep(value))).collect();
         self.work(rows.len() * OPERATION_BYTES);
@@ -366,9 +396,9 @@ impl Transaction {
         let (mut own, mut tickets) = (Vec::new(), Vec::new());
         for shard in shards {
             match self.target(*shard)? {
-                Target::Own(_) => own.push(*shard),
-                Target::Other(shard) => {
-                    let operation = Operation::Scan { table, range: Range::of(&scan) };
+                OperationTarget::Own(_) => own.push(*shard),
+                OperationTarget::Other(shard) => {
+                    let operation = Operation::Scan { table, range: OwnedScan::of(&scan) };
                     tickets.push((shard, self.issue(shard, operation)?));
                 }
             }
@@ -387,12 +417,12 @@ impl Transaction {
     }
 }
 
-impl types::Transaction for Transaction {
+impl types::Transaction for CoordinatorTransaction {
     async fn get(&self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>> {
         self.count();
         let shard = match self.settled(|| self.source(table, key)).await? {
-            Target::Own(own) => return self.branch(own)?.get(table, key),
-            Target::Other(shard) => shard,
+            OperationTarget::Own(own) => return self.branch(own)?.get(table, key),
+            OperationTarget::Other(shard) => shard,
         };
         check_key(table, key)?;
         let ahead = self.ahead.borrow_mut().remove(&(table, key.into()));
@@ -404,13 +434,16 @@ impl types::Transaction for Transaction {
             }
         };
         let mut answer = ticket.take().await?;
-        while answer == Answer::Later {
+        while answer == OperationResult::Later {
             let key = Bytes::copy_from_slice(key);
             answer = self.issue(shard, Operation::Get { table, key })?.take().await?;
         }
         match answer {
-            Answer::Value(value) => Ok(value.map(|value| self.keep(&value))),
-            Answer::Rows(_) | Answer::Page(_) | Answer::Later | Answer::Done => Ok(None),
+            OperationResult::Value(value) => Ok(value.map(|value| self.keep(&value))),
+            OperationResult::Rows(_)
+            | OperationResult::Page(_)
+            | OperationResult::Later
+            | OperationResult::Done => Ok(None),
         }
     }
 
@@ -418,8 +451,8 @@ impl types::Transaction for Transaction {
         let mut own = vec![false; self.own.len()];
         for (table, key) in keys {
             match self.source(*table, key) {
-                Ok(Target::Own(at)) => own[at] = true,
-                Ok(Target::Other(shard)) if check_key(*table, key).is_ok() => {
+                Ok(OperationTarget::Own(at)) => own[at] = true,
+                Ok(OperationTarget::Other(shard)) if check_key(*table, key).is_ok() => {
                     let place = (*table, Box::from(*key));
                     let key = Bytes::copy_from_slice(key);
                     let operation = Operation::Get { table: *table, key };
@@ -430,7 +463,7 @@ impl types::Transaction for Transaction {
                         self.unsettled.set(self.is_again);
                     }
                 }
-                Ok(Target::Other(_)) | Err(_) => {}
+                Ok(OperationTarget::Other(_)) | Err(_) => {}
             }
         }
         // A branch is begun only where it has something to do. The store passes over what it has not.
@@ -443,10 +476,12 @@ impl types::Transaction for Transaction {
 
     async fn scan(&self, table: TableId, scan: Scan<'_>) -> Result<Rows<'_>> {
         self.count();
-        match self.hub.topology.homes(table, &scan) {
+        match self.worker_context.topology.homes(table, &scan) {
             None => Err(Rejected::UnknownTable { table }.into()),
             Some(Homes::One(shard)) => self.scan_shard(table, shard, scan).await,
-            Some(Homes::Everywhere) => self.scan_shard(table, self.hub.nearest(), scan).await,
+            Some(Homes::Everywhere) => {
+                self.scan_shard(table, self.worker_context.nearest(), scan).await
+            }
             Some(Homes::Mixed(shards)) => self.scan_mixed(table, &shards, scan).await,
             Some(Homes::Ordered(mut shards)) => {
                 if scan.reverse {
@@ -478,8 +513,8 @@ impl types::Transaction for Transaction {
         self.settled(|| self.source(table, key)).await?;
         let mut tickets = Vec::new();
         self.each_home(table, key, |target| match target {
-            Target::Own(own) => self.branch(own)?.insert(table, key, value),
-            Target::Other(shard) => {
+            OperationTarget::Own(own) => self.branch(own)?.insert(table, key, value),
+            OperationTarget::Other(shard) => {
                 self.ahead.borrow_mut().remove(&(table, key.into()));
                 let (key, value) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
                 tickets.push(self.issue(shard, Operation::Insert { table, key, value })?);
@@ -497,8 +532,8 @@ impl types::Transaction for Transaction {
     }
 
     async fn add(&self, table: TableId, key: &[u8], delta: i64) -> Result<i64> {
-        if let Target::Own(own) = self.settled(|| self.source(table, key)).await?
-            && !matches!(self.hub.topology.home(table, key), Some(Home::Everywhere))
+        if let OperationTarget::Own(own) = self.settled(|| self.source(table, key)).await?
+            && !matches!(self.worker_context.topology.home(table, key), Some(Home::Everywhere))
         {
             self.count();
             return self.branch(own)?.add(table, key, delta);
@@ -509,10 +544,10 @@ impl types::Transaction for Transaction {
     }
 }
 
-impl Drop for Transaction {
+impl Drop for CoordinatorTransaction {
     fn drop(&mut self) {
         if !self.ended {
-            self.hub.ask(Ask::Abandon(Rc::clone(&self.exchange)));
+            self.worker_context.ask(EngineRequest::Abandon(Rc::clone(&self.remote_branches)));
         }
     }
 }

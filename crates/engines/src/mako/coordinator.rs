@@ -7,18 +7,18 @@
 //!     └── anything goes wrong: abort, everywhere ──► told
 //! ```
 
-use super::message::{Reply, Request};
+use super::message::{MakoReply, MakoRequest};
 use super::options::StampForm;
-use super::participant::Context;
-use super::slices::Paused;
-use super::{Effects, Mako, Waiter};
-use crate::execution::exchange::Exchange;
-use crate::execution::hub::{Branch, Ending, Submission, recovering};
-use crate::execution::outbox::BranchKey;
-use crate::execution::staged::{Stage, Staged};
-use crate::faults::Fault;
+use super::participant::MakoBranch;
+use super::slices::PausedCertification;
+use super::{CommitWaiter, Mako, MakoEffects};
+use crate::execution::remote_branches::RemoteBranches;
+use crate::execution::request_retransmission::BranchKey;
+use crate::execution::staged_certification::{CertificationStage, StagedCertification};
+use crate::execution::worker_context::{BodyEnd, StoreBranch, Submission, recovering};
 use crate::interleave;
 use crate::observation::Observation;
+use crate::planted_bugs::PlantedBug;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use types::{Aborted, Clock, Conflict, Error, Result, ShardId, Stamp, Unknown};
@@ -26,7 +26,7 @@ use types::{Aborted, Clock, Conflict, Error, Result, ShardId, Stamp, Unknown};
 /// The transactions of this worker that have something to do with other nodes.
 #[derive(Default)]
 pub(super) struct Coordinator {
-    transactions: BTreeMap<u64, Progress>,
+    transactions: BTreeMap<u64, CoordinatedTransaction>,
 }
 
 impl Coordinator {
@@ -37,27 +37,29 @@ impl Coordinator {
 
     /// Does a transaction that waits for this shard hold locks on others, and clocks, meanwhile?
     pub(super) fn holds_besides(&self, (sequence, shard): BranchKey) -> bool {
-        let Some(Progress::Certifying(it)) = self.transactions.get(&sequence) else { return false };
-        let remotes = it.exchange.remotes();
-        it.ending == Ending::Commit
-            && matches!(it.phase, Phase::Locking | Phase::Validating)
+        let Some(CoordinatedTransaction::Certifying(it)) = self.transactions.get(&sequence) else {
+            return false;
+        };
+        let remotes = it.remote_branches.remotes();
+        it.ending == BodyEnd::Commit
+            && matches!(it.phase, CommitPhase::Locking | CommitPhase::Validating)
             && (it.own.iter().any(|(_, own)| !own.is_read_only())
                 || remotes.iter().any(|remote| remote.writes && remote.shard != shard))
     }
 }
 
-enum Progress {
-    Executing(Rc<Exchange>),
+enum CoordinatedTransaction {
+    Executing(Rc<RemoteBranches>),
     Certifying(Certification),
 }
 
 /// A transaction whose body is done.
 struct Certification {
-    exchange: Rc<Exchange>,
-    ending: Ending,
-    phase: Phase,
+    remote_branches: Rc<RemoteBranches>,
+    ending: BodyEnd,
+    phase: CommitPhase,
     /// Its branches on own shards, by their place in [`Mako::led`].
-    own: Vec<(usize, Staged)>,
+    own: Vec<(usize, StagedCertification)>,
     /// Clocks that participants on other nodes have drawn.
     drawn: Vec<(ShardId, Clock)>,
     /// A participant that validated together with its lock.
@@ -67,7 +69,7 @@ struct Certification {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum CommitPhase {
     /// Reads are under way that no task waits for any more.
     Draining,
     /// The one participant does everything.
@@ -81,67 +83,77 @@ enum Phase {
 }
 
 impl Mako {
-    /// Sends the operations that have gathered in an exchange.
-    pub(super) fn send_batches(&mut self, exchange: &Rc<Exchange>, effects: &mut Effects) {
-        let execute = |operations| Request::Execute { operations };
-        if self.desk.send_batches(exchange, execute, effects) {
-            let executing = || Progress::Executing(Rc::clone(exchange));
-            self.coordinator.transactions.entry(exchange.id.sequence).or_insert_with(executing);
+    /// Sends the operations that have gathered in the remote branches.
+    pub(super) fn send_batches(
+        &mut self,
+        remote_branches: &Rc<RemoteBranches>,
+        effects: &mut MakoEffects,
+    ) {
+        let execute = |operations| MakoRequest::Execute { operations };
+        if self.runtime.send_batches(remote_branches, execute, effects) {
+            let executing = || CoordinatedTransaction::Executing(Rc::clone(remote_branches));
+            self.coordinator
+                .transactions
+                .entry(remote_branches.id.sequence)
+                .or_insert_with(executing);
         }
     }
 
     /// A participant has answered the request that was under way.
-    pub(super) fn replied(&mut self, key: BranchKey, reply: Reply, effects: &mut Effects) {
+    pub(super) fn replied(&mut self, key: BranchKey, reply: MakoReply, effects: &mut MakoEffects) {
         let (sequence, shard) = key;
-        if reply == Reply::Resolved {
-            return self.desk.resolved(sequence);
+        if reply == MakoReply::Resolved {
+            return self.runtime.resolved(sequence);
         }
-        let exchange = match self.coordinator.transactions.get(&sequence) {
-            Some(Progress::Executing(exchange)) => Rc::clone(exchange),
-            Some(Progress::Certifying(certification)) => Rc::clone(&certification.exchange),
+        let remote_branches = match self.coordinator.transactions.get(&sequence) {
+            Some(CoordinatedTransaction::Executing(remote_branches)) => Rc::clone(remote_branches),
+            Some(CoordinatedTransaction::Certifying(certification)) => {
+                Rc::clone(&certification.remote_branches)
+            }
             None => {
-                self.desk.counters.dropped += 1;
+                self.runtime.counters.dropped += 1;
                 return;
             }
         };
-        let home = self.desk.hub.home();
+        let home = self.runtime.worker_context.home();
         match reply {
-            Reply::Executed { answers, dependencies } => {
-                exchange.answer(home, shard, answers, dependencies.seen_by(shard));
+            MakoReply::Executed { answers, dependencies } => {
+                remote_branches.answer(home, shard, answers, dependencies.seen_by(shard));
                 match self.coordinator.transactions.remove(&sequence) {
-                    Some(Progress::Certifying(draining)) => self.drain(draining, effects),
+                    Some(CoordinatedTransaction::Certifying(draining)) => {
+                        self.drain(draining, effects)
+                    }
                     other => {
                         self.coordinator.transactions.extend(other.map(|it| (sequence, it)));
-                        self.send_batches(&exchange, effects);
+                        self.send_batches(&remote_branches, effects);
                     }
                 }
             }
-            Reply::Locked { clock, dependencies } => {
-                exchange.depend(home, dependencies.seen_by(shard));
+            MakoReply::Locked { clock, dependencies } => {
+                remote_branches.depend(home, dependencies.seen_by(shard));
                 self.advance(sequence, effects, |it| it.drawn.push((shard, clock)));
             }
-            Reply::Validated => {
-                exchange.with_remote(shard, |remote| remote.over |= !remote.writes);
+            MakoReply::Validated => {
+                remote_branches.with_remote(shard, |remote| remote.over |= !remote.writes);
                 self.advance(sequence, effects, |_| {});
             }
-            Reply::Certified { stamp } => {
-                exchange.with_remote(shard, |remote| remote.over = true);
+            MakoReply::Certified { stamp } => {
+                remote_branches.with_remote(shard, |remote| remote.over = true);
                 let done = self.coordinator.transactions.remove(&sequence);
-                let installs =
-                    matches!(done, Some(Progress::Certifying(it)) if it.ending == Ending::Commit);
-                self.desk.hub.sequences.borrow_mut().finish(sequence);
-                let writes = installs && exchange.with_remote(shard, |remote| remote.writes);
+                let installs = matches!(done, Some(CoordinatedTransaction::Certifying(it)) if it.ending == BodyEnd::Commit);
+                self.runtime.worker_context.sequences.borrow_mut().finish(sequence);
+                let writes = installs && remote_branches.with_remote(shard, |remote| remote.writes);
                 let writes = writes.then_some((shard, stamp.clock)).into_iter().collect();
-                self.certified(&exchange, shard, stamp, writes, effects);
+                self.certified(&remote_branches, shard, stamp, writes, effects);
             }
-            Reply::Refused { error } => {
-                exchange.fail(shard, &error);
+            MakoReply::Refused { error } => {
+                remote_branches.fail(shard, &error);
                 match self.coordinator.transactions.remove(&sequence) {
-                    Some(Progress::Certifying(it)) => self.abort(it, error, effects),
+                    Some(CoordinatedTransaction::Certifying(it)) => self.abort(it, error, effects),
                     other => self.coordinator.transactions.extend(other.map(|it| (sequence, it))),
                 }
             }
-            Reply::Resolved => unreachable!("handled above"),
+            MakoReply::Resolved => unreachable!("handled above"),
         }
     }
 
@@ -149,18 +161,19 @@ impl Mako {
     fn advance(
         &mut self,
         sequence: u64,
-        effects: &mut Effects,
+        effects: &mut MakoEffects,
         note: impl FnOnce(&mut Certification),
     ) {
-        let Some(Progress::Certifying(mut it)) = self.coordinator.transactions.remove(&sequence)
+        let Some(CoordinatedTransaction::Certifying(mut it)) =
+            self.coordinator.transactions.remove(&sequence)
         else {
             panic!("{sequence} was answered, and is not being certified");
         };
         note(&mut it);
         it.waiting -= 1;
         if it.waiting > 0 {
-            self.coordinator.transactions.insert(sequence, Progress::Certifying(it));
-        } else if it.phase == Phase::Locking {
+            self.coordinator.transactions.insert(sequence, CoordinatedTransaction::Certifying(it));
+        } else if it.phase == CommitPhase::Locking {
             self.validate_all(it, effects);
         } else {
             self.install_all(it, effects);
@@ -168,25 +181,26 @@ impl Mako {
     }
 
     /// A transaction's body is done.
-    pub(super) fn submit(&mut self, submission: Submission, effects: &mut Effects) {
-        let Submission { exchange, branches, ending } = submission;
-        exchange.marks.submit(self.desk.hub.now.get());
-        exchange.own_keys.set(branches.iter().map(|(_, branch)| branch.size().writes).sum());
-        let own = branches.into_iter().map(|(at, branch)| (at, Staged::reading(branch, 0)));
+    pub(super) fn submit(&mut self, submission: Submission, effects: &mut MakoEffects) {
+        let Submission { remote_branches, branches, ending } = submission;
+        remote_branches.marks.submit(self.runtime.worker_context.now.get());
+        remote_branches.own_keys.set(branches.iter().map(|(_, branch)| branch.size().writes).sum());
+        let own =
+            branches.into_iter().map(|(at, branch)| (at, StagedCertification::reading(branch, 0)));
         let certification = Certification {
             ending,
-            phase: Phase::Draining,
+            phase: CommitPhase::Draining,
             own: own.collect(),
             drawn: Vec::new(),
             validated: None,
             waiting: 0,
-            exchange: Rc::clone(&exchange),
+            remote_branches: Rc::clone(&remote_branches),
         };
-        self.coordinator.transactions.remove(&exchange.id.sequence);
-        if let Some(error) = exchange.failure() {
+        self.coordinator.transactions.remove(&remote_branches.id.sequence);
+        if let Some(error) = remote_branches.failure() {
             self.abort(certification, error, effects);
-        } else if exchange.epoch < self.desk.hub.epoch.get() {
-            self.abort(certification, Mako::not_open(exchange.epoch), effects);
+        } else if remote_branches.epoch < self.runtime.worker_context.epoch.get() {
+            self.abort(certification, Mako::not_open(remote_branches.epoch), effects);
         } else {
             self.drain(certification, effects);
         }
@@ -194,38 +208,38 @@ impl Mako {
 
     /// Certifies what is ready for that: no read is under way, and what is left to be written fits into the requests
     /// that lock.
-    fn drain(&mut self, it: Certification, effects: &mut Effects) {
-        let exchange = Rc::clone(&it.exchange);
-        if !exchange.is_busy() {
-            exchange.forget_reads();
+    fn drain(&mut self, it: Certification, effects: &mut MakoEffects) {
+        let remote_branches = Rc::clone(&it.remote_branches);
+        if !remote_branches.is_busy() {
+            remote_branches.forget_reads();
         }
-        if exchange.is_full() {
-            self.send_batches(&exchange, effects);
+        if remote_branches.is_full() {
+            self.send_batches(&remote_branches, effects);
         }
-        if !exchange.is_busy() {
+        if !remote_branches.is_busy() {
             return self.certify(it, effects);
         }
-        let progress = Progress::Certifying(it);
-        self.coordinator.transactions.insert(exchange.id.sequence, progress);
+        let progress = CoordinatedTransaction::Certifying(it);
+        self.coordinator.transactions.insert(remote_branches.id.sequence, progress);
     }
 
     /// Takes the locks: own ones at once, others by a message.
-    fn certify(&mut self, mut it: Certification, effects: &mut Effects) {
-        let exchange = Rc::clone(&it.exchange);
+    fn certify(&mut self, mut it: Certification, effects: &mut MakoEffects) {
+        let remote_branches = Rc::clone(&it.remote_branches);
         let remotes: Vec<(ShardId, bool)> =
-            exchange.remotes().iter().map(|remote| (remote.shard, remote.writes)).collect();
-        let install = it.ending == Ending::Commit;
+            remote_branches.remotes().iter().map(|remote| (remote.shard, remote.writes)).collect();
+        let install = it.ending == BodyEnd::Commit;
         match (&mut it.own[..], &remotes[..]) {
             ([], [(shard, _)]) => {
-                it.phase = Phase::Delegated;
+                it.phase = CommitPhase::Delegated;
                 it.waiting = 1;
-                let request = |operations| Request::Commit { operations, install };
-                self.desk.send_next(&exchange, *shard, request, effects);
-                let progress = Progress::Certifying(it);
-                self.coordinator.transactions.insert(exchange.id.sequence, progress);
+                let request = |operations| MakoRequest::Commit { operations, install };
+                self.runtime.send_next(&remote_branches, *shard, request, effects);
+                let progress = CoordinatedTransaction::Certifying(it);
+                self.coordinator.transactions.insert(remote_branches.id.sequence, progress);
                 return;
             }
-            ([(at, own)], []) if own.is_short(&self.desk.hub) => {
+            ([(at, own)], []) if own.is_short(&self.runtime.worker_context) => {
                 let at = *at;
                 let Some(branch) = it.own.pop().and_then(|(_, own)| own.into_branch()) else {
                     return;
@@ -235,13 +249,13 @@ impl Mako {
             _ => {}
         }
         if install {
-            if let Some(shard) = self.silent_writer(&exchange) {
+            if let Some(shard) = self.silent_writer(&remote_branches) {
                 let error = Aborted::from(Conflict::NoAnswer { shard }).into();
                 return self.abort(it, error, effects);
             }
             match self.lock_own(&mut it, effects) {
                 Ok(true) => {}
-                Ok(false) => return self.pause(it, Phase::LockingOwn),
+                Ok(false) => return self.pause(it, CommitPhase::LockingOwn),
                 Err(error) => return self.abort(it, error, effects),
             }
         }
@@ -250,27 +264,27 @@ impl Mako {
             .filter(|(_, writes)| install && *writes)
             .map(|(shard, _)| *shard)
             .collect();
-        let too_early = self.options().faults.has(Fault::ValidateBeforeLocks);
+        let too_early = self.options().faults.has(PlantedBug::ValidateBeforeLocks);
         if (too_early || !writers.is_empty())
             && let Err(error) = self.check_own(&it)
         {
             return self.abort(it, error, effects);
         }
-        it.phase = Phase::Locking;
+        it.phase = CommitPhase::Locking;
         it.waiting = writers.len();
         // All other locks are held by now, so the only one left may validate right after it.
         let validate = writers.len() == 1 || too_early;
         it.validated = writers.first().copied().filter(|_| validate);
         for shard in &writers {
-            let request = |operations| Request::Lock { operations, validate };
-            self.desk.send_next(&exchange, *shard, request, effects);
+            let request = |operations| MakoRequest::Lock { operations, validate };
+            self.runtime.send_next(&remote_branches, *shard, request, effects);
         }
         self.watch_for_silence();
         match it.waiting {
             0 => self.validate_all(it, effects),
             _ => {
-                let progress = Progress::Certifying(it);
-                self.coordinator.transactions.insert(exchange.id.sequence, progress);
+                let progress = CoordinatedTransaction::Certifying(it);
+                self.coordinator.transactions.insert(remote_branches.id.sequence, progress);
             }
         }
     }
@@ -280,36 +294,37 @@ impl Mako {
         &mut self,
         at: usize,
         it: &Certification,
-        branch: Branch,
+        branch: StoreBranch,
         install: bool,
-        effects: &mut Effects,
+        effects: &mut MakoEffects,
     ) {
-        let exchange = &it.exchange;
-        let (transaction, shard) = (exchange.id, self.led[at].lead.shard);
+        let remote_branches = &it.remote_branches;
+        let (transaction, shard) = (remote_branches.id, self.leader_shards[at].lead.shard);
         let writes = install && !branch.is_read_only();
         match self.commit_branch(at, transaction, branch, install, effects) {
             Ok(stamp) => {
-                self.desk.hub.sequences.borrow_mut().finish(transaction.sequence);
+                self.runtime.worker_context.sequences.borrow_mut().finish(transaction.sequence);
                 let writes = writes.then_some((shard, stamp.clock)).into_iter().collect();
-                self.certified(exchange, shard, stamp, writes, effects);
+                self.certified(remote_branches, shard, stamp, writes, effects);
             }
             Err(error) => {
-                self.desk.hub.sequences.borrow_mut().finish(transaction.sequence);
-                self.desk.finish(exchange, Err(error));
+                self.runtime.worker_context.sequences.borrow_mut().finish(transaction.sequence);
+                self.runtime.finish(remote_branches, Err(error));
             }
         }
     }
 
     /// Locks what it writes here, as much as a step may. Says whether that was the last.
-    fn lock_own(&mut self, it: &mut Certification, effects: &mut Effects) -> Result<bool> {
+    fn lock_own(&mut self, it: &mut Certification, effects: &mut MakoEffects) -> Result<bool> {
         let mut is_over = true;
         for (at, mut own) in std::mem::take(&mut it.own) {
-            if is_over && !own.is_read_only() && !matches!(own.stage, Stage::Locked(_)) {
+            if is_over && !own.is_read_only() && !matches!(own.stage, CertificationStage::Locked(_))
+            {
                 self.check_serves(at, effects)?;
-                is_over = self.depend_on_reads(at, &it.exchange, &mut own, effects)?;
+                is_over = self.depend_on_reads(at, &it.remote_branches, &mut own, effects)?;
                 if is_over {
-                    own = own.lock_some(&self.desk.hub)?;
-                    is_over = matches!(own.stage, Stage::Locked(_));
+                    own = own.lock_some(&self.runtime.worker_context)?;
+                    is_over = matches!(own.stage, CertificationStage::Locked(_));
                 }
             }
             it.own.push((at, own));
@@ -321,13 +336,16 @@ impl Mako {
     fn depend_on_reads(
         &mut self,
         at: usize,
-        exchange: &Exchange,
-        own: &mut Staged,
-        effects: &mut Effects,
+        remote_branches: &RemoteBranches,
+        own: &mut StagedCertification,
+        effects: &mut MakoEffects,
     ) -> Result<bool> {
-        let id = (exchange.id, exchange.epoch);
+        let id = (remote_branches.id, remote_branches.epoch);
         if let Some(stamp) = self.gather_some(at, id, own, effects)? {
-            exchange.depend(self.desk.hub.home(), stamp.seen_by(self.led[at].lead.shard));
+            remote_branches.depend(
+                self.runtime.worker_context.home(),
+                stamp.seen_by(self.leader_shards[at].lead.shard),
+            );
         }
         Ok(own.gathers.is_none())
     }
@@ -335,29 +353,35 @@ impl Mako {
     /// All is checked when all locks are held (design §5, step 3). But what fails now already need not be kept from
     /// others for as long as locks on other shards take; where that takes more than a step, it is not worth it.
     fn check_own(&self, it: &Certification) -> Result<()> {
-        let hub = &self.desk.hub;
+        let worker_context = &self.runtime.worker_context;
         it.own.iter().try_for_each(|(_, own)| match &own.stage {
-            Stage::Locked(locked) if hub.is_short(locked.size()) => locked.validate(),
-            Stage::Reading(branch) if hub.is_short(branch.size()) => branch.validate(),
+            CertificationStage::Locked(locked) if worker_context.is_short(locked.size()) => {
+                locked.validate()
+            }
+            CertificationStage::Reading(branch) if worker_context.is_short(branch.size()) => {
+                branch.validate()
+            }
             _ => Ok(()),
         })
     }
 
     /// The rest is for another step.
-    fn pause(&mut self, mut it: Certification, phase: Phase) {
+    fn pause(&mut self, mut it: Certification, phase: CommitPhase) {
         it.phase = phase;
-        let sequence = it.exchange.id.sequence;
-        self.paused.push_back(Paused::Own(sequence));
-        self.coordinator.transactions.insert(sequence, Progress::Certifying(it));
+        let sequence = it.remote_branches.id.sequence;
+        self.paused.push_back(PausedCertification::Own(sequence));
+        self.coordinator.transactions.insert(sequence, CoordinatedTransaction::Certifying(it));
     }
 
     /// Goes on with a transaction that was paused, if it was not given up meanwhile.
-    pub(super) fn go_on_own(&mut self, sequence: u64, effects: &mut Effects) {
+    pub(super) fn go_on_own(&mut self, sequence: u64, effects: &mut MakoEffects) {
         match self.coordinator.transactions.remove(&sequence) {
-            Some(Progress::Certifying(it)) if it.phase == Phase::LockingOwn => {
+            Some(CoordinatedTransaction::Certifying(it)) if it.phase == CommitPhase::LockingOwn => {
                 self.certify(it, effects);
             }
-            Some(Progress::Certifying(it)) if it.phase == Phase::ValidatingOwn => {
+            Some(CoordinatedTransaction::Certifying(it))
+                if it.phase == CommitPhase::ValidatingOwn =>
+            {
                 self.validate_all(it, effects);
             }
             other => self.coordinator.transactions.extend(other.map(|it| (sequence, it))),
@@ -365,23 +389,23 @@ impl Mako {
     }
 
     /// All locks are held, everywhere: checks what was read, everywhere.
-    fn validate_all(&mut self, mut it: Certification, effects: &mut Effects) {
-        let exchange = Rc::clone(&it.exchange);
-        if it.phase != Phase::ValidatingOwn {
-            exchange.marks.lock(self.desk.hub.now.get());
+    fn validate_all(&mut self, mut it: Certification, effects: &mut MakoEffects) {
+        let remote_branches = Rc::clone(&it.remote_branches);
+        if it.phase != CommitPhase::ValidatingOwn {
+            remote_branches.marks.lock(self.runtime.worker_context.now.get());
         }
-        it.phase = Phase::Validating;
-        let too_early = self.options().faults.has(Fault::ValidateBeforeLocks);
+        it.phase = CommitPhase::Validating;
+        let too_early = self.options().faults.has(PlantedBug::ValidateBeforeLocks);
         for place in 0..it.own.len() {
             let (at, own) = &mut it.own[place];
-            match self.validate_own(*at, &exchange, own, effects) {
+            match self.validate_own(*at, &remote_branches, own, effects) {
                 Ok(true) => {}
-                Ok(false) => return self.pause(it, Phase::ValidatingOwn),
+                Ok(false) => return self.pause(it, CommitPhase::ValidatingOwn),
                 Err(error) => return self.abort(it, error, effects),
             }
         }
-        let install = it.ending == Ending::Commit;
-        let readers: Vec<(ShardId, bool)> = exchange
+        let install = it.ending == BodyEnd::Commit;
+        let readers: Vec<(ShardId, bool)> = remote_branches
             .remotes()
             .iter()
             .filter(|remote| remote.reads && it.validated != Some(remote.shard))
@@ -390,43 +414,43 @@ impl Mako {
             .collect();
         it.waiting = readers.len();
         for (shard, last) in readers {
-            let request = |_| Request::Validate { last };
-            self.desk.send_next(&exchange, shard, request, effects);
+            let request = |_| MakoRequest::Validate { last };
+            self.runtime.send_next(&remote_branches, shard, request, effects);
         }
         if it.waiting == 0 {
             return self.install_all(it, effects);
         }
         debug_assert!(install || it.drawn.is_empty(), "nothing is locked to be proved");
         self.watch_for_silence();
-        let progress = Progress::Certifying(it);
-        self.coordinator.transactions.insert(exchange.id.sequence, progress);
+        let progress = CoordinatedTransaction::Certifying(it);
+        self.coordinator.transactions.insert(remote_branches.id.sequence, progress);
     }
 
     /// Checks what it read here, as much as a step may. Says whether that was the last.
     fn validate_own(
         &mut self,
         at: usize,
-        exchange: &Exchange,
-        own: &mut Staged,
-        effects: &mut Effects,
+        remote_branches: &RemoteBranches,
+        own: &mut StagedCertification,
+        effects: &mut MakoEffects,
     ) -> Result<bool> {
         self.check_serves(at, effects)?;
-        let too_early = self.options().faults.has(Fault::ValidateBeforeLocks);
-        if too_early && matches!(own.stage, Stage::Locked(_)) {
+        let too_early = self.options().faults.has(PlantedBug::ValidateBeforeLocks);
+        if too_early && matches!(own.stage, CertificationStage::Locked(_)) {
             return Ok(true);
         }
-        if !self.depend_on_reads(at, exchange, own, effects)? {
+        if !self.depend_on_reads(at, remote_branches, own, effects)? {
             return Ok(false);
         }
-        own.validate_some(&self.desk.hub)
+        own.validate_some(&self.runtime.worker_context)
     }
 
     /// Everything is valid: the transaction is certified. Installs it everywhere. The clocks of own
     /// shards are drawn only now, still under the locks (rule M2): a transaction that waits for a slow participant
     /// has none in flight meanwhile, which would hold the safe clocks back.
-    fn install_all(&mut self, it: Certification, effects: &mut Effects) {
-        if let Some((at, _)) = it.own.iter().find(|(at, _)| !self.led[*at].serves()) {
-            let shard = self.led[*at].lead.shard;
+    fn install_all(&mut self, it: Certification, effects: &mut MakoEffects) {
+        if let Some((at, _)) = it.own.iter().find(|(at, _)| !self.leader_shards[*at].serves()) {
+            let shard = self.leader_shards[*at].lead.shard;
             return self.abort(it, recovering(shard), effects);
         }
         let mut own = it.own.iter().map(|(at, _)| self.check_draws(*at));
@@ -436,28 +460,29 @@ impl Mako {
         if let Some(shard) = self.overtaken(&it) {
             return self.abort(it, Aborted::from(Conflict::Overtaken { shard }).into(), effects);
         }
-        let Certification { exchange, own, mut drawn, ending, .. } = it;
-        let home = self.desk.hub.home();
+        let Certification { remote_branches, own, mut drawn, ending, .. } = it;
+        let home = self.runtime.worker_context.home();
         let mut locked_here = Vec::new();
         interleave::point(&mut effects.observations);
         for (at, own) in own {
-            if let Stage::Locked(locked) = own.stage {
-                let clock = self.draw(at, (exchange.id, exchange.epoch), &locked, effects);
-                drawn.push((self.led[at].lead.shard, clock));
+            if let CertificationStage::Locked(locked) = own.stage {
+                let clock =
+                    self.draw(at, (remote_branches.id, remote_branches.epoch), &locked, effects);
+                drawn.push((self.leader_shards[at].lead.shard, clock));
                 locked_here.push((at, locked, clock));
             }
         }
-        let ignores = self.options().faults.has(Fault::CertifyAfterClose);
-        if !locked_here.is_empty() && self.is_closed(exchange.epoch) && !ignores {
+        let ignores = self.options().faults.has(PlantedBug::CertifyAfterClose);
+        if !locked_here.is_empty() && self.is_closed(remote_branches.epoch) && !ignores {
             for (at, locked, clock) in locked_here {
-                let context = Some(Context::Locked { locked, clock });
-                self.drop_context(at, exchange.id, context, effects);
+                let context = Some(MakoBranch::Locked { locked, clock });
+                self.drop_context(at, remote_branches.id, context, effects);
             }
-            let error = Mako::not_open(exchange.epoch);
-            self.desk.give_up(&exchange, || Request::Abort, effects);
-            return self.desk.finish(&exchange, Err(error));
+            let error = Mako::not_open(remote_branches.epoch);
+            self.runtime.give_up(&remote_branches, || MakoRequest::Abort, effects);
+            return self.runtime.finish(&remote_branches, Err(error));
         }
-        let dependencies = exchange.dependencies();
+        let dependencies = remote_branches.dependencies();
         let mut stamp = dependencies.clone();
         for (shard, clock) in &drawn {
             stamp.push(home, *shard, *clock);
@@ -465,54 +490,55 @@ impl Mako {
         self.bound(home, &mut stamp, effects);
         self.assert_covers(&stamp, &dependencies, &drawn, home);
         for (at, locked, clock) in locked_here {
-            let kept = stamp.seen_by(home).kept_by(self.led[at].lead.shard, clock);
+            let kept = stamp.seen_by(home).kept_by(self.leader_shards[at].lead.shard, clock);
             let kept = self.fit(kept);
-            self.install_branch(at, exchange.id, locked, &kept, effects);
+            self.install_branch(at, remote_branches.id, locked, &kept, effects);
         }
         let remotes: Vec<(ShardId, bool)> =
-            exchange.remotes().iter().map(|remote| (remote.shard, remote.over)).collect();
+            remote_branches.remotes().iter().map(|remote| (remote.shard, remote.over)).collect();
         let mut unresolved = 0;
         for (shard, over) in remotes {
             let clock = drawn.iter().find(|(drawer, _)| *drawer == shard).map(|(_, clock)| *clock);
             let request = match clock {
-                Some(clock) if ending == Ending::Commit => {
-                    let kept = match self.options().faults.has(Fault::InstallOwnClockOnly) {
+                Some(clock) if ending == BodyEnd::Commit => {
+                    let kept = match self.options().faults.has(PlantedBug::InstallOwnClockOnly) {
                         true => Stamp::local(stamp.epoch, clock),
                         false => stamp.seen_by(home).kept_by(shard, clock),
                     };
-                    Request::Install { stamp: self.fit(kept) }
+                    MakoRequest::Install { stamp: self.fit(kept) }
                 }
                 // It was only read, and wanted to write.
                 _ if over => continue,
-                _ => Request::Abort,
+                _ => MakoRequest::Abort,
             };
             unresolved += 1;
-            self.desk.send_next(&exchange, shard, |_| request, effects);
+            self.runtime.send_next(&remote_branches, shard, |_| request, effects);
         }
-        self.desk.expect_resolved(exchange.id.sequence, unresolved);
-        self.certified(&exchange, home, stamp, drawn, effects);
+        self.runtime.expect_resolved(remote_branches.id.sequence, unresolved);
+        self.certified(&remote_branches, home, stamp, drawn, effects);
     }
 
     /// A shard whose clock for the transaction cannot be: its reads depend on as much of that shard or
     /// more, or the watermark has passed it. Reads come before locks, so this takes a participant that
     /// errs, or an insert that no task waited for and that went out with the lock.
     fn overtaken(&self, it: &Certification) -> Option<ShardId> {
-        let planted = [Fault::ClockBeforeLock, Fault::SafeClockPastInFlight];
+        let planted = [PlantedBug::ClockBeforeLock, PlantedBug::SafeClockPastInFlight];
         if planted.into_iter().any(|fault| self.options().faults.has(fault)) {
             return None; // To give up would hide what the bug has done.
         }
-        let (home, dependencies) = (self.desk.hub.home(), it.exchange.dependencies());
+        let (home, dependencies) =
+            (self.runtime.worker_context.home(), it.remote_branches.dependencies());
         let dependencies = dependencies.as_ref();
         let floor = dependencies.entry(home, ShardId::EVERY);
         // What the floor hides says nothing of this shard.
         let entry = |shard| Some(dependencies.entry(home, shard)).filter(|clock| *clock > floor);
-        let watermarks = self.desk.hub.watermarks.borrow();
-        let reached = |shard| watermarks.of(it.exchange.epoch, shard);
+        let watermarks = self.runtime.worker_context.watermarks.borrow();
+        let reached = |shard| watermarks.of(it.remote_branches.epoch, shard);
         let drawn = it.drawn.iter().find(|(shard, clock)| {
             entry(*shard).is_some_and(|entry| entry >= *clock) || reached(*shard) >= *clock
         });
         let own = || {
-            let mut led = it.own.iter().map(|(at, _)| self.led[*at].lead.shard);
+            let mut led = it.own.iter().map(|(at, _)| self.leader_shards[*at].lead.shard);
             led.find(|shard| {
                 let store = &self.shared.replica(*shard).expect("led").store;
                 entry(*shard).is_some_and(|entry| entry > store.clock())
@@ -533,7 +559,7 @@ impl Mako {
         for (shard, clock) in drawn {
             assert!(entry(*shard) >= *clock, "M1: {stamp:?} lacks {clock} of {shard}");
         }
-        let watermarks = self.desk.hub.watermarks.borrow();
+        let watermarks = self.runtime.worker_context.watermarks.borrow();
         let read = dependencies.as_ref().remote.iter().map(|entry| (entry.shard, entry.clock));
         for (shard, clock) in read.chain([(home, dependencies.clock)]) {
             assert!(
@@ -546,7 +572,7 @@ impl Mako {
     /// A participant's stamp may have one entry more than the coordinator's: its own became remote.
     fn fit(&self, mut stamp: Stamp) -> Stamp {
         if let StampForm::Sparse { .. } = self.options().stamps {
-            self.desk.hub.watermarks.borrow().prune(&mut stamp);
+            self.runtime.worker_context.watermarks.borrow().prune(&mut stamp);
         }
         stamp
     }
@@ -554,24 +580,26 @@ impl Mako {
     /// The transaction is certified: it will be told when it is durable, with all it depends on.
     fn certified(
         &mut self,
-        exchange: &Rc<Exchange>,
+        remote_branches: &Rc<RemoteBranches>,
         own: ShardId,
         stamp: Stamp,
         writes: Vec<(ShardId, Clock)>,
-        effects: &mut Effects,
+        effects: &mut MakoEffects,
     ) {
-        self.desk.counters.certified += 1;
-        self.desk.counters.wrote += u64::from(!writes.is_empty());
-        self.desk.counters.cross_shard += u64::from(writes.len() > 1);
-        exchange.marks.certify(self.desk.hub.now.get(), !writes.is_empty());
-        let transaction = exchange.id;
+        self.runtime.counters.certified += 1;
+        self.runtime.counters.wrote += u64::from(!writes.is_empty());
+        self.runtime.counters.cross_shard += u64::from(writes.len() > 1);
+        remote_branches.marks.certify(self.runtime.worker_context.now.get(), !writes.is_empty());
+        let transaction = remote_branches.id;
         effects.observe(|| {
             let stamp = stamp.clone();
             Observation::Certified { transaction, own, stamp, writes }
         });
-        let since = self.desk.hub.now.get() + self.desk.hub.extra_wait(exchange.keys());
-        let waiter = Waiter { exchange: Rc::clone(exchange), since, reveals: None };
-        if self.options().faults.has(Fault::AcknowledgeAtCertification) {
+        let since = self.runtime.worker_context.now.get()
+            + self.runtime.worker_context.extra_wait(remote_branches.keys());
+        let waiter =
+            CommitWaiter { remote_branches: Rc::clone(remote_branches), since, reveals: None };
+        if self.options().faults.has(PlantedBug::AcknowledgeAtCertification) {
             return self.reveal(own, stamp, &waiter, effects);
         }
         self.await_cover(own, stamp, waiter, effects);
@@ -579,11 +607,13 @@ impl Mako {
 
     /// Gives up what belongs to a closed epoch and is not certified. Where one participant decides, it
     /// may have done so already: its answer is waited for.
-    pub(super) fn give_up_closed(&mut self, effects: &mut Effects) {
-        let open = self.desk.hub.epoch.get();
-        let closed = |progress: &Progress| match progress {
-            Progress::Executing(_) => false,
-            Progress::Certifying(it) => it.exchange.epoch < open && it.phase != Phase::Delegated,
+    pub(super) fn give_up_closed(&mut self, effects: &mut MakoEffects) {
+        let open = self.runtime.worker_context.epoch.get();
+        let closed = |progress: &CoordinatedTransaction| match progress {
+            CoordinatedTransaction::Executing(_) => false,
+            CoordinatedTransaction::Certifying(it) => {
+                it.remote_branches.epoch < open && it.phase != CommitPhase::Delegated
+            }
         };
         let transactions = &self.coordinator.transactions;
         let closed: Vec<u64> = transactions
@@ -592,29 +622,30 @@ impl Mako {
             .map(|(sequence, _)| *sequence)
             .collect();
         for sequence in closed {
-            if let Some(Progress::Certifying(it)) = self.coordinator.transactions.remove(&sequence)
+            if let Some(CoordinatedTransaction::Certifying(it)) =
+                self.coordinator.transactions.remove(&sequence)
             {
-                let error = Mako::not_open(it.exchange.epoch);
+                let error = Mako::not_open(it.remote_branches.epoch);
                 self.abort(it, error, effects);
             }
         }
     }
 
     /// The leader of `shard` is gone: no node will answer what it was asked.
-    pub(super) fn lose_participant(&mut self, shard: ShardId, effects: &mut Effects) {
-        let asked = self.desk.lose_participant(shard);
-        let error = Mako::not_open(self.desk.hub.epoch.get());
+    pub(super) fn lose_participant(&mut self, shard: ShardId, effects: &mut MakoEffects) {
+        let asked = self.runtime.lose_participant(shard);
+        let error = Mako::not_open(self.runtime.worker_context.epoch.get());
         for progress in self.coordinator.transactions.values() {
-            if let Progress::Executing(exchange) = progress {
-                exchange.lose(shard, &error);
+            if let CoordinatedTransaction::Executing(remote_branches) = progress {
+                remote_branches.lose(shard, &error);
             }
         }
         for sequence in asked {
             match self.coordinator.transactions.remove(&sequence) {
-                Some(Progress::Certifying(it)) => {
-                    it.exchange.lose(shard, &error);
+                Some(CoordinatedTransaction::Certifying(it)) => {
+                    it.remote_branches.lose(shard, &error);
                     // It may have done all of it before it was gone.
-                    let error = match it.phase == Phase::Delegated {
+                    let error = match it.phase == CommitPhase::Delegated {
                         true => Unknown::Participant { shard }.into(),
                         false => error.clone(),
                     };
@@ -626,37 +657,43 @@ impl Mako {
     }
 
     /// The participant of `shard` does not answer what it was asked: the transaction ends without it.
-    pub(super) fn give_up_on(&mut self, (sequence, shard): BranchKey, effects: &mut Effects) {
+    pub(super) fn give_up_on(&mut self, (sequence, shard): BranchKey, effects: &mut MakoEffects) {
         let error: Error = Aborted::from(Conflict::NoAnswer { shard }).into();
         match self.coordinator.transactions.remove(&sequence) {
-            Some(Progress::Certifying(it)) => {
+            Some(CoordinatedTransaction::Certifying(it)) => {
                 // It may have done all of it, and the answers got lost.
-                let error = match it.phase == Phase::Delegated {
+                let error = match it.phase == CommitPhase::Delegated {
                     true => Unknown::Participant { shard }.into(),
                     false => error,
                 };
                 self.abort(it, error, effects);
             }
             // Its body is told, and drops it.
-            Some(Progress::Executing(exchange)) => {
-                exchange.time_out(shard, &error);
-                self.coordinator.transactions.insert(sequence, Progress::Executing(exchange));
+            Some(CoordinatedTransaction::Executing(remote_branches)) => {
+                remote_branches.time_out(shard, &error);
+                self.coordinator
+                    .transactions
+                    .insert(sequence, CoordinatedTransaction::Executing(remote_branches));
             }
             None => {}
         }
     }
 
     /// Gives a transaction up, everywhere.
-    fn abort(&mut self, it: Certification, error: Error, effects: &mut Effects) {
-        let Certification { exchange, own, .. } = it;
+    fn abort(&mut self, it: Certification, error: Error, effects: &mut MakoEffects) {
+        let Certification { remote_branches, own, .. } = it;
         drop(own);
-        self.desk.give_up(&exchange, || Request::Abort, effects);
-        self.desk.finish(&exchange, Err(error));
+        self.runtime.give_up(&remote_branches, || MakoRequest::Abort, effects);
+        self.runtime.finish(&remote_branches, Err(error));
     }
 
     /// A transaction was dropped before it asked to commit.
-    pub(super) fn abandon(&mut self, exchange: &Rc<Exchange>, effects: &mut Effects) {
-        self.coordinator.transactions.remove(&exchange.id.sequence);
-        self.desk.give_up(exchange, || Request::Abort, effects);
+    pub(super) fn abandon(
+        &mut self,
+        remote_branches: &Rc<RemoteBranches>,
+        effects: &mut MakoEffects,
+    ) {
+        self.coordinator.transactions.remove(&remote_branches.id.sequence);
+        self.runtime.give_up(remote_branches, || MakoRequest::Abort, effects);
     }
 }

@@ -28,11 +28,11 @@ pub(super) struct Epochs {
     open: AtomicU32,
     /// Moves with every change of the rest.
     version: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<EpochsState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct EpochsState {
     /// Of all epochs that are not settled.
     live: BTreeMap<Epoch, Arc<SharedWatermark>>,
     /// FVWs that do not cover all of their epoch. Of any other that is closed and not live it does.
@@ -40,16 +40,16 @@ struct State {
     /// Those of epochs up to these are asked for no more, by each worker: the least of them is forgotten.
     forgotten: Vec<Epoch>,
     /// How streams of a shard have ended an epoch, durably, under the last appointment of its leader.
-    ended: BTreeMap<(Epoch, ShardId), Ended>,
+    ended: BTreeMap<(Epoch, ShardId), EndedStreams>,
     /// Of epochs before these nothing is learned of these shards any more: their majority is lost.
     frozen: BTreeMap<ShardId, Epoch>,
     /// How far streams of such a shard hold those epochs, under the last appointment of its leader.
-    held: BTreeMap<ShardId, Held>,
+    held: BTreeMap<ShardId, HeldStreams>,
 }
 
 /// How far the streams of a shard hold epochs that lack their end.
 #[derive(Debug)]
-struct Held {
+struct HeldStreams {
     ballot: Ballot,
     /// So many have said so.
     workers: u32,
@@ -59,7 +59,7 @@ struct Held {
 
 /// How the streams of a shard have ended an epoch.
 #[derive(Debug)]
-struct Ended {
+struct EndedStreams {
     ballot: Ballot,
     /// How many have.
     workers: u32,
@@ -69,7 +69,7 @@ struct Ended {
 
 /// What a worker has not seen yet.
 #[derive(Debug, Default)]
-pub(super) struct News {
+pub(super) struct EpochNews {
     /// Epochs that have opened, in order.
     pub(super) opened: Vec<(Epoch, Arc<SharedWatermark>)>,
     /// How the epochs up to this one ended is known no more.
@@ -85,7 +85,7 @@ impl Epochs {
         let (finals, ended) = (BTreeMap::new(), BTreeMap::new());
         let (frozen, held) = (BTreeMap::new(), BTreeMap::new());
         let forgotten = vec![Epoch(0); workers as usize];
-        let state = State { live, finals, forgotten, ended, frozen, held };
+        let state = EpochsState { live, finals, forgotten, ended, frozen, held };
         Epochs {
             shards,
             workers,
@@ -95,7 +95,7 @@ impl Epochs {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, EpochsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -210,7 +210,7 @@ impl Epochs {
         if !state.live.contains_key(&epoch) {
             return None; // It is settled: none is asked for.
         }
-        let new = || Ended { ballot, workers: 0, clock: Clock::MAX };
+        let new = || EndedStreams { ballot, workers: 0, clock: Clock::MAX };
         let ended = state.ended.entry((epoch, shard)).or_insert_with(new);
         if ended.ballot < ballot {
             *ended = new();
@@ -270,7 +270,7 @@ impl Epochs {
         clocks: BTreeMap<Epoch, Clock>,
     ) -> Option<BTreeMap<Epoch, Clock>> {
         let mut state = self.state();
-        let new = || Held { ballot, workers: 0, clocks: BTreeMap::new() };
+        let new = || HeldStreams { ballot, workers: 0, clocks: BTreeMap::new() };
         let held = state.held.entry(shard).or_insert_with(new);
         if held.ballot < ballot {
             *held = new();
@@ -293,7 +293,7 @@ impl Epochs {
         seen: &mut u64,
         newest: Epoch,
         live: impl Iterator<Item = Epoch>,
-    ) -> Option<News> {
+    ) -> Option<EpochNews> {
         if self.version.load(Ordering::Acquire) == *seen {
             return None;
         }
@@ -308,7 +308,7 @@ impl Epochs {
         let live = live.chain(opened.iter().map(|(epoch, _)| *epoch));
         let settled = live.filter(|epoch| !state.live.contains_key(epoch));
         let settled = settled.map(|epoch| state.last(epoch, self.shards)).collect();
-        Some(News { opened, forgotten: state.forgotten(), settled })
+        Some(EpochNews { opened, forgotten: state.forgotten(), settled })
     }
 
     /// A worker asks no more how the epochs up to `last` ended.
@@ -329,13 +329,13 @@ impl Epochs {
 
     /// How much is kept: epochs that are not settled, FVWs, and ends of epochs that are not settled.
     pub(super) fn sizes(&self) -> [usize; 3] {
-        let State { live, finals, ended, frozen, held, .. } = &*self.state();
+        let EpochsState { live, finals, ended, frozen, held, .. } = &*self.state();
         let held = held.values().map(|held| held.clocks.len());
         [live.len(), finals.len(), ended.len() + frozen.len() + held.sum::<usize>()]
     }
 }
 
-impl State {
+impl EpochsState {
     fn forgotten(&self) -> Epoch {
         self.forgotten.iter().copied().min().unwrap_or_default()
     }

@@ -4,7 +4,7 @@
 //!   certified ─► part ─► part ─► … ─► last part ─► clock resolved
 //!                one a step, an entry of the stream each; with each its versions are installed, its locks released
 //! ```
-//! However much a transaction writes, a step encodes no more of it than [`Options::part_bytes_max`] and
+//! However much a transaction writes, a step encodes no more of it than [`MakoOptions::part_bytes_max`] and
 //! `part_writes_max` say, and one write: a lease must not run out behind it. Each **part** is a piece of its own with
 //! the stamp of all. The transaction's clock is in flight until the last part is in the stream:
 //! so the safe clock of each entry with an earlier part is below the stamp's, no watermark covers one part without the
@@ -15,11 +15,11 @@
 //! Parts go no further ahead of what is durable than [`PARTS_AHEAD_MAX`] entries: what does not fit on the way to the
 //! replicas stays where it is.
 
-use super::led::{self, Led};
-use super::{Effects, Mako};
-use crate::execution::sessions::Pooled;
-use crate::faults::Fault;
+use super::leader_shard::{self, LeaderShard};
+use super::{Mako, MakoEffects};
+use crate::execution::session_pool::PooledSession;
 use crate::observation::Observation;
+use crate::planted_bugs::PlantedBug;
 use crate::transaction_id::TransactionId;
 use std::fmt;
 use store::Locked;
@@ -38,7 +38,7 @@ pub(super) const PART_WRITES_MAX: usize = 1 << 12;
 /// A certified transaction on a shard that this node leads, some parts of which may be in the stream.
 pub(super) struct Installing {
     transaction: TransactionId,
-    locked: Locked<Pooled>,
+    locked: Locked<PooledSession>,
     stamp: Stamp,
     /// The writes before are in the stream.
     next: usize,
@@ -57,33 +57,34 @@ impl Mako {
         &mut self,
         at: usize,
         transaction: TransactionId,
-        locked: Locked<Pooled>,
+        locked: Locked<PooledSession>,
         stamp: &Stamp,
-        effects: &mut Effects,
+        effects: &mut MakoEffects,
     ) {
-        self.desk.counters.stamps += 1;
-        self.desk.counters.stamp_entries += 1 + stamp.as_ref().remote.len() as u64;
+        self.runtime.counters.stamps += 1;
+        self.runtime.counters.stamp_entries += 1 + stamp.as_ref().remote.len() as u64;
         let installing = Installing { transaction, locked, stamp: stamp.clone(), next: 0 };
         // A short one has nothing to wait for.
         if let Some(rest) = self.install_part(at, installing, effects) {
-            if self.options().faults.has(Fault::SafeClockPastParts) {
-                self.led[at].lead.land(stamp.clock);
+            if self.options().faults.has(PlantedBug::SafeClockPastParts) {
+                self.leader_shards[at].lead.end_in_flight(stamp.clock);
             } else {
-                self.led[at].lead.resolve(stamp.clock);
+                self.leader_shards[at].lead.resolve(stamp.clock);
             }
-            self.led[at].installing.push_back(rest);
+            self.leader_shards[at].installing.push_back(rest);
         }
         self.note_floor(at, stamp, effects);
     }
 
     /// Goes on with what is installed in slices on the shard at this place: by one part.
-    pub(super) fn install_more(&mut self, at: usize, effects: &mut Effects) {
-        if !self.led[at].may_install_more() {
+    pub(super) fn install_more(&mut self, at: usize, effects: &mut MakoEffects) {
+        if !self.leader_shards[at].may_install_more() {
             return;
         }
-        let installing = self.led[at].installing.pop_front().expect("it may install more");
+        let installing =
+            self.leader_shards[at].installing.pop_front().expect("it may install more");
         if let Some(rest) = self.install_part(at, installing, effects) {
-            self.led[at].installing.push_front(rest);
+            self.leader_shards[at].installing.push_front(rest);
         }
     }
 
@@ -92,19 +93,26 @@ impl Mako {
         &mut self,
         at: usize,
         mut installing: Installing,
-        effects: &mut Effects,
+        effects: &mut MakoEffects,
     ) -> Option<Installing> {
         let options = &self.shared.setup.options;
         let Installing { transaction, locked, stamp, next } = &mut installing;
-        let (transaction, shard, clock) = (*transaction, self.led[at].lead.shard, stamp.clock);
+        let (transaction, shard, clock) =
+            (*transaction, self.leader_shards[at].lead.shard, stamp.clock);
         let (from, writes) = (*next, locked.size().writes);
-        *next = self.led[at].append_part(self.desk.hub.now.get(), locked, stamp, from, options);
+        *next = self.leader_shards[at].append_part(
+            self.runtime.worker_context.now.get(),
+            locked,
+            stamp,
+            from,
+            options,
+        );
         if let Some(observations) = &mut effects.observations {
             let part = from..*next;
-            observations.extend(led::installed(transaction, shard, stamp, locked, part));
+            observations.extend(leader_shard::installed(transaction, shard, stamp, locked, part));
         }
-        self.desk.hub.worked(*next - from);
-        let watermarks = self.desk.hub.watermarks.borrow();
+        self.runtime.worker_context.worked(*next - from);
+        let watermarks = self.runtime.worker_context.watermarks.borrow();
         let committed = |old: StampRef<'_>| watermarks.covers(shard, old);
         if *next < writes {
             locked.install_until(*next, stamp.as_ref(), committed);
@@ -112,8 +120,8 @@ impl Mako {
         }
         let Installing { locked, stamp, .. } = installing;
         locked.install(stamp.as_ref(), committed);
-        if from == 0 || !options.faults.has(Fault::SafeClockPastParts) {
-            self.led[at].lead.land(clock);
+        if from == 0 || !options.faults.has(PlantedBug::SafeClockPastParts) {
+            self.leader_shards[at].lead.end_in_flight(clock);
         }
         drop(watermarks);
         effects.observe(|| Observation::Resolved { transaction, shard, clock, installed: true });
@@ -126,19 +134,19 @@ impl Mako {
         &mut self,
         at: usize,
         over: impl Fn(Epoch) -> bool,
-        effects: &mut Effects,
+        effects: &mut MakoEffects,
     ) {
-        let installing = std::mem::take(&mut self.led[at].installing);
+        let installing = std::mem::take(&mut self.leader_shards[at].installing);
         for it in installing {
             if !over(it.stamp.epoch) {
-                self.led[at].installing.push_back(it);
+                self.leader_shards[at].installing.push_back(it);
                 continue;
             }
             let Installing { transaction, locked, stamp, .. } = it;
-            let (shard, clock) = (self.led[at].lead.shard, stamp.clock);
+            let (shard, clock) = (self.leader_shards[at].lead.shard, stamp.clock);
             drop(locked);
-            if !self.options().faults.has(Fault::SafeClockPastParts) {
-                self.led[at].lead.land(clock);
+            if !self.options().faults.has(PlantedBug::SafeClockPastParts) {
+                self.leader_shards[at].lead.end_in_flight(clock);
             }
             let installed = false;
             effects.observe(|| Observation::Resolved { transaction, shard, clock, installed });
@@ -146,7 +154,7 @@ impl Mako {
     }
 }
 
-impl Led {
+impl LeaderShard {
     /// Is something installed in slices, and have the batch and the stream room for another part?
     pub(super) fn may_install_more(&self) -> bool {
         let lead = &self.lead;
@@ -158,10 +166,10 @@ impl Led {
     fn append_part(
         &mut self,
         now: types::Time,
-        locked: &Locked<Pooled>,
+        locked: &Locked<PooledSession>,
         stamp: &Stamp,
         from: usize,
-        options: &super::Options,
+        options: &super::MakoOptions,
     ) -> usize {
         assert!(
             stamp.epoch > self.ended,

@@ -6,14 +6,14 @@
 //!    changes that any more.
 //! 2. The leader of the survivors, once all that they hold is decided, tells how far that goes; then it waits.
 //! 3. The configuration says how those epochs ended, and the leader closes them like any others whose ends are known
-//!    (`offices.rs`).
+//!    (`leader_states.rs`).
 //!
 //! Invariant: no forced end is below what a node has acted by (M9). A node that was away while others were asked may
 //! know more: it must not go on with what it has in memory ([`Engine::exceeds`](crate::Engine::exceeds)).
 
-use super::{Effects, Mako};
-use crate::engine::Effect;
-use crate::faults::Fault;
+use super::{Mako, MakoEffects};
+use crate::engine::EngineEffect;
+use crate::planted_bugs::PlantedBug;
 use consensus::manager::{Configuration, LossStage};
 use std::collections::BTreeMap;
 use types::{Clock, Epoch, ShardId, VectorWatermark};
@@ -23,17 +23,17 @@ const LACKING_MAX: usize = 1024;
 
 impl Mako {
     /// The configuration says of which shards the majority is lost.
-    pub(super) fn hear_losses(&mut self, configuration: &Configuration, effects: &mut Effects) {
+    pub(super) fn hear_losses(&mut self, configuration: &Configuration, effects: &mut MakoEffects) {
         let shards = (0..).map(ShardId).zip(&configuration.shards);
         let losses = shards.filter_map(|(id, shard)| Some((id, shard.loss.clone()?)));
         self.losses = losses.collect();
         for (shard, loss) in &self.losses {
             let (shard, begun) = (*shard, loss.begun);
-            let learns = self.options().faults.has(Fault::LearnAfterLoss);
+            let learns = self.options().faults.has(PlantedBug::LearnAfterLoss);
             if let Some(knowledge) = self.shared.epochs.freeze(shard, begun, learns)
                 && loss.stage == LossStage::Asking
             {
-                effects.push(Effect::Known { shard, begun, knowledge });
+                effects.push(EngineEffect::Known { shard, begun, knowledge });
             }
         }
     }
@@ -44,30 +44,32 @@ impl Mako {
     }
 
     /// All that the survivors of the shard at this place hold of this worker's stream is decided: says how far that goes.
-    pub(super) fn tell_held(&mut self, at: usize, effects: &mut Effects) {
-        let shard = self.led[at].lead.shard;
-        let (Some(loss), Some(office)) = (self.losses.get(&shard), &mut self.led[at].office) else {
+    pub(super) fn tell_held(&mut self, at: usize, effects: &mut MakoEffects) {
+        let shard = self.leader_shards[at].lead.shard;
+        let (Some(loss), Some(leader_state)) =
+            (self.losses.get(&shard), &mut self.leader_shards[at].leader_state)
+        else {
             return;
         };
-        if loss.stage != LossStage::Preparing || std::mem::replace(&mut office.held, true) {
+        if loss.stage != LossStage::Preparing || std::mem::replace(&mut leader_state.held, true) {
             return;
         }
-        let extent = &self.followed[at].extent;
+        let extent = &self.follower_replays[at].extent;
         let clock = |epoch: &Epoch| extent.ends.get(epoch).copied().unwrap_or(extent.safe);
         let mut clocks: BTreeMap<Epoch, Clock> =
             loss.ends.keys().map(|epoch| (*epoch, clock(epoch))).collect();
         // The epochs whose ends are not in this stream: others may have heard them from the lost majority.
         let lacking = (extent.ended.0 + 1..loss.begun.0).map(Epoch).take(LACKING_MAX);
         lacking.for_each(|epoch| _ = clocks.entry(epoch).or_insert(extent.safe));
-        if let Some(held) = self.shared.epochs.hold((shard, office.ballot), clocks) {
-            effects.push(Effect::Held { shard, held });
+        if let Some(held) = self.shared.epochs.hold((shard, leader_state.ballot), clocks) {
+            effects.push(EngineEffect::Held { shard, held });
         }
     }
 
     /// Of the epochs that a shard has not ended, as far as this node knows: how far it is durable, and how far this worker's
     /// stream has all of it, if the node has a copy.
     pub(super) fn lacking_ends(&self, shard: ShardId) -> Vec<(Epoch, Clock, Option<Clock>)> {
-        let extent = self.place_of(shard).map(|at| &self.followed[at].extent);
+        let extent = self.place_of(shard).map(|at| &self.follower_replays[at].extent);
         let held = |epoch: Epoch| {
             extent.map(|extent| extent.ends.get(&epoch).copied().unwrap_or(extent.safe))
         };
@@ -88,7 +90,7 @@ impl Mako {
     pub(super) fn exceeds_final(&self, last: &VectorWatermark) -> bool {
         let Some(at) = self.live(last.epoch()) else { return false };
         let watermark = &self.live[at].watermark;
-        let mut shards = self.desk.hub.topology.shard_ids();
+        let mut shards = self.runtime.worker_context.topology.shard_ids();
         shards.any(|shard| watermark.of(shard) > last.of(shard))
     }
 
@@ -109,15 +111,15 @@ impl Mako {
                     .is_some_and(|end| reached > end || (ended && reached != end))
             })
         };
-        let hub = &self.desk.hub;
+        let worker_context = &self.runtime.worker_context;
         for (shard, assignment) in (0..).map(ShardId).zip(&configuration.shards) {
             let Some(loss) = &assignment.loss else { continue };
             let Some(live) = exceeds(shard) else { continue };
             assert!(
-                !loss.has_told(hub.place.node, hub.incarnation.get()),
+                !loss.has_told(worker_context.place.node, worker_context.incarnation.get()),
                 "M9: {} of {shard} was forced to end below what {} had told",
                 live.epoch(),
-                hub.place.node
+                worker_context.place.node
             );
             return Some(shard);
         }

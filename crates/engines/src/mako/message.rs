@@ -1,24 +1,24 @@
 //! What workers of the same number on different nodes say to each other.
 
-pub use super::part::{Part, Row, UndecidedRow};
+pub use super::snapshot_chunk::{ChunkRow, SnapshotChunk, UndecidedRow};
 use crate::client::Relay;
-pub use crate::execution::branches::Header;
-use crate::execution::desk::Envelope;
-use crate::operation::{Answer, Operation};
+pub use crate::execution::participant_table::BranchHeader;
+use crate::execution::runtime::RuntimeMessage;
+use crate::operation::{Operation, OperationResult};
 use crate::transaction_id::TransactionId;
 use bytes::Bytes;
 use types::{Clock, Error, Result, ShardId, Stamp, TableId, VectorWatermark};
 
 /// See the module. Each may be lost, repeated, reordered or late.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Message {
+pub enum MakoMessage {
     /// Coordinator to participant. Repeated until it is answered; acted on once, see
-    /// `execution/branches.rs`.
+    /// `execution/participant_table.rs`.
     Request {
         /// Which request of which branch.
-        header: Header,
+        header: BranchHeader,
         /// What to do.
-        request: Request,
+        request: MakoRequest,
     },
     /// Participant to coordinator, as often as the request arrives.
     Reply {
@@ -29,7 +29,7 @@ pub enum Message {
         /// Which request it answers.
         step: u32,
         /// The answer.
-        reply: Reply,
+        reply: MakoReply,
     },
     /// Between the node that a client asked and the one that serves it.
     Relay(Relay),
@@ -44,8 +44,8 @@ pub enum Message {
         /// Stamps with this floor are about: every shard's clock has to pass it.
         floor: Clock,
     },
-    /// Between replicas of a shard: a part of a copy for one that lacks what the streams have no more.
-    Part(Part),
+    /// Between replicas of a shard: a chunk of a copy for one that lacks what the streams have no more.
+    Part(SnapshotChunk),
     /// The answer: everything before a place is here.
     PartTaken {
         /// The shard.
@@ -57,21 +57,21 @@ pub enum Message {
     },
 }
 
-impl Envelope for Message {
-    type Request = Request;
+impl RuntimeMessage for MakoMessage {
+    type Request = MakoRequest;
 
-    fn request(header: Header, request: Request) -> Message {
-        Message::Request { header, request }
+    fn request(header: BranchHeader, request: MakoRequest) -> MakoMessage {
+        MakoMessage::Request { header, request }
     }
 
-    fn relay(relay: Relay) -> Message {
-        Message::Relay(relay)
+    fn relay(relay: Relay) -> MakoMessage {
+        MakoMessage::Relay(relay)
     }
 }
 
 /// What a coordinator asks of a participant.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Request {
+pub enum MakoRequest {
     /// Run these operations, in their order. Legal until the branch is locked.
     Execute {
         /// What to do.
@@ -107,11 +107,11 @@ pub enum Request {
 
 /// What a participant answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reply {
+pub enum MakoReply {
     /// To `Execute`.
     Executed {
         /// Of the operations that have one, in their order.
-        answers: Vec<Result<Answer>>,
+        answers: Vec<Result<OperationResult>>,
         /// What they depend on, as the participant's shard keeps it.
         dependencies: Stamp,
     },
@@ -124,7 +124,7 @@ pub enum Reply {
     },
     /// To `Validate`: everything is as it was.
     Validated,
-    /// To `Commit`: it is done, and this is the stamp, as the participant's shard keeps it.
+    /// To `CommitProgress`: it is done, and this is the stamp, as the participant's shard keeps it.
     Certified {
         /// What has to be durable before anybody is told.
         stamp: Stamp,

@@ -23,133 +23,135 @@
 //! | `coordinator.rs` | from execution to certification | M1, M5 |
 //! | `participant.rs` | branches of other nodes' transactions | M2 |
 //! | `slices.rs`, `installing.rs` | what is too large for one step | M2, M3 |
-//! | `fits.rs` | what messages may say; anything else is counted and dropped | |
-//! | `led.rs` | a shard that is led: clocks in flight, batches, safe clocks | M2, M3 |
+//! | `plausibility.rs` | what messages may say; anything else is counted and dropped | |
+//! | `leader_shard.rs` | a shard that is led: clocks in flight, batches, safe clocks | M2, M3 |
 //! | `watermark.rs` | durability: shard watermarks, gossip | M4 |
-//! | `epochs.rs`, `closing.rs` | epochs open, close and are settled | M3, M8, M9 |
-//! | `silence.rs` | who holds up a shard and is gone | M3 |
+//! | `epochs.rs`, `epoch_change.rs` | epochs open, close and are settled | M3, M8, M9 |
+//! | `failure_detector.rs` | who holds up a shard and is gone | M3 |
 //! | `undecided.rs` | versions that only a lost shard can decide | M12 |
 //! | `unanswered.rs` | waits for other shards have a bound | M11 |
 //! | `loss.rs` | a shard whose majority is lost for good | M9, M12 |
-//! | `offices.rs` | who leads a shard: taking over, recovering, leaving | M7, M9 |
-//! | `absorbed.rs` | how much of a stream the store has for good, and the stream may lose | |
+//! | `leader_states.rs` | who leads a shard: taking over, recovering, leaving | M7, M9 |
+//! | `stable.rs` | how much of a stream the store has for good, and the stream may lose | |
 //! | `snapshot.rs` | how a replica gets what streams have no more | |
-//! | `part.rs` | a part of a copy, as it is sent | |
-//! | `sweep.rs` | what was rolled back leaves the stores | M9 |
+//! | `snapshot_chunk.rs` | a chunk of a copy, as it is sent | |
+//! | `collection.rs` | what was rolled back leaves the stores | M9 |
 //! | `sizes.rs` | how much each table holds | |
-//! | `awaiting.rs` | what waits for the watermark | M5 |
-//! | `followed.rs` | a shard that is followed: replay | M6 |
+//! | `durability_wait.rs` | what waits for the watermark | M5 |
+//! | `follower_replay.rs` | a shard that is followed: replay | M6 |
 //! | `../dependencies.rs` | what reads add to a stamp | M1, M8 |
 //!
 //! Invariants are asserted where they are kept, under the names of design §5.
 
-mod absorbed;
-mod awaiting;
-mod closing;
 mod coordinator;
+mod durability_wait;
+mod epoch_change;
 mod epochs;
-mod fits;
-mod followed;
+mod failure_detector;
+mod follower_replay;
 mod installing;
-mod led;
+mod leader_shard;
+mod leadership;
 mod loss;
 pub mod message;
-mod offices;
 mod options;
-mod part;
 mod participant;
 mod piece;
-mod replaying;
+mod plausibility;
+mod replay_budget;
+mod rollback_collection;
 mod shared;
-mod silence;
 mod sizes;
 mod slices;
 mod snapshot;
-mod sweep;
+mod snapshot_chunk;
+mod stable_prefix;
 mod unanswered;
 mod undecided;
 mod watermark;
 mod wire;
 
-pub use message::Message;
-pub use options::{FULL_SHARDS_MAX, Options, REMOTE_MAX, StampForm};
-pub use shared::Shared;
+pub use message::MakoMessage;
+pub use options::{FULL_SHARDS_MAX, MakoOptions, REMOTE_MAX, StampForm};
+pub use shared::MakoShared;
 
-use crate::engine::{Counters, Effect, Engine, Event, Place, Progress, Setup, Task};
-use crate::execution::Local;
-use crate::execution::branches::Branches;
-use crate::execution::desk::{Desk, TURN};
-use crate::execution::exchange::Exchange;
-use crate::execution::hub::{Ask, Hub};
-use crate::execution::rounds::Clerk;
-use crate::execution::slot::Slot;
-use crate::faults::Fault;
+use crate::engine::{
+    Engine, EngineCounters, EngineEffect, EngineEvent, Setup, ShardProgress, Task, WorkerPlace,
+};
+use crate::execution::LocalDatabase;
+use crate::execution::participant_table::ParticipantTable;
+use crate::execution::remote_branches::RemoteBranches;
+use crate::execution::runtime::{Runtime, TURN};
+use crate::execution::slot::ResultSlot;
+use crate::execution::task_driver::TaskDriver;
+use crate::execution::worker_context::{EngineRequest, WorkerContext};
 use crate::observation::Observation;
-use crate::replication::replica::Replica;
+use crate::planted_bugs::PlantedBug;
+use crate::replication::replica::ShardReplica;
 use crate::slow::Slow;
 use bytes::Bytes;
-use closing::Live;
 use consensus::manager::{Configuration, HeardEpochs, Loss};
 use coordinator::Coordinator;
-use followed::Followed;
-use led::Led;
-use message::Reply;
-use offices::Parked;
-use participant::Context;
-use replaying::Budget;
-use silence::Silence;
-use slices::Paused;
-use snapshot::{Giving, Taking};
+use epoch_change::LiveEpoch;
+use failure_detector::FailureDetector;
+use follower_replay::FollowerReplay;
+use leader_shard::LeaderShard;
+use leadership::DeferredRequest;
+use message::MakoReply;
+use participant::MakoBranch;
+use replay_budget::ReplayBudget;
+use rollback_collection::RollbackCollection;
+use slices::PausedCertification;
+use snapshot::{SnapshotReceiver, SnapshotSender};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use store::Store;
-use sweep::Sweep;
 use types::{Clock, Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
 use watermark::Gossip;
 
 /// The epoch of a cluster whose configuration has never changed.
 const FIRST_EPOCH: Epoch = Epoch(1);
 
-type Effects = crate::engine::Effects<Message>;
+type MakoEffects = crate::engine::EngineEffects<MakoMessage>;
 
 /// One worker of a node, speaking `mako`.
 pub struct Mako {
-    shared: Arc<Shared>,
-    desk: Desk<Message>,
+    shared: Arc<MakoShared>,
+    runtime: Runtime<MakoMessage>,
     coordinator: Coordinator,
     /// A reply that is still to come is `None`.
-    branches: Branches<Context, Option<Reply>>,
+    branches: ParticipantTable<MakoBranch, Option<MakoReply>>,
     /// What goes on in another step, the first one first.
-    paused: VecDeque<Paused>,
-    led: Vec<Led>,
-    followed: Vec<Followed>,
+    paused: VecDeque<PausedCertification>,
+    leader_shards: Vec<LeaderShard>,
+    follower_replays: Vec<FollowerReplay>,
     /// How much of what they could replay they may in this step.
-    replaying: Budget,
+    replaying: ReplayBudget,
     gossip: Gossip,
     /// The epochs that are not settled, oldest first.
-    live: Vec<Live>,
+    live: Vec<LiveEpoch>,
     /// The version of the shared epochs that this worker has seen.
     epochs_seen: u64,
     /// Since which epoch this node leads each shard, by the configuration; as in `led`.
-    reigns: Vec<Option<Epoch>>,
+    leaderships: Vec<Option<Epoch>>,
     /// Losses of majorities that were accepted, of any shards.
     losses: BTreeMap<ShardId, Loss>,
     /// Until when this node may act as a leader.
     lease_end: Time,
     /// The nodes that this worker has not heard for a while.
-    silence: Silence,
+    failure_detector: FailureDetector,
     /// Requests to shards that are being recovered.
-    parked: VecDeque<Parked>,
+    deferred: VecDeque<DeferredRequest>,
     /// No branch of this epoch, or of one before, is open.
     branches_ended: Epoch,
     /// FVWs of epochs up to this one the manager keeps no more.
     may_forget: Epoch,
     /// Passes over stores that look for what was rolled back.
-    sweeps: Vec<Sweep>,
+    collections: Vec<RollbackCollection>,
     /// Copies of shards that this worker gives, and takes; one for each replica, or shard.
-    givings: Vec<Giving>,
-    takings: Vec<Taking>,
+    snapshot_senders: Vec<SnapshotSender>,
+    snapshot_receivers: Vec<SnapshotReceiver>,
     /// When the next part may be given.
     give_at: Time,
     /// No transaction has waited too long for the watermark before this.
@@ -161,58 +163,64 @@ pub struct Mako {
 }
 
 /// A transaction that waits for the watermark.
-struct Waiter {
-    exchange: Rc<Exchange>,
+struct CommitWaiter {
+    remote_branches: Rc<RemoteBranches>,
     /// Since when; later by as much as it may wait longer than others.
     since: Time,
     /// Where it waits to show its client what it has read; `None` once it is certified.
-    reveals: Option<Rc<Slot<types::Result<()>>>>,
+    reveals: Option<Rc<ResultSlot<types::Result<()>>>>,
 }
 
 impl Engine for Mako {
-    type Message = Message;
-    type Options = Options;
-    type Shared = Shared;
+    type Message = MakoMessage;
+    type Options = MakoOptions;
+    type Shared = MakoShared;
 
-    fn share(setup: &Setup<Options>, node: NodeId) -> Arc<Shared> {
+    fn share(setup: &Setup<MakoOptions>, node: NodeId) -> Arc<MakoShared> {
         setup.options.check(setup.topology.shards());
-        Arc::new(Shared::new(setup, node, FIRST_EPOCH))
+        Arc::new(MakoShared::new(setup, node, FIRST_EPOCH))
     }
 
-    fn store(shared: &Shared, shard: ShardId) -> Option<&Arc<Store>> {
+    fn store(shared: &MakoShared, shard: ShardId) -> Option<&Arc<Store>> {
         Some(&shared.replica(shard)?.store)
     }
 
-    fn new(worker: WorkerId, shared: Arc<Shared>, seed: u64) -> Mako {
+    fn new(worker: WorkerId, shared: Arc<MakoShared>, seed: u64) -> Mako {
         let options = &shared.setup.options;
         let shards = shared.setup.topology.shards() as usize;
         let (limits, faults) = (options.limits.clone(), options.faults);
-        let place = Place { node: shared.node, worker };
+        let place = WorkerPlace { node: shared.node, worker };
         let (topology, replicas) = (Arc::clone(&shared.setup.topology), &shared.replicas);
-        let hub = Hub::new(place, topology, replicas, FIRST_EPOCH, limits, faults, seed);
-        (0..shared.replicas.len()).for_each(|at| hub.serve(at, false));
+        let worker_context =
+            WorkerContext::new(place, topology, replicas, FIRST_EPOCH, limits, faults, seed);
+        (0..shared.replicas.len()).for_each(|at| worker_context.serve(at, false));
         let replicas = shared.replicas.iter();
         Mako {
-            gossip: Gossip::new(&hub),
-            desk: Desk::new(hub, &shared.setup.procedures),
+            gossip: Gossip::new(&worker_context),
+            runtime: Runtime::new(worker_context, &shared.setup.procedures),
             coordinator: Coordinator::default(),
-            branches: Branches::new(),
+            branches: ParticipantTable::new(),
             paused: VecDeque::new(),
-            led: replicas.clone().map(|replica| Led::new(replica.shard, FIRST_EPOCH)).collect(),
-            followed: replicas.map(|replica| Followed::new(replica, shards)).collect(),
-            replaying: Budget::default(),
-            live: vec![Live::new(FIRST_EPOCH, shared.epochs.first(), shards)],
+            leader_shards: replicas
+                .clone()
+                .map(|replica| LeaderShard::new(replica.shard, FIRST_EPOCH))
+                .collect(),
+            follower_replays: replicas
+                .map(|replica| FollowerReplay::new(replica, shards))
+                .collect(),
+            replaying: ReplayBudget::default(),
+            live: vec![LiveEpoch::new(FIRST_EPOCH, shared.epochs.first(), shards)],
             epochs_seen: 0,
-            reigns: Vec::new(),
+            leaderships: Vec::new(),
             losses: BTreeMap::new(),
             lease_end: Time::ZERO,
-            silence: Silence::new(shared.setup.topology.nodes().len()),
-            parked: VecDeque::new(),
+            failure_detector: FailureDetector::new(shared.setup.topology.nodes().len()),
+            deferred: VecDeque::new(),
             branches_ended: Epoch(FIRST_EPOCH.0 - 1),
             may_forget: Epoch(0),
-            sweeps: Vec::new(),
-            givings: Vec::new(),
-            takings: Vec::new(),
+            collections: Vec::new(),
+            snapshot_senders: Vec::new(),
+            snapshot_receivers: Vec::new(),
             give_at: Time::ZERO,
             waiters_due: Time::MAX,
             silent_due: Time::MAX,
@@ -221,39 +229,46 @@ impl Engine for Mako {
         }
     }
 
-    fn step(&mut self, now: Time, event: Event<Message>, effects: &mut Effects) {
-        self.desk.begin_step(now, &event);
+    fn step(&mut self, now: Time, event: EngineEvent<MakoMessage>, effects: &mut MakoEffects) {
+        self.runtime.begin_step(now, &event);
         self.replaying.begin(now, self.shared.setup.options.replay_bytes_max);
-        self.silence.awake(now, self.shared.setup.options.silent_after);
-        if let Event::Received { from, .. } = event {
-            let (led, hub) = (&self.led, &self.desk.hub);
+        self.failure_detector.awake(now, self.shared.setup.options.silent_after);
+        if let EngineEvent::Received { from, .. } = event {
+            let (led, worker_context) = (&self.leader_shards, &self.runtime.worker_context);
             // A node that leads nothing speaks when it pleases, and is given the more time for it.
             let waits = |since| {
-                !hub.is_leader(from) || led.iter().any(|led| led.lead.waits_for(from, since))
+                !worker_context.is_leader(from)
+                    || led.iter().any(|led| led.lead.waits_for(from, since))
             };
-            self.silence.hear(from, now, self.shared.setup.options.silent_after, waits);
+            self.failure_detector.hear(from, now, self.shared.setup.options.silent_after, waits);
         }
         self.follow_epochs(effects);
         let holds_lease = self.holds_lease(now);
         match event {
-            Event::Received { from, message } if holds_lease || message.is_fact() => {
+            EngineEvent::Received { from, message } if holds_lease || message.is_fact() => {
                 self.receive(from, message, effects);
             }
-            Event::Client { from, request } if holds_lease => self.desk.request(from, request),
+            EngineEvent::Client { from, request } if holds_lease => {
+                self.runtime.request(from, request)
+            }
             // The client asks again, here or elsewhere.
-            Event::Received { .. } | Event::Client { .. } => self.desk.counters.dropped += 1,
-            Event::Configured { configuration, incarnation } => {
+            EngineEvent::Received { .. } | EngineEvent::Client { .. } => {
+                self.runtime.counters.dropped += 1
+            }
+            EngineEvent::Configured { configuration, incarnation } => {
                 self.configured(&configuration, incarnation, effects);
             }
-            Event::Leading { shard, ballot, length } => self.lead(shard, ballot, length, effects),
-            Event::Deposed { shard, by: _ } => self.deposed(shard, effects),
-            Event::Promised { shard, ballot } => self.promised(shard, ballot),
-            Event::Durable { shard, length } => self.durable(shard, length, effects),
-            Event::Decided { shard, index: _, entry } => self.decided(shard, entry, effects),
-            Event::Settled { watermark } => self.hear_settled(watermark, effects),
-            Event::SnapshotWanted { shard, to } => self.begin_to_give(now, shard, to),
-            Event::Restored { shard, state } => self.restored(shard, &state, effects),
-            Event::Timer | Event::Nudged => {}
+            EngineEvent::Leading { shard, ballot, length } => {
+                self.lead(shard, ballot, length, effects)
+            }
+            EngineEvent::Deposed { shard, by: _ } => self.deposed(shard, effects),
+            EngineEvent::Promised { shard, ballot } => self.promised(shard, ballot),
+            EngineEvent::Durable { shard, length } => self.durable(shard, length, effects),
+            EngineEvent::Decided { shard, index: _, entry } => self.decided(shard, entry, effects),
+            EngineEvent::Settled { watermark } => self.hear_settled(watermark, effects),
+            EngineEvent::SnapshotWanted { shard, to } => self.begin_to_give(now, shard, to),
+            EngineEvent::Restored { shard, state } => self.restored(shard, &state, effects),
+            EngineEvent::Timer | EngineEvent::Nudged => {}
         }
         // Before recovery goes on, which waits for it: nothing else may wake this worker.
         self.replay_blocked(effects);
@@ -264,9 +279,9 @@ impl Engine for Mako {
             self.go_on(effects);
             self.run(now, effects);
         }
-        self.absorb();
+        self.stabilize();
         self.give(now, effects);
-        self.sweep(now, effects);
+        self.collection(now, effects);
         self.forget_finals();
         self.ask_to_close(now, effects);
         self.close_batches(now, effects);
@@ -274,12 +289,12 @@ impl Engine for Mako {
         self.set_timer(now, effects);
     }
 
-    fn local(&self) -> Local {
-        Local::new(&self.desk.hub)
+    fn local(&self) -> LocalDatabase {
+        LocalDatabase::new(&self.runtime.worker_context)
     }
 
     fn spawn(&mut self, task: Task) {
-        self.desk.tasks.spawn(task);
+        self.runtime.tasks.spawn(task);
     }
 
     fn renew(&mut self, lease_end: Time) {
@@ -287,22 +302,27 @@ impl Engine for Mako {
     }
 
     fn held(&self) -> usize {
-        let awaiting: usize = self.live.iter().map(|live| live.awaiting.len()).sum();
-        self.desk.pending() + awaiting + self.branches.len() + self.parked.len()
+        let durability_wait: usize = self.live.iter().map(|live| live.durability_wait.len()).sum();
+        self.runtime.pending() + durability_wait + self.branches.len() + self.deferred.len()
     }
 
     fn pending(&self) -> usize {
-        let led: usize = self.led.iter().map(Led::pending).sum();
-        let followed: usize = self.followed.iter().map(Followed::pending).sum();
-        let givings = self.givings.iter().filter(|giving| !giving.is_over()).count();
+        let led: usize = self.leader_shards.iter().map(LeaderShard::pending).sum();
+        let followed: usize = self.follower_replays.iter().map(FollowerReplay::pending).sum();
+        let snapshot_senders = self
+            .snapshot_senders
+            .iter()
+            .filter(|snapshot_sender| !snapshot_sender.is_over())
+            .count();
         let left = usize::from(self.undecided_left);
-        self.held() + led + followed + self.sweeps.len() + givings + left
+        self.held() + led + followed + self.collections.len() + snapshot_senders + left
     }
 
-    fn counters(&self) -> Counters {
-        let (slow, replayed_bytes) = (self.desk.hub.slows.count(), self.replaying.total());
-        let (step_keys, step_keys_most) = self.desk.hub.keys_worked();
-        Counters { slow, replayed_bytes, step_keys, step_keys_most, ..self.desk.counters }
+    fn counters(&self) -> EngineCounters {
+        let (slow, replayed_bytes) =
+            (self.runtime.worker_context.slows.count(), self.replaying.total());
+        let (step_keys, step_keys_most) = self.runtime.worker_context.keys_worked();
+        EngineCounters { slow, replayed_bytes, step_keys, step_keys_most, ..self.runtime.counters }
     }
 
     fn may_cut(&self, shard: ShardId) -> Option<u64> {
@@ -326,54 +346,56 @@ impl Engine for Mako {
     }
 
     fn take_slow(&mut self) -> Vec<Slow> {
-        self.desk.hub.slows.take()
+        self.runtime.worker_context.slows.take()
     }
 
     fn sizes(&self) -> Vec<(&'static str, usize)> {
         self.table_sizes()
     }
 
-    fn progress(&self) -> Vec<Progress> {
-        let hub = &self.desk.hub;
-        let watermarks = hub.watermarks.borrow();
-        let of = |shard| Progress {
-            watermark: Some(watermarks.of(hub.epoch.get(), shard)),
-            reached: self.shared.replica(shard).map(Replica::reached),
+    fn progress(&self) -> Vec<ShardProgress> {
+        let worker_context = &self.runtime.worker_context;
+        let watermarks = worker_context.watermarks.borrow();
+        let of = |shard| ShardProgress {
+            watermark: Some(watermarks.of(worker_context.epoch.get(), shard)),
+            reached: self.shared.replica(shard).map(ShardReplica::reached),
         };
-        hub.topology.shard_ids().map(of).collect()
+        worker_context.topology.shard_ids().map(of).collect()
     }
 }
 
-impl Clerk for Mako {
-    type Message = Message;
+impl TaskDriver for Mako {
+    type Message = MakoMessage;
 
-    fn desk(&mut self) -> &mut Desk<Message> {
-        &mut self.desk
+    fn runtime(&mut self) -> &mut Runtime<MakoMessage> {
+        &mut self.runtime
     }
 
-    fn answer(&mut self, ask: Ask, effects: &mut Effects) {
+    fn answer(&mut self, ask: EngineRequest, effects: &mut MakoEffects) {
         match ask {
-            Ask::Send(exchange) => self.send_batches(&exchange, effects),
-            Ask::Commit(submission) => self.submit(submission, effects),
-            Ask::Abandon(exchange) => self.abandon(&exchange, effects),
-            Ask::Reveal { slot, .. } if self.options().faults.has(Fault::RevealAtOnce) => {
+            EngineRequest::Send(remote_branches) => self.send_batches(&remote_branches, effects),
+            EngineRequest::Commit(submission) => self.submit(submission, effects),
+            EngineRequest::Abandon(remote_branches) => self.abandon(&remote_branches, effects),
+            EngineRequest::Reveal { slot, .. }
+                if self.options().faults.has(PlantedBug::RevealAtOnce) =>
+            {
                 slot.fill(Ok(()));
             }
-            Ask::Reveal { exchange, stamp, slot } => {
-                let home = self.desk.hub.home();
-                let since = self.desk.hub.now.get();
-                let waiter = Waiter { exchange, since, reveals: Some(slot) };
+            EngineRequest::Reveal { remote_branches, stamp, slot } => {
+                let home = self.runtime.worker_context.home();
+                let since = self.runtime.worker_context.now.get();
+                let waiter = CommitWaiter { remote_branches, since, reveals: Some(slot) };
                 self.await_cover(home, stamp, waiter, effects);
             }
         }
     }
 
     /// Tells the clients of transactions that the watermark covers by now, and replays what it covers.
-    fn release(&mut self, effects: &mut Effects) {
+    fn release(&mut self, effects: &mut MakoEffects) {
         let (mut done, mut lost) = (Vec::new(), Vec::new());
         let (mut news, mut closed_news) = (false, false);
         for (at, live) in self.live.iter_mut().enumerate() {
-            let mut watermarks = self.desk.hub.watermarks.borrow_mut();
+            let mut watermarks = self.runtime.worker_context.watermarks.borrow_mut();
             // Looked up before the clocks: those are then where these shards have ended.
             let seen = live.watermark.version();
             if seen == live.seen {
@@ -385,7 +407,8 @@ impl Clerk for Mako {
             live.seen = seen;
             news = true;
             closed_news |= live.closed_at().is_some();
-            live.awaiting.advance(view, |own, stamp, waiter| done.push((own, stamp, waiter)));
+            live.durability_wait
+                .advance(view, |own, stamp, waiter| done.push((own, stamp, waiter)));
             let end = |news, shard| watermarks.end(live.epoch(), shard) | news;
             if ended.into_iter().fold(false, end) {
                 lost.push(at);
@@ -408,49 +431,55 @@ impl Clerk for Mako {
 }
 
 impl Mako {
-    fn options(&self) -> &Options {
+    fn options(&self) -> &MakoOptions {
         &self.shared.setup.options
     }
 
     /// May this node act as a leader (rule M7)?
     fn holds_lease(&self, now: Time) -> bool {
-        now < self.lease_end || self.options().faults.has(Fault::ActWithoutLease)
+        now < self.lease_end || self.options().faults.has(PlantedBug::ActWithoutLease)
     }
 
-    fn receive(&mut self, from: NodeId, message: Message, effects: &mut Effects) {
+    fn receive(&mut self, from: NodeId, message: MakoMessage, effects: &mut MakoEffects) {
         match message {
-            Message::Request { header, request } => self.serve(from, &header, request, effects),
-            Message::Reply { transaction, shard, step, reply } => {
-                let shards = self.desk.hub.topology.shards();
-                let fits = |asked: &Message| fits::reply(asked, &reply, shard, shards);
-                if let Some(key) = self.desk.answered(from, (transaction, shard, step), fits) {
+            MakoMessage::Request { header, request } => self.serve(from, &header, request, effects),
+            MakoMessage::Reply { transaction, shard, step, reply } => {
+                let shards = self.runtime.worker_context.topology.shards();
+                let fits = |asked: &MakoMessage| plausibility::reply(asked, &reply, shard, shards);
+                if let Some(key) = self.runtime.answered(from, (transaction, shard, step), fits) {
                     self.replied(key, reply, effects);
                 }
             }
-            Message::Relay(relay) => self.desk.relayed(from, relay),
-            Message::Gossip { watermark, ended, floor } => {
+            MakoMessage::Relay(relay) => self.runtime.relayed(from, relay),
+            MakoMessage::Gossip { watermark, ended, floor } => {
                 self.hear(from, (&watermark, &ended), floor, effects);
             }
-            Message::Part(part) => self.take_part(from, part, effects),
-            Message::PartTaken { shard, copy, reached } => {
+            MakoMessage::Part(part) => self.take_part(from, part, effects),
+            MakoMessage::PartTaken { shard, copy, reached } => {
                 self.part_is_taken(from, (shard, copy), reached.as_ref());
             }
         }
     }
 
     /// Has `waiter` told as soon as the watermark covers `stamp`, kept by `own`.
-    fn await_cover(&mut self, own: ShardId, stamp: Stamp, waiter: Waiter, effects: &mut Effects) {
+    fn await_cover(
+        &mut self,
+        own: ShardId,
+        stamp: Stamp,
+        waiter: CommitWaiter,
+        effects: &mut MakoEffects,
+    ) {
         if self.rejects(own, stamp.as_ref()) {
             return self.tell_rolled_back(&stamp, &waiter, effects);
         }
         let Some(at) = self.live(stamp.epoch) else {
             return self.tell(own, stamp, &waiter, effects);
         };
-        let until = waiter.since + self.desk.hub.limits.shard_wait_max;
+        let until = waiter.since + self.runtime.worker_context.limits.shard_wait_max;
         let done = {
-            let watermarks = self.desk.hub.watermarks.borrow();
+            let watermarks = self.runtime.worker_context.watermarks.borrow();
             let watermark = watermarks.live(stamp.epoch).expect("it is not settled");
-            self.live[at].awaiting.push(watermark, own, stamp, waiter)
+            self.live[at].durability_wait.push(watermark, own, stamp, waiter)
         };
         match done {
             Some((stamp, waiter)) => self.tell(own, stamp, &waiter, effects),
@@ -459,50 +488,62 @@ impl Mako {
     }
 
     /// The watermark covers `stamp`: what waited may be told (rule M5).
-    fn tell(&mut self, own: ShardId, stamp: Stamp, waiter: &Waiter, effects: &mut Effects) {
+    fn tell(
+        &mut self,
+        own: ShardId,
+        stamp: Stamp,
+        waiter: &CommitWaiter,
+        effects: &mut MakoEffects,
+    ) {
         assert!(
-            self.desk.hub.watermarks.borrow().covers(own, stamp.as_ref()),
+            self.runtime.worker_context.watermarks.borrow().covers(own, stamp.as_ref()),
             "M5: {} would reveal {stamp:?}",
-            waiter.exchange.id
+            waiter.remote_branches.id
         );
         self.reveal(own, stamp, waiter, effects);
     }
 
-    fn reveal(&mut self, own: ShardId, stamp: Stamp, waiter: &Waiter, effects: &mut Effects) {
-        let transaction = waiter.exchange.id;
+    fn reveal(
+        &mut self,
+        own: ShardId,
+        stamp: Stamp,
+        waiter: &CommitWaiter,
+        effects: &mut MakoEffects,
+    ) {
+        let transaction = waiter.remote_branches.id;
         effects.observe(|| Observation::Told { transaction, own, stamp });
         match &waiter.reveals {
-            None => self.desk.commit(&waiter.exchange),
+            None => self.runtime.commit(&waiter.remote_branches),
             Some(slot) => slot.fill(Ok(())),
         }
     }
 
     /// Asks to come back when there will be something to do.
-    fn set_timer(&mut self, now: Time, effects: &mut Effects) {
+    fn set_timer(&mut self, now: Time, effects: &mut MakoEffects) {
         let options = &self.shared.setup.options;
-        let led = self.led.iter().filter_map(|led| {
+        let led = self.leader_shards.iter().filter_map(|led| {
             led.next_due(self.shared.replica(led.lead.shard).expect("led"), options)
         });
-        let parked = self.parked.iter().map(|parked| parked.until).min();
+        let deferred = self.deferred.iter().map(|deferred| deferred.until).min();
         // Without a lease nothing runs; when there is one again, that wakes this worker.
         let runs = self.holds_lease(now);
         let others = [
-            self.desk.next_due().filter(|_| runs),
+            self.runtime.next_due().filter(|_| runs),
             self.next_expiry().filter(|_| runs),
             (!self.paused.is_empty()).then(|| now + TURN).filter(|_| runs),
-            self.desk.next_ending(),
+            self.runtime.next_ending(),
             self.next_silence(now),
             self.next_stall(now),
             self.next_replay(now),
-            self.gossip.next_due(&self.desk.hub.watermarks.borrow(), options),
+            self.gossip.next_due(&self.runtime.worker_context.watermarks.borrow(), options),
             self.next_overdue(now),
             self.group_due(),
             self.next_sweep(),
             self.next_given(),
-            parked.filter(|_| runs),
+            deferred.filter(|_| runs),
         ];
         if let Some(at) = led.chain(others.into_iter().flatten()).min() {
-            effects.push(Effect::Timer { at: at.max(now) });
+            effects.push(EngineEffect::Timer { at: at.max(now) });
         }
     }
 }

@@ -1,16 +1,16 @@
 //! The configuration of `mako`.
 
-use super::fits::ENTRIES_MAX;
 use super::installing::{PART_BYTES_MAX, PART_WRITES_MAX};
-use super::replaying::REPLAY_BYTES_MAX;
-use crate::execution::hub::{Limits, at_least_one, not_zero};
-use crate::faults::Faults;
+use super::plausibility::ENTRIES_MAX;
+use super::replay_budget::REPLAY_BYTES_MAX;
+use crate::execution::worker_context::{Limits, at_least_one, not_zero};
+use crate::planted_bugs::PlantedBugs;
 use std::time::Duration;
 use types::REMOTE_CLOCKS_MAX;
 
 /// How `mako` behaves. The default does the right thing.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct MakoOptions {
     /// How transactions run until they commit.
     pub limits: Limits,
     /// How stamps are kept. Default: sparse.
@@ -50,9 +50,9 @@ pub struct Options {
     pub stalled_after: Duration,
     /// How much of a store one message of a copy takes, for a replica that lacks what the streams have no more: less
     /// keeps the worker for a shorter time. Default 1024 records, 128 KiB.
-    pub snapshot_part: store::Part,
+    pub snapshot_part: store::CopyPart,
     /// Planted bugs. Default: none.
-    pub faults: Faults,
+    pub faults: PlantedBugs,
 }
 
 /// How much of its dependencies a version keeps.
@@ -87,7 +87,7 @@ pub const REMOTE_MAX: usize = ENTRIES_MAX - 1;
 /// Most shards of a cluster that keeps full stamps.
 pub const FULL_SHARDS_MAX: u32 = ENTRIES_MAX as u32 + 1;
 
-impl Options {
+impl MakoOptions {
     /// Checks them for a cluster of `shards`.
     ///
     /// # Panics
@@ -122,9 +122,9 @@ impl Options {
     }
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for MakoOptions {
+    fn default() -> MakoOptions {
+        MakoOptions {
             limits: Limits::default(),
             stamps: StampForm::Sparse { remote_max: REMOTE_CLOCKS_MAX },
             batch_transactions_max: 400,
@@ -139,8 +139,8 @@ impl Default for Options {
             hang_after: Duration::from_millis(100),
             silent_after: Duration::from_millis(40),
             stalled_after: Duration::from_millis(600),
-            snapshot_part: store::Part { records_max: 1024, bytes_max: 128 << 10 },
-            faults: Faults::NONE,
+            snapshot_part: store::CopyPart { records_max: 1024, bytes_max: 128 << 10 },
+            faults: PlantedBugs::NONE,
         }
     }
 }
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     fn refused(stamps: StampForm, shards: u32) -> bool {
-        let options = Options { stamps, ..Options::default() };
+        let options = MakoOptions { stamps, ..MakoOptions::default() };
         std::panic::catch_unwind(|| options.check(shards)).is_err()
     }
 

@@ -6,29 +6,29 @@
 //!                │ Validate (last), Commit, Abort, or any refusal ──►│
 //! ```
 
-use super::message::{Header, Reply, Request};
+use super::message::{BranchHeader, MakoReply, MakoRequest};
 use super::options::{GROUP_CLOCKS, StampForm};
-use super::slices::{Asked, Slicing};
-use super::{Effects, Mako, Message, fits};
+use super::slices::{BranchGoal, SlicedBranch};
+use super::{Mako, MakoEffects, MakoMessage, plausibility};
 use crate::dependencies::{self, Reads};
-use crate::engine::Effect;
-use crate::execution::branches::Arrival;
-use crate::execution::hub::{Branch, recovering};
-use crate::execution::sessions::Pooled;
-use crate::faults::Fault;
+use crate::engine::EngineEffect;
+use crate::execution::participant_table::RequestArrival;
+use crate::execution::session_pool::PooledSession;
+use crate::execution::worker_context::{StoreBranch, recovering};
 use crate::interleave;
 use crate::observation::Observation;
-use crate::replication::lead::Flight;
+use crate::planted_bugs::PlantedBug;
+use crate::replication::in_flight_clocks::InFlight;
 use crate::transaction_id::TransactionId;
 use store::Locked;
 use types::{Clock, Epoch, Error, NodeId, Result, ShardId, Stamp};
 
 /// What an open branch holds.
-pub(super) enum Context {
+pub(super) enum MakoBranch {
     /// It executes.
     Open {
         /// What it has done so far.
-        branch: Branch,
+        branch: StoreBranch,
         /// How many of its reads the coordinator knows.
         reads: usize,
         /// A planted bug draws it before the locks are taken.
@@ -37,12 +37,12 @@ pub(super) enum Context {
     /// It holds its locks, and the clock is in flight.
     Locked {
         /// What will be installed.
-        locked: Locked<Pooled>,
+        locked: Locked<PooledSession>,
         /// What was drawn for it.
         clock: Clock,
     },
     /// It is locked or validated in slices.
-    Slicing(Slicing),
+    Slicing(SlicedBranch),
 }
 
 impl Mako {
@@ -50,34 +50,37 @@ impl Mako {
     pub(super) fn serve(
         &mut self,
         from: NodeId,
-        header: &Header,
-        request: Request,
-        effects: &mut Effects,
+        header: &BranchHeader,
+        request: MakoRequest,
+        effects: &mut MakoEffects,
     ) {
-        let is_own = |_: &usize| self.desk.hub.leader(header.shard) == self.desk.hub.place.node;
+        let is_own = |_: &usize| {
+            self.runtime.worker_context.leader(header.shard)
+                == self.runtime.worker_context.place.node
+        };
         let at = self.place_of(header.shard).filter(is_own);
-        let (Some(at), true) = (at, self.desk.is_ours(from, header, at.is_some())) else {
+        let (Some(at), true) = (at, self.runtime.is_ours(from, header, at.is_some())) else {
             return;
         };
-        let serves = self.led[at].serves();
+        let serves = self.leader_shards[at].serves();
         // Where its transaction may hold locks on other shards, it is refused (`unanswered.rs`).
-        if !serves && !matches!(request, Request::Lock { .. } | Request::Validate { .. }) {
+        if !serves && !matches!(request, MakoRequest::Lock { .. } | MakoRequest::Validate { .. }) {
             return self.park(from, header, request);
         }
-        let ends = matches!(request, Request::Abort);
+        let ends = matches!(request, MakoRequest::Abort);
         let reply = match self.branches.arrive(header, ends) {
-            Arrival::Act => {
-                let shards = self.desk.hub.topology.shards();
+            RequestArrival::Act => {
+                let shards = self.runtime.worker_context.topology.shards();
                 let context = self.branches.context_mut(header.transaction, header.shard);
-                if !fits::branch(context.as_deref(), &request, header, shards) {
+                if !plausibility::branch(context.as_deref(), &request, header, shards) {
                     // No coordinator of ours asks for that now.
-                    self.desk.counters.dropped += 1;
+                    self.runtime.counters.dropped += 1;
                     return;
                 }
-                let locked = matches!(context, Some(Context::Locked { .. }));
-                let is_open = header.epoch == self.desk.hub.epoch.get()
-                    && self.desk.hub.check_takes_part(header.shard).is_ok()
-                    && !self.silence.is_gone(header.transaction);
+                let locked = matches!(context, Some(MakoBranch::Locked { .. }));
+                let is_open = header.epoch == self.runtime.worker_context.epoch.get()
+                    && self.runtime.worker_context.check_takes_part(header.shard).is_ok()
+                    && !self.failure_detector.is_gone(header.transaction);
                 match is_open || locked || ends {
                     _ if !serves => {
                         Some(self.refuse(at, header, recovering(header.shard), effects))
@@ -86,22 +89,22 @@ impl Mako {
                     false => Some(self.refuse_epoch(at, header, effects)),
                 }
             }
-            Arrival::Repeated(reply) => reply,
-            Arrival::Over => Some(Reply::Resolved),
-            Arrival::Ended => Some(match request {
-                Request::Install { .. } | Request::Abort => Reply::Resolved,
-                _ => Reply::Refused { error: Mako::not_open(header.epoch) },
+            RequestArrival::Repeated(reply) => reply,
+            RequestArrival::Over => Some(MakoReply::Resolved),
+            RequestArrival::Ended => Some(match request {
+                MakoRequest::Install { .. } | MakoRequest::Abort => MakoReply::Resolved,
+                _ => MakoReply::Refused { error: Mako::not_open(header.epoch) },
             }),
-            Arrival::Stale => {
-                self.desk.counters.dropped += 1;
+            RequestArrival::Stale => {
+                self.runtime.counters.dropped += 1;
                 return;
             }
         };
         // Otherwise it is done in slices, and answered then.
         let Some(reply) = reply else { return };
-        let Header { transaction, shard, step, .. } = *header;
-        let message = Message::Reply { transaction, shard, step, reply };
-        effects.push(Effect::Send { to: from, message });
+        let BranchHeader { transaction, shard, step, .. } = *header;
+        let message = MakoMessage::Reply { transaction, shard, step, reply };
+        effects.push(EngineEffect::Send { to: from, message });
     }
 
     /// The epoch of a branch is not open here. Nothing of a closed one may begin any more; and what this
@@ -109,17 +112,23 @@ impl Mako {
     pub(super) fn refuse_epoch(
         &mut self,
         at: usize,
-        header: &Header,
-        effects: &mut Effects,
-    ) -> Reply {
+        header: &BranchHeader,
+        effects: &mut MakoEffects,
+    ) -> MakoReply {
         self.refuse(at, header, Mako::not_open(header.epoch), effects)
     }
 
     /// Ends a branch with this answer.
-    fn refuse(&mut self, at: usize, header: &Header, error: Error, effects: &mut Effects) -> Reply {
+    fn refuse(
+        &mut self,
+        at: usize,
+        header: &BranchHeader,
+        error: Error,
+        effects: &mut MakoEffects,
+    ) -> MakoReply {
         let context = self.branches.take(header);
         self.drop_context(at, header.transaction, context, effects);
-        let reply = Reply::Refused { error };
+        let reply = MakoReply::Refused { error };
         self.branches.close(header, Some(reply.clone()));
         reply
     }
@@ -128,49 +137,51 @@ impl Mako {
     fn act(
         &mut self,
         at: usize,
-        header: &Header,
-        request: Request,
-        effects: &mut Effects,
-    ) -> Option<Reply> {
-        if !matches!(request, Request::Install { .. } | Request::Abort) {
+        header: &BranchHeader,
+        request: MakoRequest,
+        effects: &mut MakoEffects,
+    ) -> Option<MakoReply> {
+        if !matches!(request, MakoRequest::Install { .. } | MakoRequest::Abort) {
             self.act_as_leader(at, effects);
         }
         let context = self.branches.take(header);
         let (context, reply) = match (context, request) {
-            (context, Request::Abort) => {
+            (context, MakoRequest::Abort) => {
                 self.drop_context(at, header.transaction, context, effects);
-                (None, Some(Reply::Resolved))
+                (None, Some(MakoReply::Resolved))
             }
-            (Some(Context::Locked { locked, clock }), Request::Install { stamp }) => {
+            (Some(MakoBranch::Locked { locked, clock }), MakoRequest::Install { stamp }) => {
                 assert_eq!(stamp.clock, clock, "M2: {} is installed as drawn", header.transaction);
                 self.install_branch(at, header.transaction, locked, &stamp, effects);
-                (None, Some(Reply::Resolved))
+                (None, Some(MakoReply::Resolved))
             }
-            (Some(Context::Locked { locked, clock }), Request::Validate { last: false })
-                if !self.desk.hub.is_short(locked.size()) =>
+            (Some(MakoBranch::Locked { locked, clock }), MakoRequest::Validate { last: false })
+                if !self.runtime.worker_context.is_short(locked.size()) =>
             {
                 (Some(self.slice_locked(header, locked, clock)), None)
             }
-            (Some(Context::Locked { locked, clock }), Request::Validate { last: false }) => {
+            (Some(MakoBranch::Locked { locked, clock }), MakoRequest::Validate { last: false }) => {
                 match self.validate(|| locked.validate()) {
-                    Ok(()) => (Some(Context::Locked { locked, clock }), Some(Reply::Validated)),
+                    Ok(()) => {
+                        (Some(MakoBranch::Locked { locked, clock }), Some(MakoReply::Validated))
+                    }
                     Err(error) => {
-                        let context = Some(Context::Locked { locked, clock });
+                        let context = Some(MakoBranch::Locked { locked, clock });
                         self.drop_context(at, header.transaction, context, effects);
-                        (None, Some(Reply::Refused { error }))
+                        (None, Some(MakoReply::Refused { error }))
                     }
                 }
             }
-            (Some(Context::Open { branch, reads, early }), request) => self
+            (Some(MakoBranch::Open { branch, reads, early }), request) => self
                 .act_open(at, header, request, branch, reads, early, effects)
-                .unwrap_or_else(|error| (None, Some(Reply::Refused { error }))),
+                .unwrap_or_else(|error| (None, Some(MakoReply::Refused { error }))),
             (None, request) => self
                 .open(at, header.transaction, effects)
                 .and_then(|(branch, reads, early)| {
                     self.act_open(at, header, request, branch, reads, early, effects)
                 })
-                .unwrap_or_else(|error| (None, Some(Reply::Refused { error }))),
-            (Some(Context::Locked { .. } | Context::Slicing(_)), _) => {
+                .unwrap_or_else(|error| (None, Some(MakoReply::Refused { error }))),
+            (Some(MakoBranch::Locked { .. } | MakoBranch::Slicing(_)), _) => {
                 unreachable!("nothing else fits a branch that is locked")
             }
         };
@@ -185,9 +196,9 @@ impl Mako {
         &mut self,
         at: usize,
         transaction: TransactionId,
-        effects: &mut Effects,
-    ) -> Result<(Branch, usize, Option<Clock>)> {
-        let branch = self.desk.hub.begin(at)?;
+        effects: &mut MakoEffects,
+    ) -> Result<(StoreBranch, usize, Option<Clock>)> {
+        let branch = self.runtime.worker_context.begin(at)?;
         Ok((branch, 0, self.draw_too_early(at, transaction, effects)))
     }
 
@@ -196,20 +207,20 @@ impl Mako {
         &mut self,
         at: usize,
         transaction: TransactionId,
-        effects: &mut Effects,
+        effects: &mut MakoEffects,
     ) -> Option<Clock> {
-        if !self.options().faults.has(Fault::ClockBeforeLock) {
+        if !self.options().faults.has(PlantedBug::ClockBeforeLock) {
             return None;
         }
-        let shard = self.led[at].lead.shard;
+        let shard = self.leader_shards[at].lead.shard;
         let clock = self.shared.replica(shard).expect("held").store.draw_clock_too_early();
-        let epoch = self.desk.hub.epoch.get();
-        self.fly(at, (transaction, epoch), clock, effects);
+        let epoch = self.runtime.worker_context.epoch.get();
+        self.begin_in_flight(at, (transaction, epoch), clock, effects);
         Some(clock)
     }
 
     #[cfg(not(feature = "planted"))]
-    fn draw_too_early(&mut self, _: usize, _: TransactionId, _: &mut Effects) -> Option<Clock> {
+    fn draw_too_early(&mut self, _: usize, _: TransactionId, _: &mut MakoEffects) -> Option<Clock> {
         None
     }
 
@@ -218,17 +229,17 @@ impl Mako {
     fn act_open(
         &mut self,
         at: usize,
-        header: &Header,
-        request: Request,
-        branch: Branch,
+        header: &BranchHeader,
+        request: MakoRequest,
+        branch: StoreBranch,
         reads: usize,
         early: Option<Clock>,
-        effects: &mut Effects,
-    ) -> Result<(Option<Context>, Option<Reply>)> {
+        effects: &mut MakoEffects,
+    ) -> Result<(Option<MakoBranch>, Option<MakoReply>)> {
         let id = header.transaction;
         match request {
-            Request::Execute { operations } => {
-                let answers = match self.desk.perform(&branch, &operations) {
+            MakoRequest::Execute { operations } => {
+                let answers = match self.runtime.perform(&branch, &operations) {
                     Ok(answers) => answers,
                     Err(error) => {
                         self.drop_early(at, id, early, effects);
@@ -237,15 +248,15 @@ impl Mako {
                 };
                 let (dependencies, reads) =
                     self.gather(at, (id, header.epoch), &branch, (reads, usize::MAX), effects)?;
-                let context = Context::Open { branch, reads, early };
-                Ok((Some(context), Some(Reply::Executed { answers, dependencies })))
+                let context = MakoBranch::Open { branch, reads, early };
+                Ok((Some(context), Some(MakoReply::Executed { answers, dependencies })))
             }
-            Request::Lock { operations, validate } => {
+            MakoRequest::Lock { operations, validate } => {
                 let performed = self
                     .check_draws(at)
-                    .and_then(|()| self.desk.perform(&branch, &operations).map(drop));
+                    .and_then(|()| self.runtime.perform(&branch, &operations).map(drop));
                 if performed.is_ok() && self.takes_slices(&branch, early) {
-                    let asked = Asked::Lock { validate };
+                    let asked = BranchGoal::Lock { validate };
                     return Ok((Some(self.slice_branch(header, branch, reads, asked)), None));
                 }
                 let locked = performed.and_then(|()| {
@@ -256,41 +267,41 @@ impl Mako {
                     locked.inspect_err(|_| self.drop_early(at, id, early, effects))?;
                 let of = (id, header.epoch);
                 let clock = early.unwrap_or_else(|| self.draw(at, of, &locked, effects));
-                let context = Context::Locked { locked, clock };
-                let ignores = self.options().faults.has(Fault::LockAfterClose);
+                let context = MakoBranch::Locked { locked, clock };
+                let ignores = self.options().faults.has(PlantedBug::LockAfterClose);
                 if self.is_closed(header.epoch) && !ignores {
                     self.drop_context(at, id, Some(context), effects);
                     return Err(Mako::not_open(header.epoch));
                 }
                 self.observe_locked(at, header, clock, effects);
-                Ok((Some(context), Some(Reply::Locked { clock, dependencies })))
+                Ok((Some(context), Some(MakoReply::Locked { clock, dependencies })))
             }
-            Request::Validate { last } if self.takes_slices(&branch, early) => {
-                let asked = Asked::Validate { last };
+            MakoRequest::Validate { last } if self.takes_slices(&branch, early) => {
+                let asked = BranchGoal::Validate { last };
                 Ok((Some(self.slice_branch(header, branch, reads, asked)), None))
             }
-            Request::Validate { last } => {
+            MakoRequest::Validate { last } => {
                 let valid = self.validate(|| branch.validate());
                 if last || valid.is_err() {
                     self.drop_early(at, id, early, effects);
                 }
                 valid?;
-                let context = (!last).then_some(Context::Open { branch, reads, early });
-                Ok((context, Some(Reply::Validated)))
+                let context = (!last).then_some(MakoBranch::Open { branch, reads, early });
+                Ok((context, Some(MakoReply::Validated)))
             }
-            Request::Commit { operations, install } => {
+            MakoRequest::Commit { operations, install } => {
                 self.drop_early(at, id, early, effects);
                 if install {
-                    self.desk.perform(&branch, &operations)?;
+                    self.runtime.perform(&branch, &operations)?;
                 }
                 if self.takes_slices(&branch, None) {
-                    let asked = Asked::Commit { install };
+                    let asked = BranchGoal::Commit { install };
                     return Ok((Some(self.slice_branch(header, branch, 0, asked)), None));
                 }
                 let stamp = self.commit_branch(at, id, branch, install, effects)?;
-                Ok((None, Some(Reply::Certified { stamp })))
+                Ok((None, Some(MakoReply::Certified { stamp })))
             }
-            Request::Install { .. } | Request::Abort => {
+            MakoRequest::Install { .. } | MakoRequest::Abort => {
                 unreachable!("it does not fit a branch that executes, or is done with already")
             }
         }
@@ -300,17 +311,17 @@ impl Mako {
     pub(super) fn observe_locked(
         &self,
         at: usize,
-        header: &Header,
+        header: &BranchHeader,
         clock: Clock,
-        effects: &mut Effects,
+        effects: &mut MakoEffects,
     ) {
-        let shard = self.led[at].lead.shard;
+        let shard = self.leader_shards[at].lead.shard;
         effects.observe(|| Observation::Locked { shard, epoch: header.epoch, clock });
     }
 
     /// Is a branch too large to be locked and validated in one step?
-    fn takes_slices(&self, branch: &Branch, early: Option<Clock>) -> bool {
-        early.is_none() && !self.desk.hub.is_short(branch.size())
+    fn takes_slices(&self, branch: &StoreBranch, early: Option<Clock>) -> bool {
+        early.is_none() && !self.runtime.worker_context.is_short(branch.size())
     }
 
     /// Locks a branch whose first `reads` reads the coordinator knows. Says what the others depend on.
@@ -318,14 +329,14 @@ impl Mako {
         &mut self,
         at: usize,
         id: (TransactionId, Epoch),
-        branch: Branch,
+        branch: StoreBranch,
         reads: usize,
         validate: bool,
-        effects: &mut Effects,
-    ) -> Result<(Locked<Pooled>, Stamp)> {
+        effects: &mut MakoEffects,
+    ) -> Result<(Locked<PooledSession>, Stamp)> {
         let (dependencies, _) = self.gather(at, id, &branch, (reads, usize::MAX), effects)?;
         interleave::point(&mut effects.observations);
-        self.desk.hub.certify(branch.size());
+        self.runtime.worker_context.certify(branch.size());
         let locked = branch.lock()?;
         if validate {
             self.validate(|| locked.validate())?;
@@ -338,13 +349,13 @@ impl Mako {
         &self,
         at: usize,
         (transaction, epoch): (TransactionId, Epoch),
-        branch: &Branch,
+        branch: &StoreBranch,
         (from, most): (usize, usize),
-        effects: &mut Effects,
+        effects: &mut MakoEffects,
     ) -> Result<(Stamp, usize)> {
-        let shard = self.led[at].lead.shard;
+        let shard = self.leader_shards[at].lead.shard;
         let (faults, full) = (self.options().faults, self.options().stamps == StampForm::Full);
-        let watermarks = &self.desk.hub.watermarks.borrow();
+        let watermarks = &self.runtime.worker_context.watermarks.borrow();
         let reads = Reads { shard, epoch, watermarks, full, faults };
         let observed = effects.observations.as_ref().map_or(0, Vec::len);
         let gathered = dependencies::of(branch, (from, most), &reads, &mut |read| {
@@ -371,16 +382,16 @@ impl Mako {
         &mut self,
         at: usize,
         transaction: TransactionId,
-        branch: Branch,
+        branch: StoreBranch,
         install: bool,
-        effects: &mut Effects,
+        effects: &mut MakoEffects,
     ) -> Result<Stamp> {
-        let shard = self.led[at].lead.shard;
-        let epoch = self.desk.hub.epoch.get();
+        let shard = self.leader_shards[at].lead.shard;
+        let epoch = self.runtime.worker_context.epoch.get();
         self.check_serves(at, effects)?;
         let (mut stamp, _) =
             self.gather(at, (transaction, epoch), &branch, (0, usize::MAX), effects)?;
-        self.desk.hub.certify(branch.size());
+        self.runtime.worker_context.certify(branch.size());
         if branch.is_read_only() || !install {
             branch.validate()?;
             return Ok(stamp);
@@ -388,13 +399,13 @@ impl Mako {
         interleave::point(&mut effects.observations);
         let locked = branch.lock()?;
         let clock = self.draw(at, (transaction, epoch), &locked, effects);
-        let ignores = self.options().faults.has(Fault::InstallAfterClose);
+        let ignores = self.options().faults.has(PlantedBug::InstallAfterClose);
         let valid = match self.is_closed(epoch) && !ignores {
             true => Err(Mako::not_open(epoch)),
             false => locked.validate(),
         };
         if let Err(error) = valid {
-            let context = Some(Context::Locked { locked, clock });
+            let context = Some(MakoBranch::Locked { locked, clock });
             self.drop_context(at, transaction, context, effects);
             return Err(error);
         }
@@ -407,27 +418,27 @@ impl Mako {
     }
 
     /// Does this node serve the shard at this place? It may have been deposed since the transaction began.
-    pub(super) fn check_serves(&mut self, at: usize, effects: &mut Effects) -> Result<()> {
-        if !self.led[at].serves() {
-            return Err(recovering(self.led[at].lead.shard));
+    pub(super) fn check_serves(&mut self, at: usize, effects: &mut MakoEffects) -> Result<()> {
+        if !self.leader_shards[at].serves() {
+            return Err(recovering(self.leader_shards[at].lead.shard));
         }
         self.act_as_leader(at, effects);
         self.check_draws(at)
     }
 
     /// Brings a finished stamp, kept by `own`, into the form that the options ask for.
-    pub(super) fn bound(&mut self, own: ShardId, stamp: &mut Stamp, effects: &mut Effects) {
+    pub(super) fn bound(&mut self, own: ShardId, stamp: &mut Stamp, effects: &mut MakoEffects) {
         match self.options().stamps {
             StampForm::Full => return,
             StampForm::Sparse { remote_max } => {
-                self.desk.hub.watermarks.borrow().prune(stamp);
+                self.runtime.worker_context.watermarks.borrow().prune(stamp);
                 stamp.collapse(remote_max);
             }
             StampForm::Timestamp => stamp.level(1),
             StampForm::Group { .. } => {
                 stamp.level(GROUP_CLOCKS);
                 let floor = stamp.as_ref().entry(own, ShardId::EVERY);
-                return self.gossip.open_group(floor, self.desk.hub.now.get());
+                return self.gossip.open_group(floor, self.runtime.worker_context.now.get());
             }
         }
         let floor = stamp.as_ref().entry(own, ShardId::EVERY);
@@ -450,36 +461,40 @@ impl Mako {
         &mut self,
         at: usize,
         transaction: (TransactionId, Epoch),
-        locked: &Locked<Pooled>,
-        effects: &mut Effects,
+        locked: &Locked<PooledSession>,
+        effects: &mut MakoEffects,
     ) -> Clock {
-        let shard = self.led[at].lead.shard;
+        let shard = self.leader_shards[at].lead.shard;
         assert!(!self.is_stalled(at), "M11: {shard} decides nothing, and certifies");
-        let hub = &self.desk.hub;
-        let takes_part = transaction.1 < hub.epoch.get() || hub.takes_part(shard);
+        let worker_context = &self.runtime.worker_context;
+        let takes_part =
+            transaction.1 < worker_context.epoch.get() || worker_context.takes_part(shard);
         assert!(takes_part, "M12: {shard} is out, and draws a clock");
         let clock = locked.draw_clock();
-        self.fly(at, transaction, clock, effects);
+        self.begin_in_flight(at, transaction, clock, effects);
         clock
     }
 
-    fn fly(
+    fn begin_in_flight(
         &mut self,
         at: usize,
         (transaction, epoch): (TransactionId, Epoch),
         clock: Clock,
-        effects: &mut Effects,
+        effects: &mut MakoEffects,
     ) {
-        let (shard, since) = (self.led[at].lead.shard, self.desk.hub.now.get());
-        self.led[at].lead.fly(clock, Flight { transaction, epoch, since, resolved: false });
+        let (shard, since) =
+            (self.leader_shards[at].lead.shard, self.runtime.worker_context.now.get());
+        self.leader_shards[at]
+            .lead
+            .begin_in_flight(clock, InFlight { transaction, epoch, since, resolved: false });
         effects.observe(|| Observation::Drawn { transaction, shard, clock });
     }
 
     /// What a stamp that is kept here says of all shards, they have to hear.
-    pub(super) fn note_floor(&mut self, at: usize, stamp: &Stamp, effects: &mut Effects) {
-        let floor = stamp.as_ref().entry(self.led[at].lead.shard, ShardId::EVERY);
+    pub(super) fn note_floor(&mut self, at: usize, stamp: &Stamp, effects: &mut MakoEffects) {
+        let floor = stamp.as_ref().entry(self.leader_shards[at].lead.shard, ShardId::EVERY);
         if let StampForm::Group { .. } = self.options().stamps {
-            self.gossip.open_group(floor, self.desk.hub.now.get());
+            self.gossip.open_group(floor, self.runtime.worker_context.now.get());
         } else if floor > Clock::ZERO {
             // Its coordinator tells all shards as well, and may be gone.
             self.gossip.raise_floor(floor);
@@ -492,20 +507,20 @@ impl Mako {
         &mut self,
         at: usize,
         transaction: TransactionId,
-        context: Option<Context>,
-        effects: &mut Effects,
+        context: Option<MakoBranch>,
+        effects: &mut MakoEffects,
     ) {
         match context {
             None => {}
-            Some(Context::Open { branch, early, .. }) => {
+            Some(MakoBranch::Open { branch, early, .. }) => {
                 drop(branch);
                 self.drop_early(at, transaction, early, effects);
             }
-            Some(Context::Locked { locked, clock }) => {
+            Some(MakoBranch::Locked { locked, clock }) => {
                 drop(locked);
                 self.drop_early(at, transaction, Some(clock), effects);
             }
-            Some(Context::Slicing(slicing)) => {
+            Some(MakoBranch::Slicing(slicing)) => {
                 let (staged, clock) = slicing.into_parts();
                 drop(staged);
                 self.drop_early(at, transaction, clock, effects);
@@ -518,11 +533,11 @@ impl Mako {
         at: usize,
         transaction: TransactionId,
         clock: Option<Clock>,
-        effects: &mut Effects,
+        effects: &mut MakoEffects,
     ) {
         let Some(clock) = clock else { return };
-        let shard = self.led[at].lead.shard;
-        self.led[at].lead.land(clock);
+        let shard = self.leader_shards[at].lead.shard;
+        self.leader_shards[at].lead.end_in_flight(clock);
         effects.observe(|| Observation::Resolved { transaction, shard, clock, installed: false });
     }
 
@@ -535,6 +550,6 @@ impl Mako {
 
     /// A planted bug.
     pub(super) fn skips_validation(&self) -> bool {
-        self.options().faults.has(Fault::SkipRemoteValidation)
+        self.options().faults.has(PlantedBug::SkipRemoteValidation)
     }
 }

@@ -12,7 +12,7 @@
 //! this stream, which has all of the epoch up to that clock. A **final** is the FVW of a settled epoch, for
 //! those who hear of it nowhere else.
 
-use crate::replication::codec::{Malformed, Reader, Write, put_writes, take_entry};
+use crate::replication::codec::{EntryReader, MalformedEntry, StreamWrite, put_writes, take_entry};
 use bytes::{BufMut, Bytes, BytesMut};
 use types::{Clock, Epoch, RemoteClock, ShardId, Stamp, StampRef, TableId, VectorWatermark};
 
@@ -26,14 +26,14 @@ pub(super) const ENDS_MAX: usize = 100;
 
 /// An entry under construction.
 #[derive(Debug)]
-pub(crate) struct Batch {
+pub(crate) struct OpenBatch {
     bytes: BytesMut,
     pieces: u32,
 }
 
 /// An entry, taken apart.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct StreamEntry {
     /// Everything that this worker certified up to this clock is in the stream up to here.
     pub(crate) safe: Clock,
     /// Epochs that have ended here, ascending, and how far the stream has all of theirs.
@@ -48,16 +48,16 @@ pub(crate) struct Entry {
 pub(crate) struct Piece {
     /// As the shard keeps it.
     pub(crate) stamp: Stamp,
-    pub(crate) writes: Vec<Write>,
+    pub(crate) writes: Vec<StreamWrite>,
 }
 
-impl Default for Batch {
-    fn default() -> Batch {
-        Batch { bytes: BytesMut::zeroed(HEADER_BYTES), pieces: 0 }
+impl Default for OpenBatch {
+    fn default() -> OpenBatch {
+        OpenBatch { bytes: BytesMut::zeroed(HEADER_BYTES), pieces: 0 }
     }
 }
 
-impl Batch {
+impl OpenBatch {
     pub(crate) fn len(&self) -> usize {
         self.pieces as usize
     }
@@ -92,7 +92,7 @@ impl Batch {
         ends: &[(Epoch, Clock)],
         finals: &[VectorWatermark],
     ) -> Bytes {
-        let Batch { bytes, pieces } = self;
+        let OpenBatch { bytes, pieces } = self;
         let count = |items: usize| u8::try_from(items).expect("at most ENDS_MAX");
         let mut header = &mut bytes[..HEADER_BYTES];
         header.put_u64_le(safe.0);
@@ -112,7 +112,7 @@ impl Batch {
     }
 }
 
-fn read_piece(reader: &mut Reader, own: ShardId) -> Result<Piece, Malformed> {
+fn read_piece(reader: &mut EntryReader, own: ShardId) -> Result<Piece, MalformedEntry> {
     let mut stamp = Stamp::local(Epoch(reader.u32()?), Clock(reader.u64()?));
     for _ in 0..reader.u8()? {
         let entry = RemoteClock { shard: ShardId(reader.u32()?), clock: Clock(reader.u64()?) };
@@ -121,7 +121,7 @@ fn read_piece(reader: &mut Reader, own: ShardId) -> Result<Piece, Malformed> {
     Ok(Piece { stamp, writes: reader.writes()? })
 }
 
-fn read_final(reader: &mut Reader) -> Result<VectorWatermark, Malformed> {
+fn read_final(reader: &mut EntryReader) -> Result<VectorWatermark, MalformedEntry> {
     let (epoch, shards) = (Epoch(reader.u32()?), reader.u32()?);
     if shards > SHARDS_MAX {
         return Err(reader.malformed());
@@ -133,19 +133,19 @@ fn read_final(reader: &mut Reader) -> Result<VectorWatermark, Malformed> {
     Ok(last)
 }
 
-impl Entry {
+impl StreamEntry {
     /// Takes apart an entry of a stream of `shard`. Keys and values stay where they are.
-    pub(crate) fn decode(shard: ShardId, entry: Bytes) -> Result<Entry, Malformed> {
-        let mut reader = Reader::new(entry);
+    pub(crate) fn decode(shard: ShardId, entry: Bytes) -> Result<StreamEntry, MalformedEntry> {
+        let mut reader = EntryReader::new(entry);
         let (safe, count) = (Clock(reader.u64()?), reader.u32()?);
         let (ends, finals) = (reader.u8()?, reader.u8()?);
         let pieces =
             (0..count).map(|_| read_piece(&mut reader, shard)).collect::<Result<_, _>>()?;
-        let end = |reader: &mut Reader| Ok((Epoch(reader.u32()?), Clock(reader.u64()?)));
+        let end = |reader: &mut EntryReader| Ok((Epoch(reader.u32()?), Clock(reader.u64()?)));
         let ends = (0..ends).map(|_| end(&mut reader)).collect::<Result<_, _>>()?;
         let finals = (0..finals).map(|_| read_final(&mut reader)).collect::<Result<_, _>>()?;
         reader.end()?;
-        Ok(Entry { safe, ends, finals, pieces })
+        Ok(StreamEntry { safe, ends, finals, pieces })
     }
 }
 
@@ -153,8 +153,8 @@ impl Entry {
 mod tests {
     use super::*;
 
-    fn batch() -> Batch {
-        let mut batch = Batch::default();
+    fn batch() -> OpenBatch {
+        let mut batch = OpenBatch::default();
         let mut stamp = Stamp::local(Epoch(3), Clock(17));
         stamp.push(ShardId(0), ShardId(2), Clock(4));
         batch.push(stamp.as_ref(), |write| {
@@ -170,7 +170,7 @@ mod tests {
     fn an_entry_comes_back_as_it_was() {
         let ends = [(Epoch(1), Clock(9)), (Epoch(2), Clock::MAX)];
         let entry = batch().close(Clock(16), &ends, &[VectorWatermark::whole(Epoch(1), 3)]);
-        let back = Entry::decode(ShardId(0), entry).expect("well formed");
+        let back = StreamEntry::decode(ShardId(0), entry).expect("well formed");
         assert_eq!((back.safe, &back.ends[..]), (Clock(16), &ends[..]));
         assert_eq!(back.finals, [VectorWatermark::whole(Epoch(1), 3)]);
         assert_eq!((back.pieces[0].stamp.epoch, back.pieces[0].stamp.clock), (Epoch(3), Clock(17)));
@@ -186,9 +186,9 @@ mod tests {
         let finals = [VectorWatermark::whole(Epoch(1), 2)];
         let entry = batch().close(Clock(16), &[(Epoch(1), Clock(9))], &finals);
         for cut in 0..entry.len() {
-            assert!(Entry::decode(ShardId(0), entry.slice(..cut)).is_err(), "cut at {cut}");
+            assert!(StreamEntry::decode(ShardId(0), entry.slice(..cut)).is_err(), "cut at {cut}");
         }
         let long = Bytes::from([&entry[..], b"x"].concat());
-        assert!(Entry::decode(ShardId(0), long).is_err());
+        assert!(StreamEntry::decode(ShardId(0), long).is_err());
     }
 }

@@ -1,39 +1,39 @@
 //! What the workers of a node share: stores, clocks, the watermark. All of it is atomic.
 
 use super::epochs::Epochs;
-use super::options::Options;
-use super::undecided::Undecided;
+use super::options::MakoOptions;
+use super::undecided::UndecidedVersions;
 use crate::engine::Setup;
-use crate::replication::replica::Replica;
+use crate::replication::replica::ShardReplica;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 use types::{Clock, Epoch, NodeId, ShardId, StampRef, VectorWatermark};
 
 /// See the module.
 #[derive(Debug)]
-pub struct Shared {
+pub struct MakoShared {
     pub(super) node: NodeId,
-    pub(super) setup: Setup<Options>,
-    pub(super) replicas: Vec<Replica>,
+    pub(super) setup: Setup<MakoOptions>,
+    pub(super) replicas: Vec<ShardReplica>,
     pub(super) epochs: Epochs,
     /// What is undecided and not in the stores, in the order of the replicas.
-    pub(super) undecided: Vec<Undecided>,
+    pub(super) undecided: Vec<UndecidedVersions>,
 }
 
-impl Shared {
-    pub(super) fn new(setup: &Setup<Options>, node: NodeId, epoch: Epoch) -> Shared {
+impl MakoShared {
+    pub(super) fn new(setup: &Setup<MakoOptions>, node: NodeId, epoch: Epoch) -> MakoShared {
         let topology = &setup.topology;
-        let replicas = Replica::all(topology, node, epoch, &setup.options.limits);
-        Shared {
+        let replicas = ShardReplica::all(topology, node, epoch, &setup.options.limits);
+        MakoShared {
             node,
-            undecided: replicas.iter().map(|_| Undecided::default()).collect(),
+            undecided: replicas.iter().map(|_| UndecidedVersions::default()).collect(),
             replicas,
             epochs: Epochs::new(epoch, topology.shards() as usize, topology.workers()),
             setup: setup.clone(),
         }
     }
 
-    pub(super) fn replica(&self, shard: ShardId) -> Option<&Replica> {
+    pub(super) fn replica(&self, shard: ShardId) -> Option<&ShardReplica> {
         self.replicas.iter().find(|replica| replica.shard == shard)
     }
 }

@@ -9,43 +9,43 @@
 //! follows on the last slice of locks (M2): none is in flight while locks are still taken. Each read is validated once
 //! all locks are held, everywhere; so what is still valid then was so when the last lock was taken.
 //!
-//! A transaction that is given up in between loses its locks in slices, too (`execution/sessions.rs`).
+//! A transaction that is given up in between loses its locks in slices, too (`execution/session_pool.rs`).
 
-use super::message::{Header, Reply};
-use super::participant::Context;
-use super::{Effects, Mako, Message};
-use crate::engine::Effect;
-use crate::execution::hub::Branch;
-use crate::execution::sessions::Pooled;
-use crate::execution::staged::{Stage, Staged};
+use super::message::{BranchHeader, MakoReply};
+use super::participant::MakoBranch;
+use super::{Mako, MakoEffects, MakoMessage};
+use crate::engine::EngineEffect;
+use crate::execution::session_pool::PooledSession;
+use crate::execution::staged_certification::{CertificationStage, StagedCertification};
+use crate::execution::worker_context::StoreBranch;
 use crate::transaction_id::TransactionId;
 use store::Locked;
 use types::{Clock, Epoch, NodeId, Result, Stamp};
 
 /// What goes on in another step.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Paused {
+pub(super) enum PausedCertification {
     /// The transaction of this worker with this sequence.
     Own(u64),
     /// A branch of another node's, which waits for the answer to this request.
-    Branch(NodeId, Header),
+    Branch(NodeId, BranchHeader),
 }
 
 /// A branch that is locked or validated in slices.
-pub(super) struct Slicing {
-    staged: Staged,
+pub(super) struct SlicedBranch {
+    staged: StagedCertification,
     /// What its reads depend on, as far as they are gathered.
     dependencies: Stamp,
     /// How many of its reads the coordinator knows, if it only validates.
     reads: usize,
     /// The clock that was drawn for it, if it held all its locks before.
     clock: Option<Clock>,
-    asked: Asked,
+    asked: BranchGoal,
 }
 
 /// What a branch is to come to.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Asked {
+pub(super) enum BranchGoal {
     /// Its locks and a clock; and to be valid, where all other locks of the transaction are held.
     Lock {
         /// They are.
@@ -63,9 +63,9 @@ pub(super) enum Asked {
     },
 }
 
-impl Slicing {
+impl SlicedBranch {
     /// What it holds.
-    pub(super) fn into_parts(self) -> (Staged, Option<Clock>) {
+    pub(super) fn into_parts(self) -> (StagedCertification, Option<Clock>) {
         (self.staged, self.clock)
     }
 
@@ -77,11 +77,13 @@ impl Slicing {
 
 impl Mako {
     /// Goes on with what was paused first, by one slice.
-    pub(super) fn go_on(&mut self, effects: &mut Effects) {
+    pub(super) fn go_on(&mut self, effects: &mut MakoEffects) {
         match self.paused.pop_front() {
             None => {}
-            Some(Paused::Own(sequence)) => self.go_on_own(sequence, effects),
-            Some(Paused::Branch(from, header)) => self.go_on_branch(from, &header, effects),
+            Some(PausedCertification::Own(sequence)) => self.go_on_own(sequence, effects),
+            Some(PausedCertification::Branch(from, header)) => {
+                self.go_on_branch(from, &header, effects)
+            }
         }
     }
 
@@ -90,15 +92,16 @@ impl Mako {
         &self,
         at: usize,
         id: (TransactionId, Epoch),
-        staged: &mut Staged,
-        effects: &mut Effects,
+        staged: &mut StagedCertification,
+        effects: &mut MakoEffects,
     ) -> Result<Option<Stamp>> {
-        let (Some(from), Stage::Reading(branch)) = (staged.gathers, &staged.stage) else {
+        let (Some(from), CertificationStage::Reading(branch)) = (staged.gathers, &staged.stage)
+        else {
             return Ok(None);
         };
-        let most = self.desk.hub.step_reads_max();
+        let most = self.runtime.worker_context.step_reads_max();
         let (stamp, next) = self.gather(at, id, branch, (from, most), effects)?;
-        self.desk.hub.looked_at(next - from);
+        self.runtime.worker_context.looked_at(next - from);
         staged.gathers = (next - from == most).then_some(next);
         Ok(Some(stamp))
     }
@@ -107,100 +110,114 @@ impl Mako {
     /// knows as many of its reads.
     pub(super) fn slice_branch(
         &mut self,
-        header: &Header,
-        branch: Branch,
+        header: &BranchHeader,
+        branch: StoreBranch,
         gathered: usize,
-        asked: Asked,
-    ) -> Context {
+        asked: BranchGoal,
+    ) -> MakoBranch {
         let dependencies = Stamp::local(header.epoch, Clock::ZERO);
-        let mut staged = Staged::reading(branch, gathered);
-        if matches!(asked, Asked::Validate { .. }) {
+        let mut staged = StagedCertification::reading(branch, gathered);
+        if matches!(asked, BranchGoal::Validate { .. }) {
             // Its coordinator was told with the reads.
             staged.gathers = None;
         }
-        self.paused.push_back(Paused::Branch(header.transaction.node, *header));
-        Context::Slicing(Slicing { staged, dependencies, reads: gathered, clock: None, asked })
+        self.paused.push_back(PausedCertification::Branch(header.transaction.node, *header));
+        MakoBranch::Slicing(SlicedBranch {
+            staged,
+            dependencies,
+            reads: gathered,
+            clock: None,
+            asked,
+        })
     }
 
     /// Begins to validate a branch in slices that holds its locks, and for which this clock was drawn.
     pub(super) fn slice_locked(
         &mut self,
-        header: &Header,
-        locked: Locked<Pooled>,
+        header: &BranchHeader,
+        locked: Locked<PooledSession>,
         clock: Clock,
-    ) -> Context {
+    ) -> MakoBranch {
         let (staged, dependencies) =
-            (Staged::locked(locked), Stamp::local(header.epoch, Clock::ZERO));
-        let (clock, asked) = (Some(clock), Asked::Validate { last: false });
-        self.paused.push_back(Paused::Branch(header.transaction.node, *header));
-        Context::Slicing(Slicing { staged, dependencies, reads: 0, clock, asked })
+            (StagedCertification::locked(locked), Stamp::local(header.epoch, Clock::ZERO));
+        let (clock, asked) = (Some(clock), BranchGoal::Validate { last: false });
+        self.paused.push_back(PausedCertification::Branch(header.transaction.node, *header));
+        MakoBranch::Slicing(SlicedBranch { staged, dependencies, reads: 0, clock, asked })
     }
 
     /// Goes on with another node's branch, if it was not ended meanwhile, and answers when it is done.
-    fn go_on_branch(&mut self, from: NodeId, header: &Header, effects: &mut Effects) {
+    fn go_on_branch(&mut self, from: NodeId, header: &BranchHeader, effects: &mut MakoEffects) {
         let Some(at) = self.place_of(header.shard) else { return };
         let context = self.branches.context_mut(header.transaction, header.shard);
-        let Some(Context::Slicing(slicing)) = context else { return };
-        let is_open = header.epoch == self.desk.hub.epoch.get() || slicing.clock.is_some();
+        let Some(MakoBranch::Slicing(slicing)) = context else { return };
+        let is_open =
+            header.epoch == self.runtime.worker_context.epoch.get() || slicing.clock.is_some();
         let reply = match is_open {
             false => self.refuse_epoch(at, header, effects),
             true => {
-                let Some(Context::Slicing(slicing)) = self.branches.take(header) else { return };
+                let Some(MakoBranch::Slicing(slicing)) = self.branches.take(header) else { return };
                 let (context, reply) = self
                     .slice(at, header, slicing, effects)
-                    .unwrap_or_else(|error| (None, Some(Reply::Refused { error })));
+                    .unwrap_or_else(|error| (None, Some(MakoReply::Refused { error })));
                 match context {
                     Some(context) => self.branches.keep(header, context, reply.clone()),
                     None => self.branches.close(header, reply.clone()),
                 }
                 match reply {
                     Some(reply) => reply,
-                    None => return self.paused.push_back(Paused::Branch(from, *header)),
+                    None => {
+                        return self.paused.push_back(PausedCertification::Branch(from, *header));
+                    }
                 }
             }
         };
-        let Header { transaction, shard, step, .. } = *header;
-        let message = Message::Reply { transaction, shard, step, reply };
-        effects.push(Effect::Send { to: from, message });
+        let BranchHeader { transaction, shard, step, .. } = *header;
+        let message = MakoMessage::Reply { transaction, shard, step, reply };
+        effects.push(EngineEffect::Send { to: from, message });
     }
 
     /// One slice of a branch. Without a reply there are more.
     fn slice(
         &mut self,
         at: usize,
-        header: &Header,
-        mut it: Slicing,
-        effects: &mut Effects,
-    ) -> Result<(Option<Context>, Option<Reply>)> {
+        header: &BranchHeader,
+        mut it: SlicedBranch,
+        effects: &mut MakoEffects,
+    ) -> Result<(Option<MakoBranch>, Option<MakoReply>)> {
         let id = (header.transaction, header.epoch);
         if let Err(error) = self.check_serves(at, effects) {
-            self.drop_context(at, header.transaction, Some(Context::Slicing(it)), effects);
+            self.drop_context(at, header.transaction, Some(MakoBranch::Slicing(it)), effects);
             return Err(error);
         }
-        let shard = self.led[at].lead.shard;
+        let shard = self.leader_shards[at].lead.shard;
         if let Some(stamp) = self.gather_some(at, id, &mut it.staged, effects)? {
             it.dependencies.merge(shard, stamp.seen_by(shard));
         }
         if it.staged.gathers.is_some() {
-            return Ok((Some(Context::Slicing(it)), None));
+            return Ok((Some(MakoBranch::Slicing(it)), None));
         }
         let (locks, validates) = match it.asked {
-            Asked::Lock { validate } => (true, validate),
-            Asked::Validate { .. } => (false, true),
-            Asked::Commit { install } => (install && !it.staged.is_read_only(), true),
+            BranchGoal::Lock { validate } => (true, validate),
+            BranchGoal::Validate { .. } => (false, true),
+            BranchGoal::Commit { install } => (install && !it.staged.is_read_only(), true),
         };
-        if locks && !matches!(it.staged.stage, Stage::Locked(_)) {
-            it.staged = it.staged.lock_some(&self.desk.hub)?;
-            if !matches!(it.staged.stage, Stage::Locked(_)) || validates {
-                return Ok((Some(Context::Slicing(it)), None));
+        if locks && !matches!(it.staged.stage, CertificationStage::Locked(_)) {
+            it.staged = it.staged.lock_some(&self.runtime.worker_context)?;
+            if !matches!(it.staged.stage, CertificationStage::Locked(_)) || validates {
+                return Ok((Some(MakoBranch::Slicing(it)), None));
             }
         }
         if validates {
             match self.validate_slice(&mut it.staged) {
                 Ok(true) => {}
-                Ok(false) => return Ok((Some(Context::Slicing(it)), None)),
+                Ok(false) => return Ok((Some(MakoBranch::Slicing(it)), None)),
                 Err(error) => {
-                    self.drop_context(at, header.transaction, Some(Context::Slicing(it)), effects);
+                    self.drop_context(
+                        at,
+                        header.transaction,
+                        Some(MakoBranch::Slicing(it)),
+                        effects,
+                    );
                     return Err(error);
                 }
             }
@@ -209,10 +226,10 @@ impl Mako {
         Ok((context, Some(reply)))
     }
 
-    fn validate_slice(&self, staged: &mut Staged) -> Result<bool> {
+    fn validate_slice(&self, staged: &mut StagedCertification) -> Result<bool> {
         match self.skips_validation() {
             true => Ok(true),
-            false => staged.validate_some(&self.desk.hub),
+            false => staged.validate_some(&self.runtime.worker_context),
         }
     }
 
@@ -220,49 +237,55 @@ impl Mako {
     fn sliced(
         &mut self,
         at: usize,
-        header: &Header,
-        it: Slicing,
-        effects: &mut Effects,
-    ) -> Result<(Option<Context>, Reply)> {
-        let Slicing { staged, mut dependencies, reads, clock, asked } = it;
+        header: &BranchHeader,
+        it: SlicedBranch,
+        effects: &mut MakoEffects,
+    ) -> Result<(Option<MakoBranch>, MakoReply)> {
+        let SlicedBranch { staged, mut dependencies, reads, clock, asked } = it;
         let locked = match (staged.stage, clock) {
-            (Stage::Locked(locked), Some(clock)) => {
-                return Ok((Some(Context::Locked { locked, clock }), Reply::Validated));
+            (CertificationStage::Locked(locked), Some(clock)) => {
+                return Ok((Some(MakoBranch::Locked { locked, clock }), MakoReply::Validated));
             }
-            (Stage::Locked(locked), None) => locked,
-            (Stage::Reading(branch), _) => {
-                let Asked::Validate { last: false } = asked else {
+            (CertificationStage::Locked(locked), None) => locked,
+            (CertificationStage::Reading(branch), _) => {
+                let BranchGoal::Validate { last: false } = asked else {
                     let reply = match asked {
-                        Asked::Commit { .. } => Reply::Certified { stamp: dependencies },
-                        _ => Reply::Validated,
+                        BranchGoal::Commit { .. } => MakoReply::Certified { stamp: dependencies },
+                        _ => MakoReply::Validated,
                     };
                     return Ok((None, reply));
                 };
-                return Ok((Some(Context::Open { branch, reads, early: None }), Reply::Validated));
+                return Ok((
+                    Some(MakoBranch::Open { branch, reads, early: None }),
+                    MakoReply::Validated,
+                ));
             }
-            (Stage::Locking(_), _) => unreachable!("all locks are held"),
+            (CertificationStage::Locking(_), _) => unreachable!("all locks are held"),
         };
         let id = (header.transaction, header.epoch);
         let clock = self.draw(at, id, &locked, effects);
         if self.is_closed(header.epoch) {
-            let context = Some(Context::Locked { locked, clock });
+            let context = Some(MakoBranch::Locked { locked, clock });
             self.drop_context(at, header.transaction, context, effects);
             return Err(Mako::not_open(header.epoch));
         }
         match asked {
-            Asked::Lock { .. } => {
+            BranchGoal::Lock { .. } => {
                 self.observe_locked(at, header, clock, effects);
-                Ok((Some(Context::Locked { locked, clock }), Reply::Locked { clock, dependencies }))
+                Ok((
+                    Some(MakoBranch::Locked { locked, clock }),
+                    MakoReply::Locked { clock, dependencies },
+                ))
             }
-            Asked::Commit { .. } => {
-                let shard = self.led[at].lead.shard;
+            BranchGoal::Commit { .. } => {
+                let shard = self.leader_shards[at].lead.shard;
                 assert!(dependencies.clock < clock, "M2: {shard} drew {clock} too early");
                 dependencies.clock = clock;
                 self.bound(shard, &mut dependencies, effects);
                 self.install_branch(at, header.transaction, locked, &dependencies, effects);
-                Ok((None, Reply::Certified { stamp: dependencies }))
+                Ok((None, MakoReply::Certified { stamp: dependencies }))
             }
-            Asked::Validate { .. } => unreachable!("what validates locks nothing"),
+            BranchGoal::Validate { .. } => unreachable!("what validates locks nothing"),
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Snapshots: how a replica gets what its streams have no more, since they were cut (design §6).
 //!
 //! ```text
-//!   giver                                            taker
+//!   sender                                            receiver
 //!   its stream is asked for entries that are cut
-//!     extent absorbed, cut ── first part ──────────►  rows of a range, as the giver has them now
+//!     extent stable, cut    ── first part ──────────►  rows of a range, as the sender has them now
 //!     part of its store    ── part 1 ──────────────►  …; what is not among them and not newer goes
 //!                         ◄── all before this place ─
 //!                          ── the last part ────────►  the copy is whole
@@ -11,70 +11,70 @@
 //! ```
 //! Each worker's stream has snapshots of its own, the store is one: so each brings all of it. Parts show what
 //! is committed when they are taken, so the whole is no moment's state. The **cut** is the clock up to which
-//! the giver had absorbed every stream of the shard when it began, or up to which a whole copy that it took itself
+//! the sender had absorbed every stream of the shard when it began, or up to which a whole copy that it took itself
 //! had brought everything.
 //!
 //! **A part holds committed versions only (rule M10).** A store also has versions that this node certified in a
 //! lead of its own; their clocks tell nothing, since a successor's clocks pass them while their epoch is not
-//! settled. A row is given if, and only if, the giver's watermark or FVW of the row's epoch covers its stamp
+//! settled. A row is given if, and only if, the sender's watermark or FVW of the row's epoch covers its stamp
 //! (`Epochs::covers`). That is knowledge of what streams have decided: a shard has one leader an epoch that
 //! draws clocks, and where its watermark has reached a clock, every stream has decided its pieces up to that
 //! clock (M3, M4), for good (M9). A piece that was never decided lies above every safe clock that its stream
-//! decided in its epoch, and so above the shard's watermark and its end. What a giver has from a copy keeps of its
-//! stamp only epoch and clock. Therefore each part says how far the giver knows the epochs of its rows to be durable,
-//! read after the rows were, and the taker takes that over before it stores any of them. By induction over copies of
+//! decided in its epoch, and so above the shard's watermark and its end. What a sender has from a copy keeps of its
+//! stamp only epoch and clock. Therefore each part says how far the sender knows the epochs of its rows to be durable,
+//! read after the rows were, and the receiver takes that over before it stores any of them. By induction over copies of
 //! copies each node's watermarks cover the whole stamp of every row that it has from a copy, whether the store keeps
-//! that stamp or the short one, or had the version before. So the giver decides by its watermarks alone, what a taker
+//! that stamp or the short one, or had the version before. So the sender decides by its watermarks alone, what a receiver
 //! has from copies is rolled back by the same rule as everything else, and a part whose rows its watermarks do not
 //! cover is refused.
 //!
 //! The newest committed version of a key is in its chain, below all that is not committed: installing trims only
-//! what is below a version that the watermarks cover, and the giver asks the same watermarks, later.
+//! what is below a version that the watermarks cover, and the sender asks the same watermarks, later.
 //! So a key that a part lacks has no committed value: its newest committed version is a tombstone, or was one
 //! until that left the index, or there is none. Tombstones that are not committed hide nothing from a copy, and
 //! never leave the index.
 //!
 //! **What is undecided goes beside the rows** (rule M12): versions in decided entries of which only another shard can say
-//! whether they count, with their stamps. `undecided.rs` has what becomes of them at the taker.
+//! whether they count, with their stamps. `undecided.rs` has what becomes of them at the receiver.
 //!
-//! Why the taker ends where the giver is:
+//! Why the receiver ends where the sender is:
 //!
-//! - Every piece in the entries up to the extent is absorbed before the first part is taken, or came with a whole
-//!   copy, and has a clock up to the cut (`absorbed.rs`). The giver's watermarks cover it, or never will. So each is
+//! - Every piece in the entries up to the extent is stable before the first part is taken, or came with a whole
+//!   copy, and has a clock up to the cut (`stable.rs`). The sender's watermarks cover it, or never will. So each is
 //!   in the parts, or what came in its place: in a later part that
 //!   is newer, and it comes again with its entry. Versions go by stamps (rule M6), so once more does no harm.
-//! - What was deleted up to the cut is not in the parts, and its tombstone may be gone. So a key that the taker
-//!   has from up to the cut, and the part has not, goes; and what any worker of the taker replays of such
-//!   clocks is skipped as far as parts have come: the [floor](crate::replication::floor). What is deleted after
+//! - What was deleted up to the cut is not in the parts, and its tombstone may be gone. So a key that the receiver
+//!   has from up to the cut, and the part has not, goes; and what any worker of the receiver replays of such
+//!   clocks is skipped as far as parts have come: the [floor](crate::replication::replay_floor). What is deleted after
 //!   the cut is in entries that are still to come.
-//! - A part can be late, and the taker have come further by other ways. What all its streams have up to some
+//! - A part can be late, and the receiver have come further by other ways. What all its streams have up to some
 //!   clock it has or has deleted, and so it is with the floor; rows up to there are skipped.
 //! - Half a copy does no harm: what is there is committed and newer or the same, and what is not comes with
 //!   the entries, or with the next copy, which begins from the first key again.
 //!
 //! Each part begins where the one before has ended. The store changes, and so may these places when something
-//! is sent again: so the taker tells what it has by its place, and takes nothing that begins elsewhere. Some parts
-//! at a time are under way; a giver that hears nothing sends again from where the taker is, and gives up after a
-//! while. The stream asks again when the taker speaks.
+//! is sent again: so the receiver tells what it has by its place, and takes nothing that begins elsewhere. Some parts
+//! at a time are under way; a sender that hears nothing sends again from where the receiver is, and gives up after a
+//! while. The stream asks again when the receiver speaks.
 //!
 //! A stream whose leader gets a new ballot forgets what it asked for, and asks again. What it asks for is the same: the
 //! entries that the copy stands for are decided for good, and no entry behind them is cut while the copy is kept.
 //! So a copy that is under way goes on, and one that was whole is kept for a while: its last part is sent again, and
-//! the answer tells whether the taker still has the rest. One that has forgotten begins again from the first part.
+//! the answer tells whether the receiver still has the rest. One that has forgotten begins again from the first part.
 
-use super::absorbed::Extent;
-use super::options::Options;
-use super::part::{Part, Row, UndecidedRow, form, place};
-use super::{Effects, Mako, Message, fits};
-use crate::engine::Effect;
-use crate::faults::Fault;
+use super::options::MakoOptions;
+use super::snapshot_chunk::{ChunkRow, SnapshotChunk, UndecidedRow, form, place};
+use super::stable_prefix::StreamExtent;
+use super::{Mako, MakoEffects, MakoMessage, plausibility};
+use crate::engine::EngineEffect;
 use crate::observation::Observation;
+use crate::planted_bugs::PlantedBug;
 use crate::replication::replay::publish;
 use bytes::Bytes;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
-use store::{Place, Session};
+use store::{Session, WalkPlace};
 use types::wire::{decode, encode};
 use types::{
     Clock, Epoch, NodeId, Result, ShardId, Stamp, StampRef, TableId, Time, VectorWatermark,
@@ -90,17 +90,17 @@ const WINDOW_BYTES: usize = 8 << 20;
 /// Between two parts, of any copy, the worker does other things for so long.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Records of its own that a taker looks at for one part.
+/// Records of its own that a receiver looks at for one part.
 const ERASED_MAX: usize = 1 << 14;
 
 /// A snapshot that speaks of epochs so far beyond what this node has heard of is nonsense.
 const EPOCHS_AHEAD_MAX: u32 = 1 << 16;
 
-/// A giver gives up when it has sent the same again so many times. Counted and not timed: how often its turn
+/// A sender gives up when it has sent the same again so many times. Counted and not timed: how often its turn
 /// comes depends on how many copies it gives.
 const REPEATS_MAX: u32 = 20;
 
-/// A taker takes another giver's copy when its own giver was silent for so many times the time after which that
+/// A receiver takes another sender's copy when its own sender was silent for so many times the time after which that
 /// repeats itself,
 const SILENCES: u32 = 4;
 
@@ -109,17 +109,17 @@ const TURNS: u32 = 64;
 
 /// What stands for the entries of a stream up to an extent, together with the parts of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Head {
+struct SnapshotMetadata {
     copy: u64,
-    extent: Extent,
+    extent: StreamExtent,
     /// The FVWs up to the extent's that do not cover all of their epochs.
     finals: Vec<VectorWatermark>,
 }
 
-coded_struct!(Head { copy: u64, extent: Extent, finals: Vec<VectorWatermark> });
+coded_struct!(SnapshotMetadata { copy: u64, extent: StreamExtent, finals: Vec<VectorWatermark> });
 
 /// A copy that this worker gives.
-pub(super) struct Giving {
+pub(super) struct SnapshotSender {
     /// The place of the shard.
     at: usize,
     to: NodeId,
@@ -131,21 +131,21 @@ pub(super) struct Giving {
     length: u64,
     head: Bytes,
     /// Where the parts begin that are sent and not acknowledged, and their bytes.
-    sent: VecDeque<(Place, usize)>,
+    sent: VecDeque<(WalkPlace, usize)>,
     /// Where the next part begins. `None` once the last is sent.
-    next: Option<Place>,
+    next: Option<WalkPlace>,
     /// Where the part begins that was sent last.
-    last: Place,
+    last: WalkPlace,
     /// The stream waits for it.
     wanted: bool,
     /// When anything came or went last.
     active_at: Time,
-    /// How often parts were sent again since the taker last had more.
+    /// How often parts were sent again since the receiver last had more.
     repeats: u32,
 }
 
 /// A copy that this worker takes.
-pub(super) struct Taking {
+pub(super) struct SnapshotReceiver {
     /// The place of the shard.
     at: usize,
     from: NodeId,
@@ -153,24 +153,25 @@ pub(super) struct Taking {
     /// When a part came last.
     heard_at: Time,
     /// Where the next part begins. `None` when all are here.
-    reached: Option<Place>,
+    reached: Option<WalkPlace>,
     /// Parts that came before their turn, by where they begin.
-    early: BTreeMap<Place, Part>,
+    early: BTreeMap<WalkPlace, SnapshotChunk>,
 }
 
-impl Giving {
+impl SnapshotSender {
     /// Where the first part begins that is not acknowledged.
-    fn first(&self) -> Option<&Place> {
+    fn first(&self) -> Option<&WalkPlace> {
         self.sent.front().map(|(start, _)| start).or(self.next.as_ref())
     }
 
-    /// The taker has everything before `place`. Says whether that is news.
-    fn advance(&mut self, place: Option<Place>) -> bool {
+    /// The receiver has everything before `place`. Says whether that is news.
+    fn advance(&mut self, place: Option<WalkPlace>) -> bool {
         let Some(place) = place else {
             self.next = None;
             return !std::mem::take(&mut self.sent).is_empty();
         };
-        let old = |first: &Place| place == *first || place < *first && place != Place::default();
+        let old =
+            |first: &WalkPlace| place == *first || place < *first && place != WalkPlace::default();
         if self.first().is_none_or(old) {
             return false; // It was said before.
         }
@@ -202,7 +203,7 @@ impl Giving {
         }
     }
 
-    /// The taker has all parts.
+    /// The receiver has all parts.
     pub(super) fn is_over(&self) -> bool {
         self.next.is_none() && self.sent.is_empty()
     }
@@ -221,10 +222,10 @@ impl Giving {
 /// Giving.
 impl Mako {
     /// What the store has for good of this worker's stream of the shard at this place.
-    fn absorbed_extent(&self, at: usize) -> &Extent {
-        match self.options().faults.has(Fault::CutUnabsorbed) {
-            true => &self.followed[at].extent,
-            false => self.followed[at].absorbed.extent(),
+    fn absorbed_extent(&self, at: usize) -> &StreamExtent {
+        match self.options().faults.has(PlantedBug::CutUnabsorbed) {
+            true => &self.follower_replays[at].extent,
+            false => self.follower_replays[at].stable.extent(),
         }
     }
 
@@ -232,36 +233,39 @@ impl Mako {
     /// that is under way stands for fewer.
     pub(super) fn may_cut(&self, shard: ShardId) -> u64 {
         let at = self.place_of(shard).expect("a stream that is held");
-        let givings = self.givings.iter().filter(|giving| giving.at == at);
-        let given = givings.map(|giving| giving.length);
+        let snapshot_senders =
+            self.snapshot_senders.iter().filter(|snapshot_sender| snapshot_sender.at == at);
+        let given = snapshot_senders.map(|snapshot_sender| snapshot_sender.length);
         given.fold(self.absorbed_extent(at).length, u64::min)
     }
 
     /// A replica needs entries of this worker's stream of `shard` that are cut.
     pub(super) fn begin_to_give(&mut self, now: Time, shard: ShardId, to: NodeId) {
         let at = self.place_of(shard).expect("a stream that is held");
-        let mut givings = self.givings.iter_mut();
-        if let Some(giving) = givings.find(|giving| (giving.at, giving.to) == (at, to)) {
-            return giving.ask_again(now);
+        let mut snapshot_senders = self.snapshot_senders.iter_mut();
+        if let Some(snapshot_sender) = snapshot_senders
+            .find(|snapshot_sender| (snapshot_sender.at, snapshot_sender.to) == (at, to))
+        {
+            return snapshot_sender.ask_again(now);
         }
         let replica = self.shared.replica(shard).expect("held");
         let extent = self.absorbed_extent(at).clone();
         let faults = self.options().faults;
         // What this worker's extent says may stand for a copy that this node took itself: then the other workers
         // may not have absorbed their streams so far.
-        let cut = match faults.has(Fault::CopyFromOneStream) {
+        let cut = match faults.has(PlantedBug::CopyFromOneStream) {
             true => extent.greatest,
             false => replica.covered().max(replica.floor().whole()),
         };
-        // Like no other, of this life or another.
-        let copy = self.desk.hub.random.borrow_mut().next_u64();
-        let watermarks = self.desk.hub.watermarks.borrow();
+        // Like no other, of this process or another.
+        let copy = self.runtime.worker_context.random.borrow_mut().next_u64();
+        let watermarks = self.runtime.worker_context.watermarks.borrow();
         let finals = watermarks.partial(extent.finals).cloned();
-        let finals = finals.filter(|_| !faults.has(Fault::SnapshotWithoutFinals)).collect();
+        let finals = finals.filter(|_| !faults.has(PlantedBug::SnapshotWithoutFinals)).collect();
         let settled = watermarks.settled();
         let length = extent.length;
-        let head = encode(&Head { copy, extent, finals });
-        self.givings.push(Giving {
+        let head = encode(&SnapshotMetadata { copy, extent, finals });
+        self.snapshot_senders.push(SnapshotSender {
             at,
             to,
             copy,
@@ -270,8 +274,8 @@ impl Mako {
             length,
             head,
             sent: VecDeque::new(),
-            next: Some(Place::default()),
-            last: Place::default(),
+            next: Some(WalkPlace::default()),
+            last: WalkPlace::default(),
             wanted: true,
             active_at: now,
             repeats: 0,
@@ -279,96 +283,107 @@ impl Mako {
     }
 
     /// Ends the copies that stand for entries of the stream at this place: what follows them is gone here.
-    fn stop_giving(&mut self, at: usize, effects: &mut Effects) {
-        let shard = self.followed[at].shard;
-        for giving in self.givings.extract_if(.., |giving| giving.at == at) {
-            let Giving { to, length, head, wanted, .. } = giving;
+    fn stop_giving(&mut self, at: usize, effects: &mut MakoEffects) {
+        let shard = self.follower_replays[at].shard;
+        for snapshot_sender in
+            self.snapshot_senders.extract_if(.., |snapshot_sender| snapshot_sender.at == at)
+        {
+            let SnapshotSender { to, length, head, wanted, .. } = snapshot_sender;
             if wanted {
-                effects.push(Effect::Snapshot { shard, to, length, state: head });
+                effects.push(EngineEffect::Snapshot { shard, to, length, state: head });
             }
         }
     }
 
-    /// The taker of a copy has everything before `place`.
+    /// The receiver of a copy has everything before `place`.
     pub(super) fn part_is_taken(
         &mut self,
         from: NodeId,
         (shard, copy): (ShardId, u64),
         reached: Option<&(TableId, Bytes)>,
     ) {
-        let (now, at) = (self.desk.hub.now.get(), self.place_of(shard));
-        let giving = self.givings.iter_mut();
-        let mut giving = giving.filter(|it| (Some(it.at), it.to, it.copy) == (at, from, copy));
-        let Some(giving) = giving.next() else {
-            self.desk.counters.dropped += 1;
+        let (now, at) = (self.runtime.worker_context.now.get(), self.place_of(shard));
+        let snapshot_sender = self.snapshot_senders.iter_mut();
+        let mut snapshot_sender =
+            snapshot_sender.filter(|it| (Some(it.at), it.to, it.copy) == (at, from, copy));
+        let Some(snapshot_sender) = snapshot_sender.next() else {
+            self.runtime.counters.dropped += 1;
             return;
         };
         let reached = reached.map(place);
-        let gets_on = reached != Some(Place::default());
-        if giving.advance(reached) {
-            giving.active_at = now;
-            giving.repeats = if gets_on { 0 } else { giving.repeats };
+        let gets_on = reached != Some(WalkPlace::default());
+        if snapshot_sender.advance(reached) {
+            snapshot_sender.active_at = now;
+            snapshot_sender.repeats = if gets_on { 0 } else { snapshot_sender.repeats };
         }
     }
 
     /// Goes on with the copies that this worker gives.
-    pub(super) fn give(&mut self, now: Time, effects: &mut Effects) {
-        let retry_after = self.desk.hub.limits.retry_after;
-        for place in (0..self.givings.len()).rev() {
-            let giving = &mut self.givings[place];
-            let shard = self.followed[giving.at].shard;
+    pub(super) fn give(&mut self, now: Time, effects: &mut MakoEffects) {
+        let retry_after = self.runtime.worker_context.limits.retry_after;
+        for place in (0..self.snapshot_senders.len()).rev() {
+            let snapshot_sender = &mut self.snapshot_senders[place];
+            let shard = self.follower_replays[snapshot_sender.at].shard;
             // Perhaps this node has not heard who leads.
-            let gives = self.desk.hub.gives(shard, self.desk.hub.place.node, giving.to);
-            let (is_over, is_due) = (giving.is_over(), giving.due(retry_after) <= now);
-            let is_vain = is_due && (is_over || giving.repeats == REPEATS_MAX);
-            if giving.wanted && (!gives || is_over || is_vain) {
-                // Of one that is given up the taker has not all, and drops this; then it asks again.
-                giving.wanted = false;
-                let (to, length, state) = (giving.to, giving.length, giving.head.clone());
-                effects.push(Effect::Snapshot { shard, to, length, state });
+            let gives = self.runtime.worker_context.gives(
+                shard,
+                self.runtime.worker_context.place.node,
+                snapshot_sender.to,
+            );
+            let (is_over, is_due) =
+                (snapshot_sender.is_over(), snapshot_sender.due(retry_after) <= now);
+            let is_vain = is_due && (is_over || snapshot_sender.repeats == REPEATS_MAX);
+            if snapshot_sender.wanted && (!gives || is_over || is_vain) {
+                // Of one that is given up the receiver has not all, and drops this; then it asks again.
+                snapshot_sender.wanted = false;
+                let (to, length, state) =
+                    (snapshot_sender.to, snapshot_sender.length, snapshot_sender.head.clone());
+                effects.push(EngineEffect::Snapshot { shard, to, length, state });
             }
             if !gives || is_vain {
-                self.givings.swap_remove(place);
+                self.snapshot_senders.swap_remove(place);
                 continue;
             }
             if is_due {
-                giving.rewind();
-                giving.active_at = now;
+                snapshot_sender.rewind();
+                snapshot_sender.active_at = now;
             }
         }
         if self.give_at <= now
             && self.parts_have_room()
-            && let Some(place) = self.givings.iter().position(Giving::has_room)
+            && let Some(place) = self.snapshot_senders.iter().position(SnapshotSender::has_room)
         {
             self.give_at = now + PAUSE;
             self.give_part(now, place, effects);
-            self.givings.rotate_left(place + 1); // Each in its turn.
+            self.snapshot_senders.rotate_left(place + 1); // Each in its turn.
         }
     }
 
     fn parts_have_room(&self) -> bool {
-        let sent = self.givings.iter().flat_map(|giving| &giving.sent);
+        let sent = self.snapshot_senders.iter().flat_map(|snapshot_sender| &snapshot_sender.sent);
         sent.map(|(_, bytes)| bytes).sum::<usize>() < WINDOW_BYTES
     }
 
-    fn give_part(&mut self, now: Time, place: usize, effects: &mut Effects) {
-        let giving = &mut self.givings[place];
-        let own = &self.desk.hub.own[giving.at];
-        let (Some(from), Ok(mut session)) = (giving.next.clone(), own.sessions.take()) else {
+    fn give_part(&mut self, now: Time, place: usize, effects: &mut MakoEffects) {
+        let snapshot_sender = &mut self.snapshot_senders[place];
+        let own = &self.runtime.worker_context.own[snapshot_sender.at];
+        let (Some(from), Ok(mut session)) = (snapshot_sender.next.clone(), own.sessions.take())
+        else {
             return;
         };
-        let (shard, Options { snapshot_part, faults, .. }) =
+        let (shard, MakoOptions { snapshot_part, faults, .. }) =
             (own.shard, &self.shared.setup.options);
-        let (epochs, cut, settled) = (&self.shared.epochs, giving.cut, giving.settled);
+        let (epochs, cut, settled) =
+            (&self.shared.epochs, snapshot_sender.cut, snapshot_sender.settled);
         let withheld = Cell::new(0);
         let undecided = |stamp: StampRef<'_>| epochs.is_undecided(shard, stamp);
         let committed = |stamp: StampRef<'_>| {
-            if epochs.covers(shard, stamp) || faults.has(Fault::CopyUncommitted) {
+            if epochs.covers(shard, stamp) || faults.has(PlantedBug::CopyUncommitted) {
                 return true;
             }
             let by_clock = stamp.clock <= cut && epochs.is_live(stamp.epoch);
             withheld.set(withheld.get() + usize::from(by_clock && !undecided(stamp)));
-            by_clock && faults.has(Fault::CopyByClock)
+            by_clock && faults.has(PlantedBug::CopyByClock)
         };
         let mut rows = Vec::new();
         // Meanwhile nothing moves from the table to the store.
@@ -380,7 +395,7 @@ impl Mako {
             match (copied.committed, value) {
                 (true, Some(value)) => {
                     let (epoch, clock) = (copied.stamp.epoch, copied.stamp.clock);
-                    rows.push(Row { table, epoch, clock, key, value });
+                    rows.push(ChunkRow { table, epoch, clock, key, value });
                 }
                 (true, None) => {}
                 (false, value) => {
@@ -392,46 +407,65 @@ impl Mako {
         let kept_rows = kept.rows(&from, until.as_ref());
         beside.extend(kept_rows.filter(|row| !epochs.rejects(shard, row.stamp.as_ref())));
         drop(kept);
-        if faults.has(Fault::CopyWithoutUndecided) {
+        if faults.has(PlantedBug::CopyWithoutUndecided) {
             beside.clear();
         }
         let undecided = beside;
         let size = |key: &Bytes, value: Option<&Bytes>| key.len() + value.map_or(0, Bytes::len);
         let bytes = rows.iter().map(|row| size(&row.key, Some(&row.value))).sum::<usize>()
             + undecided.iter().map(|row| size(&row.key, row.value.as_ref())).sum::<usize>();
-        giving.sent.push_back((from.clone(), bytes));
-        giving.next = until.clone();
-        giving.last = from.clone();
-        giving.active_at = now;
-        let (to, copy, is_first) = (giving.to, giving.copy, from == Place::default());
+        snapshot_sender.sent.push_back((from.clone(), bytes));
+        snapshot_sender.next = until.clone();
+        snapshot_sender.last = from.clone();
+        snapshot_sender.active_at = now;
+        let (to, copy, is_first) =
+            (snapshot_sender.to, snapshot_sender.copy, from == WalkPlace::default());
         // Asked after the rows were: so what is told of their epochs covers them.
         let watermarks = self.watermarks_of(&rows, settled, is_first);
         let (from, until) = (form(from), until.map(form));
-        let forgotten = self.desk.hub.watermarks.borrow().forgotten();
-        let part =
-            Part { shard, copy, cut, from, until, settled, forgotten, watermarks, rows, undecided };
-        let planted = faults.has(Fault::CopyUncommitted) || faults.has(Fault::CopyByClock);
+        let forgotten = self.runtime.worker_context.watermarks.borrow().forgotten();
+        let part = SnapshotChunk {
+            shard,
+            copy,
+            cut,
+            from,
+            until,
+            settled,
+            forgotten,
+            watermarks,
+            rows,
+            undecided,
+        };
+        let planted =
+            faults.has(PlantedBug::CopyUncommitted) || faults.has(PlantedBug::CopyByClock);
         assert!(planted || self.covers(&part), "M10: a row of {part:?} is not covered");
         effects.observe(|| part.observation(withheld.get()));
-        effects.push(Effect::Send { to, message: Message::Part(part) });
+        effects.push(EngineEffect::Send { to, message: MakoMessage::Part(part) });
     }
 
-    /// What the taker of these rows has to know of their epochs: see [`Part::watermarks`].
-    fn watermarks_of(&self, rows: &[Row], settled: Epoch, is_first: bool) -> Vec<VectorWatermark> {
+    /// What the receiver of these rows has to know of their epochs: see [`SnapshotChunk::watermarks`].
+    fn watermarks_of(
+        &self,
+        rows: &[ChunkRow],
+        settled: Epoch,
+        is_first: bool,
+    ) -> Vec<VectorWatermark> {
         let epochs: BTreeSet<Epoch> = rows.iter().map(|row| row.epoch).collect();
         let later = epochs.into_iter().filter(|epoch| *epoch > settled);
         let later = later.map(|epoch| self.shared.epochs.watermark(epoch).expect("rows have it"));
-        let watermarks = self.desk.hub.watermarks.borrow();
-        let says = is_first && !self.options().faults.has(Fault::SnapshotWithoutFinals);
+        let watermarks = self.runtime.worker_context.watermarks.borrow();
+        let says = is_first && !self.options().faults.has(PlantedBug::SnapshotWithoutFinals);
         let finals = watermarks.partial(settled).filter(|_| says).cloned();
         finals.chain(later).collect()
     }
 
     /// When to go on.
     pub(super) fn next_given(&self) -> Option<Time> {
-        let retry_after = self.desk.hub.limits.retry_after;
-        let gives = self.parts_have_room() && self.givings.iter().any(Giving::has_room);
-        let again = self.givings.iter().map(|giving| giving.due(retry_after));
+        let retry_after = self.runtime.worker_context.limits.retry_after;
+        let gives =
+            self.parts_have_room() && self.snapshot_senders.iter().any(SnapshotSender::has_room);
+        let again =
+            self.snapshot_senders.iter().map(|snapshot_sender| snapshot_sender.due(retry_after));
         again.chain(gives.then_some(self.give_at)).min()
     }
 }
@@ -439,90 +473,111 @@ impl Mako {
 /// Taking.
 impl Mako {
     /// A part of a copy has come.
-    pub(super) fn take_part(&mut self, from: NodeId, part: Part, effects: &mut Effects) {
+    pub(super) fn take_part(
+        &mut self,
+        from: NodeId,
+        part: SnapshotChunk,
+        effects: &mut MakoEffects,
+    ) {
         let Some(at) = self.place_of(part.shard).filter(|_| self.may_take(from, &part)) else {
-            self.desk.counters.dropped += 1;
+            self.runtime.counters.dropped += 1;
             return;
         };
         let (shard, copy) = (part.shard, part.copy);
-        let known = |it: &Taking| (it.at, it.from, it.copy) == (at, from, copy);
-        let now = self.desk.hub.now.get();
+        let known = |it: &SnapshotReceiver| (it.at, it.from, it.copy) == (at, from, copy);
+        let now = self.runtime.worker_context.now.get();
         // A leader that prepares may have asked two: one of them is enough, unless it has fallen silent.
-        let patience = self.desk.hub.limits.retry_after * SILENCES + PAUSE * TURNS;
-        let goes_on = |it: &Taking| it.at == at && it.from != from && now < it.heard_at + patience;
-        if place(&part.from) == Place::default()
-            && !self.takings.iter().any(|it| known(it) || goes_on(it))
+        let patience = self.runtime.worker_context.limits.retry_after * SILENCES + PAUSE * TURNS;
+        let goes_on =
+            |it: &SnapshotReceiver| it.at == at && it.from != from && now < it.heard_at + patience;
+        if place(&part.from) == WalkPlace::default()
+            && !self.snapshot_receivers.iter().any(|it| known(it) || goes_on(it))
         {
-            self.takings.retain(|taking| taking.at != at);
-            let (reached, early) = (Some(Place::default()), BTreeMap::new());
-            self.takings.push(Taking { at, from, copy, heard_at: now, reached, early });
+            self.snapshot_receivers.retain(|snapshot_receiver| snapshot_receiver.at != at);
+            let (reached, early) = (Some(WalkPlace::default()), BTreeMap::new());
+            self.snapshot_receivers.push(SnapshotReceiver {
+                at,
+                from,
+                copy,
+                heard_at: now,
+                reached,
+                early,
+            });
         }
-        let reached = match self.takings.iter().position(known) {
-            Some(taking) => self.take_in_turn(taking, part, effects),
-            None => Some(Place::default()),
+        let reached = match self.snapshot_receivers.iter().position(known) {
+            Some(snapshot_receiver) => self.take_in_turn(snapshot_receiver, part, effects),
+            None => Some(WalkPlace::default()),
         };
-        let message = Message::PartTaken { shard, copy, reached: reached.map(form) };
-        effects.push(Effect::Send { to: from, message });
+        let message = MakoMessage::PartTaken { shard, copy, reached: reached.map(form) };
+        effects.push(EngineEffect::Send { to: from, message });
     }
 
-    /// Takes a part of a copy, and others whose turn comes with it. Returns how far that goes.
-    fn take_in_turn(&mut self, at: usize, part: Part, effects: &mut Effects) -> Option<Place> {
-        let taking = &mut self.takings[at];
-        taking.heard_at = self.desk.hub.now.get();
+    /// Takes a chunk of a copy, and others whose turn comes with it. Returns how far that goes.
+    fn take_in_turn(
+        &mut self,
+        at: usize,
+        part: SnapshotChunk,
+        effects: &mut MakoEffects,
+    ) -> Option<WalkPlace> {
+        let snapshot_receiver = &mut self.snapshot_receivers[at];
+        snapshot_receiver.heard_at = self.runtime.worker_context.now.get();
         let begins = place(&part.from);
-        if taking.reached.as_ref().is_some_and(|reached| *reached <= begins)
-            && (taking.early.len() < WINDOW || taking.reached.as_ref() == Some(&begins))
+        if snapshot_receiver.reached.as_ref().is_some_and(|reached| *reached <= begins)
+            && (snapshot_receiver.early.len() < WINDOW
+                || snapshot_receiver.reached.as_ref() == Some(&begins))
         {
-            taking.early.insert(begins, part);
+            snapshot_receiver.early.insert(begins, part);
         }
-        while let Some(reached) = self.takings[at].reached.clone()
-            && let Some(part) = self.takings[at].early.remove(&reached)
+        while let Some(reached) = self.snapshot_receivers[at].reached.clone()
+            && let Some(part) = self.snapshot_receivers[at].early.remove(&reached)
         {
             if !self.learn_watermarks(&part, effects) {
-                self.desk.counters.dropped += 1;
+                self.runtime.counters.dropped += 1;
                 break; // It says what cannot be.
             }
-            let Ok(reached) = self.copy_part(self.takings[at].at, &part, effects) else {
+            let Ok(reached) = self.copy_part(self.snapshot_receivers[at].at, &part, effects) else {
                 break; // It comes again.
             };
             self.undecided_left |= !part.undecided.is_empty();
             if reached.is_none() {
                 effects.observe(|| Observation::Copied { shard: part.shard, cut: part.cut });
             }
-            let taking = &mut self.takings[at];
-            taking.early.retain(|begins, _| reached.as_ref().is_some_and(|place| begins >= place));
-            taking.reached = reached;
+            let snapshot_receiver = &mut self.snapshot_receivers[at];
+            snapshot_receiver
+                .early
+                .retain(|begins, _| reached.as_ref().is_some_and(|place| begins >= place));
+            snapshot_receiver.reached = reached;
         }
-        self.takings[at].reached.clone()
+        self.snapshot_receivers[at].reached.clone()
     }
 
     /// Can this be so, and is it for this node to take?
-    fn may_take(&self, from: NodeId, part: &Part) -> bool {
+    fn may_take(&self, from: NodeId, part: &SnapshotChunk) -> bool {
         let ascends = part.until.as_ref().is_none_or(|until| part.from < *until);
-        let shards = self.desk.hub.topology.shards() as usize;
+        let shards = self.runtime.worker_context.topology.shards() as usize;
         let (first, last) = (super::FIRST_EPOCH, self.last_epoch());
         let is_known = |epoch| part.watermarks.iter().any(|it| it.epoch() == epoch);
-        let fits = |row: &Row| {
+        let fits = |row: &ChunkRow| {
             let told = row.epoch <= part.settled || is_known(row.epoch);
-            row.epoch >= first && row.epoch <= last && told && fits::clock(row.clock)
+            row.epoch >= first && row.epoch <= last && told && plausibility::clock(row.clock)
         };
         let fits_undecided = |row: &UndecidedRow| {
             let UndecidedRow { stamp, .. } = row;
             stamp.epoch >= first
                 && stamp.epoch <= last
-                && fits::stamp(stamp, stamp.epoch, part.shard, shards as u32)
-                && stamp.as_ref().remote.len() <= fits::ENTRIES_MAX
+                && plausibility::stamp(stamp, stamp.epoch, part.shard, shards as u32)
+                && stamp.as_ref().remote.len() <= plausibility::ENTRIES_MAX
         };
         let whole = |it: &VectorWatermark| {
             it.shards() == shards && it.epoch() >= first && it.epoch() <= last
         };
-        self.desk.hub.gives(part.shard, from, self.desk.hub.place.node)
-            && self.desk.hub.own(part.shard).is_none()
+        self.runtime.worker_context.gives(part.shard, from, self.runtime.worker_context.place.node)
+            && self.runtime.worker_context.own(part.shard).is_none()
             && ascends
-            && fits::clock(part.cut)
+            && plausibility::clock(part.cut)
             && part.settled < last
-            // A part of long ago, or from a giver that knows no more what this node lacks.
-            && part.settled >= self.desk.hub.watermarks.borrow().forgotten()
+            // A part of long ago, or from a sender that knows no more what this node lacks.
+            && part.settled >= self.runtime.worker_context.watermarks.borrow().forgotten()
             && self.live.first().is_some_and(|live| live.epoch() > part.forgotten)
             && part.watermarks.iter().all(whole)
             && part.rows.iter().all(fits)
@@ -531,16 +586,16 @@ impl Mako {
 
     /// No peer has honestly heard of a later epoch.
     fn last_epoch(&self) -> Epoch {
-        Epoch(self.desk.hub.epoch.get().0.saturating_add(EPOCHS_AHEAD_MAX))
+        Epoch(self.runtime.worker_context.epoch.get().0.saturating_add(EPOCHS_AHEAD_MAX))
     }
 
-    /// Takes over what the giver knows of the epochs of a part's rows, so that this node takes each of them for
+    /// Takes over what the sender knows of the epochs of a part's rows, so that this node takes each of them for
     /// committed, in all that it is asked later (rule M10). Says whether that is so.
-    fn learn_watermarks(&mut self, part: &Part, effects: &mut Effects) -> bool {
-        if self.options().faults.has(Fault::CopyWithoutWatermarks) {
+    fn learn_watermarks(&mut self, part: &SnapshotChunk, effects: &mut MakoEffects) -> bool {
+        if self.options().faults.has(PlantedBug::CopyWithoutWatermarks) {
             return true;
         }
-        if place(&part.from) == Place::default() {
+        if place(&part.from) == WalkPlace::default() {
             self.hear_finals(part.settled, &part.watermarks, effects);
         }
         let later = part.watermarks.iter().filter(|it| it.epoch() > part.settled);
@@ -550,16 +605,16 @@ impl Mako {
             let Some(at) = self.live(watermark.epoch()) else { continue };
             if self.live[at].watermark.merge(watermark) {
                 self.gossip.hears();
-                self.desk.nudge_others(effects);
+                self.runtime.nudge_others(effects);
             }
         }
         self.covers(part)
     }
 
     /// Does this node take all rows of a part for committed?
-    fn covers(&self, part: &Part) -> bool {
+    fn covers(&self, part: &SnapshotChunk) -> bool {
         let epochs = &self.shared.epochs;
-        let is_covered = |row: &Row| {
+        let is_covered = |row: &ChunkRow| {
             let stamp = Stamp::local(row.epoch, row.clock);
             row.epoch <= epochs.open() && epochs.covers(part.shard, stamp.as_ref())
         };
@@ -567,9 +622,9 @@ impl Mako {
     }
 
     /// The epochs up to `last` are settled: these are the FVWs of those that lost something.
-    fn hear_finals(&mut self, last: Epoch, finals: &[VectorWatermark], effects: &mut Effects) {
-        let shards = self.desk.hub.topology.shards() as usize;
-        let settled = self.desk.hub.watermarks.borrow().settled();
+    fn hear_finals(&mut self, last: Epoch, finals: &[VectorWatermark], effects: &mut MakoEffects) {
+        let shards = self.runtime.worker_context.topology.shards() as usize;
+        let settled = self.runtime.worker_context.watermarks.borrow().settled();
         for epoch in (settled.0 + 1..=last.0).map(Epoch) {
             let partial = finals.iter().find(|watermark| watermark.epoch() == epoch).cloned();
             let whole = || VectorWatermark::whole(epoch, shards);
@@ -585,10 +640,10 @@ impl Mako {
     fn copy_part(
         &mut self,
         at: usize,
-        part: &Part,
-        effects: &mut Effects,
-    ) -> Result<Option<Place>> {
-        let own = &self.desk.hub.own[at];
+        part: &SnapshotChunk,
+        effects: &mut MakoEffects,
+    ) -> Result<Option<WalkPlace>> {
+        let own = &self.runtime.worker_context.own[at];
         let replica = self.shared.replica(part.shard).expect("held");
         let mut session = own.sessions.take()?;
         let (from, until) = part.range();
@@ -605,7 +660,7 @@ impl Mako {
         let mut aside = self.shared.undecided(part.shard).lock();
         let here = replica.reached();
         for row in &part.rows {
-            let Row { table, epoch, clock, key, .. } = row;
+            let ChunkRow { table, epoch, clock, key, .. } = row;
             let was_undecided = aside.has(*table, key, (*epoch, *clock));
             if was_undecided || *clock > here && !floor.has(*table, key, *clock) {
                 copy_row(part.shard, &mut session, row, &mut effects.observations)?;
@@ -613,13 +668,13 @@ impl Mako {
             // Not before: where a lock was in the way, the part comes again.
             aside.supersede(*table, key, (*epoch, *clock));
         }
-        self.desk.counters.operations += part.rows.len() as u64;
+        self.runtime.counters.operations += part.rows.len() as u64;
         // What goes leaves no trace but the floor: so that follows as far as this gets.
         let stale = |table: TableId, key: &[u8], stamp: StampRef<'_>| {
             let is_undecided = || undecided.contains(&(table, key, (stamp.epoch, stamp.clock)));
             stamp.clock <= part.cut && !kept.contains(&(table, key)) && !is_undecided()
         };
-        let left = match self.shared.setup.options.faults.has(Fault::CopyKeepsDeleted) {
+        let left = match self.shared.setup.options.faults.has(PlantedBug::CopyKeepsDeleted) {
             true => None,
             false => session.erase(&from, until.as_ref(), ERASED_MAX, stale),
         };
@@ -636,36 +691,40 @@ impl Mako {
         (from, length): (NodeId, u64),
         state: &Bytes,
     ) -> bool {
-        let (Some(at), Ok(head)) = (self.place_of(shard), decode::<Head>(state)) else {
+        let (Some(at), Ok(head)) = (self.place_of(shard), decode::<SnapshotMetadata>(state)) else {
             return false;
         };
-        let Head { copy, extent, finals } = head;
-        let taken =
-            |it: &Taking| (it.at, it.from, it.copy) == (at, from, copy) && it.reached.is_none();
-        let (before, shards) =
-            (&self.followed[at].extent, self.desk.hub.topology.shards() as usize);
+        let SnapshotMetadata { copy, extent, finals } = head;
+        let taken = |it: &SnapshotReceiver| {
+            (it.at, it.from, it.copy) == (at, from, copy) && it.reached.is_none()
+        };
+        let (before, shards) = (
+            &self.follower_replays[at].extent,
+            self.runtime.worker_context.topology.shards() as usize,
+        );
         // The epoch after the last FVW is open, or its opening is on its way to this node.
         let known = self.last_epoch().0;
-        self.takings.iter().any(taken)
+        self.snapshot_receivers.iter().any(taken)
             && extent.length == length
             && extent.safe >= before.safe
-            && fits::clock(extent.greatest)
+            && plausibility::clock(extent.greatest)
             && extent.finals.0.max(extent.ended.0) <= known
             && finals.iter().all(|last| last.shards() == shards)
     }
 
     /// This worker's stream of `shard` begins behind a snapshot.
-    pub(super) fn restored(&mut self, shard: ShardId, state: &Bytes, effects: &mut Effects) {
+    pub(super) fn restored(&mut self, shard: ShardId, state: &Bytes, effects: &mut MakoEffects) {
         let at = self.place_of(shard).expect("a stream that is held");
-        let Head { extent, finals, .. } = decode(state).expect("it was looked at before");
-        self.takings.retain(|taking| taking.at != at);
+        let SnapshotMetadata { extent, finals, .. } =
+            decode(state).expect("it was looked at before");
+        self.snapshot_receivers.retain(|snapshot_receiver| snapshot_receiver.at != at);
         let (last, safe) = (extent.finals, extent.safe);
-        self.followed[at].restore(extent);
+        self.follower_replays[at].restore(extent);
         self.stop_giving(at, effects);
         let replica = self.shared.replica(shard).expect("held");
-        let worker = self.desk.hub.place.worker;
+        let worker = self.runtime.worker_context.place.worker;
         replica.cover(worker, safe);
-        super::followed::publish(&self.followed[at], replica, worker);
+        super::follower_replay::publish(&self.follower_replays[at], replica, worker);
         effects.observe(|| Observation::Restored { shard });
         self.hear_finals(last, &finals, effects);
     }
@@ -675,7 +734,7 @@ impl Mako {
 fn copy_row(
     shard: ShardId,
     session: &mut Session,
-    row: &Row,
+    row: &ChunkRow,
     observations: &mut Option<Vec<Observation>>,
 ) -> Result<()> {
     let stamp = Stamp::local(row.epoch, row.clock);

@@ -22,60 +22,60 @@
 //!
 //! **Copies carry them** beside the rows of their range (`snapshot.rs`), with their stamps: from the table, and from
 //! the store, where each version is undecided that is in a decided entry: its clock is not above the shard's end of its
-//! epoch. The taker's table has of the range, up to the cut, what the copy has, and nothing else: what is missing there was
+//! epoch. The receiver's table has of the range, up to the cut, what the copy has, and nothing else: what is missing there was
 //! decided. What is replayed of such clocks is skipped, as for rows, so what is decided later comes from the table.
 //!
 //! Locks are taken in this order: a replica's floor, the table, keys in the store.
 
-use super::part::{Part, UndecidedRow};
 use super::piece::Piece;
-use super::shared::Shared;
-use super::{Effects, Mako};
-use crate::execution::sessions::Sessions;
-use crate::faults::Fault;
+use super::shared::MakoShared;
+use super::snapshot_chunk::{SnapshotChunk, UndecidedRow};
+use super::{Mako, MakoEffects};
+use crate::execution::session_pool::SessionPool;
 use crate::observation::Observation;
-use crate::replication::codec::Write;
-use crate::replication::floor::Floor;
+use crate::planted_bugs::PlantedBug;
+use crate::replication::codec::StreamWrite;
+use crate::replication::replay_floor::ReplayFloor;
 use crate::watermarks::Watermarks;
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, DerefMut};
 use std::rc::Rc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use store::{Place, Session};
+use store::{Session, WalkPlace};
 use types::{Clock, Epoch, Result, ShardId, Stamp, StampRef, TableId};
 
 /// Other workers hold locks for as long as a piece takes to be replayed.
 const TRIES: u32 = 1_000_000;
 
 /// The place of a version among those of its key.
-pub(super) type Order = (Epoch, Clock);
+pub(super) type VersionOrder = (Epoch, Clock);
 
 /// A key and its table.
-type Key = (TableId, Bytes);
+type TableKey = (TableId, Bytes);
 
 /// The undecided versions that a node keeps of a shard beside its store, for all of its workers.
 #[derive(Debug, Default)]
-pub(super) struct Undecided {
-    kept: Mutex<Kept>,
+pub(super) struct UndecidedVersions {
+    kept: Mutex<KeptVersions>,
 }
 
-/// See [`Undecided`].
+/// See [`UndecidedVersions`].
 #[derive(Debug, Default)]
-pub(super) struct Kept {
-    keys: BTreeMap<Key, BTreeMap<Order, Version>>,
+pub(super) struct KeptVersions {
+    keys: BTreeMap<TableKey, BTreeMap<VersionOrder, UndecidedVersion>>,
 }
 
 /// A version; no value is a tombstone.
 #[derive(Debug, Clone)]
-struct Version {
+struct UndecidedVersion {
     stamp: Stamp,
     value: Option<Bytes>,
 }
 
-impl Undecided {
+impl UndecidedVersions {
     /// The versions, for as long as nothing is to become of them.
-    pub(super) fn lock(&self) -> MutexGuard<'_, Kept> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, KeptVersions> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -97,18 +97,18 @@ impl Undecided {
     }
 }
 
-fn order(stamp: StampRef<'_>) -> Order {
+fn order(stamp: StampRef<'_>) -> VersionOrder {
     (stamp.epoch, stamp.clock)
 }
 
-impl Kept {
-    fn insert(&mut self, key: Key, version: Version) {
+impl KeptVersions {
+    fn insert(&mut self, key: TableKey, version: UndecidedVersion) {
         let order = order(version.stamp.as_ref());
         self.keys.entry(key).or_default().insert(order, version);
     }
 
     /// Drops what is not newer.
-    pub(super) fn supersede(&mut self, table: TableId, key: &Bytes, by: Order) {
+    pub(super) fn supersede(&mut self, table: TableId, key: &Bytes, by: VersionOrder) {
         let key = (table, key.clone());
         if let Some(versions) = self.keys.get_mut(&key) {
             versions.retain(|order, _| *order > by);
@@ -119,7 +119,7 @@ impl Kept {
     }
 
     /// Is this version kept?
-    pub(super) fn has(&self, table: TableId, key: &Bytes, order: Order) -> bool {
+    pub(super) fn has(&self, table: TableId, key: &Bytes, order: VersionOrder) -> bool {
         let versions = self.keys.get(&(table, key.clone()));
         versions.is_some_and(|versions| versions.contains_key(&order))
     }
@@ -127,9 +127,10 @@ impl Kept {
     /// The keys from one place on and before another.
     fn range_mut<'k>(
         &'k mut self,
-        from: &Place,
-        until: Option<&'k Place>,
-    ) -> impl Iterator<Item = (&'k Key, &'k mut BTreeMap<Order, Version>)> + use<'k> {
+        from: &WalkPlace,
+        until: Option<&'k WalkPlace>,
+    ) -> impl Iterator<Item = (&'k TableKey, &'k mut BTreeMap<VersionOrder, UndecidedVersion>)> + use<'k>
+    {
         let start = Bound::Included((from.table, Bytes::copy_from_slice(&from.key)));
         let rest = self.keys.range_mut((start, Bound::Unbounded));
         rest.take_while(move |(key, _)| until.is_none_or(|until| until.is_behind(key.0, &key.1)))
@@ -138,8 +139,8 @@ impl Kept {
     /// The versions of a range, for a copy.
     pub(super) fn rows<'k>(
         &'k mut self,
-        from: &Place,
-        until: Option<&'k Place>,
+        from: &WalkPlace,
+        until: Option<&'k WalkPlace>,
     ) -> impl Iterator<Item = UndecidedRow> + use<'k> {
         self.range_mut(from, until).flat_map(|((table, key), versions)| {
             versions.values().map(|version| UndecidedRow {
@@ -152,15 +153,15 @@ impl Kept {
     }
 }
 
-impl Shared {
+impl MakoShared {
     /// What this node keeps of `shard` beside its store.
-    pub(super) fn undecided(&self, shard: ShardId) -> &Undecided {
+    pub(super) fn undecided(&self, shard: ShardId) -> &UndecidedVersions {
         let at = self.replicas.iter().position(|replica| replica.shard == shard);
         &self.undecided[at.expect("a shard that is held")]
     }
 
     /// Keeps the versions of a piece that is undecided, but for those that do not matter.
-    pub(super) fn keep(&self, shard: ShardId, sessions: &Rc<Sessions>, piece: &Piece) {
+    pub(super) fn keep(&self, shard: ShardId, sessions: &Rc<SessionPool>, piece: &Piece) {
         let Piece { stamp, writes } = piece;
         // Its own shard may have ended the epoch before it, which another worker of the node has just heard.
         if self.epochs.rejects(shard, stamp.as_ref()) {
@@ -171,8 +172,8 @@ impl Shared {
             session.unwrap_or_else(|error| panic!("{shard} cannot be followed: {error}"));
         let floor = self.replica(shard).expect("held").floor();
         let mut kept = self.undecided(shard).lock();
-        let all = self.setup.options.faults.has(Fault::InstallUndecidedAbove);
-        for Write { table, key, value } in writes {
+        let all = self.setup.options.faults.has(PlantedBug::InstallUndecidedAbove);
+        for StreamWrite { table, key, value } in writes {
             let mut superseded = || {
                 let key = (*table, &key[..]);
                 let found = self.is_superseded(shard, &session.begin(), key, order(stamp.as_ref()));
@@ -180,7 +181,7 @@ impl Shared {
             };
             // Of such keys and clocks a copy has brought what is undecided.
             if !floor.has(*table, key, stamp.clock) && (all || !superseded()) {
-                let version = Version { stamp: stamp.clone(), value: value.clone() };
+                let version = UndecidedVersion { stamp: stamp.clone(), value: value.clone() };
                 kept.insert((*table, key.clone()), version);
             }
         }
@@ -195,7 +196,7 @@ impl Shared {
         shard: ShardId,
         transaction: &store::Transaction<S>,
         (table, key): (TableId, &[u8]),
-        than: Order,
+        than: VersionOrder,
     ) -> Result<bool> {
         let newer = |stamp: StampRef<'_>| order(stamp) > than && self.epochs.covers(shard, stamp);
         Ok(transaction.get_where(table, key, newer)?.is_some())
@@ -206,17 +207,18 @@ impl Shared {
         &self,
         shard: ShardId,
         watermarks: &Watermarks,
-        mut apply: impl FnMut(&Stamp, &Write) -> bool,
+        mut apply: impl FnMut(&Stamp, &StreamWrite) -> bool,
     ) -> bool {
         let _floor = self.replica(shard).expect("held").floor(); // No copy is taken meanwhile.
         let mut kept = self.undecided(shard).lock();
         let mut is_through = true;
         kept.keys.retain(|(table, key), versions| {
             versions.retain(|_, version| !watermarks.rejects(shard, version.stamp.as_ref()));
-            let covered = |version: &&Version| watermarks.covers(shard, version.stamp.as_ref());
+            let covered =
+                |version: &&UndecidedVersion| watermarks.covers(shard, version.stamp.as_ref());
             if let Some(version) = versions.values().rev().find(covered).cloned() {
-                let Version { stamp, value } = version;
-                let write = Write { table: *table, key: key.clone(), value };
+                let UndecidedVersion { stamp, value } = version;
+                let write = StreamWrite { table: *table, key: key.clone(), value };
                 match apply(&stamp, &write) {
                     true => versions.retain(|other, _| *other > order(stamp.as_ref())),
                     false => is_through = false,
@@ -227,17 +229,17 @@ impl Shared {
         is_through
     }
 
-    /// Takes what a part of a copy has of undecided versions: of the part's range, up to its cut, nothing else is. To be
+    /// Takes what a chunk of a copy has of undecided versions: of the part's range, up to its cut, nothing else is. To be
     /// called when its rows are taken. `here` is up to where the node's own streams are replayed.
     ///
     /// # Errors
     /// Where the part has what can be no version.
     pub(super) fn take_undecided(
         &self,
-        part: &Part,
+        part: &SnapshotChunk,
         session: &mut Session,
-        (floor, here): (&Floor, Clock),
-        kept: &mut Kept,
+        (floor, here): (&ReplayFloor, Clock),
+        kept: &mut KeptVersions,
     ) -> Result<()> {
         let (from, until) = part.range();
         let carried = part.undecided_orders();
@@ -254,7 +256,7 @@ impl Shared {
             transaction.replicate(*table, key, value.as_deref())?; // Could it be written?
             let than = order(stamp.as_ref());
             if !is_known && !self.is_superseded(part.shard, &transaction, (*table, key), than)? {
-                let version = Version { stamp: stamp.clone(), value: value.clone() };
+                let version = UndecidedVersion { stamp: stamp.clone(), value: value.clone() };
                 kept.insert((*table, key.clone()), version);
             }
         }
@@ -263,33 +265,34 @@ impl Shared {
 }
 
 /// The places of undecided versions in a part.
-pub(super) type Orders<'p> = BTreeSet<(TableId, &'p [u8], Order)>;
+pub(super) type ChunkOrders<'p> = BTreeSet<(TableId, &'p [u8], VersionOrder)>;
 
 impl Mako {
     /// Decides what can be of what this node keeps.
-    pub(super) fn decide_undecided(&mut self, effects: &mut Effects) {
-        let watermarks = self.desk.hub.watermarks.borrow();
+    pub(super) fn decide_undecided(&mut self, effects: &mut MakoEffects) {
+        let watermarks = self.runtime.worker_context.watermarks.borrow();
         let mut is_through = true;
-        for followed in &self.followed {
+        for followed in &self.follower_replays {
             let shard = followed.shard;
-            let mut apply = super::replaying::replays_kept(
+            let mut apply = super::replay_budget::replays_kept(
                 &self.shared,
                 shard,
                 &self.replaying,
                 &mut effects.observations,
             );
-            let apply = |stamp: &Stamp, write: &Write| apply(followed.sessions(), stamp, write);
+            let apply =
+                |stamp: &Stamp, write: &StreamWrite| apply(followed.sessions(), stamp, write);
             is_through &= self.shared.decide(shard, &watermarks, apply);
         }
         self.undecided_left = !is_through;
     }
 
     /// This worker has replayed what is covered of the shard at this place, and the shard has ended all epochs before the
-    /// reign: keeps what is undecided for the last worker.
+    /// leadership: keeps what is undecided for the last worker.
     pub(super) fn keep_undecided(&mut self, at: usize) {
-        let since = self.led[at].office.as_ref().expect("it leads").since;
-        let shard = self.led[at].lead.shard;
-        let Mako { shared, followed, .. } = self;
+        let since = self.leader_shards[at].leader_state.as_ref().expect("it leads").since;
+        let shard = self.leader_shards[at].lead.shard;
+        let Mako { shared, follower_replays: followed, .. } = self;
         followed[at].set_aside(
             |epoch| epoch < since,
             |sessions, piece| shared.keep(shard, sessions, piece),
@@ -301,11 +304,12 @@ impl Mako {
     /// Versions of a key stand in the order of their stamps, and replay takes what is in the store for committed. So all
     /// workers replay what is covered first, and then the last of them installs what is not. From then on the store has
     /// it, and the table nothing: a leader does not see there what comes on top.
-    pub(super) fn install_undecided(&self, at: usize, effects: &mut Effects) {
-        let (shard, watermarks) = (self.led[at].lead.shard, self.desk.hub.watermarks.borrow());
-        let sessions = &self.desk.hub.own[at].sessions;
+    pub(super) fn install_undecided(&self, at: usize, effects: &mut MakoEffects) {
+        let (shard, watermarks) =
+            (self.leader_shards[at].lead.shard, self.runtime.worker_context.watermarks.borrow());
+        let sessions = &self.runtime.worker_context.own[at].sessions;
         let committed = |stamp: StampRef<'_>| watermarks.covers(shard, stamp);
-        let above = self.options().faults.has(Fault::InstallUndecidedAbove);
+        let above = self.options().faults.has(PlantedBug::InstallUndecidedAbove);
         let mut kept = self.shared.undecided(shard).lock();
         for ((table, key), versions) in std::mem::take(&mut kept.keys) {
             // How an epoch ended may be known by now. Passes that roll it back are over then, and would not meet a version
@@ -313,8 +317,8 @@ impl Mako {
             let versions = versions.into_values();
             let versions =
                 versions.filter(|version| !watermarks.rejects(shard, version.stamp.as_ref()));
-            for Version { stamp, value } in versions {
-                let write = Write { table, key: key.clone(), value };
+            for UndecidedVersion { stamp, value } in versions {
+                let write = StreamWrite { table, key: key.clone(), value };
                 let tried = (0..TRIES).find_map(|_| {
                     let installed = install(sessions, &stamp, &write, &committed, above);
                     installed.inspect_err(|_| std::hint::spin_loop()).ok()
@@ -335,9 +339,9 @@ impl Mako {
 /// # Errors
 /// Where another worker changes the key at the same time.
 fn install(
-    sessions: &Rc<Sessions>,
+    sessions: &Rc<SessionPool>,
     stamp: &Stamp,
-    write: &Write,
+    write: &StreamWrite,
     committed: &dyn Fn(StampRef<'_>) -> bool,
     above: bool,
 ) -> Result<bool> {

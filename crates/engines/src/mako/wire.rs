@@ -1,9 +1,9 @@
 //! The forms of what workers say to each other: a request that carries little has some fifteen bytes.
 
-use super::message::{Message, Reply, Request};
+use super::message::{MakoMessage, MakoReply, MakoRequest};
 use types::coded_enum;
 
-coded_enum!(Message {
+coded_enum!(MakoMessage {
     0 => Request { header, request },
     1 => Reply { transaction, shard as short, step as short, reply },
     2 => Relay(relay),
@@ -12,7 +12,7 @@ coded_enum!(Message {
     5 => PartTaken { shard as short, copy, reached },
 });
 
-coded_enum!(Request {
+coded_enum!(MakoRequest {
     0 => Execute { operations as short },
     1 => Lock { operations as short, validate },
     2 => Validate { last },
@@ -21,7 +21,7 @@ coded_enum!(Request {
     5 => Abort,
 });
 
-coded_enum!(Reply {
+coded_enum!(MakoReply {
     0 => Executed { answers as short, dependencies },
     1 => Locked { clock as short, dependencies },
     2 => Validated,
@@ -33,9 +33,9 @@ coded_enum!(Reply {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::execution::branches::Header;
-    use crate::mako::message::{Part, Row, UndecidedRow};
-    use crate::operation::{Answer, Operation};
+    use crate::execution::participant_table::BranchHeader;
+    use crate::mako::message::{ChunkRow, SnapshotChunk, UndecidedRow};
+    use crate::operation::{Operation, OperationResult};
     use crate::transaction_id::TransactionId;
     use crate::wire::tests::{answered, error, header, number, operation, relay, stamp};
     use bytes::Bytes;
@@ -45,27 +45,27 @@ mod tests {
     use types::wire::encode;
     use types::{Clock, Epoch, Error, NodeId, ShardId, Stamp, TableId, VectorWatermark, WorkerId};
 
-    fn request() -> impl Strategy<Value = Request> {
+    fn request() -> impl Strategy<Value = MakoRequest> {
         let parts = (0..6, vec(operation(), 0..4), any::<bool>(), stamp());
         parts.prop_map(|(variant, operations, flag, stamp)| match variant {
-            0 => Request::Execute { operations },
-            1 => Request::Lock { operations, validate: flag },
-            2 => Request::Validate { last: flag },
-            3 => Request::Commit { operations, install: flag },
-            4 => Request::Install { stamp },
-            _ => Request::Abort,
+            0 => MakoRequest::Execute { operations },
+            1 => MakoRequest::Lock { operations, validate: flag },
+            2 => MakoRequest::Validate { last: flag },
+            3 => MakoRequest::Commit { operations, install: flag },
+            4 => MakoRequest::Install { stamp },
+            _ => MakoRequest::Abort,
         })
     }
 
-    fn reply() -> impl Strategy<Value = Reply> {
+    fn reply() -> impl Strategy<Value = MakoReply> {
         let parts = (0..6, vec(answered(), 0..4), number(), stamp(), error());
         parts.prop_map(|(variant, answers, clock, stamp, error)| match variant {
-            0 => Reply::Executed { answers, dependencies: stamp },
-            1 => Reply::Locked { clock: Clock(clock), dependencies: stamp },
-            2 => Reply::Validated,
-            3 => Reply::Certified { stamp },
-            4 => Reply::Resolved,
-            _ => Reply::Refused { error },
+            0 => MakoReply::Executed { answers, dependencies: stamp },
+            1 => MakoReply::Locked { clock: Clock(clock), dependencies: stamp },
+            2 => MakoReply::Validated,
+            3 => MakoReply::Certified { stamp },
+            4 => MakoReply::Resolved,
+            _ => MakoReply::Refused { error },
         })
     }
 
@@ -79,11 +79,11 @@ mod tests {
         })
     }
 
-    fn gossip() -> impl Strategy<Value = Message> {
+    fn gossip() -> impl Strategy<Value = MakoMessage> {
         let parts = (watermark(), vec(any::<u32>(), 0..3), number());
         parts.prop_map(|(watermark, ended, floor)| {
             let ended = ended.into_iter().map(ShardId).collect();
-            Message::Gossip { watermark, ended, floor: Clock(floor) }
+            MakoMessage::Gossip { watermark, ended, floor: Clock(floor) }
         })
     }
 
@@ -92,11 +92,11 @@ mod tests {
         parts.prop_map(|(table, key)| (TableId(table), key.into()))
     }
 
-    fn part() -> impl Strategy<Value = Message> {
+    fn part() -> impl Strategy<Value = MakoMessage> {
         let place =
             || (any::<u32>(), vec(any::<u8>(), 0..4)).prop_map(|(t, k)| (TableId(t), k.into()));
         let row = (place(), any::<u32>(), number(), vec(any::<u8>(), 0..9));
-        let row = row.prop_map(|((table, key), epoch, clock, value)| Row {
+        let row = row.prop_map(|((table, key), epoch, clock, value)| ChunkRow {
             table,
             epoch: Epoch(epoch),
             clock: Clock(clock),
@@ -119,7 +119,7 @@ mod tests {
         parts.prop_map(|((shard, copy, cut), (from, until), settled, watermarks, rows)| {
             let (shard, cut, settled) = (ShardId(shard), Clock(cut), Epoch(settled));
             let (rows, undecided) = rows;
-            Message::Part(Part {
+            MakoMessage::Part(SnapshotChunk {
                 shard,
                 copy,
                 cut,
@@ -134,19 +134,21 @@ mod tests {
         })
     }
 
-    fn message() -> impl Strategy<Value = Message> {
+    fn message() -> impl Strategy<Value = MakoMessage> {
         prop_oneof![
             (header(), request())
-                .prop_map(|(header, request)| Message::Request { header, request }),
-            (header(), reply()).prop_map(|(Header { transaction, shard, step, .. }, reply)| {
-                Message::Reply { transaction, shard, step, reply }
-            }),
-            relay().prop_map(Message::Relay),
+                .prop_map(|(header, request)| MakoMessage::Request { header, request }),
+            (header(), reply()).prop_map(
+                |(BranchHeader { transaction, shard, step, .. }, reply)| {
+                    MakoMessage::Reply { transaction, shard, step, reply }
+                }
+            ),
+            relay().prop_map(MakoMessage::Relay),
             gossip(),
             part(),
             (any::<u32>(), number(), proptest::option::of(place())).prop_map(
                 |(shard, copy, reached)| {
-                    Message::PartTaken { shard: ShardId(shard), copy, reached }
+                    MakoMessage::PartTaken { shard: ShardId(shard), copy, reached }
                 }
             ),
         ]
@@ -164,7 +166,7 @@ mod tests {
             mut bytes in vec(any::<u8>(), 1..80),
         ) {
             bytes[0] = variant;
-            withstands::<Message>(&bytes.into());
+            withstands::<MakoMessage>(&bytes.into());
         }
     }
 
@@ -173,57 +175,57 @@ mod tests {
     fn forms_stay_as_they_are() {
         let transaction = TransactionId { node: NodeId(1), worker: WorkerId(2), sequence: 300 };
         let shard = ShardId(3);
-        let (epoch, reign) = (Epoch(4), Epoch(1));
-        let header = Header { transaction, shard, step: 2, oldest: 299, epoch, reign };
+        let (epoch, leadership) = (Epoch(4), Epoch(1));
+        let header = BranchHeader { transaction, shard, step: 2, oldest: 299, epoch, leadership };
         let form = [0, 1, 2, 0xac, 2, 3, 2, 0xab, 2, 4, 1];
         let mut stamp = Stamp::local(epoch, Clock(9));
         stamp.push(shard, ShardId(0), Clock(7));
         let operations = vec![Operation::Get { table: TableId(1), key: "k".into() }];
         for (request, rest) in [
-            (Request::Execute { operations: operations.clone() }, &[0, 1, 0, 1, 1, b'k'][..]),
-            (Request::Lock { operations: Vec::new(), validate: true }, &[1, 0, 1]),
-            (Request::Validate { last: false }, &[2, 0]),
-            (Request::Commit { operations: Vec::new(), install: true }, &[3, 0, 1]),
-            (Request::Install { stamp: stamp.clone() }, &[4, 4, 9, 1, 0, 7]),
-            (Request::Abort, &[5]),
+            (MakoRequest::Execute { operations: operations.clone() }, &[0, 1, 0, 1, 1, b'k'][..]),
+            (MakoRequest::Lock { operations: Vec::new(), validate: true }, &[1, 0, 1]),
+            (MakoRequest::Validate { last: false }, &[2, 0]),
+            (MakoRequest::Commit { operations: Vec::new(), install: true }, &[3, 0, 1]),
+            (MakoRequest::Install { stamp: stamp.clone() }, &[4, 4, 9, 1, 0, 7]),
+            (MakoRequest::Abort, &[5]),
         ] {
-            let message = Message::Request { header, request };
+            let message = MakoMessage::Request { header, request };
             assert_eq!(encode(&message)[..], [&form[..], rest].concat());
         }
         let form = [1, 1, 2, 0xac, 2, 3, 2];
-        let answers = vec![Ok(Answer::Value(Some("v".into()))), Ok(Answer::Done)];
+        let answers = vec![Ok(OperationResult::Value(Some("v".into()))), Ok(OperationResult::Done)];
         for (reply, rest) in [
             (
-                Reply::Executed { answers, dependencies: stamp.clone() },
+                MakoReply::Executed { answers, dependencies: stamp.clone() },
                 &[0, 2, 0, 0, 1, 1, b'v', 0, 2, 4, 9, 1, 0, 7][..],
             ),
             (
-                Reply::Locked { clock: Clock(10), dependencies: stamp.clone() },
+                MakoReply::Locked { clock: Clock(10), dependencies: stamp.clone() },
                 &[1, 10, 4, 9, 1, 0, 7],
             ),
-            (Reply::Validated, &[2]),
-            (Reply::Certified { stamp }, &[3, 4, 9, 1, 0, 7]),
-            (Reply::Resolved, &[4]),
-            (Reply::Refused { error: Error::reject("") }, &[5, 1, 16, 0]),
+            (MakoReply::Validated, &[2]),
+            (MakoReply::Certified { stamp }, &[3, 4, 9, 1, 0, 7]),
+            (MakoReply::Resolved, &[4]),
+            (MakoReply::Refused { error: Error::reject("") }, &[5, 1, 16, 0]),
         ] {
-            let message = Message::Reply { transaction, shard, step: 2, reply };
+            let message = MakoMessage::Reply { transaction, shard, step: 2, reply };
             assert_eq!(encode(&message)[..], [&form[..], rest].concat());
         }
         let watermark = VectorWatermark::whole(epoch, 1);
-        let gossip = Message::Gossip { watermark, ended: vec![shard], floor: Clock(5) };
+        let gossip = MakoMessage::Gossip { watermark, ended: vec![shard], floor: Clock(5) };
         let whole = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
         let form = [&[3, 4, 1][..], &whole, &[1, 3, 0, 0, 0, 5]].concat();
         assert_eq!(encode(&gossip)[..], form);
         let (table, cut) = (TableId(1), Clock(8));
         let (key, value) = ("k".into(), "v".into());
-        let rows = vec![Row { table, epoch, clock: Clock(7), key, value }];
+        let rows = vec![ChunkRow { table, epoch, clock: Clock(7), key, value }];
         let (from, until) = ((table, "".into()), Some((table, "l".into())));
         let watermarks = vec![VectorWatermark::new(epoch, 1)];
         let (key, mut stamp) = ("k".into(), Stamp::local(epoch, Clock(9)));
         stamp.push(shard, ShardId(0), Clock(7));
         let undecided = vec![UndecidedRow { table, key, value: None, stamp }];
         let (settled, forgotten) = (Epoch(3), Epoch(2));
-        let part = Part {
+        let part = SnapshotChunk {
             shard,
             copy: 6,
             cut,
@@ -239,8 +241,8 @@ mod tests {
         let form = [&form[..], &[3, 2, 1, 0, 0, 0, 4, 1, 0]].concat();
         let rows = [1, 0, 0, 0, 1, 4, 7, 1, b'k', 1, b'v'];
         let rows = [&rows[..], &[1, 0, 0, 0, 1, 1, b'k', 0, 4, 9, 1, 0, 7]].concat();
-        assert_eq!(encode(&Message::Part(part))[..], [&form[..], &rows].concat());
-        let taken = Message::PartTaken { shard, copy: 6, reached: None };
+        assert_eq!(encode(&MakoMessage::Part(part))[..], [&form[..], &rows].concat());
+        let taken = MakoMessage::PartTaken { shard, copy: 6, reached: None };
         assert_eq!(encode(&taken)[..], [5, 3, 6, 0, 0, 0, 0, 0, 0, 0, 0]);
     }
 }

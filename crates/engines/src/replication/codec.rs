@@ -13,7 +13,7 @@ const TOMBSTONE: u32 = u32::MAX;
 
 /// One key's new value, or `None` for a tombstone.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Write {
+pub(crate) struct StreamWrite {
     pub(crate) table: TableId,
     pub(crate) key: Bytes,
     pub(crate) value: Option<Bytes>,
@@ -81,60 +81,60 @@ pub(crate) fn take_entry(buffer: &mut BytesMut, header_bytes: usize) -> Bytes {
 /// Bytes that are no entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("an entry of {bytes} bytes is malformed at its byte {at}")]
-pub(crate) struct Malformed {
+pub(crate) struct MalformedEntry {
     at: usize,
     bytes: usize,
 }
 
 /// Takes apart what has its lengths checked. Keys and values stay where they are.
-pub(crate) struct Reader {
+pub(crate) struct EntryReader {
     rest: Bytes,
     bytes: usize,
 }
 
-impl Reader {
-    pub(crate) fn new(entry: Bytes) -> Reader {
-        Reader { bytes: entry.len(), rest: entry }
+impl EntryReader {
+    pub(crate) fn new(entry: Bytes) -> EntryReader {
+        EntryReader { bytes: entry.len(), rest: entry }
     }
 
     /// What was read last makes no sense.
-    pub(crate) fn malformed(&self) -> Malformed {
-        Malformed { at: self.bytes - self.rest.len(), bytes: self.bytes }
+    pub(crate) fn malformed(&self) -> MalformedEntry {
+        MalformedEntry { at: self.bytes - self.rest.len(), bytes: self.bytes }
     }
 
-    fn need(&self, count: usize) -> Result<(), Malformed> {
+    fn need(&self, count: usize) -> Result<(), MalformedEntry> {
         if self.rest.len() < count {
             return Err(self.malformed());
         }
         Ok(())
     }
 
-    pub(crate) fn u8(&mut self) -> Result<u8, Malformed> {
+    pub(crate) fn u8(&mut self) -> Result<u8, MalformedEntry> {
         self.need(1)?;
         Ok(self.rest.get_u8())
     }
 
-    pub(crate) fn u16(&mut self) -> Result<u16, Malformed> {
+    pub(crate) fn u16(&mut self) -> Result<u16, MalformedEntry> {
         self.need(2)?;
         Ok(self.rest.get_u16_le())
     }
 
-    pub(crate) fn u32(&mut self) -> Result<u32, Malformed> {
+    pub(crate) fn u32(&mut self) -> Result<u32, MalformedEntry> {
         self.need(4)?;
         Ok(self.rest.get_u32_le())
     }
 
-    pub(crate) fn u64(&mut self) -> Result<u64, Malformed> {
+    pub(crate) fn u64(&mut self) -> Result<u64, MalformedEntry> {
         self.need(8)?;
         Ok(self.rest.get_u64_le())
     }
 
-    fn take(&mut self, count: usize) -> Result<Bytes, Malformed> {
+    fn take(&mut self, count: usize) -> Result<Bytes, MalformedEntry> {
         self.need(count)?;
         Ok(self.rest.split_to(count))
     }
 
-    pub(crate) fn writes(&mut self) -> Result<Vec<Write>, Malformed> {
+    pub(crate) fn writes(&mut self) -> Result<Vec<StreamWrite>, MalformedEntry> {
         let mut writes = Vec::new();
         for _ in 0..self.u32()? {
             let table = TableId(self.u32()?);
@@ -144,13 +144,13 @@ impl Reader {
                 TOMBSTONE => None,
                 bytes => Some(self.take(bytes as usize)?),
             };
-            writes.push(Write { table, key, value });
+            writes.push(StreamWrite { table, key, value });
         }
         Ok(writes)
     }
 
     /// Nothing may follow.
-    pub(crate) fn end(&self) -> Result<(), Malformed> {
+    pub(crate) fn end(&self) -> Result<(), MalformedEntry> {
         match self.rest.is_empty() {
             true => Ok(()),
             false => Err(self.malformed()),

@@ -3,14 +3,14 @@
 //! | file | holds |
 //! |---|---|
 //! | `codec.rs` | writes as bytes; what an entry is beside its writes, each engine says itself |
-//! | `floor.rs` | what a copy from another replica has brought |
-//! | `lead.rs` | a stream that is led: clocks in flight, safe clocks, pace |
+//! | `replay_floor.rs` | what a copy from another replica has brought |
+//! | `in_flight_clocks.rs` | a stream that is led: clocks in flight, safe clocks, pace |
 //! | `replica.rs` | a node's copy of a shard, shared by its workers |
 //! | `replay.rs` | Thomas's rule |
 
 pub(crate) mod codec;
-pub(crate) mod floor;
-pub(crate) mod lead;
+pub(crate) mod in_flight_clocks;
 pub(crate) mod replay;
+pub(crate) mod replay_floor;
 pub(crate) mod replica;
 mod transit;

@@ -2,14 +2,14 @@
 //! rule: on one key, the greatest epoch and clock wins).
 //!
 //! Each worker replays the stream of its number, beside the others and without a word to them. A
-//! tombstone has to stay until nothing older can arrive, or that would come back to life.
+//! tombstone has to stay until nothing older can arrive, or that would come back to process.
 
-use super::codec::Write;
-use super::floor::Floor;
-use super::replica::Replica;
-use crate::execution::sessions::Sessions;
-use crate::faults::{Fault, Faults};
+use super::codec::StreamWrite;
+use super::replay_floor::ReplayFloor;
+use super::replica::ShardReplica;
+use crate::execution::session_pool::SessionPool;
 use crate::observation::Observation;
+use crate::planted_bugs::{PlantedBug, PlantedBugs};
 use std::ops::DerefMut;
 use std::rc::Rc;
 use store::{Locked, Session};
@@ -26,11 +26,11 @@ const TRIES: u32 = 1000;
 /// Where the store takes no more: a follower that cannot follow must not pretend to.
 #[must_use]
 pub(crate) fn replay(
-    replica: &Replica,
-    sessions: &Rc<Sessions>,
+    replica: &ShardReplica,
+    sessions: &Rc<SessionPool>,
     stamp: &Stamp,
-    writes: &[Write],
-    faults: Faults,
+    writes: &[StreamWrite],
+    faults: PlantedBugs,
     observe: Option<&mut Vec<Observation>>,
 ) -> bool {
     let floor = replica.floor();
@@ -40,17 +40,18 @@ pub(crate) fn replay(
 /// The same, for what is above the floor; for everything, where there is none.
 #[must_use]
 pub(crate) fn replay_above(
-    replica: &Replica,
-    floor: Option<&Floor>,
-    sessions: &Rc<Sessions>,
+    replica: &ShardReplica,
+    floor: Option<&ReplayFloor>,
+    sessions: &Rc<SessionPool>,
     stamp: &Stamp,
-    writes: &[Write],
-    faults: Faults,
+    writes: &[StreamWrite],
+    faults: PlantedBugs,
     mut observe: Option<&mut Vec<Observation>>,
 ) -> bool {
-    let floor = floor.filter(|_| !faults.has(Fault::ReplayBelowFloor));
-    let is_new =
-        |write: &&Write| !floor.is_some_and(|it| it.has(write.table, &write.key, stamp.clock));
+    let floor = floor.filter(|_| !faults.has(PlantedBug::ReplayBelowFloor));
+    let is_new = |write: &&StreamWrite| {
+        !floor.is_some_and(|it| it.has(write.table, &write.key, stamp.clock))
+    };
     for _ in 0..TRIES {
         let writes = writes.iter().filter(is_new);
         let Err(error) =
@@ -69,11 +70,11 @@ pub(crate) fn replay_above(
 }
 
 fn try_replay<'w>(
-    replica: &Replica,
-    sessions: &Rc<Sessions>,
+    replica: &ShardReplica,
+    sessions: &Rc<SessionPool>,
     stamp: &Stamp,
-    writes: impl Iterator<Item = &'w Write>,
-    faults: Faults,
+    writes: impl Iterator<Item = &'w StreamWrite>,
+    faults: PlantedBugs,
     observe: Option<&mut Vec<Observation>>,
 ) -> Result<()> {
     let transaction = store::Transaction::on(sessions.take()?);
@@ -81,10 +82,10 @@ fn try_replay<'w>(
         transaction.replicate(write.table, &write.key, write.value.as_deref())?;
     }
     let complete = replica.reached();
-    let everywhere = |clock| clock <= complete || faults.has(Fault::BuryUnreached);
+    let everywhere = |clock| clock <= complete || faults.has(PlantedBug::BuryUnreached);
     let buried =
         |tombstone: StampRef<'_>| tombstone.epoch == stamp.epoch && everywhere(tombstone.clock);
-    let last_wins = faults.has(Fault::ReplayInArrivalOrder);
+    let last_wins = faults.has(PlantedBug::ReplayInArrivalOrder);
     publish(replica.shard, transaction.lock()?, stamp, last_wins, buried, observe);
     Ok(())
 }

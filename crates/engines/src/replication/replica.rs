@@ -1,6 +1,6 @@
 //! A node's copy of a shard, and how far each of its workers has come with it.
 
-use super::floor::Floor;
+use super::replay_floor::ReplayFloor;
 use crate::execution::Limits;
 use consensus::topology::Topology;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use types::{Ballot, Clock, Epoch, NodeId, ShardId, WorkerId};
 
 /// See the module. Shared by the workers of the node, and atomic.
 #[derive(Debug)]
-pub(crate) struct Replica {
+pub(crate) struct ShardReplica {
     pub(crate) shard: ShardId,
     pub(crate) store: Arc<Store>,
     /// This node leads the shard at first.
@@ -18,10 +18,10 @@ pub(crate) struct Replica {
     /// Where the node leads: how far each worker's stream is safe and durable. Where it follows: how
     /// far each worker has applied what its stream has.
     progress: Box<[AtomicU64]>,
-    /// Up to which clock the store has absorbed each worker's stream; see `mako/absorbed.rs`.
+    /// Up to which clock the store has absorbed each worker's stream; see `mako/stable.rs`.
     covered: Box<[AtomicU64]>,
     /// What a copy from another replica has brought. Workers that replay hold it, and so does the one that copies.
-    floor: RwLock<Floor>,
+    floor: RwLock<ReplayFloor>,
     /// The greatest clock that some worker has appended: the others have to follow, or they would hold
     /// the shard back.
     wanted: AtomicU64,
@@ -34,14 +34,14 @@ pub(crate) struct Replica {
     recovered: Mutex<(Ballot, u32, bool)>,
 }
 
-impl Replica {
+impl ShardReplica {
     /// All copies that `node` has, empty; first those that it leads at first.
     pub(crate) fn all(
         topology: &Topology,
         node: NodeId,
         epoch: Epoch,
         limits: &Limits,
-    ) -> Vec<Replica> {
+    ) -> Vec<ShardReplica> {
         let workers = topology.workers() as usize;
         let replicas = topology.shards_of(node).map(|shard| {
             let store = Store::new(store::Options {
@@ -56,7 +56,7 @@ impl Replica {
                 let id = store.table(table.name()).expect("the topology keeps the limits");
                 assert_eq!(id.0 as usize, at, "a table is numbered by its place in the topology");
             }
-            Replica {
+            ShardReplica {
                 shard,
                 store: Arc::new(store),
                 led: topology.leader(shard) == node,
@@ -68,7 +68,7 @@ impl Replica {
                 recovered: Mutex::default(),
             }
         });
-        let mut replicas: Vec<Replica> = replicas.collect();
+        let mut replicas: Vec<ShardReplica> = replicas.collect();
         replicas.sort_by_key(|replica| !replica.led);
         replicas
     }
@@ -102,12 +102,12 @@ impl Replica {
     }
 
     /// What a copy has brought, for workers that replay.
-    pub(crate) fn floor(&self) -> RwLockReadGuard<'_, Floor> {
+    pub(crate) fn floor(&self) -> RwLockReadGuard<'_, ReplayFloor> {
         self.floor.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The same for the worker that copies: none replays meanwhile.
-    pub(crate) fn floor_mut(&self) -> RwLockWriteGuard<'_, Floor> {
+    pub(crate) fn floor_mut(&self) -> RwLockWriteGuard<'_, ReplayFloor> {
         self.floor.write().unwrap_or_else(PoisonError::into_inner)
     }
 

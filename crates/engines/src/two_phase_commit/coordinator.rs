@@ -8,15 +8,15 @@
 //!     └── anything goes wrong before it is decided: abort, everywhere ──► told
 //! ```
 
-use super::led::Waiter;
-use super::message::{Reply, Request};
-use super::{Effects, TwoPhaseCommit};
-use crate::execution::exchange::Exchange;
-use crate::execution::hub::{Branch, Ending, Submission};
-use crate::execution::outbox::BranchKey;
-use crate::execution::sessions::Pooled;
-use crate::faults::Fault;
+use super::leader_log::RecordWaiter;
+use super::message::{TwoPhaseCommitReply, TwoPhaseCommitRequest};
+use super::{TwoPhaseCommit, TwoPhaseCommitEffects};
+use crate::execution::remote_branches::RemoteBranches;
+use crate::execution::request_retransmission::BranchKey;
+use crate::execution::session_pool::PooledSession;
+use crate::execution::worker_context::{BodyEnd, StoreBranch, Submission};
 use crate::observation::Observation;
+use crate::planted_bugs::PlantedBug;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use store::Locked;
@@ -25,20 +25,20 @@ use types::{Clock, Error, Result, ShardId, Stamp};
 /// The transactions of this worker that wait for something.
 #[derive(Default)]
 pub(super) struct Coordinator {
-    transactions: BTreeMap<u64, Progress>,
+    transactions: BTreeMap<u64, CoordinatedTransaction>,
 }
 
-enum Progress {
-    Executing(Rc<Exchange>),
-    Committing(Commit),
+enum CoordinatedTransaction {
+    Executing(Rc<RemoteBranches>),
+    Committing(CommitProgress),
 }
 
 /// A transaction whose body is done.
-struct Commit {
-    exchange: Rc<Exchange>,
-    ending: Ending,
-    phase: Phase,
-    plan: Plan,
+struct CommitProgress {
+    remote_branches: Rc<RemoteBranches>,
+    ending: BodyEnd,
+    phase: CommitPhase,
+    plan: CommitPlan,
     /// Its branches on own shards, by their place in [`TwoPhaseCommit::led`].
     own: Vec<(usize, OwnBranch)>,
     /// How many shards it writes, and the clocks that they have drawn.
@@ -52,13 +52,13 @@ struct Commit {
 }
 
 enum OwnBranch {
-    Reading(Branch),
-    Locked { locked: Locked<Pooled>, clock: Clock, prepared: bool },
+    Reading(StoreBranch),
+    Locked { locked: Locked<PooledSession>, clock: Clock, prepared: bool },
 }
 
 /// Which shards it writes, and so who decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Plan {
+enum CommitPlan {
     /// None: once it is validated it is over.
     ReadOnly,
     /// One of this node's, by its place in [`TwoPhaseCommit::led`].
@@ -70,7 +70,7 @@ enum Plan {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum CommitPhase {
     /// Reads are under way that no task waits for any more.
     Draining,
     /// The one participant does everything.
@@ -83,77 +83,108 @@ enum Phase {
 }
 
 impl TwoPhaseCommit {
-    /// Sends the operations that have gathered in an exchange.
-    pub(super) fn send_batches(&mut self, exchange: &Rc<Exchange>, effects: &mut Effects) {
-        let execute = |operations| Request::Execute { operations };
-        if self.desk.send_batches(exchange, execute, effects) {
-            let executing = || Progress::Executing(Rc::clone(exchange));
-            self.coordinator.transactions.entry(exchange.id.sequence).or_insert_with(executing);
+    /// Sends the operations that have gathered in the remote branches.
+    pub(super) fn send_batches(
+        &mut self,
+        remote_branches: &Rc<RemoteBranches>,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
+        let execute = |operations| TwoPhaseCommitRequest::Execute { operations };
+        if self.runtime.send_batches(remote_branches, execute, effects) {
+            let executing = || CoordinatedTransaction::Executing(Rc::clone(remote_branches));
+            self.coordinator
+                .transactions
+                .entry(remote_branches.id.sequence)
+                .or_insert_with(executing);
         }
     }
 
     /// A participant has answered the request that was under way.
-    pub(super) fn replied(&mut self, key: BranchKey, reply: Reply, effects: &mut Effects) {
+    pub(super) fn replied(
+        &mut self,
+        key: BranchKey,
+        reply: TwoPhaseCommitReply,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
         let (sequence, shard) = key;
-        if reply == Reply::Resolved {
-            return self.desk.resolved(sequence);
+        if reply == TwoPhaseCommitReply::Resolved {
+            return self.runtime.resolved(sequence);
         }
         match self.coordinator.transactions.remove(&sequence) {
-            None => self.desk.counters.dropped += 1,
-            Some(Progress::Executing(exchange)) => {
-                self.answer_reads(&exchange, shard, reply);
-                self.coordinator
-                    .transactions
-                    .insert(sequence, Progress::Executing(Rc::clone(&exchange)));
-                self.send_batches(&exchange, effects);
+            None => self.runtime.counters.dropped += 1,
+            Some(CoordinatedTransaction::Executing(remote_branches)) => {
+                self.answer_reads(&remote_branches, shard, reply);
+                self.coordinator.transactions.insert(
+                    sequence,
+                    CoordinatedTransaction::Executing(Rc::clone(&remote_branches)),
+                );
+                self.send_batches(&remote_branches, effects);
             }
-            Some(Progress::Committing(it)) if it.phase == Phase::Draining => {
-                self.answer_reads(&it.exchange, shard, reply);
+            Some(CoordinatedTransaction::Committing(it)) if it.phase == CommitPhase::Draining => {
+                self.answer_reads(&it.remote_branches, shard, reply);
                 self.begin(it, effects);
             }
-            Some(Progress::Committing(it)) => self.proceed(it, shard, reply, effects),
+            Some(CoordinatedTransaction::Committing(it)) => self.proceed(it, shard, reply, effects),
         }
     }
 
-    fn answer_reads(&mut self, exchange: &Exchange, shard: ShardId, reply: Reply) {
+    fn answer_reads(
+        &mut self,
+        remote_branches: &RemoteBranches,
+        shard: ShardId,
+        reply: TwoPhaseCommitReply,
+    ) {
         match reply {
-            Reply::Executed { answers } => {
+            TwoPhaseCommitReply::Executed { answers } => {
                 // All that can be read is committed: nothing depends on anything still to come.
-                let nothing = Stamp::local(exchange.epoch, Clock::ZERO);
-                exchange.answer(self.desk.hub.home(), shard, answers, nothing.seen_by(shard));
+                let nothing = Stamp::local(remote_branches.epoch, Clock::ZERO);
+                remote_branches.answer(
+                    self.runtime.worker_context.home(),
+                    shard,
+                    answers,
+                    nothing.seen_by(shard),
+                );
             }
-            Reply::Refused { error } => exchange.fail(shard, &error),
+            TwoPhaseCommitReply::Refused { error } => remote_branches.fail(shard, &error),
             // Nothing else was asked for.
-            _ => self.desk.counters.dropped += 1,
+            _ => self.runtime.counters.dropped += 1,
         }
     }
 
     /// A participant has answered a transaction that commits.
-    fn proceed(&mut self, mut it: Commit, shard: ShardId, reply: Reply, effects: &mut Effects) {
+    fn proceed(
+        &mut self,
+        mut it: CommitProgress,
+        shard: ShardId,
+        reply: TwoPhaseCommitReply,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
         match (it.phase, reply) {
-            (_, Reply::Refused { error }) => {
-                it.exchange.fail(shard, &error);
+            (_, TwoPhaseCommitReply::Refused { error }) => {
+                it.remote_branches.fail(shard, &error);
                 return self.abort(it, error, effects);
             }
-            (Phase::Locking, Reply::Locked { clock }) => it.drawn.push((shard, clock)),
-            (Phase::Validating, Reply::Validated) => {
+            (CommitPhase::Locking, TwoPhaseCommitReply::Locked { clock }) => {
+                it.drawn.push((shard, clock))
+            }
+            (CommitPhase::Validating, TwoPhaseCommitReply::Validated) => {
                 // One that only read has nothing more to do.
                 let prepared = it.drawn.iter().any(|(drawer, _)| *drawer == shard);
-                it.exchange.with_remote(shard, |remote| remote.over = !prepared);
+                it.remote_branches.with_remote(shard, |remote| remote.over = !prepared);
             }
-            (Phase::Delegated, Reply::Committed { clock }) => {
-                it.exchange.with_remote(shard, |remote| remote.over = true);
+            (CommitPhase::Delegated, TwoPhaseCommitReply::Committed { clock }) => {
+                it.remote_branches.with_remote(shard, |remote| remote.over = true);
                 it.drawn.extend(clock.map(|clock| (shard, clock)));
                 self.count_certified(&it, effects);
                 return self.commit(it, effects);
             }
-            (Phase::Deciding, Reply::Committed { .. }) => {
-                it.exchange.with_remote(shard, |remote| remote.over = true);
+            (CommitPhase::Deciding, TwoPhaseCommitReply::Committed { .. }) => {
+                it.remote_branches.with_remote(shard, |remote| remote.over = true);
                 return self.commit(it, effects);
             }
             // Nothing else was asked for.
             _ => {
-                self.desk.counters.dropped += 1;
+                self.runtime.counters.dropped += 1;
                 return self.wait(it);
             }
         }
@@ -162,31 +193,34 @@ impl TwoPhaseCommit {
     }
 
     /// Enters the next phase, if this one is done.
-    fn go_on(&mut self, it: Commit, effects: &mut Effects) {
+    fn go_on(&mut self, it: CommitProgress, effects: &mut TwoPhaseCommitEffects) {
         match it.phase {
-            Phase::Locking if it.waiting == 0 => self.validate_all(it, effects),
-            Phase::Validating if it.waiting == 0 && it.undurable == 0 => self.decide(it, effects),
+            CommitPhase::Locking if it.waiting == 0 => self.validate_all(it, effects),
+            CommitPhase::Validating if it.waiting == 0 && it.undurable == 0 => {
+                self.decide(it, effects)
+            }
             _ => self.wait(it),
         }
     }
 
-    fn wait(&mut self, it: Commit) {
-        let sequence = it.exchange.id.sequence;
-        let before = self.coordinator.transactions.insert(sequence, Progress::Committing(it));
+    fn wait(&mut self, it: CommitProgress) {
+        let sequence = it.remote_branches.id.sequence;
+        let before =
+            self.coordinator.transactions.insert(sequence, CoordinatedTransaction::Committing(it));
         assert!(before.is_none(), "{sequence} waits twice");
     }
 
     /// A transaction's body is done.
-    pub(super) fn submit(&mut self, submission: Submission, effects: &mut Effects) {
-        let Submission { exchange, branches, ending } = submission;
-        exchange.marks.submit(self.desk.hub.now.get());
-        self.coordinator.transactions.remove(&exchange.id.sequence);
+    pub(super) fn submit(&mut self, submission: Submission, effects: &mut TwoPhaseCommitEffects) {
+        let Submission { remote_branches, branches, ending } = submission;
+        remote_branches.marks.submit(self.runtime.worker_context.now.get());
+        self.coordinator.transactions.remove(&remote_branches.id.sequence);
         let own = branches.into_iter().map(|(at, branch)| (at, OwnBranch::Reading(branch)));
-        let it = Commit {
-            exchange,
+        let it = CommitProgress {
+            remote_branches,
             ending,
-            phase: Phase::Draining,
-            plan: Plan::ReadOnly,
+            phase: CommitPhase::Draining,
+            plan: CommitPlan::ReadOnly,
             own: own.collect(),
             writers: 0,
             drawn: Vec::new(),
@@ -198,19 +232,19 @@ impl TwoPhaseCommit {
     }
 
     /// Begins to commit, unless reads are under way.
-    fn begin(&mut self, it: Commit, effects: &mut Effects) {
-        if let Some(error) = it.exchange.failure() {
+    fn begin(&mut self, it: CommitProgress, effects: &mut TwoPhaseCommitEffects) {
+        if let Some(error) = it.remote_branches.failure() {
             return self.abort(it, error, effects);
         }
-        let exchange = Rc::clone(&it.exchange);
-        if !exchange.is_busy() {
-            exchange.forget_reads();
+        let remote_branches = Rc::clone(&it.remote_branches);
+        if !remote_branches.is_busy() {
+            remote_branches.forget_reads();
         }
-        if exchange.is_full() {
-            self.send_batches(&exchange, effects);
-            self.coordinator.transactions.remove(&exchange.id.sequence);
+        if remote_branches.is_full() {
+            self.send_batches(&remote_branches, effects);
+            self.coordinator.transactions.remove(&remote_branches.id.sequence);
         }
-        if exchange.is_busy() {
+        if remote_branches.is_busy() {
             self.wait(it);
         } else {
             self.lock_all(it, effects);
@@ -218,15 +252,15 @@ impl TwoPhaseCommit {
     }
 
     /// Takes the locks: own ones at once, others by messages.
-    fn lock_all(&mut self, mut it: Commit, effects: &mut Effects) {
-        let exchange = Rc::clone(&it.exchange);
-        let install = it.ending == Ending::Commit;
+    fn lock_all(&mut self, mut it: CommitProgress, effects: &mut TwoPhaseCommitEffects) {
+        let remote_branches = Rc::clone(&it.remote_branches);
+        let install = it.ending == BodyEnd::Commit;
         let remotes: Vec<(ShardId, bool)> =
-            exchange.remotes().iter().map(|it| (it.shard, it.writes)).collect();
+            remote_branches.remotes().iter().map(|it| (it.shard, it.writes)).collect();
         if let ([], [(shard, _)]) = (&it.own[..], &remotes[..]) {
-            it.phase = Phase::Delegated;
-            let request = |operations| Request::OnePhase { operations, install };
-            self.desk.send_next(&exchange, *shard, request, effects);
+            it.phase = CommitPhase::Delegated;
+            let request = |operations| TwoPhaseCommitRequest::OnePhase { operations, install };
+            self.runtime.send_next(&remote_branches, *shard, request, effects);
             return self.wait(it);
         }
         let others: Vec<ShardId> = remotes
@@ -242,13 +276,13 @@ impl TwoPhaseCommit {
             it.own.iter().filter(|(_, branch)| writes(branch)).map(|(at, _)| *at).collect();
         it.writers = own.len() + others.len();
         it.plan = match (&own[..], &others[..]) {
-            ([], []) => Plan::ReadOnly,
-            ([at], []) => Plan::Own(*at),
-            ([], [shard]) => Plan::Other(*shard),
-            _ => Plan::TwoPhase,
+            ([], []) => CommitPlan::ReadOnly,
+            ([at], []) => CommitPlan::Own(*at),
+            ([], [shard]) => CommitPlan::Other(*shard),
+            _ => CommitPlan::TwoPhase,
         };
         let locked = self.lock_own(&mut it, &own, effects);
-        let too_early = self.options().faults.has(Fault::ValidateBeforeLocks);
+        let too_early = self.options().faults.has(PlantedBug::ValidateBeforeLocks);
         if let Err(error) = locked.and_then(|()| match (too_early, others.is_empty()) {
             (true, _) => self.validate_own(&mut it, effects),
             (false, false) => check_own(&it),
@@ -261,26 +295,26 @@ impl TwoPhaseCommit {
             return self.validate_all(it, effects);
         }
         self.prepare_own(&mut it);
-        it.phase = Phase::Locking;
+        it.phase = CommitPhase::Locking;
         it.waiting = others.len();
-        let home = self.desk.hub.home();
+        let home = self.runtime.worker_context.home();
         for shard in others {
             let request = |operations| match it.plan {
-                Plan::TwoPhase => Request::Prepare { operations, home },
-                _ => Request::Lock { operations },
+                CommitPlan::TwoPhase => TwoPhaseCommitRequest::Prepare { operations, home },
+                _ => TwoPhaseCommitRequest::Lock { operations },
             };
-            self.desk.send_next(&exchange, shard, request, effects);
+            self.runtime.send_next(&remote_branches, shard, request, effects);
         }
         self.wait(it);
     }
 
     fn lock_own(
         &mut self,
-        it: &mut Commit,
+        it: &mut CommitProgress,
         writers: &[usize],
-        effects: &mut Effects,
+        effects: &mut TwoPhaseCommitEffects,
     ) -> Result<()> {
-        let transaction = it.exchange.id;
+        let transaction = it.remote_branches.id;
         for (at, branch) in std::mem::take(&mut it.own) {
             let branch = match branch {
                 OwnBranch::Reading(branch) if writers.contains(&at) => branch,
@@ -292,7 +326,7 @@ impl TwoPhaseCommit {
             self.observe_reads(at, transaction, &branch, effects);
             let locked = branch.lock()?;
             let clock = self.draw(at, transaction, &locked, effects);
-            it.drawn.push((self.led[at].lead.shard, clock));
+            it.drawn.push((self.leader_logs[at].lead.shard, clock));
             it.own.push((at, OwnBranch::Locked { locked, clock, prepared: false }));
         }
         Ok(())
@@ -300,28 +334,37 @@ impl TwoPhaseCommit {
 
     /// Prepares own branches, like other nodes'; but for the one on the home shard, where the decision
     /// will be.
-    fn prepare_own(&mut self, it: &mut Commit) {
-        let (transaction, home) = (it.exchange.id, self.desk.hub.home());
+    fn prepare_own(&mut self, it: &mut CommitProgress) {
+        let (transaction, home) = (it.remote_branches.id, self.runtime.worker_context.home());
         for (at, branch) in &mut it.own {
             if let OwnBranch::Locked { locked, clock, prepared } = branch
-                && it.plan == Plan::TwoPhase
-                && self.led[*at].lead.shard != home
+                && it.plan == CommitPlan::TwoPhase
+                && self.leader_logs[*at].lead.shard != home
             {
                 *prepared = true;
                 it.undurable += 1;
-                let waiter = Some(Waiter::Prepared(transaction.sequence));
-                self.led[*at].append(self.desk.hub.now.get(), Some(*clock), waiter, |batch| {
-                    batch.prepare(transaction, *clock, home, |write| locked.writes(write));
-                });
+                let waiter = Some(RecordWaiter::Prepared(transaction.sequence));
+                self.leader_logs[*at].append(
+                    self.runtime.worker_context.now.get(),
+                    Some(*clock),
+                    waiter,
+                    |batch| {
+                        batch.prepare(transaction, *clock, home, |write| locked.writes(write));
+                    },
+                );
             }
         }
     }
 
-    fn validate_own(&mut self, it: &mut Commit, effects: &mut Effects) -> Result<()> {
+    fn validate_own(
+        &mut self,
+        it: &mut CommitProgress,
+        effects: &mut TwoPhaseCommitEffects,
+    ) -> Result<()> {
         it.own.iter().try_for_each(|(at, branch)| match branch {
             OwnBranch::Locked { locked, .. } => locked.validate(),
             OwnBranch::Reading(branch) => {
-                self.observe_reads(*at, it.exchange.id, branch, effects);
+                self.observe_reads(*at, it.remote_branches.id, branch, effects);
                 branch.validate()
             }
         })?;
@@ -331,31 +374,37 @@ impl TwoPhaseCommit {
     }
 
     /// All locks are held, everywhere (rule P1): checks what was read, everywhere.
-    fn validate_all(&mut self, mut it: Commit, effects: &mut Effects) {
-        let id = it.exchange.id;
+    fn validate_all(&mut self, mut it: CommitProgress, effects: &mut TwoPhaseCommitEffects) {
+        let id = it.remote_branches.id;
         assert_eq!(it.drawn.len(), it.writers, "P1: {id} validates, and not all is locked");
-        let too_early = self.options().faults.has(Fault::ValidateBeforeLocks);
+        let too_early = self.options().faults.has(PlantedBug::ValidateBeforeLocks);
         if !too_early && let Err(error) = self.validate_own(&mut it, effects) {
             return self.abort(it, error, effects);
         }
-        if it.phase != Phase::Locking {
+        if it.phase != CommitPhase::Locking {
             self.prepare_own(&mut it);
         }
-        it.phase = Phase::Validating;
-        it.exchange.marks.lock(self.desk.hub.now.get());
+        it.phase = CommitPhase::Validating;
+        it.remote_branches.marks.lock(self.runtime.worker_context.now.get());
         let others = others_to_validate(&it);
         it.waiting = others.len();
-        let exchange = Rc::clone(&it.exchange);
+        let remote_branches = Rc::clone(&it.remote_branches);
         for shard in others {
-            self.desk.send_next(&exchange, shard, |_| Request::Validate, effects);
+            self.runtime.send_next(
+                &remote_branches,
+                shard,
+                |_| TwoPhaseCommitRequest::Validate,
+                effects,
+            );
         }
         self.go_on(it, effects);
     }
 
     /// An own shard other than the home shard has its prepare record durable.
-    pub(super) fn own_is_prepared(&mut self, sequence: u64, effects: &mut Effects) {
+    pub(super) fn own_is_prepared(&mut self, sequence: u64, effects: &mut TwoPhaseCommitEffects) {
         // Otherwise it was given up meanwhile.
-        if let Some(Progress::Committing(mut it)) = self.coordinator.transactions.remove(&sequence)
+        if let Some(CoordinatedTransaction::Committing(mut it)) =
+            self.coordinator.transactions.remove(&sequence)
         {
             it.undurable -= 1;
             self.go_on(it, effects);
@@ -363,56 +412,59 @@ impl TwoPhaseCommit {
     }
 
     /// Everything is valid and prepared (rule P3): appends the commit record.
-    fn decide(&mut self, mut it: Commit, effects: &mut Effects) {
-        let transaction = it.exchange.id;
+    fn decide(&mut self, mut it: CommitProgress, effects: &mut TwoPhaseCommitEffects) {
+        let transaction = it.remote_branches.id;
         assert!(
             it.waiting == 0 && it.undurable == 0 && it.drawn.len() == it.writers,
             "P3: {transaction} is decided with something missing"
         );
         self.count_certified(&it, effects);
-        it.phase = Phase::Deciding;
-        if self.options().faults.has(Fault::AcknowledgeAtCertification) {
+        it.phase = CommitPhase::Deciding;
+        if self.options().faults.has(PlantedBug::AcknowledgeAtCertification) {
             self.tell(&mut it, effects);
         }
         match it.plan {
-            Plan::ReadOnly => return self.commit(it, effects),
-            Plan::Own(at) => self.append_decision(at, &it),
-            Plan::TwoPhase => self.append_decision(0, &it),
-            Plan::Other(shard) => {
-                let request = |operations| Request::OnePhase { operations, install: true };
-                let exchange = Rc::clone(&it.exchange);
-                self.desk.send_next(&exchange, shard, request, effects);
+            CommitPlan::ReadOnly => return self.commit(it, effects),
+            CommitPlan::Own(at) => self.append_decision(at, &it),
+            CommitPlan::TwoPhase => self.append_decision(0, &it),
+            CommitPlan::Other(shard) => {
+                let request =
+                    |operations| TwoPhaseCommitRequest::OnePhase { operations, install: true };
+                let remote_branches = Rc::clone(&it.remote_branches);
+                self.runtime.send_next(&remote_branches, shard, request, effects);
             }
         }
         self.wait(it);
     }
 
-    fn append_decision(&mut self, at: usize, it: &Commit) {
-        let transaction = it.exchange.id;
+    fn append_decision(&mut self, at: usize, it: &CommitProgress) {
+        let transaction = it.remote_branches.id;
         let own = it.own.iter().find_map(|(place, branch)| match branch {
             OwnBranch::Locked { locked, clock, .. } if *place == at => Some((locked, *clock)),
             _ => None,
         });
-        let home = self.led[at].lead.shard;
+        let home = self.leader_logs[at].lead.shard;
         let others = it.drawn.iter().map(|(shard, _)| *shard).filter(|shard| *shard != home);
         let participants: Vec<ShardId> = others.collect();
-        let waiter = Waiter::Decided(transaction.sequence);
+        let waiter = RecordWaiter::Decided(transaction.sequence);
         self.append_commit(at, transaction, &participants, own, waiter);
     }
 
     /// The commit record is durable.
-    pub(super) fn is_decided(&mut self, sequence: u64, effects: &mut Effects) {
-        let Some(Progress::Committing(it)) = self.coordinator.transactions.remove(&sequence) else {
+    pub(super) fn is_decided(&mut self, sequence: u64, effects: &mut TwoPhaseCommitEffects) {
+        let Some(CoordinatedTransaction::Committing(it)) =
+            self.coordinator.transactions.remove(&sequence)
+        else {
             panic!("{sequence} was decided, and is not known");
         };
-        assert_eq!(it.phase, Phase::Deciding, "{sequence} was decided too early");
+        assert_eq!(it.phase, CommitPhase::Deciding, "{sequence} was decided too early");
         self.commit(it, effects);
     }
 
     /// It is committed (rule P4): tells the client, installs here, and has it installed elsewhere.
-    fn commit(&mut self, mut it: Commit, effects: &mut Effects) {
-        let exchange = Rc::clone(&it.exchange);
-        let transaction = exchange.id;
+    fn commit(&mut self, mut it: CommitProgress, effects: &mut TwoPhaseCommitEffects) {
+        let remote_branches = Rc::clone(&it.remote_branches);
+        let transaction = remote_branches.id;
         for (at, branch) in std::mem::take(&mut it.own) {
             if let OwnBranch::Locked { locked, clock, prepared } = branch {
                 self.install(at, transaction, locked, clock, effects);
@@ -421,22 +473,25 @@ impl TwoPhaseCommit {
                 }
             }
         }
-        let open = exchange.open_branches();
+        let open = remote_branches.open_branches();
         for shard in &open {
             let prepared = it.drawn.iter().any(|(drawer, _)| drawer == shard);
-            let request = if prepared { Request::Commit } else { Request::Abort };
-            self.desk.send_next(&exchange, *shard, |_| request, effects);
+            let request =
+                if prepared { TwoPhaseCommitRequest::Commit } else { TwoPhaseCommitRequest::Abort };
+            self.runtime.send_next(&remote_branches, *shard, |_| request, effects);
         }
-        self.desk.expect_resolved(transaction.sequence, open.len());
+        self.runtime.expect_resolved(transaction.sequence, open.len());
         self.tell(&mut it, effects);
     }
 
-    fn count_certified(&mut self, it: &Commit, effects: &mut Effects) {
-        self.desk.counters.certified += 1;
-        self.desk.counters.wrote += u64::from(!it.drawn.is_empty());
-        self.desk.counters.cross_shard += u64::from(it.drawn.len() > 1);
-        it.exchange.marks.certify(self.desk.hub.now.get(), !it.drawn.is_empty());
-        let (transaction, own) = (it.exchange.id, self.desk.hub.home());
+    fn count_certified(&mut self, it: &CommitProgress, effects: &mut TwoPhaseCommitEffects) {
+        self.runtime.counters.certified += 1;
+        self.runtime.counters.wrote += u64::from(!it.drawn.is_empty());
+        self.runtime.counters.cross_shard += u64::from(it.drawn.len() > 1);
+        it.remote_branches
+            .marks
+            .certify(self.runtime.worker_context.now.get(), !it.drawn.is_empty());
+        let (transaction, own) = (it.remote_branches.id, self.runtime.worker_context.home());
         effects.observe(|| {
             let (stamp, writes) = (self.stamp(it), it.drawn.clone());
             Observation::Certified { transaction, own, stamp, writes }
@@ -444,45 +499,49 @@ impl TwoPhaseCommit {
     }
 
     /// What it writes, as the home shard would keep it.
-    fn stamp(&self, it: &Commit) -> Stamp {
-        let mut stamp = Stamp::local(it.exchange.epoch, Clock::ZERO);
+    fn stamp(&self, it: &CommitProgress) -> Stamp {
+        let mut stamp = Stamp::local(it.remote_branches.epoch, Clock::ZERO);
         for (shard, clock) in &it.drawn {
-            stamp.push(self.desk.hub.home(), *shard, *clock);
+            stamp.push(self.runtime.worker_context.home(), *shard, *clock);
         }
         stamp
     }
 
-    fn tell(&mut self, it: &mut Commit, effects: &mut Effects) {
+    fn tell(&mut self, it: &mut CommitProgress, effects: &mut TwoPhaseCommitEffects) {
         if std::mem::replace(&mut it.told, true) {
             return; // Only with a planted bug.
         }
-        let (transaction, own) = (it.exchange.id, self.desk.hub.home());
+        let (transaction, own) = (it.remote_branches.id, self.runtime.worker_context.home());
         effects.observe(|| Observation::Told { transaction, own, stamp: self.stamp(it) });
-        self.desk.commit(&it.exchange);
+        self.runtime.commit(&it.remote_branches);
     }
 
     /// Gives a transaction up, everywhere.
-    fn abort(&mut self, it: Commit, error: Error, effects: &mut Effects) {
-        let Commit { exchange, own, .. } = it;
+    fn abort(&mut self, it: CommitProgress, error: Error, effects: &mut TwoPhaseCommitEffects) {
+        let CommitProgress { remote_branches, own, .. } = it;
         for (at, branch) in own {
             if let OwnBranch::Locked { locked, clock, prepared } = branch {
-                self.drop_locked(at, exchange.id, (locked, clock), prepared, effects);
+                self.drop_locked(at, remote_branches.id, (locked, clock), prepared, effects);
             }
         }
-        self.desk.give_up(&exchange, || Request::Abort, effects);
-        self.desk.finish(&exchange, Err(error));
+        self.runtime.give_up(&remote_branches, || TwoPhaseCommitRequest::Abort, effects);
+        self.runtime.finish(&remote_branches, Err(error));
     }
 
     /// A transaction was dropped before it asked to commit.
-    pub(super) fn abandon(&mut self, exchange: &Rc<Exchange>, effects: &mut Effects) {
-        self.coordinator.transactions.remove(&exchange.id.sequence);
-        self.desk.give_up(exchange, || Request::Abort, effects);
+    pub(super) fn abandon(
+        &mut self,
+        remote_branches: &Rc<RemoteBranches>,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
+        self.coordinator.transactions.remove(&remote_branches.id.sequence);
+        self.runtime.give_up(remote_branches, || TwoPhaseCommitRequest::Abort, effects);
     }
 }
 
 /// All is checked when all locks are held (rule P1). But what fails now already need not be kept from others for as
 /// long as locks on other shards take.
-fn check_own(it: &Commit) -> Result<()> {
+fn check_own(it: &CommitProgress) -> Result<()> {
     it.own.iter().try_for_each(|(_, branch)| match branch {
         OwnBranch::Locked { locked, .. } => locked.validate(),
         OwnBranch::Reading(branch) => branch.validate(),
@@ -490,13 +549,13 @@ fn check_own(it: &Commit) -> Result<()> {
 }
 
 /// The branches on other nodes' shards that have something to check, or to be prepared.
-fn others_to_validate(it: &Commit) -> Vec<ShardId> {
-    let remotes = it.exchange.remotes();
+fn others_to_validate(it: &CommitProgress) -> Vec<ShardId> {
+    let remotes = it.remote_branches.remotes();
     let others = remotes.iter().filter(|remote| match it.plan {
         // It validated with its lock.
-        Plan::Other(shard) if shard == remote.shard => false,
-        Plan::TwoPhase => remote.reads || remote.writes,
-        Plan::ReadOnly | Plan::Own(_) | Plan::Other(_) => remote.reads,
+        CommitPlan::Other(shard) if shard == remote.shard => false,
+        CommitPlan::TwoPhase => remote.reads || remote.writes,
+        CommitPlan::ReadOnly | CommitPlan::Own(_) | CommitPlan::Other(_) => remote.reads,
     });
     others.map(|remote| remote.shard).collect()
 }

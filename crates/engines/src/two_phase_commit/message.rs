@@ -1,22 +1,22 @@
 //! What workers of the same number on different nodes say to each other.
 
 use crate::client::Relay;
-pub use crate::execution::branches::Header;
-use crate::execution::desk::{Envelope, answers_fit};
-use crate::operation::{Answer, Operation};
+pub use crate::execution::participant_table::BranchHeader;
+use crate::execution::runtime::{RuntimeMessage, answers_fit};
+use crate::operation::{Operation, OperationResult};
 use crate::transaction_id::TransactionId;
 use types::{Clock, Error, Result, ShardId};
 
 /// See the module. Each may be lost, repeated, reordered or late.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Message {
+pub enum TwoPhaseCommitMessage {
     /// Coordinator to participant. Repeated until it is answered; acted on once, see
-    /// `execution/branches.rs`.
+    /// `execution/participant_table.rs`.
     Request {
         /// Which request of which branch.
-        header: Header,
+        header: BranchHeader,
         /// What to do.
-        request: Request,
+        request: TwoPhaseCommitRequest,
     },
     /// Participant to coordinator, as often as the request arrives.
     Reply {
@@ -27,27 +27,27 @@ pub enum Message {
         /// Which request it answers.
         step: u32,
         /// The answer.
-        reply: Reply,
+        reply: TwoPhaseCommitReply,
     },
     /// Between the node that a client asked and the one that serves it.
     Relay(Relay),
 }
 
-impl Envelope for Message {
-    type Request = Request;
+impl RuntimeMessage for TwoPhaseCommitMessage {
+    type Request = TwoPhaseCommitRequest;
 
-    fn request(header: Header, request: Request) -> Message {
-        Message::Request { header, request }
+    fn request(header: BranchHeader, request: TwoPhaseCommitRequest) -> TwoPhaseCommitMessage {
+        TwoPhaseCommitMessage::Request { header, request }
     }
 
-    fn relay(relay: Relay) -> Message {
-        Message::Relay(relay)
+    fn relay(relay: Relay) -> TwoPhaseCommitMessage {
+        TwoPhaseCommitMessage::Relay(relay)
     }
 }
 
 /// What a coordinator asks of a participant.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Request {
+pub enum TwoPhaseCommitRequest {
     /// Run these operations, in their order. Legal until the branch is locked.
     Execute {
         /// What to do.
@@ -88,11 +88,11 @@ pub enum Request {
 
 /// What a participant answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reply {
+pub enum TwoPhaseCommitReply {
     /// To `Execute`.
     Executed {
         /// Of the operations that have one, in their order.
-        answers: Vec<Result<Answer>>,
+        answers: Vec<Result<OperationResult>>,
     },
     /// To `Lock` and `Prepare`.
     Locked {
@@ -106,7 +106,7 @@ pub enum Reply {
         /// The clock of what was written, if anything was.
         clock: Option<Clock>,
     },
-    /// To `Commit` and `Abort`: the branch is over.
+    /// To `CommitProgress` and `Abort`: the branch is over.
     Resolved,
     /// To anything else: it cannot be. The branch is over.
     Refused {
@@ -116,17 +116,23 @@ pub enum Reply {
 }
 
 /// Is this an answer to what was asked?
-pub(super) fn answers(asked: &Message, reply: &Reply) -> bool {
-    let Message::Request { request, .. } = asked else { return false };
+pub(super) fn answers(asked: &TwoPhaseCommitMessage, reply: &TwoPhaseCommitReply) -> bool {
+    let TwoPhaseCommitMessage::Request { request, .. } = asked else { return false };
     match (request, reply) {
-        (Request::Execute { operations }, Reply::Executed { answers }) => {
-            answers_fit(operations, answers)
+        (
+            TwoPhaseCommitRequest::Execute { operations },
+            TwoPhaseCommitReply::Executed { answers },
+        ) => answers_fit(operations, answers),
+        (
+            TwoPhaseCommitRequest::Lock { .. } | TwoPhaseCommitRequest::Prepare { .. },
+            TwoPhaseCommitReply::Locked { .. },
+        )
+        | (TwoPhaseCommitRequest::Validate, TwoPhaseCommitReply::Validated)
+        | (TwoPhaseCommitRequest::OnePhase { .. }, TwoPhaseCommitReply::Committed { .. }) => true,
+        (TwoPhaseCommitRequest::Commit | TwoPhaseCommitRequest::Abort, reply) => {
+            *reply == TwoPhaseCommitReply::Resolved
         }
-        (Request::Lock { .. } | Request::Prepare { .. }, Reply::Locked { .. })
-        | (Request::Validate, Reply::Validated)
-        | (Request::OnePhase { .. }, Reply::Committed { .. }) => true,
-        (Request::Commit | Request::Abort, reply) => *reply == Reply::Resolved,
-        (_, Reply::Refused { .. }) => true,
+        (_, TwoPhaseCommitReply::Refused { .. }) => true,
         _ => false,
     }
 }

@@ -40,42 +40,44 @@
 //! | `shared.rs` | what the workers of a node share | |
 //! | `coordinator.rs` | from execution to the outcome | P1, P3, P4 |
 //! | `participant.rs` | branches of other nodes' transactions | P2, P4 |
-//! | `led.rs` | a shard that is led: clocks in flight, batches, who waits for them | P2, P5 |
-//! | `followed.rs` | a shard that is followed: what is prepared, replay | P5 |
+//! | `leader_log.rs` | a shard that is led: clocks in flight, batches, who waits for them | P2, P5 |
+//! | `prepared_replay.rs` | a shard that is followed: what is prepared, replay | P5 |
 
 mod coordinator;
-mod followed;
-mod led;
+mod leader_log;
 pub mod message;
 mod options;
 mod participant;
+mod prepared_replay;
 mod record;
 mod shared;
 #[cfg(test)]
 mod tests;
 mod wire;
 
-pub use message::Message;
-pub use options::Options;
-pub use shared::Shared;
+pub use message::TwoPhaseCommitMessage;
+pub use options::TwoPhaseCommitOptions;
+pub use shared::TwoPhaseCommitShared;
 
-use crate::engine::{Counters, Effect, Engine, Event, Place, Progress, Setup, Task};
-use crate::execution::Local;
-use crate::execution::branches::Branches;
-use crate::execution::desk::Desk;
-use crate::execution::hub::{Ask, Hub};
-use crate::execution::rounds::Clerk;
+use crate::engine::{
+    Engine, EngineCounters, EngineEffect, EngineEvent, Setup, ShardProgress, Task, WorkerPlace,
+};
+use crate::execution::LocalDatabase;
+use crate::execution::participant_table::ParticipantTable;
+use crate::execution::runtime::Runtime;
+use crate::execution::task_driver::TaskDriver;
+use crate::execution::worker_context::{EngineRequest, WorkerContext};
 use crate::observation::Observation;
 use crate::replication::replay::replay;
-use crate::replication::replica::Replica;
+use crate::replication::replica::ShardReplica;
 use crate::slow::Slow;
 use bytes::Bytes;
 use coordinator::Coordinator;
-use followed::Followed;
-use led::{Led, Waiter};
-use message::Reply;
-use participant::Context;
-use record::Entry;
+use leader_log::{LeaderLog, RecordWaiter};
+use message::TwoPhaseCommitReply;
+use participant::TwoPhaseCommitBranch;
+use prepared_replay::PreparedReplay;
+use record::RecordEntry;
 use std::rc::Rc;
 use std::sync::Arc;
 use store::Store;
@@ -84,131 +86,137 @@ use types::{Ballot, Clock, Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
 /// The epoch of a cluster whose configuration has never changed.
 const FIRST_EPOCH: Epoch = Epoch(1);
 
-type Effects = crate::engine::Effects<Message>;
+type TwoPhaseCommitEffects = crate::engine::EngineEffects<TwoPhaseCommitMessage>;
 
 /// One worker of a node, speaking two-phase commit.
 pub struct TwoPhaseCommit {
-    shared: Arc<Shared>,
-    desk: Desk<Message>,
+    shared: Arc<TwoPhaseCommitShared>,
+    runtime: Runtime<TwoPhaseCommitMessage>,
     coordinator: Coordinator,
     /// A reply that is still to come is `None`.
-    branches: Branches<Context, Option<Reply>>,
-    led: Vec<Led>,
-    followed: Vec<Followed>,
+    branches: ParticipantTable<TwoPhaseCommitBranch, Option<TwoPhaseCommitReply>>,
+    leader_logs: Vec<LeaderLog>,
+    prepared_replays: Vec<PreparedReplay>,
     /// When other workers were last told that clocks have moved.
     nudged_at: Time,
 }
 
 impl Engine for TwoPhaseCommit {
-    type Message = Message;
-    type Options = Options;
-    type Shared = Shared;
+    type Message = TwoPhaseCommitMessage;
+    type Options = TwoPhaseCommitOptions;
+    type Shared = TwoPhaseCommitShared;
 
-    fn share(setup: &Setup<Options>, node: NodeId) -> Arc<Shared> {
+    fn share(setup: &Setup<TwoPhaseCommitOptions>, node: NodeId) -> Arc<TwoPhaseCommitShared> {
         setup.options.check();
-        Arc::new(Shared::new(setup, node, FIRST_EPOCH))
+        Arc::new(TwoPhaseCommitShared::new(setup, node, FIRST_EPOCH))
     }
 
-    fn store(shared: &Shared, shard: ShardId) -> Option<&Arc<Store>> {
+    fn store(shared: &TwoPhaseCommitShared, shard: ShardId) -> Option<&Arc<Store>> {
         Some(&shared.replica(shard)?.store)
     }
 
-    fn new(worker: WorkerId, shared: Arc<Shared>, seed: u64) -> TwoPhaseCommit {
+    fn new(worker: WorkerId, shared: Arc<TwoPhaseCommitShared>, seed: u64) -> TwoPhaseCommit {
         let options = &shared.setup.options;
         let led = shared.replicas.iter().filter(|replica| replica.led);
         let (limits, faults) = (options.limits.clone(), options.faults);
-        let place = Place { node: shared.node, worker };
+        let place = WorkerPlace { node: shared.node, worker };
         let (topology, replicas) = (Arc::clone(&shared.setup.topology), &shared.replicas);
-        let hub = Hub::new(place, topology, replicas, shared.epoch, limits, faults, seed);
+        let worker_context =
+            WorkerContext::new(place, topology, replicas, shared.epoch, limits, faults, seed);
         let followed = shared.replicas.iter().filter(|replica| !replica.led);
         TwoPhaseCommit {
-            desk: Desk::new(hub, &shared.setup.procedures),
+            runtime: Runtime::new(worker_context, &shared.setup.procedures),
             coordinator: Coordinator::default(),
-            branches: Branches::new(),
-            led: led.map(|replica| Led::new(replica.shard)).collect(),
-            followed: followed.map(Followed::new).collect(),
+            branches: ParticipantTable::new(),
+            leader_logs: led.map(|replica| LeaderLog::new(replica.shard)).collect(),
+            prepared_replays: followed.map(PreparedReplay::new).collect(),
             nudged_at: Time::ZERO,
             shared,
         }
     }
 
-    fn step(&mut self, now: Time, event: Event<Message>, effects: &mut Effects) {
-        self.desk.begin_step(now, &event);
+    fn step(
+        &mut self,
+        now: Time,
+        event: EngineEvent<TwoPhaseCommitMessage>,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
+        self.runtime.begin_step(now, &event);
         match event {
-            Event::Received { from, message } => self.receive(from, message, effects),
-            Event::Client { from, request } => self.desk.request(from, request),
-            Event::Leading { shard, ballot: _, length } => self.lead(shard, length),
-            Event::Durable { shard, length } => self.durable(shard, length, effects),
-            Event::Decided { shard, index: _, entry } => self.decided(shard, entry, effects),
-            Event::Deposed { shard, by } => {
+            EngineEvent::Received { from, message } => self.receive(from, message, effects),
+            EngineEvent::Client { from, request } => self.runtime.request(from, request),
+            EngineEvent::Leading { shard, ballot: _, length } => self.lead(shard, length),
+            EngineEvent::Durable { shard, length } => self.durable(shard, length, effects),
+            EngineEvent::Decided { shard, index: _, entry } => self.decided(shard, entry, effects),
+            EngineEvent::Deposed { shard, by } => {
                 panic!("{by} leads {shard}: this engine has no recovery")
             }
-            Event::Promised { .. } => {}
+            EngineEvent::Promised { .. } => {}
             // No leader of its streams ever changes, so it stays in the epoch in which it began.
-            Event::Configured { configuration: _, incarnation } => {
-                self.desk.hub.incarnation.set(incarnation);
+            EngineEvent::Configured { configuration: _, incarnation } => {
+                self.runtime.worker_context.incarnation.set(incarnation);
             }
-            Event::Settled { .. } => {}
-            Event::SnapshotWanted { shard, .. } | Event::Restored { shard, .. } => {
+            EngineEvent::Settled { .. } => {}
+            EngineEvent::SnapshotWanted { shard, .. } | EngineEvent::Restored { shard, .. } => {
                 panic!("a snapshot of {shard}: this engine has none")
             }
-            Event::Timer | Event::Nudged => {}
+            EngineEvent::Timer | EngineEvent::Nudged => {}
         }
         self.run(now, effects);
         self.close_batches(now, effects);
         self.set_timer(now, effects);
     }
 
-    fn local(&self) -> Local {
-        Local::new(&self.desk.hub)
+    fn local(&self) -> LocalDatabase {
+        LocalDatabase::new(&self.runtime.worker_context)
     }
 
     fn spawn(&mut self, task: Task) {
-        self.desk.tasks.spawn(task);
+        self.runtime.tasks.spawn(task);
     }
 
     /// Where no leader ever changes, no node needs a lease.
     fn renew(&mut self, _lease_end: Time) {}
 
     fn pending(&self) -> usize {
-        let led: usize = self.led.iter().map(Led::pending).sum();
-        let followed: usize = self.followed.iter().map(Followed::pending).sum();
-        self.desk.pending() + self.branches.len() + led + followed
+        let led: usize = self.leader_logs.iter().map(LeaderLog::pending).sum();
+        let followed: usize = self.prepared_replays.iter().map(PreparedReplay::pending).sum();
+        self.runtime.pending() + self.branches.len() + led + followed
     }
 
-    fn counters(&self) -> Counters {
-        Counters { slow: self.desk.hub.slows.count(), ..self.desk.counters }
+    fn counters(&self) -> EngineCounters {
+        EngineCounters { slow: self.runtime.worker_context.slows.count(), ..self.runtime.counters }
     }
 
     fn take_slow(&mut self) -> Vec<Slow> {
-        self.desk.hub.slows.take()
+        self.runtime.worker_context.slows.take()
     }
 
-    fn progress(&self) -> Vec<Progress> {
+    fn progress(&self) -> Vec<ShardProgress> {
         let followed = |shard| {
             let replica = self.shared.replica(shard).filter(|replica| !replica.led);
-            replica.map(Replica::reached)
+            replica.map(ShardReplica::reached)
         };
-        let of = |shard| Progress { watermark: None, reached: followed(shard) };
-        self.desk.hub.topology.shard_ids().map(of).collect()
+        let of = |shard| ShardProgress { watermark: None, reached: followed(shard) };
+        self.runtime.worker_context.topology.shard_ids().map(of).collect()
     }
 }
 
-impl Clerk for TwoPhaseCommit {
-    type Message = Message;
+impl TaskDriver for TwoPhaseCommit {
+    type Message = TwoPhaseCommitMessage;
 
-    fn desk(&mut self) -> &mut Desk<Message> {
-        &mut self.desk
+    fn runtime(&mut self) -> &mut Runtime<TwoPhaseCommitMessage> {
+        &mut self.runtime
     }
 
-    fn answer(&mut self, ask: Ask, effects: &mut Effects) {
+    fn answer(&mut self, ask: EngineRequest, effects: &mut TwoPhaseCommitEffects) {
         match ask {
-            Ask::Send(exchange) => self.send_batches(&exchange, effects),
-            Ask::Commit(submission) => self.submit(submission, effects),
-            Ask::Abandon(exchange) => self.abandon(&exchange, effects),
-            Ask::Reveal { exchange, stamp, slot } => {
+            EngineRequest::Send(remote_branches) => self.send_batches(&remote_branches, effects),
+            EngineRequest::Commit(submission) => self.submit(submission, effects),
+            EngineRequest::Abandon(remote_branches) => self.abandon(&remote_branches, effects),
+            EngineRequest::Reveal { remote_branches, stamp, slot } => {
                 // What is installed is committed (rule P4), so all that can be read may be shown.
-                let (transaction, own) = (exchange.id, self.desk.hub.home());
+                let (transaction, own) = (remote_branches.id, self.runtime.worker_context.home());
                 effects.observe(|| Observation::Told { transaction, own, stamp });
                 slot.fill(Ok(()));
             }
@@ -217,62 +225,75 @@ impl Clerk for TwoPhaseCommit {
 }
 
 impl TwoPhaseCommit {
-    fn options(&self) -> &Options {
+    fn options(&self) -> &TwoPhaseCommitOptions {
         &self.shared.setup.options
     }
 
     fn led_at(&self, shard: ShardId) -> Option<usize> {
-        self.led.iter().position(|led| led.lead.shard == shard)
+        self.leader_logs.iter().position(|led| led.lead.shard == shard)
     }
 
-    fn receive(&mut self, from: NodeId, message: Message, effects: &mut Effects) {
+    fn receive(
+        &mut self,
+        from: NodeId,
+        message: TwoPhaseCommitMessage,
+        effects: &mut TwoPhaseCommitEffects,
+    ) {
         match message {
-            Message::Request { header, request } => self.serve(from, &header, request, effects),
-            Message::Reply { transaction, shard, step, reply } => {
-                let fits = |asked: &Message| message::answers(asked, &reply);
-                if let Some(key) = self.desk.answered(from, (transaction, shard, step), fits) {
+            TwoPhaseCommitMessage::Request { header, request } => {
+                self.serve(from, &header, request, effects)
+            }
+            TwoPhaseCommitMessage::Reply { transaction, shard, step, reply } => {
+                let fits = |asked: &TwoPhaseCommitMessage| message::answers(asked, &reply);
+                if let Some(key) = self.runtime.answered(from, (transaction, shard, step), fits) {
                     self.replied(key, reply, effects);
                 }
             }
-            Message::Relay(relay) => self.desk.relayed(from, relay),
+            TwoPhaseCommitMessage::Relay(relay) => self.runtime.relayed(from, relay),
         }
     }
 
     /// This worker's stream of `shard` is prepared.
     fn lead(&mut self, shard: ShardId, length: u64) {
         let at = self.led_at(shard).expect("the node leads the shards that the topology says");
-        self.led[at].lead.begin(length, Clock::ZERO);
-        self.desk.hub.admission.serve(self.led.iter().all(|led| led.lead.is_leading()));
+        self.leader_logs[at].lead.begin(length, Clock::ZERO);
+        self.runtime
+            .worker_context
+            .admission
+            .serve(self.leader_logs.iter().all(|led| led.lead.is_leading()));
     }
 
     /// The stream that this worker leads for `shard` has that many decided entries.
-    fn durable(&mut self, shard: ShardId, length: u64, effects: &mut Effects) {
+    fn durable(&mut self, shard: ShardId, length: u64, effects: &mut TwoPhaseCommitEffects) {
         let at = self.led_at(shard).expect("only led streams report this");
-        let waiters = self.led[at].durable(self.desk.hub.now.get(), length);
-        self.desk.counters.stages += self.led[at].lead.transit.take();
+        let waiters = self.leader_logs[at].durable(self.runtime.worker_context.now.get(), length);
+        self.runtime.counters.stages += self.leader_logs[at].lead.transit.take();
         for waiter in waiters {
             match waiter {
-                Waiter::Branch(transaction) => self.branch_is_durable(at, transaction, effects),
-                Waiter::Prepared(sequence) => self.own_is_prepared(sequence, effects),
-                Waiter::Decided(sequence) => self.is_decided(sequence, effects),
+                RecordWaiter::Branch(transaction) => {
+                    self.branch_is_durable(at, transaction, effects)
+                }
+                RecordWaiter::Prepared(sequence) => self.own_is_prepared(sequence, effects),
+                RecordWaiter::Decided(sequence) => self.is_decided(sequence, effects),
             }
         }
     }
 
     /// The stream that this worker follows for `shard` has decided its next entry.
-    fn decided(&mut self, shard: ShardId, entry: Bytes, effects: &mut Effects) {
-        let Some(followed) = self.followed.iter_mut().find(|followed| followed.shard == shard)
+    fn decided(&mut self, shard: ShardId, entry: Bytes, effects: &mut TwoPhaseCommitEffects) {
+        let Some(followed) =
+            self.prepared_replays.iter_mut().find(|followed| followed.shard == shard)
         else {
             // Its own entry, which the leader has in its store already.
             return;
         };
         // What is decided is the word of the shard's leader, who has it in its own store: to skip it
         // would part this replica from the others for good.
-        let entry = Entry::decode(entry)
+        let entry = RecordEntry::decode(entry)
             .unwrap_or_else(|error| panic!("a leader of {shard} proposed it: {error}"));
         let replica = self.shared.replica(shard).expect("followed");
         let faults = self.shared.setup.options.faults;
-        let (epoch, operations) = (entry.epoch, &mut self.desk.counters.operations);
+        let (epoch, operations) = (entry.epoch, &mut self.runtime.counters.operations);
         let sessions = Rc::clone(&followed.sessions);
         followed.enter(entry, |clock, writes| {
             if writes.is_empty() {
@@ -284,22 +305,25 @@ impl TwoPhaseCommit {
             let observations = &mut effects.observations;
             while !replay(replica, &sessions, &stamp, &writes, faults, observations.as_mut()) {}
         });
-        replica.progress(self.desk.hub.place.worker, followed.applied());
+        replica.progress(self.runtime.worker_context.place.worker, followed.applied());
     }
 
     /// Proposes the batches and heartbeats whose time has come.
-    fn close_batches(&mut self, now: Time, effects: &mut Effects) {
-        for at in 0..self.led.len() {
-            let (shard, epoch) = (self.led[at].lead.shard, self.desk.hub.epoch.get());
+    fn close_batches(&mut self, now: Time, effects: &mut TwoPhaseCommitEffects) {
+        for at in 0..self.leader_logs.len() {
+            let (shard, epoch) =
+                (self.leader_logs[at].lead.shard, self.runtime.worker_context.epoch.get());
             let replica = self.shared.replica(shard).expect("led");
             let options = &self.shared.setup.options;
-            let Some(closed) = self.led[at].close(now, epoch, replica, options) else { continue };
-            self.desk.counters.batches += 1;
-            let led::Closed { entry, index, safe, clocks, is_heartbeat } = closed;
-            self.desk.counters.batch_bytes += entry.len() as u64;
+            let Some(closed) = self.leader_logs[at].close(now, epoch, replica, options) else {
+                continue;
+            };
+            self.runtime.counters.batches += 1;
+            let leader_log::ClosedRecords { entry, index, safe, clocks, is_heartbeat } = closed;
+            self.runtime.counters.batch_bytes += entry.len() as u64;
             if is_heartbeat || now >= self.nudged_at + options.heartbeat {
                 self.nudged_at = now;
-                self.desk.nudge_others(effects);
+                self.runtime.nudge_others(effects);
             }
             effects.observe(|| Observation::Appended {
                 shard,
@@ -309,18 +333,19 @@ impl TwoPhaseCommit {
                 safe,
                 clocks,
             });
-            effects.push(Effect::Propose { shard, entry });
+            effects.push(EngineEffect::Propose { shard, entry });
         }
     }
 
     /// Asks to come back when there will be something to do.
-    fn set_timer(&mut self, now: Time, effects: &mut Effects) {
+    fn set_timer(&mut self, now: Time, effects: &mut TwoPhaseCommitEffects) {
         let options = &self.shared.setup.options;
-        let led = self.led.iter().filter_map(|led| {
+        let led = self.leader_logs.iter().filter_map(|led| {
             led.next_due(self.shared.replica(led.lead.shard).expect("led"), options)
         });
-        if let Some(at) = led.chain(self.desk.next_due()).chain(self.desk.next_ending()).min() {
-            effects.push(Effect::Timer { at: at.max(now) });
+        if let Some(at) = led.chain(self.runtime.next_due()).chain(self.runtime.next_ending()).min()
+        {
+            effects.push(EngineEffect::Timer { at: at.max(now) });
         }
     }
 }

@@ -1,12 +1,12 @@
 //! The configuration of `two_phase_commit`.
 
-use crate::execution::hub::{Limits, at_least_one, not_zero};
-use crate::faults::Faults;
+use crate::execution::worker_context::{Limits, at_least_one, not_zero};
+use crate::planted_bugs::PlantedBugs;
 use std::time::Duration;
 
 /// How `two_phase_commit` behaves. The default does the right thing.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct TwoPhaseCommitOptions {
     /// How transactions run until they commit. By default a replica allows 32 768 sessions instead of
     /// the usual number: a transaction keeps its own until its record is durable.
     pub limits: Limits,
@@ -24,10 +24,10 @@ pub struct Options {
     /// tombstones until they know. Default 100 ms.
     pub heartbeat: Duration,
     /// Planted bugs. Default: none.
-    pub faults: Faults,
+    pub faults: PlantedBugs,
 }
 
-impl Options {
+impl TwoPhaseCommitOptions {
     /// Checks them.
     ///
     /// # Panics
@@ -42,16 +42,16 @@ impl Options {
     }
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for TwoPhaseCommitOptions {
+    fn default() -> TwoPhaseCommitOptions {
+        TwoPhaseCommitOptions {
             limits: Limits { sessions_max: 1 << 15, ..Limits::default() },
             batch_records_max: 400,
             batch_bytes_max: 64 << 10,
             batch_gap: Duration::from_micros(50),
             batch_delay: Duration::from_millis(1),
             heartbeat: Duration::from_millis(100),
-            faults: Faults::NONE,
+            faults: PlantedBugs::NONE,
         }
     }
 }

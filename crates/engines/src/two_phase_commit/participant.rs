@@ -9,83 +9,83 @@
 //!              └ Validate, Abort, or any refusal ──► over
 //! ```
 
-use super::led::Waiter;
-use super::message::{Header, Reply, Request};
-use super::{Effects, Message, TwoPhaseCommit};
-use crate::engine::Effect;
-use crate::execution::branches::Arrival;
-use crate::execution::hub::Branch;
-use crate::execution::sessions::Pooled;
-use crate::faults::Fault;
+use super::leader_log::RecordWaiter;
+use super::message::{BranchHeader, TwoPhaseCommitReply, TwoPhaseCommitRequest};
+use super::{TwoPhaseCommit, TwoPhaseCommitEffects, TwoPhaseCommitMessage};
+use crate::engine::EngineEffect;
+use crate::execution::participant_table::RequestArrival;
+use crate::execution::session_pool::PooledSession;
+use crate::execution::worker_context::StoreBranch;
 use crate::observation::Observation;
 use crate::operation::Operation;
-use crate::replication::lead::Flight;
+use crate::planted_bugs::PlantedBug;
+use crate::replication::in_flight_clocks::InFlight;
 use crate::transaction_id::TransactionId;
 use store::Locked;
 use types::{Clock, NodeId, Result, ShardId, Stamp};
 
 /// What an open branch holds. Who `asked` is answered when a record is durable.
-pub(super) enum Context {
+pub(super) enum TwoPhaseCommitBranch {
     /// It executes.
-    Open(Branch),
+    Open(StoreBranch),
     /// It holds its locks, has validated, and waits for the others to.
-    Locked(Locked<Pooled>, Clock),
+    Locked(Locked<PooledSession>, Clock),
     /// It holds its locks and is in the stream.
     Prepared {
-        locked: Locked<Pooled>,
+        locked: Locked<PooledSession>,
         clock: Clock,
         /// Its record is durable.
         durable: bool,
         /// What it read was checked with all locks held.
         valid: bool,
-        asked: Option<Asked>,
+        asked: Option<ReplyTarget>,
     },
     /// Its commit record is in the stream.
-    Committing { locked: Locked<Pooled>, clock: Clock, asked: Asked },
+    Committing { locked: Locked<PooledSession>, clock: Clock, asked: ReplyTarget },
     /// It is installed; that it is, is in the stream.
-    Ended { asked: Asked },
+    Ended { asked: ReplyTarget },
 }
 
 /// Who waits for an answer, and to what.
-pub(super) type Asked = (NodeId, Header);
+pub(super) type ReplyTarget = (NodeId, BranchHeader);
 
 /// What becomes of a branch, and what is said now. `None`: that comes later.
-type Acted = (Option<Context>, Option<Reply>);
+type BranchOutcome = (Option<TwoPhaseCommitBranch>, Option<TwoPhaseCommitReply>);
 
 impl TwoPhaseCommit {
     /// Acts on a request, or says again what was said before.
     pub(super) fn serve(
         &mut self,
         from: NodeId,
-        header: &Header,
-        request: Request,
-        effects: &mut Effects,
+        header: &BranchHeader,
+        request: TwoPhaseCommitRequest,
+        effects: &mut TwoPhaseCommitEffects,
     ) {
-        let led = self.led_at(header.shard).filter(|at| self.led[*at].lead.is_leading());
-        let (Some(at), true) = (led, self.desk.is_ours(from, header, led.is_some())) else {
+        let led = self.led_at(header.shard).filter(|at| self.leader_logs[*at].lead.is_leading());
+        let (Some(at), true) = (led, self.runtime.is_ours(from, header, led.is_some())) else {
             return;
         };
         // There is one epoch.
-        if header.epoch != self.desk.hub.epoch.get() {
-            self.desk.counters.dropped += 1;
+        if header.epoch != self.runtime.worker_context.epoch.get() {
+            self.runtime.counters.dropped += 1;
             return;
         }
-        let ends = matches!(request, Request::Abort);
+        let ends = matches!(request, TwoPhaseCommitRequest::Abort);
         let reply = match self.branches.arrive(header, ends) {
-            Arrival::Act => {
+            RequestArrival::Act => {
                 let context = self.branches.context_mut(header.transaction, header.shard);
                 if !fits(context.as_deref(), &request) {
                     // No coordinator of ours asks for that now.
-                    self.desk.counters.dropped += 1;
+                    self.runtime.counters.dropped += 1;
                     return;
                 }
                 self.act(at, (from, *header), request, effects)
             }
-            Arrival::Repeated(reply) => reply,
-            Arrival::Over => Some(Reply::Resolved),
-            Arrival::Ended => unreachable!("no epoch ever ends here"),
-            Arrival::Stale => {
-                self.desk.counters.dropped += 1;
+            RequestArrival::Repeated(reply) => reply,
+            RequestArrival::Over => Some(TwoPhaseCommitReply::Resolved),
+            RequestArrival::Ended => unreachable!("no epoch ever ends here"),
+            RequestArrival::Stale => {
+                self.runtime.counters.dropped += 1;
                 return;
             }
         };
@@ -98,40 +98,48 @@ impl TwoPhaseCommit {
     fn act(
         &mut self,
         at: usize,
-        asked: Asked,
-        request: Request,
-        effects: &mut Effects,
-    ) -> Option<Reply> {
+        asked: ReplyTarget,
+        request: TwoPhaseCommitRequest,
+        effects: &mut TwoPhaseCommitEffects,
+    ) -> Option<TwoPhaseCommitReply> {
         let header = asked.1;
         let transaction = header.transaction;
         let (context, reply) = match self.branches.take(&header) {
-            None => match self.desk.hub.begin(self.desk.hub.own(header.shard).expect("led")) {
+            None => match self
+                .runtime
+                .worker_context
+                .begin(self.runtime.worker_context.own(header.shard).expect("led"))
+            {
                 Ok(branch) => self.act_open(at, asked, request, branch, effects),
-                Err(error) => (None, Some(Reply::Refused { error })),
+                Err(error) => (None, Some(TwoPhaseCommitReply::Refused { error })),
             },
-            Some(Context::Open(branch)) => self.act_open(at, asked, request, branch, effects),
-            Some(Context::Locked(locked, clock)) => match request {
-                Request::OnePhase { .. } => self.commit_branch(at, asked, locked, clock),
+            Some(TwoPhaseCommitBranch::Open(branch)) => {
+                self.act_open(at, asked, request, branch, effects)
+            }
+            Some(TwoPhaseCommitBranch::Locked(locked, clock)) => match request {
+                TwoPhaseCommitRequest::OnePhase { .. } => {
+                    self.commit_branch(at, asked, locked, clock)
+                }
                 _ => {
                     self.drop_locked(at, transaction, (locked, clock), false, effects);
-                    (None, Some(Reply::Resolved))
+                    (None, Some(TwoPhaseCommitReply::Resolved))
                 }
             },
-            Some(Context::Prepared { locked, clock, durable, .. }) => match request {
-                Request::Validate => {
+            Some(TwoPhaseCommitBranch::Prepared { locked, clock, durable, .. }) => match request {
+                TwoPhaseCommitRequest::Validate => {
                     self.validate_prepared(at, asked, (locked, clock), durable, effects)
                 }
-                Request::Commit => {
+                TwoPhaseCommitRequest::Commit => {
                     self.install(at, transaction, locked, clock, effects);
                     self.append_outcome(at, transaction, true);
-                    (Some(Context::Ended { asked }), None)
+                    (Some(TwoPhaseCommitBranch::Ended { asked }), None)
                 }
                 _ => {
                     self.drop_locked(at, transaction, (locked, clock), true, effects);
-                    (None, Some(Reply::Resolved))
+                    (None, Some(TwoPhaseCommitReply::Resolved))
                 }
             },
-            Some(Context::Committing { .. } | Context::Ended { .. }) => {
+            Some(TwoPhaseCommitBranch::Committing { .. } | TwoPhaseCommitBranch::Ended { .. }) => {
                 unreachable!("nothing fits a branch that is committed")
             }
         };
@@ -146,40 +154,50 @@ impl TwoPhaseCommit {
     fn act_open(
         &mut self,
         at: usize,
-        asked: Asked,
-        request: Request,
-        branch: Branch,
-        effects: &mut Effects,
-    ) -> Acted {
+        asked: ReplyTarget,
+        request: TwoPhaseCommitRequest,
+        branch: StoreBranch,
+        effects: &mut TwoPhaseCommitEffects,
+    ) -> BranchOutcome {
         let transaction = asked.1.transaction;
         let acted = match request {
-            Request::Execute { operations } => self
-                .desk
-                .perform(&branch, &operations)
-                .map(|answers| (Some(Context::Open(branch)), Some(Reply::Executed { answers }))),
-            Request::Lock { operations } => self
+            TwoPhaseCommitRequest::Execute { operations } => {
+                self.runtime.perform(&branch, &operations).map(|answers| {
+                    (
+                        Some(TwoPhaseCommitBranch::Open(branch)),
+                        Some(TwoPhaseCommitReply::Executed { answers }),
+                    )
+                })
+            }
+            TwoPhaseCommitRequest::Lock { operations } => self
                 .lock_to_commit(at, transaction, branch, &operations, effects)
                 .map(|(locked, clock)| {
-                    (Some(Context::Locked(locked, clock)), Some(Reply::Locked { clock }))
+                    (
+                        Some(TwoPhaseCommitBranch::Locked(locked, clock)),
+                        Some(TwoPhaseCommitReply::Locked { clock }),
+                    )
                 }),
-            Request::Prepare { operations, home } => {
+            TwoPhaseCommitRequest::Prepare { operations, home } => {
                 self.prepare(at, transaction, branch, &operations, home, effects)
             }
-            Request::Validate => {
+            TwoPhaseCommitRequest::Validate => {
                 self.observe_reads(at, transaction, &branch, effects);
-                self.validate(|| branch.validate()).map(|()| (None, Some(Reply::Validated)))
+                self.validate(|| branch.validate())
+                    .map(|()| (None, Some(TwoPhaseCommitReply::Validated)))
             }
-            Request::OnePhase { operations, install: true } => {
+            TwoPhaseCommitRequest::OnePhase { operations, install: true } => {
                 self.commit_whole(at, asked, branch, &operations, effects)
             }
-            Request::OnePhase { install: false, .. } => {
+            TwoPhaseCommitRequest::OnePhase { install: false, .. } => {
                 self.observe_reads(at, transaction, &branch, effects);
-                branch.validate().map(|()| (None, Some(Reply::Committed { clock: None })))
+                branch
+                    .validate()
+                    .map(|()| (None, Some(TwoPhaseCommitReply::Committed { clock: None })))
             }
-            Request::Commit => unreachable!("it does not fit a branch that executes"),
-            Request::Abort => Ok((None, Some(Reply::Resolved))),
+            TwoPhaseCommitRequest::Commit => unreachable!("it does not fit a branch that executes"),
+            TwoPhaseCommitRequest::Abort => Ok((None, Some(TwoPhaseCommitReply::Resolved))),
         };
-        acted.unwrap_or_else(|error| (None, Some(Reply::Refused { error })))
+        acted.unwrap_or_else(|error| (None, Some(TwoPhaseCommitReply::Refused { error })))
     }
 
     /// Locks and validates a branch whose shard is the only one that is written.
@@ -187,11 +205,11 @@ impl TwoPhaseCommit {
         &mut self,
         at: usize,
         transaction: TransactionId,
-        branch: Branch,
+        branch: StoreBranch,
         operations: &[Operation],
-        effects: &mut Effects,
-    ) -> Result<(Locked<Pooled>, Clock)> {
-        self.desk.perform(&branch, operations)?;
+        effects: &mut TwoPhaseCommitEffects,
+    ) -> Result<(Locked<PooledSession>, Clock)> {
+        self.runtime.perform(&branch, operations)?;
         self.observe_reads(at, transaction, &branch, effects);
         let locked = branch.lock()?;
         self.validate(|| locked.validate())?;
@@ -203,64 +221,74 @@ impl TwoPhaseCommit {
         &mut self,
         at: usize,
         transaction: TransactionId,
-        branch: Branch,
+        branch: StoreBranch,
         operations: &[Operation],
         home: ShardId,
-        effects: &mut Effects,
-    ) -> Result<Acted> {
-        self.desk.perform(&branch, operations)?;
+        effects: &mut TwoPhaseCommitEffects,
+    ) -> Result<BranchOutcome> {
+        self.runtime.perform(&branch, operations)?;
         self.observe_reads(at, transaction, &branch, effects);
         let locked = branch.lock()?;
         // Checked again when all locks are held (rule P1). What fails now already need not be written and kept from
         // others until then.
         self.validate(|| locked.validate())?;
         let clock = self.draw(at, transaction, &locked, effects);
-        let waiter = Some(Waiter::Branch(transaction));
-        self.led[at].append(self.desk.hub.now.get(), Some(clock), waiter, |batch| {
-            batch.prepare(transaction, clock, home, |write| locked.writes(write));
-        });
-        let context =
-            Context::Prepared { locked, clock, durable: false, valid: false, asked: None };
-        Ok((Some(context), Some(Reply::Locked { clock })))
+        let waiter = Some(RecordWaiter::Branch(transaction));
+        self.leader_logs[at].append(
+            self.runtime.worker_context.now.get(),
+            Some(clock),
+            waiter,
+            |batch| {
+                batch.prepare(transaction, clock, home, |write| locked.writes(write));
+            },
+        );
+        let context = TwoPhaseCommitBranch::Prepared {
+            locked,
+            clock,
+            durable: false,
+            valid: false,
+            asked: None,
+        };
+        Ok((Some(context), Some(TwoPhaseCommitReply::Locked { clock })))
     }
 
     /// All locks are held, everywhere. Answers once the prepare record is durable, too.
     fn validate_prepared(
         &mut self,
         at: usize,
-        asked: Asked,
-        (locked, clock): (Locked<Pooled>, Clock),
+        asked: ReplyTarget,
+        (locked, clock): (Locked<PooledSession>, Clock),
         durable: bool,
-        effects: &mut Effects,
-    ) -> Acted {
-        let too_early = self.options().faults.has(Fault::ValidateBeforeLocks);
+        effects: &mut TwoPhaseCommitEffects,
+    ) -> BranchOutcome {
+        let too_early = self.options().faults.has(PlantedBug::ValidateBeforeLocks);
         let valid = if too_early { Ok(()) } else { self.validate(|| locked.validate()) };
         if let Err(error) = valid {
             self.drop_locked(at, asked.1.transaction, (locked, clock), true, effects);
-            return (None, Some(Reply::Refused { error }));
+            return (None, Some(TwoPhaseCommitReply::Refused { error }));
         }
         let (asked, reply) = match durable {
-            true => (None, Some(Reply::Validated)),
+            true => (None, Some(TwoPhaseCommitReply::Validated)),
             false => (Some(asked), None),
         };
-        (Some(Context::Prepared { locked, clock, durable, valid: true, asked }), reply)
+        (Some(TwoPhaseCommitBranch::Prepared { locked, clock, durable, valid: true, asked }), reply)
     }
 
     /// The branch is the whole transaction.
     fn commit_whole(
         &mut self,
         at: usize,
-        asked: Asked,
-        branch: Branch,
+        asked: ReplyTarget,
+        branch: StoreBranch,
         operations: &[Operation],
-        effects: &mut Effects,
-    ) -> Result<Acted> {
+        effects: &mut TwoPhaseCommitEffects,
+    ) -> Result<BranchOutcome> {
         let transaction = asked.1.transaction;
-        self.desk.perform(&branch, operations)?;
+        self.runtime.perform(&branch, operations)?;
         if branch.is_read_only() {
             self.observe_reads(at, transaction, &branch, effects);
             branch.validate()?;
-            return Ok((None, Some(Reply::Committed { clock: None })));
+            return Ok((None, Some(TwoPhaseCommitReply::Committed { clock: None })));
         }
         let (locked, clock) = self.lock_to_commit(at, transaction, branch, &[], effects)?;
         Ok(self.commit_branch(at, asked, locked, clock))
@@ -270,14 +298,14 @@ impl TwoPhaseCommit {
     fn commit_branch(
         &mut self,
         at: usize,
-        asked: Asked,
-        locked: Locked<Pooled>,
+        asked: ReplyTarget,
+        locked: Locked<PooledSession>,
         clock: Clock,
-    ) -> Acted {
+    ) -> BranchOutcome {
         let transaction = asked.1.transaction;
-        let waiter = Waiter::Branch(transaction);
+        let waiter = RecordWaiter::Branch(transaction);
         self.append_commit(at, transaction, &[], Some((&locked, clock)), waiter);
-        (Some(Context::Committing { locked, clock, asked }), None)
+        (Some(TwoPhaseCommitBranch::Committing { locked, clock, asked }), None)
     }
 
     /// A record of the branch is durable.
@@ -285,31 +313,34 @@ impl TwoPhaseCommit {
         &mut self,
         at: usize,
         transaction: TransactionId,
-        effects: &mut Effects,
+        effects: &mut TwoPhaseCommitEffects,
     ) {
-        let shard = self.led[at].lead.shard;
+        let shard = self.leader_logs[at].lead.shard;
         let asked = match self.branches.context_mut(transaction, shard) {
             // It was given up meanwhile.
             None => return,
-            Some(Context::Prepared { durable, asked, .. }) => {
+            Some(TwoPhaseCommitBranch::Prepared { durable, asked, .. }) => {
                 *durable = true;
                 asked.take()
             }
-            Some(Context::Committing { asked, .. } | Context::Ended { asked }) => Some(*asked),
-            Some(Context::Open(_) | Context::Locked(..)) => {
+            Some(
+                TwoPhaseCommitBranch::Committing { asked, .. }
+                | TwoPhaseCommitBranch::Ended { asked },
+            ) => Some(*asked),
+            Some(TwoPhaseCommitBranch::Open(_) | TwoPhaseCommitBranch::Locked(..)) => {
                 panic!("{transaction} has no record on {shard}, and it became durable")
             }
         };
         let Some((from, header)) = asked else { return };
         let reply = match self.branches.take(&header).expect("seen above") {
-            Context::Committing { locked, clock, .. } => {
+            TwoPhaseCommitBranch::Committing { locked, clock, .. } => {
                 self.install(at, transaction, locked, clock, effects);
-                Reply::Committed { clock: Some(clock) }
+                TwoPhaseCommitReply::Committed { clock: Some(clock) }
             }
-            Context::Ended { .. } => Reply::Resolved,
+            TwoPhaseCommitBranch::Ended { .. } => TwoPhaseCommitReply::Resolved,
             prepared => {
-                self.branches.keep(&header, prepared, Some(Reply::Validated));
-                return say((from, header), Reply::Validated, effects);
+                self.branches.keep(&header, prepared, Some(TwoPhaseCommitReply::Validated));
+                return say((from, header), TwoPhaseCommitReply::Validated, effects);
             }
         };
         self.branches.close(&header, Some(reply.clone()));
@@ -321,11 +352,11 @@ impl TwoPhaseCommit {
         &self,
         at: usize,
         transaction: TransactionId,
-        branch: &Branch,
-        effects: &mut Effects,
+        branch: &StoreBranch,
+        effects: &mut TwoPhaseCommitEffects,
     ) {
         let Some(observations) = &mut effects.observations else { return };
-        let shard = self.led[at].lead.shard;
+        let shard = self.leader_logs[at].lead.shard;
         branch.versions_read(0, usize::MAX, |version| {
             let (stamp, tombstone) = (version.stamp.to_stamp(), version.value.is_none());
             observations.push(Observation::Read { transaction, shard, stamp, tombstone });
@@ -337,13 +368,15 @@ impl TwoPhaseCommit {
         &mut self,
         at: usize,
         transaction: TransactionId,
-        locked: &Locked<Pooled>,
-        effects: &mut Effects,
+        locked: &Locked<PooledSession>,
+        effects: &mut TwoPhaseCommitEffects,
     ) -> Clock {
-        let (shard, clock) = (self.led[at].lead.shard, locked.draw_clock());
-        let epoch = self.desk.hub.epoch.get();
-        let since = self.desk.hub.now.get();
-        self.led[at].lead.fly(clock, Flight { transaction, epoch, since, resolved: false });
+        let (shard, clock) = (self.leader_logs[at].lead.shard, locked.draw_clock());
+        let epoch = self.runtime.worker_context.epoch.get();
+        let since = self.runtime.worker_context.now.get();
+        self.leader_logs[at]
+            .lead
+            .begin_in_flight(clock, InFlight { transaction, epoch, since, resolved: false });
         effects.observe(|| Observation::Drawn { transaction, shard, clock });
         clock
     }
@@ -355,15 +388,20 @@ impl TwoPhaseCommit {
         at: usize,
         transaction: TransactionId,
         participants: &[ShardId],
-        own: Option<(&Locked<Pooled>, Clock)>,
-        waiter: Waiter,
+        own: Option<(&Locked<PooledSession>, Clock)>,
+        waiter: RecordWaiter,
     ) {
         let clock = own.map(|(_, clock)| clock);
-        self.led[at].append(self.desk.hub.now.get(), clock, Some(waiter), |batch| {
-            batch.commit(transaction, clock.unwrap_or_default(), participants, |write| {
-                own.into_iter().for_each(|(locked, _)| locked.writes(&mut *write));
-            });
-        });
+        self.leader_logs[at].append(
+            self.runtime.worker_context.now.get(),
+            clock,
+            Some(waiter),
+            |batch| {
+                batch.commit(transaction, clock.unwrap_or_default(), participants, |write| {
+                    own.into_iter().for_each(|(locked, _)| locked.writes(&mut *write));
+                });
+            },
+        );
     }
 
     /// Appends what became of a branch that is prepared.
@@ -374,10 +412,10 @@ impl TwoPhaseCommit {
         committed: bool,
     ) {
         let coordinated_here = (transaction.node, transaction.worker)
-            == (self.desk.hub.place.node, self.desk.hub.place.worker);
+            == (self.runtime.worker_context.place.node, self.runtime.worker_context.place.worker);
         let waits = committed && !coordinated_here;
-        let waiter = waits.then_some(Waiter::Branch(transaction));
-        self.led[at].append(self.desk.hub.now.get(), None, waiter, |batch| {
+        let waiter = waits.then_some(RecordWaiter::Branch(transaction));
+        self.leader_logs[at].append(self.runtime.worker_context.now.get(), None, waiter, |batch| {
             batch.outcome(transaction, committed);
         });
     }
@@ -387,12 +425,14 @@ impl TwoPhaseCommit {
         &mut self,
         at: usize,
         transaction: TransactionId,
-        locked: Locked<Pooled>,
+        locked: Locked<PooledSession>,
         clock: Clock,
-        effects: &mut Effects,
+        effects: &mut TwoPhaseCommitEffects,
     ) {
-        let (shard, stamp) =
-            (self.led[at].lead.shard, Stamp::local(self.desk.hub.epoch.get(), clock));
+        let (shard, stamp) = (
+            self.leader_logs[at].lead.shard,
+            Stamp::local(self.runtime.worker_context.epoch.get(), clock),
+        );
         if let Some(observations) = &mut effects.observations {
             locked.writes(|table, key, value| {
                 observations.push(Observation::Installed {
@@ -405,11 +445,11 @@ impl TwoPhaseCommit {
                 });
             });
         }
-        self.desk.counters.stamps += 1;
-        self.desk.counters.stamp_entries += 1;
+        self.runtime.counters.stamps += 1;
+        self.runtime.counters.stamp_entries += 1;
         // What is installed is committed, and so is all that was before it.
         locked.install(stamp.as_ref(), |_| true);
-        self.led[at].lead.land(clock);
+        self.leader_logs[at].lead.end_in_flight(clock);
         effects.observe(|| Observation::Resolved { transaction, shard, clock, installed: true });
     }
 
@@ -418,21 +458,21 @@ impl TwoPhaseCommit {
         &mut self,
         at: usize,
         transaction: TransactionId,
-        (locked, clock): (Locked<Pooled>, Clock),
+        (locked, clock): (Locked<PooledSession>, Clock),
         is_prepared: bool,
-        effects: &mut Effects,
+        effects: &mut TwoPhaseCommitEffects,
     ) {
         drop(locked);
         if is_prepared {
             self.append_outcome(at, transaction, false);
         }
-        self.led[at].lead.land(clock);
-        let shard = self.led[at].lead.shard;
+        self.leader_logs[at].lead.end_in_flight(clock);
+        let shard = self.leader_logs[at].lead.shard;
         effects.observe(|| Observation::Resolved { transaction, shard, clock, installed: false });
     }
 
     fn validate(&self, validate: impl FnOnce() -> Result<()>) -> Result<()> {
-        match self.options().faults.has(Fault::SkipRemoteValidation) {
+        match self.options().faults.has(PlantedBug::SkipRemoteValidation) {
             true => Ok(()),
             false => validate(),
         }
@@ -440,26 +480,35 @@ impl TwoPhaseCommit {
 }
 
 /// Is the request legal of a branch in this state?
-fn fits(context: Option<&Context>, request: &Request) -> bool {
+fn fits(context: Option<&TwoPhaseCommitBranch>, request: &TwoPhaseCommitRequest) -> bool {
     match (context, request) {
-        (None | Some(Context::Open(_)), Request::Commit) => false,
-        (None | Some(Context::Open(_)), _) => true,
-        (Some(Context::Locked(..)), request) => {
-            matches!(request, Request::OnePhase { install: true, .. } | Request::Abort)
+        (None | Some(TwoPhaseCommitBranch::Open(_)), TwoPhaseCommitRequest::Commit) => false,
+        (None | Some(TwoPhaseCommitBranch::Open(_)), _) => true,
+        (Some(TwoPhaseCommitBranch::Locked(..)), request) => {
+            matches!(
+                request,
+                TwoPhaseCommitRequest::OnePhase { install: true, .. }
+                    | TwoPhaseCommitRequest::Abort
+            )
         }
-        (Some(Context::Prepared { durable, valid, .. }), request) => match request {
-            Request::Validate => !valid,
+        (Some(TwoPhaseCommitBranch::Prepared { durable, valid, .. }), request) => match request {
+            TwoPhaseCommitRequest::Validate => !valid,
             // P4: the decision on it is durable, so it is prepared and valid.
-            Request::Commit => *durable && *valid,
-            Request::Abort => true,
+            TwoPhaseCommitRequest::Commit => *durable && *valid,
+            TwoPhaseCommitRequest::Abort => true,
             _ => false,
         },
         // What is committed stays so.
-        (Some(Context::Committing { .. } | Context::Ended { .. }), _) => false,
+        (Some(TwoPhaseCommitBranch::Committing { .. } | TwoPhaseCommitBranch::Ended { .. }), _) => {
+            false
+        }
     }
 }
 
-fn say((to, header): Asked, reply: Reply, effects: &mut Effects) {
-    let Header { transaction, shard, step, .. } = header;
-    effects.push(Effect::Send { to, message: Message::Reply { transaction, shard, step, reply } });
+fn say((to, header): ReplyTarget, reply: TwoPhaseCommitReply, effects: &mut TwoPhaseCommitEffects) {
+    let BranchHeader { transaction, shard, step, .. } = header;
+    effects.push(EngineEffect::Send {
+        to,
+        message: TwoPhaseCommitMessage::Reply { transaction, shard, step, reply },
+    });
 }

@@ -16,7 +16,7 @@
 //! an earlier *prepare* of the same stream. An entry without records only carries a safe clock. A *part* has
 //! writes of the next *prepare* or *commit* of its transaction, which do not all fit into one entry.
 
-use crate::replication::codec::{Malformed, PutWrites, Reader, Write, take_entry};
+use crate::replication::codec::{EntryReader, MalformedEntry, PutWrites, StreamWrite, take_entry};
 use crate::transaction_id::TransactionId;
 use bytes::{BufMut, Bytes, BytesMut};
 use std::collections::VecDeque;
@@ -35,7 +35,7 @@ const PART_BYTES_MAX: usize = 1 << 20;
 
 /// An entry under construction.
 #[derive(Debug)]
-pub(super) struct Batch {
+pub(super) struct OpenRecords {
     bytes: BytesMut,
     records: u32,
     /// Entries that come before, and how many records they have.
@@ -44,44 +44,44 @@ pub(super) struct Batch {
 
 /// An entry, taken apart.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct RecordEntry {
     pub(super) epoch: Epoch,
     /// Of every transaction of this stream up to this clock, it is known here what became of it.
     pub(super) safe: Clock,
-    pub(super) records: Vec<(TransactionId, Record)>,
+    pub(super) records: Vec<(TransactionId, CommitRecord)>,
 }
 
 /// See the module.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Record {
+pub(super) enum CommitRecord {
     Prepare {
         clock: Clock,
         /// In whose stream the decision will be.
         home: ShardId,
-        writes: Vec<Write>,
+        writes: Vec<StreamWrite>,
     },
     Commit {
         /// Zero where nothing is written here.
         clock: Clock,
         /// The other shards that are written.
         participants: Vec<ShardId>,
-        writes: Vec<Write>,
+        writes: Vec<StreamWrite>,
     },
     Committed,
     Aborted,
     /// The first of the writes of what follows.
     Part {
-        writes: Vec<Write>,
+        writes: Vec<StreamWrite>,
     },
 }
 
-impl Default for Batch {
-    fn default() -> Batch {
-        Batch { bytes: BytesMut::zeroed(HEADER_BYTES), records: 0, full: VecDeque::new() }
+impl Default for OpenRecords {
+    fn default() -> OpenRecords {
+        OpenRecords { bytes: BytesMut::zeroed(HEADER_BYTES), records: 0, full: VecDeque::new() }
     }
 }
 
-impl Batch {
+impl OpenRecords {
     pub(super) fn len(&self) -> usize {
         self.records as usize
     }
@@ -177,7 +177,7 @@ impl Batch {
     }
 }
 
-fn read_record(reader: &mut Reader) -> Result<(TransactionId, Record), Malformed> {
+fn read_record(reader: &mut EntryReader) -> Result<(TransactionId, CommitRecord), MalformedEntry> {
     let kind = reader.u8()?;
     let transaction = TransactionId {
         node: NodeId(reader.u32()?),
@@ -185,12 +185,12 @@ fn read_record(reader: &mut Reader) -> Result<(TransactionId, Record), Malformed
         sequence: reader.u64()?,
     };
     let record = match kind {
-        PREPARE => Record::Prepare {
+        PREPARE => CommitRecord::Prepare {
             writes: reader.writes()?,
             clock: Clock(reader.u64()?),
             home: ShardId(reader.u32()?),
         },
-        PART => Record::Part { writes: reader.writes()? },
+        PART => CommitRecord::Part { writes: reader.writes()? },
         COMMIT => {
             let writes = reader.writes()?;
             let clock = Clock(reader.u64()?);
@@ -198,26 +198,26 @@ fn read_record(reader: &mut Reader) -> Result<(TransactionId, Record), Malformed
             for _ in 0..reader.u32()? {
                 participants.push(ShardId(reader.u32()?));
             }
-            Record::Commit { clock, participants, writes }
+            CommitRecord::Commit { clock, participants, writes }
         }
-        COMMITTED => Record::Committed,
-        ABORTED => Record::Aborted,
+        COMMITTED => CommitRecord::Committed,
+        ABORTED => CommitRecord::Aborted,
         _ => return Err(reader.malformed()),
     };
     Ok((transaction, record))
 }
 
-impl Entry {
+impl RecordEntry {
     /// Takes apart an entry. Keys and values stay where they are.
-    pub(super) fn decode(entry: Bytes) -> Result<Entry, Malformed> {
-        let mut reader = Reader::new(entry);
+    pub(super) fn decode(entry: Bytes) -> Result<RecordEntry, MalformedEntry> {
+        let mut reader = EntryReader::new(entry);
         let (epoch, safe) = (Epoch(reader.u32()?), Clock(reader.u64()?));
         let mut records = Vec::new();
         for _ in 0..reader.u32()? {
             records.push(read_record(&mut reader)?);
         }
         reader.end()?;
-        Ok(Entry { epoch, safe, records })
+        Ok(RecordEntry { epoch, safe, records })
     }
 }
 
@@ -229,8 +229,8 @@ mod tests {
         TransactionId { node: NodeId(4), worker: WorkerId(1), sequence }
     }
 
-    fn batch() -> Batch {
-        let mut batch = Batch::default();
+    fn batch() -> OpenRecords {
+        let mut batch = OpenRecords::default();
         batch.prepare(id(1), Clock(7), ShardId(2), |write| {
             write(TableId(1), b"alice", Some(b"10"));
             write(TableId(2), b"bob", None);
@@ -245,19 +245,19 @@ mod tests {
 
     #[test]
     fn an_entry_comes_back_as_it_was() {
-        let back = Entry::decode(batch().close(Epoch(3), Clock(6))).expect("well formed");
+        let back = RecordEntry::decode(batch().close(Epoch(3), Clock(6))).expect("well formed");
         assert_eq!((back.epoch, back.safe), (Epoch(3), Clock(6)));
-        let write = |table, key: &'static str, value: Option<&'static str>| Write {
+        let write = |table, key: &'static str, value: Option<&'static str>| StreamWrite {
             table: TableId(table),
             key: Bytes::from(key),
             value: value.map(Bytes::from),
         };
-        let prepare = Record::Prepare {
+        let prepare = CommitRecord::Prepare {
             clock: Clock(7),
             home: ShardId(2),
             writes: vec![write(1, "alice", Some("10")), write(2, "bob", None)],
         };
-        let commit = Record::Commit {
+        let commit = CommitRecord::Commit {
             clock: Clock(8),
             participants: vec![ShardId(0), ShardId(5)],
             writes: vec![write(2, "carol", Some(""))],
@@ -265,8 +265,8 @@ mod tests {
         let expected = [
             (id(1), prepare),
             (id(2), commit),
-            (id(1), Record::Committed),
-            (id(3), Record::Aborted),
+            (id(1), CommitRecord::Committed),
+            (id(3), CommitRecord::Aborted),
         ];
         assert_eq!(back.records, expected);
     }
@@ -284,14 +284,14 @@ mod tests {
             assert_eq!(batch.has_full(), entries_left > 0);
             let entry = batch.close(Epoch(3), Clock(6));
             assert!(entry.len() < 2 * PART_BYTES_MAX, "{}", entry.len());
-            for (of, record) in Entry::decode(entry).expect("well formed").records {
+            for (of, record) in RecordEntry::decode(entry).expect("well formed").records {
                 if of != id(9) {
                     continue;
                 }
                 assert_eq!(last, None, "something after the prepare");
                 let writes = match record {
-                    Record::Part { writes } => writes,
-                    Record::Prepare { clock, home, writes } => {
+                    CommitRecord::Part { writes } => writes,
+                    CommitRecord::Prepare { clock, home, writes } => {
                         last = Some((clock, home));
                         writes
                     }
@@ -308,11 +308,11 @@ mod tests {
     fn a_cut_entry_is_malformed() {
         let entry = batch().close(Epoch(3), Clock(6));
         for cut in 0..entry.len() {
-            assert!(Entry::decode(entry.slice(..cut)).is_err(), "cut at {cut}");
+            assert!(RecordEntry::decode(entry.slice(..cut)).is_err(), "cut at {cut}");
         }
-        assert!(Entry::decode(Bytes::from([&entry[..], b"x"].concat())).is_err());
+        assert!(RecordEntry::decode(Bytes::from([&entry[..], b"x"].concat())).is_err());
         let mut strange = entry.to_vec();
         strange[HEADER_BYTES] = 9; // No kind.
-        assert!(Entry::decode(strange.into()).is_err());
+        assert!(RecordEntry::decode(strange.into()).is_err());
     }
 }

@@ -1,26 +1,30 @@
 //! What the workers of a node share: its copies of shards. All of it is atomic.
 
-use super::options::Options;
+use super::options::TwoPhaseCommitOptions;
 use crate::engine::Setup;
-use crate::replication::replica::Replica;
+use crate::replication::replica::ShardReplica;
 use types::{Epoch, NodeId, ShardId};
 
 /// See the module.
 #[derive(Debug)]
-pub struct Shared {
+pub struct TwoPhaseCommitShared {
     pub(super) node: NodeId,
-    pub(super) setup: Setup<Options>,
+    pub(super) setup: Setup<TwoPhaseCommitOptions>,
     pub(super) epoch: Epoch,
-    pub(super) replicas: Vec<Replica>,
+    pub(super) replicas: Vec<ShardReplica>,
 }
 
-impl Shared {
-    pub(super) fn new(setup: &Setup<Options>, node: NodeId, epoch: Epoch) -> Shared {
-        let replicas = Replica::all(&setup.topology, node, epoch, &setup.options.limits);
-        Shared { node, epoch, replicas, setup: setup.clone() }
+impl TwoPhaseCommitShared {
+    pub(super) fn new(
+        setup: &Setup<TwoPhaseCommitOptions>,
+        node: NodeId,
+        epoch: Epoch,
+    ) -> TwoPhaseCommitShared {
+        let replicas = ShardReplica::all(&setup.topology, node, epoch, &setup.options.limits);
+        TwoPhaseCommitShared { node, epoch, replicas, setup: setup.clone() }
     }
 
-    pub(super) fn replica(&self, shard: ShardId) -> Option<&Replica> {
+    pub(super) fn replica(&self, shard: ShardId) -> Option<&ShardReplica> {
         self.replicas.iter().find(|replica| replica.shard == shard)
     }
 }

@@ -1,7 +1,7 @@
 //! What clients say returns. The strategies are for the engines' messages, too.
 
 use super::*;
-use consensus::manager::{Machine, Options};
+use consensus::manager::{ManagerOptions, StateMachine};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use types::wire::check::{returns, withstands};
@@ -28,10 +28,10 @@ fn bound() -> impl Strategy<Value = Bound<Bytes>> {
     })
 }
 
-fn range() -> impl Strategy<Value = Range> {
+fn range() -> impl Strategy<Value = OwnedScan> {
     let end =
         prop_oneof![bound().prop_map(RangeEnd::Bound), short_bytes().prop_map(RangeEnd::Prefix),];
-    (bound(), end, any::<bool>(), number()).prop_map(|(start, end, reverse, limit)| Range {
+    (bound(), end, any::<bool>(), number()).prop_map(|(start, end, reverse, limit)| OwnedScan {
         start,
         end,
         reverse,
@@ -53,13 +53,13 @@ pub(crate) fn operation() -> impl Strategy<Value = Operation> {
     })
 }
 
-fn answer() -> impl Strategy<Value = Answer> {
+fn answer() -> impl Strategy<Value = OperationResult> {
     prop_oneof![
-        proptest::option::of(short_bytes()).prop_map(Answer::Value),
-        vec((short_bytes(), short_bytes()), 0..5).prop_map(Answer::Rows),
-        vec((short_bytes(), short_bytes()), 0..5).prop_map(Answer::Page),
-        Just(Answer::Later),
-        Just(Answer::Done),
+        proptest::option::of(short_bytes()).prop_map(OperationResult::Value),
+        vec((short_bytes(), short_bytes()), 0..5).prop_map(OperationResult::Rows),
+        vec((short_bytes(), short_bytes()), 0..5).prop_map(OperationResult::Page),
+        Just(OperationResult::Later),
+        Just(OperationResult::Done),
     ]
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn error() -> impl Strategy<Value = Error> {
     })
 }
 
-pub(crate) fn answered() -> impl Strategy<Value = Result<Answer>> {
+pub(crate) fn answered() -> impl Strategy<Value = Result<OperationResult>> {
     prop_oneof![3 => answer().prop_map(Ok), 1 => error().prop_map(Err)]
 }
 
@@ -96,15 +96,17 @@ pub(crate) fn stamp() -> impl Strategy<Value = Stamp> {
     })
 }
 
-pub(crate) fn header() -> impl Strategy<Value = Header> {
+pub(crate) fn header() -> impl Strategy<Value = BranchHeader> {
     let parts = (any::<[u32; 6]>(), number(), number());
-    parts.prop_map(|([node, worker, shard, step, epoch, reign], sequence, oldest)| Header {
-        transaction: TransactionId { node: NodeId(node), worker: WorkerId(worker), sequence },
-        shard: ShardId(shard),
-        step,
-        oldest,
-        epoch: Epoch(epoch),
-        reign: Epoch(reign),
+    parts.prop_map(|([node, worker, shard, step, epoch, leadership], sequence, oldest)| {
+        BranchHeader {
+            transaction: TransactionId { node: NodeId(node), worker: WorkerId(worker), sequence },
+            shard: ShardId(shard),
+            step,
+            oldest,
+            epoch: Epoch(epoch),
+            leadership: Epoch(leadership),
+        }
     })
 }
 
@@ -116,29 +118,30 @@ fn request_id() -> impl Strategy<Value = RequestId> {
     })
 }
 
-fn request() -> impl Strategy<Value = Request> {
-    let ending = prop::sample::select(vec![Ending::Commit, Ending::Confirm, Ending::Rollback]);
+fn request() -> impl Strategy<Value = ClientRequest> {
+    let ending =
+        prop::sample::select(vec![SessionEnd::Commit, SessionEnd::Confirm, SessionEnd::Rollback]);
     let call = (request_id(), ".{0,9}", short_bytes());
     let parts = (0..5, number(), any::<u32>(), call, operation(), ending);
     parts.prop_map(|(variant, session, number, call, operation, ending)| match variant {
         0 => {
             let (id, procedure, arguments) = call;
-            Request::Call { id, procedure: procedure.into(), arguments }
+            ClientRequest::Call { id, procedure: procedure.into(), arguments }
         }
-        1 => Request::Begin { session },
-        2 => Request::Operation { session, serial: Some(session), number, operation },
-        3 => Request::OpenCalls { token: session, home: ShardId(number) },
-        _ => Request::End { session, serial: None, number, ending },
+        1 => ClientRequest::Begin { session },
+        2 => ClientRequest::Operation { session, serial: Some(session), number, operation },
+        3 => ClientRequest::OpenCalls { token: session, home: ShardId(number) },
+        _ => ClientRequest::End { session, serial: None, number, ending },
     })
 }
 
-fn reply() -> impl Strategy<Value = Reply> {
+fn reply() -> impl Strategy<Value = ClientReply> {
     let parts = (0..4, request_id(), number(), any::<u32>(), short_bytes(), answered());
     parts.prop_map(|(variant, id, session, number, bytes, answered)| match variant {
-        0 => Reply::Called { id, result: answered.map(|_| bytes) },
-        1 => Reply::Began { session, result: answered.map(|_| session) },
-        2 => Reply::CallsOpened { token: session, result: answered.map(|_| id.session) },
-        _ => Reply::Done { session, serial: Some(session), number, result: answered },
+        0 => ClientReply::Called { id, result: answered.map(|_| bytes) },
+        1 => ClientReply::Began { session, result: answered.map(|_| session) },
+        2 => ClientReply::CallsOpened { token: session, result: answered.map(|_| id.session) },
+        _ => ClientReply::Done { session, serial: Some(session), number, result: answered },
     })
 }
 
@@ -165,8 +168,8 @@ proptest! {
     fn any_bytes_are_withstood(bytes in vec(any::<u8>(), 0..60)) {
         let bytes = bytes.into();
         withstands::<Relay>(&bytes);
-        withstands::<Request>(&bytes);
-        withstands::<Reply>(&bytes);
+        withstands::<ClientRequest>(&bytes);
+        withstands::<ClientReply>(&bytes);
         withstands::<Vec<Operation>>(&bytes);
         withstands::<FromClient>(&bytes);
         withstands::<ToClient>(&bytes);
@@ -176,7 +179,7 @@ proptest! {
 #[test]
 fn where_everything_is_returns() {
     let topology = Arc::new(Topology::symmetric(2, 3, 3, 1, 2));
-    let machine = Machine::new(Arc::clone(&topology), Options::default());
+    let machine = StateMachine::new(Arc::clone(&topology), ManagerOptions::default());
     for configuration in [None, Some(Arc::clone(machine.configuration()))] {
         let topology = Arc::clone(&topology);
         returns(&ToClient::Directory(Directory { topology, configuration }));
@@ -191,16 +194,16 @@ fn where_everything_is_returns() {
 fn forms_stay_as_they_are() {
     let (home, since, worker) = (ShardId(1), Epoch(2), WorkerId(4));
     let session = CallSession { home, since, incarnation: 3, worker, serial: 5 };
-    let call = Request::Call {
+    let call = ClientRequest::Call {
         id: RequestId { session, number: 6 },
         procedure: "pay".into(),
         arguments: "x".into(),
     };
     assert_eq!(encode(&call)[..], [0, 1, 2, 3, 4, 5, 6, 3, b'p', b'a', b'y', 1, b'x']);
-    let opened = Reply::CallsOpened { token: 7, result: Ok(session) };
+    let opened = ClientReply::CallsOpened { token: 7, result: Ok(session) };
     assert_eq!(encode(&opened)[..], [3, 7, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5]);
     let (table, key) = (TableId(5), Bytes::from("k"));
-    let range = Range {
+    let range = OwnedScan {
         start: Bound::Included(key.clone()),
         end: RangeEnd::Prefix(key.clone()),
         reverse: true,
@@ -212,18 +215,19 @@ fn forms_stay_as_they_are() {
         (Operation::Put { table, key: key.clone(), value: None }, &[2, 5, 1, b'k', 0]),
         (Operation::Insert { table, key, value: "v".into() }, &[3, 5, 1, b'k', 1, b'v']),
     ] {
-        let request = Request::Operation { session: 1, serial: None, number: 2, operation };
+        let request = ClientRequest::Operation { session: 1, serial: None, number: 2, operation };
         assert_eq!(encode(&request)[..], [&[2, 1, 0, 2][..], form].concat());
     }
-    let end = Request::End { session: 1, serial: Some(3), number: 2, ending: Ending::Confirm };
+    let end =
+        ClientRequest::End { session: 1, serial: Some(3), number: 2, ending: SessionEnd::Confirm };
     assert_eq!(encode(&end)[..], [&[3, 1, 1][..], &3_u64.to_le_bytes(), &[2, 1]].concat());
-    let rows = Answer::Rows(vec![("a".into(), Bytes::new())]);
-    let done = Reply::Done { session: 1, serial: Some(3), number: 2, result: Ok(rows) };
+    let rows = OperationResult::Rows(vec![("a".into(), Bytes::new())]);
+    let done = ClientReply::Done { session: 1, serial: Some(3), number: 2, result: Ok(rows) };
     assert_eq!(
         encode(&done)[..],
         [&[2, 1, 1][..], &3_u64.to_le_bytes(), &[2, 0, 1, 1, 1, b'a', 0]].concat()
     );
-    let began = Reply::Began { session: 1, result: Err(Error::reject("no")) };
+    let began = ClientReply::Began { session: 1, result: Err(Error::reject("no")) };
     assert_eq!(encode(&began)[..], [1, 1, 1, 1, 16, 2, b'n', b'o']);
 }
 

@@ -6,24 +6,26 @@ use proptest::prelude::*;
 use std::future::Future;
 use tokio::io::{DuplexStream, duplex};
 
-const HOST: Host = Host { node: NodeId(2), worker: WorkerId(1), life: 9 };
-const PEER_ONE: Caller = Caller::Peer { node: NodeId(1), worker: WorkerId(1), life: 5 };
+const HOST: AcceptingEnd = AcceptingEnd { node: NodeId(2), worker: WorkerId(1), instance: 9 };
+const PEER_ONE: DialingEnd = DialingEnd::Peer { node: NodeId(1), worker: WorkerId(1), instance: 5 };
 
 /// Knows node 1, and not in its first four lives.
 struct Porter;
 
-impl Door for Porter {
-    fn knows(&self, caller: &Caller) -> Result<(), CloseReason> {
+impl AdmissionPolicy for Porter {
+    fn knows(&self, caller: &DialingEnd) -> Result<(), CloseReason> {
         match caller {
-            Caller::Peer { node: NodeId(1), .. } | Caller::Client | Caller::Operator => Ok(()),
-            Caller::Peer { .. } => Err(CloseReason::UnknownNode),
+            DialingEnd::Peer { node: NodeId(1), .. }
+            | DialingEnd::Client
+            | DialingEnd::Operator => Ok(()),
+            DialingEnd::Peer { .. } => Err(CloseReason::UnknownNode),
         }
     }
 
-    fn admits(&self, caller: &Caller) -> Result<(), CloseReason> {
+    fn admits(&self, caller: &DialingEnd) -> Result<(), CloseReason> {
         match caller {
-            Caller::Peer { life: ..5, .. } => Err(CloseReason::StaleLife),
-            Caller::Peer { .. } | Caller::Client | Caller::Operator => Ok(()),
+            DialingEnd::Peer { instance: ..5, .. } => Err(CloseReason::StaleLife),
+            DialingEnd::Peer { .. } | DialingEnd::Client | DialingEnd::Operator => Ok(()),
         }
     }
 }
@@ -33,7 +35,7 @@ struct Side {
     cluster: &'static str,
     secret: Secret,
     binding: Binding,
-    caller: Caller,
+    caller: DialingEnd,
     wanted: Option<NodeId>,
     identity: Option<ClusterId>,
 }
@@ -51,9 +53,9 @@ fn side() -> Side {
 
 impl Side {
     /// Both sides look at the preamble that the dialer sent.
-    fn terms(&self, preamble: Preamble) -> Terms<'_> {
+    fn terms(&self, preamble: Preamble) -> HandshakeTerms<'_> {
         let Side { cluster, secret, binding, identity, .. } = self;
-        Terms { cluster, identity: *identity, secret, preamble, binding: *binding }
+        HandshakeTerms { cluster, identity: *identity, secret, preamble, binding: *binding }
     }
 }
 
@@ -62,14 +64,14 @@ fn block_on<F: Future>(future: F) -> F::Output {
     runtime.block_on(future)
 }
 
-async fn dial_on(stream: &mut DuplexStream, side: &Side) -> Result<Host, Failure> {
+async fn dial_on(stream: &mut DuplexStream, side: &Side) -> Result<AcceptingEnd, HandshakeError> {
     let preamble = Preamble::new(&side.caller, Some(WorkerId(1)), false);
     let mut reader = FrameReader::new(MESSAGE_BYTES_MAX);
     let terms = side.terms(preamble);
     Ok(dial(stream, &mut reader, &terms, &side.caller, side.wanted).await?.0)
 }
 
-async fn accept_on(stream: &mut DuplexStream, side: &Side) -> Result<Caller, Failure> {
+async fn accept_on(stream: &mut DuplexStream, side: &Side) -> Result<DialingEnd, HandshakeError> {
     let preamble = Preamble::new(&side.caller, Some(WorkerId(1)), false);
     let mut reader = FrameReader::new(MESSAGE_BYTES_MAX);
     accept(stream, &mut reader, &side.terms(preamble), &HOST, &Porter).await
@@ -104,7 +106,10 @@ pub(crate) fn hear_as_dialer(heard: &[u8], piece_bytes: usize) {
     assert!(met.is_err(), "dialed {met:?}");
 }
 
-fn shake(dialer: &Side, acceptor: &Side) -> (Result<Host, Failure>, Result<Caller, Failure>) {
+fn shake(
+    dialer: &Side,
+    acceptor: &Side,
+) -> (Result<AcceptingEnd, HandshakeError>, Result<DialingEnd, HandshakeError>) {
     let (mut near, mut far) = duplex(4096);
     block_on(async { tokio::join!(dial_on(&mut near, dialer), accept_on(&mut far, acceptor)) })
 }
@@ -112,8 +117,9 @@ fn shake(dialer: &Side, acceptor: &Side) -> (Result<Host, Failure>, Result<Calle
 #[test]
 fn both_learn_who_the_other_is() {
     assert_eq!(shake(&side(), &side()), (Ok(HOST), Ok(PEER_ONE)));
-    let client = Side { caller: Caller::Client, wanted: None, secret: Secret::none(), ..side() };
-    assert_eq!(shake(&client, &client), (Ok(HOST), Ok(Caller::Client)));
+    let client =
+        Side { caller: DialingEnd::Client, wanted: None, secret: Secret::none(), ..side() };
+    assert_eq!(shake(&client, &client), (Ok(HOST), Ok(DialingEnd::Client)));
 }
 
 #[test]
@@ -122,19 +128,22 @@ fn ends_that_know_of_different_foundings_go_apart_once_both_are_proved() {
     for (dialer, acceptor) in [(0, 0), (0, 5), (5, 0), (5, 5)] {
         assert_eq!(shake(&of(dialer), &of(acceptor)), (Ok(HOST), Ok(PEER_ONE)));
     }
-    let other = |number| Failure::Other(ClusterId::new(number).expect("not 0"));
+    let other = |number| HandshakeError::Other(ClusterId::new(number).expect("not 0"));
     assert_eq!(shake(&of(5), &of(6)), (Err(other(6)), Err(other(5))));
     assert_eq!(other(6).reason(), CloseReason::OtherFounding);
     // What is said without the secret is not believed.
     let stranger = Side { secret: Secret::new([2; 32]), ..of(6) };
     let refused = CloseReason::WrongSecret;
-    assert_eq!(shake(&of(5), &stranger).0, Err(Failure::There(refused)));
+    assert_eq!(shake(&of(5), &stranger).0, Err(HandshakeError::There(refused)));
 }
 
 #[test]
 fn each_refusal_is_told() {
-    let peer =
-        |node, worker, life| Caller::Peer { node: NodeId(node), worker: WorkerId(worker), life };
+    let peer = |node, worker, instance| DialingEnd::Peer {
+        node: NodeId(node),
+        worker: WorkerId(worker),
+        instance,
+    };
     let cases = [
         (Side { secret: Secret::new([2; 32]), ..side() }, CloseReason::WrongSecret),
         (Side { cluster: "atoll", ..side() }, CloseReason::WrongCluster),
@@ -148,8 +157,8 @@ fn each_refusal_is_told() {
     ];
     for (dialer, reason) in cases {
         let (dialed, accepted) = shake(&dialer, &side());
-        assert_eq!(accepted, Err(Failure::Here(reason)));
-        assert_eq!(dialed, Err(Failure::There(reason)));
+        assert_eq!(accepted, Err(HandshakeError::Here(reason)));
+        assert_eq!(dialed, Err(HandshakeError::There(reason)));
     }
 }
 
@@ -157,7 +166,7 @@ fn each_refusal_is_told() {
 fn a_client_cannot_pass_for_a_peer() {
     // It knows its own secret, and says in the hello anything.
     let client = Side { secret: Secret::none(), ..side() };
-    assert_eq!(shake(&client, &side()).1, Err(Failure::Here(CloseReason::WrongSecret)));
+    assert_eq!(shake(&client, &side()).1, Err(HandshakeError::Here(CloseReason::WrongSecret)));
 }
 
 /// Records what one side says, or plays it to the other.
@@ -194,7 +203,7 @@ fn a_proof_is_worth_nothing_the_next_time() {
         let (mut replayed, mut far) = duplex(4096);
         replayed.write_all(&said.concat()).await.expect("room");
         let accepted = accept_on(&mut far, &we).await;
-        assert_eq!(accepted, Err(Failure::Here(CloseReason::WrongSecret)));
+        assert_eq!(accepted, Err(HandshakeError::Here(CloseReason::WrongSecret)));
     });
 }
 
@@ -210,21 +219,21 @@ fn a_proof_is_not_taken_back_as_an_answer() {
                 node: U32::new(2),
                 worker: U16::new(1),
                 zero: U16::ZERO,
-                life: U64::new(9),
+                instance: U64::new(9),
                 identity: U64::ZERO,
                 nonce: [0; 32],
             };
-            write(&mut mirror, Kind::Challenge, layout.as_bytes()).await.expect("room");
+            write(&mut mirror, FrameKind::Challenge, layout.as_bytes()).await.expect("room");
             let proof = take(&mut mirror, 32).await;
-            write(&mut mirror, Kind::Welcome, &proof[HEADER_BYTES..]).await.expect("room");
+            write(&mut mirror, FrameKind::Welcome, &proof[HEADER_BYTES..]).await.expect("room");
         };
         let (dialed, ()) = tokio::join!(dial_on(&mut near, &us), reflect);
-        assert_eq!(dialed, Err(Failure::Here(CloseReason::WrongSecret)));
+        assert_eq!(dialed, Err(HandshakeError::Here(CloseReason::WrongSecret)));
     });
 }
 
 /// What an acceptor makes of these bytes and then the end.
-fn accepted_of(bytes: &[u8]) -> Result<Caller, Failure> {
+fn accepted_of(bytes: &[u8]) -> Result<DialingEnd, HandshakeError> {
     block_on(async {
         let (mut near, mut far) = duplex(1 << 20);
         near.write_all(bytes).await.expect("room");
@@ -236,18 +245,18 @@ fn accepted_of(bytes: &[u8]) -> Result<Caller, Failure> {
 #[test]
 fn messages_out_of_place_are_refused() {
     let frame =
-        |kind, payload: &[u8]| [Header::new(kind, payload.len()).as_bytes(), payload].concat();
+        |kind, payload: &[u8]| [FrameHeader::new(kind, payload.len()).as_bytes(), payload].concat();
     let cases = [
         (vec![], CloseReason::Left),
-        (frame(Kind::Hello, b"")[..5].to_vec(), CloseReason::Truncated),
-        (frame(Kind::Hello, b"short"), CloseReason::Malformed),
-        (frame(Kind::Data, b"too early"), CloseReason::Unexpected),
-        (frame(Kind::Proof, &[0; 32]), CloseReason::Unexpected),
-        (frame(Kind::Hello, &[0; MESSAGE_BYTES_MAX + 1]), CloseReason::TooLong),
+        (frame(FrameKind::Hello, b"")[..5].to_vec(), CloseReason::Truncated),
+        (frame(FrameKind::Hello, b"short"), CloseReason::Malformed),
+        (frame(FrameKind::Data, b"too early"), CloseReason::Unexpected),
+        (frame(FrameKind::Proof, &[0; 32]), CloseReason::Unexpected),
+        (frame(FrameKind::Hello, &[0; MESSAGE_BYTES_MAX + 1]), CloseReason::TooLong),
         (vec![0xff; 100], CloseReason::Malformed),
     ];
     for (bytes, reason) in cases {
-        assert_eq!(accepted_of(&bytes), Err(Failure::Here(reason)));
+        assert_eq!(accepted_of(&bytes), Err(HandshakeError::Here(reason)));
     }
 }
 
@@ -257,9 +266,9 @@ fn a_preamble_says_what_is_wrong_with_it() {
     assert_eq!(good.check(false), Ok(()));
     assert_eq!((good.worker(), good.is_peer()), (Some(WorkerId(3)), true));
     assert_eq!(good.check(true), Err(CloseReason::WrongTls));
-    assert_eq!(Preamble::new(&Caller::Client, None, true).check(true), Ok(()));
-    assert_eq!(Preamble::new(&Caller::Client, None, true).worker(), None);
-    let operator = Preamble::new(&Caller::Operator, None, false);
+    assert_eq!(Preamble::new(&DialingEnd::Client, None, true).check(true), Ok(()));
+    assert_eq!(Preamble::new(&DialingEnd::Client, None, true).worker(), None);
+    let operator = Preamble::new(&DialingEnd::Operator, None, false);
     assert_eq!((operator.check(false), operator.is_operator()), (Ok(()), true));
     assert!(!operator.is_peer());
     let http = Preamble::read_from_bytes(b"GET / HT").expect("8 bytes");
@@ -280,14 +289,14 @@ proptest! {
             node: U32::new(1),
             worker: U16::new(1),
             zero: U16::ZERO,
-            life: U64::new(5),
+            instance: U64::new(5),
             wanted: U32::new(2),
             identity: U64::ZERO,
             nonce: [4; 32],
         };
         let mut hello = [layout.as_bytes(), b"reef"].concat();
         hello[at] = byte;
-        let bytes = [Header::new(Kind::Hello, hello.len()).as_bytes(), &hello].concat();
+        let bytes = [FrameHeader::new(FrameKind::Hello, hello.len()).as_bytes(), &hello].concat();
         prop_assert!(accepted_of(&bytes).is_err());
     }
 }

@@ -2,10 +2,10 @@
 
 use crate::common::{Node, PATIENCE, config, port, wait_until};
 use bytes::Bytes;
-use shoal_net::client::{Access, Closed, ConnectError, Connection, Role, SendError, connect};
+use shoal_net::client::{Access, ClientConnection, Closed, ConnectError, Role, SendError, connect};
 use shoal_net::{
-    ClientId, CloseReason, Config, Core, DropReason, Identity, Input, Limits, Network, Outbox,
-    Secret,
+    CloseReason, ConnectedClient, Core, CoreInput, DropReason, Network, NetworkConfig,
+    NetworkLimits, Outbox, Secret, SharedClusterId,
 };
 use std::future::Future;
 use std::sync::mpsc;
@@ -21,36 +21,36 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     runtime.expect("a runtime").block_on(patient)
 }
 
-async fn enter(node: &Node, access: &Access) -> Result<Connection, ConnectError> {
+async fn enter(node: &Node, access: &Access) -> Result<ClientConnection, ConnectError> {
     connect(&node.address().to_string(), access, None).await
 }
 
-fn heard(node: &Node) -> (ClientId, Bytes) {
+fn heard(node: &Node) -> (ConnectedClient, Bytes) {
     node.wait(|happened| match &happened.input {
-        Input::FromClient { client, frame } => Some((*client, frame.clone())),
+        CoreInput::FromClient { client, frame } => Some((*client, frame.clone())),
         _ => None,
     })
 }
 
-fn gone(node: &Node) -> ClientId {
+fn gone(node: &Node) -> ConnectedClient {
     node.wait(|happened| match happened.input {
-        Input::ClientGone { client } => Some(client),
+        CoreInput::ClientGone { client } => Some(client),
         _ => None,
     })
 }
 
 #[test]
 fn a_client_asks_and_is_answered_until_it_leaves() {
-    let node = Node::alone(Config { life: 3, ..config(5) });
+    let node = Node::alone(NetworkConfig { instance: 3, ..config(5) });
     let client = block_on(async {
         let mut connection = enter(&node, &Access::open("reef")).await.expect("let in");
-        assert_eq!((connection.node, connection.life), (NodeId(5), 3));
+        assert_eq!((connection.node, connection.instance), (NodeId(5), 3));
         connection.sender.send(Bytes::from_static(b"what?")).await.expect("sent");
         let (client, frame) = heard(&node);
         assert_eq!(frame, "what?");
         node.order(move |_, out| out.to_client(client, Bytes::from_static(b"that")));
         assert_eq!(connection.receiver.receive().await, Ok(Bytes::from_static(b"that")));
-        let long = Bytes::from(vec![0; Limits::default().frame_bytes_max + 1]);
+        let long = Bytes::from(vec![0; NetworkLimits::default().frame_bytes_max + 1]);
         let refused = connection.sender.send(long.clone()).await;
         assert_eq!(refused, Err(SendError::TooLong(long.len())));
         client
@@ -95,8 +95,8 @@ struct Talkative(Bytes);
 impl Core for Talkative {
     type Command = ();
 
-    fn step(&mut self, _: Time, input: Input<()>, out: &mut Outbox) {
-        if let Input::FromClient { client, .. } = input {
+    fn step(&mut self, _: Time, input: CoreInput<()>, out: &mut Outbox) {
+        if let CoreInput::FromClient { client, .. } = input {
             out.to_client(client, self.0.clone());
         }
     }
@@ -107,20 +107,20 @@ impl Core for Talkative {
 #[test]
 fn a_client_that_does_not_read_is_not_heard() {
     const REQUESTS: usize = 2000;
-    let limits = Limits {
+    let limits = NetworkLimits {
         client_queue_bytes: 256 << 10,
         client_queue_bytes_max: 4 << 20,
         unread_frames_max: 16,
-        ..Limits::default()
+        ..NetworkLimits::default()
     };
     let answer = Bytes::from(vec![9; 64 << 10]);
     let said = answer.clone();
     let core = move |_, _: &_| Talkative(said.clone());
-    let node = Network::start(Config { limits, ..config(0) }, port(), core).expect("a node");
+    let node = Network::start(NetworkConfig { limits, ..config(0) }, port(), core).expect("a node");
     block_on(async {
         let address = node.address().to_string();
         let connected = connect(&address, &Access::open("reef"), None).await;
-        let Connection { sender, mut receiver, .. } = connected.expect("let in");
+        let ClientConnection { sender, mut receiver, .. } = connected.expect("let in");
         let request = Bytes::from(vec![1; 64 << 10]);
         let sending = tokio::spawn(async move {
             for _ in 0..REQUESTS {
@@ -148,8 +148,8 @@ fn a_client_that_does_not_read_is_not_heard() {
 
 #[test]
 fn a_client_that_is_sent_more_than_it_may_be_behind_is_closed() {
-    let limits = Limits { client_queue_bytes_max: 1 << 20, ..Limits::default() };
-    let node = Node::alone(Config { limits, ..config(0) });
+    let limits = NetworkLimits { client_queue_bytes_max: 1 << 20, ..NetworkLimits::default() };
+    let node = Node::alone(NetworkConfig { limits, ..config(0) });
     block_on(async {
         let connection = enter(&node, &Access::open("reef")).await.expect("let in");
         connection.sender.send(Bytes::from_static(b"all of it")).await.expect("sent");
@@ -164,9 +164,9 @@ fn a_client_that_is_sent_more_than_it_may_be_behind_is_closed() {
 
 #[test]
 fn clients_may_have_a_secret_and_are_limited_in_number() {
-    let limits = Limits { clients_max: 2, ..Limits::default() };
+    let limits = NetworkLimits { clients_max: 2, ..NetworkLimits::default() };
     let secret = Secret::new(*b"open sesame");
-    let node = Node::alone(Config { client_secret: secret.clone(), limits, ..config(0) });
+    let node = Node::alone(NetworkConfig { client_secret: secret.clone(), limits, ..config(0) });
     let access = Access { secret, ..Access::open("reef") };
     block_on(async {
         let stranger = enter(&node, &Access::open("reef")).await;
@@ -187,9 +187,9 @@ fn clients_may_have_a_secret_and_are_limited_in_number() {
 
 #[test]
 fn operators_know_the_secret_of_nodes_and_are_told_from_clients() {
-    let limits = Limits { clients_max: 0, ..Limits::default() };
+    let limits = NetworkLimits { clients_max: 0, ..NetworkLimits::default() };
     let secret = Secret::new(*b"open sesame");
-    let node = Node::alone(Config { client_secret: secret.clone(), limits, ..config(0) });
+    let node = Node::alone(NetworkConfig { client_secret: secret.clone(), limits, ..config(0) });
     let role = Role::Operator;
     let client = Access { secret, ..Access::open("reef") };
     let operator = Access { role, secret: Secret::new(crate::common::SECRET), ..client.clone() };
@@ -199,7 +199,7 @@ fn operators_know_the_secret_of_nodes_and_are_told_from_clients() {
         let mut connection = enter(&node, &operator).await.expect("let in, where no client is");
         connection.sender.send(Bytes::from_static(b"change")).await.expect("sent");
         let client = node.wait(|happened| match &happened.input {
-            Input::FromOperator { client, frame } if frame == "change" => Some(*client),
+            CoreInput::FromOperator { client, frame } if frame == "change" => Some(*client),
             _ => None,
         });
         node.order(move |_, out| out.to_client(client, Bytes::from_static(b"done")));
@@ -212,8 +212,8 @@ fn operators_know_the_secret_of_nodes_and_are_told_from_clients() {
 #[test]
 fn nothing_counts_that_was_said_before_the_node_knew_its_cluster() {
     let cluster = |number| ClusterId::new(number).expect("not 0");
-    let (identity, ours, other) = (Identity::default(), cluster(5), cluster(6));
-    let node = Node::alone(Config { identity: identity.clone(), ..config(0) });
+    let (identity, ours, other) = (SharedClusterId::default(), cluster(5), cluster(6));
+    let node = Node::alone(NetworkConfig { identity: identity.clone(), ..config(0) });
     block_on(async {
         let access = |identity| Access { identity, ..Access::open("reef") };
         let mut early = enter(&node, &access(Some(other))).await.expect("the node knows none");
@@ -236,7 +236,7 @@ fn nothing_counts_that_was_said_before_the_node_knew_its_cluster() {
 
 #[test]
 fn clients_are_dealt_out_among_workers_or_go_where_they_want() {
-    let node = Node::alone(Config { workers: 3, ..config(0) });
+    let node = Node::alone(NetworkConfig { workers: 3, ..config(0) });
     block_on(async {
         let access = Access::open("reef");
         let mut dealt = Vec::new();

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use shoal_net::{
-    Config, Core, Datacenter, Handle, Input, Network, Outbox, Peer, Secret, Totals, listen,
+    Core, CoreInput, CounterTotals, DatacenterNumber, Handle, Network, NetworkConfig, Outbox,
+    PeerConfig, Secret, listen,
 };
 use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc;
@@ -24,7 +25,7 @@ pub type Order = Box<dyn FnOnce(Time, &mut Outbox) + Send>;
 pub struct Happened {
     pub at: Time,
     pub worker: WorkerId,
-    pub input: Input<()>,
+    pub input: CoreInput<()>,
 }
 
 /// Tells all that happens to it, and does as ordered.
@@ -36,18 +37,18 @@ struct Told {
 impl Core for Told {
     type Command = Order;
 
-    fn step(&mut self, at: Time, input: Input<Order>, out: &mut Outbox) {
+    fn step(&mut self, at: Time, input: CoreInput<Order>, out: &mut Outbox) {
         let input = match input {
-            Input::Command(order) => return order(at, out),
-            Input::Started => Input::Started,
-            Input::FromPeer { node, frame } => Input::FromPeer { node, frame },
-            Input::FromClient { client, frame } => Input::FromClient { client, frame },
-            Input::FromOperator { client, frame } => Input::FromOperator { client, frame },
-            Input::PeerUp { node, life } => Input::PeerUp { node, life },
-            Input::PeerDown { node } => Input::PeerDown { node },
-            Input::ClientGone { client } => Input::ClientGone { client },
-            Input::Timer => Input::Timer,
-            Input::Nudged => Input::Nudged,
+            CoreInput::Command(order) => return order(at, out),
+            CoreInput::Started => CoreInput::Started,
+            CoreInput::FromPeer { node, frame } => CoreInput::FromPeer { node, frame },
+            CoreInput::FromClient { client, frame } => CoreInput::FromClient { client, frame },
+            CoreInput::FromOperator { client, frame } => CoreInput::FromOperator { client, frame },
+            CoreInput::PeerUp { node, instance } => CoreInput::PeerUp { node, instance },
+            CoreInput::PeerDown { node } => CoreInput::PeerDown { node },
+            CoreInput::ClientGone { client } => CoreInput::ClientGone { client },
+            CoreInput::Timer => CoreInput::Timer,
+            CoreInput::Nudged => CoreInput::Nudged,
         };
         // A test that has ended does not listen any more.
         let _ = self.tell.send(Happened { at, worker: self.worker, input });
@@ -61,13 +62,13 @@ pub struct Node {
 }
 
 impl Node {
-    pub fn start(config: Config, listener: TcpListener) -> Node {
+    pub fn start(config: NetworkConfig, listener: TcpListener) -> Node {
         let (tell, happened) = mpsc::channel();
         let core = move |worker, _: &Handle<Order>| Told { worker, tell: tell.clone() };
         Node { network: Network::start(config, listener, core).expect("a node"), happened }
     }
 
-    pub fn alone(config: Config) -> Node {
+    pub fn alone(config: NetworkConfig) -> Node {
         Node::start(config, port())
     }
 
@@ -79,7 +80,7 @@ impl Node {
         self.network.address()
     }
 
-    pub fn counters(&self) -> Totals {
+    pub fn counters(&self) -> CounterTotals {
         self.handle().counters()
     }
 
@@ -107,7 +108,7 @@ impl Node {
     #[track_caller]
     pub fn wait_up(&self, peer: NodeId) -> u64 {
         self.wait(|happened| match happened.input {
-            Input::PeerUp { node, life } if node == peer => Some(life),
+            CoreInput::PeerUp { node, instance } if node == peer => Some(instance),
             _ => None,
         })
     }
@@ -115,7 +116,7 @@ impl Node {
     #[track_caller]
     pub fn wait_frame(&self) -> (Time, Bytes) {
         self.wait(|happened| match &happened.input {
-            Input::FromPeer { frame, .. } | Input::FromClient { frame, .. } => {
+            CoreInput::FromPeer { frame, .. } | CoreInput::FromClient { frame, .. } => {
                 Some((happened.at, frame.clone()))
             }
             _ => None,
@@ -124,7 +125,7 @@ impl Node {
 
     /// Until its counters say so.
     #[track_caller]
-    pub fn wait_count(&self, says: impl Fn(&Totals) -> bool) -> Totals {
+    pub fn wait_count(&self, says: impl Fn(&CounterTotals) -> bool) -> CounterTotals {
         wait_until(|| Some(self.counters()).filter(&says))
     }
 }
@@ -147,23 +148,27 @@ pub fn port() -> TcpListener {
     listen("127.0.0.1:0").expect("a port")
 }
 
-pub fn config(node: u32) -> Config {
-    Config::new("reef", NodeId(node), Secret::new(SECRET))
+pub fn config(node: u32) -> NetworkConfig {
+    NetworkConfig::new("reef", NodeId(node), Secret::new(SECRET))
 }
 
-pub fn peer(node: u32, address: SocketAddr) -> Peer {
-    Peer { node: NodeId(node), address: address.to_string(), datacenter: Datacenter::default() }
+pub fn peer(node: u32, address: SocketAddr) -> PeerConfig {
+    PeerConfig {
+        node: NodeId(node),
+        address: address.to_string(),
+        datacenter: DatacenterNumber::default(),
+    }
 }
 
 /// Nodes 0, 1 and so on, connected each to each.
-pub fn cluster(count: u32, adjust: impl Fn(&mut Config)) -> Vec<Node> {
+pub fn cluster(count: u32, adjust: impl Fn(&mut NetworkConfig)) -> Vec<Node> {
     let listeners: Vec<_> = (0..count).map(|_| port()).collect();
     let at = |node: u32| listeners[node as usize].local_addr().expect("an address");
     let addresses: Vec<_> = (0..count).map(at).collect();
     let configs = (0..count).map(|own| {
         let others = (0..count).filter(|other| *other != own);
         let peers = others.map(|other| peer(other, addresses[other as usize])).collect();
-        let mut config = Config { peers, ..config(own) };
+        let mut config = NetworkConfig { peers, ..config(own) };
         adjust(&mut config);
         config
     });
@@ -175,7 +180,7 @@ pub fn cluster(count: u32, adjust: impl Fn(&mut Config)) -> Vec<Node> {
             (0..count).map(NodeId).filter(|other| other.0 as usize != own).collect();
         while !missing.is_empty() {
             let up = node.wait(|happened| match happened.input {
-                Input::PeerUp { node, .. } if happened.worker == WORKER => Some(node),
+                CoreInput::PeerUp { node, .. } if happened.worker == WORKER => Some(node),
                 _ => None,
             });
             missing.retain(|other| *other != up);

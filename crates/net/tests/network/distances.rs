@@ -2,7 +2,7 @@
 
 use crate::common::{Node, cluster};
 use bytes::{BufMut, Bytes};
-use shoal_net::{Datacenter, Distance, Distances, DropReason, Peer, Weather};
+use shoal_net::{DatacenterNumber, Distance, Distances, DropReason, LinkFaults, PeerConfig};
 use std::sync::mpsc;
 use std::time::Duration;
 use types::{NodeId, Time};
@@ -11,9 +11,10 @@ const DELAY: Duration = Duration::from_millis(20);
 
 fn far_apart() -> Vec<Node> {
     let jitter = Duration::from_millis(5);
-    let elsewhere = |peer: Peer| Peer { datacenter: Datacenter(peer.node.0 / 2), ..peer };
+    let elsewhere =
+        |peer: PeerConfig| PeerConfig { datacenter: DatacenterNumber(peer.node.0 / 2), ..peer };
     cluster(3, move |config| {
-        config.datacenter = Datacenter(config.node.0 / 2);
+        config.datacenter = DatacenterNumber(config.node.0 / 2);
         config.peers = std::mem::take(&mut config.peers).into_iter().map(elsewhere).collect();
         config.distances = Distances::uniform(Distance { delay: DELAY, jitter });
     })
@@ -57,13 +58,13 @@ fn held_frames_are_lost_when_the_way_is_cut_and_slow_ways_are_slower() {
     let nodes = far_apart();
     // The connection that is dialed from here, far away as well, is up; nothing is held before this.
     nodes[0].order(|_, out| out.to_peer(NodeId(2), Bytes::from_static(b"held")));
-    nodes[0].handle().set_weather(NodeId(2), Weather::CUT);
+    nodes[0].handle().set_link_faults(NodeId(2), LinkFaults::CUT);
     nodes[0].wait_count(|totals| totals.drops(DropReason::Cut) == 1);
     nodes[0].handle().heal();
 
     let slow = Duration::from_millis(30);
     // Within the datacenter there is no distance but this.
-    nodes[0].handle().set_weather(NodeId(1), Weather { slow, ..Weather::default() });
+    nodes[0].handle().set_link_faults(NodeId(1), LinkFaults { slow, ..LinkFaults::default() });
     let sent = send(&nodes[0], NodeId(1), 1);
     nodes[1].wait_frame();
     nodes[1].send(NodeId(0), "back");

@@ -6,7 +6,8 @@ use crate::common::{Node, PATIENCE, SECRET, WORKER, config, peer, wait_until};
 use bytes::Bytes;
 use shoal_net::client::{Access, connect};
 use shoal_net::{
-    CloseReason, Config, Header, Input, Kind, Limits, Network, Outbox, Secret, VERSION,
+    CloseReason, CoreInput, FrameHeader, FrameKind, Network, NetworkConfig, NetworkLimits, Outbox,
+    Secret, VERSION,
 };
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -21,8 +22,8 @@ fn preamble(role: u8, worker: u16) -> Vec<u8> {
     [b"SHOL", &[VERSION, role][..], &worker.to_le_bytes()].concat()
 }
 
-fn frame(kind: Kind, payload: &[u8]) -> Vec<u8> {
-    [Header::new(kind, payload.len()).as_bytes(), payload].concat()
+fn frame(kind: FrameKind, payload: &[u8]) -> Vec<u8> {
+    [FrameHeader::new(kind, payload.len()).as_bytes(), payload].concat()
 }
 
 fn dial(node: &Node) -> TcpStream {
@@ -59,9 +60,9 @@ fn is_well(node: &Node) {
 
 #[test]
 fn whoever_knocks_wrongly_is_closed_for_a_reason() {
-    let node = Node::alone(Config { peers: vec![], ..config(0) });
-    let hello = frame(Kind::Hello, &[0; 60]);
-    let mut long = frame(Kind::Hello, &[]);
+    let node = Node::alone(NetworkConfig { peers: vec![], ..config(0) });
+    let hello = frame(FrameKind::Hello, &[0; 60]);
+    let mut long = frame(FrameKind::Hello, &[]);
     long[..4].copy_from_slice(&u32::MAX.to_le_bytes());
     let cases = [
         ("another protocol", b"GET / HTTP/1.1\r\n\r\n".to_vec(), CloseReason::WrongMagic),
@@ -79,14 +80,14 @@ fn whoever_knocks_wrongly_is_closed_for_a_reason() {
         ),
         (
             "a short hello",
-            [preamble(CLIENT, 0), frame(Kind::Hello, b"me")].concat(),
+            [preamble(CLIENT, 0), frame(FrameKind::Hello, b"me")].concat(),
             CloseReason::Malformed,
         ),
         ("a hello of 4 GiB", [preamble(CLIENT, 0), long].concat(), CloseReason::TooLong),
         ("no cluster", [preamble(CLIENT, 0), hello.clone()].concat(), CloseReason::WrongCluster),
         (
             "data before the proof",
-            [preamble(CLIENT, 0), frame(Kind::Data, b"put x 1")].concat(),
+            [preamble(CLIENT, 0), frame(FrameKind::Data, b"put x 1")].concat(),
             CloseReason::Unexpected,
         ),
         ("garbage", [preamble(PEER, 0), vec![0xa5; 500]].concat(), CloseReason::Malformed),
@@ -101,7 +102,7 @@ fn whoever_knocks_wrongly_is_closed_for_a_reason() {
         node.wait_count(|totals| totals.closes(reason) == before + 1);
         assert_eq!(node.counters().admitted, 0, "{case}");
     }
-    assert!(node.happened.try_iter().all(|happened| happened.input == Input::Started));
+    assert!(node.happened.try_iter().all(|happened| happened.input == CoreInput::Started));
     is_well(&node);
 }
 
@@ -109,7 +110,7 @@ fn whoever_knocks_wrongly_is_closed_for_a_reason() {
 fn random_bytes_cost_nothing_else() {
     let node = Node::alone(config(0));
     let mut random = Random::new(11);
-    let refused = |totals: &shoal_net::Totals| -> u64 {
+    let refused = |totals: &shoal_net::CounterTotals| -> u64 {
         CloseReason::ALL.iter().map(|reason| totals.closes(*reason)).sum()
     };
     for round in 1..=200 {
@@ -128,14 +129,17 @@ fn random_bytes_cost_nothing_else() {
 
 #[test]
 fn whoever_dawdles_is_closed_and_the_crowd_makes_room() {
-    let limits =
-        Limits { handshake_max: Duration::from_millis(200), strangers_max: 8, ..Limits::default() };
-    let node = Node::alone(Config { limits, ..config(0) });
+    let limits = NetworkLimits {
+        handshake_max: Duration::from_millis(200),
+        strangers_max: 8,
+        ..NetworkLimits::default()
+    };
+    let node = Node::alone(NetworkConfig { limits, ..config(0) });
     // One that says nothing, and one that says a byte of its hello now and then.
     let mut silent = dial(&node);
     let mut slow = dial(&node);
     slow.write_all(&preamble(CLIENT, 0)).expect("written");
-    let hello = frame(Kind::Hello, &[0; 60]);
+    let hello = frame(FrameKind::Hello, &[0; 60]);
     for byte in &hello[..hello.len() - 1] {
         if node.counters().closes(CloseReason::SlowHandshake) == 2 {
             break;
@@ -162,7 +166,7 @@ fn enter(node: &Node) -> TcpStream {
     let mut hello = [0; 60].to_vec();
     hello[16..20].copy_from_slice(&u32::MAX.to_le_bytes());
     hello.extend_from_slice(b"reef");
-    socket.write_all(&[start.clone(), frame(Kind::Hello, &hello)].concat()).expect("written");
+    socket.write_all(&[start.clone(), frame(FrameKind::Hello, &hello)].concat()).expect("written");
     let mut challenge = [0; 8 + 56];
     socket.read_exact(&mut challenge).expect("a challenge");
     // As the documentation of the handshake says it, with an empty secret.
@@ -173,7 +177,7 @@ fn enter(node: &Node) -> TcpStream {
         .flat_map(|part| [&(part.len() as u64).to_le_bytes(), *part].concat())
         .collect();
     let proof = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &[]), &said);
-    socket.write_all(&frame(Kind::Proof, proof.as_ref())).expect("written");
+    socket.write_all(&frame(FrameKind::Proof, proof.as_ref())).expect("written");
     let mut welcome = [0; 8 + 32];
     socket.read_exact(&mut welcome).expect("a welcome");
     socket
@@ -189,18 +193,18 @@ fn mad_client(node: &Node, bytes: &[u8]) {
 
 #[test]
 fn whoever_goes_mad_after_the_proof_is_closed_and_forgotten() {
-    let limits = Limits { frame_bytes_max: 1000, ..Limits::default() };
-    let node = Node::alone(Config { limits, ..config(0) });
-    let mut broken = frame(Kind::Data, b"abc");
+    let limits = NetworkLimits { frame_bytes_max: 1000, ..NetworkLimits::default() };
+    let node = Node::alone(NetworkConfig { limits, ..config(0) });
+    let mut broken = frame(FrameKind::Data, b"abc");
     broken[5] = 1;
     let cases = [
-        (frame(Kind::Data, &[0; 1001]), CloseReason::TooLong),
+        (frame(FrameKind::Data, &[0; 1001]), CloseReason::TooLong),
         (broken, CloseReason::Malformed),
-        (frame(Kind::Hello, b"again"), CloseReason::Unexpected),
-        (frame(Kind::Data, b"abc")[..9].to_vec(), CloseReason::Truncated),
+        (frame(FrameKind::Hello, b"again"), CloseReason::Unexpected),
+        (frame(FrameKind::Data, b"abc")[..9].to_vec(), CloseReason::Truncated),
         (vec![0xff; 64], CloseReason::Malformed),
-        (frame(Kind::Bye, b""), CloseReason::Left),
-        (frame(Kind::Data, b"abc"), CloseReason::Left),
+        (frame(FrameKind::Bye, b""), CloseReason::Left),
+        (frame(FrameKind::Data, b"abc"), CloseReason::Left),
     ];
     for (number, (bytes, reason)) in cases.into_iter().enumerate() {
         let before = node.counters().closes(reason);
@@ -210,11 +214,11 @@ fn whoever_goes_mad_after_the_proof_is_closed_and_forgotten() {
     }
     for _ in 0..7 {
         node.wait(|happened| match &happened.input {
-            Input::FromClient { frame, .. } => {
+            CoreInput::FromClient { frame, .. } => {
                 assert_eq!(frame, "abc", "only what was whole");
                 None
             }
-            input => matches!(input, Input::ClientGone { .. }).then_some(()),
+            input => matches!(input, CoreInput::ClientGone { .. }).then_some(()),
         });
     }
     is_well(&node);
@@ -222,12 +226,13 @@ fn whoever_goes_mad_after_the_proof_is_closed_and_forgotten() {
 
 #[test]
 fn a_client_that_never_reads_again_is_given_up() {
-    let limits = Limits { silence_max: Duration::from_millis(500), ..Limits::default() };
-    let node = Node::alone(Config { limits, ..config(0) });
+    let limits =
+        NetworkLimits { silence_max: Duration::from_millis(500), ..NetworkLimits::default() };
+    let node = Node::alone(NetworkConfig { limits, ..config(0) });
     let mut socket = enter(&node);
-    socket.write_all(&frame(Kind::Data, b"all of it")).expect("written");
+    socket.write_all(&frame(FrameKind::Data, b"all of it")).expect("written");
     let client = node.wait(|happened| match happened.input {
-        Input::FromClient { client, .. } => Some(client),
+        CoreInput::FromClient { client, .. } => Some(client),
         _ => None,
     });
     // More than buffers take, less than it may be behind.
@@ -240,10 +245,11 @@ fn a_client_that_never_reads_again_is_given_up() {
 
 #[test]
 fn who_floods_does_not_keep_others_waiting() {
-    let limits = Limits { turn_frames_max: 8, unread_frames_max: 16, ..Limits::default() };
-    let node = Node::alone(Config { limits, ..config(0) });
+    let limits =
+        NetworkLimits { turn_frames_max: 8, unread_frames_max: 16, ..NetworkLimits::default() };
+    let node = Node::alone(NetworkConfig { limits, ..config(0) });
     let mut socket = enter(&node);
-    let flood = frame(Kind::Data, b"me").repeat(10_000);
+    let flood = frame(FrameKind::Data, b"me").repeat(10_000);
     socket.write_all(&flood).expect("written");
     is_well_amid(&node, 10_000);
     assert!(node.counters().turns >= 10_000 / 8, "{:?}", node.counters());
@@ -263,11 +269,11 @@ fn is_well_amid(node: &Node, flood: usize) {
 
 #[test]
 fn a_peer_with_another_secret_or_in_a_former_life_stays_out() {
-    let node = Node::alone(Config { peers: vec![], ..config(0) });
+    let node = Node::alone(NetworkConfig { peers: vec![], ..config(0) });
     let at_node = vec![peer(0, node.address())];
-    let stranger = Node::alone(Config {
+    let stranger = Node::alone(NetworkConfig {
         peers: at_node.clone(),
-        ..Config::new("reef", NodeId(1), Secret::new([8; 32]))
+        ..NetworkConfig::new("reef", NodeId(1), Secret::new([8; 32]))
     });
     node.handle().set_peer(&peer(1, stranger.address()));
     node.wait_count(|totals| totals.closes(CloseReason::WrongSecret) > 0);
@@ -275,11 +281,11 @@ fn a_peer_with_another_secret_or_in_a_former_life_stays_out() {
     assert_eq!((node.counters().admitted, stranger.counters().admitted), (0, 0));
     drop(stranger);
 
-    // The same node twice: the later life stays.
-    let config_of = |life| Config {
-        life,
+    // The same node twice: the later process stays.
+    let config_of = |instance| NetworkConfig {
+        instance,
         peers: at_node.clone(),
-        ..Config::new("reef", NodeId(1), Secret::new(SECRET))
+        ..NetworkConfig::new("reef", NodeId(1), Secret::new(SECRET))
     };
     let first = Node::alone(config_of(1));
     first.wait_up(NodeId(0));
@@ -300,7 +306,7 @@ struct Deaf;
 impl shoal_net::Core for Deaf {
     type Command = ();
 
-    fn step(&mut self, _: Time, _: Input<()>, _: &mut Outbox) {}
+    fn step(&mut self, _: Time, _: CoreInput<()>, _: &mut Outbox) {}
 }
 
 #[test]
@@ -309,8 +315,10 @@ fn a_peer_that_is_not_who_was_dialed_is_left_alone() {
     // Dials node 1 where node 7 is.
     let peers = vec![peer(1, other.address())];
     let node =
-        Network::start(Config { peers, ..config(0) }, crate::common::port(), |_, _: &_| Deaf)
-            .expect("a node");
+        Network::start(NetworkConfig { peers, ..config(0) }, crate::common::port(), |_, _: &_| {
+            Deaf
+        })
+        .expect("a node");
     other.handle().set_peer(&peer(0, node.address()));
     other.wait_count(|totals| totals.closes(CloseReason::WrongNode) > 0);
     wait_until(|| (node.handle().counters().closes(CloseReason::Refused) > 0).then_some(()));

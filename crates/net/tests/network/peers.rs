@@ -3,8 +3,8 @@
 use crate::common::{Node, Order, PATIENCE, WORKER, cluster, config, peer, port, wait_until};
 use bytes::{BufMut, Bytes};
 use shoal_net::{
-    CloseReason, Config, Core, DropReason, Handle, Input, Limits, Network, Outbox, Panicked,
-    Weather,
+    CloseReason, Core, CoreInput, DropReason, Handle, LinkFaults, Network, NetworkConfig,
+    NetworkLimits, Outbox, Panicked,
 };
 use std::sync::mpsc;
 use std::time::Duration;
@@ -36,11 +36,11 @@ impl Core for Counting {
     /// Begin: the other end is up, too.
     type Command = ();
 
-    fn step(&mut self, _: Time, input: Input<()>, out: &mut Outbox) {
+    fn step(&mut self, _: Time, input: CoreInput<()>, out: &mut Outbox) {
         match input {
-            Input::Command(()) => self.send(out),
-            Input::PeerUp { .. } => self.done.send(0).expect("somebody waits"),
-            Input::FromPeer { frame, .. } if frame.len() == 8 => {
+            CoreInput::Command(()) => self.send(out),
+            CoreInput::PeerUp { .. } => self.done.send(0).expect("somebody waits"),
+            CoreInput::FromPeer { frame, .. } if frame.len() == 8 => {
                 let number = u64::from_be_bytes(frame[..].try_into().expect("8 bytes"));
                 assert_eq!(number, self.got, "lost, repeated or overtaken");
                 self.got += 1;
@@ -51,11 +51,11 @@ impl Core for Counting {
                     self.done.send(self.got).expect("somebody waits");
                 }
             }
-            Input::FromPeer { .. } => {
+            CoreInput::FromPeer { .. } => {
                 self.answered += 1000;
                 self.send(out);
             }
-            Input::Started | Input::PeerDown { .. } => {}
+            CoreInput::Started | CoreInput::PeerDown { .. } => {}
             other => panic!("nobody asked for {other:?}"),
         }
     }
@@ -79,7 +79,7 @@ fn a_million_frames_each_way_arrive_in_order() {
                 answered: 0,
                 done: done.clone(),
             };
-            Network::start(Config { peers, ..config(own) }, listener, core).expect("a node")
+            Network::start(NetworkConfig { peers, ..config(own) }, listener, core).expect("a node")
         })
         .collect();
     for _ in 0..2 {
@@ -117,30 +117,30 @@ fn large_frames_and_small_ones_keep_their_order() {
 
 #[test]
 fn a_node_that_is_restarted_is_connected_again() {
-    let mut nodes = cluster(2, |config| config.life = 1);
-    for life in 2..5 {
+    let mut nodes = cluster(2, |config| config.instance = 1);
+    for instance in 2..5 {
         let gone = nodes.pop().expect("two nodes");
         let address = gone.address();
         drop(gone);
         let down = nodes[0].wait(|happened| match happened.input {
-            Input::PeerDown { node } => Some(node),
+            CoreInput::PeerDown { node } => Some(node),
             _ => None,
         });
         assert_eq!(down, NodeId(1));
         // To no peer: counted.
         nodes[0].send(NodeId(1), "lost");
-        nodes[0].wait_count(|totals| totals.drops(DropReason::NotConnected) == life - 1);
+        nodes[0].wait_count(|totals| totals.drops(DropReason::NotConnected) == instance - 1);
 
         let listener = wait_until(|| shoal_net::listen(address).ok());
         let peers = vec![peer(0, nodes[0].address())];
-        let back = Node::start(Config { life, peers, ..config(1) }, listener);
-        assert_eq!(nodes[0].wait_up(NodeId(1)), life);
+        let back = Node::start(NetworkConfig { instance, peers, ..config(1) }, listener);
+        assert_eq!(nodes[0].wait_up(NodeId(1)), instance);
         assert_eq!(back.wait_up(NodeId(0)), 1);
         nodes[0].send(NodeId(1), "hello again");
         assert_eq!(back.wait_frame().1, "hello again");
         back.send(NodeId(0), "here I am");
         assert_eq!(nodes[0].wait_frame().1, "here I am");
-        assert_eq!(nodes[0].counters().reconnects, life - 1);
+        assert_eq!(nodes[0].counters().reconnects, instance - 1);
         nodes.push(back);
     }
 }
@@ -148,7 +148,8 @@ fn a_node_that_is_restarted_is_connected_again() {
 #[test]
 fn peers_come_move_and_go_while_all_runs() {
     let nodes = cluster(2, |_| {});
-    let newcomer = Node::alone(Config { peers: vec![peer(0, nodes[0].address())], ..config(2) });
+    let newcomer =
+        Node::alone(NetworkConfig { peers: vec![peer(0, nodes[0].address())], ..config(2) });
     // Unknown until the node is told of it.
     nodes[0].wait_count(|totals| totals.closes(CloseReason::UnknownNode) > 0);
     nodes[0].handle().set_peer(&peer(2, newcomer.address()));
@@ -159,7 +160,7 @@ fn peers_come_move_and_go_while_all_runs() {
 
     nodes[0].handle().remove_peer(NodeId(2));
     let down = |happened: &crate::common::Happened| match happened.input {
-        Input::PeerDown { node } => Some(node),
+        CoreInput::PeerDown { node } => Some(node),
         _ => None,
     };
     assert_eq!(nodes[0].wait(down), NodeId(2));
@@ -174,7 +175,7 @@ fn peers_come_move_and_go_while_all_runs() {
 #[test]
 fn a_cut_way_loses_frames_and_keeps_the_connection() {
     let nodes = cluster(2, |_| {});
-    nodes[0].handle().set_weather(NodeId(1), Weather::CUT);
+    nodes[0].handle().set_link_faults(NodeId(1), LinkFaults::CUT);
     nodes[0].send(NodeId(1), "into the void");
     nodes[0].wait_count(|totals| totals.drops(DropReason::Cut) == 1);
     nodes[1].send(NodeId(0), "out of the void");
@@ -189,11 +190,11 @@ fn a_cut_way_loses_frames_and_keeps_the_connection() {
 
 #[test]
 fn what_does_not_fit_is_dropped_and_counted() {
-    let limits = Limits {
+    let limits = NetworkLimits {
         peer_queue_frames_max: 10,
         peer_queue_bytes_max: 5000,
         frame_bytes_max: 10_000,
-        ..Limits::default()
+        ..NetworkLimits::default()
     };
     let nodes = cluster(2, move |config| config.limits = limits.clone());
     nodes[0].order(|_, out| {
@@ -217,14 +218,14 @@ fn workers_talk_to_their_like_and_nudge_each_other() {
             Box::new(move |_, out| out.to_peer(NodeId(1), Bytes::from(vec![worker.0 as u8])));
         assert!(nodes[0].handle().command(worker, order).is_ok());
         let (at, frame) = nodes[1].wait(|happened| match &happened.input {
-            Input::FromPeer { frame, .. } => Some((happened.worker, frame.clone())),
+            CoreInput::FromPeer { frame, .. } => Some((happened.worker, frame.clone())),
             _ => None,
         });
         assert_eq!((at, &frame[..]), (worker, &[worker.0 as u8][..]));
     }
     nodes[0].order(|_, out| out.nudge(WorkerId(2)));
     let nudged = |happened: &crate::common::Happened| {
-        (happened.input == Input::Nudged).then_some(happened.worker)
+        (happened.input == CoreInput::Nudged).then_some(happened.worker)
     };
     assert_eq!(nodes[0].wait(nudged), WorkerId(2));
     nodes[0].handle().nudge(WorkerId(1));
@@ -242,7 +243,7 @@ fn timers_go_off_and_not_early() {
     });
     let wanted = at.recv_timeout(PATIENCE).expect("asked");
     let timer = |happened: &crate::common::Happened| {
-        (happened.input == Input::Timer).then_some(happened.at)
+        (happened.input == CoreInput::Timer).then_some(happened.at)
     };
     assert!(node.wait(timer) >= wanted);
     // A time that has passed is now.
@@ -252,11 +253,11 @@ fn timers_go_off_and_not_early() {
 
 #[test]
 fn a_core_that_stops_ends_the_node_and_one_that_panics_too() {
-    let node = Node::alone(Config { workers: 2, ..config(0) });
+    let node = Node::alone(NetworkConfig { workers: 2, ..config(0) });
     node.order(|_, out| out.stop());
     assert_eq!(node.network.join(), Ok(()));
 
-    let node = Node::alone(Config { workers: 2, ..config(0) });
+    let node = Node::alone(NetworkConfig { workers: 2, ..config(0) });
     let order: Order = Box::new(|_, _| panic!("on purpose"));
     assert!(node.handle().command(WorkerId(1), order).is_ok());
     assert_eq!(node.network.join(), Err(Panicked(WorkerId(1))));
@@ -268,8 +269,8 @@ struct Late(Vec<(NodeId, Bytes)>);
 impl Core for Late {
     type Command = (NodeId, Bytes);
 
-    fn step(&mut self, _: Time, input: Input<(NodeId, Bytes)>, _: &mut Outbox) {
-        if let Input::Command(later) = input {
+    fn step(&mut self, _: Time, input: CoreInput<(NodeId, Bytes)>, _: &mut Outbox) {
+        if let CoreInput::Command(later) = input {
             self.0.push(later);
         }
     }
@@ -283,11 +284,12 @@ impl Core for Late {
 fn what_is_said_at_the_end_of_a_turn_is_sent_with_it() {
     let other = Node::alone(config(1));
     let peers = vec![peer(1, other.address())];
-    let node =
-        Network::start(Config { peers, ..config(0) }, port(), |_, _: &Handle<(NodeId, Bytes)>| {
-            Late(Vec::new())
-        })
-        .expect("a node");
+    let node = Network::start(
+        NetworkConfig { peers, ..config(0) },
+        port(),
+        |_, _: &Handle<(NodeId, Bytes)>| Late(Vec::new()),
+    )
+    .expect("a node");
     other.handle().set_peer(&peer(0, node.address()));
     wait_until(|| (node.handle().counters().connects == 1).then_some(()));
     node.handle().command(WORKER, (NodeId(1), Bytes::from_static(b"late"))).expect("heard");

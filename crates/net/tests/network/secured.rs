@@ -5,8 +5,8 @@ use crate::common::{Node, WORKER, cluster, config, peer};
 use bytes::Bytes;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use shoal_net::client::{Access, ConnectError, connect};
-use shoal_net::tls::{ClientTls, Identity, NodeTls, TlsError, read_certificates};
-use shoal_net::{CloseReason, Config, Input};
+use shoal_net::tls::{Certificate, ClientTls, NodeTls, TlsError, read_certificates};
+use shoal_net::{CloseReason, CoreInput, NetworkConfig};
 use std::io::Write;
 use std::net::TcpStream;
 use std::path::Path;
@@ -25,12 +25,12 @@ impl Authority {
         Authority(CertifiedIssuer::self_signed(params, key).expect("signed"))
     }
 
-    fn identity(&self, name: &str) -> Identity {
+    fn identity(&self, name: &str) -> Certificate {
         let key = KeyPair::generate().expect("a key");
         let params = CertificateParams::new(vec![name.to_owned()]).expect("a certificate");
         let certificate = params.signed_by(&key, &self.0).expect("signed");
         let key = key.serialize_der().try_into().expect("a key");
-        Identity { certificates: vec![certificate.der().clone()], key }
+        Certificate { certificates: vec![certificate.der().clone()], key }
     }
 
     fn node(&self) -> NodeTls {
@@ -71,7 +71,7 @@ fn nodes_and_clients_talk_through_tls() {
         let mut connection = connected.expect("let in");
         connection.sender.send(Bytes::from_static(b"a secret")).await.expect("sent");
         let client = nodes[0].wait(|happened| match happened.input {
-            Input::FromClient { client, .. } => Some(client),
+            CoreInput::FromClient { client, .. } => Some(client),
             _ => None,
         });
         let answer = large.clone();
@@ -83,7 +83,7 @@ fn nodes_and_clients_talk_through_tls() {
 #[test]
 fn those_without_the_right_certificate_stay_out() {
     let (authority, other) = (Authority::new(), Authority::new());
-    let node = Node::alone(Config { tls: Some(authority.node()), ..config(0) });
+    let node = Node::alone(NetworkConfig { tls: Some(authority.node()), ..config(0) });
     let address = node.address().to_string();
     block_on(async {
         // A client that trusts another authority, and one without TLS.
@@ -102,7 +102,7 @@ fn those_without_the_right_certificate_stay_out() {
     node.wait_count(|totals| totals.closes(CloseReason::TlsFailed) == before + 1);
 
     // A node that knows the secret, but for which no authority vouches here.
-    let stranger = Node::alone(Config {
+    let stranger = Node::alone(NetworkConfig {
         tls: Some(other.node_that_trusts(&authority)),
         peers: vec![peer(0, node.address())],
         ..config(1)
@@ -118,7 +118,7 @@ fn a_node_that_shows_another_name_is_not_trusted() {
     let authority = Authority::new();
     let root = [authority.0.der().clone()];
     let tls = NodeTls::new(&authority.identity("atoll.shoal"), &root, NAME).expect("fits");
-    let node = Node::alone(Config { tls: Some(tls), ..config(0) });
+    let node = Node::alone(NetworkConfig { tls: Some(tls), ..config(0) });
     let address = node.address().to_string();
     let refused = block_on(connect(&address, &access(Some(authority.client())), None));
     assert_eq!(refused.err(), Some(ConnectError::Failed(CloseReason::TlsFailed)));
@@ -134,11 +134,11 @@ fn certificates_are_read_from_files() {
     let signed = params.signed_by(&pair, &authority.0).expect("signed");
     std::fs::write(&certificate, signed.pem()).expect("written");
     std::fs::write(&key, pair.serialize_pem()).expect("written");
-    let identity = Identity::read(&certificate, &key).expect("read");
+    let identity = Certificate::read(&certificate, &key).expect("read");
     let root = [authority.0.der().clone()];
     assert!(NodeTls::new(&identity, &root, NAME).is_ok());
     assert_eq!(read_certificates(&certificate).expect("read").len(), 1);
-    let missing = Identity::read(&certificate, Path::new("/nowhere/node.key"));
+    let missing = Certificate::read(&certificate, Path::new("/nowhere/node.key"));
     let error = missing.expect_err("no file").to_string();
     assert!(error.starts_with("/nowhere/node.key: "), "{error}");
     let name = NodeTls::new(&identity, &root, "not a name");

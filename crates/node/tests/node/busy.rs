@@ -2,11 +2,11 @@
 
 use consensus::stream;
 use consensus::topology::{Partitioning, Topology};
-use engines::client::{ClientId, Reply, Request};
+use engines::client::{ClientId, ClientReply, ClientRequest};
 use engines::engine::Setup;
-use engines::mako::{Mako, Options};
+use engines::mako::{Mako, MakoOptions};
 use engines::{Engine, Procedures};
-use shoal_node::{Effect, Effects, Event, Origin, Worker};
+use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerOrigin};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ fn worker() -> Worker<Mako> {
     let setup = Setup {
         topology: Arc::new(topology),
         procedures: Arc::new(Procedures::new()),
-        streams: stream::Options::default(),
-        options: Options::default(),
+        streams: stream::StreamOptions::default(),
+        options: MakoOptions::default(),
     };
     let shared = Mako::share(&setup, NodeId(0));
-    let origin = Origin::fixed(&setup.topology, 1);
+    let origin = WorkerOrigin::fixed(&setup.topology, 1);
     Worker::new(WorkerId(0), NodeId(0), &setup, shared, origin)
 }
 
@@ -34,34 +34,36 @@ fn begun_at(gap_ns: u64) -> Option<Time> {
     let mut worker = worker();
     let mut timer = None;
     let mut step = |now, event, timer: &mut Option<Time>| {
-        let mut effects = Effects::new();
+        let mut effects = WorkerEffects::new();
         worker.step(now, event, &mut effects);
         let mut begun = false;
         for effect in effects.effects {
             match effect {
-                Effect::Timer { at } => *timer = Some(timer.map_or(at, |before| at.min(before))),
-                Effect::Reply { reply, .. } => {
-                    begun = matches!(reply, Reply::Began { result: Ok(_), .. });
+                WorkerEffect::Timer { at } => {
+                    *timer = Some(timer.map_or(at, |before| at.min(before)))
                 }
-                Effect::Send { .. }
-                | Effect::Nudge { .. }
-                | Effect::Tell { .. }
-                | Effect::Superseded => {}
+                WorkerEffect::Reply { reply, .. } => {
+                    begun = matches!(reply, ClientReply::Began { result: Ok(_), .. });
+                }
+                WorkerEffect::Send { .. }
+                | WorkerEffect::Nudge { .. }
+                | WorkerEffect::Tell { .. }
+                | WorkerEffect::Superseded => {}
             }
         }
         begun
     };
     let mut now = Time(1000);
-    step(now, Event::Start, &mut timer);
-    let request = Request::Begin { session: 1 };
-    let mut begun = step(now, Event::Client { from: ClientId(1), request }, &mut timer);
+    step(now, WorkerEvent::Start, &mut timer);
+    let request = ClientRequest::Begin { session: 1 };
+    let mut begun = step(now, WorkerEvent::Client { from: ClientId(1), request }, &mut timer);
     let end = now + Duration::from_millis(1);
     while !begun && now < end {
         now.0 += gap_ns;
-        begun |= step(now, Event::Nudged, &mut timer);
+        begun |= step(now, WorkerEvent::Nudged, &mut timer);
         if timer.is_some_and(|at| at <= now) {
             timer = None;
-            begun |= step(now, Event::Timer, &mut timer);
+            begun |= step(now, WorkerEvent::Timer, &mut timer);
         }
     }
     begun.then_some(now)
@@ -91,10 +93,10 @@ fn tasks_of_one_worker_do_not_conflict() {
         }));
     }
     let mut now = Time(1000);
-    worker.step(now, Event::Start, &mut Effects::new());
+    worker.step(now, WorkerEvent::Start, &mut WorkerEffects::new());
     for _ in 0..1000 {
         now = now + Duration::from_micros(10);
-        worker.step(now, Event::Timer, &mut Effects::new());
+        worker.step(now, WorkerEvent::Timer, &mut WorkerEffects::new());
     }
     let counters = worker.engine().counters();
     assert_eq!((done.get(), counters.committed, counters.conflicts), (TASKS, TASKS, 0));

@@ -8,7 +8,7 @@ use engines::engine::Setup;
 use engines::mako::{self, Mako};
 use engines::two_phase_commit::TwoPhaseCommit;
 use engines::{Engine, Procedures};
-use shoal_node::{Effect, Effects, Event, Message, Origin, Worker};
+use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage, WorkerOrigin};
 use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -18,7 +18,7 @@ use std::time::Duration;
 use types::{Database, Error, NodeId, Random, Scan, ShardId, Time, Transaction, WorkerId};
 
 type Place = (NodeId, WorkerId);
-type Cause<E> = Event<<E as Engine>::Message>;
+type Cause<E> = WorkerEvent<<E as Engine>::Message>;
 
 /// Nodes, and what is on its way to them.
 struct Cluster<E: Engine> {
@@ -44,7 +44,7 @@ impl<E: Engine> Cluster<E> {
         let topology = Arc::new(topology.expect("a valid topology"));
         let workers = topology.workers();
         let procedures = Arc::new(Procedures::new());
-        let streams = stream::Options::default();
+        let streams = stream::StreamOptions::default();
         let setup = Setup { topology: Arc::clone(&topology), procedures, streams, options };
         let mut cluster = Cluster {
             topology: Arc::clone(&topology),
@@ -62,10 +62,10 @@ impl<E: Engine> Cluster<E> {
             let shared = E::share(&setup, node.id);
             for worker in (0..workers).map(WorkerId) {
                 let seed = seed ^ u64::from(node.id.0) << 8 ^ u64::from(worker.0);
-                let origin = Origin::fixed(&setup.topology, seed);
+                let origin = WorkerOrigin::fixed(&setup.topology, seed);
                 let new = Worker::new(worker, node.id, &setup, Arc::clone(&shared), origin);
                 cluster.workers.insert((node.id, worker), new);
-                cluster.send(Duration::ZERO, (node.id, worker), Event::Start);
+                cluster.send(Duration::ZERO, (node.id, worker), WorkerEvent::Start);
             }
             cluster.shared.insert(node.id, shared);
         }
@@ -91,10 +91,10 @@ impl<E: Engine> Cluster<E> {
             };
             let (to, event) = self.coming.remove(&number).expect("queued");
             self.now = self.now.max(at);
-            if matches!(event, Event::Timer) && self.timers.get(&to) != Some(&at) {
+            if matches!(event, WorkerEvent::Timer) && self.timers.get(&to) != Some(&at) {
                 continue; // An earlier one was asked for meanwhile.
             }
-            if matches!(event, Event::Timer) {
+            if matches!(event, WorkerEvent::Timer) {
                 self.timers.remove(&to);
             }
             self.step(to, event);
@@ -103,29 +103,31 @@ impl<E: Engine> Cluster<E> {
     }
 
     fn step(&mut self, to: Place, event: Cause<E>) {
-        let mut effects = Effects::new();
+        let mut effects = WorkerEffects::new();
         let worker = self.workers.get_mut(&to).expect("a worker");
         worker.step(self.now, event, &mut effects);
         self.delivered += 1;
         for effect in effects.effects {
             match effect {
-                Effect::Send { to: node, message } => self.transmit(to, node, &message),
-                Effect::Timer { at } => {
+                WorkerEffect::Send { to: node, message } => self.transmit(to, node, &message),
+                WorkerEffect::Timer { at } => {
                     let at = at.max(self.now);
                     if self.timers.get(&to).is_none_or(|before| at < *before) {
                         self.timers.insert(to, at);
-                        self.send(at - self.now, to, Event::Timer);
+                        self.send(at - self.now, to, WorkerEvent::Timer);
                     }
                 }
-                Effect::Nudge { worker } => {
-                    self.send(Duration::from_nanos(200), (to.0, worker), Event::Nudged);
+                WorkerEffect::Nudge { worker } => {
+                    self.send(Duration::from_nanos(200), (to.0, worker), WorkerEvent::Nudged);
                 }
-                Effect::Reply { .. } | Effect::Tell { .. } | Effect::Superseded => {}
+                WorkerEffect::Reply { .. }
+                | WorkerEffect::Tell { .. }
+                | WorkerEffect::Superseded => {}
             }
         }
     }
 
-    fn transmit(&mut self, (from, worker): Place, to: NodeId, message: &Message<E::Message>) {
+    fn transmit(&mut self, (from, worker): Place, to: NodeId, message: &WorkerMessage<E::Message>) {
         let copies = match self.lossy {
             true => [1, 1, 1, 1, 0, 2][self.random.below(6) as usize],
             false => 1,
@@ -134,7 +136,7 @@ impl<E: Engine> Cluster<E> {
             let delay = Duration::from_nanos(
                 50_000 + self.random.below(if self.lossy { 900_000 } else { 10 }),
             );
-            let event = Event::Received { from, message: carried(message) };
+            let event = WorkerEvent::Received { from, message: carried(message) };
             self.send(delay, (to, worker), event);
         }
     }
@@ -225,7 +227,7 @@ fn transfers<E: Engine>(
                 running.set(running.get() - 1);
             }));
         }
-        cluster.send(Duration::from_millis(1), place, Event::Nudged);
+        cluster.send(Duration::from_millis(1), place, WorkerEvent::Nudged);
     }
     cluster.run(4_000_000, |cluster| running.get() == 0 && cluster.pending() == 0);
     assert!(moved.get() > 0, "nothing was moved");
@@ -319,7 +321,7 @@ fn stamps_of_any_form_end_equal() {
     let every = Duration::from_millis(2);
     let bounded = [StampForm::Sparse { remote_max: 1 }, StampForm::Timestamp];
     for stamps in bounded.into_iter().chain([StampForm::Full, StampForm::Group { every }]) {
-        let options = mako::Options { stamps, ..mako::Options::default() };
+        let options = mako::MakoOptions { stamps, ..mako::MakoOptions::default() };
         transfers::<Mako>(nine(2), 11, options, true);
     }
 }

@@ -3,14 +3,16 @@
 use bytes::Bytes;
 use consensus::stream;
 use consensus::topology::{Partitioning, Topology};
-use engines::client::{ClientId, Ending, REQUESTS_TABLE, Reply, Request, requests_table};
+use engines::client::{
+    ClientId, ClientReply, ClientRequest, REQUESTS_TABLE, SessionEnd, requests_table,
+};
 use engines::engine::Setup;
 use engines::execution::Limits;
 use engines::mako::{self, Mako};
-use engines::operation::{Answer, Operation};
+use engines::operation::{Operation, OperationResult};
 use engines::two_phase_commit::{self, TwoPhaseCommit};
 use engines::{Engine, Procedures};
-use shoal_node::{Effect, Effects, Event, Origin, Worker};
+use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerOrigin};
 use std::sync::Arc;
 use std::time::Duration;
 use types::{
@@ -28,7 +30,7 @@ struct Alone<E: Engine> {
 }
 
 /// Takes one from a stock, and gives up where there is none.
-async fn take(tx: &engines::Transaction, stock: &[u8]) -> Result<Bytes> {
+async fn take(tx: &engines::CoordinatorTransaction, stock: &[u8]) -> Result<Bytes> {
     let left = tx.add(TableId(0), stock, -1).await?;
     if left < 0 {
         return Err(Error::reject("nothing is left"));
@@ -37,7 +39,7 @@ async fn take(tx: &engines::Transaction, stock: &[u8]) -> Result<Bytes> {
 }
 
 /// Puts ten into a stock.
-async fn fill(tx: &engines::Transaction, stock: &[u8]) -> Result<Bytes> {
+async fn fill(tx: &engines::CoordinatorTransaction, stock: &[u8]) -> Result<Bytes> {
     let left = tx.add(TableId(0), stock, 10).await?;
     Ok(Bytes::copy_from_slice(&left.to_le_bytes()))
 }
@@ -54,74 +56,78 @@ impl<E: Engine> Alone<E> {
         let setup = Setup {
             topology: Arc::new(topology),
             procedures: Arc::new(Procedures::new().with("take", take).with("fill", fill)),
-            streams: stream::Options::default(),
+            streams: stream::StreamOptions::default(),
             options,
         };
         let shared = E::share(&setup, NodeId(0));
-        let origin = Origin::fixed(&setup.topology, 1);
+        let origin = WorkerOrigin::fixed(&setup.topology, 1);
         let worker = Worker::new(WorkerId(0), NodeId(0), &setup, Arc::clone(&shared), origin);
         let mut alone = Alone { worker, shared, now: Time(1000) };
-        alone.step(Event::Start);
+        alone.step(WorkerEvent::Start);
         alone
     }
 
-    fn step(&mut self, event: Event<E::Message>) -> Option<Reply> {
-        let mut effects = Effects::new();
+    fn step(&mut self, event: WorkerEvent<E::Message>) -> Option<ClientReply> {
+        let mut effects = WorkerEffects::new();
         self.worker.step(self.now, event, &mut effects);
         effects.effects.into_iter().find_map(|effect| match effect {
-            Effect::Reply { reply, .. } => Some(reply),
-            Effect::Send { .. }
-            | Effect::Timer { .. }
-            | Effect::Nudge { .. }
-            | Effect::Tell { .. }
-            | Effect::Superseded => None,
+            WorkerEffect::Reply { reply, .. } => Some(reply),
+            WorkerEffect::Send { .. }
+            | WorkerEffect::Timer { .. }
+            | WorkerEffect::Nudge { .. }
+            | WorkerEffect::Tell { .. }
+            | WorkerEffect::Superseded => None,
         })
     }
 
-    fn ask(&mut self, request: Request) -> Reply {
+    fn ask(&mut self, request: ClientRequest) -> ClientReply {
         self.ask_as(ClientId(1), request)
     }
 
-    fn ask_as(&mut self, from: ClientId, request: Request) -> Reply {
-        let mut reply = self.step(Event::Client { from, request });
+    fn ask_as(&mut self, from: ClientId, request: ClientRequest) -> ClientReply {
+        let mut reply = self.step(WorkerEvent::Client { from, request });
         for _ in 0..10_000 {
             if let Some(reply) = reply {
                 return reply;
             }
             self.now = self.now + Duration::from_micros(10);
-            reply = self.step(Event::Timer);
+            reply = self.step(WorkerEvent::Timer);
         }
         panic!("not answered");
     }
 
     fn open(&mut self) -> CallSession {
-        match self.ask(Request::OpenCalls { token: 7, home: S0 }) {
-            Reply::CallsOpened { token: 7, result } => result.expect("it serves"),
+        match self.ask(ClientRequest::OpenCalls { token: 7, home: S0 }) {
+            ClientReply::CallsOpened { token: 7, result } => result.expect("it serves"),
             other => panic!("{other:?}"),
         }
     }
 
     fn call(&mut self, session: CallSession, number: u64, procedure: &str) -> Result<Bytes> {
         let id = RequestId { session, number };
-        let call = Request::Call { id, procedure: procedure.into(), arguments: "s".into() };
+        let call = ClientRequest::Call { id, procedure: procedure.into(), arguments: "s".into() };
         match self.ask(call) {
-            Reply::Called { id: called, result } if called == id => result,
+            ClientReply::Called { id: called, result } if called == id => result,
             other => panic!("{other:?}"),
         }
     }
 
     /// Begins the first interactive transaction of a client: its serial.
     fn begin(&mut self, from: ClientId) -> u64 {
-        match self.ask_as(from, Request::Begin { session: 1 }) {
-            Reply::Began { session: 1, result } => result.expect("it serves"),
+        match self.ask_as(from, ClientRequest::Begin { session: 1 }) {
+            ClientReply::Began { session: 1, result } => result.expect("it serves"),
             other => panic!("{other:?}"),
         }
     }
 
     /// The answer to a step of it, and the serial that this names.
-    fn done(&mut self, from: ClientId, request: Request) -> (Option<u64>, Result<Answer>) {
+    fn done(
+        &mut self,
+        from: ClientId,
+        request: ClientRequest,
+    ) -> (Option<u64>, Result<OperationResult>) {
         match self.ask_as(from, request) {
-            Reply::Done { session: 1, serial, result, .. } => (serial, result),
+            ClientReply::Done { session: 1, serial, result, .. } => (serial, result),
             other => panic!("{other:?}"),
         }
     }
@@ -131,7 +137,7 @@ impl<E: Engine> Alone<E> {
         self.now = self.now + span;
         for _ in 0..100 {
             self.now = self.now + Duration::from_millis(1);
-            self.step(Event::Timer);
+            self.step(WorkerEvent::Timer);
         }
     }
 
@@ -206,16 +212,19 @@ fn what_began_once_more_is_another_transaction<E: Engine>(options: E::Options) {
     let (client, other) = (ClientId(1), ClientId(2));
     let (session, key) = (1, Bytes::from_static(b"s"));
     let get = Operation::Get { table: TableId(0), key: key.clone() };
-    let read = |serial| Request::Operation { session, serial, number: 0, operation: get.clone() };
+    let read =
+        |serial| ClientRequest::Operation { session, serial, number: 0, operation: get.clone() };
     let put = Operation::Put { table: TableId(0), key, value: Some("1".into()) };
-    let write = |serial| Request::Operation { session, serial, number: 1, operation: put.clone() };
-    let end = |serial, number| Request::End { session, serial, number, ending: Ending::Commit };
+    let write =
+        |serial| ClientRequest::Operation { session, serial, number: 1, operation: put.clone() };
+    let end =
+        |serial, number| ClientRequest::End { session, serial, number, ending: SessionEnd::Commit };
     let first = alone.begin(client);
-    let nothing = Ok(Answer::Value(None));
+    let nothing = Ok(OperationResult::Value(None));
     assert_eq!(alone.done(client, read(None)), (Some(first), nothing.clone()));
     alone.wait(Duration::from_secs(11));
     alone.begin(other);
-    assert_eq!(alone.done(other, end(None, 0)).1, Ok(Answer::Done));
+    assert_eq!(alone.done(other, end(None, 0)).1, Ok(OperationResult::Done));
 
     let second = alone.begin(client);
     assert_ne!(first, second);
@@ -225,8 +234,8 @@ fn what_began_once_more_is_another_transaction<E: Engine>(options: E::Options) {
     assert_eq!(alone.done(client, write(Some(first))), (Some(first), unknown));
     let unknown = Err(Unknown::Session { session }.into());
     assert_eq!(alone.done(client, end(Some(first), 1)), (Some(first), unknown));
-    assert_eq!(alone.done(client, write(Some(second))), (Some(second), Ok(Answer::Done)));
-    assert_eq!(alone.done(client, end(Some(second), 2)), (Some(second), Ok(Answer::Done)));
+    assert_eq!(alone.done(client, write(Some(second))), (Some(second), Ok(OperationResult::Done)));
+    assert_eq!(alone.done(client, end(Some(second), 2)), (Some(second), Ok(OperationResult::Done)));
 }
 
 /// Every test for every engine.
@@ -254,7 +263,7 @@ macro_rules! engines {
 }
 
 engines! {
-    with_mako: Mako, mako::Options { limits: forgetful(), ..mako::Options::default() },
+    with_mako: Mako, mako::MakoOptions { limits: forgetful(), ..mako::MakoOptions::default() },
     with_two_phase_commit: TwoPhaseCommit,
-        two_phase_commit::Options { limits: forgetful(), ..two_phase_commit::Options::default() },
+        two_phase_commit::TwoPhaseCommitOptions { limits: forgetful(), ..two_phase_commit::TwoPhaseCommitOptions::default() },
 }

@@ -4,8 +4,8 @@
 mod busy;
 mod cluster;
 mod common;
+mod incarnations;
 mod late_calls;
-mod lives;
 mod nonsense;
 mod recovery;
 mod timers;

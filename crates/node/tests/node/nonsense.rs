@@ -7,15 +7,15 @@
 //! takes what its leader has decided, or stops.
 
 use consensus::manager::Incarnation;
-use consensus::stream::{self, Length};
+use consensus::stream::{self, LogLength};
 use consensus::topology::{Partitioning, Topology};
-use engines::client::{self, ClientId, Relay, Request, requests_table};
+use engines::client::{self, ClientId, ClientRequest, Relay, requests_table};
 use engines::engine::Setup;
 use engines::mako::{self, Mako};
-use engines::operation::{Answer, Operation, Range};
+use engines::operation::{Operation, OperationResult, OwnedScan};
 use engines::two_phase_commit::{self as two_phase, TwoPhaseCommit};
 use engines::{Engine, Procedures, TransactionId};
-use shoal_node::{Effect, Effects, Event, Message, Origin, Worker};
+use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage, WorkerOrigin};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -66,7 +66,7 @@ fn operation(random: &mut Random) -> Operation {
     let key = bytes(random).into();
     match random.below(4) {
         0 => Operation::Get { table, key },
-        1 => Operation::Scan { table, range: Range::of(&Scan::all().limit(3)) },
+        1 => Operation::Scan { table, range: OwnedScan::of(&Scan::all().limit(3)) },
         2 => {
             Operation::Put { table, key, value: random.chance(1, 2).then(|| bytes(random).into()) }
         }
@@ -83,10 +83,10 @@ fn bytes(random: &mut Random) -> Vec<u8> {
     vec![random.below(4) as u8; length]
 }
 
-fn answers(random: &mut Random) -> Vec<Result<Answer, Error>> {
+fn answers(random: &mut Random) -> Vec<Result<OperationResult, Error>> {
     let one = |_| match random.below(3) {
-        0 => Ok(Answer::Done),
-        1 => Ok(Answer::Value(None)),
+        0 => Ok(OperationResult::Done),
+        1 => Ok(OperationResult::Value(None)),
         _ => Err(refusal()),
     };
     (0..2).map(one).collect()
@@ -102,19 +102,27 @@ fn transaction(random: &mut Random) -> TransactionId {
 }
 
 /// A client's request; what it asks of is not what the honest work asks of.
-fn request(random: &mut Random) -> Request {
+fn request(random: &mut Random) -> ClientRequest {
     let (session, number) = (random.below(6), small(random).wrapping_add(random.below(2) as u32));
     let serial = Some(random.below(3)).filter(|it| *it > 0);
     match random.below(6) {
-        0 => Request::Begin { session },
-        4 => Request::OpenCalls { token: session, home: shard(random) },
-        1 | 2 => Request::Operation { session, serial, number, operation: operation(random) },
+        0 => ClientRequest::Begin { session },
+        4 => ClientRequest::OpenCalls { token: session, home: shard(random) },
+        1 | 2 => ClientRequest::Operation { session, serial, number, operation: operation(random) },
         3 => {
-            let endings =
-                [client::Ending::Commit, client::Ending::Confirm, client::Ending::Rollback];
-            Request::End { session, serial, number, ending: *random.pick(&endings).expect("some") }
+            let endings = [
+                client::SessionEnd::Commit,
+                client::SessionEnd::Confirm,
+                client::SessionEnd::Rollback,
+            ];
+            ClientRequest::End {
+                session,
+                serial,
+                number,
+                ending: *random.pick(&endings).expect("some"),
+            }
         }
-        _ => Request::Call {
+        _ => ClientRequest::Call {
             id: RequestId { session: call_session(random), number: random.below(9) },
             procedure: if random.chance(1, 2) { "note".into() } else { "nothing".into() },
             arguments: bytes(random).into(),
@@ -138,13 +146,13 @@ fn relay(random: &mut Random) -> Relay {
     match random.chance(1, 2) {
         true => Relay::Request { from: client, request: request(random) },
         false => {
-            let reply = client::Reply::Began { session: random.below(4), result: Ok(0) };
+            let reply = client::ClientReply::Began { session: random.below(4), result: Ok(0) };
             Relay::Reply { to: client, reply }
         }
     }
 }
 
-type Header = mako::message::Header;
+type Header = mako::message::BranchHeader;
 
 /// A header with one thing changed.
 fn bend(random: &mut Random, mut header: Header) -> Header {
@@ -173,27 +181,27 @@ trait Forge: Engine {
     fn spoil(random: &mut Random, real: &Self::Message) -> Option<Self::Message>;
 }
 
-fn mako_request(random: &mut Random) -> mako::message::Request {
-    use mako::message::Request;
+fn mako_request(random: &mut Random) -> mako::message::MakoRequest {
+    use mako::message::MakoRequest;
     match random.below(6) {
-        0 => Request::Execute { operations: operations(random) },
-        1 => Request::Lock { operations: operations(random), validate: random.chance(1, 2) },
-        2 => Request::Validate { last: random.chance(1, 2) },
-        3 => Request::Commit { operations: operations(random), install: random.chance(1, 2) },
-        4 => Request::Install { stamp: stamp(random) },
-        _ => Request::Abort,
+        0 => MakoRequest::Execute { operations: operations(random) },
+        1 => MakoRequest::Lock { operations: operations(random), validate: random.chance(1, 2) },
+        2 => MakoRequest::Validate { last: random.chance(1, 2) },
+        3 => MakoRequest::Commit { operations: operations(random), install: random.chance(1, 2) },
+        4 => MakoRequest::Install { stamp: stamp(random) },
+        _ => MakoRequest::Abort,
     }
 }
 
-fn mako_reply(random: &mut Random) -> mako::message::Reply {
-    use mako::message::Reply;
+fn mako_reply(random: &mut Random) -> mako::message::MakoReply {
+    use mako::message::MakoReply;
     match random.below(6) {
-        0 => Reply::Executed { answers: answers(random), dependencies: stamp(random) },
-        1 => Reply::Locked { clock: Clock(number(random)), dependencies: stamp(random) },
-        2 => Reply::Validated,
-        3 => Reply::Certified { stamp: stamp(random) },
-        4 => Reply::Resolved,
-        _ => Reply::Refused { error: refusal() },
+        0 => MakoReply::Executed { answers: answers(random), dependencies: stamp(random) },
+        1 => MakoReply::Locked { clock: Clock(number(random)), dependencies: stamp(random) },
+        2 => MakoReply::Validated,
+        3 => MakoReply::Certified { stamp: stamp(random) },
+        4 => MakoReply::Resolved,
+        _ => MakoReply::Refused { error: refusal() },
     }
 }
 
@@ -205,23 +213,23 @@ fn watermark(random: &mut Random) -> VectorWatermark {
     watermark
 }
 
-fn gossip(random: &mut Random) -> mako::Message {
+fn gossip(random: &mut Random) -> mako::MakoMessage {
     let watermark = watermark(random);
     let ended = (0..random.below(3)).map(|_| ShardId(number(random) as u32)).collect();
-    mako::Message::Gossip { watermark, ended, floor: Clock(number(random)) }
+    mako::MakoMessage::Gossip { watermark, ended, floor: Clock(number(random)) }
 }
 
 /// A part of a copy, or an answer to one.
-fn copy(random: &mut Random) -> mako::Message {
+fn copy(random: &mut Random) -> mako::MakoMessage {
     let (shard, copy) = (shard(random), random.below(3));
     if random.chance(1, 3) {
         let reached =
             random.chance(2, 3).then(|| (TableId(small(random) % 3), bytes(random).into()));
-        return mako::Message::PartTaken { shard, copy, reached };
+        return mako::MakoMessage::PartTaken { shard, copy, reached };
     }
     let mut place = || (TableId(small(random) % 3), bytes(random).into());
     let (from, until) = (place(), Some(place()));
-    let row = |random: &mut Random| mako::message::Row {
+    let row = |random: &mut Random| mako::message::ChunkRow {
         table: TableId(small(random) % 3),
         epoch: Epoch(small(random)),
         clock: Clock(number(random)),
@@ -239,7 +247,7 @@ fn copy(random: &mut Random) -> mako::Message {
     let (cut, settled) = (Clock(number(random)), Epoch(small(random)));
     let until = until.filter(|_| random.chance(2, 3));
     let watermarks = (0..random.below(3)).map(|_| watermark(random)).collect();
-    mako::Message::Part(mako::message::Part {
+    mako::MakoMessage::Part(mako::message::SnapshotChunk {
         shard,
         copy,
         cut,
@@ -276,150 +284,166 @@ fn twist_reply<R>(
 }
 
 impl Forge for Mako {
-    fn forge(random: &mut Random, real: &mako::Message) -> mako::Message {
-        use mako::Message;
+    fn forge(random: &mut Random, real: &mako::MakoMessage) -> mako::MakoMessage {
+        use mako::MakoMessage;
         match real.clone() {
             _ if random.chance(1, 10) => gossip(random),
-            _ if random.chance(1, 10) => Message::Relay(relay(random)),
+            _ if random.chance(1, 10) => MakoMessage::Relay(relay(random)),
             _ if random.chance(1, 10) => copy(random),
-            Message::Request { header, request } => {
+            MakoMessage::Request { header, request } => {
                 let (header, request) = twist_request(random, header, request, mako_request);
-                Message::Request { header, request }
+                MakoMessage::Request { header, request }
             }
-            Message::Reply { transaction, shard, step, reply } => {
+            MakoMessage::Reply { transaction, shard, step, reply } => {
                 let (step, reply) = twist_reply(random, step, reply, mako_reply);
-                Message::Reply { transaction, shard, step, reply }
+                MakoMessage::Reply { transaction, shard, step, reply }
             }
-            Message::Relay(_) => Message::Relay(relay(random)),
-            Message::Gossip { .. } => gossip(random),
-            Message::Part(_) | Message::PartTaken { .. } => copy(random),
+            MakoMessage::Relay(_) => MakoMessage::Relay(relay(random)),
+            MakoMessage::Gossip { .. } => gossip(random),
+            MakoMessage::Part(_) | MakoMessage::PartTaken { .. } => copy(random),
         }
     }
 
-    fn is_strange(message: &mako::Message, from: NodeId, leaders: &[NodeId]) -> bool {
+    fn is_strange(message: &mako::MakoMessage, from: NodeId, leaders: &[NodeId]) -> bool {
         match message {
-            mako::Message::Request { header, .. } => header.transaction.node != from,
-            mako::Message::Reply { .. } | mako::Message::Relay(_) => true,
-            mako::Message::Gossip { .. } => !leaders.contains(&from),
+            mako::MakoMessage::Request { header, .. } => header.transaction.node != from,
+            mako::MakoMessage::Reply { .. } | mako::MakoMessage::Relay(_) => true,
+            mako::MakoMessage::Gossip { .. } => !leaders.contains(&from),
             // A leader is believed what its shard has.
-            mako::Message::Part(part) => leaders.get(part.shard.0 as usize) != Some(&from),
-            mako::Message::PartTaken { .. } => true,
+            mako::MakoMessage::Part(part) => leaders.get(part.shard.0 as usize) != Some(&from),
+            mako::MakoMessage::PartTaken { .. } => true,
         }
     }
 
-    fn spoil(random: &mut Random, real: &mako::Message) -> Option<mako::Message> {
-        use mako::Message;
-        use mako::message::{Reply, Request};
+    fn spoil(random: &mut Random, real: &mako::MakoMessage) -> Option<mako::MakoMessage> {
+        use mako::MakoMessage;
+        use mako::message::{MakoReply, MakoRequest};
         let mut spoilt = real.clone();
         match &mut spoilt {
-            Message::Request { request: Request::Install { stamp }, .. } => {
+            MakoMessage::Request { request: MakoRequest::Install { stamp }, .. } => {
                 stamp.clock = Clock(stamp.clock.0 + 1 + random.below(5));
             }
-            Message::Request { header, .. } => match random.below(3) {
+            MakoMessage::Request { header, .. } => match random.below(3) {
                 0 => header.step = 0,
                 1 => header.oldest = u64::MAX,
                 _ => header.epoch = Epoch(9),
             },
-            Message::Reply { reply, .. } => {
+            MakoMessage::Reply { reply, .. } => {
                 *reply = match reply {
-                    Reply::Refused { .. } => return None,
-                    Reply::Executed { .. } => Reply::Validated,
-                    Reply::Locked { dependencies, .. } => {
-                        Reply::Locked { clock: Clock::MAX, dependencies: dependencies.clone() }
+                    MakoReply::Refused { .. } => return None,
+                    MakoReply::Executed { .. } => MakoReply::Validated,
+                    MakoReply::Locked { dependencies, .. } => {
+                        MakoReply::Locked { clock: Clock::MAX, dependencies: dependencies.clone() }
                     }
-                    Reply::Certified { .. } => {
-                        Reply::Certified { stamp: Stamp::local(Epoch(4), Clock(1)) }
+                    MakoReply::Certified { .. } => {
+                        MakoReply::Certified { stamp: Stamp::local(Epoch(4), Clock(1)) }
                     }
-                    Reply::Validated => Reply::Resolved,
-                    Reply::Resolved => Reply::Validated,
+                    MakoReply::Validated => MakoReply::Resolved,
+                    MakoReply::Resolved => MakoReply::Validated,
                 };
             }
-            Message::Gossip { floor, .. } => *floor = Clock::MAX,
-            Message::Part(part) => part.cut = Clock::MAX,
-            Message::Relay(_) | Message::PartTaken { .. } => return None,
+            MakoMessage::Gossip { floor, .. } => *floor = Clock::MAX,
+            MakoMessage::Part(part) => part.cut = Clock::MAX,
+            MakoMessage::Relay(_) | MakoMessage::PartTaken { .. } => return None,
         }
         Some(spoilt)
     }
 }
 
-fn two_phase_request(random: &mut Random) -> two_phase::message::Request {
-    use two_phase::message::Request;
+fn two_phase_request(random: &mut Random) -> two_phase::message::TwoPhaseCommitRequest {
+    use two_phase::message::TwoPhaseCommitRequest;
     match random.below(7) {
-        0 => Request::Execute { operations: operations(random) },
-        1 => Request::Lock { operations: operations(random) },
-        2 => Request::Prepare { operations: operations(random), home: shard(random) },
-        3 => Request::Validate,
-        4 => Request::OnePhase { operations: operations(random), install: random.chance(1, 2) },
-        5 => Request::Commit,
-        _ => Request::Abort,
+        0 => TwoPhaseCommitRequest::Execute { operations: operations(random) },
+        1 => TwoPhaseCommitRequest::Lock { operations: operations(random) },
+        2 => TwoPhaseCommitRequest::Prepare { operations: operations(random), home: shard(random) },
+        3 => TwoPhaseCommitRequest::Validate,
+        4 => TwoPhaseCommitRequest::OnePhase {
+            operations: operations(random),
+            install: random.chance(1, 2),
+        },
+        5 => TwoPhaseCommitRequest::Commit,
+        _ => TwoPhaseCommitRequest::Abort,
     }
 }
 
-fn two_phase_reply(random: &mut Random) -> two_phase::message::Reply {
-    use two_phase::message::Reply;
+fn two_phase_reply(random: &mut Random) -> two_phase::message::TwoPhaseCommitReply {
+    use two_phase::message::TwoPhaseCommitReply;
     match random.below(6) {
-        0 => Reply::Executed { answers: answers(random) },
-        1 => Reply::Locked { clock: Clock(number(random)) },
-        2 => Reply::Validated,
-        3 => Reply::Committed { clock: random.chance(1, 2).then(|| Clock(number(random))) },
-        4 => Reply::Resolved,
-        _ => Reply::Refused { error: refusal() },
+        0 => TwoPhaseCommitReply::Executed { answers: answers(random) },
+        1 => TwoPhaseCommitReply::Locked { clock: Clock(number(random)) },
+        2 => TwoPhaseCommitReply::Validated,
+        3 => TwoPhaseCommitReply::Committed {
+            clock: random.chance(1, 2).then(|| Clock(number(random))),
+        },
+        4 => TwoPhaseCommitReply::Resolved,
+        _ => TwoPhaseCommitReply::Refused { error: refusal() },
     }
 }
 
 impl Forge for TwoPhaseCommit {
-    fn forge(random: &mut Random, real: &two_phase::Message) -> two_phase::Message {
-        use two_phase::Message;
+    fn forge(
+        random: &mut Random,
+        real: &two_phase::TwoPhaseCommitMessage,
+    ) -> two_phase::TwoPhaseCommitMessage {
+        use two_phase::TwoPhaseCommitMessage;
         match real.clone() {
-            _ if random.chance(1, 10) => Message::Relay(relay(random)),
-            Message::Request { header, request } => {
+            _ if random.chance(1, 10) => TwoPhaseCommitMessage::Relay(relay(random)),
+            TwoPhaseCommitMessage::Request { header, request } => {
                 let (header, request) = twist_request(random, header, request, two_phase_request);
-                Message::Request { header, request }
+                TwoPhaseCommitMessage::Request { header, request }
             }
-            Message::Reply { transaction, shard, step, reply } => {
+            TwoPhaseCommitMessage::Reply { transaction, shard, step, reply } => {
                 let (step, reply) = twist_reply(random, step, reply, two_phase_reply);
-                Message::Reply { transaction, shard, step, reply }
+                TwoPhaseCommitMessage::Reply { transaction, shard, step, reply }
             }
-            Message::Relay(_) => Message::Relay(relay(random)),
+            TwoPhaseCommitMessage::Relay(_) => TwoPhaseCommitMessage::Relay(relay(random)),
         }
     }
 
-    fn is_strange(message: &two_phase::Message, from: NodeId, _: &[NodeId]) -> bool {
+    fn is_strange(message: &two_phase::TwoPhaseCommitMessage, from: NodeId, _: &[NodeId]) -> bool {
         match message {
-            two_phase::Message::Request { header, .. } => header.transaction.node != from,
-            two_phase::Message::Reply { .. } | two_phase::Message::Relay(_) => true,
+            two_phase::TwoPhaseCommitMessage::Request { header, .. } => {
+                header.transaction.node != from
+            }
+            two_phase::TwoPhaseCommitMessage::Reply { .. }
+            | two_phase::TwoPhaseCommitMessage::Relay(_) => true,
         }
     }
 
-    fn spoil(random: &mut Random, real: &two_phase::Message) -> Option<two_phase::Message> {
-        use two_phase::Message;
-        use two_phase::message::Reply;
+    fn spoil(
+        random: &mut Random,
+        real: &two_phase::TwoPhaseCommitMessage,
+    ) -> Option<two_phase::TwoPhaseCommitMessage> {
+        use two_phase::TwoPhaseCommitMessage;
+        use two_phase::message::TwoPhaseCommitReply;
         let mut spoilt = real.clone();
         match &mut spoilt {
-            Message::Request { header, .. } => match random.below(3) {
+            TwoPhaseCommitMessage::Request { header, .. } => match random.below(3) {
                 0 => header.step = 0,
                 1 => header.oldest = u64::MAX,
                 _ => header.epoch = Epoch(9),
             },
-            Message::Reply { reply, .. } => {
+            TwoPhaseCommitMessage::Reply { reply, .. } => {
                 *reply = match reply {
-                    Reply::Refused { .. } => return None,
-                    Reply::Executed { .. } => Reply::Validated,
-                    Reply::Locked { .. } => Reply::Resolved,
-                    Reply::Committed { .. } => Reply::Executed { answers: Vec::new() },
-                    Reply::Validated => Reply::Resolved,
-                    Reply::Resolved => Reply::Validated,
+                    TwoPhaseCommitReply::Refused { .. } => return None,
+                    TwoPhaseCommitReply::Executed { .. } => TwoPhaseCommitReply::Validated,
+                    TwoPhaseCommitReply::Locked { .. } => TwoPhaseCommitReply::Resolved,
+                    TwoPhaseCommitReply::Committed { .. } => {
+                        TwoPhaseCommitReply::Executed { answers: Vec::new() }
+                    }
+                    TwoPhaseCommitReply::Validated => TwoPhaseCommitReply::Resolved,
+                    TwoPhaseCommitReply::Resolved => TwoPhaseCommitReply::Validated,
                 };
             }
-            Message::Relay(_) => return None,
+            TwoPhaseCommitMessage::Relay(_) => return None,
         }
         Some(spoilt)
     }
 }
 
 /// What a stream is told: by strangers under ballots that no node has, by liars under the leader's.
-fn stream_nonsense(random: &mut Random, leader: NodeId, lies: bool) -> stream::Message {
-    let length = |random: &mut Random| Length(number(random));
+fn stream_nonsense(random: &mut Random, leader: NodeId, lies: bool) -> stream::StreamMessage {
+    let length = |random: &mut Random| LogLength(number(random));
     let appointed = Ballot { epoch: EPOCH, node: leader };
     let foreign = Ballot { epoch: Epoch(2 + random.below(8) as u32), node: node(random) };
     let ballot = if lies { appointed } else { foreign };
@@ -429,7 +453,7 @@ fn stream_nonsense(random: &mut Random, leader: NodeId, lies: bool) -> stream::M
     match random.below(6) {
         0 => {
             let entries = (0..random.below(3)).map(|_| vec![b'x'].into()).collect();
-            stream::Message::Promise {
+            stream::StreamMessage::Promise {
                 ballot,
                 accepted_ballot,
                 accepted,
@@ -441,12 +465,12 @@ fn stream_nonsense(random: &mut Random, leader: NodeId, lies: bool) -> stream::M
         }
         1 => {
             let messages = random.next_u64() >> random.below(64);
-            stream::Message::Fetch { ballot, accepted_ballot, from, messages }
+            stream::StreamMessage::Fetch { ballot, accepted_ballot, from, messages }
         }
         2 => {
             let (next, until) = (length(random), length(random));
             let round = random.below(3);
-            stream::Message::Accepted {
+            stream::StreamMessage::Accepted {
                 ballot,
                 length: accepted,
                 next,
@@ -456,18 +480,18 @@ fn stream_nonsense(random: &mut Random, leader: NodeId, lies: bool) -> stream::M
                 votes,
             }
         }
-        3 => stream::Message::Snapshot {
+        3 => stream::StreamMessage::Snapshot {
             ballot: appointed,
             length: accepted,
             state: bytes(random).into(),
         },
-        4 => stream::Message::Rejected { ballot: appointed, promised: foreign },
-        _ => stream::Message::Prepare { ballot: foreign, accepted_ballot, accepted, decided },
+        4 => stream::StreamMessage::Rejected { ballot: appointed, promised: foreign },
+        _ => stream::StreamMessage::Prepare { ballot: foreign, accepted_ballot, accepted, decided },
     }
 }
 
 type Place = (NodeId, WorkerId);
-type Cause<E> = Event<<E as Engine>::Message>;
+type Cause<E> = WorkerEvent<<E as Engine>::Message>;
 
 /// Nodes of one worker each, what is on its way to them, and who talks nonsense to them.
 struct Cluster<E: Forge> {
@@ -490,14 +514,14 @@ impl<E: Forge> Cluster<E> {
         let tables = [("accounts", hashed.clone()), ("notes", hashed), requests_table(SHARDS)];
         let topology = Topology::symmetric(3, SHARDS, 3, 0, 1).with_tables(tables);
         let topology = Arc::new(topology.expect("a valid topology"));
-        let note = async |tx: &engines::Transaction, arguments: &[u8]| {
+        let note = async |tx: &engines::CoordinatorTransaction, arguments: &[u8]| {
             tx.put(TableId(1), &[&b"n"[..], arguments].concat(), b"noted")?;
             Ok(Vec::new().into())
         };
         let setup = Setup {
             topology: Arc::clone(&topology),
             procedures: Arc::new(Procedures::new().with("note", note)),
-            streams: stream::Options::default(),
+            streams: stream::StreamOptions::default(),
             options: E::Options::default(),
         };
         let mut cluster = Cluster {
@@ -516,11 +540,11 @@ impl<E: Forge> Cluster<E> {
         for node in topology.nodes() {
             let (place, shared) = ((node.id, WorkerId(0)), E::share(&setup, node.id));
             let seed = seed ^ u64::from(node.id.0);
-            let origin = Origin::fixed(&setup.topology, seed);
+            let origin = WorkerOrigin::fixed(&setup.topology, seed);
             let new = Worker::new(place.1, node.id, &setup, Arc::clone(&shared), origin);
             cluster.workers.insert(place, new);
             cluster.shared.insert(node.id, shared);
-            cluster.send(Duration::ZERO, place, Event::Start);
+            cluster.send(Duration::ZERO, place, WorkerEvent::Start);
         }
         cluster
     }
@@ -550,26 +574,26 @@ impl<E: Forge> Cluster<E> {
     }
 
     fn step(&mut self, to: Place, event: Cause<E>) {
-        let mut effects = Effects::new();
+        let mut effects = WorkerEffects::new();
         self.workers.get_mut(&to).expect("a worker").step(self.now, event, &mut effects);
         for effect in effects.effects {
             match effect {
-                Effect::Send { to: node, message } => {
+                WorkerEffect::Send { to: node, message } => {
                     // Liars name nodes that are not there; what goes to them is lost.
                     if self.topology.node(node).is_some() {
                         let delay = Duration::from_nanos(50_000 + self.random.below(200_000));
-                        let event = Event::Received { from: to.0, message };
+                        let event = WorkerEvent::Received { from: to.0, message };
                         self.send(delay, (node, WorkerId(0)), event);
                     }
                 }
-                Effect::Timer { at } => {
+                WorkerEffect::Timer { at } => {
                     let after = at.max(self.now) - self.now;
-                    self.send(after, to, Event::Timer);
+                    self.send(after, to, WorkerEvent::Timer);
                 }
-                Effect::Nudge { .. }
-                | Effect::Reply { .. }
-                | Effect::Tell { .. }
-                | Effect::Superseded => {}
+                WorkerEffect::Nudge { .. }
+                | WorkerEffect::Reply { .. }
+                | WorkerEffect::Tell { .. }
+                | WorkerEffect::Superseded => {}
             }
         }
     }
@@ -580,9 +604,9 @@ impl<E: Forge> Cluster<E> {
             let (from, to) = (ClientId(self.random.below(4)), self.anybody());
             let request = request(&mut self.random);
             self.nonsense += 1;
-            self.step(to, Event::Client { from, request });
+            self.step(to, WorkerEvent::Client { from, request });
         }
-        if let Event::Received { from, message } = event
+        if let WorkerEvent::Received { from, message } = event
             && self.random.chance(1, 3)
         {
             self.distort(*from, to, message);
@@ -594,7 +618,7 @@ impl<E: Forge> Cluster<E> {
         *self.workers.keys().nth(at).expect("so many")
     }
 
-    fn distort(&mut self, real: NodeId, to: Place, message: &Message<E::Message>) {
+    fn distort(&mut self, real: NodeId, to: Place, message: &WorkerMessage<E::Message>) {
         let random = &mut self.random;
         let (from, to) = match random.chance(1, 3) {
             true => (node(random), to),
@@ -605,15 +629,15 @@ impl<E: Forge> Cluster<E> {
             return;
         }
         let message = match message {
-            Message::Stream { shard, .. } => {
+            WorkerMessage::Stream { shard, .. } => {
                 let shard = if random.chance(1, 10) { ShardId(small(random)) } else { *shard };
                 let known = shard.0 < SHARDS;
                 let leader = if known { self.topology.leader(shard) } else { node(random) };
                 let message = stream_nonsense(random, leader, self.lies);
                 let incarnation = Incarnation(random.below(4) as u32);
-                Message::Stream { shard, incarnation, message }
+                WorkerMessage::Stream { shard, incarnation, message }
             }
-            Message::Engine { generation, message } => {
+            WorkerMessage::Engine { generation, message } => {
                 let forged = E::forge(random, message);
                 let strange = from != real && E::is_strange(&forged, from, &self.leaders);
                 let said = match self.lies || strange {
@@ -622,11 +646,11 @@ impl<E: Forge> Cluster<E> {
                     false => None,
                 };
                 let Some(said) = said else { return };
-                Message::Engine { generation: *generation, message: said }
+                WorkerMessage::Engine { generation: *generation, message: said }
             }
         };
         self.nonsense += 1;
-        self.step(to, Event::Received { from, message });
+        self.step(to, WorkerEvent::Received { from, message });
     }
 
     fn dropped(&self) -> u64 {
@@ -674,7 +698,7 @@ fn begin<E: Forge>(seed: u64, lies: bool) -> (Cluster<E>, Rc<Cell<u32>>) {
                 transfers(db, random, 25).await;
                 running.set(running.get() - 1);
             }));
-            cluster.send(Duration::from_millis(1), place, Event::Nudged);
+            cluster.send(Duration::from_millis(1), place, WorkerEvent::Nudged);
         }
     }
     (cluster, running)

@@ -3,9 +3,9 @@
 use consensus::stream;
 use consensus::topology::Topology;
 use engines::engine::Setup;
-use engines::mako::{Mako, Options};
+use engines::mako::{Mako, MakoOptions};
 use engines::{Engine, Procedures};
-use shoal_node::{Effect, Effects, Event, Origin, Worker};
+use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerOrigin};
 use std::sync::Arc;
 use std::time::Duration;
 use types::{NodeId, Time, WorkerId};
@@ -13,17 +13,17 @@ use types::{NodeId, Time, WorkerId};
 fn timers(
     worker: &mut Worker<Mako>,
     now: Time,
-    event: Event<<Mako as Engine>::Message>,
+    event: WorkerEvent<<Mako as Engine>::Message>,
 ) -> Vec<Time> {
-    let mut effects = Effects::new();
+    let mut effects = WorkerEffects::new();
     worker.step(now, event, &mut effects);
-    let timer = |effect: &Effect<_>| match effect {
-        Effect::Timer { at } => Some(*at),
-        Effect::Send { .. }
-        | Effect::Reply { .. }
-        | Effect::Nudge { .. }
-        | Effect::Tell { .. }
-        | Effect::Superseded => None,
+    let timer = |effect: &WorkerEffect<_>| match effect {
+        WorkerEffect::Timer { at } => Some(*at),
+        WorkerEffect::Send { .. }
+        | WorkerEffect::Reply { .. }
+        | WorkerEffect::Nudge { .. }
+        | WorkerEffect::Tell { .. }
+        | WorkerEffect::Superseded => None,
     };
     effects.effects.iter().filter_map(timer).collect()
 }
@@ -35,15 +35,20 @@ fn a_timer_that_goes_off_too_early_is_asked_for_again() {
     let setup = Setup {
         topology: Arc::new(Topology::symmetric(1, 1, 3, 0, 1)),
         procedures: Arc::new(Procedures::new()),
-        streams: stream::Options::default(),
-        options: Options::default(),
+        streams: stream::StreamOptions::default(),
+        options: MakoOptions::default(),
     };
     let shared = Mako::share(&setup, NodeId(0));
-    let mut worker =
-        Worker::new(WorkerId(0), NodeId(0), &setup, shared, Origin::fixed(&setup.topology, 1));
-    let first = timers(&mut worker, Time(1000), Event::Start);
+    let mut worker = Worker::new(
+        WorkerId(0),
+        NodeId(0),
+        &setup,
+        shared,
+        WorkerOrigin::fixed(&setup.topology, 1),
+    );
+    let first = timers(&mut worker, Time(1000), WorkerEvent::Start);
     assert_eq!(first.len(), 1, "the leader waits for promises");
     let early = Time(1000) + Duration::from_millis(1);
     assert!(early < first[0]);
-    assert_eq!(timers(&mut worker, early, Event::Timer), first);
+    assert_eq!(timers(&mut worker, early, WorkerEvent::Timer), first);
 }

@@ -5,8 +5,8 @@
 
 use super::Foreign;
 use crate::config::{self, Entry, LogId, Membership, Number, Vote};
-use crate::member::Member;
-use crate::store::Image;
+use crate::member::LogMember;
+use crate::store::MachineSnapshot;
 use bytes::{BufMut, Bytes, BytesMut};
 use consensus::manager::Command;
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest, VoteResponse};
@@ -19,18 +19,18 @@ const VERSION: u8 = 4;
 
 /// From one replica to another.
 #[derive(Debug, Clone)]
-pub enum Request {
+pub enum RaftRequest {
     /// The leader has entries for a follower, or only shows that it is there.
     Append(AppendEntriesRequest<config::Types>),
     /// A candidate wants to lead.
     Vote(VoteRequest<Number>),
     /// The leader has no entries any more for a follower that is so far behind, and a snapshot instead.
-    Snapshot(Vote, Image),
+    Snapshot(Vote, MachineSnapshot),
 }
 
 /// The answer.
 #[derive(Debug)]
-pub enum Response {
+pub enum RaftResponse {
     /// To `Append`.
     Append(AppendEntriesResponse<Number>),
     /// To `Vote`.
@@ -39,24 +39,24 @@ pub enum Response {
     Snapshot(Vote),
 }
 
-impl Foreign for (Member, Request) {
+impl Foreign for (LogMember, RaftRequest) {
     fn put(&self, out: &mut BytesMut) {
         VERSION.put(out);
         self.0.put(out);
         match &self.1 {
-            Request::Append(append) => {
+            RaftRequest::Append(append) => {
                 out.put_u8(0);
                 append.vote.put(out);
                 append.prev_log_id.put(out);
                 append.leader_commit.put(out);
                 append.entries.put(out);
             }
-            Request::Vote(vote) => {
+            RaftRequest::Vote(vote) => {
                 out.put_u8(1);
                 vote.vote.put(out);
                 vote.last_log_id.put(out);
             }
-            Request::Snapshot(vote, image) => {
+            RaftRequest::Snapshot(vote, image) => {
                 out.put_u8(2);
                 vote.put(out);
                 image.put(out);
@@ -64,18 +64,18 @@ impl Foreign for (Member, Request) {
         }
     }
 
-    fn take(input: &mut Input<'_>) -> Result<(Member, Request), Malformed> {
+    fn take(input: &mut Input<'_>) -> Result<(LogMember, RaftRequest), Malformed> {
         if u8::take(input)? != VERSION {
             return Err(input.wrong("an unknown version"));
         }
-        let to = Member::take(input)?;
+        let to = LogMember::take(input)?;
         let request = match u8::take(input)? {
-            0 => Request::Append(take_append(input)?),
-            1 => Request::Vote(VoteRequest {
+            0 => RaftRequest::Append(take_append(input)?),
+            1 => RaftRequest::Vote(VoteRequest {
                 vote: Foreign::take(input)?,
                 last_log_id: Foreign::take(input)?,
             }),
-            2 => Request::Snapshot(Foreign::take(input)?, Foreign::take(input)?),
+            2 => RaftRequest::Snapshot(Foreign::take(input)?, Foreign::take(input)?),
             _ => return Err(input.wrong("no such request")),
         };
         Ok((to, request))
@@ -102,48 +102,48 @@ fn take_append(input: &mut Input<'_>) -> Result<AppendEntriesRequest<config::Typ
     Ok(AppendEntriesRequest { vote, prev_log_id, entries, leader_commit })
 }
 
-impl Foreign for Response {
+impl Foreign for RaftResponse {
     fn put(&self, out: &mut BytesMut) {
         VERSION.put(out);
         match self {
-            Response::Append(AppendEntriesResponse::Success) => out.put_u8(0),
-            Response::Append(AppendEntriesResponse::PartialSuccess(matching)) => {
+            RaftResponse::Append(AppendEntriesResponse::Success) => out.put_u8(0),
+            RaftResponse::Append(AppendEntriesResponse::PartialSuccess(matching)) => {
                 out.put_u8(1);
                 matching.put(out);
             }
-            Response::Append(AppendEntriesResponse::Conflict) => out.put_u8(2),
-            Response::Append(AppendEntriesResponse::HigherVote(vote)) => {
+            RaftResponse::Append(AppendEntriesResponse::Conflict) => out.put_u8(2),
+            RaftResponse::Append(AppendEntriesResponse::HigherVote(vote)) => {
                 out.put_u8(3);
                 vote.put(out);
             }
-            Response::Vote(response) => {
+            RaftResponse::Vote(response) => {
                 out.put_u8(4);
                 response.vote.put(out);
                 response.vote_granted.put(out);
                 response.last_log_id.put(out);
             }
-            Response::Snapshot(vote) => {
+            RaftResponse::Snapshot(vote) => {
                 out.put_u8(5);
                 vote.put(out);
             }
         }
     }
 
-    fn take(input: &mut Input<'_>) -> Result<Response, Malformed> {
+    fn take(input: &mut Input<'_>) -> Result<RaftResponse, Malformed> {
         if u8::take(input)? != VERSION {
             return Err(input.wrong("an unknown version"));
         }
         Ok(match u8::take(input)? {
-            0 => Response::Append(AppendEntriesResponse::Success),
-            1 => Response::Append(AppendEntriesResponse::PartialSuccess(Foreign::take(input)?)),
-            2 => Response::Append(AppendEntriesResponse::Conflict),
-            3 => Response::Append(AppendEntriesResponse::HigherVote(Foreign::take(input)?)),
-            4 => Response::Vote(VoteResponse {
+            0 => RaftResponse::Append(AppendEntriesResponse::Success),
+            1 => RaftResponse::Append(AppendEntriesResponse::PartialSuccess(Foreign::take(input)?)),
+            2 => RaftResponse::Append(AppendEntriesResponse::Conflict),
+            3 => RaftResponse::Append(AppendEntriesResponse::HigherVote(Foreign::take(input)?)),
+            4 => RaftResponse::Vote(VoteResponse {
                 vote: Foreign::take(input)?,
                 vote_granted: bool::take(input)?,
                 last_log_id: Foreign::take(input)?,
             }),
-            5 => Response::Snapshot(Foreign::take(input)?),
+            5 => RaftResponse::Snapshot(Foreign::take(input)?),
             _ => return Err(input.wrong("no such response")),
         })
     }
@@ -156,12 +156,12 @@ fn take_leader(input: &mut Input<'_>) -> Result<CommittedLeaderId<Number>, Malfo
     if term > config::RAFT_TERM_MAX {
         return Err(input.wrong("a term that never was"));
     }
-    Ok(CommittedLeaderId::new(term, Member::take(input)?.number()))
+    Ok(CommittedLeaderId::new(term, LogMember::take(input)?.number()))
 }
 
 fn put_leader(leader: &CommittedLeaderId<Number>, out: &mut BytesMut) {
     leader.term.put(out);
-    Member::numbered(leader.node_id).put(out);
+    LogMember::numbered(leader.node_id).put(out);
 }
 
 impl Foreign for Vote {
@@ -233,9 +233,9 @@ impl Foreign for Entry {
 }
 
 /// The place of the last entry in it, the members and the place of the entry that made them so, the machine.
-impl Foreign for Image {
+impl Foreign for MachineSnapshot {
     fn put(&self, out: &mut BytesMut) {
-        let Image { meta, machine } = self;
+        let MachineSnapshot { meta, machine } = self;
         let SnapshotMeta { last_log_id, last_membership, snapshot_id } = meta;
         last_log_id.put(out);
         last_membership.log_id().put(out);
@@ -245,7 +245,7 @@ impl Foreign for Image {
         Coded::put(machine, out);
     }
 
-    fn take(input: &mut Input<'_>) -> Result<Image, Malformed> {
+    fn take(input: &mut Input<'_>) -> Result<MachineSnapshot, Malformed> {
         let last_log_id = Foreign::take(input)?;
         let made = Foreign::take(input)?;
         let members: Option<Membership> = Foreign::take(input)?;
@@ -254,7 +254,7 @@ impl Foreign for Image {
             last_membership: StoredMembership::new(made, members.unwrap_or_default()),
             snapshot_id: Coded::take(input)?,
         };
-        Ok(Image { meta, machine: <Bytes as Coded>::take(input)? })
+        Ok(MachineSnapshot { meta, machine: <Bytes as Coded>::take(input)? })
     }
 }
 
@@ -262,17 +262,17 @@ impl Foreign for Image {
 impl Foreign for Membership {
     fn put(&self, out: &mut BytesMut) {
         let group = |group: &BTreeSet<Number>| {
-            group.iter().map(|number| Member::numbered(*number)).collect::<Vec<_>>()
+            group.iter().map(|number| LogMember::numbered(*number)).collect::<Vec<_>>()
         };
         let voters: Vec<_> = self.get_joint_config().iter().map(group).collect();
         voters.put(out);
-        let all: Vec<_> = self.nodes().map(|(number, ())| Member::numbered(*number)).collect();
+        let all: Vec<_> = self.nodes().map(|(number, ())| LogMember::numbered(*number)).collect();
         all.put(out);
     }
 
     fn take(input: &mut Input<'_>) -> Result<Membership, Malformed> {
-        let groups = Vec::<Vec<Member>>::take(input)?;
-        let all = Vec::<Member>::take(input)?;
+        let groups = Vec::<Vec<LogMember>>::take(input)?;
+        let all = Vec::<LogMember>::take(input)?;
         let ascend = groups
             .iter()
             .chain([&all])
@@ -281,7 +281,7 @@ impl Foreign for Membership {
         if groups.is_empty() || !ascend || !known {
             return Err(input.wrong("members in disorder"));
         }
-        let set = |group: Vec<Member>| group.into_iter().map(Member::number).collect();
+        let set = |group: Vec<LogMember>| group.into_iter().map(LogMember::number).collect();
         let groups: Vec<BTreeSet<Number>> = groups.into_iter().map(set).collect();
         let all: BTreeSet<Number> = set(all);
         Ok(Membership::new(groups, all))

@@ -6,7 +6,7 @@ mod message;
 #[cfg(test)]
 mod tests;
 
-pub use message::{Request, Response};
+pub use message::{RaftRequest, RaftResponse};
 
 use bytes::{Bytes, BytesMut};
 use types::wire::{Coded, Input, Malformed};

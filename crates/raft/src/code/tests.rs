@@ -1,10 +1,12 @@
 //! What goes in comes out; what was never put in is an error.
 
-use super::{Foreign, Request, Response, decode, encode};
+use super::{Foreign, RaftRequest, RaftResponse, decode, encode};
 use crate::config::{Entry, LogId, Membership, RAFT_TERM_MAX, Vote};
-use crate::member::{Member, Volume};
-use crate::store::Image;
-use consensus::manager::{Action, Ask, Change, Command, Heard, Incarnation, Revision, Term};
+use crate::member::{LogMember, Volume};
+use crate::store::MachineSnapshot;
+use consensus::manager::{
+    Action, Ask, ClusterChange, Command, HeartbeatRecord, Incarnation, Revision, Term,
+};
 use consensus::topology::Partitioning;
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest, VoteResponse};
 use openraft::{CommittedLeaderId, EntryPayload, SnapshotMeta, StoredMembership};
@@ -22,7 +24,7 @@ fn drawn() -> ClusterId {
 /// A few; `consensus` tests all of them.
 fn commands() -> impl Strategy<Value = Command> {
     (0..3, any::<[u64; 3]>(), ".{0,20}").prop_map(|(variant, [term, at, number], name)| {
-        let heard = Heard {
+        let heard = HeartbeatRecord {
             node: NodeId(1),
             incarnation: Incarnation(2),
             round: number,
@@ -35,7 +37,7 @@ fn commands() -> impl Strategy<Value = Command> {
             0 => Action::Take { drawn: drawn() },
             1 => Action::Tick { heard: vec![heard] },
             _ => {
-                let change = Change::CreateTable { name, partitioning };
+                let change = ClusterChange::CreateTable { name, partitioning };
                 Action::Change { ask: Ask(number), change }
             }
         };
@@ -126,14 +128,14 @@ proptest! {
             last_membership: members.unwrap_or_default(),
             snapshot_id: last.map_or_else(String::new, |last| last.to_string()),
         };
-        let image = Image { meta, machine: machine.into() };
+        let image = MachineSnapshot { meta, machine: machine.into() };
         returns(&image)?;
-        let request = Request::Snapshot(vote, image.clone());
-        let again = decode::<(Member, Request)>(&encode(&(Member::numbered(3), request)));
-        let Ok((_, Request::Snapshot(voted, sent))) = again else { panic!("not it: {again:?}") };
+        let request = RaftRequest::Snapshot(vote, image.clone());
+        let again = decode::<(LogMember, RaftRequest)>(&encode(&(LogMember::numbered(3), request)));
+        let Ok((_, RaftRequest::Snapshot(voted, sent))) = again else { panic!("not it: {again:?}") };
         prop_assert_eq!((voted, sent), (vote, image));
-        let again = decode::<Response>(&encode(&Response::Snapshot(vote)));
-        let Ok(Response::Snapshot(voted)) = again else { panic!("another: {again:?}") };
+        let again = decode::<RaftResponse>(&encode(&RaftResponse::Snapshot(vote)));
+        let Ok(RaftResponse::Snapshot(voted)) = again else { panic!("another: {again:?}") };
         prop_assert_eq!(voted, vote);
     }
 
@@ -141,9 +143,9 @@ proptest! {
     fn requests_return(to in any::<u64>(), append in appends()) {
         // The last index there is has none after it.
         prop_assume!(append.prev_log_id.is_none_or(|last| last.index < u64::MAX - 5));
-        let bytes = encode(&(Member::numbered(to), Request::Append(append.clone())));
-        let (member, again) = decode::<(Member, Request)>(&bytes).expect("what was encoded");
-        let Request::Append(again) = again else { panic!("another request: {again:?}") };
+        let bytes = encode(&(LogMember::numbered(to), RaftRequest::Append(append.clone())));
+        let (member, again) = decode::<(LogMember, RaftRequest)>(&bytes).expect("what was encoded");
+        let RaftRequest::Append(again) = again else { panic!("another request: {again:?}") };
         prop_assert_eq!(member.number(), to);
         prop_assert_eq!(format!("{again:?}"), format!("{append:?}"));
         prop_assert_eq!(again.entries, append.entries);
@@ -155,14 +157,14 @@ proptest! {
         last_log_id in proptest::option::of(log_ids()),
         vote_granted in any::<bool>(),
     ) {
-        let bytes = encode(&(Member::numbered(3), Request::Vote(VoteRequest { vote, last_log_id })));
-        let (_, again) = decode::<(Member, Request)>(&bytes).expect("what was encoded");
-        let Request::Vote(again) = again else { panic!("another request: {again:?}") };
+        let bytes = encode(&(LogMember::numbered(3), RaftRequest::Vote(VoteRequest { vote, last_log_id })));
+        let (_, again) = decode::<(LogMember, RaftRequest)>(&bytes).expect("what was encoded");
+        let RaftRequest::Vote(again) = again else { panic!("another request: {again:?}") };
         prop_assert_eq!(again, VoteRequest { vote, last_log_id });
 
         let response = VoteResponse { vote, vote_granted, last_log_id };
-        let again = decode::<Response>(&encode(&Response::Vote(response.clone())));
-        let Ok(Response::Vote(again)) = again else { panic!("another response: {again:?}") };
+        let again = decode::<RaftResponse>(&encode(&RaftResponse::Vote(response.clone())));
+        let Ok(RaftResponse::Vote(again)) = again else { panic!("another response: {again:?}") };
         prop_assert_eq!(again, response);
 
         for response in [
@@ -172,8 +174,8 @@ proptest! {
             AppendEntriesResponse::HigherVote(vote),
         ] {
             let shown = format!("{response:?}");
-            let again = decode::<Response>(&encode(&Response::Append(response)));
-            let Ok(Response::Append(again)) = again else { panic!("another response: {again:?}") };
+            let again = decode::<RaftResponse>(&encode(&RaftResponse::Append(response)));
+            let Ok(RaftResponse::Append(again)) = again else { panic!("another response: {again:?}") };
             prop_assert_eq!(format!("{again:?}"), shown);
         }
     }
@@ -182,10 +184,10 @@ proptest! {
     fn any_bytes_are_withstood(bytes in vec(any::<u8>(), 0..200)) {
         withstands::<Entry>(&bytes)?;
         withstands::<Vote>(&bytes)?;
-        withstands::<Image>(&bytes)?;
+        withstands::<MachineSnapshot>(&bytes)?;
         withstands::<Membership>(&bytes)?;
-        withstands::<(Member, Request)>(&bytes)?;
-        withstands::<Response>(&bytes)?;
+        withstands::<(LogMember, RaftRequest)>(&bytes)?;
+        withstands::<RaftResponse>(&bytes)?;
     }
 
     #[test]
@@ -194,10 +196,10 @@ proptest! {
         at in any::<prop::sample::Index>(),
         byte in any::<u8>(),
     ) {
-        let mut bytes = encode(&(Member::numbered(1), Request::Append(append))).to_vec();
+        let mut bytes = encode(&(LogMember::numbered(1), RaftRequest::Append(append))).to_vec();
         let at = at.index(bytes.len());
         bytes[at] = byte;
-        withstands::<(Member, Request)>(&bytes)?;
+        withstands::<(LogMember, RaftRequest)>(&bytes)?;
     }
 }
 
@@ -222,7 +224,7 @@ fn lengths_beyond_the_bytes_allocate_nothing() {
 /// Disks have these: a change of one gives it a new number.
 #[test]
 fn forms_stay_as_they_are() {
-    let member = |node, volume| Member { node: NodeId(node), volume: Volume(volume) }.number();
+    let member = |node, volume| LogMember { node: NodeId(node), volume: Volume(volume) }.number();
     let log_id = LogId::new(CommittedLeaderId::new(3, member(1, 9)), 2);
     let place = [3, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 9, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0];
     let form = |payload| encode(&Entry { log_id, payload });
@@ -251,7 +253,10 @@ fn entries_out_of_order_are_refused() {
     let vote = Vote::new_committed(5, 1);
     let append = |prev_log_id, entries| {
         let append = AppendEntriesRequest { vote, prev_log_id, entries, leader_commit: None };
-        decode::<(Member, Request)>(&encode(&(Member::numbered(1), Request::Append(append))))
+        decode::<(LogMember, RaftRequest)>(&encode(&(
+            LogMember::numbered(1),
+            RaftRequest::Append(append),
+        )))
     };
     let prev = Some(entry(2, 7).log_id);
     assert!(append(prev, vec![entry(2, 8), entry(5, 9)]).is_ok());
@@ -272,7 +277,8 @@ fn entries_out_of_order_are_refused() {
 #[test]
 fn members_in_disorder_are_refused() {
     let members = |groups: &[&[u64]], all: &[u64]| {
-        let some = |group: &[u64]| group.iter().copied().map(Member::numbered).collect::<Vec<_>>();
+        let some =
+            |group: &[u64]| group.iter().copied().map(LogMember::numbered).collect::<Vec<_>>();
         let groups: Vec<_> = groups.iter().map(|group| some(group)).collect();
         decode::<Membership>(&wire::encode(&(groups, some(all))))
     };

@@ -1,6 +1,6 @@
 //! Storage in one file, as a `redb` database: each write is a transaction of its own.
 
-use super::{Cell, Storage};
+use super::{Cell, RaftStorage};
 use bytes::Bytes;
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
 use std::io;
@@ -58,7 +58,7 @@ fn failed(error: impl Into<redb::Error>) -> io::Error {
     }
 }
 
-impl Storage for DiskStorage {
+impl RaftStorage for DiskStorage {
     fn cell(&self, cell: Cell) -> io::Result<Option<Bytes>> {
         let transaction = self.database.begin_read().map_err(failed)?;
         let cells = transaction.open_table(CELLS).map_err(failed)?;

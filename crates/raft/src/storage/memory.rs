@@ -1,6 +1,6 @@
 //! Storage that outlives a replica, but not the process: for tests.
 
-use super::{Cell, Storage};
+use super::{Cell, RaftStorage};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::io;
@@ -9,29 +9,29 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A disk in memory; its clones are the same disk.
 #[derive(Debug, Clone, Default)]
-pub struct MemoryStorage {
-    kept: Arc<Mutex<Kept>>,
+pub struct InMemoryDisk {
+    kept: Arc<Mutex<InMemoryContents>>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct InMemoryContents {
     cells: BTreeMap<Cell, Bytes>,
     log: BTreeMap<u64, Bytes>,
 }
 
-impl MemoryStorage {
+impl InMemoryDisk {
     /// An empty disk.
     #[must_use]
-    pub fn new() -> MemoryStorage {
-        MemoryStorage::default()
+    pub fn new() -> InMemoryDisk {
+        InMemoryDisk::default()
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, InMemoryContents> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Storage for MemoryStorage {
+impl RaftStorage for InMemoryDisk {
     fn cell(&self, cell: Cell) -> io::Result<Option<Bytes>> {
         Ok(self.kept().cells.get(&cell).cloned())
     }

@@ -9,7 +9,7 @@ mod disk;
 mod memory;
 
 pub use disk::DiskStorage;
-pub use memory::MemoryStorage;
+pub use memory::InMemoryDisk;
 
 use bytes::Bytes;
 use std::fmt;
@@ -36,7 +36,7 @@ pub enum Cell {
 ///
 /// An implementation promises that writes reach the disk in the order of the calls, each before
 /// its call returns, but for [`Cell::Committed`]; and that each is done wholly or not at all.
-pub trait Storage: fmt::Debug + Send + Sync + 'static {
+pub trait RaftStorage: fmt::Debug + Send + Sync + 'static {
     /// The value of a cell, if it was ever set.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ async fn disturb(world: &mut World, random: &mut Random) {
         2 => world.network.set_loss(random.below(40), Duration::from_millis(random.below(40))),
         3 => world.network.heal(),
         _ => {
-            if world.sites.contains_key(&one) {
+            if world.test_replicas.contains_key(&one) {
                 world.stop(one).await;
             } else {
                 world.start(one).await;
@@ -28,13 +28,17 @@ async fn survives(seed: u64) {
     let mut random = Random::new(seed);
     // Of some seeds, the log is compacted all the time.
     let options = match seed % 2 {
-        0 => raft::Options::default(),
-        _ => raft::Options { snapshot_every: 30, entries_kept: 5, ..raft::Options::default() },
+        0 => raft::RaftOptions::default(),
+        _ => raft::RaftOptions {
+            snapshot_every: 30,
+            entries_kept: 5,
+            ..raft::RaftOptions::default()
+        },
     };
     let mut world = World::with(options, seed, [1, 2, 3]).await;
     for step in 0..40 {
         disturb(&mut world, &mut random).await;
-        let running: Vec<NodeId> = world.sites.keys().copied().collect();
+        let running: Vec<NodeId> = world.test_replicas.keys().copied().collect();
         for node in running {
             world.ask(node, &format!("t{step}"));
         }
@@ -43,7 +47,7 @@ async fn survives(seed: u64) {
     }
     world.network.heal();
     for node in nodes([1, 2, 3]) {
-        if !world.sites.contains_key(&node) {
+        if !world.test_replicas.contains_key(&node) {
             world.start(node).await;
         }
     }

@@ -1,21 +1,21 @@
-//! The log is compacted: it stays short, and so does what a life has to be told.
+//! The log is compacted: it stays short, and so does what a process has to be told.
 
 use crate::world::{World, nodes};
-use raft::Storage;
+use raft::RaftStorage;
 use std::time::Duration;
 use types::NodeId;
 
 const EVERY: u64 = 30;
 const KEPT: u64 = 5;
 
-fn options() -> raft::Options {
-    raft::Options { snapshot_every: EVERY, entries_kept: KEPT, ..raft::Options::default() }
+fn options() -> raft::RaftOptions {
+    raft::RaftOptions { snapshot_every: EVERY, entries_kept: KEPT, ..raft::RaftOptions::default() }
 }
 
 /// The most entries that any replica has stored.
 fn longest_log(world: &World) -> u64 {
     let length = |node: &NodeId| world.disk(*node).read(0..u64::MAX).expect("memory").len() as u64;
-    world.sites.keys().map(length).max().expect("a manager runs")
+    world.test_replicas.keys().map(length).max().expect("a manager runs")
 }
 
 /// Managers tick all the time, so every log grows; but for what is compacted, it is as long as at first.
@@ -27,7 +27,7 @@ async fn a_log_stops_growing() {
         world.create(&format!("t{number}")).await;
         world.run(Duration::from_secs(10)).await;
         assert!(longest_log(&world) < 3 * EVERY + KEPT, "{} entries", longest_log(&world));
-        entries = world.site(NodeId(1)).handle.status().entries;
+        entries = world.test_replica(NodeId(1)).handle.status().entries;
     }
     assert!(entries > 10 * EVERY, "too little to compact: {entries} entries");
     world.agree().await;
@@ -44,7 +44,7 @@ async fn a_restart_replays_no_more_than_what_follows_the_snapshot() {
         world.run(Duration::from_millis(200)).await;
         world.start(node).await;
         world.until("it knows the table", |world| world.has_table(node, "a")).await;
-        let told = world.site(node).told_singly as u64;
+        let told = world.test_replica(node).told_singly as u64;
         assert!(told < 3 * EVERY, "{node} was told {told} commands");
     }
     world.create("b").await;
@@ -78,12 +78,12 @@ async fn a_replica_that_is_far_behind_gets_the_snapshot() {
     let behind = nodes([1, 2, 3]).into_iter().find(|node| *node != leader).expect("three");
     world.network.isolate(behind, nodes([1, 2, 3]));
     world.run(Duration::from_secs(60)).await;
-    let before = world.site(behind).handle.status().entries;
-    let ahead = world.leader().map(|leader| world.site(leader).handle.status().entries);
+    let before = world.test_replica(behind).handle.status().entries;
+    let ahead = world.leader().map(|leader| world.test_replica(leader).handle.status().entries);
     assert!(ahead > Some(before + 2 * EVERY), "{before} and {ahead:?} entries");
     world.network.heal();
     world.create("b").await;
-    let told = world.site(behind).told_singly as u64;
+    let told = world.test_replica(behind).told_singly as u64;
     assert!(told < 3 * EVERY, "it was told {told} commands");
     world.agree().await;
     world.end().await;
@@ -98,11 +98,11 @@ async fn a_new_member_gets_the_snapshot() {
     let outgoing = nodes([1, 2, 3]).into_iter().find(|node| *node != leader).expect("three");
     world.stop(outgoing).await;
     world.start(NodeId(4)).await;
-    let handle = world.site(leader).handle.clone();
+    let handle = world.test_replica(leader).handle.clone();
     let incoming = world.member(NodeId(4));
     world.during(async move { handle.replace(outgoing, incoming).await }).await.expect("replaced");
     world.until("it was told", |world| world.has_table(NodeId(4), "a")).await;
-    let told = world.site(NodeId(4)).told_singly as u64;
+    let told = world.test_replica(NodeId(4)).told_singly as u64;
     assert!(told < 3 * EVERY, "it was told {told} commands");
     world.create("b").await;
     world.agree().await;

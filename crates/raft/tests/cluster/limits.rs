@@ -2,16 +2,18 @@
 
 use crate::world::{World, first, members, nodes};
 use bytes::Bytes;
-use consensus::manager::{Action, Ask, Change, Command, Mailbox, Term};
+use consensus::manager::{Action, Ask, CarriedLog, ClusterChange, Command, Term};
 use consensus::topology::Partitioning;
-use raft::{COMMAND_BYTES_MAX, Member, REQUEST_BYTES_MAX, Refused, Transport, Unreachable, Volume};
+use raft::{
+    COMMAND_BYTES_MAX, LogMember, REQUEST_BYTES_MAX, RequestRefusal, Transport, Unreachable, Volume,
+};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use types::{NodeId, Time};
 
 fn proposal(name: String) -> Command {
-    let change = Change::CreateTable { name, partitioning: Partitioning::Everywhere };
+    let change = ClusterChange::CreateTable { name, partitioning: Partitioning::Everywhere };
     Command { term: Term(0), at: Time(0), action: Action::Change { ask: Ask(0), change } }
 }
 
@@ -21,12 +23,12 @@ async fn a_leader_without_a_majority_takes_no_end_of_proposals() {
     let old = world.leader().expect("undisturbed");
     world.network.isolate(old, nodes([1, 2, 3]));
     for _ in 0..30 {
-        let site = world.sites.get_mut(&old).expect("it runs");
-        let mailbox = site.manager.log_mut();
+        let test_replica = world.test_replicas.get_mut(&old).expect("it runs");
+        let mailbox = test_replica.manager.log_mut();
         mailbox.proposed.extend((0..1000).map(|_| proposal("x".to_owned())));
         world.turn().await;
     }
-    let counters = world.site(old).handle.counters();
+    let counters = world.test_replica(old).handle.counters();
     assert!(counters.proposals_dropped > 30_000 - 3 * 8192, "{counters:?}");
     assert!(counters.proposals_dropped < 30_000, "{counters:?}");
     world.network.heal();
@@ -38,37 +40,37 @@ async fn a_leader_without_a_majority_takes_no_end_of_proposals() {
 async fn a_command_of_any_length_is_dropped_or_committed() {
     let mut world = World::of(2, [1, 2, 3]).await;
     let leader = world.leader().expect("undisturbed");
-    let mailbox = world.sites.get_mut(&leader).expect("it runs").manager.log_mut();
+    let mailbox = world.test_replicas.get_mut(&leader).expect("it runs").manager.log_mut();
     let head = 8 + 8 + 1 + 8 + 1 + 4 + 1;
     let longest = "y".repeat(COMMAND_BYTES_MAX - head);
     mailbox.proposed.extend((0..3).map(|_| proposal(longest.clone())));
     mailbox.proposed.push_back(proposal(longest.clone() + "y"));
     let every = |world: &mut World| {
-        world.sites.values().all(|site| {
+        world.test_replicas.values().all(|test_replica| {
             let long = |command: &&Command| matches!(command.action, Action::Change { .. });
-            site.told.iter().filter(long).count() == 3
+            test_replica.told.iter().filter(long).count() == 3
         })
     };
     world.until("all have the long ones", every).await;
-    assert_eq!(world.site(leader).handle.counters().proposals_dropped, 1);
+    assert_eq!(world.test_replica(leader).handle.counters().proposals_dropped, 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn requests_that_make_no_sense_are_counted() {
     let world = World::of(3, [1]).await;
-    let handle = &world.site(NodeId(1)).handle;
+    let handle = &world.test_replica(NodeId(1)).handle;
     for nonsense in [&b""[..], b"GET / HTTP/1.1\r\n", &[4, 1, 0, 0, 0, 1, 0, 0, 0, 9]] {
         let refused = handle.serve(nonsense).await;
-        assert!(matches!(refused, Err(Refused::Malformed(_))), "{refused:?}");
+        assert!(matches!(refused, Err(RequestRefusal::Malformed(_))), "{refused:?}");
     }
     let here = handle.me();
-    for to in [Member { node: NodeId(2), ..here }, Member { volume: Volume(99), ..here }] {
+    for to in [LogMember { node: NodeId(2), ..here }, LogMember { volume: Volume(99), ..here }] {
         let mut request = vec![4];
         request.extend_from_slice(&types::wire::encode(&to));
         // A vote for no candidate, of a replica that has nothing.
         request.extend_from_slice(&[&[1][..], &[0; 16], &[0], &[0]].concat());
         let refused = handle.serve(&request).await;
-        assert_eq!(refused, Err(Refused::Misdirected { to, here }));
+        assert_eq!(refused, Err(RequestRefusal::Misdirected { to, here }));
     }
     let counters = handle.counters();
     assert_eq!((counters.malformed, counters.misdirected), (3, 2));
@@ -98,8 +100,8 @@ impl Transport for Babble {
 #[tokio::test(start_paused = true)]
 async fn answers_that_make_no_sense_are_counted() {
     let babble = Babble::default();
-    let options = raft::Options::default();
-    let storage = raft::MemoryStorage::new();
+    let options = raft::RaftOptions::default();
+    let storage = raft::InMemoryDisk::new();
     let (mut replica, handle) =
         raft::start(NodeId(1), Volume(9), &options, first(), storage, babble.clone())
             .await
@@ -110,7 +112,7 @@ async fn answers_that_make_no_sense_are_counted() {
     assert!(requests > 4, "{requests}");
     assert!(handle.counters().malformed as usize > requests / 2, "{:?}", handle.counters());
     assert!(*babble.longest.lock().expect("no panic") < REQUEST_BYTES_MAX);
-    let mut mailbox = Mailbox::default();
+    let mut mailbox = CarriedLog::default();
     replica.exchange(types::Time(1), &mut mailbox).expect("it runs");
     assert_eq!(mailbox.term, None);
 }

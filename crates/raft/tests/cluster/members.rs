@@ -1,7 +1,7 @@
 //! Who is a member, and how that changes.
 
 use crate::world::{World, members, nodes};
-use raft::{ChangeError, Member, Volume};
+use raft::{ChangeError, LogMember, Volume};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use types::NodeId;
@@ -15,10 +15,10 @@ async fn a_dead_member_is_replaced() {
     let other = *nodes([1, 2, 3]).iter().find(|node| **node != leader && **node != dead).unwrap();
     world.stop(dead).await;
     world.start(NodeId(4)).await;
-    let handle = world.site(leader).handle.clone();
+    let handle = world.test_replica(leader).handle.clone();
     let incoming = world.member(NodeId(4));
     world.during(async move { handle.replace(dead, incoming).await }).await.expect("replaced");
-    let members = world.site(leader).handle.members().expect("there are some");
+    let members = world.test_replica(leader).handle.members().expect("there are some");
     assert_eq!(members.nodes(), BTreeSet::from([leader, other, NodeId(4)]));
     world.until("it was told", |world| world.has_table(NodeId(4), "a")).await;
 
@@ -43,7 +43,7 @@ async fn a_leader_is_replaced() {
     world.create("a").await;
     let leader = world.leader().expect("undisturbed");
     world.start(NodeId(4)).await;
-    let handle = world.site(leader).handle.clone();
+    let handle = world.test_replica(leader).handle.clone();
     let incoming = world.member(NodeId(4));
     world.during(async move { handle.replace(leader, incoming).await }).await.expect("replaced");
     world.until("another leads", |world| world.leader().is_some_and(|node| node != leader)).await;
@@ -61,12 +61,12 @@ async fn a_member_without_memory_comes_back_as_a_new_one() {
     world.stop(empty).await;
     world.forget(empty);
     world.start(NodeId(4)).await;
-    let handle = world.site(leader).handle.clone();
+    let handle = world.test_replica(leader).handle.clone();
     let incoming = world.member(NodeId(4));
     world.during(async move { handle.replace(empty, incoming).await }).await.expect("replaced");
     world.start(empty).await;
     let leader = world.leader().expect("undisturbed");
-    let handle = world.site(leader).handle.clone();
+    let handle = world.test_replica(leader).handle.clone();
     let incoming = world.member(empty);
     world.during(async move { handle.replace(NodeId(4), incoming).await }).await.expect("replaced");
     world.stop(NodeId(4)).await;
@@ -80,7 +80,7 @@ async fn one_grows_to_three_and_back() {
     world.create("a").await;
     world.start(NodeId(2)).await;
     world.start(NodeId(3)).await;
-    let handle = world.site(NodeId(1)).handle.clone();
+    let handle = world.test_replica(NodeId(1)).handle.clone();
     let all = world.members();
     let grown = world.during(async move { handle.change_members(&all).await }).await;
     grown.expect("three");
@@ -88,11 +88,11 @@ async fn one_grows_to_three_and_back() {
     world.agree().await;
 
     let leader = world.leader().expect("undisturbed");
-    let handle = world.site(leader).handle.clone();
+    let handle = world.test_replica(leader).handle.clone();
     let alone = BTreeSet::from([world.member(leader)]);
     let members = alone.clone();
     world.during(async move { handle.change_members(&members).await }).await.expect("one");
-    let members = world.site(leader).handle.members().expect("there are some");
+    let members = world.test_replica(leader).handle.members().expect("there are some");
     assert_eq!(members.nodes(), BTreeSet::from([leader]));
     for other in nodes([1, 2, 3]).iter().filter(|node| **node != leader) {
         world.stop(*other).await;
@@ -105,9 +105,9 @@ async fn a_change_that_was_given_up_leaves_nothing_behind() {
     let mut world = World::of(5, [1, 2, 3]).await;
     let leader = world.leader().expect("undisturbed");
     let other = *nodes([1, 2, 3]).iter().find(|node| **node != leader).expect("three");
-    let handle = world.site(leader).handle.clone();
+    let handle = world.test_replica(leader).handle.clone();
     // No replica is there to learn.
-    let nobody = Member { node: NodeId(4), volume: Volume(9) };
+    let nobody = LogMember { node: NodeId(4), volume: Volume(9) };
     let before = world.members();
     let replaced = world
         .during(async move {
@@ -116,15 +116,15 @@ async fn a_change_that_was_given_up_leaves_nothing_behind() {
         })
         .await;
     assert!(replaced.is_err(), "{replaced:?}");
-    let members = world.site(leader).handle.status().members;
+    let members = world.test_replica(leader).handle.status().members;
     assert_eq!((members.nodes(), members.learners), (nodes([1, 2, 3]), vec![nobody]));
 
-    let handle = world.site(leader).handle.clone();
+    let handle = world.test_replica(leader).handle.clone();
     let kept = world.during(async move { handle.change_members(&before).await }).await;
     kept.expect("as before");
     world
         .until("nobody learns", |world| {
-            world.site(leader).handle.status().members.learners.is_empty()
+            world.test_replica(leader).handle.status().members.learners.is_empty()
         })
         .await;
     world.create("a").await;
@@ -137,12 +137,12 @@ async fn what_cannot_be_is_refused() {
     world.create("a").await;
     let leader = world.leader().expect("undisturbed");
     let follower = *nodes([1, 2, 3]).iter().find(|node| **node != leader).expect("three");
-    let handle = world.site(follower).handle.clone();
-    let incoming = Member { node: NodeId(4), volume: Volume(9) };
+    let handle = world.test_replica(follower).handle.clone();
+    let incoming = LogMember { node: NodeId(4), volume: Volume(9) };
     let refused = world.during(async move { handle.replace(follower, incoming).await }).await;
     assert_eq!(refused, Err(ChangeError::NotLeading { leader: Some(leader) }));
 
-    let handle = world.site(leader).handle.clone();
+    let handle = world.test_replica(leader).handle.clone();
     for members in [members([]), members([1, 2])] {
         let refused = handle.change_members(&members).await;
         assert_eq!(refused, Err(ChangeError::Count(members.len())));
@@ -154,7 +154,7 @@ async fn what_cannot_be_is_refused() {
     assert_eq!(handle.status().members.nodes(), nodes([1, 2, 3]));
 
     world.start(NodeId(5)).await;
-    let handle = &world.site(NodeId(5)).handle;
+    let handle = &world.test_replica(NodeId(5)).handle;
     let refused = handle.initialise(&members([4])).await;
     assert_eq!(refused, Err(ChangeError::NotMember(handle.me())));
 }
@@ -179,16 +179,19 @@ async fn who_lost_its_volume_does_not_vote() {
     assert_ne!(world.member(wiped), lost);
     world.run(Duration::from_secs(5)).await;
     assert_eq!(world.leader(), None, "two of three, of which one has forgotten");
-    assert!(world.site(wiped).handle.counters().misdirected > 0, "it was asked as who it was");
+    assert!(
+        world.test_replica(wiped).handle.counters().misdirected > 0,
+        "it was asked as who it was"
+    );
 
     // With the one that knows there is a majority again, and the lost volume is replaced by the new one.
     world.start(leader).await;
     world.until("somebody leads", |world| world.leader().is_some()).await;
-    let handle = world.site(world.leader().expect("somebody")).handle.clone();
+    let handle = world.test_replica(world.leader().expect("somebody")).handle.clone();
     let incoming = world.member(wiped);
     world.during(async move { handle.replace(wiped, incoming).await }).await.expect("replaced");
     world.until("it was told", |world| world.has_table(wiped, "b")).await;
-    let members = world.site(wiped).handle.status().members;
+    let members = world.test_replica(wiped).handle.status().members;
     assert!(members.voters.contains(&incoming) && !members.contains(lost), "{members:?}");
     world.create("c").await;
     world.agree().await;
@@ -201,25 +204,25 @@ async fn a_member_learns_that_it_was_dropped_and_a_new_one_does_not_think_so() {
     let leader = world.leader().expect("undisturbed");
     let others: Vec<NodeId> = nodes([1, 2, 3]).into_iter().filter(|node| *node != leader).collect();
     let outgoing = others[0];
-    let before = world.site(leader).handle.members().expect("there are some");
+    let before = world.test_replica(leader).handle.members().expect("there are some");
     world.stop(outgoing).await;
     world.start(NodeId(4)).await;
-    let handle = world.site(leader).handle.clone();
+    let handle = world.test_replica(leader).handle.clone();
     let incoming = world.member(NodeId(4));
-    let site = |world: &World, node| world.site(node).handle.clone();
-    assert!(!site(&world, NodeId(4)).is_dropped(&before), "nobody has told it anything");
+    let test_replica = |world: &World, node| world.test_replica(node).handle.clone();
+    assert!(!test_replica(&world, NodeId(4)).is_dropped(&before), "nobody has told it anything");
     world.during(async move { handle.replace(outgoing, incoming).await }).await.expect("replaced");
-    let after = world.site(leader).handle.members().expect("there are some");
+    let after = world.test_replica(leader).handle.members().expect("there are some");
     assert!(after.version > before.version);
-    assert!(!site(&world, NodeId(4)).is_dropped(&before), "an old list");
-    assert!(!site(&world, NodeId(4)).is_dropped(&after));
-    assert!(!site(&world, leader).is_dropped(&after));
+    assert!(!test_replica(&world, NodeId(4)).is_dropped(&before), "an old list");
+    assert!(!test_replica(&world, NodeId(4)).is_dropped(&after));
+    assert!(!test_replica(&world, leader).is_dropped(&after));
 
     // A manager that comes back with its volume finds none that answers, and can be told why.
     world.start(outgoing).await;
-    assert!(!site(&world, outgoing).is_dropped(&before));
+    assert!(!test_replica(&world, outgoing).is_dropped(&before));
     world.run(Duration::from_secs(1)).await;
-    assert!(site(&world, outgoing).is_dropped(&after));
+    assert!(test_replica(&world, outgoing).is_dropped(&after));
 }
 
 #[tokio::test(start_paused = true)]
@@ -228,7 +231,8 @@ async fn a_volume_is_new_until_somebody_tells_it_something() {
     for node in nodes([1, 2, 3]) {
         world.start(node).await;
     }
-    let handles: Vec<_> = world.sites.values().map(|site| site.handle.clone()).collect();
+    let handles: Vec<_> =
+        world.test_replicas.values().map(|test_replica| test_replica.handle.clone()).collect();
     for handle in &handles {
         assert_eq!(handle.is_new().await, Ok(true));
         assert_eq!(handle.members(), None);

@@ -1,7 +1,7 @@
 //! A network in memory.
 
 use bytes::Bytes;
-use raft::{Handle, Transport, Unreachable};
+use raft::{RaftHandle, Transport, Unreachable};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,13 +9,13 @@ use tokio::time::Instant;
 use types::{NodeId, Random, Time};
 
 /// What a network does to messages, from now on.
-struct Weather {
+struct NetworkFaults {
     random: Random,
     loss_percent: u64,
     delay_max: Duration,
     /// Senders and receivers between which nothing passes.
     cut: BTreeSet<(NodeId, NodeId)>,
-    handles: BTreeMap<NodeId, Handle>,
+    handles: BTreeMap<NodeId, RaftHandle>,
     /// For how long the machine was suspended, all in all: the runtime's time stands still meanwhile.
     suspended: Duration,
 }
@@ -24,7 +24,7 @@ struct Weather {
 #[derive(Clone)]
 pub struct Network {
     began: Instant,
-    weather: Arc<Mutex<Weather>>,
+    network_faults: Arc<Mutex<NetworkFaults>>,
 }
 
 /// A node's access to it.
@@ -35,7 +35,7 @@ pub struct Access {
 
 impl Network {
     pub fn new(seed: u64) -> Network {
-        let weather = Weather {
+        let network_faults = NetworkFaults {
             random: Random::new(seed),
             loss_percent: 0,
             delay_max: Duration::from_millis(2),
@@ -43,28 +43,28 @@ impl Network {
             handles: BTreeMap::new(),
             suspended: Duration::ZERO,
         };
-        Network { began: Instant::now(), weather: Arc::new(Mutex::new(weather)) }
+        Network { began: Instant::now(), network_faults: Arc::new(Mutex::new(network_faults)) }
     }
 
     pub fn access(&self, from: NodeId) -> Access {
         Access { from, network: self.clone() }
     }
 
-    fn change<R>(&self, change: impl FnOnce(&mut Weather) -> R) -> R {
-        change(&mut self.weather.lock().expect("nobody panics in here"))
+    fn change<R>(&self, change: impl FnOnce(&mut NetworkFaults) -> R) -> R {
+        change(&mut self.network_faults.lock().expect("nobody panics in here"))
     }
 
     /// Who is to be reached as this node.
-    pub fn plug(&self, node: NodeId, handle: Option<Handle>) {
-        self.change(|weather| match handle {
-            Some(handle) => _ = weather.handles.insert(node, handle),
-            None => _ = weather.handles.remove(&node),
+    pub fn plug(&self, node: NodeId, handle: Option<RaftHandle>) {
+        self.change(|network_faults| match handle {
+            Some(handle) => _ = network_faults.handles.insert(node, handle),
+            None => _ = network_faults.handles.remove(&node),
         });
     }
 
     /// Cuts one way, and only that.
     pub fn cut(&self, from: NodeId, to: NodeId) {
-        self.change(|weather| _ = weather.cut.insert((from, to)));
+        self.change(|network_faults| _ = network_faults.cut.insert((from, to)));
     }
 
     /// Nothing gets to or from these others.
@@ -76,36 +76,36 @@ impl Network {
     }
 
     pub fn set_loss(&self, loss_percent: u64, delay_max: Duration) {
-        self.change(|weather| {
-            (weather.loss_percent, weather.delay_max) = (loss_percent, delay_max);
+        self.change(|network_faults| {
+            (network_faults.loss_percent, network_faults.delay_max) = (loss_percent, delay_max);
         });
     }
 
     /// Everything gets through again, fast.
     pub fn heal(&self) {
-        self.change(|weather| weather.cut.clear());
+        self.change(|network_faults| network_faults.cut.clear());
         self.set_loss(0, Duration::from_millis(2));
     }
 
     /// Suspends the machine that all run on. The clock of the replicas goes on, and nothing else does.
     pub fn suspend(&self, span: Duration) {
-        self.change(|weather| weather.suspended += span);
+        self.change(|network_faults| network_faults.suspended += span);
     }
 
     /// The time, by a clock that goes on while the machine is suspended.
     pub fn now(&self) -> Time {
-        Time::ZERO + self.began.elapsed() + self.change(|weather| weather.suspended)
+        Time::ZERO + self.began.elapsed() + self.change(|network_faults| network_faults.suspended)
     }
 
     /// Takes as long as a message does. False if it gets lost on the way.
     async fn travel(&self, from: NodeId, to: NodeId) -> bool {
-        let (lost, delay) = self.change(|weather| {
-            let lost = weather.random.below(100) < weather.loss_percent;
-            let micros = u64::try_from(weather.delay_max.as_micros()).expect("short delays");
-            (lost, Duration::from_micros(weather.random.range_inclusive(0, micros)))
+        let (lost, delay) = self.change(|network_faults| {
+            let lost = network_faults.random.below(100) < network_faults.loss_percent;
+            let micros = u64::try_from(network_faults.delay_max.as_micros()).expect("short delays");
+            (lost, Duration::from_micros(network_faults.random.range_inclusive(0, micros)))
         });
         tokio::time::sleep(delay).await;
-        !lost && self.change(|weather| !weather.cut.contains(&(from, to)))
+        !lost && self.change(|network_faults| !network_faults.cut.contains(&(from, to)))
     }
 }
 
@@ -115,7 +115,7 @@ impl Transport for Access {
         if !self.network.travel(self.from, to).await {
             return gone;
         }
-        let handle = self.network.change(|weather| weather.handles.get(&to).cloned());
+        let handle = self.network.change(|network_faults| network_faults.handles.get(&to).cloned());
         let Some(handle) = handle else { return gone };
         let Ok(response) = handle.serve(&request).await else { return gone };
         if self.network.travel(to, self.from).await { Ok(response) } else { gone }

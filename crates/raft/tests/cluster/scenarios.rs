@@ -1,8 +1,8 @@
 //! The usual courses of things.
 
 use crate::world::{World, first, nodes};
-use consensus::manager::{Mailbox, Term};
-use raft::{DiskStorage, MemoryStorage, Options, Volume};
+use consensus::manager::{CarriedLog, Term};
+use raft::{DiskStorage, InMemoryDisk, RaftOptions, Volume};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use types::NodeId;
@@ -19,9 +19,9 @@ async fn three_managers_agree() {
         assert_eq!(world.commanded(table), 1);
     }
     let leader = world.leader().expect("undisturbed");
-    let status = world.site(leader).handle.status();
+    let status = world.test_replica(leader).handle.status();
     assert_eq!(status.leader, Some(leader));
-    assert_eq!(status.term, world.site(leader).manager.leads());
+    assert_eq!(status.term, world.test_replica(leader).manager.leads());
     let members = status.members;
     assert_eq!((members.nodes(), members.learners), (nodes([1, 2, 3]), vec![]));
 }
@@ -42,12 +42,12 @@ async fn five_managers_survive_two() {
 async fn one_manager_is_enough_for_itself() {
     let mut world = World::of(3, [7]).await;
     world.create("a").await;
-    let before = world.site(NodeId(7)).manager.leads().expect("who else");
+    let before = world.test_replica(NodeId(7)).manager.leads().expect("who else");
     world.stop(NodeId(7)).await;
     world.start(NodeId(7)).await;
     world.create("b").await;
     assert!(world.has_table(NodeId(7), "a"));
-    assert!(world.site(NodeId(7)).manager.leads().expect("who else") > before);
+    assert!(world.test_replica(NodeId(7)).manager.leads().expect("who else") > before);
 }
 
 #[tokio::test(start_paused = true)]
@@ -56,13 +56,14 @@ async fn a_leader_that_is_cut_off_is_followed_by_another() {
         let mut world = World::of(seed, [1, 2, 3]).await;
         world.create("before").await;
         let old = world.leader().expect("undisturbed");
-        let term = world.site(old).manager.leads().expect("it leads");
+        let term = world.test_replica(old).manager.leads().expect("it leads");
         world.network.isolate(old, nodes([1, 2, 3]));
         world.ask(old, "lost");
         world
             .until("another leads", |world| {
-                let site = world.leader().filter(|node| *node != old).map(|node| world.site(node));
-                site.is_some_and(|site| site.manager.leads() > Some(term))
+                let test_replica =
+                    world.leader().filter(|node| *node != old).map(|node| world.test_replica(node));
+                test_replica.is_some_and(|test_replica| test_replica.manager.leads() > Some(term))
             })
             .await;
         let new = world.leader().expect("just seen");
@@ -90,10 +91,10 @@ async fn a_leader_is_not_sure_of_the_time_for_which_it_was_suspended() {
     let last = world.network.now();
     world.network.suspend(Duration::from_secs(60));
     let now = world.network.now();
-    let site = world.sites.get_mut(&leader).expect("it runs");
-    site.replica.exchange(now, site.manager.log_mut()).expect("it runs");
-    assert!(site.manager.leads().is_some(), "it has heard nothing else");
-    let led = site.manager.log_mut().led.expect("it led for certain before");
+    let test_replica = world.test_replicas.get_mut(&leader).expect("it runs");
+    test_replica.replica.exchange(now, test_replica.manager.log_mut()).expect("it runs");
+    assert!(test_replica.manager.leads().is_some(), "it has heard nothing else");
+    let led = test_replica.manager.log_mut().led.expect("it led for certain before");
     assert!(led <= last, "at {led} it was suspended, since {last}");
     world.end().await;
 }
@@ -164,27 +165,33 @@ async fn all_restart_at_once() {
 async fn a_replica_that_stops_says_so() {
     let mut world = World::of(6, [1]).await;
     world.create("a").await;
-    let mut site = world.sites.remove(&NodeId(1)).expect("it runs");
-    site.handle.stop().await;
-    site.replica.news().await;
-    let mailbox = site.manager.log_mut();
+    let mut test_replica = world.test_replicas.remove(&NodeId(1)).expect("it runs");
+    test_replica.handle.stop().await;
+    test_replica.replica.news().await;
+    let mailbox = test_replica.manager.log_mut();
     assert!(mailbox.term.is_some());
     let stopped =
-        site.replica.exchange(types::Time(1), mailbox).expect_err("nothing more will come");
+        test_replica.replica.exchange(types::Time(1), mailbox).expect_err("nothing more will come");
     assert_eq!((stopped.node, mailbox.term), (NodeId(1), None));
-    assert!(site.handle.serve(&[]).await.is_err());
+    assert!(test_replica.handle.serve(&[]).await.is_err());
 }
 
 /// Until one who leads has committed something; what was told meanwhile.
 async fn commit_one(storage: DiskStorage) -> (Term, usize) {
     let network = crate::network::Network::new(0);
     let node = NodeId(1);
-    let (mut replica, handle) =
-        raft::start(node, Volume(9), &Options::default(), first(), storage, network.access(node))
-            .await
-            .expect("a file");
+    let (mut replica, handle) = raft::start(
+        node,
+        Volume(9),
+        &RaftOptions::default(),
+        first(),
+        storage,
+        network.access(node),
+    )
+    .await
+    .expect("a file");
     handle.initialise(&BTreeSet::from([handle.me()])).await.expect("a cluster");
-    let mut mailbox = Mailbox::default();
+    let mut mailbox = CarriedLog::default();
     let mut proposed = None;
     loop {
         replica.news().await;
@@ -209,24 +216,24 @@ async fn commit_one(storage: DiskStorage) -> (Term, usize) {
 async fn a_file_keeps_what_was_committed() {
     let folder = tempfile::TempDir::new().expect("a folder");
     let mut last = Term(0);
-    for life in 1..=3 {
+    for instance in 1..=3 {
         let storage = DiskStorage::open(&folder.path().join("log")).expect("a file");
         let (term, told) = commit_one(storage).await;
         assert!(term > last, "{term} after {last}");
-        assert_eq!(told, life);
+        assert_eq!(told, instance);
         last = term;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_purged_log_without_a_snapshot_is_refused() {
-    use raft::{Cell, Storage};
-    let storage = MemoryStorage::new();
+    use raft::{Cell, RaftStorage};
+    let storage = InMemoryDisk::new();
     let committed = [2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0];
     storage.set_cell(Cell::Purged, &committed).expect("memory");
     let network = crate::network::Network::new(0);
     let access = network.access(NodeId(1));
-    let options = Options::default();
+    let options = RaftOptions::default();
     let started = raft::start(NodeId(1), Volume(9), &options, first(), storage, access).await;
     let stopped = started.expect_err("no first command");
     assert_eq!(stopped.reason, "its log is gone up to a place that no snapshot covers");

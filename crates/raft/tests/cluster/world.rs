@@ -2,11 +2,11 @@
 
 use crate::network::Network;
 use consensus::manager::{
-    Action, Ask, Change, Command, Effect, Event, Incarnation, Life, Machine, Mailbox, Manager,
-    Options, Revision, Term, ToManager,
+    Action, Ask, CarriedLog, ClusterChange, Command, Incarnation, Manager, ManagerEffect,
+    ManagerEvent, ManagerOptions, ProcessInstance, Revision, StateMachine, Term, ToManager,
 };
 use consensus::topology::{Partitioning, Topology};
-use raft::{Handle, Member, MemoryStorage, Replica, Volume};
+use raft::{InMemoryDisk, LogMember, RaftHandle, RaftReplica, Volume};
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::Arc;
@@ -27,35 +27,35 @@ pub fn nodes<const N: usize>(nodes: [u32; N]) -> BTreeSet<NodeId> {
 }
 
 /// Of each node, its first volume in a test that makes no other.
-pub fn members<const N: usize>(members: [u32; N]) -> BTreeSet<Member> {
-    let member = |node| Member { node: NodeId(node), volume: Volume(9) };
+pub fn members<const N: usize>(members: [u32; N]) -> BTreeSet<LogMember> {
+    let member = |node| LogMember { node: NodeId(node), volume: Volume(9) };
     members.into_iter().map(member).collect()
 }
 
 /// A manager that runs.
-pub struct Site {
-    pub manager: Manager<Mailbox>,
-    pub replica: Replica,
-    pub handle: Handle,
-    /// What it was told in this life, after what the machine had applied that it began with.
+pub struct TestReplica {
+    pub manager: Manager<CarriedLog>,
+    pub replica: RaftReplica,
+    pub handle: RaftHandle,
+    /// What it was told in this process, after what the machine had applied that it began with.
     pub told: Vec<Command>,
     /// How many of `told` came one by one, since a snapshot or the beginning.
     pub told_singly: usize,
     /// A machine that it was given, of which is not known yet how many commands it has applied.
-    restored: Option<Machine>,
-    life: u64,
+    restored: Option<StateMachine>,
+    instance: u64,
     timer: Option<Time>,
     round: u64,
 }
 
 pub struct World {
-    pub options: raft::Options,
+    pub options: raft::RaftOptions,
     pub network: Network,
-    pub sites: BTreeMap<NodeId, Site>,
-    disks: BTreeMap<NodeId, MemoryStorage>,
+    pub test_replicas: BTreeMap<NodeId, TestReplica>,
+    disks: BTreeMap<NodeId, InMemoryDisk>,
     /// The longest that anybody was told.
     order: Vec<Command>,
-    /// Who led in which term, in which of its lives.
+    /// Who led in which term, in which of its processes.
     reigns: BTreeMap<Term, (NodeId, u64)>,
     /// When that was first seen.
     begun: BTreeMap<Term, Time>,
@@ -68,9 +68,9 @@ pub struct World {
 impl World {
     pub fn new(seed: u64) -> World {
         World {
-            options: raft::Options::default(),
+            options: raft::RaftOptions::default(),
             network: Network::new(seed),
-            sites: BTreeMap::new(),
+            test_replicas: BTreeMap::new(),
             disks: BTreeMap::new(),
             order: Vec::new(),
             reigns: BTreeMap::new(),
@@ -83,12 +83,12 @@ impl World {
 
     /// A cluster of these, of which one leads.
     pub async fn of<const N: usize>(seed: u64, members: [u32; N]) -> World {
-        World::with(raft::Options::default(), seed, members).await
+        World::with(raft::RaftOptions::default(), seed, members).await
     }
 
     /// The same, of replicas with these options.
     pub async fn with<const N: usize>(
-        options: raft::Options,
+        options: raft::RaftOptions,
         seed: u64,
         members: [u32; N],
     ) -> World {
@@ -96,27 +96,27 @@ impl World {
         for node in nodes(members) {
             world.start(node).await;
         }
-        let first = world.sites.values().next().expect("somebody").handle.clone();
+        let first = world.test_replicas.values().next().expect("somebody").handle.clone();
         first.initialise(&world.members()).await.expect("a cluster");
         world.until("somebody leads", |world| world.leader().is_some()).await;
         world
     }
 
     /// Those that run.
-    pub fn members(&self) -> BTreeSet<Member> {
-        self.sites.values().map(|site| site.handle.me()).collect()
+    pub fn members(&self) -> BTreeSet<LogMember> {
+        self.test_replicas.values().map(|test_replica| test_replica.handle.me()).collect()
     }
 
     /// That which runs on a node.
-    pub fn member(&self, node: NodeId) -> Member {
-        self.site(node).handle.me()
+    pub fn member(&self, node: NodeId) -> LogMember {
+        self.test_replica(node).handle.me()
     }
 
-    /// Begins a life of a replica, with what its former one has stored.
+    /// Begins a process of a replica, with what its former one has stored.
     pub async fn start(&mut self, node: NodeId) {
         self.lives += 1;
-        let life = self.lives;
-        let new = Volume(u32::try_from(life).expect("a short test"));
+        let instance = self.lives;
+        let new = Volume(u32::try_from(instance).expect("a short test"));
         let storage = self.disks.entry(node).or_default().clone();
         let access = self.network.access(node);
         let machine = first();
@@ -125,42 +125,42 @@ impl World {
         let (replica, handle) = replica.expect("a replica");
         self.network.plug(node, Some(handle.clone()));
         let drawn = ClusterId::new(u64::from(node.0) + 1).expect("not 0");
-        let manager = Manager::new(Mailbox::default(), machine, drawn);
-        let site = Site {
+        let manager = Manager::new(CarriedLog::default(), machine, drawn);
+        let test_replica = TestReplica {
             manager,
             replica,
             handle,
             told: vec![],
             told_singly: 0,
             restored: None,
-            life,
+            instance,
             timer: None,
             round: 0,
         };
-        assert!(self.sites.insert(node, site).is_none(), "{node} runs already");
+        assert!(self.test_replicas.insert(node, test_replica).is_none(), "{node} runs already");
     }
 
     pub async fn stop(&mut self, node: NodeId) {
-        let site = self.sites.remove(&node).expect("it runs");
+        let test_replica = self.test_replicas.remove(&node).expect("it runs");
         self.network.plug(node, None);
-        site.handle.stop().await;
+        test_replica.handle.stop().await;
     }
 
     /// Stops all replicas, for the sake of the worlds that come after.
     pub async fn end(mut self) {
-        for node in self.sites.keys().copied().collect::<Vec<_>>() {
+        for node in self.test_replicas.keys().copied().collect::<Vec<_>>() {
             self.stop(node).await;
         }
     }
 
     /// What a node's replica has stored.
-    pub fn disk(&self, node: NodeId) -> &MemoryStorage {
+    pub fn disk(&self, node: NodeId) -> &InMemoryDisk {
         &self.disks[&node]
     }
 
     /// A replica that lost its disk.
     pub fn forget(&mut self, node: NodeId) {
-        assert!(!self.sites.contains_key(&node), "{node} still runs");
+        assert!(!self.test_replicas.contains_key(&node), "{node} still runs");
         self.disks.remove(&node);
     }
 
@@ -170,36 +170,38 @@ impl World {
 
     /// The manager that leads in the highest term.
     pub fn leader(&self) -> Option<NodeId> {
-        let leading = self.sites.iter().filter_map(|(node, site)| {
-            let term = site.manager.leads()?;
+        let leading = self.test_replicas.iter().filter_map(|(node, test_replica)| {
+            let term = test_replica.manager.leads()?;
             Some((term, *node))
         });
         leading.max().map(|(_, node)| node)
     }
 
-    pub fn site(&self, node: NodeId) -> &Site {
-        &self.sites[&node]
+    pub fn test_replica(&self, node: NodeId) -> &TestReplica {
+        &self.test_replicas[&node]
     }
 
     /// Asks a manager for a table.
     pub fn ask(&mut self, node: NodeId, name: &str) {
         self.asks += 1;
-        let change =
-            Change::CreateTable { name: name.to_owned(), partitioning: Partitioning::Everywhere };
-        let event = Event::Asked { ask: Ask(self.asks), change };
+        let change = ClusterChange::CreateTable {
+            name: name.to_owned(),
+            partitioning: Partitioning::Everywhere,
+        };
+        let event = ManagerEvent::Asked { ask: Ask(self.asks), change };
         let now = self.now();
-        self.sites.get_mut(&node).expect("it runs").step(now, event);
+        self.test_replicas.get_mut(&node).expect("it runs").step(now, event);
     }
 
     /// Whether the table is there, as this manager knows.
     pub fn has_table(&self, node: NodeId, name: &str) -> bool {
-        let topology = &self.site(node).manager.machine().configuration().topology;
+        let topology = &self.test_replica(node).manager.machine().configuration().topology;
         topology.tables().iter().any(|table| table.name() == name)
     }
 
     /// Whether all that run have the table.
     pub fn all_have(&self, name: &str) -> bool {
-        self.sites.keys().all(|node| self.has_table(*node, name))
+        self.test_replicas.keys().all(|node| self.has_table(*node, name))
     }
 
     /// Asks the leader, again and again, until all managers that run have the table.
@@ -224,7 +226,9 @@ impl World {
     /// How often that table was asked for in what is committed.
     pub fn commanded(&self, name: &str) -> usize {
         let is_it = |command: &&Command| match &command.action {
-            Action::Change { change: Change::CreateTable { name: other, .. }, .. } => other == name,
+            Action::Change { change: ClusterChange::CreateTable { name: other, .. }, .. } => {
+                other == name
+            }
             _ => false,
         };
         self.order.iter().filter(is_it).count()
@@ -232,29 +236,36 @@ impl World {
 
     pub async fn turn(&mut self) {
         let now = self.now();
-        for (node, site) in &mut self.sites {
-            site.turn(now);
-            site.place_restored(&self.order);
-            if site.restored.is_some() {
+        for (node, test_replica) in &mut self.test_replicas {
+            test_replica.turn(now);
+            test_replica.place_restored(&self.order);
+            if test_replica.restored.is_some() {
                 continue;
             }
-            if let Some(term) = site.manager.log_mut().term {
+            if let Some(term) = test_replica.manager.log_mut().term {
                 // What former leaders committed it was told; and there is nothing yet of its own.
                 let is_new = !self.reigns.contains_key(&term);
-                assert!(!is_new || site.told.len() >= self.order.len(), "{node} leads too early");
-                let reign = *self.reigns.entry(term).or_insert((*node, site.life));
-                assert_eq!(reign, (*node, site.life), "two lead in term {term}");
-                let later = self.reigns.range(term..).nth(1).filter(|(_, by)| by.1 == site.life);
+                assert!(
+                    !is_new || test_replica.told.len() >= self.order.len(),
+                    "{node} leads too early"
+                );
+                let reign = *self.reigns.entry(term).or_insert((*node, test_replica.instance));
+                assert_eq!(reign, (*node, test_replica.instance), "two lead in term {term}");
+                let later = self
+                    .reigns
+                    .range(term..)
+                    .nth(1)
+                    .filter(|(_, by)| by.1 == test_replica.instance);
                 assert_eq!(later, None, "{node} leads in {term} after that");
                 self.begun.entry(term).or_insert(now);
-                if let Some(led) = site.manager.log_mut().led {
+                if let Some(led) = test_replica.manager.log_mut().led {
                     let later = self.begun.range(term..).nth(1);
                     let before = later.filter(|(_, begun)| **begun <= led);
                     assert_eq!(before, None, "{node} did not lead in {term} at {led} any more");
                     self.certain += u64::from(led > Time::ZERO);
                 }
             }
-            let told = &site.told;
+            let told = &test_replica.told;
             let both = told.len().min(self.order.len());
             assert_eq!(told[..both], self.order[..both], "{node} was told another order");
             self.order.extend(told[both..].iter().cloned());
@@ -284,7 +295,8 @@ impl World {
                 }
                 self.turn().await;
             }
-            let state: Vec<_> = self.sites.values().map(|site| &site.handle).collect();
+            let state: Vec<_> =
+                self.test_replicas.values().map(|test_replica| &test_replica.handle).collect();
             panic!("never: {what}; {state:#?}");
         }
     }
@@ -303,22 +315,23 @@ impl World {
     pub async fn agree(&mut self) {
         // Leaders tick all the time; so look at all when they happen to be equally far.
         self.until("all are equally far", |world| {
-            let mut far = world.sites.values().map(|site| site.told.len());
+            let mut far = world.test_replicas.values().map(|test_replica| test_replica.told.len());
             far.next().is_some_and(|first| far.all(|other| other == first))
         })
         .await;
-        let mut machines = self.sites.values().map(|site| site.manager.machine());
+        let mut machines =
+            self.test_replicas.values().map(|test_replica| test_replica.manager.machine());
         let first = machines.next().expect("somebody runs");
         assert!(machines.all(|machine| machine == first), "equal logs, different machines");
     }
 }
 
 /// The machine before the first command.
-pub fn first() -> Machine {
-    Machine::new(Arc::new(Topology::symmetric(3, 1, 1, 0, 1)), Options::default())
+pub fn first() -> StateMachine {
+    StateMachine::new(Arc::new(Topology::symmetric(3, 1, 1, 0, 1)), ManagerOptions::default())
 }
 
-impl Site {
+impl TestReplica {
     /// A machine that was given is what some of the first commands make, and what is told follows them.
     fn place_restored(&mut self, order: &[Command]) {
         let Some(restored) = &self.restored else { return };
@@ -338,15 +351,15 @@ impl Site {
     /// All that has come, and all that is due.
     fn turn(&mut self, now: Time) {
         while self.exchange(now) {
-            self.step(now, Event::Log);
+            self.step(now, ManagerEvent::Log);
         }
         if self.timer.is_some_and(|at| at <= now) {
             self.timer = None;
-            self.step(now, Event::Timer);
+            self.step(now, ManagerEvent::Timer);
         }
         self.hear(now);
         if self.exchange(now) {
-            self.step(now, Event::Log);
+            self.step(now, ManagerEvent::Log);
         }
     }
 
@@ -368,29 +381,31 @@ impl Site {
         news
     }
 
-    fn step(&mut self, now: Time, event: Event) {
+    fn step(&mut self, now: Time, event: ManagerEvent) {
         let mut effects = Vec::new();
         self.manager.step(now, event, &mut effects);
         for effect in effects {
             match effect {
-                Effect::Timer { at } => self.timer = Some(at),
-                Effect::Send { .. } | Effect::Answer { .. } | Effect::Applied(_) => {}
+                ManagerEffect::Timer { at } => self.timer = Some(at),
+                ManagerEffect::Send { .. }
+                | ManagerEffect::Answer { .. }
+                | ManagerEffect::Applied(_) => {}
             }
         }
     }
 
     /// One node shows itself, so that the manager has something to do.
     fn hear(&mut self, now: Time) {
-        let life = Life(1);
-        let joined = self.manager.machine().node(NODE).is_some_and(|(other, _)| other == life);
+        let instance = ProcessInstance(1);
+        let joined = self.manager.machine().node(NODE).is_some_and(|(other, _)| other == instance);
         self.round += 1;
         let message = if joined {
             let (round, granted) = (self.round, self.round - 1);
             let incarnation = Incarnation(1);
-            ToManager::Heartbeat { life, incarnation, round, granted, known: Revision(0) }
+            ToManager::Heartbeat { instance, incarnation, round, granted, known: Revision(0) }
         } else {
-            ToManager::Join { life, after: Incarnation(0), lost: false }
+            ToManager::Join { instance, after: Incarnation(0), lost: false }
         };
-        self.step(now, Event::Received { from: NODE, at: now, message });
+        self.step(now, ManagerEvent::Received { from: NODE, at: now, message });
     }
 }

@@ -1,9 +1,9 @@
 //! One manager for another, or two more, at the one that leads: a task that goes on for as long as an operator asks for it.
 
-use super::courier::Courier;
-use super::operator::{Refusal, Stage, ToOperator};
-use crate::envelope::{Answer, Envelope};
-use raft::{Member, Members};
+use super::operator::{OperatorRefusal, RecoveryStage, ToOperator};
+use super::rpc::Rpc;
+use crate::envelope::{Envelope, RpcReply};
+use raft::{LogMember, LogMembers};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -13,18 +13,18 @@ use types::{NodeId, Time};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A task that ends when this is dropped.
-pub(super) struct Task<T>(pub(super) JoinHandle<T>);
+pub(super) struct ChangeTask<T>(pub(super) JoinHandle<T>);
 
-impl<T> Drop for Task<T> {
+impl<T> Drop for ChangeTask<T> {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
 /// What a change needs.
-pub(super) struct Way {
-    pub(super) log: raft::Handle,
-    pub(super) courier: Courier,
+pub(super) struct ChangeContext {
+    pub(super) log: raft::RaftHandle,
+    pub(super) rpc: Rpc,
     /// So long an answer may take.
     pub(super) patience: Duration,
     /// Whether this manager's log is on disk, so that others have to be, too.
@@ -33,25 +33,25 @@ pub(super) struct Way {
 
 /// What is to be changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum RequestedChange {
     /// One node instead of another, or of itself.
     Replace { outgoing: NodeId, incoming: NodeId },
     /// Two more.
     Add([NodeId; 2]),
 }
 
-impl Wanted {
+impl RequestedChange {
     pub(super) fn incoming(&self) -> &[NodeId] {
         match self {
-            Wanted::Replace { incoming, .. } => std::slice::from_ref(incoming),
-            Wanted::Add(nodes) => nodes,
+            RequestedChange::Replace { incoming, .. } => std::slice::from_ref(incoming),
+            RequestedChange::Add(nodes) => nodes,
         }
     }
 
     fn outgoing(&self) -> Option<NodeId> {
         match self {
-            Wanted::Replace { outgoing, .. } => Some(*outgoing),
-            Wanted::Add(_) => None,
+            RequestedChange::Replace { outgoing, .. } => Some(*outgoing),
+            RequestedChange::Add(_) => None,
         }
     }
 
@@ -61,53 +61,57 @@ impl Wanted {
     }
 
     /// What is so already, or cannot be; `None` if there is something to do.
-    pub(super) fn foregone(&self, members: &Members) -> Option<ToOperator> {
+    pub(super) fn foregone(&self, members: &LogMembers) -> Option<ToOperator> {
         let nodes = members.nodes();
         let managers = || nodes.iter().copied().collect();
         let refused = |why| Some(ToOperator::Refused(why));
         match self {
-            Wanted::Replace { outgoing, incoming } => {
+            RequestedChange::Replace { outgoing, incoming } => {
                 match (nodes.contains(outgoing), nodes.contains(incoming)) {
                     (false, true) => Some(ToOperator::Done { managers: managers() }),
-                    (false, false) => refused(Refusal::NotManager { managers: managers() }),
-                    (true, true) if outgoing != incoming => refused(Refusal::IsManager),
+                    (false, false) => refused(OperatorRefusal::NotManager { managers: managers() }),
+                    (true, true) if outgoing != incoming => refused(OperatorRefusal::IsManager),
                     (true, _) => None,
                 }
             }
-            Wanted::Add([first, second]) => match (nodes.contains(first), nodes.contains(second)) {
-                (false, false) if first != second => None,
-                (true, true) if first != second => Some(ToOperator::Done { managers: managers() }),
-                _ => refused(Refusal::IsManager),
-            },
+            RequestedChange::Add([first, second]) => {
+                match (nodes.contains(first), nodes.contains(second)) {
+                    (false, false) if first != second => None,
+                    (true, true) if first != second => {
+                        Some(ToOperator::Done { managers: managers() })
+                    }
+                    _ => refused(OperatorRefusal::IsManager),
+                }
+            }
         }
     }
 
     /// Whether these members, which have voters on the incoming nodes, are as it is wanted.
-    fn is_so(&self, members: &Members, incoming: &[Member]) -> bool {
+    fn is_so(&self, members: &LogMembers, incoming: &[LogMember]) -> bool {
         let is_former =
-            |voter: &Member| Some(voter.node) == self.outgoing() && !incoming.contains(voter);
-        incoming.iter().all(|member| members.voters.contains(member))
+            |voter: &LogMember| Some(voter.node) == self.outgoing() && !incoming.contains(voter);
+        incoming.iter().all(|manager_client| members.voters.contains(manager_client))
             && !members.voters.iter().any(is_former)
     }
 }
 
 /// A change under way.
-pub(super) struct Change {
-    wanted: Wanted,
+pub(super) struct PendingChange {
+    wanted: RequestedChange,
     /// The incoming ones' volumes, when they are known.
-    learners: Arc<OnceLock<Vec<Member>>>,
-    task: Task<ToOperator>,
+    learners: Arc<OnceLock<Vec<LogMember>>>,
+    task: ChangeTask<ToOperator>,
     asked: Time,
 }
 
-impl Change {
-    pub(super) fn begin(way: Way, wanted: Wanted, now: Time) -> Change {
+impl PendingChange {
+    pub(super) fn begin(way: ChangeContext, wanted: RequestedChange, now: Time) -> PendingChange {
         let learners = Arc::new(OnceLock::new());
         let task = tokio::spawn(change(way, wanted, Arc::clone(&learners)));
-        Change { wanted, learners, task: Task(task), asked: now }
+        PendingChange { wanted, learners, task: ChangeTask(task), asked: now }
     }
 
-    pub(super) fn is(&self, wanted: Wanted) -> bool {
+    pub(super) fn is(&self, wanted: RequestedChange) -> bool {
         self.wanted == wanted
     }
 
@@ -121,40 +125,44 @@ impl Change {
     }
 
     /// How far it is, for the operator that asks now; what came of it, if it [is over](Change::is_over).
-    pub(super) async fn ask(&mut self, log: &raft::Handle, now: Time) -> ToOperator {
+    pub(super) async fn ask(&mut self, log: &raft::RaftHandle, now: Time) -> ToOperator {
         self.asked = now;
         if self.is_over() {
             let failed = |error: tokio::task::JoinError| {
-                ToOperator::Refused(Refusal::Failed(error.to_string()))
+                ToOperator::Refused(OperatorRefusal::Failed(error.to_string()))
             };
             return (&mut self.task.0).await.unwrap_or_else(failed);
         }
         let status = log.status();
         let Some(learners) = self.learners.get() else {
-            return ToOperator::UnderWay(Stage::Reaching);
+            return ToOperator::UnderWay(RecoveryStage::Reaching);
         };
         let learns = learners.iter().find(|it| !status.members.voters.contains(it));
         ToOperator::UnderWay(match learns {
-            None => Stage::Voting,
+            None => RecoveryStage::Voting,
             Some(learner) => {
                 let has = log.learned_by(*learner).unwrap_or_default();
-                Stage::Learning { has, of: status.entries }
+                RecoveryStage::Learning { has, of: status.entries }
             }
         })
     }
 }
 
-async fn change(way: Way, wanted: Wanted, learners: Arc<OnceLock<Vec<Member>>>) -> ToOperator {
+async fn change(
+    way: ChangeContext,
+    wanted: RequestedChange,
+    learners: Arc<OnceLock<Vec<LogMember>>>,
+) -> ToOperator {
     let log = way.log.clone();
     let mut incoming = Vec::new();
     for node in wanted.incoming() {
         match way.host(*node).await {
-            Ok(member) => incoming.push(member),
+            Ok(manager_client) => incoming.push(manager_client),
             Err(why) => return ToOperator::Refused(why),
         }
     }
     learners.get_or_init(|| incoming.clone());
-    let is_so = |log: &raft::Handle| {
+    let is_so = |log: &raft::RaftHandle| {
         let members = log.members().filter(|members| wanted.is_so(members, &incoming))?;
         Some(ToOperator::Done { managers: members.nodes().into_iter().collect() })
     };
@@ -162,39 +170,41 @@ async fn change(way: Way, wanted: Wanted, learners: Arc<OnceLock<Vec<Member>>>) 
         return done;
     }
     let changed = match wanted {
-        Wanted::Replace { outgoing, .. } => log.replace(outgoing, incoming[0]).await,
-        Wanted::Add(_) => {
+        RequestedChange::Replace { outgoing, .. } => log.replace(outgoing, incoming[0]).await,
+        RequestedChange::Add(_) => {
             let voters = log.status().members.voters.into_iter();
             log.change_members(&voters.chain(incoming.iter().copied()).collect()).await
         }
     };
     match changed {
         // That it is committed may be told a little later.
-        Ok(()) => is_so(&log).unwrap_or(ToOperator::UnderWay(Stage::Voting)),
+        Ok(()) => is_so(&log).unwrap_or(ToOperator::UnderWay(RecoveryStage::Voting)),
         Err(error) => error.into(),
     }
 }
 
-impl Way {
+impl ChangeContext {
     /// Has a node host a manager, and says which volume that has.
-    async fn host(&self, node: NodeId) -> Result<Member, Refusal> {
+    async fn host(&self, node: NodeId) -> Result<LogMember, OperatorRefusal> {
         if node == self.log.me().node {
             return Ok(self.log.me());
         }
         let answer = loop {
             // A former manager that comes back with its log ends that first.
             if let Some(members) = self.log.members() {
-                self.courier.send(node, &Envelope::Members(members));
+                self.rpc.send(node, &Envelope::Members(members));
             }
-            if let Some(answer) = self.courier.host(node, self.on_disk, self.patience).await {
+            if let Some(answer) = self.rpc.host(node, self.on_disk, self.patience).await {
                 break answer;
             }
         };
         match answer {
-            Answer::Hosts(hosting) => Ok(Member { node, volume: hosting.volume }),
-            Answer::InMemory => Err(Refusal::InMemory),
-            Answer::CannotHost(why) => Err(Refusal::CannotHost(why)),
-            Answer::Log(_) => Err(Refusal::CannotHost("it answers something else".to_owned())),
+            RpcReply::Hosts(hosting) => Ok(LogMember { node, volume: hosting.volume }),
+            RpcReply::InMemory => Err(OperatorRefusal::InMemory),
+            RpcReply::CannotHost(why) => Err(OperatorRefusal::CannotHost(why)),
+            RpcReply::Log(_) => {
+                Err(OperatorRefusal::CannotHost("it answers something else".to_owned()))
+            }
         }
     }
 }
@@ -206,25 +216,26 @@ mod tests {
 
     #[test]
     fn what_is_so_is_done_and_what_cannot_be_is_refused() {
-        let member = |node| Member { node: NodeId(node), volume: Volume(node) };
-        let voters = vec![member(0), member(1), member(2)];
-        let members = Members { version: 3, voters, learners: vec![member(5)] };
+        let manager_client = |node| LogMember { node: NodeId(node), volume: Volume(node) };
+        let voters = vec![manager_client(0), manager_client(1), manager_client(2)];
+        let members = LogMembers { version: 3, voters, learners: vec![manager_client(5)] };
         let foregone = |outgoing, incoming| {
             let (outgoing, incoming) = (NodeId(outgoing), NodeId(incoming));
-            Wanted::Replace { outgoing, incoming }.foregone(&members)
+            RequestedChange::Replace { outgoing, incoming }.foregone(&members)
         };
         let managers = vec![NodeId(0), NodeId(1), NodeId(2)];
         assert_eq!(foregone(1, 4), None);
         assert_eq!(foregone(1, 5), None, "it learns already");
         assert_eq!(foregone(1, 1), None, "another volume of it");
         assert_eq!(foregone(4, 1), Some(ToOperator::Done { managers: managers.clone() }));
-        let is_manager = Some(ToOperator::Refused(Refusal::IsManager));
+        let is_manager = Some(ToOperator::Refused(OperatorRefusal::IsManager));
         assert_eq!(foregone(1, 2), is_manager.clone());
-        let not_manager = Some(ToOperator::Refused(Refusal::NotManager { managers }));
+        let not_manager = Some(ToOperator::Refused(OperatorRefusal::NotManager { managers }));
         assert_eq!(foregone(4, 5), not_manager);
         assert_eq!(foregone(4, 4), not_manager);
 
-        let add = |first, second| Wanted::Add([first, second].map(NodeId)).foregone(&members);
+        let add =
+            |first, second| RequestedChange::Add([first, second].map(NodeId)).foregone(&members);
         assert_eq!(add(3, 5), None);
         assert_eq!(
             (add(1, 4), add(4, 1), add(4, 4)),

@@ -1,7 +1,7 @@
 //! What a node keeps on disk of the managers: the log, if it hosts one, and who they are.
 
-use consensus::manager::Machine;
-use raft::{DiskStorage, Member, Members, MemoryStorage};
+use consensus::manager::StateMachine;
+use raft::{DiskStorage, InMemoryDisk, LogMember, LogMembers};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -15,16 +15,16 @@ const MEMBERS: &str = "managers";
 const CLUSTER: &str = "cluster";
 
 /// Where a manager's log is kept.
-pub(super) enum Storage {
+pub(super) enum LogStorage {
     Disk(DiskStorage),
-    Memory(MemoryStorage),
+    Memory(InMemoryDisk),
 }
 
 /// See the module. Without one, nothing is kept.
 #[derive(Debug)]
-pub(super) struct Folder(pub(super) Option<PathBuf>);
+pub(super) struct ManagerFolder(pub(super) Option<PathBuf>);
 
-impl Folder {
+impl ManagerFolder {
     /// Whether what is kept outlives the process.
     pub(super) fn is_kept(&self) -> bool {
         self.0.is_some()
@@ -35,10 +35,10 @@ impl Folder {
     }
 
     /// The log, which is made if it is not there.
-    pub(super) fn log(&self) -> io::Result<Storage> {
+    pub(super) fn log(&self) -> io::Result<LogStorage> {
         Ok(match &self.0 {
-            Some(folder) => Storage::Disk(DiskStorage::open(&folder.join(LOG))?),
-            None => Storage::Memory(MemoryStorage::new()),
+            Some(folder) => LogStorage::Disk(DiskStorage::open(&folder.join(LOG))?),
+            None => LogStorage::Memory(InMemoryDisk::new()),
         })
     }
 
@@ -46,28 +46,28 @@ impl Folder {
     /// written, the former one stays.
     pub(super) fn begin_log(
         &self,
-        member: Member,
-        machine: &Machine,
+        manager_client: LogMember,
+        machine: &StateMachine,
         version: u64,
-    ) -> io::Result<(Storage, Members)> {
+    ) -> io::Result<(LogStorage, LogMembers)> {
         let Some(folder) = &self.0 else {
-            let memory = MemoryStorage::new();
-            let members = raft::begin_with(&memory, member, machine, version)?;
-            return Ok((Storage::Memory(memory), members));
+            let memory = InMemoryDisk::new();
+            let members = raft::begin_with(&memory, manager_client, machine, version)?;
+            return Ok((LogStorage::Memory(memory), members));
         };
         let next = folder.join(format!("{LOG}.next"));
         if next.exists() {
             fs::remove_file(&next)?; // Of an attempt that was interrupted.
         }
         let disk = DiskStorage::open(&next)?;
-        let members = raft::begin_with(&disk, member, machine, version)?;
+        let members = raft::begin_with(&disk, manager_client, machine, version)?;
         fs::rename(next, folder.join(LOG))?;
         File::open(folder)?.sync_all()?;
-        Ok((Storage::Disk(disk), members))
+        Ok((LogStorage::Disk(disk), members))
     }
 
     /// Sets aside the log of a manager that is none any more, by these members: they are kept first.
-    pub(super) fn drop_log(&self, members: &Members) -> io::Result<()> {
+    pub(super) fn drop_log(&self, members: &LogMembers) -> io::Result<()> {
         self.keep(members)?;
         match &self.0 {
             Some(folder) => fs::rename(folder.join(LOG), folder.join(DROPPED)),
@@ -76,21 +76,21 @@ impl Folder {
     }
 
     /// Who the managers are, as far as was known; none, if nothing was.
-    pub(super) fn members(&self) -> io::Result<Members> {
-        let Some(folder) = &self.0 else { return Ok(Members::default()) };
+    pub(super) fn members(&self) -> io::Result<LogMembers> {
+        let Some(folder) = &self.0 else { return Ok(LogMembers::default()) };
         let path = folder.join(MEMBERS);
         match fs::read(&path) {
             Ok(bytes) => decode(&bytes.into()).map_err(|error| {
                 let what = format!("{} is damaged: {error}; remove it", path.display());
                 io::Error::new(io::ErrorKind::InvalidData, what)
             }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Members::default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(LogMembers::default()),
             Err(error) => Err(error),
         }
     }
 
     /// Keeps that. It is on disk when this returns.
-    pub(super) fn keep(&self, members: &Members) -> io::Result<()> {
+    pub(super) fn keep(&self, members: &LogMembers) -> io::Result<()> {
         self.write(MEMBERS, &encode(members))
     }
 
@@ -128,19 +128,19 @@ impl Folder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use raft::{Member, Volume};
+    use raft::{LogMember, Volume};
     use types::NodeId;
 
     #[test]
     fn what_is_kept_is_found_and_a_log_goes_only_when_it_is() {
         let place = tempfile::tempdir().expect("a folder");
-        let folder = Folder(Some(place.path().to_owned()));
-        assert_eq!(folder.members().expect("nothing"), Members::default());
+        let folder = ManagerFolder(Some(place.path().to_owned()));
+        assert_eq!(folder.members().expect("nothing"), LogMembers::default());
         assert!(!folder.has_log());
         drop(folder.log().expect("made"));
         assert!(folder.has_log());
-        let member = Member { node: NodeId(3), volume: Volume(5) };
-        let members = Members { version: 7, voters: vec![member], learners: vec![] };
+        let manager_client = LogMember { node: NodeId(3), volume: Volume(5) };
+        let members = LogMembers { version: 7, voters: vec![manager_client], learners: vec![] };
         folder.drop_log(&members).expect("set aside");
         assert!(!folder.has_log() && place.path().join(DROPPED).exists());
         assert_eq!(folder.members().expect("kept"), members);
@@ -157,9 +157,9 @@ mod tests {
         assert!(damaged.contains("cluster is damaged"), "{damaged}");
 
         drop(folder.log().expect("made"));
-        let nowhere = Folder(Some(place.path().join("gone")));
+        let nowhere = ManagerFolder(Some(place.path().join("gone")));
         nowhere.drop_log(&members).expect_err("nothing is kept there");
-        let memory = Folder(None);
+        let memory = ManagerFolder(None);
         memory.drop_log(&members).expect("nothing to do");
         assert!(!memory.has_log() && !memory.is_kept());
     }

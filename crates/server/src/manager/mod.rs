@@ -1,14 +1,14 @@
 //! A node's part of the configuration manager, on a thread of its own: its log writes to disk and waits for it.
 //!
 //! ```text
-//!   seat of the first worker ── letters ──► desk ─► manager ◄── exchange ──► raft ── asks ──► courier
+//!   worker host of the first worker ── inputs ──► manager inbox ─► manager ◄── exchange ──► raft ── asks ──► RPC
 //!             ▲   ▲                          │         │                                        │
-//!             │   └──── board: who, how ◄────┘         │                                        │
+//!             │   └──── shared status: who, how ◄────┘         │                                        │
 //!             └────────────── commands: told, send ◄───┴────────────────────────────────────────┘
 //! ```
-//! Heartbeats of nodes are left on the board, where the desk finds them when other managers have acknowledged that this
-//! one leads: so they wake no desk.
-//! Messages between managers go over the connections of the first workers. Every node has a desk, so that any can
+//! Heartbeats of nodes are left on the shared status, where the manager inbox finds them when other managers have acknowledged that this
+//! one leads: so they wake no manager inbox.
+//! Messages between managers go over the connections of the first workers. Every node has a manager inbox, so that any can
 //! be told to host a manager; and so that any that knows who the managers are tells those who know less.
 //!
 //! Who they are stands in the managers' log, as lists with versions. `managers` in a node's file is where to begin.
@@ -20,7 +20,7 @@
 //! 1. *No member votes twice.* A member of the log is a volume, on a node. A node that lost its volume has another one, which is
 //!    none of the members, and what is asked of the lost one is not answered (`raft::Member`).
 //! 2. *A cluster begins once.* The first of the named managers begins it when all of them say, one after the other,
-//!    that their volumes are new (`found.rs`). When one has a log, or any node has heard of managers, there is a
+//!    that their volumes are new (`bootstrap.rs`). When one has a log, or any node has heard of managers, there is a
 //!    cluster, and who has nothing waits to be let in.
 //! 3. *A cluster is itself.* Its first manager draws its identity (`consensus::manager::Action::Take`). A node learns it
 //!    from its managers, keeps it in its folder, and from then on talks with no node of another (`net::Identity`). So a node
@@ -30,28 +30,28 @@
 //! 5. *Managers whose loss was accepted stay lost* (`recovery.rs`). The list of those that follow is later than any of
 //!    theirs, and one that comes back hears it from any node that it says something to.
 //!
-//! Read in this order: `desk.rs`, `site.rs`, `folder.rs`; `found.rs`, `change.rs` with `operator.rs`, `recovery.rs`;
-//! `courier.rs`.
+//! Read in this order: `manager_inbox.rs`, `manager_host.rs`, `folder.rs`; `bootstrap.rs`, `change.rs` with `operator.rs`, `recovery.rs`;
+//! `rpc.rs`.
 
+mod bootstrap;
 mod change;
-mod courier;
-mod desk;
 mod folder;
-mod found;
+mod host;
+mod inbox;
 mod operator;
 mod recovery;
-mod site;
+mod rpc;
 
-pub use operator::{FromOperator, Refusal, Remembered, Stage, ToOperator};
+pub use operator::{FromOperator, OperatorRefusal, RecoveryStage, RememberedManagers, ToOperator};
 
-use crate::envelope::{Answer, Question};
-use crate::seat::Command;
-use consensus::manager::{Options, ToManager};
+use crate::envelope::{RpcReply, RpcRequest};
+use crate::worker_host::WorkerCommand;
+use consensus::manager::{ManagerOptions, ToManager};
 use consensus::topology::Topology;
-use desk::Desk;
-use folder::Folder;
-use net::Clock;
-use raft::Members;
+use folder::ManagerFolder;
+use inbox::ManagerInbox;
+use net::SystemClock;
+use raft::LogMembers;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -61,48 +61,48 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use types::{ClusterId, NodeId, Random, Time};
 
-/// Most letters that wait at a desk. More get lost, and are said again.
+/// Most inputs that wait at a manager inbox. More get lost, and are said again.
 const LETTERS_MAX: usize = 1 << 14;
 
-/// What comes to a desk from its node.
+/// What comes to a manager inbox from its node.
 #[derive(Debug)]
-pub(crate) enum Letter {
+pub(crate) enum ManagerInput {
     /// A node says something to managers, and which version of their list it has.
     FromNode { from: NodeId, version: u64, message: ToManager },
-    /// Another desk asks something.
-    Ask { from: NodeId, number: u64, question: Question },
+    /// Another manager inbox asks something.
+    Ask { from: NodeId, number: u64, question: RpcRequest },
     /// And answers.
-    Answer { from: NodeId, number: u64, answer: Answer },
-    /// Who the managers are, as another desk knows.
-    Members { from: NodeId, members: Members },
+    Answer { from: NodeId, number: u64, answer: RpcReply },
+    /// Who the managers are, as another manager inbox knows.
+    Members { from: NodeId, members: LogMembers },
     /// The node has joined this cluster, and belongs to it for good.
     Joined(ClusterId),
     /// An operator wants something changed.
-    Operator { client: net::ClientId, wanted: FromOperator },
+    Operator { client: net::ConnectedClient, wanted: FromOperator },
 }
 
-/// What a desk and the seat beside it both see.
+/// What a manager inbox and the worker host beside it both see.
 #[derive(Debug)]
-struct Board {
+struct SharedStatus {
     /// Where to begin: the managers of the node's file.
     named: Vec<NodeId>,
     /// The manager's clock, by which heartbeats come too.
-    clock: Clock,
-    state: Mutex<BoardState>,
+    clock: SystemClock,
+    state: Mutex<SharedStatusState>,
 }
 
 #[derive(Debug, Default)]
-struct BoardState {
+struct SharedStatusState {
     /// Who the managers are, by the latest committed list that was heard of.
-    known: Members,
+    known: LogMembers,
     /// The log of the manager that is hosted here.
-    log: Option<raft::Handle>,
-    /// The last heartbeat of each node, and when it came. They wait, and wake no desk: there are more of them than of all
-    /// other letters.
+    log: Option<raft::RaftHandle>,
+    /// The last heartbeat of each node, and when it came. They wait, and wake no manager inbox: there are more of them than of all
+    /// other inputs.
     heartbeats: BTreeMap<NodeId, (Time, ToManager)>,
 }
 
-impl BoardState {
+impl SharedStatusState {
     /// Keeps a heartbeat for the manager here, which may be about to lead. Says whether it has to be read at once, since
     /// its node knows less of who the managers are.
     fn keep_heartbeat(
@@ -121,7 +121,7 @@ impl BoardState {
         false
     }
 
-    /// Takes the heartbeats that have come since then. Older ones are of another reign.
+    /// Takes the heartbeats that have come since then. Older ones are of another leadership.
     fn take_heartbeats(&mut self, since: Time) -> BTreeMap<NodeId, (Time, ToManager)> {
         let mut kept = std::mem::take(&mut self.heartbeats);
         kept.retain(|_, (at, _)| *at >= since);
@@ -129,8 +129,8 @@ impl BoardState {
     }
 }
 
-impl Board {
-    fn state(&self) -> MutexGuard<'_, BoardState> {
+impl SharedStatus {
+    fn state(&self) -> MutexGuard<'_, SharedStatusState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -139,7 +139,7 @@ impl Board {
         state.keep_heartbeat(self.clock.now(), from, version, message)
     }
 
-    fn known(&self) -> Members {
+    fn known(&self) -> LogMembers {
         self.state().known.clone()
     }
 
@@ -155,7 +155,7 @@ impl Board {
     }
 
     /// Takes a list, if it is a later one.
-    fn learn(&self, members: Members) -> bool {
+    fn learn(&self, members: LogMembers) -> bool {
         let mut state = self.state();
         let is_news = members.version > state.known.version;
         if is_news {
@@ -165,112 +165,118 @@ impl Board {
     }
 }
 
-/// The way to the desk of this process.
+/// The way to the manager inbox of this process.
 #[derive(Debug, Clone)]
-pub(crate) struct Mail {
-    letters: mpsc::Sender<Letter>,
-    board: Arc<Board>,
+pub(crate) struct InputSender {
+    input_queue: mpsc::Sender<ManagerInput>,
+    shared_status: Arc<SharedStatus>,
     /// How long a lease lasts that managers grant.
     pub(crate) lease: Duration,
 }
 
-impl Mail {
+impl InputSender {
     /// A way, and its end, of a node whose file names these managers.
-    pub(crate) fn new(named: Vec<NodeId>, lease: Duration) -> (Mail, Inbox) {
-        let (letters, received) = mpsc::channel(LETTERS_MAX);
-        let board = Arc::new(Board { named, clock: Clock::new(), state: Mutex::default() });
-        let mail = Mail { letters, board: Arc::clone(&board), lease };
-        (mail, Inbox { letters: received, board })
+    pub(crate) fn new(named: Vec<NodeId>, lease: Duration) -> (InputSender, InputReceiver) {
+        let (input_queue, received) = mpsc::channel(LETTERS_MAX);
+        let shared_status =
+            Arc::new(SharedStatus { named, clock: SystemClock::new(), state: Mutex::default() });
+        let manager_inputs =
+            InputSender { input_queue, shared_status: Arc::clone(&shared_status), lease };
+        (manager_inputs, InputReceiver { input_queue: received, shared_status })
     }
 
-    /// Leaves a letter. It gets lost if too many wait, or if the desk is no more.
-    pub(crate) fn post(&self, letter: Letter) {
-        if let Letter::FromNode { from, version, message: message @ ToManager::Heartbeat { .. } } =
-            &letter
-            && !self.board.keep_heartbeat(*from, *version, message)
+    /// Leaves an input. It gets lost if too many wait, or if the manager inbox is no more.
+    pub(crate) fn post(&self, manager_input: ManagerInput) {
+        if let ManagerInput::FromNode {
+            from,
+            version,
+            message: message @ ToManager::Heartbeat { .. },
+        } = &manager_input
+            && !self.shared_status.keep_heartbeat(*from, *version, message)
         {
             return;
         }
-        if self.letters.try_send(letter).is_err() {
-            tracing::debug!("a letter to the manager got lost");
+        if self.input_queue.try_send(manager_input).is_err() {
+            tracing::debug!("an input to the manager got lost");
         }
     }
 
     /// The nodes that have managers, as far as is known here, and the version of that list; 0 for that of the file.
     pub(crate) fn managers(&self) -> (u64, Vec<NodeId>) {
-        let state = self.board.state();
+        let state = self.shared_status.state();
         match state.known.version {
-            0 => (0, self.board.named.clone()),
+            0 => (0, self.shared_status.named.clone()),
             version => (version, state.known.nodes().into_iter().collect()),
         }
     }
 
     /// Of the manager that is hosted here, how it is, and whether it votes by the latest list that is known.
-    pub(crate) fn hosted(&self) -> Option<(raft::Member, raft::Status, bool)> {
-        let state = self.board.state();
+    pub(crate) fn hosted(&self) -> Option<(raft::LogMember, raft::RaftStatus, bool)> {
+        let state = self.shared_status.state();
         let log = state.log.as_ref()?;
         Some((log.me(), log.status(), state.known.voters.contains(&log.me())))
     }
 }
 
-/// The end of a [`Mail`].
+/// The end of a [`InputSender`].
 #[derive(Debug)]
-pub(crate) struct Inbox {
-    letters: mpsc::Receiver<Letter>,
-    board: Arc<Board>,
+pub(crate) struct InputReceiver {
+    input_queue: mpsc::Receiver<ManagerInput>,
+    shared_status: Arc<SharedStatus>,
 }
 
 /// Which cluster a node belongs to, by what it keeps in its folder.
 pub(crate) fn cluster_of(data: Option<&Path>) -> io::Result<Option<ClusterId>> {
-    Folder(data.map(Path::to_owned)).cluster()
+    ManagerFolder(data.map(Path::to_owned)).cluster()
 }
 
-/// A desk to be started.
+/// A manager inbox to be started.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub(crate) struct ManagerPlan {
     pub(crate) node: NodeId,
     pub(crate) topology: Arc<Topology>,
-    pub(crate) options: Options,
-    pub(crate) log: raft::Options,
-    /// Where the log and the list of managers are kept. `None` for memory, for a life that has no other after it.
+    pub(crate) options: ManagerOptions,
+    pub(crate) log: raft::RaftOptions,
+    /// Where the log and the list of managers are kept. `None` for memory, for a process that has no other after it.
     pub(crate) data: Option<PathBuf>,
     /// Volumes are drawn from it.
     pub(crate) random: Random,
 }
 
-/// Starts a node's desk. It ends when all senders to it are gone, which is when its node has ended.
+/// Starts a node's manager inbox. It ends when all senders to it are gone, which is when its node has ended.
 pub(crate) fn start(
-    plan: Plan,
-    inbox: Inbox,
-    seats: net::Handle<Command>,
+    plan: ManagerPlan,
+    inbox: InputReceiver,
+    worker_hosts: net::Handle<WorkerCommand>,
 ) -> io::Result<thread::JoinHandle<()>> {
     let name = format!("{}-manager", plan.node);
-    let Inbox { mut letters, board } = inbox;
-    let folder = Folder(plan.data.clone());
-    board.learn(folder.members()?);
+    let InputReceiver { mut input_queue, shared_status } = inbox;
+    let folder = ManagerFolder(plan.data.clone());
+    shared_status.learn(folder.members()?);
     // A node that has a log hosts a manager, also where its file does not say so. Of those that are named there, one that knows of a
     // cluster and has no log is to host none: it was dropped, or has lost it.
-    let hosts = folder.has_log() || (board.named.contains(&plan.node) && board.version() == 0);
+    let hosts = folder.has_log()
+        || (shared_status.named.contains(&plan.node) && shared_status.version() == 0);
     let storage = hosts.then(|| folder.log()).transpose()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     thread::Builder::new().name(name).spawn(move || {
-        let stops = StopsSeats(seats.clone());
+        let stops = StopWorkersOnDrop(worker_hosts.clone());
         let node = plan.node;
         runtime.block_on(async {
-            let mut desk = Desk::new(plan, board, seats);
-            if let Err(error) = desk.work(storage, &mut letters).await {
+            let mut manager_inbox = ManagerInbox::new(plan, shared_status, worker_hosts);
+            if let Err(error) = manager_inbox.work(storage, &mut input_queue).await {
                 tracing::error!(%node, %error, "the manager has stopped");
             }
-            desk.close().await;
+            manager_inbox.close().await;
         });
         drop(stops);
     })
 }
 
 /// A node that is to have a manager, and has none, is no use to the cluster.
-struct StopsSeats(net::Handle<Command>);
+struct StopWorkersOnDrop(net::Handle<WorkerCommand>);
 
-impl Drop for StopsSeats {
+impl Drop for StopWorkersOnDrop {
     fn drop(&mut self) {
         self.0.stop();
     }
@@ -279,16 +285,16 @@ impl Drop for StopsSeats {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use consensus::manager::{Incarnation, Life, Machine, Revision};
+    use consensus::manager::{Incarnation, ProcessInstance, Revision, StateMachine};
 
     fn heartbeat(round: u64) -> ToManager {
-        let (life, incarnation, known) = (Life(1), Incarnation(1), Revision(0));
-        ToManager::Heartbeat { life, incarnation, round, granted: 0, known }
+        let (instance, incarnation, known) = (ProcessInstance(1), Incarnation(1), Revision(0));
+        ToManager::Heartbeat { instance, incarnation, round, granted: 0, known }
     }
 
     #[test]
     fn heartbeats_wake_only_those_who_know_more_than_the_sender() {
-        let mut state = BoardState::default();
+        let mut state = SharedStatusState::default();
         state.known.version = 3;
         assert!(state.keep_heartbeat(Time(1), NodeId(1), 2, &heartbeat(1)), "it has to be told");
         assert!(!state.keep_heartbeat(Time(1), NodeId(1), 3, &heartbeat(1)));
@@ -300,14 +306,17 @@ mod tests {
         let (_, log) = raft::start(
             NodeId(0),
             raft::Volume(1),
-            &raft::Options::default(),
-            Machine::new(Arc::new(Topology::symmetric(1, 1, 1, 0, 1)), Options::default()),
-            raft::MemoryStorage::default(),
-            Nobody,
+            &raft::RaftOptions::default(),
+            StateMachine::new(
+                Arc::new(Topology::symmetric(1, 1, 1, 0, 1)),
+                ManagerOptions::default(),
+            ),
+            raft::InMemoryDisk::default(),
+            NoManager,
         )
         .await
         .expect("it starts");
-        let mut state = BoardState { log: Some(log), ..BoardState::default() };
+        let mut state = SharedStatusState { log: Some(log), ..SharedStatusState::default() };
         for (at, node, round) in [(1, 1, 1), (5, 2, 1), (6, 1, 2), (2, 3, 9)] {
             assert!(!state.keep_heartbeat(Time(at), NodeId(node), 0, &heartbeat(round)));
         }
@@ -318,9 +327,9 @@ mod tests {
         assert!(state.take_heartbeats(Time(0)).is_empty(), "each is taken once");
     }
 
-    struct Nobody;
+    struct NoManager;
 
-    impl raft::Transport for Nobody {
+    impl raft::Transport for NoManager {
         async fn call(
             &self,
             to: NodeId,

@@ -63,14 +63,14 @@ pub enum ToOperator {
         managers: Vec<NodeId>,
     },
     /// It is under way: ask again.
-    UnderWay(Stage),
+    UnderWay(RecoveryStage),
     /// Nothing is done here: ask the one that leads.
     NotLeading {
         /// It, as far as is known here.
         leader: Option<NodeId>,
     },
     /// It is not done, and will not be.
-    Refused(Refusal),
+    Refused(OperatorRefusal),
     /// To `CheckLoss`: it may be accepted.
     MayLose {
         /// The replicas that live and remember: they become the voters.
@@ -83,12 +83,12 @@ pub enum ToOperator {
     /// To `AcceptLoss`: it is accepted, and stands there.
     Lost(Loss),
     /// To `CheckRecovery`: the managers can be recovered.
-    MayRecover(Remembered),
+    MayRecover(RememberedManagers),
 }
 
 /// What a recovery of the managers would go on with.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Remembered {
+pub struct RememberedManagers {
     /// Nodes that answer, and go on with what they have in memory.
     pub nodes: Vec<NodeId>,
     /// The others: they are taken for nodes that have lost their memory.
@@ -105,7 +105,7 @@ pub struct Remembered {
     pub pledged: bool,
 }
 
-coded_struct!(Remembered {
+coded_struct!(RememberedManagers {
     nodes: Vec<NodeId>,
     silent: Vec<NodeId>,
     lost: Vec<ShardId>,
@@ -117,7 +117,7 @@ coded_struct!(Remembered {
 
 /// How far it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
+pub enum RecoveryStage {
     /// The incoming node is told to host a manager, and has not answered yet.
     Reaching,
     /// Its manager learns the log.
@@ -142,7 +142,7 @@ pub enum Stage {
 
 /// Why it is not done.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
+pub enum OperatorRefusal {
     /// This cluster has no managers.
     NoManagers,
     /// There is no such node.
@@ -175,11 +175,13 @@ impl From<ChangeError> for ToOperator {
     fn from(error: ChangeError) -> ToOperator {
         match error {
             ChangeError::NotLeading { leader } => ToOperator::NotLeading { leader },
-            ChangeError::InProgress => ToOperator::UnderWay(Stage::Voting),
+            ChangeError::InProgress => ToOperator::UnderWay(RecoveryStage::Voting),
             error @ (ChangeError::Count(_)
             | ChangeError::NotMember(_)
             | ChangeError::Refused(_)
-            | ChangeError::Stopped(_)) => ToOperator::Refused(Refusal::Failed(error.to_string())),
+            | ChangeError::Stopped(_)) => {
+                ToOperator::Refused(OperatorRefusal::Failed(error.to_string()))
+            }
         }
     }
 }
@@ -203,7 +205,7 @@ coded_enum!(ToOperator {
     6 => MayRecover(remembered),
 });
 
-coded_enum!(Stage {
+coded_enum!(RecoveryStage {
     0 => Reaching,
     1 => Learning { has, of },
     2 => Voting,
@@ -211,7 +213,7 @@ coded_enum!(Stage {
     4 => Asking { told, of },
 });
 
-coded_enum!(Refusal {
+coded_enum!(OperatorRefusal {
     0 => NoManagers,
     1 => NoNode(node),
     2 => NotManager { managers },
@@ -239,15 +241,15 @@ mod tests {
         assert_eq!(wanted[..], [0, 1, 0, 0, 0, 4, 0, 0, 0]);
         let managers = vec![NodeId(0), NodeId(4)];
         let refusals = [
-            Refusal::NoManagers,
-            Refusal::NoNode(NodeId(9)),
-            Refusal::NotManager { managers: managers.clone() },
-            Refusal::IsManager,
-            Refusal::InMemory,
-            Refusal::CannotHost("no room".to_owned()),
-            Refusal::Failed("it has stopped".to_owned()),
-            Refusal::MajorityLives,
-            Refusal::LosesMore { silent: vec![NodeId(1)], lost: vec![ShardId(2)] },
+            OperatorRefusal::NoManagers,
+            OperatorRefusal::NoNode(NodeId(9)),
+            OperatorRefusal::NotManager { managers: managers.clone() },
+            OperatorRefusal::IsManager,
+            OperatorRefusal::InMemory,
+            OperatorRefusal::CannotHost("no room".to_owned()),
+            OperatorRefusal::Failed("it has stopped".to_owned()),
+            OperatorRefusal::MajorityLives,
+            OperatorRefusal::LosesMore { silent: vec![NodeId(1)], lost: vec![ShardId(2)] },
         ];
         assert_eq!(encode(&FromOperator::CheckRecovery)[..], [3]);
         let (silent, lost) = (vec![NodeId(7)], Vec::new());
@@ -270,18 +272,18 @@ mod tests {
         };
         let (survivors, aside, silent) = (managers.clone(), vec![NodeId(1)], vec![]);
         let may_lose = ToOperator::MayLose { survivors, aside, silent };
-        let remembered = Remembered {
+        let remembered = RememberedManagers {
             nodes: vec![NodeId(2)],
             lost: vec![shard],
             lacking: 3,
-            ..Remembered::default()
+            ..RememberedManagers::default()
         };
         let stages = [
-            Stage::Reaching,
-            Stage::Learning { has: 3, of: 5 },
-            Stage::Voting,
-            Stage::Accepting,
-            Stage::Asking { told: 1, of: 6 },
+            RecoveryStage::Reaching,
+            RecoveryStage::Learning { has: 3, of: 5 },
+            RecoveryStage::Voting,
+            RecoveryStage::Accepting,
+            RecoveryStage::Asking { told: 1, of: 6 },
         ];
         let told = stages.map(ToOperator::UnderWay).into_iter();
         let told = told.chain(refusals.map(ToOperator::Refused)).chain([

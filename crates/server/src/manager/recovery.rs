@@ -11,13 +11,13 @@
 //! that take nothing from their managers, be they all back, and only another recovery helps. So nodes are asked first without a
 //! pledge where there is a majority. And it is refused where it would cost more than the operator was shown.
 
-use super::desk::Desk;
-use super::operator::{Refusal, Remembered, Stage, ToOperator};
+use super::inbox::ManagerInbox;
+use super::operator::{OperatorRefusal, RecoveryStage, RememberedManagers, ToOperator};
 use crate::envelope::Envelope;
 use consensus::manager::{
-    Configuration, Generation, Machine, NotRecovered, Outage, Recollection, ToNode,
+    Configuration, Generation, NotRecovered, Outage, Recollection, StateMachine, ToNode,
 };
-use raft::{Member, Stopped};
+use raft::{LogMember, Stopped};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What an operator has accepted, as the request with this number.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Accepted {
+pub(super) struct AcceptedRecovery {
     pub(super) number: u64,
     /// The nodes that were shown as silent,
     pub(super) silent: Vec<NodeId>,
@@ -40,7 +40,7 @@ pub(super) struct Accepted {
 }
 
 /// Nodes are being asked.
-pub(super) struct Recovery {
+pub(super) struct ManagerRecovery {
     /// The operator's number for it; `None` if nothing is to change.
     number: Option<u64>,
     /// Whether nodes pledge.
@@ -54,15 +54,24 @@ pub(super) struct Recovery {
     asked: Time,
 }
 
-impl Recovery {
+impl ManagerRecovery {
     pub(super) fn new(
         (number, pledges): (Option<u64>, bool),
         generation: Generation,
         nodes: usize,
         now: Time,
-    ) -> Recovery {
+    ) -> ManagerRecovery {
         let (told, version) = (BTreeMap::new(), 0);
-        Recovery { number, pledges, generation, version, told, nodes, begun: now, asked: now }
+        ManagerRecovery {
+            number,
+            pledges,
+            generation,
+            version,
+            told,
+            nodes,
+            begun: now,
+            asked: now,
+        }
     }
 
     /// An operator asks for it, still. False if it is to begin anew: it was given up, or changes nothing where something is
@@ -84,7 +93,7 @@ impl Recovery {
     }
 
     /// Has a node pledged to managers that are later than those of the machine?
-    fn is_pledged(&self, machine: &Machine) -> bool {
+    fn is_pledged(&self, machine: &StateMachine) -> bool {
         let generation = machine.configuration().generation;
         self.told.values().any(|told| told.pledged > generation)
     }
@@ -124,22 +133,30 @@ impl Recovery {
     }
 
     /// What the next managers go on from, if that costs no more than what is accepted.
-    fn machine(&self, machine: &Machine, accepted: &Accepted) -> Result<Machine, Refusal> {
+    fn machine(
+        &self,
+        machine: &StateMachine,
+        accepted: &AcceptedRecovery,
+    ) -> Result<StateMachine, OperatorRefusal> {
         let failed = |why: NotRecovered| {
             let why = format!("{why}; nodes have pledged, and are not served before it is done");
-            Refusal::Failed(why)
+            OperatorRefusal::Failed(why)
         };
-        let Remembered { mut silent, mut lost, .. } = self.remembered(machine).map_err(failed)?;
+        let RememberedManagers { mut silent, mut lost, .. } =
+            self.remembered(machine).map_err(failed)?;
         silent.retain(|node| !accepted.silent.contains(node));
         lost.retain(|shard| !accepted.lost.contains(shard));
         if !silent.is_empty() || !lost.is_empty() {
-            return Err(Refusal::LosesMore { silent, lost });
+            return Err(OperatorRefusal::LosesMore { silent, lost });
         }
         machine.recover(self.generation, &self.told).map_err(failed)
     }
 
     /// For the operator: what of it is left, and what is not.
-    pub(super) fn remembered(&self, machine: &Machine) -> Result<Remembered, NotRecovered> {
+    pub(super) fn remembered(
+        &self,
+        machine: &StateMachine,
+    ) -> Result<RememberedManagers, NotRecovered> {
         let mut pledged = self.told.clone(); // As they will have, when it is wanted.
         pledged.values_mut().for_each(|told| told.pledged = self.generation);
         let recovered = machine.recover(self.generation, &pledged)?;
@@ -156,7 +173,7 @@ impl Recovery {
         let (revision, epoch) =
             newest.map_or((own.revision, own.epoch), |newest| (newest.revision, newest.epoch));
         let heard = self.told.values().map(|told| told.heard.open).max().unwrap_or_default();
-        Ok(Remembered {
+        Ok(RememberedManagers {
             nodes: nodes.into_iter().collect(),
             silent: silent.into_iter().collect(),
             lost: after.topology.shard_ids().filter(is_lost).collect(),
@@ -168,12 +185,12 @@ impl Recovery {
     }
 }
 
-impl Desk {
+impl ManagerInbox {
     /// Recovers the managers from the one that is hosted here, as far as that goes now; where nothing is accepted, says what
     /// would be left.
     pub(super) async fn recover(
         &mut self,
-        accepted: Option<Accepted>,
+        accepted: Option<AcceptedRecovery>,
     ) -> Result<ToOperator, Stopped> {
         let number = accepted.as_ref().map(|accepted| accepted.number);
         if let Some((done, managers)) = &self.recovered
@@ -181,38 +198,39 @@ impl Desk {
         {
             return Ok(ToOperator::Done { managers: managers.clone() });
         }
-        let Some(site) = &mut self.site else {
-            let managers = self.board.known().nodes().into_iter().collect();
-            return Ok(ToOperator::Refused(Refusal::NotManager { managers }));
+        let Some(manager_host) = &mut self.manager_host else {
+            let managers = self.shared_status.known().nodes().into_iter().collect();
+            return Ok(ToOperator::Refused(OperatorRefusal::NotManager { managers }));
         };
         let (now, me, nodes) = (self.clock.now(), self.plan.node, self.plan.topology.nodes().len());
-        let has_majority = site.has_majority();
+        let has_majority = manager_host.has_majority();
         if !self.recovery.as_mut().is_some_and(|recovery| recovery.goes_on(number, now)) {
-            let version = site.log.status().entries.max(self.board.version());
-            let known = site.machine().configuration().generation.max(Generation(version));
+            let version = manager_host.log.status().entries.max(self.shared_status.version());
+            let known = manager_host.machine().configuration().generation.max(Generation(version));
             let how = (number, number.is_some() && !has_majority);
-            self.recovery = Some(Recovery::new(how, known.next(me), nodes, now));
+            self.recovery = Some(ManagerRecovery::new(how, known.next(me), nodes, now));
         }
         let Some(recovery) = self.recovery.take_if(|it| it.number == number && it.is_over(now))
         else {
             return Ok(self.ask_nodes());
         };
-        if has_majority && !recovery.is_pledged(site.machine()) {
-            return Ok(ToOperator::Refused(Refusal::MajorityLives));
+        if has_majority && !recovery.is_pledged(manager_host.machine()) {
+            return Ok(ToOperator::Refused(OperatorRefusal::MajorityLives));
         }
         let Some(accepted) = accepted else {
-            let refused = |why: NotRecovered| ToOperator::Refused(Refusal::Failed(why.to_string()));
-            let remembered = recovery.remembered(site.machine());
+            let refused =
+                |why: NotRecovered| ToOperator::Refused(OperatorRefusal::Failed(why.to_string()));
+            let remembered = recovery.remembered(manager_host.machine());
             return Ok(remembered.map_or_else(refused, ToOperator::MayRecover));
         };
         if !recovery.pledges {
             let known = recovery.generation;
-            let mut recovery = Recovery { pledges: true, ..recovery };
+            let mut recovery = ManagerRecovery { pledges: true, ..recovery };
             recovery.begin_anew(now, known, me);
             self.recovery = Some(recovery);
             return Ok(self.ask_nodes());
         }
-        match recovery.machine(site.machine(), &accepted) {
+        match recovery.machine(manager_host.machine(), &accepted) {
             Ok(machine) => self.begin_generation(accepted.number, recovery.version, &machine).await,
             Err(why) => Ok(ToOperator::Refused(why)),
         }
@@ -220,12 +238,17 @@ impl Desk {
 
     /// Asks those that have not answered.
     fn ask_nodes(&self) -> ToOperator {
-        let (Some(site), Some(asking)) = (&self.site, &self.recovery) else {
+        let (Some(manager_host), Some(asking)) = (&self.manager_host, &self.recovery) else {
             return ToOperator::NotLeading { leader: None };
         };
         let (generation, pledges) = (asking.generation, asking.pledges);
-        asking.missing().for_each(|node| site.tell(node, ToNode::Recall { generation, pledges }));
-        ToOperator::UnderWay(Stage::Asking { told: asking.answered(), of: asking.nodes as u64 })
+        asking
+            .missing()
+            .for_each(|node| manager_host.tell(node, ToNode::Recall { generation, pledges }));
+        ToOperator::UnderWay(RecoveryStage::Asking {
+            told: asking.answered(),
+            of: asking.nodes as u64,
+        })
     }
 
     /// The manager here goes on alone with this machine.
@@ -233,13 +256,14 @@ impl Desk {
         &mut self,
         number: u64,
         version: u64,
-        machine: &Machine,
+        machine: &StateMachine,
     ) -> Result<ToOperator, Stopped> {
         let node = self.plan.node;
-        let member = Member { node, volume: self.draw_volume() };
-        let entries = self.site.as_ref().map_or(0, |site| site.log.status().entries);
-        let version = version.max(entries).max(self.board.version());
-        let begun = self.folder.begin_log(member, machine, version);
+        let manager_client = LogMember { node, volume: self.draw_volume() };
+        let entries =
+            self.manager_host.as_ref().map_or(0, |manager_host| manager_host.log.status().entries);
+        let version = version.max(entries).max(self.shared_status.version());
+        let begun = self.folder.begin_log(manager_client, machine, version);
         let (storage, members) = match begun {
             Ok(begun) => begun,
             Err(error) => {
@@ -247,7 +271,7 @@ impl Desk {
                     "its log cannot be written: {error}; nodes have pledged, and are not served before it is done: make \
                      room, and ask again"
                 );
-                return Ok(ToOperator::Refused(Refusal::Failed(why)));
+                return Ok(ToOperator::Refused(OperatorRefusal::Failed(why)));
             }
         };
         let configuration = machine.configuration();
@@ -259,7 +283,7 @@ impl Desk {
         self.open(storage).await?;
         self.follow().await;
         for other in self.plan.topology.nodes().iter().filter(|other| other.id != node) {
-            self.courier.send(other.id, &Envelope::Members(members.clone()));
+            self.rpc.send(other.id, &Envelope::Members(members.clone()));
         }
         let managers: Vec<NodeId> = members.nodes().into_iter().collect();
         self.recovered = Some((number, managers.clone()));
@@ -270,13 +294,13 @@ impl Desk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use consensus::manager::{Action, Command, HeardEpochs, Incarnation, Life, Term};
+    use consensus::manager::{Action, Command, HeardEpochs, Incarnation, ProcessInstance, Term};
     use consensus::topology::Topology;
     use types::ClusterId;
 
     fn told(pledged: Generation) -> Recollection {
         Recollection {
-            life: Life(1),
+            instance: ProcessInstance(1),
             incarnation: Incarnation(1),
             pledged,
             configuration: None,
@@ -286,9 +310,9 @@ mod tests {
 
     const ME: NodeId = NodeId(0);
 
-    fn recovery(number: u64) -> (Recovery, Generation) {
+    fn recovery(number: u64) -> (ManagerRecovery, Generation) {
         let first = Generation(0).next(ME);
-        (Recovery::new((Some(number), true), first, 3, Time(1)), first)
+        (ManagerRecovery::new((Some(number), true), first, 3, Time(1)), first)
     }
 
     #[test]
@@ -323,15 +347,15 @@ mod tests {
         assert!(recovery.goes_on(Some(7), Time(2)));
         assert!(recovery.goes_on(Some(8), Time(3)) && recovery.goes_on(None, Time(3)));
         assert!(!recovery.goes_on(Some(8), Time(2) + PATIENCE), "it is given up");
-        let mut check = Recovery::new((None, false), first, 3, Time(1));
+        let mut check = ManagerRecovery::new((None, false), first, 3, Time(1));
         assert!(check.goes_on(None, Time(2)) && !check.goes_on(Some(7), Time(3)));
     }
 
     #[test]
     fn it_costs_no_more_than_was_accepted() {
-        let mut machine = Machine::new(
+        let mut machine = StateMachine::new(
             Arc::new(Topology::symmetric(1, 1, 3, 0, 1)),
-            consensus::manager::Options::default(),
+            consensus::manager::ManagerOptions::default(),
         );
         let mut apply = |action| {
             let command = Command { term: Term(1), at: Time(1), action };
@@ -339,8 +363,9 @@ mod tests {
         };
         apply(Action::Take { drawn: ClusterId::new(5).expect("not 0") });
         for node in (0..3).map(NodeId) {
-            let (life, after, lost, heard) = (Life(1), Incarnation(0), true, Time(1));
-            apply(Action::Join { node, life, after, lost, heard });
+            let (instance, after, lost, heard) =
+                (ProcessInstance(1), Incarnation(0), true, Time(1));
+            apply(Action::Join { node, instance, after, lost, heard });
         }
         let (mut recovery, first) = recovery(7);
         for node in [0, 1].map(NodeId) {
@@ -349,13 +374,13 @@ mod tests {
             recovery.hear(Time(1), (node, 1), first, told, ME);
         }
         assert!(recovery.is_pledged(&machine));
-        let accepted = |silent| Accepted { number: 7, silent, lost: Vec::new() };
-        let more = Refusal::LosesMore { silent: vec![NodeId(2)], lost: Vec::new() };
+        let accepted = |silent| AcceptedRecovery { number: 7, silent, lost: Vec::new() };
+        let more = OperatorRefusal::LosesMore { silent: vec![NodeId(2)], lost: Vec::new() };
         assert_eq!(recovery.machine(&machine, &accepted(Vec::new())), Err(more));
         let silent = vec![NodeId(1), NodeId(2)];
         recovery.machine(&machine, &accepted(silent)).expect("as it was shown");
         recovery.told.remove(&NodeId(1));
-        let more = Refusal::LosesMore { silent: vec![NodeId(1)], lost: vec![ShardId(0)] };
+        let more = OperatorRefusal::LosesMore { silent: vec![NodeId(1)], lost: vec![ShardId(0)] };
         assert_eq!(recovery.machine(&machine, &accepted(vec![NodeId(2)])), Err(more));
     }
 }

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use consensus::topology::{Partitioning, Topology};
 use engines::Procedures;
-use engines::client::{FromClient, Reply, Request, ToClient, worker_of};
-use net::client::{Access, Connection, Role, connect};
+use engines::client::{ClientReply, ClientRequest, FromClient, ToClient, worker_of};
+use net::client::{Access, ClientConnection, Role, connect};
 use net::{Secret, listen};
 use shoal_server::{FromOperator, NodeConfig, NodeStatus, Protocol, Server, ToOperator};
 use std::collections::BTreeMap;
@@ -30,14 +30,14 @@ pub struct Cluster {
 }
 
 /// Adds one to a counter, and says what it is now.
-async fn count(tx: &engines::Transaction, arguments: &[u8]) -> Result<Bytes> {
+async fn count(tx: &engines::CoordinatorTransaction, arguments: &[u8]) -> Result<Bytes> {
     let table = types::TableId(0);
     let sum = tx.add(table, arguments, 1).await?;
     Ok(Bytes::copy_from_slice(&sum.to_le_bytes()))
 }
 
 /// Adds one to each of ten counters, which are on all shards.
-async fn count_ten(tx: &engines::Transaction, _arguments: &[u8]) -> Result<Bytes> {
+async fn count_ten(tx: &engines::CoordinatorTransaction, _arguments: &[u8]) -> Result<Bytes> {
     for key in 0..10_u8 {
         tx.add(types::TableId(0), &[key], 1).await?;
     }
@@ -122,7 +122,7 @@ impl Cluster {
         server.join().expect("it ends since it was asked to");
     }
 
-    /// It begins another life.
+    /// It begins another process.
     pub fn restart(&mut self, node: NodeId) {
         let at = node.0 as usize;
         assert!(self.servers[at].is_none(), "{node} runs");
@@ -175,13 +175,13 @@ impl Cluster {
         let (role, secret) = (Role::Operator, secret());
         let access = Access { role, secret, ..self.access.clone() };
         let connected = connect(&self.address(node), &access, Some(WorkerId(0))).await;
-        let Connection { sender, mut receiver, .. } = connected.ok()?;
+        let ClientConnection { sender, mut receiver, .. } = connected.ok()?;
         sender.send(encode(wanted)).await.ok()?;
         let told = tokio::time::timeout(PATIENCE, receiver.receive()).await.ok()?.ok()?;
         Some(decode(&told).expect("a frame"))
     }
 
-    async fn connect(&self, node: NodeId, worker: Option<WorkerId>) -> Option<Connection> {
+    async fn connect(&self, node: NodeId, worker: Option<WorkerId>) -> Option<ClientConnection> {
         connect(&self.address(node), &self.access, worker).await.ok()
     }
 
@@ -271,10 +271,10 @@ impl Client<'_> {
             };
             let id = RequestId { session, number: last + 1 };
             let arguments = Bytes::copy_from_slice(arguments);
-            let request = Request::Call { id, procedure: procedure.into(), arguments };
+            let request = ClientRequest::Call { id, procedure: procedure.into(), arguments };
             let worker = worker_of(&session, self.workers());
             let called = |reply| match reply {
-                Reply::Called { id: called, result } if called == id => Some(result),
+                ClientReply::Called { id: called, result } if called == id => Some(result),
                 _ => None,
             };
             let result = self.ask_for(first, worker, request, called).await;
@@ -290,13 +290,13 @@ impl Client<'_> {
         self.token += 1;
         let token = self.token;
         let opened = |reply| match reply {
-            Reply::CallsOpened { token: asked, result } if asked == token => match result {
+            ClientReply::CallsOpened { token: asked, result } if asked == token => match result {
                 Err(Error::Aborted(_)) => None,
                 result => Some(result),
             },
             _ => None,
         };
-        self.ask_for(first, WorkerId(0), Request::OpenCalls { token, home }, opened).await
+        self.ask_for(first, WorkerId(0), ClientRequest::OpenCalls { token, home }, opened).await
     }
 
     fn workers(&self) -> u32 {
@@ -308,8 +308,8 @@ impl Client<'_> {
         &self,
         first: NodeId,
         worker: WorkerId,
-        request: Request,
-        answer: impl Fn(Reply) -> Option<Result<T>>,
+        request: ClientRequest,
+        answer: impl Fn(ClientReply) -> Option<Result<T>>,
     ) -> Result<T> {
         let nodes = self.cluster.servers.len() as u32;
         let (began, mut node) = (now(), first);
@@ -330,7 +330,12 @@ impl Client<'_> {
         }
     }
 
-    async fn ask(&self, node: NodeId, worker: WorkerId, request: Request) -> Option<Reply> {
+    async fn ask(
+        &self,
+        node: NodeId,
+        worker: WorkerId,
+        request: ClientRequest,
+    ) -> Option<ClientReply> {
         if !self.cluster.is_up(node) {
             return None;
         }

@@ -1,7 +1,7 @@
 //! A shard loses its majority for good, and an operator accepts that.
 
 use crate::cluster::Cluster;
-use shoal_server::{FromOperator, NodeStatus, Protocol, Refusal, ToOperator};
+use shoal_server::{FromOperator, NodeStatus, OperatorRefusal, Protocol, ToOperator};
 use types::{Aborted, Error, NodeId, ShardId, Unknown};
 
 const S: ShardId = ShardId(0);
@@ -40,7 +40,7 @@ async fn a_shard_goes_on_with_what_its_survivor_holds() {
     }
     let old = cluster.open_session(NodeId(0), S).await;
     let refused = |told: ToOperator| match told {
-        ToOperator::Refused(Refusal::Failed(why)) => why,
+        ToOperator::Refused(OperatorRefusal::Failed(why)) => why,
         told => panic!("{told:?}"),
     };
     let check = FromOperator::CheckLoss { shard: S };

@@ -1,7 +1,7 @@
 //! Managers that are lost, replaced and moved, while their cluster serves.
 
 use crate::cluster::{Cluster, until_so};
-use shoal_server::{FromOperator, NodeStatus, Protocol, Refusal, ToOperator};
+use shoal_server::{FromOperator, NodeStatus, OperatorRefusal, Protocol, ToOperator};
 use std::path::Path;
 use tempfile::TempDir;
 use types::{NodeId, ShardId};
@@ -148,9 +148,9 @@ async fn what_makes_no_sense_is_refused() {
     cluster.until("its manager leads", NodeId(0), votes).await;
     let managers = vec![NodeId(0)];
     for (outgoing, incoming, why) in [
-        (0, 9, Refusal::NoNode(NodeId(9))),
-        (1, 2, Refusal::NotManager { managers }),
-        (0, 2, Refusal::InMemory),
+        (0, 9, OperatorRefusal::NoNode(NodeId(9))),
+        (1, 2, OperatorRefusal::NotManager { managers }),
+        (0, 2, OperatorRefusal::InMemory),
     ] {
         let (outgoing, incoming) = (NodeId(outgoing), NodeId(incoming));
         let wanted = FromOperator::ReplaceManager { outgoing, incoming };
@@ -163,5 +163,5 @@ async fn what_makes_no_sense_is_refused() {
 
     let fixed = Cluster::start(1, 1, Protocol::TwoPhaseCommit);
     let told = fixed.operate(NodeId(0), &wanted).await.expect("it answers");
-    assert_eq!(told, ToOperator::Refused(Refusal::NoManagers));
+    assert_eq!(told, ToOperator::Refused(OperatorRefusal::NoManagers));
 }

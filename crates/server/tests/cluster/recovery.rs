@@ -1,7 +1,9 @@
 //! A majority of the managers is lost for good, and an operator accepts that.
 
 use crate::cluster::{Cluster, until_so};
-use shoal_server::{FromOperator, NodeStatus, Protocol, Refusal, Remembered, ToOperator};
+use shoal_server::{
+    FromOperator, NodeStatus, OperatorRefusal, Protocol, RememberedManagers, ToOperator,
+};
 use std::path::PathBuf;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -38,7 +40,7 @@ async fn count(cluster: &Cluster, number: u64, via: NodeId, shard: ShardId, key:
     }
 }
 
-/// Waits until the manager has ended that this node hosted, which has come back. A life of the node that the lost managers
+/// Waits until the manager has ended that this node hosted, which has come back. A process of the node that the lost managers
 /// had admitted before they were told ends as well: then it begins another one, as its supervisor would have it.
 async fn until_ended(cluster: &mut Cluster, node: NodeId) {
     let has_ended =
@@ -71,10 +73,13 @@ async fn a_manager_that_survives_goes_on_alone_and_the_others_do_not_come_back()
     }
     let survivor = NodeId(4);
     let check = FromOperator::CheckRecovery;
-    let majority = ToOperator::Refused(Refusal::MajorityLives);
+    let majority = ToOperator::Refused(OperatorRefusal::MajorityLives);
     assert_eq!(cluster.ask(survivor, &check).await, majority);
     let refused = cluster.ask(NodeId(1), &check).await;
-    assert!(matches!(refused, ToOperator::Refused(Refusal::NotManager { .. })), "{refused:?}");
+    assert!(
+        matches!(refused, ToOperator::Refused(OperatorRefusal::NotManager { .. })),
+        "{refused:?}"
+    );
     let identity = cluster.status(survivor).await.expect("it is up").cluster;
     let epoch = cluster.status(survivor).await.expect("it is up").epoch;
 
@@ -87,13 +92,13 @@ async fn a_manager_that_survives_goes_on_alone_and_the_others_do_not_come_back()
             told => assert_eq!(told, majority, "it does not know yet"),
         }
     };
-    let Remembered { nodes, silent, lost: shards, .. } = remembered;
+    let RememberedManagers { nodes, silent, lost: shards, .. } = remembered;
     assert_eq!((nodes, silent, shards), ([1, 2, 4, 5].map(NodeId).to_vec(), lost.to_vec(), vec![]));
     let wanted = |number, silent: &[NodeId]| {
         let (silent, lost) = (silent.to_vec(), Vec::new());
         FromOperator::RecoverManagers { number, silent, lost }
     };
-    let more = Refusal::LosesMore { silent: vec![lost[1]], lost: vec![] };
+    let more = OperatorRefusal::LosesMore { silent: vec![lost[1]], lost: vec![] };
     let told = cluster.ask(survivor, &wanted(8, &lost[..1])).await;
     assert_eq!(told, ToOperator::Refused(more), "only one was shown");
 
@@ -104,7 +109,10 @@ async fn a_manager_that_survives_goes_on_alone_and_the_others_do_not_come_back()
     };
     cluster.until("the managers have a leader", survivor, follows).await;
     let told = cluster.ask(survivor, &check).await;
-    assert!(matches!(told, ToOperator::MayRecover(Remembered { pledged: true, .. })), "{told:?}");
+    assert!(
+        matches!(told, ToOperator::MayRecover(RememberedManagers { pledged: true, .. })),
+        "{told:?}"
+    );
     lost.iter().for_each(|node| cluster.kill(*node));
     let done = ToOperator::Done { managers: vec![survivor] };
     assert_eq!(cluster.ask(survivor, &wanted(9, &lost)).await, done);

@@ -2,7 +2,7 @@
 
 use crate::cluster::{Cluster, until_so};
 use net::client::{Access, ConnectError, connect};
-use net::tls::{ClientTls, Identity, NodeTls};
+use net::tls::{Certificate, ClientTls, NodeTls};
 use net::{CloseReason, Secret};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use shoal_server::{NodeConfig, Protocol};
@@ -25,7 +25,7 @@ impl Authority {
         let params = CertificateParams::new(vec!["shoal".to_owned()]).expect("a certificate");
         let certificate = params.signed_by(&key, &self.0).expect("signed").der().clone();
         let key = key.serialize_der().try_into().expect("a key");
-        let identity = Identity { certificates: vec![certificate], key };
+        let identity = Certificate { certificates: vec![certificate], key };
         NodeTls::new(&identity, &[trusted.0.der().clone()], "shoal").expect("they fit")
     }
 

@@ -2,7 +2,7 @@
 
 use crate::ask;
 use crate::local::{LocalCluster, LocalNode, block};
-use crate::report::Report;
+use crate::report::StatusReport;
 use engines::client::{FromClient, ToClient};
 use net::client::Access;
 use rustix::process::{Pid, Signal, kill_process};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// Something that happens to a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Failure {
+pub enum InjectedFailure {
     /// Its process is killed. `shoal local` starts another.
     Kill,
     /// Its process stands still for a while.
@@ -19,12 +19,12 @@ pub enum Failure {
     Partition(Duration),
     /// For a while no packet of it reaches another node, or none of another node reaches it. Clients still reach
     /// it. Only in clusters whose nodes have network namespaces.
-    OneWay { span: Duration, way: Way },
+    OneWay { span: Duration, way: PacketDirection },
 }
 
 /// Which packets are lost between a node and the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum PacketDirection {
     /// Those that the others send.
     In,
     /// Those that it sends.
@@ -41,23 +41,27 @@ pub struct Victim {
     cluster: LocalCluster,
 }
 
-impl Failure {
+impl InjectedFailure {
     /// How long it lasts by itself.
     pub fn span(&self) -> Duration {
         match self {
-            Failure::Kill => Duration::ZERO,
-            Failure::Pause(span) | Failure::Partition(span) | Failure::OneWay { span, .. } => *span,
+            InjectedFailure::Kill => Duration::ZERO,
+            InjectedFailure::Pause(span)
+            | InjectedFailure::Partition(span)
+            | InjectedFailure::OneWay { span, .. } => *span,
         }
     }
 
     /// What happens to its victim, in words.
     pub fn words(&self) -> &'static str {
         match self {
-            Failure::Kill => "is killed",
-            Failure::Pause(_) => "stands still",
-            Failure::Partition(_) => "is cut off",
-            Failure::OneWay { way: Way::In, .. } => "hears no other node",
-            Failure::OneWay { way: Way::Out, .. } => "is heard by no other node",
+            InjectedFailure::Kill => "is killed",
+            InjectedFailure::Pause(_) => "stands still",
+            InjectedFailure::Partition(_) => "is cut off",
+            InjectedFailure::OneWay { way: PacketDirection::In, .. } => "hears no other node",
+            InjectedFailure::OneWay { way: PacketDirection::Out, .. } => {
+                "is heard by no other node"
+            }
         }
     }
 
@@ -66,7 +70,7 @@ impl Failure {
     /// # Errors
     /// A sentence, if there is none.
     pub async fn victim(&self, cluster: &LocalCluster, shard: u32) -> Result<Victim, String> {
-        let report = Report::gather(&cluster.addresses(), &Access::open("shoal")).await?;
+        let report = StatusReport::gather(&cluster.addresses(), &Access::open("shoal")).await?;
         let none = || format!("nobody leads S{shard} at the moment, or there is none");
         let at = report.leaders().get(&shard).map(|node| *node as usize).ok_or_else(none)?;
         Ok(Victim { at, node: cluster.nodes[at].clone(), cluster: cluster.clone() })
@@ -78,10 +82,10 @@ impl Failure {
     /// A sentence that says why it cannot.
     pub async fn begin(&self, victim: &Victim) -> Result<(), String> {
         match self {
-            Failure::Kill => victim.cluster.signal(victim.at, Signal::KILL),
-            Failure::Pause(_) => victim.cluster.signal(victim.at, Signal::STOP),
-            Failure::Partition(_) => cut(&victim.node.address, true).await,
-            Failure::OneWay { way, .. } => victim.cluster.block(victim.at, *way, true),
+            InjectedFailure::Kill => victim.cluster.signal(victim.at, Signal::KILL),
+            InjectedFailure::Pause(_) => victim.cluster.signal(victim.at, Signal::STOP),
+            InjectedFailure::Partition(_) => cut(&victim.node.address, true).await,
+            InjectedFailure::OneWay { way, .. } => victim.cluster.block(victim.at, *way, true),
         }
     }
 
@@ -92,10 +96,10 @@ impl Failure {
     pub async fn end(&self, victim: &Victim) -> Result<(), String> {
         tokio::time::sleep(self.span()).await;
         match self {
-            Failure::Kill => Ok(()),
-            Failure::Pause(_) => victim.cluster.signal(victim.at, Signal::CONT),
-            Failure::Partition(_) => cut(&victim.node.address, false).await,
-            Failure::OneWay { way, .. } => victim.cluster.block(victim.at, *way, false),
+            InjectedFailure::Kill => Ok(()),
+            InjectedFailure::Pause(_) => victim.cluster.signal(victim.at, Signal::CONT),
+            InjectedFailure::Partition(_) => cut(&victim.node.address, false).await,
+            InjectedFailure::OneWay { way, .. } => victim.cluster.block(victim.at, *way, false),
         }
     }
 }
@@ -108,14 +112,14 @@ impl LocalCluster {
     pub async fn heal(&self, at: usize) -> Result<(), String> {
         self.signal(at, Signal::CONT)?;
         if self.namespaces {
-            self.block(at, Way::In, false)?;
-            self.block(at, Way::Out, false)?;
+            self.block(at, PacketDirection::In, false)?;
+            self.block(at, PacketDirection::Out, false)?;
         }
         cut(&self.nodes[at].address, false).await
     }
 
     /// Lets packets between a node and all others get lost, one way, or no more.
-    fn block(&self, at: usize, way: Way, is_blocked: bool) -> Result<(), String> {
+    fn block(&self, at: usize, way: PacketDirection, is_blocked: bool) -> Result<(), String> {
         if !self.namespaces {
             let where_to = "packets get lost one way only between network namespaces: start the cluster with \
                             `shoal local --namespaces`";
@@ -123,8 +127,8 @@ impl LocalCluster {
         }
         let others = (0..self.nodes.len()).filter(|other| *other != at);
         let blocked = others.map(|other| match way {
-            Way::In => block(other, at, is_blocked),
-            Way::Out => block(at, other, is_blocked),
+            PacketDirection::In => block(other, at, is_blocked),
+            PacketDirection::Out => block(at, other, is_blocked),
         });
         blocked.collect()
     }

@@ -36,7 +36,7 @@ const RUN_GENERATIONS: u64 = 1 << 24;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Clients at work, on the local tasks of the caller.
-pub struct Histories {
+pub struct RecordedClients {
     cluster: Cluster,
     generator: Generator,
     seed: u64,
@@ -54,7 +54,7 @@ pub struct Judged {
     spread: usize,
 }
 
-impl Histories {
+impl RecordedClients {
     /// Starts clients, who draw from `seed`, for about so long. `run` is a number that no other run on this
     /// cluster has.
     ///
@@ -64,7 +64,7 @@ impl Histories {
         cluster: &Cluster,
         (run, seed): (u32, u64),
         expected: Duration,
-    ) -> Result<Histories, Error> {
+    ) -> Result<RecordedClients, Error> {
         let cluster = cluster.with_deadline(PATIENCE);
         let parameters = Parameters {
             operations_max: 6,
@@ -81,7 +81,7 @@ impl Histories {
             let (cluster, stop) = (cluster.clone(), Arc::clone(&stop));
             clients.spawn_local(work(client, cluster, began, pace, stop));
         }
-        Ok(Histories { cluster, generator, seed, began, stop, clients })
+        Ok(RecordedClients { cluster, generator, seed, began, stop, clients })
     }
 
     /// Ends them, looks at all keys, and judges what was seen.
@@ -102,7 +102,7 @@ impl Histories {
             last.look_at(&self.cluster, &clock, generation).await.map_err(wrong)?;
         }
         clients.push(last);
-        let homes = Homes::new(&self.cluster).map_err(wrong)?;
+        let homes = KeyHomes::new(&self.cluster).map_err(wrong)?;
         judge(clients.into_iter().map(Client::into_recorder), |key| homes.of(key))
     }
 }
@@ -139,17 +139,17 @@ async fn work(
 }
 
 /// Where keys live.
-struct Homes {
+struct KeyHomes {
     cluster: Cluster,
     lists: TableId,
     registers: TableId,
 }
 
-impl Homes {
-    fn new(cluster: &Cluster) -> Result<Homes, Error> {
+impl KeyHomes {
+    fn new(cluster: &Cluster) -> Result<KeyHomes, Error> {
         let (lists, registers) =
             (cluster.table("history-lists")?, cluster.table("history-registers")?);
-        Ok(Homes { cluster: cluster.clone(), lists, registers })
+        Ok(KeyHomes { cluster: cluster.clone(), lists, registers })
     }
 
     fn of(&self, key: &str) -> Option<ShardId> {

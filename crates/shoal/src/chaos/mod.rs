@@ -15,9 +15,9 @@ mod tally;
 mod watch;
 mod writers;
 
-pub use failure::{Failure, Way};
-pub use rounds::{Kind, Round, Rounds, Summary};
-pub use watch::Watch;
+pub use failure::{InjectedFailure, PacketDirection};
+pub use rounds::{FailureKind, Round, Rounds, RoundsSummary};
+pub use watch::ChaosClients;
 
 use ring::rand::{SecureRandom, SystemRandom};
 

@@ -4,10 +4,10 @@
 //! is that every node answers under the same configuration, every shard is led and every replica votes; every
 //! shard acknowledges writes that began after that. Then what was seen is judged.
 
-use super::failure::{Failure, Way};
-use super::watch::{Seen, Watch};
+use super::failure::{InjectedFailure, PacketDirection};
+use super::watch::{ChaosClients, ChaosObservations};
 use crate::clock::now;
-use crate::local::{Folder, wait_whole};
+use crate::local::{ClusterFolder, wait_whole};
 use crate::terminal::tables;
 use client::Cluster;
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ const SPAN_MS: (u64, u64) = (100, 4000);
 
 /// A way to fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum FailureKind {
     Kill,
     Pause,
     Partition,
@@ -42,20 +42,20 @@ pub enum Kind {
 #[derive(Debug)]
 pub struct Round {
     /// How it failed.
-    pub kind: Kind,
+    pub kind: FailureKind,
     /// Whose leaders.
     pub shards: Vec<u32>,
     /// What was seen.
-    pub seen: Seen,
+    pub seen: ChaosObservations,
     /// From the failure until the cluster was whole again.
     pub whole: Duration,
 }
 
 /// Plays rounds.
 pub struct Rounds {
-    folder: Folder,
+    folder: ClusterFolder,
     cluster: Cluster,
-    kinds: Vec<Kind>,
+    kinds: Vec<FailureKind>,
     /// The leader of another shard fails so long after the first, if any does.
     second_after: Option<Duration>,
     random: Random,
@@ -65,7 +65,7 @@ pub struct Rounds {
 
 /// What came of all rounds of a kind.
 #[derive(Debug, Default)]
-struct Row {
+struct KindSummary {
     outages: Vec<Duration>,
     others: Duration,
     whole: Duration,
@@ -78,34 +78,35 @@ struct Row {
 
 /// What came of all rounds.
 #[derive(Debug, Default)]
-pub struct Summary(BTreeMap<Kind, Row>);
+pub struct RoundsSummary(BTreeMap<FailureKind, KindSummary>);
 
-impl Kind {
+impl FailureKind {
     fn name(self) -> &'static str {
         match self {
-            Kind::Kill => "kill",
-            Kind::Pause => "pause",
-            Kind::Partition => "partition",
-            Kind::OneWay => "one-way",
+            FailureKind::Kill => "kill",
+            FailureKind::Pause => "pause",
+            FailureKind::Partition => "partition",
+            FailureKind::OneWay => "one-way",
         }
     }
 
-    fn draw(self, random: &mut Random) -> Failure {
+    fn draw(self, random: &mut Random) -> InjectedFailure {
         let mut span = || Duration::from_millis(random.range_inclusive(SPAN_MS.0, SPAN_MS.1));
         match self {
-            Kind::Kill => Failure::Kill,
-            Kind::Pause => Failure::Pause(span()),
-            Kind::Partition => Failure::Partition(span()),
-            Kind::OneWay => {
+            FailureKind::Kill => InjectedFailure::Kill,
+            FailureKind::Pause => InjectedFailure::Pause(span()),
+            FailureKind::Partition => InjectedFailure::Partition(span()),
+            FailureKind::OneWay => {
                 let span = span();
-                let way = if random.chance(1, 2) { Way::In } else { Way::Out };
-                Failure::OneWay { span, way }
+                let way =
+                    if random.chance(1, 2) { PacketDirection::In } else { PacketDirection::Out };
+                InjectedFailure::OneWay { span, way }
             }
         }
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for FailureKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -114,7 +115,13 @@ impl fmt::Display for Kind {
 impl Rounds {
     /// Rounds in the cluster of this folder, whose client is `cluster`. Which shards fail, and how, is drawn
     /// from `seed`; `run` is a number that no other run on this cluster has.
-    pub fn new(folder: Folder, cluster: Cluster, kinds: Vec<Kind>, seed: u64, run: u32) -> Rounds {
+    pub fn new(
+        folder: ClusterFolder,
+        cluster: Cluster,
+        kinds: Vec<FailureKind>,
+        seed: u64,
+        run: u32,
+    ) -> Rounds {
         assert!(!kinds.is_empty(), "something has to fail");
         let random = Random::new(seed);
         Rounds { folder, cluster, kinds, second_after: None, random, run }
@@ -145,9 +152,14 @@ impl Rounds {
         played.map_err(|error| format!("{words}: {error}"))
     }
 
-    async fn play(&self, shards: Vec<u32>, kind: Kind, failure: Failure) -> Result<Round, String> {
+    async fn play(
+        &self,
+        shards: Vec<u32>,
+        kind: FailureKind,
+        failure: InjectedFailure,
+    ) -> Result<Round, String> {
         let expected = EXPECTED + failure.span() + self.second_after.unwrap_or_default();
-        let watch = Watch::start(&self.cluster, self.run, PAUSE, expected)?;
+        let watch = ChaosClients::start(&self.cluster, self.run, PAUSE, expected)?;
         watch.until_served(PATIENCE).await?;
         let state = self.folder.read()?;
         let (struck, began) = (watch.elapsed(), now());
@@ -156,7 +168,7 @@ impl Rounds {
             let victim = failure.victim(&state, shard).await?;
             failure.begin(&victim).await?;
             failure.end(&victim).await?;
-            Ok::<_, String>((failure == Failure::Kill).then_some(victim.node))
+            Ok::<_, String>((failure == InjectedFailure::Kill).then_some(victim.node))
         };
         let second = async {
             match (shards.get(1), self.second_after) {
@@ -181,7 +193,7 @@ impl Round {
     }
 }
 
-impl Summary {
+impl RoundsSummary {
     /// Adds a round.
     pub fn add(&mut self, round: &Round) {
         let row = self.0.entry(round.kind).or_default();
@@ -262,7 +274,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     /// A round in which the shard that failed was silent for so long, and a read saw what it should or not.
-    fn round(kind: Kind, silent: u32, lost: u64, stale: bool) -> Round {
+    fn round(kind: FailureKind, silent: u32, lost: u64, stale: bool) -> Round {
         let tally = |shard, acknowledged: [u32; 3]| ShardTally {
             acknowledged: acknowledged.map(|at| at * MS).into(),
             ..ShardTally::new(shard)
@@ -278,14 +290,14 @@ mod tests {
         recorder.read("r", if stale { Found::Absent } else { Found::Value(1) });
         recorder.committed(4);
         let judged = judge([recorder].into_iter(), |_| Some(ShardId(0))).expect("a history");
-        Round { kind, shards: vec![1], seen: Seen { tally, judged }, whole: 3000 * MS }
+        Round { kind, shards: vec![1], seen: ChaosObservations { tally, judged }, whole: 3000 * MS }
     }
 
     #[test]
     fn a_summary_counts_what_is_wrong_and_how_long_shards_were_silent() {
-        let mut summary = Summary::default();
+        let mut summary = RoundsSummary::default();
         for silent in [700, 500, 600] {
-            summary.add(&round(Kind::Kill, silent, 0, false));
+            summary.add(&round(FailureKind::Kill, silent, 0, false));
         }
         assert_eq!(summary.wrongs(), 0);
         let text = summary.text();
@@ -297,8 +309,8 @@ mod tests {
         for line in text.lines() {
             assert!(line.chars().count() <= COLUMNS_MAX, "too wide: {line}\n{text}");
         }
-        summary.add(&round(Kind::Pause, 500, 2, false));
-        summary.add(&round(Kind::Partition, 500, 0, true));
+        summary.add(&round(FailureKind::Pause, 500, 2, false));
+        summary.add(&round(FailureKind::Partition, 500, 0, true));
         assert_eq!(summary.wrongs(), 3);
         assert_eq!(summary.text().lines().filter(|line| line.contains("500 ms")).count(), 2);
     }
@@ -307,7 +319,8 @@ mod tests {
     fn failures_are_drawn_from_the_seed() {
         let draw = |seed| {
             let mut random = Random::new(seed);
-            [Kind::Kill, Kind::Pause, Kind::Partition].map(|kind| kind.draw(&mut random))
+            [FailureKind::Kill, FailureKind::Pause, FailureKind::Partition]
+                .map(|kind| kind.draw(&mut random))
         };
         assert_eq!(draw(5), draw(5));
         assert_ne!(draw(5), draw(6));

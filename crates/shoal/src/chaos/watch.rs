@@ -1,6 +1,6 @@
 //! Writers and recorded clients, at work while something fails.
 
-use super::histories::{Histories, Judged};
+use super::histories::{Judged, RecordedClients};
 use super::tally::Tally;
 use super::writers::Writers;
 use client::{Cluster, Error};
@@ -8,21 +8,21 @@ use std::time::Duration;
 use workloads::history::Verdict;
 
 /// Both, at work. To be started within a `LocalSet`.
-pub struct Watch {
+pub struct ChaosClients {
     writers: Writers,
-    histories: Histories,
+    histories: RecordedClients,
 }
 
 /// What they have seen.
 #[derive(Debug)]
-pub struct Seen {
+pub struct ChaosObservations {
     /// By those that count.
     pub tally: Tally,
     /// By those that record.
     pub judged: Judged,
 }
 
-impl Watch {
+impl ChaosClients {
     /// Starts them, for about so long; writers pause for `pause` after each write. `run` is a number that no
     /// other run on this cluster has.
     ///
@@ -33,11 +33,12 @@ impl Watch {
         run: u32,
         pause: Duration,
         expected: Duration,
-    ) -> Result<Watch, String> {
+    ) -> Result<ChaosClients, String> {
         let none = |error: Error| error.to_string();
         let writers = Writers::start(cluster, run, pause).map_err(none)?;
-        let histories = Histories::start(cluster, (run, run.into()), expected).map_err(none)?;
-        Ok(Watch { writers, histories })
+        let histories =
+            RecordedClients::start(cluster, (run, run.into()), expected).map_err(none)?;
+        Ok(ChaosClients { writers, histories })
     }
 
     /// How long they are at work.
@@ -57,14 +58,14 @@ impl Watch {
     ///
     /// # Errors
     /// A sentence, if the database does not tell, or refuses what it must not.
-    pub async fn finish(self, struck: Duration) -> Result<Seen, String> {
-        let Watch { writers, histories } = self;
+    pub async fn finish(self, struck: Duration) -> Result<ChaosObservations, String> {
+        let ChaosClients { writers, histories } = self;
         let tally = writers.finish(struck).await.map_err(|error| error.to_string())?;
-        Ok(Seen { tally, judged: histories.finish().await? })
+        Ok(ChaosObservations { tally, judged: histories.finish().await? })
     }
 }
 
-impl Seen {
+impl ChaosObservations {
     /// Whether all that was acknowledged is there, and one order explains what was seen.
     pub fn holds(&self) -> bool {
         self.tally.holds() && self.judged.verdict() == Verdict::Consistent

@@ -29,12 +29,12 @@ pub struct Writers {
     table: TableId,
     shards: u32,
     began: Instant,
-    site: Arc<Site>,
-    lanes: JoinSet<Lane>,
+    writers_shared: Arc<WritersShared>,
+    lanes: JoinSet<WriterState>,
 }
 
 /// What all of them share.
-struct Site {
+struct WritersShared {
     /// They end.
     stop: AtomicBool,
     /// How many writes of each shard were acknowledged.
@@ -44,7 +44,7 @@ struct Site {
 }
 
 /// What one of them has done.
-struct Lane {
+struct WriterState {
     shard: ShardId,
     key: Vec<u8>,
     acknowledged: Vec<Duration>,
@@ -63,7 +63,7 @@ impl Writers {
         let table = cluster.table("shoal.chaos")?;
         let began = now();
         let shards = cluster.topology().shards();
-        let site = Arc::new(Site {
+        let writers_shared = Arc::new(WritersShared {
             stop: AtomicBool::new(false),
             acknowledged: (0..shards).map(|_| AtomicU64::new(0)).collect(),
             pause,
@@ -78,9 +78,15 @@ impl Writers {
             let shard = cluster.home(table, &key)?;
             let Some(left) = missing[shard.0 as usize].checked_sub(1) else { continue };
             missing[shard.0 as usize] = left;
-            lanes.spawn(write(cluster.clone(), table, (shard, key), began, Arc::clone(&site)));
+            lanes.spawn(write(
+                cluster.clone(),
+                table,
+                (shard, key),
+                began,
+                Arc::clone(&writers_shared),
+            ));
         }
-        Ok(Writers { cluster, table, shards, began, site, lanes })
+        Ok(Writers { cluster, table, shards, began, writers_shared, lanes })
     }
 
     /// How long they are at work.
@@ -93,7 +99,8 @@ impl Writers {
     /// # Errors
     /// A sentence that says which shard has none after so long.
     pub async fn until_served(&self, patience: Duration) -> Result<(), String> {
-        let count = || self.site.acknowledged.iter().map(|count| count.load(Ordering::Relaxed));
+        let count =
+            || self.writers_shared.acknowledged.iter().map(|count| count.load(Ordering::Relaxed));
         // Of so many of as many writers and one, one has written twice.
         let wanted: Vec<u64> = count().map(|count| count + WRITERS as u64 + 1).collect();
         let asked = now();
@@ -111,7 +118,7 @@ impl Writers {
     /// # Errors
     /// If it cannot be read.
     pub async fn finish(mut self, struck: Duration) -> Result<Tally, Error> {
-        self.site.stop.store(true, Ordering::Relaxed);
+        self.writers_shared.stop.store(true, Ordering::Relaxed);
         let ended = self.elapsed();
         let mut shards: Vec<ShardTally> = (0..self.shards).map(ShardTally::new).collect();
         let mut wrong = Vec::new();
@@ -138,11 +145,12 @@ async fn write(
     table: TableId,
     (shard, key): (ShardId, Vec<u8>),
     began: Instant,
-    site: Arc<Site>,
-) -> Lane {
+    writers_shared: Arc<WritersShared>,
+) -> WriterState {
     let arguments = add_arguments(table, 1, &key);
-    let mut lane = Lane { shard, key, acknowledged: Vec::new(), unknown: 0, wrong: Vec::new() };
-    while !site.stop.load(Ordering::Relaxed) {
+    let mut lane =
+        WriterState { shard, key, acknowledged: Vec::new(), unknown: 0, wrong: Vec::new() };
+    while !writers_shared.stop.load(Ordering::Relaxed) {
         match cluster.call(shard, ADD, arguments.clone()).await {
             Ok(sum) => {
                 lane.acknowledged.push(now() - began);
@@ -151,9 +159,9 @@ async fn write(
                 if !(least..=least + lane.unknown as i64).contains(&sum) {
                     lane.wrong.push(format!("{shard}: the sum is {sum} after {least} additions"));
                 }
-                site.acknowledged[shard.0 as usize].fetch_add(1, Ordering::Relaxed);
-                if !site.pause.is_zero() {
-                    tokio::time::sleep(site.pause).await;
+                writers_shared.acknowledged[shard.0 as usize].fetch_add(1, Ordering::Relaxed);
+                if !writers_shared.pause.is_zero() {
+                    tokio::time::sleep(writers_shared.pause).await;
                 }
             }
             Err(Error::Unknown(_)) => lane.unknown += 1,

@@ -1,9 +1,9 @@
 //! `shoal bench`: runs a workload and measures it.
 
 use super::shape::{EngineName, Shape};
-use super::{Trouble, Verdict, print, reserve, write};
+use super::{CommandError, CommandOutcome, print, reserve, write};
 use crate::progress::Bar;
-use crate::remote::Remote;
+use crate::remote::RemoteDatabase;
 use crate::trial::{self, Placeable, Trial, client_options};
 use crate::{duration, size, terminal};
 use clap::{Args, Subcommand, value_parser};
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use types::Database;
-use workloads::bench::{Measurement, Place, Settings, Threads, machine};
+use workloads::bench::{BenchPlace, BenchSettings, Measurement, Threads, machine};
 use workloads::micro::Micro;
 use workloads::placed::PlacedMicro;
 use workloads::report::{self, comparison};
@@ -49,11 +49,11 @@ Examples:
 Exit codes: 0 measured and all checks hold, 1 a check failed, 2 the command line is wrong")]
 pub struct Bench {
     #[command(subcommand)]
-    workload: Named,
+    workload: WorkloadCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Named {
+enum WorkloadCommand {
     /// TPC-C: order entry, five transaction types (revision 5.11, standard mix, no think time)
     #[command(after_help = "Example:\n  shoal bench tpcc --workers 2 --html tpcc.html")]
     Tpcc(TpccArgs),
@@ -202,7 +202,7 @@ fn rate(text: &str) -> Result<f64, String> {
 }
 
 /// A workload that the command line asks for, to be set up on any database.
-trait Asked: Placeable {
+trait RequestedWorkload: Placeable {
     type Workload: Workload + 'static;
 
     fn make<D: Database>(&self, db: &D) -> types::Result<Self::Workload>;
@@ -213,9 +213,9 @@ trait Asked: Placeable {
     }
 }
 
-struct AskedYcsb<'a>(&'a YcsbArgs, Letter);
+struct RequestedYcsb<'a>(&'a YcsbArgs, Letter);
 
-impl Asked for TpccArgs {
+impl RequestedWorkload for TpccArgs {
     type Workload = TpcC;
 
     fn make<D: Database>(&self, db: &D) -> types::Result<TpcC> {
@@ -250,7 +250,7 @@ impl Placeable for MicroArgs {
     }
 }
 
-impl Placeable for AskedYcsb<'_> {
+impl Placeable for RequestedYcsb<'_> {
     type Placed = Ycsb;
 
     fn place<D: Database>(&self, db: &D, _shards: u32) -> types::Result<Ycsb> {
@@ -269,7 +269,7 @@ impl TpccArgs {
     }
 }
 
-impl Asked for MicroArgs {
+impl RequestedWorkload for MicroArgs {
     type Workload = Micro;
 
     fn make<D: Database>(&self, db: &D) -> types::Result<Micro> {
@@ -277,7 +277,7 @@ impl Asked for MicroArgs {
     }
 }
 
-impl Asked for AskedYcsb<'_> {
+impl RequestedWorkload for RequestedYcsb<'_> {
     type Workload = Ycsb;
 
     fn make<D: Database>(&self, db: &D) -> types::Result<Ycsb> {
@@ -287,17 +287,17 @@ impl Asked for AskedYcsb<'_> {
 }
 
 impl Bench {
-    pub(super) fn run(&self) -> Result<Verdict, Trouble> {
-        let ycsb = |args: &YcsbArgs, letter| args.common.run(&AskedYcsb(args, letter));
+    pub(super) fn run(&self) -> Result<CommandOutcome, CommandError> {
+        let ycsb = |args: &YcsbArgs, letter| args.common.run(&RequestedYcsb(args, letter));
         match &self.workload {
-            Named::Tpcc(args) => args.common.run(args),
-            Named::Micro(args) => args.common.run(args),
-            Named::YcsbA(args) => ycsb(args, Letter::A),
-            Named::YcsbB(args) => ycsb(args, Letter::B),
-            Named::YcsbC(args) => ycsb(args, Letter::C),
-            Named::YcsbD(args) => ycsb(args, Letter::D),
-            Named::YcsbE(args) => ycsb(args, Letter::E),
-            Named::YcsbF(args) => ycsb(args, Letter::F),
+            WorkloadCommand::Tpcc(args) => args.common.run(args),
+            WorkloadCommand::Micro(args) => args.common.run(args),
+            WorkloadCommand::YcsbA(args) => ycsb(args, Letter::A),
+            WorkloadCommand::YcsbB(args) => ycsb(args, Letter::B),
+            WorkloadCommand::YcsbC(args) => ycsb(args, Letter::C),
+            WorkloadCommand::YcsbD(args) => ycsb(args, Letter::D),
+            WorkloadCommand::YcsbE(args) => ycsb(args, Letter::E),
+            WorkloadCommand::YcsbF(args) => ycsb(args, Letter::F),
         }
     }
 }
@@ -310,13 +310,13 @@ fn cores() -> u16 {
 
 impl Common {
     /// Measures a workload on what the command line says.
-    fn run<A: Asked>(&self, asked: &A) -> Result<Verdict, Trouble> {
+    fn run<A: RequestedWorkload>(&self, asked: &A) -> Result<CommandOutcome, CommandError> {
         for path in self.json.iter().chain(&self.html) {
             reserve(path)?;
         }
         if !self.inside && self.workers() > THREADS_MAX {
             let most = format!("--workers: {THREADS_MAX} threads at most, more only --inside");
-            return Err(Trouble::Usage(most));
+            return Err(CommandError::Usage(most));
         }
         if self.local {
             return self.run_local(asked);
@@ -344,7 +344,7 @@ impl Common {
     }
 
     /// On clusters of this process, each of another protocol.
-    fn run_local<A: Asked>(&self, asked: &A) -> Result<Verdict, Trouble> {
+    fn run_local<A: RequestedWorkload>(&self, asked: &A) -> Result<CommandOutcome, CommandError> {
         let mut measured = Vec::new();
         for engine in &self.engines {
             let mut plan = self.shape.plan(self.node_workers, *engine);
@@ -354,7 +354,7 @@ impl Common {
             let mut bar = self.bar();
             let measurement = trial.measure(asked, &mut |at| bar.show(at));
             bar.finish();
-            let measurement = measurement.map_err(Trouble::Database)?;
+            let measurement = measurement.map_err(CommandError::Database)?;
             if self.engines.len() == 1 {
                 return self.report(&measurement);
             }
@@ -367,12 +367,15 @@ impl Common {
     }
 
     /// On a cluster that runs already.
-    fn run_connected<A: Asked>(&self, asked: &A) -> Result<Verdict, Trouble> {
+    fn run_connected<A: RequestedWorkload>(
+        &self,
+        asked: &A,
+    ) -> Result<CommandOutcome, CommandError> {
         if self.runs > 1 {
-            return Err(Trouble::Usage("each run wants a fresh database: --runs 1".into()));
+            return Err(CommandError::Usage("each run wants a fresh database: --runs 1".into()));
         }
         let measured = self.measure("cluster", 0, || {
-            let db = Remote::connect(&self.connect, client_options(), None)?;
+            let db = RemoteDatabase::connect(&self.connect, client_options(), None)?;
             let workload = asked.make(&db).map_err(|error| error.to_string())?;
             Ok((Threads(db), Arc::new(workload)))
         })?;
@@ -380,17 +383,17 @@ impl Common {
     }
 
     /// Measures what `make` sets up on a cluster that is there, or on none.
-    fn measure<P: Place, W: Workload + 'static>(
+    fn measure<P: BenchPlace, W: Workload + 'static>(
         &self,
         target: &str,
         reserved: usize,
         make: impl FnMut() -> Result<(P, Arc<W>), String>,
-    ) -> Result<Measurement, Trouble> {
+    ) -> Result<Measurement, CommandError> {
         let mut bar = self.bar();
         let settings = self.settings(reserved);
         let measured = trial::measure(&settings, target, make, &mut |at| bar.show(at));
         bar.finish();
-        measured.map_err(Trouble::Database)
+        measured.map_err(CommandError::Database)
     }
 
     fn bar(&self) -> Bar {
@@ -408,8 +411,8 @@ impl Common {
         self.workers.unwrap_or_else(default)
     }
 
-    fn settings(&self, reserved: usize) -> Settings {
-        Settings {
+    fn settings(&self, reserved: usize) -> BenchSettings {
+        BenchSettings {
             workers: usize::from(self.workers()),
             warm_up: self.warm_up,
             duration: self.duration,
@@ -421,7 +424,7 @@ impl Common {
         }
     }
 
-    fn report(&self, measurement: &Measurement) -> Result<Verdict, Trouble> {
+    fn report(&self, measurement: &Measurement) -> Result<CommandOutcome, CommandError> {
         // Files first: the terminal may be closed before all is printed.
         self.write_files(|| report::json(measurement), || report::html(measurement))?;
         print(&terminal::text(measurement))?;
@@ -433,7 +436,7 @@ impl Common {
         &self,
         json: impl FnOnce() -> String,
         html: impl FnOnce() -> String,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), CommandError> {
         if let Some(path) = &self.json {
             write(path, &json())?;
         }
@@ -444,6 +447,6 @@ impl Common {
     }
 }
 
-fn verdict(holds: bool) -> Verdict {
-    if holds { Verdict::Holds } else { Verdict::Fails }
+fn verdict(holds: bool) -> CommandOutcome {
+    if holds { CommandOutcome::Holds } else { CommandOutcome::Fails }
 }

@@ -1,9 +1,11 @@
 //! `shoal chaos`: lets something fail in a local cluster, and says what came of it.
 
-use super::{Trouble, Verdict, print};
-use crate::chaos::{Failure, Kind, Round, Rounds, Summary, Watch, Way, draw};
+use super::{CommandError, CommandOutcome, print};
+use crate::chaos::{
+    ChaosClients, FailureKind, InjectedFailure, PacketDirection, Round, Rounds, RoundsSummary, draw,
+};
 use crate::duration;
-use crate::local::{Folder, LocalCluster, join, wait_whole};
+use crate::local::{ClusterFolder, LocalCluster, join, wait_whole};
 use crate::progress::RoundsBar;
 use clap::{Args, Subcommand, ValueEnum, value_parser};
 use client::Db;
@@ -144,47 +146,54 @@ enum Lost {
     Out,
 }
 
-impl From<Lost> for Way {
-    fn from(lost: Lost) -> Way {
+impl From<Lost> for PacketDirection {
+    fn from(lost: Lost) -> PacketDirection {
         match lost {
-            Lost::In => Way::In,
-            Lost::Out => Way::Out,
+            Lost::In => PacketDirection::In,
+            Lost::Out => PacketDirection::Out,
         }
     }
 }
 
 impl Fault {
-    fn kinds(self, cluster: &LocalCluster) -> Vec<Kind> {
+    fn kinds(self, cluster: &LocalCluster) -> Vec<FailureKind> {
         match self {
-            Fault::Kill => vec![Kind::Kill],
-            Fault::Pause => vec![Kind::Pause],
-            Fault::Partition => vec![Kind::Partition],
-            Fault::OneWay => vec![Kind::OneWay],
+            Fault::Kill => vec![FailureKind::Kill],
+            Fault::Pause => vec![FailureKind::Pause],
+            Fault::Partition => vec![FailureKind::Partition],
+            Fault::OneWay => vec![FailureKind::OneWay],
             Fault::Any if cluster.namespaces => {
-                vec![Kind::Kill, Kind::Pause, Kind::Partition, Kind::OneWay]
+                vec![
+                    FailureKind::Kill,
+                    FailureKind::Pause,
+                    FailureKind::Partition,
+                    FailureKind::OneWay,
+                ]
             }
-            Fault::Any => vec![Kind::Kill, Kind::Pause, Kind::Partition],
+            Fault::Any => vec![FailureKind::Kill, FailureKind::Pause, FailureKind::Partition],
         }
     }
 }
 
 impl Chaos {
-    pub(super) fn run(&self) -> Result<Verdict, Trouble> {
-        let folder = Folder(self.local.clone());
-        let cluster = folder.read().map_err(Trouble::Usage)?;
-        join(&cluster).map_err(Trouble::Usage)?;
+    pub(super) fn run(&self) -> Result<CommandOutcome, CommandError> {
+        let folder = ClusterFolder(self.local.clone());
+        let cluster = folder.read().map_err(CommandError::Usage)?;
+        join(&cluster).map_err(CommandError::Usage)?;
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(2).enable_all().build();
-        let runtime = runtime.map_err(|error| Trouble::Usage(error.to_string()))?;
+        let runtime = runtime.map_err(|error| CommandError::Usage(error.to_string()))?;
         let strike = |shard, failure| strike(&folder, &cluster, shard, failure);
         LocalSet::new().block_on(&runtime, async {
             match &self.what {
-                What::KillLeader { shard } => strike(*shard, Failure::Kill).await,
-                What::Pause { shard, span } => strike(*shard, Failure::Pause(*span)).await,
-                What::Partition { shard, span } => strike(*shard, Failure::Partition(*span)).await,
+                What::KillLeader { shard } => strike(*shard, InjectedFailure::Kill).await,
+                What::Pause { shard, span } => strike(*shard, InjectedFailure::Pause(*span)).await,
+                What::Partition { shard, span } => {
+                    strike(*shard, InjectedFailure::Partition(*span)).await
+                }
                 What::OneWay { shard, lost, span } => {
-                    let way = Way::from(*lost);
-                    strike(*shard, Failure::OneWay { span: *span, way }).await
+                    let way = PacketDirection::from(*lost);
+                    strike(*shard, InjectedFailure::OneWay { span: *span, way }).await
                 }
                 What::Loop(rounds) => rounds.play(&folder, &cluster).await,
                 What::Heal => heal(&cluster).await,
@@ -194,59 +203,68 @@ impl Chaos {
 }
 
 async fn strike(
-    folder: &Folder,
+    folder: &ClusterFolder,
     cluster: &LocalCluster,
     shard: u32,
-    failure: Failure,
-) -> Result<Verdict, Trouble> {
+    failure: InjectedFailure,
+) -> Result<CommandOutcome, CommandError> {
     let db = Db::connect(&cluster.addresses()).await;
-    let db = db.map_err(|error| Trouble::Database(error.to_string()))?;
-    let run = draw().map_err(|error| Trouble::Usage(error.to_string()))?;
+    let db = db.map_err(|error| CommandError::Database(error.to_string()))?;
+    let run = draw().map_err(|error| CommandError::Usage(error.to_string()))?;
     let expected = BEFORE + failure.span() + AFTER;
-    let watch = Watch::start(&db, run, Duration::ZERO, expected).map_err(Trouble::Database)?;
+    let watch =
+        ChaosClients::start(&db, run, Duration::ZERO, expected).map_err(CommandError::Database)?;
     tokio::time::sleep(BEFORE).await;
-    let victim = failure.victim(cluster, shard).await.map_err(Trouble::Usage)?;
+    let victim = failure.victim(cluster, shard).await.map_err(CommandError::Usage)?;
     let struck = watch.elapsed();
-    failure.begin(&victim).await.map_err(Trouble::Usage)?;
+    failure.begin(&victim).await.map_err(CommandError::Usage)?;
     print(&format!("{} {}, which leads S{shard}\n", victim.node.name, failure.words()))?;
-    failure.end(&victim).await.map_err(Trouble::Usage)?;
+    failure.end(&victim).await.map_err(CommandError::Usage)?;
     let served = watch.until_served(PATIENCE).await;
     tokio::time::sleep(AFTER).await;
-    let mut seen = watch.finish(struck).await.map_err(Trouble::Database)?;
+    let mut seen = watch.finish(struck).await.map_err(CommandError::Database)?;
     seen.tally.wrong.extend(served.err());
     print(&format!("\n{}{}", seen.tally.text(), seen.judged))?;
     let path = folder.file("history.jsonl");
     let written = seen.judged.write(&path);
-    written.map_err(|error| Trouble::file("write", &path, error))?;
+    written.map_err(|error| CommandError::file("write", &path, error))?;
     print(&format!("It stands in {}.\n", path.display()))?;
-    Ok(if seen.tally.holds() { Verdict::of(seen.judged.verdict()) } else { Verdict::Fails })
+    Ok(if seen.tally.holds() {
+        CommandOutcome::of(seen.judged.verdict())
+    } else {
+        CommandOutcome::Fails
+    })
 }
 
 impl Loop {
-    async fn play(&self, folder: &Folder, cluster: &LocalCluster) -> Result<Verdict, Trouble> {
-        let drawn = || draw().map_err(|error| Trouble::Usage(error.to_string()));
+    async fn play(
+        &self,
+        folder: &ClusterFolder,
+        cluster: &LocalCluster,
+    ) -> Result<CommandOutcome, CommandError> {
+        let drawn = || draw().map_err(|error| CommandError::Usage(error.to_string()));
         let seed = self.seed.map_or_else(|| drawn().map(u64::from), Ok)?;
-        wait_whole(folder, &[], PATIENCE).await.map_err(Trouble::Usage)?;
+        wait_whole(folder, &[], PATIENCE).await.map_err(CommandError::Usage)?;
         let db = Db::connect(&cluster.addresses()).await;
-        let db = db.map_err(|error| Trouble::Database(error.to_string()))?;
+        let db = db.map_err(|error| CommandError::Database(error.to_string()))?;
         print(&format!("{} rounds from seed {seed}\n", self.rounds))?;
         let shards = db.topology().shards();
         let mut rounds = Rounds::new(folder.clone(), db, self.fault.kinds(cluster), seed, drawn()?);
         if let Some(distance) = self.second_after {
             if shards < 2 {
                 let one = "--second-after takes a cluster with two shards at least";
-                return Err(Trouble::Usage(one.to_owned()));
+                return Err(CommandError::Usage(one.to_owned()));
             }
             rounds = rounds.second_after(distance);
         }
-        let mut summary = Summary::default();
+        let mut summary = RoundsSummary::default();
         let bar = RoundsBar::new(self.rounds, !self.no_progress);
         let mut ended = Ok(());
         for number in 1..=self.rounds {
             let round = match rounds.next().await {
                 Ok(round) => round,
                 Err(error) => {
-                    ended = Err(Trouble::Database(format!("round {number}: {error}")));
+                    ended = Err(CommandError::Database(format!("round {number}: {error}")));
                     break;
                 }
             };
@@ -259,7 +277,7 @@ impl Loop {
             if !round.seen.holds() {
                 let path = folder.file(format!("history-{number}.jsonl"));
                 let written = round.seen.judged.write(&path);
-                written.map_err(|error| Trouble::file("write", &path, error))?;
+                written.map_err(|error| CommandError::file("write", &path, error))?;
                 let said = format!("{}{}", round.seen.tally.text(), round.seen.judged);
                 let place = format!("round {number} ({}), {}", round.kind, path.display());
                 bar.aside(|| print(&format!("\n{place}:\n{said}\n")))?;
@@ -269,7 +287,7 @@ impl Loop {
         print(&format!("\n{}", summary.text()))?;
         ended?;
         if summary.wrongs() > 0 {
-            return Ok(Verdict::Fails);
+            return Ok(CommandOutcome::Fails);
         }
         if summary.undecided() > 0 {
             print(&format!(
@@ -278,19 +296,19 @@ impl Loop {
                 summary.undecided(),
                 folder.0.display()
             ))?;
-            return Ok(Verdict::Undecided);
+            return Ok(CommandOutcome::Undecided);
         }
         print(
             "Every acknowledged write is there, once; every history is strictly serializable.\n",
         )?;
-        Ok(Verdict::Holds)
+        Ok(CommandOutcome::Holds)
     }
 }
 
-async fn heal(cluster: &LocalCluster) -> Result<Verdict, Trouble> {
+async fn heal(cluster: &LocalCluster) -> Result<CommandOutcome, CommandError> {
     for at in 0..cluster.nodes.len() {
-        cluster.heal(at).await.map_err(Trouble::Usage)?;
+        cluster.heal(at).await.map_err(CommandError::Usage)?;
     }
     print("all nodes go on, and reach each other\n")?;
-    Ok(Verdict::Holds)
+    Ok(CommandOutcome::Holds)
 }

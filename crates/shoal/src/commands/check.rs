@@ -1,6 +1,6 @@
 //! `shoal check`: judges a history.
 
-use super::{Trouble, Verdict, print, print_json};
+use super::{CommandError, CommandOutcome, print, print_json};
 use clap::Args;
 use std::path::PathBuf;
 use workloads::history::{self, HistoryError};
@@ -27,17 +27,17 @@ pub struct Check {
 }
 
 impl Check {
-    pub(super) fn run(&self) -> Result<Verdict, Trouble> {
+    pub(super) fn run(&self) -> Result<CommandOutcome, CommandError> {
         let report = history::check_file(&self.file).map_err(|error| match error {
             // This one names the file itself.
-            HistoryError::Open { .. } => Trouble::Usage(error.to_string()),
-            error => Trouble::Usage(format!("{}: {error}", self.file.display())),
+            HistoryError::Open { .. } => CommandError::Usage(error.to_string()),
+            error => CommandError::Usage(format!("{}: {error}", self.file.display())),
         })?;
         if self.json {
             print_json(&report)?;
         } else {
             print(&report.to_string())?;
         }
-        Ok(Verdict::of(report.verdict))
+        Ok(CommandOutcome::of(report.verdict))
     }
 }

@@ -1,12 +1,13 @@
 //! `shoal local`: a whole cluster on this machine.
 
 use super::shape::{EngineName, Shape};
-use super::{Trouble, Verdict, print};
+use super::{CommandError, CommandOutcome, print};
 use crate::clock::now;
 use crate::local::{
-    Folder, LocalCluster, LocalNode, Namespaces, isolate, listens, secret, start_all, wait_ready,
+    ClusterFolder, LocalCluster, LocalNode, Namespaces, isolate, listens, secret, start_all,
+    wait_ready,
 };
-use crate::report::{Report, led_by};
+use crate::report::{StatusReport, led_by};
 use crate::{ask, duration, terminal};
 use clap::{Args, value_parser};
 use net::Secret;
@@ -36,7 +37,7 @@ Examples:
   sudo shoal local --namespaces
 
 Exit codes: 0 stopped, 1 it did not come up, 2 the command line is wrong")]
-pub struct Local {
+pub struct LocalCommand {
     #[command(flatten)]
     shape: Shape,
     /// Workers of each node
@@ -72,31 +73,31 @@ pub struct Local {
 /// The nodes that run.
 enum Running {
     /// Each in a process of its own.
-    Processes { nodes: Vec<Process>, namespaces: Option<Namespaces> },
+    Processes { nodes: Vec<NodeProcess>, namespaces: Option<Namespaces> },
     /// They end when they are dropped.
     Here { _servers: Vec<Server> },
 }
 
 /// A node in a process of its own.
-struct Process {
+struct NodeProcess {
     name: String,
     child: Child,
     died: Option<Instant>,
 }
 
-impl Local {
-    pub(super) fn run(&self) -> Result<Verdict, Trouble> {
+impl LocalCommand {
+    pub(super) fn run(&self) -> Result<CommandOutcome, CommandError> {
         let began = now();
         if self.namespaces {
-            isolate().map_err(Trouble::Usage)?;
+            isolate().map_err(CommandError::Usage)?;
         }
-        let folder = Folder(self.folder.clone());
+        let folder = ClusterFolder(self.folder.clone());
         let made = self.make(&folder);
         let (mut cluster, listeners) =
-            made.map_err(|error| Trouble::file("make a cluster in", &self.folder, error))?;
-        let runtime = ask::runtime().map_err(|error| Trouble::Usage(error.to_string()))?;
+            made.map_err(|error| CommandError::file("make a cluster in", &self.folder, error))?;
+        let runtime = ask::runtime().map_err(|error| CommandError::Usage(error.to_string()))?;
         let interrupts = runtime.block_on(async { Interrupts::new() });
-        let mut interrupts = interrupts.map_err(|error| Trouble::Usage(error.to_string()))?;
+        let mut interrupts = interrupts.map_err(|error| CommandError::Usage(error.to_string()))?;
         let running = self.start(&folder, &mut cluster, listeners)?;
         let watched = self.watch(&folder, cluster, running, (began, &mut interrupts));
         let ended = runtime.block_on(watched);
@@ -106,7 +107,7 @@ impl Local {
     }
 
     /// Writes down what it is to be.
-    fn make(&self, folder: &Folder) -> io::Result<(LocalCluster, Vec<TcpListener>)> {
+    fn make(&self, folder: &ClusterFolder) -> io::Result<(LocalCluster, Vec<TcpListener>)> {
         if let Ok(other) = folder.read()
             && ask::runtime()?
                 .block_on(ask::topology(&other.addresses(), &Access::open("shoal")))
@@ -149,29 +150,29 @@ impl Local {
 
     fn start(
         &self,
-        folder: &Folder,
+        folder: &ClusterFolder,
         cluster: &mut LocalCluster,
         listeners: Vec<TcpListener>,
-    ) -> Result<Running, Trouble> {
+    ) -> Result<Running, CommandError> {
         if self.in_process {
             let configs =
                 cluster.nodes.iter().map(|node| folder.node(&node.name).join("node.toml"));
             let configs = configs.map(|path| NodeConfig::read(&path));
-            let servers = start_all(configs, listeners).map_err(Trouble::Database)?;
+            let servers = start_all(configs, listeners).map_err(CommandError::Database)?;
             return Ok(Running::Here { _servers: servers });
         }
         drop(listeners);
         let made = self.namespaces.then(|| Namespaces::make(cluster.nodes.len(), self.loss));
-        let namespaces = made.transpose().map_err(Trouble::Usage)?;
+        let namespaces = made.transpose().map_err(CommandError::Usage)?;
         for missing in namespaces.iter().flat_map(Namespaces::missing) {
             print(&format!("note: {missing}\n"))?;
         }
         let mut processes = Vec::new();
         for (at, node) in cluster.nodes.iter_mut().enumerate() {
-            let wrong = |error: io::Error| Trouble::Database(error.to_string());
+            let wrong = |error: io::Error| CommandError::Database(error.to_string());
             let child = spawn(folder, namespaces.as_ref(), (at, &node.name)).map_err(wrong)?;
             node.process = child.id();
-            processes.push(Process { name: node.name.clone(), child, died: None });
+            processes.push(NodeProcess { name: node.name.clone(), child, died: None });
         }
         Ok(Running::Processes { nodes: processes, namespaces })
     }
@@ -179,13 +180,13 @@ impl Local {
     /// Looks after the nodes until the command is interrupted.
     async fn watch(
         &self,
-        folder: &Folder,
+        folder: &ClusterFolder,
         mut cluster: LocalCluster,
         mut running: Running,
         (began, interrupts): (Instant, &mut Interrupts),
-    ) -> Result<Verdict, Trouble> {
+    ) -> Result<CommandOutcome, CommandError> {
         let written = folder.write(&cluster);
-        written.map_err(|error| Trouble::file("write to", &self.folder, error))?;
+        written.map_err(|error| CommandError::file("write to", &self.folder, error))?;
         let addresses = cluster.addresses();
         let ready = tokio::select! {
             ready = wait_ready(&addresses) => ready,
@@ -201,11 +202,13 @@ impl Local {
                     }
                     self.look_after(folder, &mut cluster, &mut running)?;
                 }
-                Ok(Verdict::Holds)
+                Ok(CommandOutcome::Holds)
             }
             Err(error) => {
                 let logs = folder.0.display();
-                Err(Trouble::Database(format!("it did not come up: {error}; see {logs}/*/log")))
+                Err(CommandError::Database(format!(
+                    "it did not come up: {error}; see {logs}/*/log"
+                )))
             }
         };
         if let Running::Processes { nodes, .. } = &mut running {
@@ -221,10 +224,10 @@ impl Local {
     /// Starts nodes again that have died.
     fn look_after(
         &self,
-        folder: &Folder,
+        folder: &ClusterFolder,
         cluster: &mut LocalCluster,
         running: &mut Running,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), CommandError> {
         let Running::Processes { nodes, namespaces } = running else { return Ok(()) };
         for (at, process) in nodes.iter_mut().enumerate() {
             let name = &process.name;
@@ -237,7 +240,8 @@ impl Local {
             if self.no_restart || process.died.is_none_or(|at| at.elapsed() < self.restart_after) {
                 continue;
             }
-            let wrong = |error| Trouble::Database(format!("{name} does not start again: {error}"));
+            let wrong =
+                |error| CommandError::Database(format!("{name} does not start again: {error}"));
             process.child = spawn(folder, namespaces.as_ref(), (at, name)).map_err(wrong)?;
             process.died = None;
             let node = cluster.nodes.iter_mut().find(|node| node.name == *name);
@@ -248,7 +252,7 @@ impl Local {
         Ok(())
     }
 
-    fn welcome(&self, cluster: &LocalCluster, report: &Report, took: Duration) -> String {
+    fn welcome(&self, cluster: &LocalCluster, report: &StatusReport, took: Duration) -> String {
         let leaders = report.leaders();
         let rows = cluster.nodes.iter().zip(report.topology.nodes()).map(|(node, known)| {
             let (name, address) = (node.name.clone(), node.address.clone());
@@ -276,7 +280,7 @@ impl Local {
 
 /// Starts the node at this place among them, which ends with this process.
 fn spawn(
-    folder: &Folder,
+    folder: &ClusterFolder,
     namespaces: Option<&Namespaces>,
     (at, name): (usize, &str),
 ) -> io::Result<Child> {

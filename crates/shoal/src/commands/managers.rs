@@ -2,10 +2,10 @@
 //! a majority is lost.
 
 use super::target::Target;
-use super::{Trouble, Verdict, confirm, print, print_json};
-use crate::managers::{Overview, Replaced, Replacement, Wanted};
-use crate::recovery::Recovery;
-use crate::report::Report;
+use super::{CommandError, CommandOutcome, confirm, print, print_json};
+use crate::managers::{ManagerReplacement, ManagersOverview, ReplacementEnd, WantedManagers};
+use crate::recovery::ManagersRecovery;
+use crate::report::StatusReport;
 use crate::{ask, duration};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -132,8 +132,8 @@ struct Recover {
 }
 
 impl Managers {
-    pub(super) fn run(&self) -> Result<Verdict, Trouble> {
-        let runtime = ask::runtime().map_err(|error| Trouble::Usage(error.to_string()))?;
+    pub(super) fn run(&self) -> Result<CommandOutcome, CommandError> {
+        let runtime = ask::runtime().map_err(|error| CommandError::Usage(error.to_string()))?;
         match &self.what {
             What::List(list) => runtime.block_on(list.run()),
             What::Replace(replace) => runtime.block_on(replace.run()),
@@ -144,9 +144,9 @@ impl Managers {
 }
 
 impl List {
-    async fn run(&self) -> Result<Verdict, Trouble> {
-        let report = Report::gather(&self.target.addresses()?, &self.target.access()?).await;
-        let overview = Overview::of(&report.map_err(Trouble::Usage)?);
+    async fn run(&self) -> Result<CommandOutcome, CommandError> {
+        let report = StatusReport::gather(&self.target.addresses()?, &self.target.access()?).await;
+        let overview = ManagersOverview::of(&report.map_err(CommandError::Usage)?);
         if self.json {
             print_json(&overview)?;
         } else {
@@ -155,27 +155,31 @@ impl List {
                 print(&format!("warning: {missing}\n"))?;
             }
         }
-        Ok(if overview.missing().is_empty() { Verdict::Holds } else { Verdict::Fails })
+        Ok(if overview.missing().is_empty() {
+            CommandOutcome::Holds
+        } else {
+            CommandOutcome::Fails
+        })
     }
 }
 
 impl Replace {
-    async fn run(&self) -> Result<Verdict, Trouble> {
+    async fn run(&self) -> Result<CommandOutcome, CommandError> {
         let (outgoing, incoming) = (self.outgoing.clone(), self.incoming.clone());
-        self.asking.change(&Wanted::Replace { outgoing, incoming }).await
+        self.asking.change(&WantedManagers::Replace { outgoing, incoming }).await
     }
 }
 
 impl Add {
-    async fn run(&self) -> Result<Verdict, Trouble> {
-        self.asking.change(&Wanted::Add([self.first.clone(), self.second.clone()])).await
+    async fn run(&self) -> Result<CommandOutcome, CommandError> {
+        self.asking.change(&WantedManagers::Add([self.first.clone(), self.second.clone()])).await
     }
 }
 
 impl Asking {
     /// Has other nodes host managers, and says how it goes.
-    async fn change(&self, wanted: &Wanted) -> Result<Verdict, Trouble> {
-        let replacement = Replacement {
+    async fn change(&self, wanted: &WantedManagers) -> Result<CommandOutcome, CommandError> {
+        let replacement = ManagerReplacement {
             addresses: self.target.addresses()?,
             access: self.target.access()?,
             operator: self.target.operator(self.secret.as_deref())?,
@@ -194,8 +198,8 @@ impl Asking {
     }
 
     /// Who the managers are now.
-    fn tell(&self, replaced: &Replaced) -> Result<Verdict, Trouble> {
-        let Replaced { managers } = replaced;
+    fn tell(&self, replaced: &ReplacementEnd) -> Result<CommandOutcome, CommandError> {
+        let ReplacementEnd { managers } = replaced;
         if self.json {
             print_json(replaced)?;
         } else {
@@ -208,13 +212,13 @@ impl Asking {
                 named.join(", "),
             ))?;
         }
-        Ok(Verdict::Holds)
+        Ok(CommandOutcome::Holds)
     }
 }
 
 impl Recover {
-    async fn run(&self) -> Result<Verdict, Trouble> {
-        let recovery = Recovery {
+    async fn run(&self) -> Result<CommandOutcome, CommandError> {
+        let recovery = ManagersRecovery {
             addresses: self.asking.target.addresses()?,
             access: self.asking.target.access()?,
             operator: self.asking.target.operator(self.asking.secret.as_deref())?,
@@ -223,7 +227,7 @@ impl Recover {
         let survey = recovery.survey(&self.survivor).await?;
         self.asking.say(&survey.text());
         confirm(survey.cluster(), self.confirm.as_deref(), |text| self.asking.say(text))?;
-        let number = net::Clock::new().now().0;
+        let number = net::SystemClock::new().now().0;
         let say = |stage: &str| self.asking.say(&format!("{stage}\n"));
         let recovered = recovery.recover(&survey, number, say).await?;
         let verdict = self.asking.tell(&recovered)?;
@@ -234,14 +238,14 @@ impl Recover {
     }
 }
 
-impl From<crate::managers::Trouble> for Trouble {
-    fn from(trouble: crate::managers::Trouble) -> Trouble {
-        use crate::managers::Trouble as Other;
+impl From<crate::managers::ChangeError> for CommandError {
+    fn from(trouble: crate::managers::ChangeError) -> CommandError {
+        use crate::managers::ChangeError as Other;
         match trouble {
             Other::NoCluster(_) | Other::NoNode { .. } | Other::Secret(_) | Other::Cannot(_) => {
-                Trouble::Usage(trouble.to_string())
+                CommandError::Usage(trouble.to_string())
             }
-            Other::Refused(_) | Other::Late { .. } => Trouble::Database(trouble.to_string()),
+            Other::Refused(_) | Other::Late { .. } => CommandError::Database(trouble.to_string()),
         }
     }
 }

@@ -32,15 +32,15 @@ use std::process::ExitCode;
 #[command(version, after_help = "Example:\n  shoal bench tpcc --workers 2 --html tpcc.html")]
 pub struct Shoal {
     #[command(subcommand)]
-    command: Command,
+    command: Subcommands,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum Subcommands {
     Bench(bench::Bench),
     Chaos(chaos::Chaos),
     Check(check::Check),
-    Local(local::Local),
+    Local(local::LocalCommand),
     Managers(managers::Managers),
     Reproduce(reproduce::Reproduce),
     Serve(serve::Serve),
@@ -51,63 +51,63 @@ enum Command {
 
 /// How a command ended that could do what it was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum CommandOutcome {
     Holds,
     Fails,
     /// The checker of histories reached its bounds: neither of the two.
     Undecided,
 }
 
-impl Verdict {
+impl CommandOutcome {
     /// The verdict on a history.
-    fn of(verdict: workloads::history::Verdict) -> Verdict {
+    fn of(verdict: workloads::history::Verdict) -> CommandOutcome {
         match verdict {
-            workloads::history::Verdict::Consistent => Verdict::Holds,
-            workloads::history::Verdict::Undecided => Verdict::Undecided,
-            workloads::history::Verdict::Violated => Verdict::Fails,
+            workloads::history::Verdict::Consistent => CommandOutcome::Holds,
+            workloads::history::Verdict::Undecided => CommandOutcome::Undecided,
+            workloads::history::Verdict::Violated => CommandOutcome::Fails,
         }
     }
 }
 
 /// Why a command could not.
 #[derive(Debug)]
-enum Trouble {
+enum CommandError {
     /// The command line, or a file it names, is wrong.
     Usage(String),
     /// The database failed.
     Database(String),
 }
 
-impl Trouble {
+impl CommandError {
     /// That `what` cannot be done with the file at `path`.
-    fn file(what: &str, path: &Path, error: impl Display) -> Trouble {
-        Trouble::Usage(format!("cannot {what} {}: {error}", path.display()))
+    fn file(what: &str, path: &Path, error: impl Display) -> CommandError {
+        CommandError::Usage(format!("cannot {what} {}: {error}", path.display()))
     }
 }
 
 /// Runs the command and says how it ended.
 pub fn run(shoal: &Shoal) -> ExitCode {
     let ended = match &shoal.command {
-        Command::Bench(bench) => bench.run(),
-        Command::Chaos(chaos) => chaos.run(),
-        Command::Check(check) => check.run(),
-        Command::Local(local) => local.run(),
-        Command::Managers(managers) => managers.run(),
-        Command::Reproduce(reproduce) => reproduce.run(),
-        Command::Serve(serve) => serve.run(),
-        Command::Shards(shards) => shards.run(),
-        Command::Sim(sim) => sim.run(),
-        Command::Status(status) => status.run(),
+        Subcommands::Bench(bench) => bench.run(),
+        Subcommands::Chaos(chaos) => chaos.run(),
+        Subcommands::Check(check) => check.run(),
+        Subcommands::Local(local) => local.run(),
+        Subcommands::Managers(managers) => managers.run(),
+        Subcommands::Reproduce(reproduce) => reproduce.run(),
+        Subcommands::Serve(serve) => serve.run(),
+        Subcommands::Shards(shards) => shards.run(),
+        Subcommands::Sim(sim) => sim.run(),
+        Subcommands::Status(status) => status.run(),
     };
     match ended {
-        Ok(Verdict::Holds) => ExitCode::SUCCESS,
-        Ok(Verdict::Fails) => ExitCode::from(1),
-        Ok(Verdict::Undecided) => ExitCode::from(3),
-        Err(Trouble::Database(message)) => {
+        Ok(CommandOutcome::Holds) => ExitCode::SUCCESS,
+        Ok(CommandOutcome::Fails) => ExitCode::from(1),
+        Ok(CommandOutcome::Undecided) => ExitCode::from(3),
+        Err(CommandError::Database(message)) => {
             eprintln!("error: {message}");
             ExitCode::from(1)
         }
-        Err(Trouble::Usage(message)) => {
+        Err(CommandError::Usage(message)) => {
             eprintln!("error: {message}");
             ExitCode::from(2)
         }
@@ -115,49 +115,49 @@ pub fn run(shoal: &Shoal) -> ExitCode {
 }
 
 /// Writes `text` to standard output. Its reader may have closed it: that is no error.
-fn print(text: &str) -> Result<(), Trouble> {
+fn print(text: &str) -> Result<(), CommandError> {
     match io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Trouble::Usage(format!("cannot write to standard output: {error}")))
+            Err(CommandError::Usage(format!("cannot write to standard output: {error}")))
         }
         _ => Ok(()),
     }
 }
 
 /// Has the operator say the name of what is about to be changed: typed, or as `--confirm`.
-fn confirm(wanted: &str, said: Option<&str>, say: impl Fn(&str)) -> Result<(), Trouble> {
+fn confirm(wanted: &str, said: Option<&str>, say: impl Fn(&str)) -> Result<(), CommandError> {
     let mut line = String::new();
     let said = match said {
         Some(said) => said,
         None if io::stdin().is_terminal() => {
             say(&format!("Type {wanted} to accept this: "));
             let read = io::stdin().lock().read_line(&mut line);
-            read.map_err(|error| Trouble::Usage(format!("cannot read the answer: {error}")))?;
+            read.map_err(|error| CommandError::Usage(format!("cannot read the answer: {error}")))?;
             line.trim()
         }
         None => {
             let missing = format!("nothing is changed: say `--confirm {wanted}` to accept this");
-            return Err(Trouble::Usage(missing));
+            return Err(CommandError::Usage(missing));
         }
     };
     match said.eq_ignore_ascii_case(wanted) {
         true => Ok(()),
-        false => Err(Trouble::Usage(format!("nothing is changed: that is not {wanted}"))),
+        false => Err(CommandError::Usage(format!("nothing is changed: that is not {wanted}"))),
     }
 }
 
 /// Writes what is only text, names and numbers to standard output, as JSON.
-fn print_json(value: &impl Serialize) -> Result<(), Trouble> {
+fn print_json(value: &impl Serialize) -> Result<(), CommandError> {
     let json = serde_json::to_string_pretty(value).expect("it has only text keys and numbers");
     print(&(json + "\n"))
 }
 
 /// Makes sure that a result can be written to `path`, before time is spent on it.
-fn reserve(path: &Path) -> Result<(), Trouble> {
+fn reserve(path: &Path) -> Result<(), CommandError> {
     let opened = fs::OpenOptions::new().create(true).append(true).open(path);
-    opened.map(drop).map_err(|error| Trouble::file("write", path, error))
+    opened.map(drop).map_err(|error| CommandError::file("write", path, error))
 }
 
-fn write(path: &Path, text: &str) -> Result<(), Trouble> {
-    fs::write(path, text).map_err(|error| Trouble::file("write", path, error))
+fn write(path: &Path, text: &str) -> Result<(), CommandError> {
+    fs::write(path, text).map_err(|error| CommandError::file("write", path, error))
 }

@@ -1,10 +1,10 @@
 //! `shoal reproduce`: experiments of the Mako paper, scaled down, beside the paper's numbers.
 
-use super::{Trouble, Verdict, print, reserve, write};
+use super::{CommandError, CommandOutcome, print, reserve, write};
 use crate::duration;
 use crate::progress::{Bar, ShowBar};
-use crate::reproduce::{Budget, Measured, Outcome, about_failure, show_failure};
-use ::sim::demonstrations::{Orders, Size};
+use crate::reproduce::{Budget, ExperimentOutcome, Measured, about_failure, show_failure};
+use ::sim::demonstrations::{DemonstrationOptions, Size};
 use clap::{Args, Subcommand, value_parser};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -99,7 +99,7 @@ struct Common {
 }
 
 impl Reproduce {
-    pub(super) fn run(&self) -> Result<Verdict, Trouble> {
+    pub(super) fn run(&self) -> Result<CommandOutcome, CommandError> {
         let (what, args) = match &self.what {
             What::MakoFig6(args) => (Measured::Figure6, args),
             What::MakoFig7(args) => (Measured::Figure7, args),
@@ -115,7 +115,7 @@ impl Reproduce {
 }
 
 impl MeasuredArgs {
-    fn run(&self, what: Measured) -> Result<Verdict, Trouble> {
+    fn run(&self, what: Measured) -> Result<CommandOutcome, CommandError> {
         let experiment = what.experiment();
         let page = self.common.reserve(experiment.about.name)?;
         let budget = Budget {
@@ -132,35 +132,39 @@ impl MeasuredArgs {
             measured.push(run.measure(&budget, &mut |at| bar.show(at)));
         }
         bar.finish();
-        let outcome = Outcome::measured(experiment, measured, self.common.seed);
+        let outcome = ExperimentOutcome::measured(experiment, measured, self.common.seed);
         self.common.report(&outcome, &page)
     }
 }
 
 impl ShownArgs {
-    fn run(&self) -> Result<Verdict, Trouble> {
+    fn run(&self) -> Result<CommandOutcome, CommandError> {
         let (about, seed) = (about_failure(), self.common.seed);
         let page = self.common.reserve(about.name)?;
         print(&about.opening())?;
         let bar = ShowBar::new(!self.common.no_progress);
         let size = if self.small { Size::Small } else { Size::Full };
-        let shown = show_failure(&Orders { seed, size, watcher: bar.watcher() });
+        let shown = show_failure(&DemonstrationOptions { seed, size, watcher: bar.watcher() });
         bar.finish();
-        let outcome = Outcome::shown(about, shown.map_err(Trouble::Database)?, seed);
+        let outcome = ExperimentOutcome::shown(about, shown.map_err(CommandError::Database)?, seed);
         self.common.report(&outcome, &page)
     }
 }
 
 impl Common {
     /// Makes sure that results can be written, and says where the page goes.
-    fn reserve(&self, name: &str) -> Result<PathBuf, Trouble> {
+    fn reserve(&self, name: &str) -> Result<PathBuf, CommandError> {
         let page = self.html.clone().unwrap_or_else(|| format!("shoal-{name}.html").into());
         self.json.iter().chain([&page]).try_for_each(|path| reserve(path))?;
         Ok(page)
     }
 
     /// A target that is missed is a result as good as any; a run that came to nothing is none.
-    fn report(&self, outcome: &Outcome, page: &Path) -> Result<Verdict, Trouble> {
+    fn report(
+        &self,
+        outcome: &ExperimentOutcome,
+        page: &Path,
+    ) -> Result<CommandOutcome, CommandError> {
         // Files first: the terminal may be closed before all is printed.
         if let Some(path) = &self.json {
             write(path, &outcome.json())?;
@@ -169,9 +173,9 @@ impl Common {
         print(&outcome.text())?;
         print(&format!("the report is {}\n", page.display()))?;
         match outcome.failures() {
-            0 => Ok(Verdict::Holds),
+            0 => Ok(CommandOutcome::Holds),
             failures => {
-                Err(Trouble::Database(format!("{failures} runs came to nothing; see above")))
+                Err(CommandError::Database(format!("{failures} runs came to nothing; see above")))
             }
         }
     }

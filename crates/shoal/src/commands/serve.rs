@@ -1,6 +1,6 @@
 //! `shoal serve`: one node of a cluster.
 
-use super::{Trouble, Verdict};
+use super::{CommandError, CommandOutcome};
 use crate::procedures;
 use clap::Args;
 use server::{NodeConfig, Server};
@@ -58,15 +58,15 @@ pub struct Serve {
 }
 
 impl Serve {
-    pub(super) fn run(&self) -> Result<Verdict, Trouble> {
-        let filter = filter(env::var("SHOAL_LOG")).map_err(Trouble::Usage)?;
+    pub(super) fn run(&self) -> Result<CommandOutcome, CommandError> {
+        let filter = filter(env::var("SHOAL_LOG")).map_err(CommandError::Usage)?;
         let colours = io::stderr().is_terminal();
         let logs = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours);
         logs.with_writer(io::stderr).init();
-        let config =
-            NodeConfig::read(&self.config).map_err(|error| Trouble::Usage(error.to_string()))?;
+        let config = NodeConfig::read(&self.config)
+            .map_err(|error| CommandError::Usage(error.to_string()))?;
         let server = Server::start(&config, Arc::new(procedures::known()), None)
-            .map_err(|error| Trouble::Usage(error.to_string()))?;
+            .map_err(|error| CommandError::Usage(error.to_string()))?;
         for warning in config.warnings() {
             tracing::warn!(node = %config.node, "{warning}");
         }
@@ -80,8 +80,8 @@ impl Serve {
             });
         }
         match server.join() {
-            Ok(()) => Ok(Verdict::Holds),
-            Err(ended) => Err(Trouble::Database(ended.to_string())),
+            Ok(()) => Ok(CommandOutcome::Holds),
+            Err(ended) => Err(CommandError::Database(ended.to_string())),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The shape of a cluster on the command line.
 
 use crate::duration;
-use crate::local::Plan;
+use crate::local::ClusterPlan;
 use clap::{Args, ValueEnum, value_parser};
 use server::Protocol;
 use std::time::Duration;
@@ -57,14 +57,14 @@ impl Shape {
     }
 
     /// A cluster of this shape, with so many workers on each node.
-    pub fn plan(&self, workers: u32, engine: EngineName) -> Plan {
-        Plan {
+    pub fn plan(&self, workers: u32, engine: EngineName) -> ClusterPlan {
+        ClusterPlan {
             workers,
             round_trip: self.wan,
             jitter: self.jitter,
             leader_datacenters: self.leaders_in.min(self.replicas),
             protocol: engine.into(),
-            ..Plan::new(self.shards, self.replicas)
+            ..ClusterPlan::new(self.shards, self.replicas)
         }
     }
 }

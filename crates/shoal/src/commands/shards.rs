@@ -1,7 +1,7 @@
 //! `shoal shards`: what an operator decides of a shard.
 
 use super::target::Target;
-use super::{Trouble, Verdict, print, print_json};
+use super::{CommandError, CommandOutcome, print, print_json};
 use crate::losses::Acceptance;
 use crate::{ask, duration};
 use clap::{Args, Subcommand};
@@ -66,8 +66,8 @@ fn shard(text: &str) -> Result<ShardId, String> {
 }
 
 impl Shards {
-    pub(super) fn run(&self) -> Result<Verdict, Trouble> {
-        let runtime = ask::runtime().map_err(|error| Trouble::Usage(error.to_string()))?;
+    pub(super) fn run(&self) -> Result<CommandOutcome, CommandError> {
+        let runtime = ask::runtime().map_err(|error| CommandError::Usage(error.to_string()))?;
         match &self.what {
             What::AcceptLoss(accept) => runtime.block_on(accept.run()),
         }
@@ -75,7 +75,7 @@ impl Shards {
 }
 
 impl AcceptLoss {
-    async fn run(&self) -> Result<Verdict, Trouble> {
+    async fn run(&self) -> Result<CommandOutcome, CommandError> {
         let acceptance = Acceptance {
             addresses: self.target.addresses()?,
             access: self.target.access()?,
@@ -88,7 +88,7 @@ impl AcceptLoss {
         let name = |shard: ShardId| format!("S{}", shard.0);
         let said = self.confirm.map(name);
         super::confirm(&name(self.shard), said.as_deref(), |text| self.say(text))?;
-        let now = net::Clock::new().now().0;
+        let now = net::SystemClock::new().now().0;
         // Two operators do not ask within the same nanosecond; and if they do, they mean the same.
         let request = (now, now / 1_000_000_000);
         let accepted = acceptance.accept(request, |stage| self.say(&format!("{stage}\n"))).await?;
@@ -96,7 +96,7 @@ impl AcceptLoss {
             true => print_json(&accepted)?,
             false => print(&accepted.text())?,
         }
-        Ok(Verdict::Holds)
+        Ok(CommandOutcome::Holds)
     }
 
     fn say(&self, text: &str) {

@@ -1,9 +1,9 @@
 //! `shoal status`: how a cluster is.
 
 use super::target::Target;
-use super::{Trouble, Verdict, print, print_json};
+use super::{CommandError, CommandOutcome, print, print_json};
 use crate::ask;
-use crate::report::{Report, Skew};
+use crate::report::{ClockSkew, StatusReport};
 use clap::Args;
 use serde::Serialize;
 use server::NodeStatus;
@@ -29,23 +29,23 @@ pub struct Status {
 
 /// What is known of a node.
 #[derive(Serialize)]
-struct Known<'a> {
+struct NodeAnswer<'a> {
     #[serde(flatten)]
     node: &'a NodeStatus,
-    clock: Option<Skew>,
+    clock: Option<ClockSkew>,
 }
 
 impl Status {
-    pub(super) fn run(&self) -> Result<Verdict, Trouble> {
+    pub(super) fn run(&self) -> Result<CommandOutcome, CommandError> {
         let (addresses, access) = (self.target.addresses()?, self.target.access()?);
-        let runtime = ask::runtime().map_err(|error| Trouble::Usage(error.to_string()))?;
-        let report = runtime.block_on(Report::gather(&addresses, &access));
-        let report = report.map_err(Trouble::Usage)?;
+        let runtime = ask::runtime().map_err(|error| CommandError::Usage(error.to_string()))?;
+        let report = runtime.block_on(StatusReport::gather(&addresses, &access));
+        let report = report.map_err(CommandError::Usage)?;
         if self.json {
             let nodes = report.nodes.iter().zip(&report.skews);
-            let known: Vec<Known<'_>> = nodes
+            let known: Vec<NodeAnswer<'_>> = nodes
                 .filter_map(|(node, clock)| {
-                    Some(Known { node: node.as_ref().ok()?, clock: *clock })
+                    Some(NodeAnswer { node: node.as_ref().ok()?, clock: *clock })
                 })
                 .collect();
             print_json(&known)?;
@@ -61,6 +61,6 @@ impl Status {
                 print(&format!("note: {lost}\n"))?;
             }
         }
-        Ok(if report.is_well() { Verdict::Holds } else { Verdict::Fails })
+        Ok(if report.is_well() { CommandOutcome::Holds } else { CommandOutcome::Fails })
     }
 }

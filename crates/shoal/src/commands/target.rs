@@ -1,7 +1,7 @@
 //! Which cluster a command is about.
 
-use super::Trouble;
-use crate::local::{Folder, join};
+use super::CommandError;
+use crate::local::{ClusterFolder, join};
 use clap::Args;
 use net::Secret;
 use net::client::{Access, Role};
@@ -30,24 +30,24 @@ pub struct Target {
 
 impl Target {
     /// Where it is.
-    pub fn addresses(&self) -> Result<Vec<String>, Trouble> {
+    pub fn addresses(&self) -> Result<Vec<String>, CommandError> {
         if !self.connect.is_empty() {
             return Ok(self.connect.clone());
         }
-        let cluster = Folder(self.local.clone()).read().map_err(Trouble::Usage)?;
-        join(&cluster).map_err(Trouble::Usage)?;
+        let cluster = ClusterFolder(self.local.clone()).read().map_err(CommandError::Usage)?;
+        join(&cluster).map_err(CommandError::Usage)?;
         Ok(cluster.addresses())
     }
 
     /// What lets operators in: the secret of the nodes, which a cluster of `shoal local` has in its folder.
-    pub fn operator(&self, secret: Option<&Path>) -> Result<Access, Trouble> {
+    pub fn operator(&self, secret: Option<&Path>) -> Result<Access, CommandError> {
         let path = match secret {
             Some(path) => path.to_owned(),
-            None if self.connect.is_empty() => Folder(self.local.clone()).file("secret"),
+            None if self.connect.is_empty() => ClusterFolder(self.local.clone()).file("secret"),
             None => {
                 let missing = "--secret is missing: the file with the secret of the nodes, as `secret` in a node's \
                                file names it";
-                return Err(Trouble::Usage(missing.to_owned()));
+                return Err(CommandError::Usage(missing.to_owned()));
             }
         };
         let secret = read_secret("--secret", &path)?;
@@ -55,7 +55,7 @@ impl Target {
     }
 
     /// What lets clients in.
-    pub fn access(&self) -> Result<Access, Trouble> {
+    pub fn access(&self) -> Result<Access, CommandError> {
         let mut access = Access::open(&*self.cluster);
         if let Some(path) = &self.client_secret {
             access.secret = read_secret("--client-secret", path)?;
@@ -63,13 +63,13 @@ impl Target {
         if let Some(path) = &self.authorities {
             let trusted = read_certificates(path)
                 .and_then(|authorities| ClientTls::new(&authorities, &self.cluster));
-            access.tls = Some(trusted.map_err(|error| Trouble::file("trust", path, error))?);
+            access.tls = Some(trusted.map_err(|error| CommandError::file("trust", path, error))?);
         }
         Ok(access)
     }
 }
 
 /// The secret in the file that this option names.
-fn read_secret(option: &str, path: &Path) -> Result<Secret, Trouble> {
-    Secret::read(path).map_err(|error| Trouble::Usage(format!("{option} {error}")))
+fn read_secret(option: &str, path: &Path) -> Result<Secret, CommandError> {
+    Secret::read(path).map_err(|error| CommandError::Usage(format!("{option} {error}")))
 }

@@ -40,9 +40,9 @@ impl LocalCluster {
 
 /// See the [module](super).
 #[derive(Debug, Clone)]
-pub struct Folder(pub PathBuf);
+pub struct ClusterFolder(pub PathBuf);
 
-impl Folder {
+impl ClusterFolder {
     /// What stands in it.
     ///
     /// # Errors

@@ -1,10 +1,10 @@
 //! A cluster within this process.
 
-use super::plan::{Plan, secret};
+use super::plan::{ClusterPlan, secret};
 use super::ready::wait_ready;
 use crate::{ask, procedures, report};
 use net::{Distance, Handle, Secret};
-use server::{Command, ConfigError, NodeConfig, Server};
+use server::{ConfigError, NodeConfig, Server, WorkerCommand};
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use types::{NodeId, ShardId, WorkerId};
 
 /// See the module. It ends when this is dropped.
 #[derive(Debug)]
-pub struct InProcess {
+pub struct InProcessCluster {
     addresses: Vec<String>,
     servers: Vec<Server>,
     /// The place of each shard's leader among the servers, at the beginning.
@@ -21,12 +21,12 @@ pub struct InProcess {
     workers: u32,
 }
 
-impl InProcess {
+impl InProcessCluster {
     /// Starts it, and waits until every shard is served.
     ///
     /// # Errors
     /// A sentence that says what went wrong.
-    pub fn start(plan: &Plan) -> Result<InProcess, String> {
+    pub fn start(plan: &ClusterPlan) -> Result<InProcessCluster, String> {
         let (listeners, addresses) = plan.listen().map_err(|error| error.to_string())?;
         let topology = plan.topology(&addresses).map_err(|error| error.to_string())?;
         let names = plan.managers();
@@ -44,7 +44,7 @@ impl InProcess {
         let runtime = ask::runtime().map_err(|error| error.to_string())?;
         let report = runtime.block_on(wait_ready(&addresses))?;
         let leaders = report.leaders().into_values().map(|node| node as usize).collect();
-        Ok(InProcess { addresses, servers, leaders, workers: plan.workers })
+        Ok(InProcessCluster { addresses, servers, leaders, workers: plan.workers })
     }
 
     /// How many shards it has.
@@ -53,7 +53,7 @@ impl InProcess {
     }
 
     /// Steers the workers of the node that led a shard when the cluster was ready.
-    pub fn leader(&self, shard: ShardId) -> &Handle<Command> {
+    pub fn leader(&self, shard: ShardId) -> &Handle<WorkerCommand> {
         self.servers[self.leaders[shard.0 as usize]].handle()
     }
 
@@ -62,7 +62,7 @@ impl InProcess {
         let workers = self.servers.iter().flat_map(|server| {
             (0..self.workers).map(WorkerId).filter_map(|worker| {
                 let (told, status) = oneshot::channel();
-                server.handle().command(worker, Command::Look(told)).ok()?;
+                server.handle().command(worker, WorkerCommand::Look(told)).ok()?;
                 status.blocking_recv().ok()
             })
         });

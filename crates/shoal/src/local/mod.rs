@@ -13,8 +13,8 @@ mod namespaces;
 mod plan;
 mod ready;
 
-pub use folder::{Folder, LocalCluster, LocalNode};
-pub use in_process::{InProcess, start_all};
+pub use folder::{ClusterFolder, LocalCluster, LocalNode};
+pub use in_process::{InProcessCluster, start_all};
 pub use namespaces::{Namespaces, block, isolate, join, listens};
-pub use plan::{Plan, secret};
+pub use plan::{ClusterPlan, secret};
 pub use ready::{wait_ready, wait_whole};

@@ -61,7 +61,7 @@ pub fn secret() -> io::Result<[u8; 32]> {
 
 /// A cluster that is about to be made.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct ClusterPlan {
     /// How many shards.
     pub shards: u32,
     /// Voters of each shard, each in a datacenter of its own.
@@ -78,7 +78,7 @@ pub struct Plan {
     /// The commit protocol. Only `mako` has managers, so that leaders can fail.
     pub protocol: Protocol,
     /// How that behaves if it is `mako`. Files of nodes do not say it: only clusters of this process have it.
-    pub mako: mako::Options,
+    pub mako: mako::MakoOptions,
     /// Bytes that each copy of a shard takes from the system at the start. Clusters of processes take none.
     pub memory_bytes_reserved: usize,
     /// The tables, and how each is divided.
@@ -96,10 +96,10 @@ fn tables() -> Vec<(&'static str, Partitioning)> {
     divided.chain([(EVERYWHERE, Partitioning::Everywhere)]).collect()
 }
 
-impl Plan {
+impl ClusterPlan {
     /// A cluster of `mako` with so many shards of so many replicas, all in one place, that knows all tables.
-    pub fn new(shards: u32, replicas: u32) -> Plan {
-        Plan {
+    pub fn new(shards: u32, replicas: u32) -> ClusterPlan {
+        ClusterPlan {
             shards,
             replicas,
             leader_datacenters: 1,
@@ -107,7 +107,7 @@ impl Plan {
             round_trip: Duration::ZERO,
             jitter: Duration::ZERO,
             protocol: Protocol::Mako,
-            mako: mako::Options::default(),
+            mako: mako::MakoOptions::default(),
             memory_bytes_reserved: 0,
             tables: tables(),
         }
@@ -123,7 +123,7 @@ impl Plan {
 
     /// In words: `mako, 3 shards of 3 replicas, 50 ms`.
     pub fn words(&self) -> String {
-        let Plan { shards, replicas, round_trip, .. } = self;
+        let ClusterPlan { shards, replicas, round_trip, .. } = self;
         let far = match *round_trip {
             Duration::ZERO => String::new(),
             far => format!(", {} ms", far.as_secs_f64() * 1000.0),
@@ -158,11 +158,13 @@ impl Plan {
         let mut addresses = addresses.iter();
         for shard in 0..self.shards {
             for replica in 0..self.replicas {
-                let (name, datacenter) = (Plan::node(shard, replica), format!("dc{replica}"));
+                let (name, datacenter) =
+                    (ClusterPlan::node(shard, replica), format!("dc{replica}"));
                 let address = addresses.next().expect("an address for each node");
                 builder = builder.node_at(name, datacenter, address);
             }
-            let voters: Vec<String> = (0..self.replicas).map(|it| Plan::node(shard, it)).collect();
+            let voters: Vec<String> =
+                (0..self.replicas).map(|it| ClusterPlan::node(shard, it)).collect();
             let places = self.leader_datacenters.clamp(1, self.replicas);
             let leader = voters[(shard % places) as usize].clone();
             builder = builder.shard(leader, voters, []);
@@ -181,13 +183,13 @@ impl Plan {
             3 | 4 => 3,
             _ => 5,
         };
-        (0..count).map(|replica| Plan::node(0, replica)).collect()
+        (0..count).map(|replica| ClusterPlan::node(0, replica)).collect()
     }
 
     /// What stands in a node's file, which answers for its health and metrics at `http`, if it is to.
     pub fn node_file(&self, node: &str, http: Option<&str>) -> String {
         let managers = self.managers();
-        let Plan { round_trip, jitter, .. } = self;
+        let ClusterPlan { round_trip, jitter, .. } = self;
         let engine = self.engine();
         let ms = |time: &Duration| time.as_secs_f64() * 1000.0;
         let (round_trip, jitter) = (ms(round_trip), ms(jitter));

@@ -1,8 +1,8 @@
 //! Waiting until a cluster serves, or is whole.
 
-use super::{Folder, LocalNode};
+use super::{ClusterFolder, LocalNode};
 use crate::clock::now;
-use crate::report::Report;
+use crate::report::StatusReport;
 use net::client::Access;
 use std::time::Duration;
 
@@ -16,16 +16,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 ///
 /// # Errors
 /// A sentence that says what is missing, after half a minute.
-pub async fn wait_ready(addresses: &[String]) -> Result<Report, String> {
+pub async fn wait_ready(addresses: &[String]) -> Result<StatusReport, String> {
     let access = Access::open("shoal");
     let began = now();
     loop {
-        let report = Report::gather(addresses, &access).await;
-        if report.as_ref().is_ok_and(Report::is_well) {
+        let report = StatusReport::gather(addresses, &access).await;
+        if report.as_ref().is_ok_and(StatusReport::is_well) {
             return report;
         }
         if began.elapsed() > PATIENCE {
-            let missing = |report: Report| report.missing().unwrap_or_default();
+            let missing = |report: StatusReport| report.missing().unwrap_or_default();
             return Err(report.map_or_else(|error| error, missing));
         }
         tokio::time::sleep(LOOK_EVERY).await;
@@ -38,7 +38,7 @@ pub async fn wait_ready(addresses: &[String]) -> Result<Report, String> {
 /// # Errors
 /// A sentence that says what is missing after so long.
 pub async fn wait_whole(
-    folder: &Folder,
+    folder: &ClusterFolder,
     killed: &[LocalNode],
     patience: Duration,
 ) -> Result<(), String> {
@@ -52,7 +52,7 @@ pub async fn wait_whole(
     }
 }
 
-async fn missing(folder: &Folder, killed: &[LocalNode]) -> Result<Option<String>, String> {
+async fn missing(folder: &ClusterFolder, killed: &[LocalNode]) -> Result<Option<String>, String> {
     let cluster = folder.read()?;
     let same = |node: &LocalNode| {
         killed.iter().any(|killed| killed.name == node.name && killed.process == node.process)
@@ -60,6 +60,6 @@ async fn missing(folder: &Folder, killed: &[LocalNode]) -> Result<Option<String>
     if let Some(node) = cluster.nodes.iter().find(|node| same(node)) {
         return Ok(Some(format!("{} was killed, and is not started again", node.name)));
     }
-    let report = Report::gather(&cluster.addresses(), &Access::open("shoal")).await;
+    let report = StatusReport::gather(&cluster.addresses(), &Access::open("shoal")).await;
     Ok(report.map_or_else(Some, |report| report.missing_of_whole()))
 }

@@ -1,9 +1,11 @@
 //! Figure 11 of the paper: more clients do not mean more throughput where locks are held over a distance.
 
-use super::experiment::{About, Chart, Curve, Experiment, Number, Plots, Quantity, Row, add};
-use super::run::Run;
+use super::experiment::{
+    About, Chart, Curve, Experiment, ExperimentRow, Plots, PublishedNumber, Quantity, add,
+};
+use super::run::ExperimentRun;
 use super::scale::{PROTOCOLS, cores, far_cluster, new_orders, replicas, small_warehouses};
-use crate::local::Plan;
+use crate::local::ClusterPlan;
 use server::Protocol;
 
 /// The leaders of two shards are in two datacenters.
@@ -24,17 +26,18 @@ pub fn over_clients() -> Experiment {
     let mut runs = Vec::new();
     let curves = PROTOCOLS.map(|protocol| {
         let rows = CLIENTS.map(|clients| {
-            let plan = Plan { leader_datacenters: 2, ..far_cluster(protocol, SHARDS) };
+            let plan = ClusterPlan { leader_datacenters: 2, ..far_cluster(protocol, SHARDS) };
             let words = format!("{}, {clients} clients a warehouse", plan.engine());
             let all = clients as usize * usize::from(WAREHOUSES);
-            let row = Row::at(clients).run(add(&mut runs, Run::on(plan, load, all).called(words)));
+            let row = ExperimentRow::at(clients)
+                .run(add(&mut runs, ExperimentRun::on(plan, load, all).called(words)));
             match (protocol, clients) {
                 (Protocol::TwoPhaseCommit, PLATEAU) => {
-                    row.published(Quantity::Throughput, Number::Relative(1.0))
+                    row.published(Quantity::Throughput, PublishedNumber::Relative(1.0))
                 }
                 (Protocol::TwoPhaseCommit, more) if more > PLATEAU => row
-                    .published(Quantity::Throughput, Number::Relative(1.0))
-                    .published(Quantity::Aborted, Number::Absolute(0.98)),
+                    .published(Quantity::Throughput, PublishedNumber::Relative(1.0))
+                    .published(Quantity::Aborted, PublishedNumber::Absolute(0.98)),
                 (Protocol::Mako | Protocol::TwoPhaseCommit, _) => row,
             }
         });

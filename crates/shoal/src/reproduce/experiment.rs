@@ -1,6 +1,6 @@
 //! What an experiment is: data.
 
-use super::run::Run;
+use super::run::ExperimentRun;
 use crate::duration::span;
 use serde::Serialize;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub struct Experiment {
     pub about: About,
     /// What is run, in this order.
     #[serde(skip)]
-    pub runs: Vec<Run>,
+    pub runs: Vec<ExperimentRun>,
     /// Where their results stand.
     pub charts: Vec<Chart>,
 }
@@ -37,7 +37,7 @@ pub struct Experiment {
 pub type RunNumber = usize;
 
 /// One more run of an experiment that is being made up.
-pub fn add(runs: &mut Vec<Run>, run: Run) -> RunNumber {
+pub fn add(runs: &mut Vec<ExperimentRun>, run: ExperimentRun) -> RunNumber {
     runs.push(run);
     runs.len() - 1
 }
@@ -74,12 +74,12 @@ pub struct Curve {
     pub name: String,
     /// The row to which the others are compared, in what is ours as in what is the paper's.
     pub base: usize,
-    pub rows: Vec<Row>,
+    pub rows: Vec<ExperimentRow>,
 }
 
 /// One place on a curve.
 #[derive(Debug, Serialize)]
-pub struct Row {
+pub struct ExperimentRow {
     pub label: String,
     /// Where it is along the axis.
     pub x: f64,
@@ -97,13 +97,13 @@ pub struct Row {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Published {
     pub quantity: Quantity,
-    pub number: Number,
+    pub number: PublishedNumber,
 }
 
 /// How the paper says it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Number {
+pub enum PublishedNumber {
     /// As it was measured.
     Absolute(f64),
     /// Compared with the base.
@@ -295,30 +295,37 @@ impl Quantity {
     }
 }
 
-impl Row {
+impl ExperimentRow {
     /// One at a number along the axis.
-    pub fn at(x: u32) -> Row {
-        Row::named(x, x.to_string())
+    pub fn at(x: u32) -> ExperimentRow {
+        ExperimentRow::named(x, x.to_string())
     }
 
     /// One that has a name.
-    pub fn named(x: u32, label: impl Into<String>) -> Row {
+    pub fn named(x: u32, label: impl Into<String>) -> ExperimentRow {
         let (label, x) = (label.into(), f64::from(x));
-        Row { label, x, run: None, published: Vec::new(), kept_min: None, most: Vec::new() }
+        ExperimentRow {
+            label,
+            x,
+            run: None,
+            published: Vec::new(),
+            kept_min: None,
+            most: Vec::new(),
+        }
     }
 
     /// With this run.
-    pub fn run(self, run: RunNumber) -> Row {
-        Row { run: Some(run), ..self }
+    pub fn run(self, run: RunNumber) -> ExperimentRow {
+        ExperimentRow { run: Some(run), ..self }
     }
 
     /// With what the paper has published of it, if there is anything, as it was measured.
-    pub fn measured_there(self, quantity: Quantity, papers: &[(u32, f64)]) -> Row {
+    pub fn measured_there(self, quantity: Quantity, papers: &[(u32, f64)]) -> ExperimentRow {
         let here = self.x;
         let found = papers.iter().find(|(x, _)| f64::from(*x) == here);
-        found
-            .into_iter()
-            .fold(self, |row, (_, value)| row.published(quantity, Number::Absolute(*value)))
+        found.into_iter().fold(self, |row, (_, value)| {
+            row.published(quantity, PublishedNumber::Absolute(*value))
+        })
     }
 
     /// Is there anything to be shown?
@@ -327,7 +334,7 @@ impl Row {
     }
 
     /// With a number that the paper has published.
-    pub fn published(mut self, quantity: Quantity, number: Number) -> Row {
+    pub fn published(mut self, quantity: Quantity, number: PublishedNumber) -> ExperimentRow {
         self.published.push(Published { quantity, number });
         self
     }

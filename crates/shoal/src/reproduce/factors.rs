@@ -1,11 +1,11 @@
 //! The factor analysis of the paper (§7.9): what each part of the system costs.
 
-use super::experiment::{About, Chart, Curve, Experiment, Plots, Quantity, Row, add};
-use super::run::{On, Run};
+use super::experiment::{About, Chart, Curve, Experiment, ExperimentRow, Plots, Quantity, add};
+use super::run::{ExperimentRun, On};
 use super::scale::{
     FAR, ORDER_CLIENTS, REPLICAS, WAREHOUSES, cores, far_cluster, small_warehouses, tpcc,
 };
-use crate::local::Plan;
+use crate::local::ClusterPlan;
 use server::Protocol;
 
 /// Workers of the embedded database, and of a node that has the cores to itself.
@@ -24,21 +24,26 @@ const PAPERS: [(u32, f64); 5] = [(1, 1.66e6), (2, 1.48e6), (4, 0.47e6), (5, 0.36
 pub fn table() -> Experiment {
     let load = tpcc(WAREHOUSES);
     let mut runs = Vec::new();
-    let embedded =
-        Run { words: "embedded".to_owned(), load, on: On::Embedded, clients: WORKERS as usize };
+    let embedded = ExperimentRun {
+        words: "embedded".to_owned(),
+        load,
+        on: On::Embedded,
+        clients: WORKERS as usize,
+    };
     let embedded = add(&mut runs, embedded);
-    let alone = Plan { workers: WORKERS, ..Plan::new(1, 1) };
-    let alone = add(&mut runs, Run::on(alone, load, NEAR_CLIENTS));
-    let several = add(&mut runs, Run::on(Plan::new(SHARDS, 1), load, NEAR_CLIENTS));
-    let far = Run::on(far_cluster(Protocol::Mako, SHARDS), load, ORDER_CLIENTS);
+    let alone = ClusterPlan { workers: WORKERS, ..ClusterPlan::new(1, 1) };
+    let alone = add(&mut runs, ExperimentRun::on(alone, load, NEAR_CLIENTS));
+    let several =
+        add(&mut runs, ExperimentRun::on(ClusterPlan::new(SHARDS, 1), load, NEAR_CLIENTS));
+    let far = ExperimentRun::on(far_cluster(Protocol::Mako, SHARDS), load, ORDER_CLIENTS);
     let far = add(&mut runs, far);
     let rows = [
-        Row::named(1, "Silo"),
-        Row::named(2, "+ versions: the embedded database").run(embedded),
-        Row::named(3, "(a node: stamps, streams, one shard)").run(alone),
-        Row::named(4, "+ distributed transactions").run(several),
-        Row::named(5, "+ replication"),
-        Row::named(6, "+ replay (all of it)").run(far),
+        ExperimentRow::named(1, "Silo"),
+        ExperimentRow::named(2, "+ versions: the embedded database").run(embedded),
+        ExperimentRow::named(3, "(a node: stamps, streams, one shard)").run(alone),
+        ExperimentRow::named(4, "+ distributed transactions").run(several),
+        ExperimentRow::named(5, "+ replication"),
+        ExperimentRow::named(6, "+ replay (all of it)").run(far),
     ];
     let rows = rows.map(|row| row.measured_there(Quantity::Throughput, &PAPERS));
     let chart = Chart {

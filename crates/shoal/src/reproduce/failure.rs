@@ -1,7 +1,7 @@
 //! Figure 13 of the paper: one of several shards fails. In virtual time, as `shoal sim show failure` shows it.
 
 use super::experiment::About;
-use sim::demonstrations::{Demonstration, Exhibition, Orders};
+use sim::demonstrations::{Demonstration, DemonstrationOptions, DemonstrationResults};
 
 /// What there is to be known of it.
 pub fn about_failure() -> About {
@@ -31,6 +31,6 @@ pub fn about_failure() -> About {
 ///
 /// # Errors
 /// Where a cluster did not work at all.
-pub fn show_failure(orders: &Orders) -> Result<Exhibition, String> {
+pub fn show_failure(orders: &DemonstrationOptions) -> Result<DemonstrationResults, String> {
     Demonstration::Failure.show(orders)
 }

@@ -1,13 +1,14 @@
 //! Figures 7 and 8 of the paper: batches, and latency under light load.
 
 use super::experiment::{
-    About, Chart, Curve, Experiment, Number, Percentile, Plots, Quantity, Row, add,
+    About, Chart, Curve, Experiment, ExperimentRow, Percentile, Plots, PublishedNumber, Quantity,
+    add,
 };
-use super::run::Run;
+use super::run::ExperimentRun;
 use super::scale::{
     FAR, PROTOCOLS, WAREHOUSES, cores, far_cluster, keys, micro, replicas, small_warehouses, tpcc,
 };
-use crate::local::Plan;
+use crate::local::ClusterPlan;
 use engines::mako;
 use server::Protocol;
 use std::time::Duration;
@@ -35,28 +36,28 @@ const P99_MS_MAX: f64 = 60.0;
 pub fn over_batches() -> Experiment {
     let median = Quantity::Latency(Percentile::P50, "new-order");
     let mut runs = Vec::new();
-    let mut run = |mako: mako::Options, words: String| {
-        let plan = Plan { mako, ..far_cluster(Protocol::Mako, 1) };
-        add(&mut runs, Run::on(plan, tpcc(WAREHOUSES), BATCH_CLIENTS).called(words))
+    let mut run = |mako: mako::MakoOptions, words: String| {
+        let plan = ClusterPlan { mako, ..far_cluster(Protocol::Mako, 1) };
+        add(&mut runs, ExperimentRun::on(plan, tpcc(WAREHOUSES), BATCH_CLIENTS).called(words))
     };
     let rows = [50, 100, 200, 400, 600, 800].map(|size| {
-        let options = mako::Options {
+        let options = mako::MakoOptions {
             batch_transactions_max: size as usize,
             batch_bytes_max: BATCH_BYTES_MAX,
             batch_delay: BATCH_DELAY,
-            ..mako::Options::default()
+            ..mako::MakoOptions::default()
         };
-        let row = Row::at(size).run(run(options, format!("batches of {size}")));
+        let row = ExperimentRow::at(size).run(run(options, format!("batches of {size}")));
         match size {
-            100 => row.published(Quantity::Throughput, Number::Relative(1.0)),
-            400 => row.published(Quantity::Throughput, Number::Relative(1.158)),
-            600 => row.published(median, Number::Absolute(121.0)),
+            100 => row.published(Quantity::Throughput, PublishedNumber::Relative(1.0)),
+            400 => row.published(Quantity::Throughput, PublishedNumber::Relative(1.158)),
+            600 => row.published(median, PublishedNumber::Absolute(121.0)),
             _ => row,
         }
     });
     let by_size = Curve { name: "closed when full".to_owned(), base: 1, rows: rows.into() };
-    let usual = run(mako::Options::default(), "batches as by default".to_owned());
-    let usual = Row::named(400, "≤ 400").run(usual);
+    let usual = run(mako::MakoOptions::default(), "batches as by default".to_owned());
+    let usual = ExperimentRow::named(400, "≤ 400").run(usual);
     let usual =
         Curve { name: "default: 400, 64 KiB or 1 ms".to_owned(), base: 0, rows: vec![usual] };
     let chart = Chart {
@@ -107,12 +108,16 @@ pub fn under_light_load() -> Experiment {
             let plan = far_cluster(protocol, shards);
             let words = format!("{}, {words}", plan.engine());
             let clients = LIGHT_CLIENTS * shards as usize;
-            let run = Run::on(plan, micro(LIGHT_KEYS, cross_percent), clients).called(&words);
-            let row = Row::named(0, words).run(add(&mut runs, run));
+            let run =
+                ExperimentRun::on(plan, micro(LIGHT_KEYS, cross_percent), clients).called(&words);
+            let row = ExperimentRow::named(0, words).run(add(&mut runs, run));
             let most = [(Percentile::P50, MEDIAN_MS_MAX), (Percentile::P99, P99_MS_MAX)];
             let most = most.map(|(percentile, ms)| (latency(percentile), ms));
             let is_promised = protocol == Protocol::Mako;
-            rows.push(Row { most: if is_promised { most.into() } else { Vec::new() }, ..row });
+            rows.push(ExperimentRow {
+                most: if is_promised { most.into() } else { Vec::new() },
+                ..row
+            });
         }
     }
     let papers = [
@@ -122,8 +127,8 @@ pub fn under_light_load() -> Experiment {
     ];
     rows.extend(papers.map(|(name, papers)| {
         let each = Percentile::ALL.into_iter().zip(papers);
-        each.fold(Row::named(0, name), |row, (percentile, ms)| {
-            row.published(latency(percentile), Number::Absolute(ms))
+        each.fold(ExperimentRow::named(0, name), |row, (percentile, ms)| {
+            row.published(latency(percentile), PublishedNumber::Absolute(ms))
         })
     }));
     let chart = Chart {

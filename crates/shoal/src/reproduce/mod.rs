@@ -30,7 +30,7 @@ mod view;
 
 pub use experiment::Experiment;
 pub use failure::{about_failure, show_failure};
-pub use outcome::Outcome;
+pub use outcome::ExperimentOutcome;
 pub use run::Budget;
 
 /// An experiment that is measured.

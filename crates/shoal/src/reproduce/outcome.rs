@@ -3,7 +3,7 @@
 use super::experiment::{About, Chart, Experiment};
 use super::view;
 use serde::Serialize;
-use sim::demonstrations::{Exhibition, report};
+use sim::demonstrations::{DemonstrationResults, report};
 use std::fmt::Write;
 use workloads::bench::Measurement;
 use workloads::report::page;
@@ -16,9 +16,9 @@ pub type Measured = Result<Measurement, String>;
 
 /// See the module.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct ExperimentOutcome {
     about: About,
-    exhibition: Exhibition,
+    results: DemonstrationResults,
     seed: u64,
     /// What has to be known of all numbers.
     foot: String,
@@ -67,9 +67,13 @@ struct Written<'a> {
     plots: Vec<WrittenPlot<'a>>,
 }
 
-impl Outcome {
+impl ExperimentOutcome {
     /// Of an experiment of which this was measured, for each run.
-    pub fn measured(experiment: Experiment, measured: Vec<Measured>, seed: u64) -> Outcome {
+    pub fn measured(
+        experiment: Experiment,
+        measured: Vec<Measured>,
+        seed: u64,
+    ) -> ExperimentOutcome {
         let mut foot =
             "Numbers of ours compare with each other, those of the paper with each other; between \
                         both compare what is relative."
@@ -77,9 +81,9 @@ impl Outcome {
         for warning in warnings(&experiment, &measured) {
             _ = write!(foot, " Warning: {warning}");
         }
-        Outcome {
+        ExperimentOutcome {
             about: experiment.about.clone(),
-            exhibition: view::exhibition(&experiment, &measured),
+            results: view::results(&experiment, &measured),
             seed,
             foot,
             measured: Some((experiment, measured)),
@@ -87,9 +91,9 @@ impl Outcome {
     }
 
     /// Of a demonstration in virtual time.
-    pub fn shown(about: About, exhibition: Exhibition, seed: u64) -> Outcome {
+    pub fn shown(about: About, results: DemonstrationResults, seed: u64) -> ExperimentOutcome {
         let foot = report::FOOT.to_owned();
-        Outcome { about, exhibition, seed, foot, measured: None }
+        ExperimentOutcome { about, results, seed, foot, measured: None }
     }
 
     /// How many runs came to nothing.
@@ -100,13 +104,13 @@ impl Outcome {
 
     /// For a terminal, but for what has been said before it began.
     pub fn text(&self) -> String {
-        let mut text = self.exhibition.to_string();
+        let mut text = self.results.to_string();
         if let Some((experiment, measured)) = &self.measured {
             for warning in warnings(experiment, measured) {
                 _ = writeln!(text, "warning: {warning}");
             }
         }
-        if let Some((words, _)) = report::verdict(std::slice::from_ref(&self.exhibition)) {
+        if let Some((words, _)) = report::verdict(std::slice::from_ref(&self.results)) {
             _ = writeln!(text, "{words}");
         }
         text
@@ -116,7 +120,7 @@ impl Outcome {
     pub fn html(&self) -> String {
         let About { title, paper, scaled, .. } = &self.about;
         let lead = format!("The paper: {paper} Scaled: {} Seed {}.", scaled.join(" "), self.seed);
-        report::page(title, &lead, std::slice::from_ref(&self.exhibition), &self.foot)
+        report::page(title, &lead, std::slice::from_ref(&self.results), &self.foot)
     }
 
     /// Everything, ending in a newline.
@@ -133,12 +137,12 @@ impl Outcome {
                 (&experiment.charts[..], runs.collect())
             }
         };
-        let tables = self.exhibition.tables.iter().map(|table| WrittenTable {
+        let tables = self.results.tables.iter().map(|table| WrittenTable {
             title: table.title,
             notes: &table.notes,
             rows: table.rows(),
         });
-        let plots = self.exhibition.plots.iter().map(|plot| WrittenPlot {
+        let plots = self.results.plots.iter().map(|plot| WrittenPlot {
             title: &plot.title,
             x_unit: plot.x,
             y_unit: plot.y,

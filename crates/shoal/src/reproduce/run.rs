@@ -1,12 +1,12 @@
 //! One run of an experiment.
 
-use crate::local::Plan;
+use crate::local::ClusterPlan;
 use crate::trial::{self, Placeable, Trial};
 use client::{Db, Options};
 use std::sync::Arc;
 use std::time::Duration;
 use types::Database;
-use workloads::bench::{Measurement, Progress, Settings, Threads};
+use workloads::bench::{BenchProgress, BenchSettings, Measurement, Threads};
 use workloads::placed::PlacedMicro;
 use workloads::tpcc::{Kind, Scale, TpcC};
 
@@ -33,10 +33,10 @@ impl Budget {
 
 /// See the module.
 #[derive(Debug)]
-pub struct Run {
+pub struct ExperimentRun {
     /// What it is, in few words.
     pub words: String,
-    pub load: Load,
+    pub load: ExperimentLoad,
     pub on: On,
     /// Tasks of leaders, or threads of an embedded database.
     pub clients: usize,
@@ -44,14 +44,14 @@ pub struct Run {
 
 /// What runs.
 #[derive(Debug, Clone, Copy)]
-pub enum Load {
-    Micro(Micro),
-    TpcC(Orders),
+pub enum ExperimentLoad {
+    Micro(ExperimentMicro),
+    TpcC(NewOrders),
 }
 
 /// The micro-benchmark.
 #[derive(Debug, Clone, Copy)]
-pub struct Micro {
+pub struct ExperimentMicro {
     pub keys_of_shard: u32,
     /// Of a hundred transactions, so many have one of their four keys on another shard.
     pub cross_percent: u32,
@@ -61,7 +61,7 @@ pub struct Micro {
 
 /// TPC-C.
 #[derive(Debug, Clone, Copy)]
-pub struct Orders {
+pub struct NewOrders {
     pub scale: Scale,
     /// There is nothing but new orders.
     pub only_new: bool,
@@ -72,10 +72,10 @@ pub struct Orders {
 pub enum On {
     Embedded,
     /// A cluster of this process, with the clients in its leaders.
-    Cluster(Box<Plan>),
+    Cluster(Box<ClusterPlan>),
 }
 
-impl Placeable for Micro {
+impl Placeable for ExperimentMicro {
     type Placed = PlacedMicro;
 
     fn place<D: Database>(&self, db: &D, shards: u32) -> types::Result<PlacedMicro> {
@@ -84,7 +84,7 @@ impl Placeable for Micro {
     }
 }
 
-impl Placeable for Orders {
+impl Placeable for NewOrders {
     type Placed = TpcC;
 
     fn place<D: Database>(&self, db: &D, _shards: u32) -> types::Result<TpcC> {
@@ -93,15 +93,15 @@ impl Placeable for Orders {
     }
 }
 
-impl Run {
+impl ExperimentRun {
     /// One on a cluster.
-    pub fn on(plan: Plan, load: Load, clients: usize) -> Run {
-        Run { words: plan.words(), load, on: On::Cluster(Box::new(plan)), clients }
+    pub fn on(plan: ClusterPlan, load: ExperimentLoad, clients: usize) -> ExperimentRun {
+        ExperimentRun { words: plan.words(), load, on: On::Cluster(Box::new(plan)), clients }
     }
 
     /// With other words.
-    pub fn called(self, words: impl Into<String>) -> Run {
-        Run { words: words.into(), ..self }
+    pub fn called(self, words: impl Into<String>) -> ExperimentRun {
+        ExperimentRun { words: words.into(), ..self }
     }
 
     /// On how many shards.
@@ -119,11 +119,11 @@ impl Run {
     pub fn measure(
         &self,
         budget: &Budget,
-        progress: &mut dyn FnMut(Progress),
+        progress: &mut dyn FnMut(BenchProgress),
     ) -> Result<Measurement, String> {
         match self.load {
-            Load::Micro(micro) => self.measure_load(&micro, budget, progress),
-            Load::TpcC(orders) => self.measure_load(&orders, budget, progress),
+            ExperimentLoad::Micro(micro) => self.measure_load(&micro, budget, progress),
+            ExperimentLoad::TpcC(orders) => self.measure_load(&orders, budget, progress),
         }
     }
 
@@ -131,9 +131,9 @@ impl Run {
         &self,
         load: &A,
         budget: &Budget,
-        progress: &mut dyn FnMut(Progress),
+        progress: &mut dyn FnMut(BenchProgress),
     ) -> Result<Measurement, String> {
-        let settings = Settings {
+        let settings = BenchSettings {
             workers: self.clients,
             warm_up: budget.warm_up,
             duration: budget.duration,

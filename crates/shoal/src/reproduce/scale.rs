@@ -1,7 +1,7 @@
 //! What all experiments have in common of how they are scaled.
 
-use super::run::{Load, Micro, Orders};
-use crate::local::Plan;
+use super::run::{ExperimentLoad, ExperimentMicro, NewOrders};
+use crate::local::ClusterPlan;
 use server::Protocol;
 use std::time::Duration;
 use workloads::report::words;
@@ -57,13 +57,13 @@ pub fn conversion() -> String {
 }
 
 /// TPC-C on so many warehouses, a tenth of the usual size: loading one takes as much less.
-pub fn tpcc(warehouses: u16) -> Load {
-    Load::TpcC(Orders { scale: tenth(warehouses), only_new: false })
+pub fn tpcc(warehouses: u16) -> ExperimentLoad {
+    ExperimentLoad::TpcC(NewOrders { scale: tenth(warehouses), only_new: false })
 }
 
 /// The same, but nothing than new orders.
-pub fn new_orders(warehouses: u16) -> Load {
-    Load::TpcC(Orders { scale: tenth(warehouses), only_new: true })
+pub fn new_orders(warehouses: u16) -> ExperimentLoad {
+    ExperimentLoad::TpcC(NewOrders { scale: tenth(warehouses), only_new: true })
 }
 
 fn tenth(warehouses: u16) -> Scale {
@@ -84,11 +84,11 @@ pub fn replicas() -> String {
 }
 
 /// Replicas of so many shards, in datacenters of their own.
-pub fn far_cluster(protocol: Protocol, shards: u32) -> Plan {
-    Plan { protocol, round_trip: FAR, ..Plan::new(shards, REPLICAS) }
+pub fn far_cluster(protocol: Protocol, shards: u32) -> ClusterPlan {
+    ClusterPlan { protocol, round_trip: FAR, ..ClusterPlan::new(shards, REPLICAS) }
 }
 
 /// The micro-benchmark with so many keys on each shard, half of whose transactions only read.
-pub fn micro(keys_of_shard: u32, cross_percent: u32) -> Load {
-    Load::Micro(Micro { keys_of_shard, cross_percent, all_write: false })
+pub fn micro(keys_of_shard: u32, cross_percent: u32) -> ExperimentLoad {
+    ExperimentLoad::Micro(ExperimentMicro { keys_of_shard, cross_percent, all_write: false })
 }

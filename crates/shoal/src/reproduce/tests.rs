@@ -1,7 +1,9 @@
 //! What is published is what the paper says, and stands where it belongs.
 
-use super::experiment::{Chart, Experiment, Number, Percentile, Published, Quantity, Row};
-use super::{Measured, Outcome};
+use super::experiment::{
+    Chart, Experiment, ExperimentRow, Percentile, Published, PublishedNumber, Quantity,
+};
+use super::{ExperimentOutcome, Measured};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use workloads::bench::measurement::{
@@ -109,15 +111,15 @@ fn measurement(committed_per_s: f64, p50_ms: u64) -> Measurement {
 }
 
 /// The outcome of an experiment whose runs commit so much, one after the other, and then the last of these.
-fn outcome(measured: Measured, committed: &[f64], p50_ms: u64) -> Outcome {
+fn outcome(measured: Measured, committed: &[f64], p50_ms: u64) -> ExperimentOutcome {
     let experiment = measured.experiment();
     let all = committed.iter().chain(std::iter::repeat(&committed[committed.len() - 1]));
     let measured = all.take(experiment.runs.len()).map(|per_s| Ok(measurement(*per_s, p50_ms)));
     let measured = measured.collect();
-    Outcome::measured(experiment, measured, 1)
+    ExperimentOutcome::measured(experiment, measured, 1)
 }
 
-fn rows(experiment: &Experiment) -> impl Iterator<Item = &Row> {
+fn rows(experiment: &Experiment) -> impl Iterator<Item = &ExperimentRow> {
     let curves = experiment.charts.iter().flat_map(|chart: &Chart| &chart.curves);
     curves.flat_map(|curve| &curve.rows)
 }
@@ -138,7 +140,7 @@ fn every_run_stands_in_one_row_and_every_row_says_something() {
         assert!(names.insert(name), "{name} is there twice");
         let shown: Vec<usize> = rows(&experiment).filter_map(|row| row.run).collect();
         assert_eq!(shown, (0..experiment.runs.len()).collect::<Vec<_>>(), "{name}");
-        assert!(rows(&experiment).all(Row::is_there), "{name} has a row of nothing");
+        assert!(rows(&experiment).all(ExperimentRow::is_there), "{name} has a row of nothing");
         assert!(experiment.about.scaled.iter().all(|sentence| sentence.ends_with('.')), "{name}");
         for curve in experiment.charts.iter().flat_map(|chart| &chart.curves) {
             assert!(curve.rows[curve.base].run.is_some(), "{name}: nothing to compare with");
@@ -153,7 +155,12 @@ fn numbers_of_the_paper_agree_with_what_it_says_of_them() {
         let numbers = rows(&experiment).flat_map(|row| &row.published);
         let throughput = numbers.filter(|it| it.quantity == Quantity::Throughput);
         throughput
-            .map(|Published { number: Number::Absolute(it) | Number::Relative(it), .. }| *it)
+            .map(
+                |Published {
+                     number: PublishedNumber::Absolute(it) | PublishedNumber::Relative(it),
+                     ..
+                 }| *it,
+            )
             .collect()
     };
     let falls = |from: f64, to: f64| 100.0 * (1.0 - to / from);
@@ -208,7 +215,7 @@ fn several_runs_show_how_far_they_lie_apart() {
         ..measurement(1000.0, 51)
     };
     let measured = experiment.runs.iter().map(|_| Ok(several())).collect();
-    let text = Outcome::measured(experiment, measured, 1).text();
+    let text = ExperimentOutcome::measured(experiment, measured, 1).text();
     assert_eq!(
         line(&text, "50 %"),
         "50 % 1,000 900 to 1,300 1.00 × – – 1,000 1.00 × 51.0 ms 50.0 ms to 53.0 ms"
@@ -247,7 +254,7 @@ fn a_run_that_came_to_nothing_leaves_the_others_standing() {
     let mut measured: Vec<_> =
         experiment.runs.iter().map(|_| Ok(measurement(1000.0, 51))).collect();
     measured[2] = Err("nobody leads S1".to_owned());
-    let outcome = Outcome::measured(experiment, measured, 1);
+    let outcome = ExperimentOutcome::measured(experiment, measured, 1);
     let text = outcome.text();
     assert_eq!(outcome.failures(), 1);
     assert_eq!(line(&text, "25 %"), "25 % – – – – – – –");

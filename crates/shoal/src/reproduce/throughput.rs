@@ -1,13 +1,15 @@
 //! Figures 6, 9 and 12 of the paper: throughput over the number of shards, over the share of transactions that
 //! leave their shard, and over forms of stamps.
 
-use super::experiment::{About, Chart, Curve, Experiment, Percentile, Plots, Quantity, Row, add};
-use super::run::{Load, Micro, Run};
+use super::experiment::{
+    About, Chart, Curve, Experiment, ExperimentRow, Percentile, Plots, Quantity, add,
+};
+use super::run::{ExperimentLoad, ExperimentMicro, ExperimentRun};
 use super::scale::{
     CROSS_PERCENT, KEYS_OF_SHARD, MICRO_CLIENTS, ORDER_CLIENTS, PROTOCOLS, WAREHOUSES, conversion,
     cores, far_cluster, keys, micro, replicas, small_warehouses, tpcc,
 };
-use crate::local::Plan;
+use crate::local::ClusterPlan;
 use engines::mako::{self, StampForm};
 use server::Protocol;
 use types::REMOTE_CLOCKS_MAX;
@@ -25,7 +27,7 @@ const FIGURE_6_SHARDS: [u32; 4] = [1, 2, 3, 10];
 struct Scaled {
     title: &'static str,
     clients: usize,
-    load: Load,
+    load: ExperimentLoad,
     /// What the paper has published, by shards.
     papers: &'static [(u32, f64)],
 }
@@ -74,7 +76,7 @@ pub fn over_shards() -> Experiment {
 }
 
 impl Scaled {
-    fn chart(&self, runs: &mut Vec<Run>) -> Chart {
+    fn chart(&self, runs: &mut Vec<ExperimentRun>) -> Chart {
         let curves = PROTOCOLS.map(|protocol| self.curve(protocol, runs));
         Chart {
             title: self.title,
@@ -97,19 +99,19 @@ impl Scaled {
         }
     }
 
-    fn curve(&self, protocol: Protocol, runs: &mut Vec<Run>) -> Curve {
+    fn curve(&self, protocol: Protocol, runs: &mut Vec<ExperimentRun>) -> Curve {
         let is_ours = |shards: u32| shards <= SHARDS;
         let papers = if protocol == Protocol::Mako { self.papers } else { &[] };
         let rows = FIGURE_6_SHARDS.map(|shards| {
-            let row = Row::at(shards).measured_there(Quantity::Throughput, papers);
+            let row = ExperimentRow::at(shards).measured_there(Quantity::Throughput, papers);
             if !is_ours(shards) {
                 return row;
             }
-            let run = Run::on(far_cluster(protocol, shards), self.load, self.clients);
+            let run = ExperimentRun::on(far_cluster(protocol, shards), self.load, self.clients);
             row.run(add(runs, run))
         });
         let name = far_cluster(protocol, 1).engine().to_owned();
-        Curve { name, base: 0, rows: rows.into_iter().filter(Row::is_there).collect() }
+        Curve { name, base: 0, rows: rows.into_iter().filter(ExperimentRow::is_there).collect() }
     }
 }
 
@@ -117,15 +119,15 @@ impl Scaled {
 pub fn over_shares() -> Experiment {
     let mut runs = Vec::new();
     let rows = [0, 10, 25, 50, 75, 100].map(|percent| {
-        let run = Run::on(
+        let run = ExperimentRun::on(
             far_cluster(Protocol::Mako, SHARDS),
             micro(KEYS_OF_SHARD, percent),
             MICRO_CLIENTS,
         );
         let run = add(&mut runs, run.called(format!("{percent} % leave their shard")));
         let papers = [(0, 60.3e6), (100, 1.1e6)];
-        let row = Row::at(percent).run(run).measured_there(Quantity::Throughput, &papers);
-        Row { kept_min: (percent == 100).then_some(0.1), ..row }
+        let row = ExperimentRow::at(percent).run(run).measured_there(Quantity::Throughput, &papers);
+        ExperimentRow { kept_min: (percent == 100).then_some(0.1), ..row }
     });
     let chart = Chart {
         title: "The micro-benchmark, over the share of transactions that leave their shard",
@@ -170,14 +172,15 @@ pub fn over_stamps() -> Experiment {
         ("one timestamp", StampForm::Timestamp),
     ];
     let (keys_of_shard, cross_percent) = (KEYS_OF_SHARD, CROSS_PERCENT);
-    let load = Load::Micro(Micro { keys_of_shard, cross_percent, all_write: true });
+    let load =
+        ExperimentLoad::Micro(ExperimentMicro { keys_of_shard, cross_percent, all_write: true });
     let mut runs = Vec::new();
     let curves = forms.map(|(name, stamps)| {
         let rows = [1, 2, 3, 4, 6].map(|shards| {
-            let mako = mako::Options { stamps, ..mako::Options::default() };
-            let plan = Plan { mako, ..Plan::new(shards, 1) };
-            let run = Run::on(plan, load, NEAR_CLIENTS);
-            Row::at(shards)
+            let mako = mako::MakoOptions { stamps, ..mako::MakoOptions::default() };
+            let plan = ClusterPlan { mako, ..ClusterPlan::new(shards, 1) };
+            let run = ExperimentRun::on(plan, load, NEAR_CLIENTS);
+            ExperimentRow::at(shards)
                 .run(add(&mut runs, run.called(format!("stamps {name}, {shards} shards"))))
         });
         Curve { name: name.to_owned(), base: 0, rows: rows.into() }

@@ -1,38 +1,42 @@
 //! What was measured, in tables and plots, beside what was published.
 
-use super::experiment::{Chart, Curve, Experiment, Number, Plots, Quantity, Row};
+use super::experiment::{
+    Chart, Curve, Experiment, ExperimentRow, Plots, PublishedNumber, Quantity,
+};
 use super::outcome::Measured;
-use super::run::Run;
-use sim::demonstrations::{Exhibition, Line, Plot, Table, Verdict};
+use super::run::ExperimentRun;
+use sim::demonstrations::{
+    DemonstrationResults, ResultLine, ResultPlot, ResultTable, TargetVerdict,
+};
 use workloads::report::words;
 
 /// Where the command line says nothing.
 const NONE: &str = "–";
 
 /// The charts of an experiment, of whose runs this came.
-pub fn exhibition(experiment: &Experiment, measured: &[Measured]) -> Exhibition {
-    let mut exhibition = Exhibition::default();
+pub fn results(experiment: &Experiment, measured: &[Measured]) -> DemonstrationResults {
+    let mut results = DemonstrationResults::default();
     for chart in &experiment.charts {
-        let seen = Seen { chart, runs: &experiment.runs, measured };
-        exhibition.tables.push(seen.table());
-        exhibition.plots.extend(match chart.plots {
+        let seen = SeenRun { chart, runs: &experiment.runs, measured };
+        results.tables.push(seen.table());
+        results.plots.extend(match chart.plots {
             Plots::AlongAxis => seen.plots_along_axis(),
             Plots::Percentiles => vec![seen.plot_of_percentiles()],
         });
     }
-    exhibition
+    results
 }
 
 /// A chart with what was measured for it.
-struct Seen<'a> {
+struct SeenRun<'a> {
     chart: &'a Chart,
-    runs: &'a [Run],
+    runs: &'a [ExperimentRun],
     measured: &'a [Measured],
 }
 
 /// A column of numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Column {
+struct ViewColumn {
     quantity: Quantity,
     whose: Whose,
     is_relative: bool,
@@ -46,7 +50,7 @@ enum Whose {
     Either,
 }
 
-impl Column {
+impl ViewColumn {
     fn head(self) -> &'static str {
         match (self.is_relative, self.whose) {
             (true, Whose::Papers) => "the paper, relative",
@@ -61,26 +65,26 @@ impl Column {
     }
 }
 
-impl Seen<'_> {
-    fn ours(&self, row: &Row, quantity: Quantity) -> Option<f64> {
+impl SeenRun<'_> {
+    fn ours(&self, row: &ExperimentRow, quantity: Quantity) -> Option<f64> {
         let run = row.run?;
         quantity.of(self.measured[run].as_ref().ok()?, self.runs[run].shards())
     }
 
     /// The lowest and the highest of several runs of a row.
-    fn range(&self, row: &Row, quantity: Quantity) -> Option<String> {
+    fn range(&self, row: &ExperimentRow, quantity: Quantity) -> Option<String> {
         let (low, high) = quantity.range(self.measured[row.run?].as_ref().ok()?)?;
         Some(format!("{} to {}", quantity.words(low), quantity.words(high)))
     }
 
     /// Does a column beside it show how far the runs lie apart?
-    fn has_range(&self, column: Column) -> bool {
+    fn has_range(&self, column: ViewColumn) -> bool {
         let is_measured = column.whose != Whose::Papers && !column.is_relative;
         is_measured && self.rows().any(|(_, row)| self.range(row, column.quantity).is_some())
     }
 
-    fn value(&self, curve: &Curve, row: &Row, column: Column) -> Option<f64> {
-        let Column { quantity, whose, is_relative } = column;
+    fn value(&self, curve: &Curve, row: &ExperimentRow, column: ViewColumn) -> Option<f64> {
+        let ViewColumn { quantity, whose, is_relative } = column;
         let ours = || {
             let own = self.ours(row, quantity)?;
             let base = || self.ours(&curve.rows[curve.base], quantity).filter(|base| *base > 0.0);
@@ -95,18 +99,18 @@ impl Seen<'_> {
         }
     }
 
-    fn rows(&self) -> impl Iterator<Item = (&Curve, &Row)> {
+    fn rows(&self) -> impl Iterator<Item = (&Curve, &ExperimentRow)> {
         self.chart.curves.iter().flat_map(|curve| curve.rows.iter().map(move |row| (curve, row)))
     }
 
     /// Those that have something in them.
-    fn columns(&self) -> Vec<Column> {
-        let is_published = |row: &Row| !row.published.is_empty();
+    fn columns(&self) -> Vec<ViewColumn> {
+        let is_published = |row: &ExperimentRow| !row.published.is_empty();
         let beside = self.rows().any(|(_, row)| row.run.is_some() && is_published(row));
         let apart = !beside && self.rows().any(|(_, row)| is_published(row));
         let first = if apart { Whose::Either } else { Whose::Ours };
         let of = |quantity: Quantity| {
-            let column = |whose, is_relative| Column { quantity, whose, is_relative };
+            let column = |whose, is_relative| ViewColumn { quantity, whose, is_relative };
             let mut columns = vec![column(first, false)];
             if quantity.is_compared() {
                 columns.push(column(Whose::Ours, true));
@@ -117,7 +121,7 @@ impl Seen<'_> {
             columns
         };
         let all = self.chart.quantities.iter().flat_map(|quantity| of(*quantity));
-        let is_said = |column: &Column| {
+        let is_said = |column: &ViewColumn| {
             let papers = column.whose == Whose::Papers;
             let value = |(curve, row)| self.value(curve, row, *column);
             !papers || self.rows().any(|place| value(place).is_some())
@@ -125,16 +129,16 @@ impl Seen<'_> {
         all.filter(is_said).collect()
     }
 
-    fn table(&self) -> Table {
+    fn table(&self) -> ResultTable {
         let columns = self.columns();
         let has_names = self.chart.curves.len() > 1;
         let names = if has_names { vec!["", self.chart.axis] } else { vec![self.chart.axis] };
         let words = names.len();
-        let heads = |column: &Column| {
+        let heads = |column: &ViewColumn| {
             let range = self.has_range(*column).then_some("range");
             std::iter::once(column.head()).chain(range)
         };
-        let line = |(curve, row): (&Curve, &Row)| {
+        let line = |(curve, row): (&Curve, &ExperimentRow)| {
             let mut cells = if has_names { vec![curve.name.clone()] } else { Vec::new() };
             cells.push(format!("{} {}", row.label, self.chart.unit).trim_end().to_owned());
             for column in &columns {
@@ -145,9 +149,9 @@ impl Seen<'_> {
                 }
             }
             let (target, verdict) = self.judged(curve, row);
-            Line { cells, target, verdict }
+            ResultLine { cells, target, verdict }
         };
-        Table {
+        ResultTable {
             title: self.chart.title,
             notes: self.chart.notes.clone(),
             heads: names.into_iter().chain(columns.iter().flat_map(heads)).collect(),
@@ -157,9 +161,9 @@ impl Seen<'_> {
     }
 
     /// What was promised of a row, and whether it came so.
-    fn judged(&self, curve: &Curve, row: &Row) -> (String, Verdict) {
+    fn judged(&self, curve: &Curve, row: &ExperimentRow) -> (String, TargetVerdict) {
         let throughput =
-            Column { quantity: Quantity::Throughput, whose: Whose::Ours, is_relative: true };
+            ViewColumn { quantity: Quantity::Throughput, whose: Whose::Ours, is_relative: true };
         let kept = row.kept_min.map(|least| {
             let holds = self.value(curve, row, throughput).is_some_and(|kept| kept >= least);
             (format!("relative ≥ {}", words::times(least)), holds)
@@ -171,15 +175,15 @@ impl Seen<'_> {
         let judged: Vec<(String, bool)> = kept.into_iter().chain(most).collect();
         let targets: Vec<&str> = judged.iter().map(|(target, _)| target.as_str()).collect();
         let verdict = match judged.is_empty() {
-            true => Verdict::Shown,
-            false => Verdict::of(judged.iter().all(|(_, holds)| *holds)),
+            true => TargetVerdict::Shown,
+            false => TargetVerdict::of(judged.iter().all(|(_, holds)| *holds)),
         };
         (targets.join(", "), verdict)
     }
 
     /// A series of each curve for `column`, if there is anything on it.
-    fn series(&self, column: Column, whose: &str) -> Vec<(String, Vec<(f64, f64)>)> {
-        let point = |curve: &Curve, row: &Row| {
+    fn series(&self, column: ViewColumn, whose: &str) -> Vec<(String, Vec<(f64, f64)>)> {
+        let point = |curve: &Curve, row: &ExperimentRow| {
             let value = self.value(curve, row, column)?;
             let value = if column.is_relative { value } else { column.quantity.plotted(value).0 };
             Some((row.x, value))
@@ -192,7 +196,7 @@ impl Seen<'_> {
         all.filter(|(_, points): &(String, Vec<_>)| !points.is_empty()).collect()
     }
 
-    fn plots_along_axis(&self) -> Vec<Plot> {
+    fn plots_along_axis(&self) -> Vec<ResultPlot> {
         let quantities = self.chart.quantities.iter().copied();
         // The same line once more, in another unit.
         let quantities = quantities.filter(|quantity| *quantity != Quantity::PerShard);
@@ -200,8 +204,8 @@ impl Seen<'_> {
     }
 
     /// What is ours; and next to the paper's where both can be compared.
-    fn plots_of(&self, quantity: Quantity) -> Vec<Plot> {
-        let column = |whose, is_relative| Column { quantity, whose, is_relative };
+    fn plots_of(&self, quantity: Quantity) -> Vec<ResultPlot> {
+        let column = |whose, is_relative| ViewColumn { quantity, whose, is_relative };
         let papers = |is_relative| self.series(column(Whose::Papers, is_relative), ", the paper");
         let mut plots = Vec::new();
         let mut absolute = self.series(column(Whose::Ours, false), "");
@@ -219,17 +223,23 @@ impl Seen<'_> {
         plots
     }
 
-    fn plot(&self, title: &str, series: Vec<(String, Vec<(f64, f64)>)>, y: &'static str) -> Plot {
+    fn plot(
+        &self,
+        title: &str,
+        series: Vec<(String, Vec<(f64, f64)>)>,
+        y: &'static str,
+    ) -> ResultPlot {
         let Chart { title: chart, axis, unit, .. } = self.chart;
         let (names, series) = series.into_iter().unzip();
         let lead = format!("{chart}. To the right: {axis}.");
-        Plot { title: title.to_owned(), lead, names, series, marks: Vec::new(), x: unit, y }
+        ResultPlot { title: title.to_owned(), lead, names, series, marks: Vec::new(), x: unit, y }
     }
 
-    fn plot_of_percentiles(&self) -> Plot {
-        let point = |curve: &Curve, row: &Row, quantity: &Quantity| {
+    fn plot_of_percentiles(&self) -> ResultPlot {
+        let point = |curve: &Curve, row: &ExperimentRow, quantity: &Quantity| {
             let Quantity::Latency(percentile, _) = *quantity else { return None };
-            let column = Column { quantity: *quantity, whose: Whose::Either, is_relative: false };
+            let column =
+                ViewColumn { quantity: *quantity, whose: Whose::Either, is_relative: false };
             Some((percentile.percent(), self.value(curve, row, column)?))
         };
         let series = self.rows().map(|(curve, row)| {
@@ -240,29 +250,31 @@ impl Seen<'_> {
         let title = self.chart.title.to_owned();
         let (names, series) = series.filter(|(_, points): &(_, Vec<_>)| !points.is_empty()).unzip();
         let lead = "The time in which each part of the transactions is done.".to_owned();
-        Plot { title, lead, names, series, marks: Vec::new(), x: "%", y: "ms" }
+        ResultPlot { title, lead, names, series, marks: Vec::new(), x: "%", y: "ms" }
     }
 }
 
 /// What the paper says of `quantity` in a row, as it was measured.
-fn absolute(row: &Row, quantity: Quantity) -> Option<f64> {
+fn absolute(row: &ExperimentRow, quantity: Quantity) -> Option<f64> {
     said(row, quantity).and_then(|number| match number {
-        Number::Absolute(value) => Some(value),
-        Number::Relative(_) => None,
+        PublishedNumber::Absolute(value) => Some(value),
+        PublishedNumber::Relative(_) => None,
     })
 }
 
 /// The same, compared with the base.
-fn relative(curve: &Curve, row: &Row, quantity: Quantity) -> Option<f64> {
+fn relative(curve: &Curve, row: &ExperimentRow, quantity: Quantity) -> Option<f64> {
     if !quantity.is_compared() {
         return None;
     }
     match said(row, quantity)? {
-        Number::Relative(ratio) => Some(ratio),
-        Number::Absolute(value) => Some(value / absolute(&curve.rows[curve.base], quantity)?),
+        PublishedNumber::Relative(ratio) => Some(ratio),
+        PublishedNumber::Absolute(value) => {
+            Some(value / absolute(&curve.rows[curve.base], quantity)?)
+        }
     }
 }
 
-fn said(row: &Row, quantity: Quantity) -> Option<Number> {
+fn said(row: &ExperimentRow, quantity: Quantity) -> Option<PublishedNumber> {
     row.published.iter().find(|it| it.quantity == quantity).map(|it| it.number)
 }

@@ -3,7 +3,7 @@
 use crate::{catches, db, holds, on_threads};
 use shoal::{BlockingTransaction, Result, Scan, TableId};
 use std::thread::yield_now;
-use store::{Fault, Faults};
+use store::{StoreBug, StoreBugs};
 use types::Random;
 
 const ACCOUNTS: u64 = 6;
@@ -31,7 +31,7 @@ fn transfer(tx: &BlockingTransaction<'_>, table: TableId, random: &mut Random) -
 }
 
 /// Counts totals that are wrong, and debts.
-fn violations(faults: Faults, seed: u64) -> u64 {
+fn violations(faults: StoreBugs, seed: u64) -> u64 {
     let db = db(faults);
     let table = db.table("accounts").expect("a table");
     db.transact_blocking(|tx| {
@@ -75,5 +75,5 @@ fn totals_are_constant() {
 
 #[test]
 fn skipping_the_read_set_is_caught() {
-    catches(Fault::SkipReadSet, violations);
+    catches(StoreBug::SkipReadSet, violations);
 }

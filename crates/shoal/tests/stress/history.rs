@@ -6,13 +6,13 @@ use futures_executor::block_on;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use store::{Fault, Faults};
+use store::{StoreBug, StoreBugs};
 use workloads::history::generator::{Generator, Parameters};
 use workloads::history::{History, Report, check};
 
 const TRANSACTIONS: u64 = 1000;
 
-fn run(faults: Faults, seed: u64, parameters: Parameters) -> Report {
+fn run(faults: StoreBugs, seed: u64, parameters: Parameters) -> Report {
     let db = Nervous(db(faults));
     let generator = Generator::new(&db, parameters, THREADS).expect("two tables");
     // A count instead of a clock: all the checker asks for is which ended before which began.
@@ -60,7 +60,7 @@ fn wide() -> Parameters {
 fn histories_are_strictly_serializable() {
     let mut aborted = 0;
     for (seed, parameters) in [(1, hot()), (2, wide()), (3, Parameters::default())] {
-        let report = run(Faults::NONE, seed, parameters);
+        let report = run(StoreBugs::NONE, seed, parameters);
         assert!(report.is_clean(), "seed {seed}: {report}");
         assert!(report.committed as u64 >= THREADS * TRANSACTIONS, "seed {seed}: {report}");
         aborted += report.aborted;
@@ -68,16 +68,16 @@ fn histories_are_strictly_serializable() {
     assert!(aborted > 30, "too tame: {aborted} aborts");
 }
 
-fn anomalies(parameters: Parameters) -> impl Fn(Faults, u64) -> u64 {
+fn anomalies(parameters: Parameters) -> impl Fn(StoreBugs, u64) -> u64 {
     move |faults, seed| run(faults, seed, parameters.clone()).found.values().sum::<usize>() as u64
 }
 
 #[test]
 fn skipping_the_read_set_is_caught() {
-    catches(Fault::SkipReadSet, anomalies(hot()));
+    catches(StoreBug::SkipReadSet, anomalies(hot()));
 }
 
 #[test]
 fn skipping_the_node_set_is_caught() {
-    catches(Fault::SkipNodeSet, anomalies(wide()));
+    catches(StoreBug::SkipNodeSet, anomalies(wide()));
 }

@@ -14,13 +14,13 @@ mod skew;
 use shoal::{Db, Options};
 use std::sync::Barrier;
 use std::thread;
-use store::{Fault, Faults};
+use store::{StoreBug, StoreBugs};
 use types::Random;
 
 /// Enough that on two cores some are always interrupted in the middle.
 const THREADS: u64 = 3;
 
-fn db(faults: Faults) -> Db {
+fn db(faults: StoreBugs) -> Db {
     Db::with_options(Options { faults, ..Options::default() })
 }
 
@@ -46,12 +46,12 @@ fn on_threads(seed: u64, work: impl Fn(u64, &mut Random) -> u64 + Sync) -> u64 {
 /// The planted bug shows: some run counts a violation. One run nearly always does; which threads the
 /// system runs when is not in our hands.
 #[track_caller]
-fn catches(fault: Fault, violations: impl Fn(Faults, u64) -> u64) {
-    let caught = (0..50).any(|seed| violations(Faults::only(fault), seed) > 0);
+fn catches(fault: StoreBug, violations: impl Fn(StoreBugs, u64) -> u64) {
+    let caught = (0..50).any(|seed| violations(StoreBugs::only(fault), seed) > 0);
     assert!(caught, "{fault:?} went unnoticed");
 }
 
 #[track_caller]
-fn holds(violations: impl Fn(Faults, u64) -> u64) {
-    assert_eq!(violations(Faults::NONE, 1), 0);
+fn holds(violations: impl Fn(StoreBugs, u64) -> u64) {
+    assert_eq!(violations(StoreBugs::NONE, 1), 0);
 }

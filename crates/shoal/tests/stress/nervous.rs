@@ -9,7 +9,7 @@ pub struct Nervous(pub Db);
 pub struct NervousTransaction<'t>(&'t Transaction<'t>);
 
 impl types::Database for Nervous {
-    type Transaction<'db> = NervousTransaction<'db>;
+    type CatalogTransaction<'db> = NervousTransaction<'db>;
 
     fn table(&self, name: &str) -> Result<TableId> {
         self.0.table(name)

@@ -3,7 +3,7 @@
 use crate::{catches, db, holds, on_threads};
 use shoal::{BlockingTransaction, Db, Result, Scan, TableId};
 use std::thread::yield_now;
-use store::{Fault, Faults};
+use store::{StoreBug, StoreBugs};
 use types::Random;
 
 const ROUNDS: u64 = 300;
@@ -35,7 +35,7 @@ fn book(tx: &BlockingTransaction<'_>, table: TableId, drawn: u64, most: u64) -> 
 }
 
 /// Counts how often a range has more rows than anybody allowed.
-fn overbooked(most: u64) -> impl Fn(Faults, u64) -> u64 {
+fn overbooked(most: u64) -> impl Fn(StoreBugs, u64) -> u64 {
     move |faults, seed| {
         let db = db(faults);
         let table = db.table("t").expect("a table");
@@ -74,7 +74,7 @@ fn pair_up(db: &Db, tables: [TableId; 2], random: &mut Random) -> u64 {
     u64::from(unequal.unwrap_or(true))
 }
 
-fn unpaired(faults: Faults, seed: u64) -> u64 {
+fn unpaired(faults: StoreBugs, seed: u64) -> u64 {
     let db = db(faults);
     let tables = ["one", "two"].map(|name| db.table(name).expect("a table"));
     on_threads(seed, |_, random| (0..ROUNDS).map(|_| pair_up(&db, tables, random)).sum())
@@ -94,6 +94,6 @@ fn tables_stay_equal() {
 
 #[test]
 fn skipping_the_node_set_is_caught() {
-    catches(Fault::SkipNodeSet, overbooked(2));
-    catches(Fault::SkipNodeSet, unpaired);
+    catches(StoreBug::SkipNodeSet, overbooked(2));
+    catches(StoreBug::SkipNodeSet, unpaired);
 }

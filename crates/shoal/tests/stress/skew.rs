@@ -3,7 +3,7 @@
 use crate::{catches, db, holds, on_threads};
 use shoal::{BlockingTransaction, Result, TableId};
 use std::thread::yield_now;
-use store::{Fault, Faults};
+use store::{StoreBug, StoreBugs};
 
 const PAIRS: u64 = 2;
 const ROUNDS: u64 = 700;
@@ -24,7 +24,7 @@ fn turn(tx: &BlockingTransaction<'_>, table: TableId, pair: u64, mine: u64) -> R
 }
 
 /// Counts how often no doctor was on duty.
-fn deserted(faults: Faults, seed: u64) -> u64 {
+fn deserted(faults: StoreBugs, seed: u64) -> u64 {
     let db = db(faults);
     let table = db.table("duty").expect("a table");
     db.transact_blocking(|tx| {
@@ -50,5 +50,5 @@ fn somebody_is_always_on_duty() {
 
 #[test]
 fn skipping_the_read_set_is_caught() {
-    catches(Fault::SkipReadSet, deserted);
+    catches(StoreBug::SkipReadSet, deserted);
 }

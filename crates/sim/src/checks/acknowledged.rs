@@ -6,7 +6,7 @@
 //! versions are what every replica holds in the end, or newer ones, is for `replicas.rs` to say.
 
 use super::durable::Durable;
-use super::transactions::{Seen, Transactions};
+use super::transactions::{SeenAttempt, Transactions};
 use engines::TransactionId;
 use types::{Clock, ShardId, Stamp};
 
@@ -20,7 +20,7 @@ impl Acknowledged {
         transactions: &Transactions,
         durable: &Durable,
         lost: Option<ShardId>,
-    ) -> super::Verdict {
+    ) -> super::RuleVerdict {
         for (id, seen) in transactions.all() {
             let is_open = |(shard, stamp): (ShardId, &Stamp)| {
                 lost.is_some_and(|lost| durable.is_open(shard, stamp, lost))
@@ -38,7 +38,11 @@ impl Acknowledged {
 
 /// Does a transaction count, as its stamps say with one voice? `None` if it was never certified, as far
 /// as anybody has seen.
-fn is_covered(id: TransactionId, seen: &Seen, durable: &Durable) -> Result<Option<bool>, String> {
+fn is_covered(
+    id: TransactionId,
+    seen: &SeenAttempt,
+    durable: &Durable,
+) -> Result<Option<bool>, String> {
     let whole = seen.certified.as_ref().map(|certified| {
         let back = durable.is_rolled_back(certified.own, &certified.stamp);
         (certified.own, !back)
@@ -62,7 +66,7 @@ fn is_covered(id: TransactionId, seen: &Seen, durable: &Durable) -> Result<Optio
 }
 
 /// Everything that a transaction writes was installed.
-fn is_there(id: TransactionId, seen: &Seen) -> super::Verdict {
+fn is_there(id: TransactionId, seen: &SeenAttempt) -> super::RuleVerdict {
     let Some(certified) = &seen.certified else { return Ok(()) };
     // A branch of blind deletes may find nothing to delete, and then it installs no version. Nor does
     // it draw a clock if it certifies on behalf of its coordinator, which takes it for a write.

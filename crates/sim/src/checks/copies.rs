@@ -1,17 +1,17 @@
 //! M10: a copy of a shard that is given to a replica holds committed versions only, and all that was committed
-//! up to its cut, or what came in its place. What a part leaves out the taker drops, up to the cut: so
+//! up to its cut, or what came in its place. What a part leaves out the receiver drops, up to the cut: so
 //! absence is judged as well as rows are.
 
 use super::durable::Durable;
-use super::installed::{Installed, Versions};
+use super::installed::{Installed, InstalledVersions};
 use super::replay;
 use super::transactions::Transactions;
 use std::collections::{BTreeMap, BTreeSet};
 use types::{Clock, Epoch, ShardId, Stamp, TableId, VectorWatermark, WorkerId};
 
-/// A part of a copy, as its giver has observed it.
+/// A part of a copy, as its sender has observed it.
 #[derive(Debug, Clone, Copy)]
-pub struct Given<'a> {
+pub struct SentChunk<'a> {
     /// The shard.
     pub shard: ShardId,
     /// All that was committed up to here is in it, or what came in its place.
@@ -27,26 +27,26 @@ pub struct Given<'a> {
 }
 
 /// The place of a version among those of its key.
-type Order = (Epoch, Clock);
+type CopyOrder = (Epoch, Clock);
 
 /// What is needed to say of a version whether it is committed.
 #[derive(Clone, Copy)]
-struct Judge<'a> {
+struct CommitJudge<'a> {
     shard: ShardId,
     transactions: &'a Transactions,
     durable: &'a Durable,
 }
 
-impl Judge<'_> {
+impl CommitJudge<'_> {
     /// Is the version with this place committed? Says what is missing, if not.
-    fn is_committed(&self, (epoch, clock): Order) -> super::Verdict {
+    fn is_committed(&self, (epoch, clock): CopyOrder) -> super::RuleVerdict {
         let stamp = Stamp::local(epoch, clock);
         let writer = self.transactions.writer(self.shard, &stamp).map(|(_, seen)| seen);
         replay::covered(self.shard, &stamp, writer, self.durable)
     }
 
     /// Is the version with this place in a decided entry of a shard that has ended its epoch, and not lost?
-    fn is_in_a_decided_entry(&self, order: Order) -> super::Verdict {
+    fn is_in_a_decided_entry(&self, order: CopyOrder) -> super::RuleVerdict {
         match self.durable.ended(self.shard, order.0) {
             None => Err(format!("{} has not ended {}", self.shard, order.0)),
             Some(end) if order.1 > end => {
@@ -58,7 +58,11 @@ impl Judge<'_> {
 
     /// A key's versions up to `cut` that are newer than the newest committed one, and may count: a copy with this cut has
     /// them, or something newer.
-    fn undecided(&self, versions: &Versions, cut: Clock) -> impl Iterator<Item = Order> {
+    fn undecided(
+        &self,
+        versions: &InstalledVersions,
+        cut: Clock,
+    ) -> impl Iterator<Item = CopyOrder> {
         let newest_first = versions.all().iter().rev().map(|version| version.order);
         let open = newest_first.take_while(|order| self.is_committed(*order).is_err());
         open.filter(move |order| {
@@ -72,30 +76,31 @@ impl Judge<'_> {
 
     /// The newest of a key's versions that is committed and not after `cut`, if it is a value and no later committed
     /// version is a tombstone: a copy with this cut has it, or a later value.
-    fn expected(&self, versions: &Versions, cut: Clock) -> Option<Order> {
+    fn expected(&self, versions: &InstalledVersions, cut: Clock) -> Option<CopyOrder> {
         let committed = |order| self.is_committed(order).is_ok();
         let mut newest_first = versions.all().iter().rev();
-        let deleted = |at: &&super::installed::Version| at.value.is_none() && committed(at.order);
+        let deleted =
+            |at: &&super::installed::InstalledVersion| at.value.is_none() && committed(at.order);
         let first =
             newest_first.find(|at| deleted(at) || (at.order.1 <= cut && committed(at.order)))?;
         first.value.is_some().then_some(first.order)
     }
 }
 
-/// Judges the cut of a copy of a shard: its giver has everything up to there, by the entries that its streams hold, or by
+/// Judges the cut of a copy of a shard: its sender has everything up to there, by the entries that its streams hold, or by
 /// a copy up to `copied` that it has taken itself.
 pub fn reaches(
     (shard, cut): (ShardId, Clock),
     copied: Clock,
     held: &[(WorkerId, u64)],
     durable: &Durable,
-) -> super::Verdict {
+) -> super::RuleVerdict {
     for (worker, length) in held {
         // What was decided in the step that is under way is not known here.
         let Some(safe) = durable.safe_with(shard, *worker, *length) else { continue };
         if cut > safe.max(copied) {
             return Err(format!(
-                "a copy of {shard} has the cut {cut}, and stream {worker} of its giver has {length} entries, which \
+                "a copy of {shard} has the cut {cut}, and stream {worker} of its sender has {length} entries, which \
                  have everything up to {safe}"
             ));
         }
@@ -103,13 +108,13 @@ pub fn reaches(
     Ok(())
 }
 
-/// Judges what the first part of a copy says of epochs: its giver knows how those after `settled.0` and up to `settled.1`
+/// Judges what the first part of a copy says of epochs: its sender knows how those after `settled.0` and up to `settled.1`
 /// ended, and says that of each that lost something.
 pub fn tells_finals(
     settled: (Epoch, Epoch),
     watermarks: &[VectorWatermark],
     durable: &Durable,
-) -> super::Verdict {
+) -> super::RuleVerdict {
     let epochs = (settled.0.0 + 1..=settled.1.0).map(Epoch);
     let partial = epochs.filter_map(|epoch| durable.last(epoch)).filter(|last| !last.is_whole());
     match partial.into_iter().find(|last| !watermarks.contains(last)) {
@@ -124,13 +129,13 @@ pub fn tells_finals(
 
 /// Judges a part when it is given.
 pub fn check(
-    given: Given<'_>,
+    given: SentChunk<'_>,
     installed: &Installed,
     transactions: &Transactions,
     durable: &Durable,
-) -> super::Verdict {
-    let Given { shard, cut, from, until, rows, undecided } = given;
-    let judge = Judge { shard, transactions, durable };
+) -> super::RuleVerdict {
+    let SentChunk { shard, cut, from, until, rows, undecided } = given;
+    let judge = CommitJudge { shard, transactions, durable };
     let name = |table: TableId, key: &[u8]| format!("of {table} '{}'", key.escape_ascii());
     let mut present = BTreeMap::new();
     for (table, key, epoch, clock) in rows {

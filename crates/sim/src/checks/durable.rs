@@ -29,7 +29,7 @@ pub struct Durable {
 
 /// What an entry says.
 #[derive(Debug, Clone, Default)]
-pub struct Facts {
+pub struct EntryFacts {
     /// The safe clock that it carries.
     pub safe: Clock,
     /// The epochs that end with it, and up to which clocks.
@@ -68,12 +68,12 @@ struct StreamState {
     /// in the step that is under way.
     taken: u64,
     /// Entries beyond that, of the newest ballot's sequence.
-    ahead: BTreeMap<u64, Facts>,
+    ahead: BTreeMap<u64, EntryFacts>,
     /// All that was ever appended beyond that, by what it is: a leader that inherits an entry says no more of it.
-    known: BTreeMap<u64, Vec<(Bytes, Facts)>>,
+    known: BTreeMap<u64, Vec<(Bytes, EntryFacts)>>,
     /// What nodes have appended, under which appointment, while their streams were not prepared, and so is nowhere to be
     /// seen.
-    waiting: BTreeMap<(NodeId, u64), (Ballot, Facts)>,
+    waiting: BTreeMap<(NodeId, u64), (Ballot, EntryFacts)>,
     /// The entry that is spoken of next.
     shown: Option<(u64, Bytes)>,
     safe: Clock,
@@ -136,7 +136,7 @@ impl Durable {
         worker: WorkerId,
         node: NodeId,
         (ballot, length): (Ballot, u64),
-    ) -> super::Verdict {
+    ) -> super::RuleVerdict {
         let stream = self.stream(shard, worker);
         let (led, inherited) = stream.inherited;
         if ballot == led && length < inherited {
@@ -162,7 +162,7 @@ impl Durable {
         Ok(())
     }
 
-    /// A node's life is over, and with it what it had appended to streams that were not prepared.
+    /// A node's process is over, and with it what it had appended to streams that were not prepared.
     pub fn crashed(&mut self, node: NodeId) {
         for stream in &mut self.streams {
             stream.waiting.retain(|(other, _), _| *other != node);
@@ -183,7 +183,7 @@ impl Durable {
     ///
     /// # Errors
     /// If it lacks something of that: it may have voted for it.
-    pub fn remembers(&mut self, shard: ShardId, node: NodeId) -> super::Verdict {
+    pub fn remembers(&mut self, shard: ShardId, node: NodeId) -> super::RuleVerdict {
         for worker in (0..self.workers as u32).map(WorkerId) {
             for voter in self.stream(shard, worker).voters.iter_mut().filter(|it| it.node == node) {
                 voter.remembers = true;
@@ -232,7 +232,7 @@ impl Durable {
         worker: WorkerId,
         (ballot, length): (Ballot, u64),
         entries: &[(u64, Bytes)],
-    ) -> super::Verdict {
+    ) -> super::RuleVerdict {
         let stream = self.stream(shard, worker);
         if ballot <= stream.ballot {
             return Ok(()); // An older one that has not heard.
@@ -290,7 +290,7 @@ impl Durable {
         shard: ShardId,
         (worker, node): (WorkerId, NodeId),
         (ballot, index): (Ballot, u64),
-        facts: Facts,
+        facts: EntryFacts,
     ) {
         let stream = self.stream(shard, worker);
         match stream.shown.take().filter(|(shown, _)| *shown == index) {
@@ -305,7 +305,7 @@ impl Durable {
         shard: ShardId,
         (worker, node): (WorkerId, NodeId),
         (index, entry): (u64, Bytes),
-        facts: Facts,
+        facts: EntryFacts,
     ) {
         let stream = self.stream(shard, worker);
         stream.known.entry(index).or_default().push((entry, facts.clone()));
@@ -489,7 +489,7 @@ impl Durable {
     }
 
     /// A node takes the shard for durable up to `clock`.
-    pub fn check(&self, shard: ShardId, clock: Clock) -> super::Verdict {
+    pub fn check(&self, shard: ShardId, clock: Clock) -> super::RuleVerdict {
         let durable = self.of(shard);
         if clock <= durable {
             return Ok(());

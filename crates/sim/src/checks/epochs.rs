@@ -3,19 +3,19 @@
 //! epoch are below those of the next.
 
 use super::durable::Durable;
-use super::transactions::Seen;
+use super::transactions::SeenAttempt;
 use engines::TransactionId;
 use std::collections::BTreeMap;
 use types::{Clock, Epoch, NodeId, ShardId};
 
 /// Which epochs are open on nodes, and were when clocks in flight were drawn.
 #[derive(Debug, Default)]
-pub struct Opened {
+pub struct OpenEpochs {
     open: BTreeMap<NodeId, Epoch>,
     drawn: BTreeMap<(NodeId, ShardId, Clock), Epoch>,
 }
 
-impl Opened {
+impl OpenEpochs {
     /// An epoch opens on a node, for all of its workers.
     pub fn opens(&mut self, node: NodeId, epoch: Epoch) {
         let open = self.open.entry(node).or_default();
@@ -46,7 +46,7 @@ impl Opened {
         node: NodeId,
         shard: ShardId,
         (epoch, clock): (Epoch, Clock),
-    ) -> super::Verdict {
+    ) -> super::RuleVerdict {
         match self.drawn.get(&(node, shard, clock)) {
             Some(open) if *open > epoch => Err(format!(
                 "a transaction of {epoch} gets {clock} of {shard}, which was drawn when {open} was open on {node}"
@@ -57,7 +57,7 @@ impl Opened {
 }
 
 /// Judges a transaction that has just been certified.
-pub fn check(id: TransactionId, seen: &Seen, durable: &Durable) -> super::Verdict {
+pub fn check(id: TransactionId, seen: &SeenAttempt, durable: &Durable) -> super::RuleVerdict {
     let Some(certified) = &seen.certified else { return Ok(()) };
     let epoch = certified.stamp.epoch;
     for read in &seen.reads {

@@ -30,7 +30,7 @@ impl Finals {
         epoch: Epoch,
         watermark: Clock,
         durable: &Durable,
-    ) -> super::Verdict {
+    ) -> super::RuleVerdict {
         let accepted = durable.accepted_of_epoch(shard, epoch);
         if watermark <= accepted {
             return Ok(());
@@ -42,7 +42,7 @@ impl Finals {
     }
 
     /// An epoch is settled, as managers say, or a node.
-    pub fn settled(&self, last: &VectorWatermark, durable: &mut Durable) -> super::Verdict {
+    pub fn settled(&self, last: &VectorWatermark, durable: &mut Durable) -> super::RuleVerdict {
         let epoch = last.epoch();
         if let Some(before) = durable.last(epoch) {
             if before == last {

@@ -15,29 +15,29 @@ use types::{Clock, Epoch, NodeId, ShardId, Stamp, TableId};
 pub struct Installed {
     shards: Vec<BTreeMap<TableId, Rows>>,
     /// What each node has installed last.
-    last: BTreeMap<NodeId, BTreeMap<Place, Order>>,
+    last: BTreeMap<NodeId, BTreeMap<InstalledKey, InstallOrder>>,
     /// Versions of epochs that are not settled.
-    open: BTreeMap<Epoch, Vec<(Place, Stamp)>>,
+    open: BTreeMap<Epoch, Vec<(InstalledKey, Stamp)>>,
 }
 
 /// The place of a version among those of its key.
-type Order = (Epoch, Clock);
+type InstallOrder = (Epoch, Clock);
 
 /// A key, and where it lives.
-type Place = (ShardId, TableId, Vec<u8>);
+type InstalledKey = (ShardId, TableId, Vec<u8>);
 
 /// A table's keys and their versions.
-pub type Rows = BTreeMap<Vec<u8>, Versions>;
+pub type Rows = BTreeMap<Vec<u8>, InstalledVersions>;
 
 /// The versions of a key, the newest last.
 #[derive(Debug, Clone, Default)]
-pub struct Versions(Vec<Version>);
+pub struct InstalledVersions(Vec<InstalledVersion>);
 
 /// A version of a key.
 #[derive(Debug, Clone)]
-pub struct Version {
+pub struct InstalledVersion {
     /// Its place in the order of the key's versions.
-    pub order: Order,
+    pub order: InstallOrder,
     /// Its value; `None` for a tombstone.
     pub value: Option<Vec<u8>>,
     /// Who wrote it.
@@ -48,7 +48,7 @@ pub struct Version {
 
 /// A version that is installed.
 #[derive(Debug, Clone, Copy)]
-pub struct Row<'a> {
+pub struct InstalledRow<'a> {
     /// The node that did it.
     pub transaction: TransactionId,
     /// Its stamp as the shard keeps it.
@@ -59,14 +59,14 @@ pub struct Row<'a> {
     pub key: &'a [u8],
 }
 
-impl Versions {
+impl InstalledVersions {
     /// The newest; `None` if all were rolled back.
-    pub fn newest(&self) -> Option<&Version> {
+    pub fn newest(&self) -> Option<&InstalledVersion> {
         self.0.last()
     }
 
     /// Those that may be the newest: the newest first, and the last of them counts, if any does.
-    fn candidates(&self) -> impl Iterator<Item = &Version> {
+    fn candidates(&self) -> impl Iterator<Item = &InstalledVersion> {
         let mut over = false;
         let newest_first = self.0.iter().rev();
         newest_first.take_while(move |version| !std::mem::replace(&mut over, !version.open))
@@ -81,21 +81,21 @@ impl Versions {
     }
 
     /// Could a replica that leads have this as its newest version? A committed tombstone may be gone.
-    pub fn may_have(&self, order: Option<Order>) -> bool {
+    pub fn may_have(&self, order: Option<InstallOrder>) -> bool {
         let none_counts = self.candidates().all(|version| version.open);
-        let fits = |version: &Version| {
+        let fits = |version: &InstalledVersion| {
             order == Some(version.order) || (order.is_none() && version.value.is_none())
         };
         self.candidates().any(fits) || (order.is_none() && none_counts)
     }
 
     /// All that may still count, the newest last.
-    pub fn all(&self) -> &[Version] {
+    pub fn all(&self) -> &[InstalledVersion] {
         &self.0
     }
 
     /// Puts a version in its place.
-    fn put(&mut self, version: Version) -> Result<(), String> {
+    fn put(&mut self, version: InstalledVersion) -> Result<(), String> {
         let at = self.0.partition_point(|other| other.order < version.order);
         if let Some(other) = self.0.get(at).filter(|other| other.order == version.order) {
             return Err(format!("{} installed it, too", other.transaction));
@@ -126,7 +126,7 @@ impl Installed {
         shard: ShardId,
         from: &'a (TableId, Vec<u8>),
         until: Option<&'a (TableId, Vec<u8>)>,
-    ) -> impl Iterator<Item = (TableId, &'a [u8], &'a Versions)> {
+    ) -> impl Iterator<Item = (TableId, &'a [u8], &'a InstalledVersions)> {
         let last = until.map_or(TableId(u32::MAX), |until| until.0);
         let tables = self.shards[shard.0 as usize].range(from.0..=last);
         let before = move |table: TableId, key: &[u8]| {
@@ -146,10 +146,10 @@ impl Installed {
         &mut self,
         node: NodeId,
         shard: ShardId,
-        row: Row<'_>,
+        row: InstalledRow<'_>,
         value: Option<&[u8]>,
         rolled_back: bool,
-    ) -> super::Verdict {
+    ) -> super::RuleVerdict {
         let order = (row.stamp.epoch, row.stamp.clock);
         let place = (shard, row.table, row.key.to_vec());
         let name = || {
@@ -166,7 +166,7 @@ impl Installed {
         }
         let rows = self.shards[shard.0 as usize].entry(row.table).or_default();
         let (value, transaction) = (value.map(<[u8]>::to_vec), row.transaction);
-        let version = Version { order, value, transaction, open: false };
+        let version = InstalledVersion { order, value, transaction, open: false };
         let versions = match rows.get_mut(row.key) {
             Some(versions) => versions,
             None => rows.entry(row.key.to_vec()).or_default(),

@@ -27,7 +27,7 @@ impl Leases {
         ballot: Ballot,
         (node, former, end): (NodeId, Ballot, Time),
         now: Time,
-    ) -> super::Verdict {
+    ) -> super::RuleVerdict {
         if former < ballot && now < end {
             return Err(format!(
                 "{ballot} is appointed to {shard}, and the lease of {node}, which leads it as {former}, \
@@ -38,7 +38,7 @@ impl Leases {
     }
 
     /// A leader has acted.
-    pub fn acted(&self, shard: ShardId, ballot: Ballot) -> super::Verdict {
+    pub fn acted(&self, shard: ShardId, ballot: Ballot) -> super::RuleVerdict {
         match self.served.get(&shard) {
             Some(served) if *served > ballot => {
                 Err(format!("{ballot} has acted for {shard}, which {served} serves by now"))

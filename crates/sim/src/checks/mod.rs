@@ -7,7 +7,7 @@
 //! | `safe_clock.rs` | M3: nothing at or below a safe clock is still to come |
 //! | `durable.rs` | M4: what is durable is accepted by a majority of the voters; a replica that counts holds it |
 //! | `told.rs` | M5: no client is told of what is not durable |
-//! | `replies.rs` | M5 once more, at the door: what clients outside are shown; and exactly once |
+//! | `replies.rs` | M5 once more, at the client: what clients outside are shown; and exactly once |
 //! | `replay.rs` | M6: followers apply what is durable, and the greatest clock wins |
 //! | `leases.rs` | M7: a leader is appointed when the former lease has ended; once it serves, no former one acts |
 //! | `epochs.rs` | M8: no transaction reads what a later epoch wrote, or an earlier one has not settled, or uses a late clock |
@@ -42,17 +42,17 @@ use crate::violation::Violation;
 use acknowledged::Acknowledged;
 use bytes::Bytes;
 use consensus::topology::Topology;
-use copies::Given;
-use durable::{Durable, Facts};
-use engines::client::{ClientId, Reply, Request};
-use engines::{Observation, Place};
-use epochs::Opened;
+use copies::SentChunk;
+use durable::{Durable, EntryFacts};
+use engines::client::{ClientId, ClientReply, ClientRequest};
+use engines::{Observation, WorkerPlace};
+use epochs::OpenEpochs;
 use finals::Finals;
-pub use installed::{Installed, Row};
+pub use installed::{Installed, InstalledRow};
 use leases::Leases;
 use records::Records;
 use replay::Replay;
-use replies::{Replies, Wrong};
+use replies::{Replies, WrongReply};
 use safe_clock::SafeClocks;
 use std::collections::{BTreeMap, BTreeSet};
 use transactions::Transactions;
@@ -66,11 +66,11 @@ pub struct Moment {
     /// The true time.
     pub at: Time,
     /// The worker whose step it was.
-    pub place: Place,
+    pub place: WorkerPlace,
 }
 
 /// What a rule says of an observation; the text tells how it is broken.
-type Verdict = Result<(), String>;
+type RuleVerdict = Result<(), String>;
 
 /// How an engine keeps what is not durable from being seen outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -97,7 +97,7 @@ pub struct Checks {
     replies: Replies,
     leases: Leases,
     finals: Finals,
-    opened: Opened,
+    opened: OpenEpochs,
     /// Up to which clock nodes have whole copies of shards.
     copied: BTreeMap<(NodeId, ShardId), Clock>,
     /// See [`Checks::holds`].
@@ -129,7 +129,7 @@ impl Checks {
             replies: Replies::new(topology),
             leases: Leases::default(),
             finals: Finals::default(),
-            opened: Opened::default(),
+            opened: OpenEpochs::default(),
             copied: BTreeMap::new(),
             held: Vec::new(),
             empty: BTreeSet::new(),
@@ -175,7 +175,7 @@ impl Checks {
         shard: ShardId,
         accepted: (Ballot, u64),
     ) -> Result<(), Violation> {
-        let Place { node, worker } = moment.place;
+        let WorkerPlace { node, worker } = moment.place;
         let verdict = self.durable.accepted(shard, worker, node, accepted);
         let place = Some(moment.place);
         verdict.map_err(|what| Violation { rule: "M4", what, at: moment.at, place })
@@ -193,12 +193,12 @@ impl Checks {
 
     /// An entry that was appended to a stream before that was prepared, and that was not seen there.
     #[inline]
-    pub fn awaited(&self, shard: ShardId, place: Place) -> Option<u64> {
+    pub fn awaited(&self, shard: ShardId, place: WorkerPlace) -> Option<u64> {
         self.durable.awaited(shard, place.worker, place.node)
     }
 
     /// It is there now.
-    pub fn entered(&mut self, shard: ShardId, place: Place, index: u64, entry: Bytes) {
+    pub fn entered(&mut self, shard: ShardId, place: WorkerPlace, index: u64, entry: Bytes) {
         self.durable.entered(shard, (place.worker, place.node), index, entry);
     }
 
@@ -317,7 +317,7 @@ impl Checks {
         self.settle(last).map_err(|what| Violation::new("M9", at, what))
     }
 
-    fn settle(&mut self, last: &VectorWatermark) -> Verdict {
+    fn settle(&mut self, last: &VectorWatermark) -> RuleVerdict {
         let is_news = self.durable.last(last.epoch()).is_none();
         self.finals.settled(last, &mut self.durable)?;
         if is_news {
@@ -341,7 +341,7 @@ impl Checks {
     /// # Errors
     /// The first rule that is broken.
     pub fn observe(&mut self, moment: Moment, observation: &Observation) -> Result<(), Violation> {
-        let blame = |rule: &'static str, verdict: Verdict| {
+        let blame = |rule: &'static str, verdict: RuleVerdict| {
             let place = Some(moment.place);
             verdict.map_err(|what| Violation { rule, what, at: moment.at, place })
         };
@@ -407,7 +407,7 @@ impl Checks {
                     blame("M1", stamps::carries(*transaction, seen, *shard, stamp, durable))?;
                 }
                 safe_clocks.installed(*shard, moment.place, stamp.clock);
-                let row = Row { transaction: *transaction, stamp, table: *table, key };
+                let row = InstalledRow { transaction: *transaction, stamp, table: *table, key };
                 let (node, value) = (moment.place.node, value.as_deref());
                 blame("M8", opened.uses(node, *shard, (stamp.epoch, stamp.clock)))?;
                 let back = durable.is_rolled_back(*shard, stamp);
@@ -420,7 +420,7 @@ impl Checks {
                 }
             }
             Observation::Appended { shard, ballot, index, ends, safe, clocks } => {
-                let facts = Facts { safe: *safe, ends: ends.clone() };
+                let facts = EntryFacts { safe: *safe, ends: ends.clone() };
                 let appended = (*ballot, *index);
                 durable.appended(*shard, (worker, moment.place.node), appended, facts);
                 if !by_watermark {
@@ -492,7 +492,7 @@ impl Checks {
                 if *from == (TableId(0), Vec::new()) {
                     blame("M9", copies::tells_finals(*settled, watermarks, durable))?;
                 }
-                let given = Given { shard, cut, from, until, rows, undecided };
+                let given = SentChunk { shard, cut, from, until, rows, undecided };
                 blame("M10", copies::check(given, installed, transactions, durable))?;
             }
             Observation::Inherited { shard, stamp: _, table, key } => {
@@ -518,7 +518,7 @@ impl Checks {
     }
 
     /// A client outside asks for something.
-    pub fn asked(&mut self, client: ClientId, request: &Request) {
+    pub fn asked(&mut self, client: ClientId, request: &ClientRequest) {
         self.replies.asked(client, request);
     }
 
@@ -535,16 +535,16 @@ impl Checks {
         &mut self,
         moment: Moment,
         client: ClientId,
-        reply: &Reply,
+        reply: &ClientReply,
     ) -> Result<(), Violation> {
         let by_watermark = self.rules == Rules::Watermark;
         let verdict = self.replies.replied(client, reply, by_watermark, &self.durable);
         let place = Some(moment.place);
         verdict.map_err(|wrong| {
             let (rule, what) = match wrong {
-                Wrong::NotDurable(what) if by_watermark => ("M5", what),
-                Wrong::NotDurable(what) => ("P4", what),
-                Wrong::Contradicts(what) => ("one transaction", what),
+                WrongReply::NotDurable(what) if by_watermark => ("M5", what),
+                WrongReply::NotDurable(what) => ("P4", what),
+                WrongReply::Contradicts(what) => ("one transaction", what),
             };
             Violation { rule, what, at: moment.at, place }
         })

@@ -5,7 +5,7 @@
 //! on that shard, or commits it.
 
 use super::durable::Durable;
-use super::transactions::Seen;
+use super::transactions::SeenAttempt;
 use engines::TransactionId;
 use std::collections::BTreeMap;
 use types::{Clock, ShardId, WorkerId};
@@ -29,7 +29,7 @@ impl Records {
         worker: WorkerId,
         clock: Clock,
         durable: &Durable,
-    ) -> super::Verdict {
+    ) -> super::RuleVerdict {
         let complain =
             |why| Err(format!("a version of {shard} with clock {clock} is visible, and {why}"));
         match self.entries.get(&(shard, worker, clock)) {
@@ -42,7 +42,12 @@ impl Records {
     }
 
     /// Judges that a client is told of a transaction.
-    pub fn told(&self, id: TransactionId, seen: &Seen, durable: &Durable) -> super::Verdict {
+    pub fn told(
+        &self,
+        id: TransactionId,
+        seen: &SeenAttempt,
+        durable: &Durable,
+    ) -> super::RuleVerdict {
         let writes = seen.certified.iter().flat_map(|certified| &certified.writes);
         for (shard, clock) in writes {
             self.visible(*shard, id.worker, *clock, durable)

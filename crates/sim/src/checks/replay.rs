@@ -2,7 +2,7 @@
 //! greatest (epoch, clock) wins, in any order of arrival (Thomas's rule).
 
 use super::durable::Durable;
-use super::transactions::Seen;
+use super::transactions::SeenAttempt;
 use std::collections::{BTreeMap, BTreeSet};
 use types::{Clock, Epoch, NodeId, ShardId, Stamp, TableId};
 
@@ -23,9 +23,9 @@ type Newest = BTreeMap<Vec<u8>, (Epoch, Clock)>;
 pub fn covered(
     shard: ShardId,
     stamp: &Stamp,
-    writer: Option<&Seen>,
+    writer: Option<&SeenAttempt>,
     durable: &Durable,
-) -> super::Verdict {
+) -> super::RuleVerdict {
     let certified = writer.and_then(|writer| writer.certified.as_ref());
     let missing = durable
         .missing(shard, stamp)
@@ -64,7 +64,7 @@ impl Replay {
         stamp: &Stamp,
         (table, key): (TableId, &[u8]),
         won: bool,
-    ) -> super::Verdict {
+    ) -> super::RuleVerdict {
         let rows = &mut self.replicas[node.0 as usize * self.shards + shard.0 as usize];
         let rows = rows.entry(table).or_default();
         let order = (stamp.epoch, stamp.clock);

@@ -6,7 +6,7 @@ use consensus::topology::Topology;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
-use store::{Part, Place, Store};
+use store::{CopyPart, Store, WalkPlace};
 use types::{NodeId, Scan, ShardId, Stamp, StampRef, TableId};
 
 /// Rows read at once.
@@ -21,7 +21,7 @@ pub fn check(
     store: impl Fn(NodeId, ShardId) -> Option<Arc<Store>>,
     gone: impl Fn(NodeId) -> bool,
     rolled_back: impl Fn(ShardId, &Stamp) -> bool,
-) -> super::Verdict {
+) -> super::RuleVerdict {
     for shard in topology.shard_ids().filter(|shard| Some(*shard) != lost) {
         let nodes = topology.replicas(shard).chain([leader(shard)]);
         for node in nodes.filter(|node| !gone(*node)) {
@@ -43,11 +43,11 @@ pub fn check(
 }
 
 /// No version in the store is `rejected`.
-fn left_over(store: &Arc<Store>, rejected: impl Fn(StampRef<'_>) -> bool) -> super::Verdict {
+fn left_over(store: &Arc<Store>, rejected: impl Fn(StampRef<'_>) -> bool) -> super::RuleVerdict {
     let mut session = store.session().map_err(|error| error.to_string())?;
-    let all = Part { records_max: usize::MAX, bytes_max: usize::MAX };
+    let all = CopyPart { records_max: usize::MAX, bytes_max: usize::MAX };
     let mut found = Ok(());
-    let rest = session.copy(&Place::default(), all, (|_| false, rejected), |version| {
+    let rest = session.copy(&WalkPlace::default(), all, (|_| false, rejected), |version| {
         let (table, key, clock) = (version.table, version.key.escape_ascii(), version.stamp.clock);
         let epoch = version.stamp.epoch;
         found =
@@ -58,7 +58,7 @@ fn left_over(store: &Arc<Store>, rejected: impl Fn(StampRef<'_>) -> bool) -> sup
 }
 
 /// Every live row of the store is that of the model, and the other way round.
-fn compare(store: &Arc<Store>, table: TableId, model: &Rows, clocks: bool) -> super::Verdict {
+fn compare(store: &Arc<Store>, table: TableId, model: &Rows, clocks: bool) -> super::RuleVerdict {
     let held = rows(store, table)?;
     for (key, versions) in model {
         let found = held.get(key);
@@ -85,7 +85,7 @@ fn compare(store: &Arc<Store>, table: TableId, model: &Rows, clocks: bool) -> su
 }
 
 /// The leader's newest versions are those of the model by their clocks, too.
-fn compare_clocks(store: &Arc<Store>, table: TableId, model: &Rows) -> super::Verdict {
+fn compare_clocks(store: &Arc<Store>, table: TableId, model: &Rows) -> super::RuleVerdict {
     let mut session = store.session().map_err(|error| error.to_string())?;
     let transaction = session.begin();
     for (key, versions) in model {
@@ -126,7 +126,7 @@ fn rows(store: &Arc<Store>, table: TableId) -> Result<BTreeMap<Vec<u8>, Vec<u8>>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checks::installed::Row;
+    use crate::checks::installed::InstalledRow;
     use engines::TransactionId;
     use types::{Clock, Epoch, Stamp, WorkerId};
 
@@ -137,7 +137,7 @@ mod tests {
                 TransactionId { node: NodeId(0), worker: WorkerId(0), sequence: clock };
             let stamp = Stamp::local(Epoch(0), Clock(clock));
             let key = key.as_bytes();
-            let row = Row { transaction, stamp: &stamp, table: TableId(0), key };
+            let row = InstalledRow { transaction, stamp: &stamp, table: TableId(0), key };
             let value = value.map(str::as_bytes);
             installed.install(NodeId(0), ShardId(0), row, value, false).unwrap();
         }

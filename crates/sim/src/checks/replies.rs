@@ -1,4 +1,4 @@
-//! M5 at the door, and exactly once: what a reply to a client outside shows is durable.
+//! M5 at the client, and exactly once: what a reply to a client outside shows is durable.
 //!
 //! Judged by values alone, so that no engine has to say what it read for which client. A value that a client
 //! gets to see is that of a version that was installed and is durable, unless its own transaction wrote
@@ -10,9 +10,10 @@ use super::durable::Durable;
 use bytes::Bytes;
 use consensus::topology::Topology;
 use engines::client::{
-    ClientId, Ending, REQUESTS_TABLE, Reply, Request, read_request_row, request_key, request_row,
+    ClientId, ClientReply, ClientRequest, REQUESTS_TABLE, SessionEnd, read_request_row,
+    request_key, request_row,
 };
-use engines::operation::{Answer, Operation};
+use engines::operation::{Operation, OperationResult};
 use std::collections::BTreeMap;
 use types::{RequestId, ShardId, Stamp, TableId};
 
@@ -20,19 +21,19 @@ use types::{RequestId, ShardId, Stamp, TableId};
 #[derive(Debug)]
 pub struct Replies {
     requests: Option<TableId>,
-    versions: BTreeMap<(TableId, Vec<u8>), Vec<Version>>,
+    versions: BTreeMap<(TableId, Vec<u8>), Vec<DurableVersion>>,
     /// By the connection and the number of the session.
-    sessions: BTreeMap<(ClientId, u64), Session>,
+    sessions: BTreeMap<(ClientId, u64), ReplySession>,
     /// Calls whose row was written.
-    performed: BTreeMap<(Vec<u8>, u64), Vec<Kept>>,
+    performed: BTreeMap<(Vec<u8>, u64), Vec<KeptStamp>>,
 }
 
 /// A stamp, and the shard that keeps it.
-type Kept = (ShardId, Stamp);
+type KeptStamp = (ShardId, Stamp);
 
 /// A version of a key, for good.
 #[derive(Debug)]
-struct Version {
+struct DurableVersion {
     shard: ShardId,
     stamp: Stamp,
     value: Vec<u8>,
@@ -40,17 +41,17 @@ struct Version {
 
 /// An interactive transaction of a client.
 #[derive(Debug, Default)]
-struct Session {
+struct ReplySession {
     /// The steps that it waits for, by number.
-    asked: BTreeMap<u32, Step>,
+    asked: BTreeMap<u32, ReplyStep>,
     /// The keys that it writes itself, and what, once that was done.
     own: BTreeMap<(TableId, Bytes), Option<Bytes>>,
     /// What was answered, by serial and step.
-    answers: BTreeMap<(Option<u64>, u32), Answer>,
+    answers: BTreeMap<(Option<u64>, u32), OperationResult>,
 }
 
 /// A reply that its client must not be told, and why.
-pub(super) enum Wrong {
+pub(super) enum WrongReply {
     /// It shows what is not durable.
     NotDurable(String),
     /// It contradicts another one.
@@ -58,9 +59,9 @@ pub(super) enum Wrong {
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum ReplyStep {
     Operation(Operation),
-    End(Ending),
+    End(SessionEnd),
 }
 
 impl Replies {
@@ -82,16 +83,16 @@ impl Replies {
         (table, key): (TableId, &[u8]),
         value: Option<&[u8]>,
         durable: &Durable,
-    ) -> super::Verdict {
+    ) -> super::RuleVerdict {
         let Some(value) = value else { return Ok(()) };
-        let version = Version { shard, stamp: stamp.clone(), value: value.to_vec() };
+        let version = DurableVersion { shard, stamp: stamp.clone(), value: value.to_vec() };
         self.versions.entry((table, key.to_vec())).or_default().push(version);
         if self.requests == Some(table)
             && let Ok(Some((count, _))) = read_request_row(key, value)
         {
             let times = self.performed.entry((key.to_vec(), count)).or_default();
             // One that was rolled back, or may yet be since its epoch is closed, is none.
-            let counts = |(shard, other): &Kept| {
+            let counts = |(shard, other): &KeptStamp| {
                 other.epoch == stamp.epoch || durable.missing(*shard, other).is_none()
             };
             let before = times.iter().any(counts);
@@ -105,7 +106,7 @@ impl Replies {
     }
 
     /// At the end: each call has taken effect once, not counting what was rolled back.
-    pub fn finish(&self, durable: &Durable) -> super::Verdict {
+    pub fn finish(&self, durable: &Durable) -> super::RuleVerdict {
         for ((key, count), times) in &self.performed {
             let counted = times.iter().filter(|(shard, it)| !durable.is_rolled_back(*shard, it));
             let counted = counted.count();
@@ -118,17 +119,19 @@ impl Replies {
     }
 
     /// A client asks for something, perhaps again.
-    pub fn asked(&mut self, client: ClientId, request: &Request) {
+    pub fn asked(&mut self, client: ClientId, request: &ClientRequest) {
         let (session, number, step) = match request {
-            Request::Call { .. } | Request::OpenCalls { .. } => return,
-            Request::Begin { session } => {
+            ClientRequest::Call { .. } | ClientRequest::OpenCalls { .. } => return,
+            ClientRequest::Begin { session } => {
                 self.sessions.entry((client, *session)).or_default();
                 return;
             }
-            Request::Operation { session, number, operation, .. } => {
-                (session, number, Step::Operation(operation.clone()))
+            ClientRequest::Operation { session, number, operation, .. } => {
+                (session, number, ReplyStep::Operation(operation.clone()))
             }
-            Request::End { session, number, ending, .. } => (session, number, Step::End(*ending)),
+            ClientRequest::End { session, number, ending, .. } => {
+                (session, number, ReplyStep::End(*ending))
+            }
         };
         if let Some(session) = self.sessions.get_mut(&(client, *session)) {
             session.asked.insert(*number, step);
@@ -146,16 +149,16 @@ impl Replies {
     pub fn replied(
         &mut self,
         client: ClientId,
-        reply: &Reply,
+        reply: &ClientReply,
         by_watermark: bool,
         durable: &Durable,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), WrongReply> {
         match reply {
             // An engine that judges by records answers when those are durable, and installs afterwards.
-            Reply::Called { id, result: Ok(result), .. } if by_watermark => {
-                self.called(*id, result, durable).map_err(Wrong::NotDurable)
+            ClientReply::Called { id, result: Ok(result), .. } if by_watermark => {
+                self.called(*id, result, durable).map_err(WrongReply::NotDurable)
             }
-            Reply::Done { session: number, serial, number: step, result: Ok(answer) } => {
+            ClientReply::Done { session: number, serial, number: step, result: Ok(answer) } => {
                 let name = (client, *number);
                 let Some(mut session) = self.sessions.remove(&name) else { return Ok(()) };
                 let mut verdict = Ok(());
@@ -163,27 +166,29 @@ impl Replies {
                 let of = |what| format!("{client:?}, session {number}, step {step}: {what}");
                 let before = session.answers.entry((*serial, *step)).or_insert(answer.clone());
                 if before != answer {
-                    return Err(Wrong::Contradicts(of(format!("{before:?}, then {answer:?}"))));
+                    return Err(WrongReply::Contradicts(of(format!(
+                        "{before:?}, then {answer:?}"
+                    ))));
                 }
                 // What was answered before comes again when it is asked for again.
                 if let Some(asked) = session.asked.remove(step) {
-                    is_over = matches!(asked, Step::End(_));
+                    is_over = matches!(asked, ReplyStep::End(_));
                     verdict = self.done(&mut session, asked, answer, by_watermark, durable);
                 }
                 if !is_over {
                     self.sessions.insert(name, session);
                 }
-                verdict.map_err(|what| Wrong::NotDurable(of(what)))
+                verdict.map_err(|what| WrongReply::NotDurable(of(what)))
             }
             // Errors show that something is in the way, and nothing of it.
-            Reply::Called { .. }
-            | Reply::CallsOpened { .. }
-            | Reply::Done { .. }
-            | Reply::Began { .. } => Ok(()),
+            ClientReply::Called { .. }
+            | ClientReply::CallsOpened { .. }
+            | ClientReply::Done { .. }
+            | ClientReply::Began { .. } => Ok(()),
         }
     }
 
-    fn called(&self, id: RequestId, result: &Bytes, durable: &Durable) -> super::Verdict {
+    fn called(&self, id: RequestId, result: &Bytes, durable: &Durable) -> super::RuleVerdict {
         let Some(table) = self.requests else { return Ok(()) };
         let key = request_key(&id.session);
         let row = request_row(id.number, result);
@@ -193,42 +198,46 @@ impl Replies {
 
     fn done(
         &self,
-        session: &mut Session,
-        asked: Step,
-        answer: &Answer,
+        session: &mut ReplySession,
+        asked: ReplyStep,
+        answer: &OperationResult,
         by_watermark: bool,
         durable: &Durable,
-    ) -> super::Verdict {
+    ) -> super::RuleVerdict {
         match (asked, answer) {
-            (Step::Operation(Operation::Get { table, key }), Answer::Value(Some(value))) => {
-                match session.own.contains_key(&(table, key.clone())) {
-                    true => Ok(()),
-                    false => self.is_durable(table, &key, value, by_watermark, durable),
-                }
+            (
+                ReplyStep::Operation(Operation::Get { table, key }),
+                OperationResult::Value(Some(value)),
+            ) => match session.own.contains_key(&(table, key.clone())) {
+                true => Ok(()),
+                false => self.is_durable(table, &key, value, by_watermark, durable),
+            },
+            (ReplyStep::Operation(Operation::Scan { table, .. }), OperationResult::Rows(rows)) => {
+                rows.iter()
+                    .filter(|(key, _)| !session.own.contains_key(&(table, key.clone())))
+                    .try_for_each(|(key, value)| {
+                        self.is_durable(table, key, value, by_watermark, durable)
+                    })
             }
-            (Step::Operation(Operation::Scan { table, .. }), Answer::Rows(rows)) => rows
-                .iter()
-                .filter(|(key, _)| !session.own.contains_key(&(table, key.clone())))
-                .try_for_each(|(key, value)| {
-                    self.is_durable(table, key, value, by_watermark, durable)
-                }),
-            (Step::Operation(Operation::Put { table, key, value }), _) => {
+            (ReplyStep::Operation(Operation::Put { table, key, value }), _) => {
                 session.own.insert((table, key), value);
                 Ok(())
             }
-            (Step::Operation(Operation::Insert { table, key, value }), _) => {
+            (ReplyStep::Operation(Operation::Insert { table, key, value }), _) => {
                 session.own.insert((table, key), Some(value));
                 Ok(())
             }
-            (Step::End(Ending::Commit), _) if by_watermark => {
+            (ReplyStep::End(SessionEnd::Commit), _) if by_watermark => {
                 session.own.iter().try_for_each(|write| {
                     let ((table, key), Some(value)) = write else { return Ok(()) };
                     self.is_durable(*table, key, value, by_watermark, durable)
                 })
             }
-            (Step::Operation(Operation::Get { .. } | Operation::Scan { .. }) | Step::End(_), _) => {
-                Ok(())
-            }
+            (
+                ReplyStep::Operation(Operation::Get { .. } | Operation::Scan { .. })
+                | ReplyStep::End(_),
+                _,
+            ) => Ok(()),
         }
     }
 
@@ -240,7 +249,7 @@ impl Replies {
         value: &[u8],
         by_watermark: bool,
         durable: &Durable,
-    ) -> super::Verdict {
+    ) -> super::RuleVerdict {
         let versions = self.versions.get(&(table, key.to_vec()));
         let mut alike = versions.into_iter().flatten().rev().filter(|it| it.value == value);
         let mut newest = None;

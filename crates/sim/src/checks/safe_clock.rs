@@ -1,19 +1,19 @@
 //! M3: a worker's safe clock is below every clock it has drawn and not yet resolved, and everything
 //! installed at or below it is in the stream up to there.
 
-use engines::Place;
 use engines::TransactionId;
+use engines::WorkerPlace;
 use std::collections::{BTreeMap, BTreeSet};
 use types::{Clock, NodeId, ShardId};
 
 /// The clocks of every stream, as each worker has them that leads it.
 #[derive(Debug, Default)]
 pub struct SafeClocks {
-    streams: BTreeMap<(ShardId, Place), Clocks>,
+    streams: BTreeMap<(ShardId, WorkerPlace), StreamClocks>,
 }
 
 #[derive(Debug, Clone, Default)]
-struct Clocks {
+struct StreamClocks {
     /// Drawn and not resolved.
     in_flight: BTreeSet<Clock>,
     /// Installed and not in the stream.
@@ -26,13 +26,13 @@ struct Clocks {
 }
 
 impl SafeClocks {
-    fn stream(&mut self, shard: ShardId, place: Place) -> &mut Clocks {
+    fn stream(&mut self, shard: ShardId, place: WorkerPlace) -> &mut StreamClocks {
         self.streams.entry((shard, place)).or_default()
     }
 
     /// A worker begins to lead a stream that another has led before it.
-    pub fn leads(&mut self, shard: ShardId, place: Place) {
-        *self.stream(shard, place) = Clocks { led_before: true, ..Clocks::default() };
+    pub fn leads(&mut self, shard: ShardId, place: WorkerPlace) {
+        *self.stream(shard, place) = StreamClocks { led_before: true, ..StreamClocks::default() };
     }
 
     /// A node has crashed.
@@ -44,10 +44,10 @@ impl SafeClocks {
     pub fn drawn(
         &mut self,
         shard: ShardId,
-        place: Place,
+        place: WorkerPlace,
         id: TransactionId,
         clock: Clock,
-    ) -> super::Verdict {
+    ) -> super::RuleVerdict {
         let stream = self.stream(shard, place);
         if clock <= stream.safe {
             let safe = stream.safe;
@@ -63,10 +63,10 @@ impl SafeClocks {
     pub fn resolved(
         &mut self,
         shard: ShardId,
-        place: Place,
+        place: WorkerPlace,
         clock: Clock,
         installed: bool,
-    ) -> super::Verdict {
+    ) -> super::RuleVerdict {
         let stream = self.stream(shard, place);
         if !stream.in_flight.remove(&clock) && !stream.led_before {
             return Err(format!("{clock} on {shard} was resolved, and was not in flight"));
@@ -81,7 +81,7 @@ impl SafeClocks {
     }
 
     /// A version with this clock was installed.
-    pub fn installed(&mut self, shard: ShardId, place: Place, clock: Clock) {
+    pub fn installed(&mut self, shard: ShardId, place: WorkerPlace, clock: Clock) {
         let stream = self.stream(shard, place);
         if !stream.appended.contains(&clock) {
             stream.owed.insert(clock);
@@ -92,10 +92,10 @@ impl SafeClocks {
     pub fn appended(
         &mut self,
         shard: ShardId,
-        place: Place,
+        place: WorkerPlace,
         safe: Clock,
         clocks: &[Clock],
-    ) -> super::Verdict {
+    ) -> super::RuleVerdict {
         let stream = self.stream(shard, place);
         for clock in clocks {
             stream.owed.remove(clock);

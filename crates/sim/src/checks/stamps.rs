@@ -4,12 +4,12 @@
 //! stamps that replicas keep: a version without its writer's other shards would hide them from all three.
 
 use super::durable::Durable;
-use super::transactions::Seen;
+use super::transactions::SeenAttempt;
 use engines::TransactionId;
 use types::{ShardId, Stamp};
 
 /// Judges a transaction that has just been certified.
-pub fn check(id: TransactionId, seen: &Seen, durable: &Durable) -> super::Verdict {
+pub fn check(id: TransactionId, seen: &SeenAttempt, durable: &Durable) -> super::RuleVerdict {
     let Some(certified) = &seen.certified else { return Ok(()) };
     let stamp = certified.stamp.seen_by(certified.own);
     for read in &seen.reads {
@@ -44,11 +44,11 @@ pub fn check(id: TransactionId, seen: &Seen, durable: &Durable) -> super::Verdic
 /// already: a participant that certifies on behalf of its coordinator is ahead of it.
 pub fn carries(
     id: TransactionId,
-    writer: &Seen,
+    writer: &SeenAttempt,
     shard: ShardId,
     stamp: &Stamp,
     durable: &Durable,
-) -> super::Verdict {
+) -> super::RuleVerdict {
     let Some(certified) = &writer.certified else { return Ok(()) };
     if stamp.epoch != certified.stamp.epoch {
         return Err(format!("{id} of {} wrote as of {}", certified.stamp.epoch, stamp.epoch));

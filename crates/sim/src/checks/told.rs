@@ -2,7 +2,7 @@
 //! with its epoch is told the truth.
 
 use super::durable::Durable;
-use super::transactions::Seen;
+use super::transactions::SeenAttempt;
 use engines::TransactionId;
 use types::{ShardId, Stamp};
 
@@ -12,9 +12,9 @@ pub fn check(
     id: TransactionId,
     own: ShardId,
     stamp: &Stamp,
-    seen: &Seen,
+    seen: &SeenAttempt,
     durable: &Durable,
-) -> super::Verdict {
+) -> super::RuleVerdict {
     if seen.told_outcome && seen.told_rolled_back {
         return Err(format!(
             "somebody was told that {id} has committed, and that it was rolled back"
@@ -46,7 +46,7 @@ pub fn check(
 
 /// Judges that a client is told that a transaction was rolled back with its epoch: that has ended, without
 /// it, and no client was told otherwise.
-pub fn rolled_back(id: TransactionId, seen: &Seen, durable: &Durable) -> super::Verdict {
+pub fn rolled_back(id: TransactionId, seen: &SeenAttempt, durable: &Durable) -> super::RuleVerdict {
     if seen.told_outcome {
         return Err(format!(
             "somebody was told that {id} has committed, and that it was rolled back"

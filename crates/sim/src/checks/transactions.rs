@@ -7,16 +7,16 @@ use types::{Clock, Epoch, ShardId, Stamp};
 /// All attempts that were seen.
 #[derive(Debug, Default)]
 pub struct Transactions {
-    seen: BTreeMap<TransactionId, Seen>,
+    seen: BTreeMap<TransactionId, SeenAttempt>,
     /// Who drew a clock: its writer's stamp tells what a version with this clock depends on.
     writers: BTreeMap<(ShardId, Epoch, Clock), TransactionId>,
 }
 
 /// One attempt.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct SeenAttempt {
     /// What it read before it was certified.
-    pub reads: Vec<ReadVersion>,
+    pub reads: Vec<SeenRead>,
     /// Its stamp, once it has one.
     pub certified: Option<Certified>,
     /// Where it installed something, and the stamp of that as the shard keeps it.
@@ -34,7 +34,7 @@ pub struct Seen {
 
 /// A version that was read.
 #[derive(Debug)]
-pub struct ReadVersion {
+pub struct SeenRead {
     /// Who keeps it.
     pub shard: ShardId,
     /// Its stamp as the shard keeps it.
@@ -59,7 +59,7 @@ impl Transactions {
     pub fn read(&mut self, id: TransactionId, shard: ShardId, stamp: &Stamp, tombstone: bool) {
         let seen = self.seen.entry(id).or_default();
         if seen.certified.is_none() {
-            seen.reads.push(ReadVersion { shard, stamp: stamp.clone(), tombstone });
+            seen.reads.push(SeenRead { shard, stamp: stamp.clone(), tombstone });
         }
     }
 
@@ -82,14 +82,14 @@ impl Transactions {
         own: ShardId,
         stamp: &Stamp,
         writes: &[(ShardId, Clock)],
-    ) -> &Seen {
+    ) -> &SeenAttempt {
         let seen = self.seen.entry(id).or_default();
         seen.certified = Some(Certified { own, stamp: stamp.clone(), writes: writes.to_vec() });
         seen
     }
 
     /// One of its versions was installed.
-    pub fn installed(&mut self, id: TransactionId, shard: ShardId, stamp: &Stamp) -> &Seen {
+    pub fn installed(&mut self, id: TransactionId, shard: ShardId, stamp: &Stamp) -> &SeenAttempt {
         self.writers.insert((shard, stamp.epoch, stamp.clock), id);
         let seen = self.seen.entry(id).or_default();
         if !seen.installed.iter().any(|(other, kept)| (*other, kept) == (shard, stamp)) {
@@ -99,13 +99,13 @@ impl Transactions {
     }
 
     /// Who wrote the version with this stamp, as its shard keeps it, and what is known of them.
-    pub fn writer(&self, shard: ShardId, stamp: &Stamp) -> Option<(TransactionId, &Seen)> {
+    pub fn writer(&self, shard: ShardId, stamp: &Stamp) -> Option<(TransactionId, &SeenAttempt)> {
         let id = self.writers.get(&(shard, stamp.epoch, stamp.clock))?;
         Some((*id, &self.seen[id]))
     }
 
     /// A client was told of it.
-    pub fn told(&mut self, id: TransactionId) -> &Seen {
+    pub fn told(&mut self, id: TransactionId) -> &SeenAttempt {
         let seen = self.seen.entry(id).or_default();
         seen.told = true;
         // What is told before is what it has read.
@@ -114,14 +114,14 @@ impl Transactions {
     }
 
     /// A client was told that it was rolled back.
-    pub fn rolled_back(&mut self, id: TransactionId) -> &Seen {
+    pub fn rolled_back(&mut self, id: TransactionId) -> &SeenAttempt {
         let seen = self.seen.entry(id).or_default();
         seen.told_rolled_back = true;
         seen
     }
 
     /// All of them.
-    pub fn all(&self) -> impl Iterator<Item = (&TransactionId, &Seen)> {
+    pub fn all(&self) -> impl Iterator<Item = (&TransactionId, &SeenAttempt)> {
         self.seen.iter()
     }
 }

@@ -4,11 +4,11 @@
 //! counter stands at the number of calls that were answered with success.
 
 use super::ledger::Ledger;
-use super::outside::Outside;
-use super::play::{Pauses, Play, Stage, task};
+use super::outside::OutsideClient;
+use super::scenario_clients::{ClientContext, ClientPolicy, ScenarioClients, task};
 use bytes::Bytes;
 use consensus::topology::Topology;
-use engines::Local;
+use engines::LocalDatabase;
 use engines::engine::Task;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use types::{Database, Error, Random, Result, ShardId, TableId, Transaction, Unknown};
 
-/// Name of the play.
+/// Name of the clients.
 const NAME: &str = "calls";
 
 /// Name of the procedure.
@@ -42,7 +42,7 @@ pub struct Calls {
 ///
 /// # Errors
 /// Those of the transaction, and a rejection if the arguments are none.
-pub async fn increment(tx: &engines::Transaction, arguments: &[u8]) -> Result<Bytes> {
+pub async fn increment(tx: &engines::CoordinatorTransaction, arguments: &[u8]) -> Result<Bytes> {
     let Some((table, counters)) = arguments.split_first_chunk::<4>() else {
         return Err(Error::reject("an increment names its table"));
     };
@@ -79,7 +79,7 @@ impl Calls {
     /// Calls once, and asks for the call again where its outcome is not known.
     async fn call(
         &self,
-        db: &Outside,
+        db: &OutsideClient,
         (random, ledger): (&mut Random, &Ledger),
         home: ShardId,
         arguments: Bytes,
@@ -99,9 +99,15 @@ impl Calls {
         }
     }
 
-    async fn perform(self: Rc<Self>, mut db: Outside, number: usize, seed: u64, stage: Stage) {
+    async fn perform(
+        self: Rc<Self>,
+        mut db: OutsideClient,
+        number: usize,
+        seed: u64,
+        stage: ClientContext,
+    ) {
         let mut random = Random::new(seed).fork(number as u64);
-        let mut pauses = Pauses::new(seed, number, &stage);
+        let mut pauses = ClientPolicy::new(seed, number, &stage);
         let topology = self.topology.borrow().clone().expect("settled before anybody calls");
         while pauses.next(&db).await {
             let counters = self.draw(&mut random);
@@ -136,7 +142,7 @@ impl Calls {
         }
     }
 
-    async fn judge(&self, db: &Local) -> Result<std::result::Result<(), String>> {
+    async fn judge(&self, db: &LocalDatabase) -> Result<std::result::Result<(), String>> {
         let found = db
             .transact(async |tx| {
                 let mut found = Vec::new();
@@ -162,7 +168,7 @@ impl Calls {
     }
 }
 
-impl Play for Calls {
+impl ScenarioClients for Calls {
     fn name(&self) -> &'static str {
         NAME
     }
@@ -171,20 +177,38 @@ impl Play for Calls {
         0
     }
 
-    fn load(self: Rc<Self>, _db: Local, _part: usize, _seed: u64, stage: Stage) -> Task {
+    fn load(
+        self: Rc<Self>,
+        _db: LocalDatabase,
+        _part: usize,
+        _seed: u64,
+        stage: ClientContext,
+    ) -> Task {
         task(&stage, NAME, async {})
     }
 
-    fn resident(self: Rc<Self>, _db: Local, _number: usize, _seed: u64, stage: Stage) -> Task {
+    fn resident(
+        self: Rc<Self>,
+        _db: LocalDatabase,
+        _number: usize,
+        _seed: u64,
+        stage: ClientContext,
+    ) -> Task {
         // Calls come from outside.
         task(&stage, NAME, async {})
     }
 
-    fn outside(self: Rc<Self>, db: Outside, number: usize, seed: u64, stage: Stage) -> Task {
+    fn outside(
+        self: Rc<Self>,
+        db: OutsideClient,
+        number: usize,
+        seed: u64,
+        stage: ClientContext,
+    ) -> Task {
         task(&stage.clone(), NAME, self.perform(db, number, seed, stage))
     }
 
-    fn check(self: Rc<Self>, db: Local, stage: Stage) -> Task {
+    fn check(self: Rc<Self>, db: LocalDatabase, stage: ClientContext) -> Task {
         task(&stage.clone(), NAME, async move {
             let verdict = match self.judge(&db).await {
                 Ok(verdict) => verdict,

@@ -1,16 +1,18 @@
 //! The workhorse: clients that record what they see, for the judge of strict serializability.
 
 use super::ledger::Ledger;
-use super::outside::Outside;
-use super::play::{Pauses, Pausing, Play, Stage, task};
-use engines::Local;
+use super::outside::OutsideClient;
+use super::scenario_clients::{
+    ClientContext, ClientPolicy, PausingDatabase, ScenarioClients, task,
+};
+use engines::LocalDatabase;
 use engines::engine::Task;
 use std::rc::Rc;
 use types::{Database, Result};
 use workloads::history::generator::{Client, Generator, Parameters};
 use workloads::history::{History, Verdict, check};
 
-/// Name of the play.
+/// Name of the clients.
 pub const NAME: &str = "histories";
 
 /// See the module.
@@ -29,16 +31,16 @@ impl Histories {
     }
 }
 
-async fn perform<D: Pausing>(
+async fn perform<D: PausingDatabase>(
     histories: Rc<Histories>,
     db: D,
     number: usize,
     seed: u64,
-    stage: Stage,
+    stage: ClientContext,
 ) {
     let client = histories.generator.client(number as u64, seed);
     let mut record = Record { client: Some(client), ledger: stage.ledger.clone() };
-    let mut pauses = Pauses::new(seed, number, &stage);
+    let mut pauses = ClientPolicy::new(seed, number, &stage);
     let time = Rc::clone(&stage.time);
     let clock = move || time.get().0;
     while pauses.next(&db).await {
@@ -65,7 +67,7 @@ impl Drop for Record {
     }
 }
 
-impl Play for Histories {
+impl ScenarioClients for Histories {
     fn name(&self) -> &'static str {
         NAME
     }
@@ -74,19 +76,37 @@ impl Play for Histories {
         0
     }
 
-    fn load(self: Rc<Self>, _db: Local, _part: usize, _seed: u64, stage: Stage) -> Task {
+    fn load(
+        self: Rc<Self>,
+        _db: LocalDatabase,
+        _part: usize,
+        _seed: u64,
+        stage: ClientContext,
+    ) -> Task {
         task(&stage, NAME, async {})
     }
 
-    fn resident(self: Rc<Self>, db: Local, number: usize, seed: u64, stage: Stage) -> Task {
+    fn resident(
+        self: Rc<Self>,
+        db: LocalDatabase,
+        number: usize,
+        seed: u64,
+        stage: ClientContext,
+    ) -> Task {
         task(&stage.clone(), NAME, perform(self, db, number, seed, stage))
     }
 
-    fn outside(self: Rc<Self>, db: Outside, number: usize, seed: u64, stage: Stage) -> Task {
+    fn outside(
+        self: Rc<Self>,
+        db: OutsideClient,
+        number: usize,
+        seed: u64,
+        stage: ClientContext,
+    ) -> Task {
         task(&stage.clone(), NAME, perform(self, db, number, seed, stage))
     }
 
-    fn check(self: Rc<Self>, _db: Local, stage: Stage) -> Task {
+    fn check(self: Rc<Self>, _db: LocalDatabase, stage: ClientContext) -> Task {
         task(&stage.clone(), NAME, async move {
             let at = stage.time.get();
             match History::merge(stage.ledger.take_recorders()) {

@@ -12,7 +12,7 @@ use workloads::history::Recorder;
 #[derive(Debug)]
 pub struct AtWork {
     ledger: Ledger,
-    play: &'static str,
+    scenario_clients: &'static str,
     is_done: bool,
 }
 
@@ -33,19 +33,19 @@ impl Drop for AtWork {
 /// Shared by all clients of a run; see the module.
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
-    books: Rc<RefCell<Books>>,
+    books: Rc<RefCell<LedgerState>>,
 }
 
-/// What kind of transaction took how long: the play, its kind.
-pub type Kind = (&'static str, usize);
+/// What kind of transaction took how long: the clients, its kind.
+pub type LatencyKind = (&'static str, usize);
 
 #[derive(Debug, Default)]
-struct Books {
+struct LedgerState {
     outcomes: Outcomes,
     /// What clients met that must not be.
     complaints: Vec<(Time, String)>,
     recorders: Vec<Recorder>,
-    latencies: BTreeMap<Kind, Histogram<u64>>,
+    latencies: BTreeMap<LatencyKind, Histogram<u64>>,
     at_work: usize,
     /// Plays whose clients were not told every outcome.
     uncertain: Vec<&'static str>,
@@ -53,11 +53,11 @@ struct Books {
     left_out: Vec<&'static str>,
 }
 
-impl Books {
-    /// Not every outcome of the play is known.
-    fn doubt(&mut self, play: &'static str) {
-        if !self.uncertain.contains(&play) {
-            self.uncertain.push(play);
+impl LedgerState {
+    /// Not every outcome of the clients is known.
+    fn doubt(&mut self, scenario_clients: &'static str) {
+        if !self.uncertain.contains(&scenario_clients) {
+            self.uncertain.push(scenario_clients);
         }
     }
 }
@@ -70,9 +70,9 @@ impl Ledger {
 
     /// A task of the run begins, for this play. It is over when the guard is gone: done, or dead with the
     /// node on which it ran.
-    pub fn begin(&self, play: &'static str) -> AtWork {
+    pub fn begin(&self, scenario_clients: &'static str) -> AtWork {
         self.books.borrow_mut().at_work += 1;
-        AtWork { ledger: self.clone(), play, is_done: false }
+        AtWork { ledger: self.clone(), scenario_clients, is_done: false }
     }
 
     fn end(&self, work: &AtWork) {
@@ -80,25 +80,25 @@ impl Ledger {
         books.at_work -= 1;
         if !work.is_done {
             books.outcomes.died += 1;
-            books.doubt(work.play);
+            books.doubt(work.scenario_clients);
         }
     }
 
-    /// A part of the data of a play was not loaded. Where there is no room for it, the play is left out.
-    pub fn not_loaded(&self, play: &'static str, part: usize, at: Time, error: &Error) {
+    /// A part of the data of a group of clients was not loaded. Where there is no room for it, the clients is left out.
+    pub fn not_loaded(&self, scenario_clients: &'static str, part: usize, at: Time, error: &Error) {
         let books = &mut *self.books.borrow_mut();
         match error {
-            Error::Rejected(Rejected::MemoryFull { .. }) => books.left_out.push(play),
+            Error::Rejected(Rejected::MemoryFull { .. }) => books.left_out.push(scenario_clients),
             Error::Rejected(_) | Error::Aborted(_) | Error::Unknown(_) => {
-                let what = format!("{play}: part {part} was not loaded: {error}");
+                let what = format!("{scenario_clients}: part {part} was not loaded: {error}");
                 books.complaints.push((at, what));
             }
         }
     }
 
-    /// Is there no room for the data of the play?
-    pub fn is_left_out(&self, play: &'static str) -> bool {
-        self.books.borrow().left_out.contains(&play)
+    /// Is there no room for the data of the clients?
+    pub fn is_left_out(&self, scenario_clients: &'static str) -> bool {
+        self.books.borrow().left_out.contains(&scenario_clients)
     }
 
     /// Tasks that are not done.
@@ -107,7 +107,7 @@ impl Ledger {
     }
 
     /// A transaction of this kind was done, from `began` to `ended` in true time.
-    pub fn done(&self, kind: Kind, began: Time, ended: Time, rolled_back: bool) {
+    pub fn done(&self, kind: LatencyKind, began: Time, ended: Time, rolled_back: bool) {
         let books = &mut *self.books.borrow_mut();
         books.outcomes.done += 1;
         books.outcomes.rolled_back += u64::from(rolled_back);
@@ -119,8 +119,8 @@ impl Ledger {
         _ = latencies.record((ended - began).as_nanos() as u64);
     }
 
-    /// A transaction of `play` failed. An abort may happen; a rejection must not.
-    pub fn failed(&self, play: &'static str, at: Time, error: &Error) {
+    /// A transaction of `scenario_clients` failed. An abort may happen; a rejection must not.
+    pub fn failed(&self, scenario_clients: &'static str, at: Time, error: &Error) {
         let books = &mut *self.books.borrow_mut();
         books.outcomes.for_want_of_shard += u64::from(error.shard().is_some());
         let last = match error {
@@ -138,11 +138,13 @@ impl Ledger {
             }
             Error::Unknown(_) => {
                 books.outcomes.unknown += 1;
-                books.doubt(play);
+                books.doubt(scenario_clients);
             }
             // Nothing has happened, and other transactions may have more luck.
             Error::Rejected(Rejected::MemoryFull { .. }) => books.outcomes.full += 1,
-            Error::Rejected(_) => books.complaints.push((at, format!("{play}: {error}"))),
+            Error::Rejected(_) => {
+                books.complaints.push((at, format!("{scenario_clients}: {error}")))
+            }
         }
     }
 
@@ -161,9 +163,9 @@ impl Ledger {
         self.books.borrow().complaints.first().cloned()
     }
 
-    /// Was a client of the play left without an outcome?
-    pub fn is_uncertain(&self, play: &str) -> bool {
-        self.books.borrow().uncertain.contains(&play)
+    /// Was a client of the clients left without an outcome?
+    pub fn is_uncertain(&self, scenario_clients: &str) -> bool {
+        self.books.borrow().uncertain.contains(&scenario_clients)
     }
 
     /// A client hands in what it recorded.
@@ -182,7 +184,7 @@ impl Ledger {
     }
 
     /// How long transactions took, by kind.
-    pub fn latencies(&self) -> BTreeMap<Kind, Histogram<u64>> {
+    pub fn latencies(&self) -> BTreeMap<LatencyKind, Histogram<u64>> {
         self.books.borrow().latencies.clone()
     }
 

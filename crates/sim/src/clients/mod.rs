@@ -1,18 +1,18 @@
 //! Who uses the cluster: clients that live on its workers, and clients outside. Both run the same
 //! workloads.
 //!
-//! In reading order: `ledger.rs` (what clients write down), `play.rs` (a workload that any client can
-//! run), `outside.rs` (the shipped client), `process.rs` (what it sees of the simulation), then the plays that are made for the
+//! In reading order: `ledger.rs` (what clients write down), `scenario_clients.rs` (a workload that any client can
+//! run), `outside.rs` (the shipped client), `process.rs` (what it sees of the simulation), then the groups of clients that are made for the
 //! simulator: `histories.rs`, `tokens.rs`, `calls.rs`, `skew.rs`.
 
 pub mod calls;
 pub mod histories;
 pub mod ledger;
 pub mod outside;
-pub mod play;
 pub mod process;
+pub mod scenario_clients;
 pub mod skew;
 pub mod tokens;
 
 pub use ledger::Ledger;
-pub use play::{Play, Stage};
+pub use scenario_clients::{ClientContext, ScenarioClients};

@@ -6,7 +6,7 @@
 //!                                              └────── replies ──────┘
 //! ```
 
-use super::process::Around;
+use super::process::ProcessEnvironment;
 use client::{Cluster, ClusterOptions, ClusterTransaction};
 use engines::client::Directory;
 use std::sync::Arc;
@@ -15,24 +15,24 @@ use types::{Database, Random, Result, TableId};
 
 /// The database as a client outside sees it. Clones share the client.
 #[derive(Debug, Clone)]
-pub struct Outside {
+pub struct OutsideClient {
     cluster: Cluster,
-    around: Around,
+    around: ProcessEnvironment,
     options: ClusterOptions,
     heard: Directory,
     random: Random,
 }
 
-impl Outside {
+impl OutsideClient {
     /// A client that has heard this much of the cluster.
     pub fn new(
-        around: Around,
+        around: ProcessEnvironment,
         options: ClusterOptions,
         heard: Directory,
         mut random: Random,
-    ) -> Outside {
+    ) -> OutsideClient {
         let cluster = connect(&around, &options, &heard, &mut random);
-        Outside { cluster, around, options, heard, random }
+        OutsideClient { cluster, around, options, heard, random }
     }
 
     /// The client.
@@ -57,7 +57,7 @@ impl Outside {
 }
 
 fn connect(
-    around: &Around,
+    around: &ProcessEnvironment,
     options: &ClusterOptions,
     heard: &Directory,
     random: &mut Random,
@@ -66,8 +66,8 @@ fn connect(
     Cluster::in_world(world, options.clone(), heard.clone(), random)
 }
 
-impl Database for Outside {
-    type Transaction<'db> = ClusterTransaction;
+impl Database for OutsideClient {
+    type CatalogTransaction<'db> = ClusterTransaction;
 
     fn table(&self, name: &str) -> Result<TableId> {
         self.cluster.table(name)

@@ -1,4 +1,4 @@
-//! The process of a client outside, as the shipped client sees it: a [`World`](ClientWorld) of virtual time, of tasks on one
+//! The process of a client outside, as the shipped client sees it: a [`SimulationWorld`](ClientWorld) of virtual time, of tasks on one
 //! thread, and of connections whose messages are values.
 //!
 //! ```text
@@ -9,10 +9,11 @@
 //! Invariant: what a process does depends on nothing but the calls of the simulation. Tasks that are woken run in the order
 //! of their numbers, not in that in which they were woken, which in `tokio::sync::watch` is drawn by chance.
 
-use client::world::{
-    Awaiting, Carrier, Connection, Incoming, Outgoing, Unreached, World as ClientWorld,
+use client::environment::{
+    ClientEnvironment as ClientWorld, ConnectFailure, EnvironmentConnection, EnvironmentFuture,
+    Incoming, MessageCarrier, Outgoing,
 };
-use engines::Place;
+use engines::WorkerPlace;
 use engines::client::{Directory, FromClient, ToClient};
 use engines::engine::Task;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -26,64 +27,64 @@ use types::{Cause, ClusterId, NodeId, Time};
 /// A node that has not let the client in after so long is given up, as on machines.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(3);
 
-/// The number of the task that a play gives to a client; those that the client spawns have greater ones.
+/// The number of the task that a group of clients gives to a client; those that the client spawns have greater ones.
 const MAIN: u64 = 0;
 
 /// Names a connection of a process.
-pub(crate) type Number = u32;
+pub(crate) type ConnectionNumber = u32;
 
 /// What a process wants done.
 #[derive(Debug)]
-pub(crate) enum Wanted {
+pub(crate) enum ProcessOutput {
     /// Connect to a worker.
-    Dial(Number, Place),
+    Dial(ConnectionNumber, WorkerPlace),
     /// Send this over a connection.
-    Send(Number, FromClient),
+    Send(ConnectionNumber, FromClient),
     /// End a connection.
-    Close(Number),
+    Close(ConnectionNumber),
 }
 
 /// What the node says to a client that wants to connect.
-pub(crate) type Answer = Result<Place, Cause>;
+pub(crate) type ConnectAnswer = Result<WorkerPlace, Cause>;
 
 /// See the module.
-pub struct Process {
-    around: Around,
+pub struct ClientProcess {
+    around: ProcessEnvironment,
     main: Option<Task>,
-    tasks: BTreeMap<u64, Awaiting<()>>,
+    tasks: BTreeMap<u64, EnvironmentFuture<()>>,
     wakers: BTreeMap<u64, Waker>,
     next_task: u64,
 }
 
 /// What the client sees of its process.
 #[derive(Debug, Clone, Default)]
-pub struct Around(Arc<Shared>);
+pub struct ProcessEnvironment(Arc<ProcessShared>);
 
 #[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
-    woken: Arc<Woken>,
+struct ProcessShared {
+    state: Mutex<ProcessState>,
+    woken: Arc<WokenTasks>,
 }
 
 #[derive(Default)]
-struct State {
+struct ProcessState {
     now: Time,
     timers: BTreeMap<(Time, u64), Waker>,
     timers_made: u64,
-    spawned: Vec<Awaiting<()>>,
-    dials: BTreeMap<Number, oneshot::Sender<Answer>>,
-    dialed: Number,
-    connections: BTreeMap<Number, Incoming>,
-    wanted: VecDeque<Wanted>,
+    spawned: Vec<EnvironmentFuture<()>>,
+    dials: BTreeMap<ConnectionNumber, oneshot::Sender<ConnectAnswer>>,
+    dialed: ConnectionNumber,
+    connections: BTreeMap<ConnectionNumber, Incoming>,
+    wanted: VecDeque<ProcessOutput>,
 }
 
 /// The tasks that are to run.
 #[derive(Debug, Default)]
-struct Woken(Mutex<BTreeSet<u64>>);
+struct WokenTasks(Mutex<BTreeSet<u64>>);
 
 struct TaskWaker {
     task: u64,
-    woken: Arc<Woken>,
+    woken: Arc<WokenTasks>,
 }
 
 impl Wake for TaskWaker {
@@ -97,18 +98,18 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl std::fmt::Debug for State {
+impl std::fmt::Debug for ProcessState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("State").field("now", &self.now).finish_non_exhaustive()
     }
 }
 
-impl Process {
+impl ClientProcess {
     /// A process that runs `main`, whose client has `around` for its world.
-    pub fn new(around: Around, main: Task) -> Process {
+    pub fn new(around: ProcessEnvironment, main: Task) -> ClientProcess {
         lock(&around.0.woken.0).insert(MAIN);
         let (tasks, wakers) = (BTreeMap::new(), BTreeMap::new());
-        Process { around, main: Some(main), tasks, wakers, next_task: MAIN + 1 }
+        ClientProcess { around, main: Some(main), tasks, wakers, next_task: MAIN + 1 }
     }
 
     /// Runs all tasks that can do something at `now`.
@@ -138,7 +139,8 @@ impl Process {
             self.main.as_mut().is_some_and(done)
         } else {
             // A task that is done may still be woken.
-            let done = |task: &mut Awaiting<()>| task.as_mut().poll(&mut context).is_ready();
+            let done =
+                |task: &mut EnvironmentFuture<()>| task.as_mut().poll(&mut context).is_ready();
             self.tasks.get_mut(&task).is_some_and(done)
         };
         if is_done {
@@ -149,7 +151,7 @@ impl Process {
     }
 
     /// The next thing that it wants done.
-    pub(crate) fn wanted(&self) -> Option<Wanted> {
+    pub(crate) fn wanted(&self) -> Option<ProcessOutput> {
         lock(&self.around.0.state).wanted.pop_front()
     }
 
@@ -160,18 +162,18 @@ impl Process {
     }
 
     /// A node has answered to a dial. If the client waits no more, the connection is closed.
-    pub(crate) fn dialed(&self, number: Number, answer: Answer) {
+    pub(crate) fn dialed(&self, number: ConnectionNumber, answer: ConnectAnswer) {
         let mut state = lock(&self.around.0.state);
         let dial = state.dials.remove(&number);
         let is_up = answer.is_ok();
         let taken = dial.is_some_and(|dial| dial.send(answer).is_ok());
         if is_up && !taken {
-            state.wanted.push_back(Wanted::Close(number));
+            state.wanted.push_back(ProcessOutput::Close(number));
         }
     }
 
     /// A message has come over a connection.
-    pub(crate) fn receive(&self, now: Time, number: Number, said: ToClient) {
+    pub(crate) fn receive(&self, now: Time, number: ConnectionNumber, said: ToClient) {
         self.around.0.pass_to(now);
         let incoming = lock(&self.around.0.state).connections.get(&number).cloned();
         if let Some(incoming) = incoming {
@@ -180,7 +182,7 @@ impl Process {
     }
 
     /// A connection has ended at the other end, or on the way.
-    pub(crate) fn lose(&self, now: Time, number: Number) {
+    pub(crate) fn lose(&self, now: Time, number: ConnectionNumber) {
         self.around.0.pass_to(now);
         let (incoming, dial) = {
             let mut state = lock(&self.around.0.state);
@@ -196,7 +198,7 @@ impl Process {
     }
 }
 
-impl Shared {
+impl ProcessShared {
     /// It is `now`, and what waited for that goes on.
     fn pass_to(&self, now: Time) {
         let mut due = Vec::new();
@@ -212,10 +214,10 @@ impl Shared {
     }
 }
 
-impl Around {
+impl ProcessEnvironment {
     /// The world of a client that has not begun.
-    pub fn new() -> Around {
-        Around::default()
+    pub fn new() -> ProcessEnvironment {
+        ProcessEnvironment::default()
     }
 
     /// Waits.
@@ -224,33 +226,33 @@ impl Around {
     }
 }
 
-impl ClientWorld for Around {
+impl ClientWorld for ProcessEnvironment {
     fn now(&self) -> Time {
         lock(&self.0.state).now
     }
 
-    fn sleep_until(&self, at: Time) -> Awaiting<()> {
-        let mut timer = Timer { shared: Arc::clone(&self.0), at, key: None };
+    fn sleep_until(&self, at: Time) -> EnvironmentFuture<()> {
+        let mut timer = ProcessTimer { shared: Arc::clone(&self.0), at, key: None };
         Box::pin(poll_fn(move |context| timer.poll(context)))
     }
 
-    fn spawn(&self, task: Awaiting<()>) {
+    fn spawn(&self, task: EnvironmentFuture<()>) {
         lock(&self.0.state).spawned.push(task);
     }
 
     fn connect(
         &self,
-        place: Place,
+        place: WorkerPlace,
         _address: Option<Arc<str>>,
         _identity: Option<ClusterId>,
-    ) -> Awaiting<Result<Connection, Unreached>> {
+    ) -> EnvironmentFuture<Result<EnvironmentConnection, ConnectFailure>> {
         let (tell, answer) = oneshot::channel();
         let number = {
             let mut state = lock(&self.0.state);
             state.dialed += 1;
             let number = state.dialed;
             state.dials.insert(number, tell);
-            state.wanted.push_back(Wanted::Dial(number, place));
+            state.wanted.push_back(ProcessOutput::Dial(number, place));
             number
         };
         let late = self.sleep_until(self.now() + HANDSHAKE_MAX);
@@ -261,10 +263,10 @@ impl ClientWorld for Around {
                 answer = answer => answer.unwrap_or(Err(Cause::Unreachable)),
                 () = late => Err(Cause::Silent),
             };
-            let Place { node, worker } =
-                answer.map_err(|cause| Unreached { cause, found: None })?;
-            let carrier = Box::new(Channel { shared, number });
-            Ok(Connection { node, worker, identity: None, carrier })
+            let WorkerPlace { node, worker } =
+                answer.map_err(|cause| ConnectFailure { cause, found: None })?;
+            let carrier = Box::new(ProcessConnection { shared, number });
+            Ok(EnvironmentConnection { node, worker, identity: None, carrier })
         })
     }
 
@@ -273,19 +275,19 @@ impl ClientWorld for Around {
         &self,
         _address: Arc<str>,
         _identity: Option<ClusterId>,
-    ) -> Awaiting<Option<(NodeId, Option<ClusterId>, Directory)>> {
+    ) -> EnvironmentFuture<Option<(NodeId, Option<ClusterId>, Directory)>> {
         Box::pin(std::future::ready(None))
     }
 }
 
 /// Waits for a time.
-struct Timer {
-    shared: Arc<Shared>,
+struct ProcessTimer {
+    shared: Arc<ProcessShared>,
     at: Time,
     key: Option<u64>,
 }
 
-impl Timer {
+impl ProcessTimer {
     fn poll(&mut self, context: &Context<'_>) -> Poll<()> {
         let mut state = lock(&self.shared.state);
         if state.now >= self.at {
@@ -300,7 +302,7 @@ impl Timer {
     }
 }
 
-impl Drop for Timer {
+impl Drop for ProcessTimer {
     fn drop(&mut self) {
         if let Some(key) = self.key {
             lock(&self.shared.state).timers.remove(&(self.at, key));
@@ -310,42 +312,42 @@ impl Drop for Timer {
 
 /// A connection, as the client holds it. The process owns what comes, so this does not own the process.
 #[derive(Debug, Clone)]
-struct Channel {
-    shared: Weak<Shared>,
-    number: Number,
+struct ProcessConnection {
+    shared: Weak<ProcessShared>,
+    number: ConnectionNumber,
 }
 
-impl Carrier for Channel {
+impl MessageCarrier for ProcessConnection {
     fn start(self: Box<Self>, incoming: Incoming) -> Box<dyn Outgoing> {
-        let Channel { shared, number } = *self;
+        let ProcessConnection { shared, number } = *self;
         if let Some(shared) = shared.upgrade() {
             lock(&shared.state).connections.insert(number, incoming);
         }
-        Box::new(Sending { shared, number })
+        Box::new(ProcessSender { shared, number })
     }
 }
 
 /// The way to a node.
 #[derive(Debug)]
-struct Sending {
-    shared: Weak<Shared>,
-    number: Number,
+struct ProcessSender {
+    shared: Weak<ProcessShared>,
+    number: ConnectionNumber,
 }
 
-impl Outgoing for Sending {
+impl Outgoing for ProcessSender {
     fn send(&self, what: FromClient) {
         if let Some(shared) = self.shared.upgrade() {
-            lock(&shared.state).wanted.push_back(Wanted::Send(self.number, what));
+            lock(&shared.state).wanted.push_back(ProcessOutput::Send(self.number, what));
         }
     }
 }
 
-impl Drop for Sending {
+impl Drop for ProcessSender {
     fn drop(&mut self) {
         let Some(shared) = self.shared.upgrade() else { return };
         let incoming = {
             let mut state = lock(&shared.state);
-            state.wanted.push_back(Wanted::Close(self.number));
+            state.wanted.push_back(ProcessOutput::Close(self.number));
             state.connections.remove(&self.number)
         };
         // It may be the last that holds the link, which is not to go while the state is locked.
@@ -359,11 +361,11 @@ mod tests {
 
     type Log = Arc<Mutex<Vec<(u64, Time)>>>;
 
-    fn note(log: &Log, around: &Around, what: u64) {
+    fn note(log: &Log, around: &ProcessEnvironment, what: u64) {
         lock(log).push((what, around.now()));
     }
 
-    async fn count(around: Around, log: Log, what: u64, spans: [u64; 3]) {
+    async fn count(around: ProcessEnvironment, log: Log, what: u64, spans: [u64; 3]) {
         for span in spans {
             around.sleep(Duration::from_nanos(span)).await;
             note(&log, &around, what);
@@ -372,12 +374,12 @@ mod tests {
 
     #[test]
     fn tasks_run_when_their_time_has_come_and_in_their_order() {
-        let (around, log) = (Around::new(), Log::default());
+        let (around, log) = (ProcessEnvironment::new(), Log::default());
         for task in [1, 2] {
             around.spawn(Box::pin(count(around.clone(), Arc::clone(&log), task, [10, 20, 30])));
         }
         let main = count(around.clone(), Arc::clone(&log), 0, [30, 5, 0]);
-        let mut process = Process::new(around, Box::pin(main));
+        let mut process = ClientProcess::new(around, Box::pin(main));
         process.run(Time(0));
         let mut wakes = Vec::new();
         while process.wake_at() < Time::MAX {
@@ -393,7 +395,7 @@ mod tests {
 
     #[test]
     fn a_timer_that_is_not_waited_for_any_more_wakes_no_task() {
-        let around = Around::new();
+        let around = ProcessEnvironment::new();
         let waits = around.clone();
         let main = async move {
             tokio::select! {
@@ -402,7 +404,7 @@ mod tests {
                 () = waits.sleep(Duration::from_nanos(20)) => {}
             }
         };
-        let mut process = Process::new(around, Box::pin(main));
+        let mut process = ClientProcess::new(around, Box::pin(main));
         process.run(Time(0));
         assert_eq!(process.wake_at(), Time(10));
         process.run(Time(10));
@@ -411,20 +413,20 @@ mod tests {
 
     #[test]
     fn a_node_that_answers_too_late_is_not_connected_to() {
-        let around = Around::new();
-        let place = Place { node: NodeId(0), worker: types::WorkerId(0) };
+        let around = ProcessEnvironment::new();
+        let place = WorkerPlace { node: NodeId(0), worker: types::WorkerId(0) };
         let connecting = around.connect(place, None, None);
         let main = async move {
             let unreached = connecting.await.expect_err("it was too late");
             assert_eq!(unreached.cause, Cause::Silent);
         };
-        let mut process = Process::new(around, Box::pin(main));
+        let mut process = ClientProcess::new(around, Box::pin(main));
         process.run(Time(0));
-        assert!(matches!(process.wanted(), Some(Wanted::Dial(1, _))));
+        assert!(matches!(process.wanted(), Some(ProcessOutput::Dial(1, _))));
         let late = process.wake_at();
         assert_eq!(late, Time::ZERO + HANDSHAKE_MAX);
         process.run(late);
         process.dialed(1, Ok(place));
-        assert!(matches!(process.wanted(), Some(Wanted::Close(1))));
+        assert!(matches!(process.wanted(), Some(ProcessOutput::Close(1))));
     }
 }

@@ -4,9 +4,11 @@
 //! having read it. So of two transactions that take both away at once, each is right by what it read,
 //! and nothing but the validation of those reads after all locks are held keeps them apart.
 
-use super::outside::Outside;
-use super::play::{Pauses, Pausing, Play, Stage, task};
-use engines::Local;
+use super::outside::OutsideClient;
+use super::scenario_clients::{
+    ClientContext, ClientPolicy, PausingDatabase, ScenarioClients, task,
+};
+use engines::LocalDatabase;
 use engines::engine::Task;
 use std::rc::Rc;
 use std::time::Duration;
@@ -15,7 +17,7 @@ use types::{Database, Error, Random, Rejected, Result, TableId, Transaction};
 /// Clients like to begin at multiples of this.
 const BEAT_NS: u64 = 2_000_000;
 
-/// Name of the play.
+/// Name of the clients.
 const NAME: &str = "skew";
 
 /// How often each pair is loaded again where that was aborted.
@@ -63,9 +65,15 @@ impl Skew {
         .await
     }
 
-    async fn perform<D: Pausing>(self: Rc<Self>, db: D, number: usize, seed: u64, stage: Stage) {
+    async fn perform<D: PausingDatabase>(
+        self: Rc<Self>,
+        db: D,
+        number: usize,
+        seed: u64,
+        stage: ClientContext,
+    ) {
         let mut random = Random::new(seed).fork(number as u64);
-        let mut pauses = Pauses::new(seed, number, &stage);
+        let mut pauses = ClientPolicy::new(seed, number, &stage);
         while pauses.next(&db).await {
             let pair = random.below(self.pairs.into()) as u8;
             if random.chance(1, 2) {
@@ -88,7 +96,7 @@ impl Skew {
         }
     }
 
-    fn judge(&self, pair: u8, found: bool, stage: &Stage) {
+    fn judge(&self, pair: u8, found: bool, stage: &ClientContext) {
         if !found {
             let what = format!("{NAME}: both rows of pair {pair} were taken away");
             stage.ledger.complain(stage.time.get(), what);
@@ -96,7 +104,7 @@ impl Skew {
     }
 }
 
-impl Play for Skew {
+impl ScenarioClients for Skew {
     fn name(&self) -> &'static str {
         NAME
     }
@@ -105,7 +113,13 @@ impl Play for Skew {
         1
     }
 
-    fn load(self: Rc<Self>, db: Local, _part: usize, _seed: u64, stage: Stage) -> Task {
+    fn load(
+        self: Rc<Self>,
+        db: LocalDatabase,
+        _part: usize,
+        _seed: u64,
+        stage: ClientContext,
+    ) -> Task {
         task(&stage.clone(), NAME, async move {
             for pair in 0..self.pairs {
                 // Both rows of a pair are on shards of their own, and messages get lost between them (seed 37921).
@@ -124,15 +138,27 @@ impl Play for Skew {
         })
     }
 
-    fn resident(self: Rc<Self>, db: Local, number: usize, seed: u64, stage: Stage) -> Task {
+    fn resident(
+        self: Rc<Self>,
+        db: LocalDatabase,
+        number: usize,
+        seed: u64,
+        stage: ClientContext,
+    ) -> Task {
         task(&stage.clone(), NAME, self.perform(db, number, seed, stage))
     }
 
-    fn outside(self: Rc<Self>, db: Outside, number: usize, seed: u64, stage: Stage) -> Task {
+    fn outside(
+        self: Rc<Self>,
+        db: OutsideClient,
+        number: usize,
+        seed: u64,
+        stage: ClientContext,
+    ) -> Task {
         task(&stage.clone(), NAME, self.perform(db, number, seed, stage))
     }
 
-    fn check(self: Rc<Self>, db: Local, stage: Stage) -> Task {
+    fn check(self: Rc<Self>, db: LocalDatabase, stage: ClientContext) -> Task {
         task(&stage.clone(), NAME, async move {
             for pair in 0..self.pairs {
                 match self.restore(&db, pair).await {

@@ -35,13 +35,13 @@ impl Times {
 
 /// See the module. Clones are the same book.
 #[derive(Clone)]
-pub(super) struct Book {
+pub(super) struct LatencyBook {
     classify: Classify,
-    inner: Rc<Inner>,
+    inner: Rc<LatencyBookState>,
 }
 
 #[derive(Default)]
-struct Inner {
+struct LatencyBookState {
     /// When each period began, but for period 0, the one before anything counts.
     turns: RefCell<Vec<Time>>,
     /// By period and class.
@@ -50,10 +50,10 @@ struct Inner {
     at_work: Cell<usize>,
 }
 
-impl Book {
+impl LatencyBook {
     /// An empty one.
-    pub(super) fn new(classify: Classify) -> Book {
-        Book { classify, inner: Rc::default() }
+    pub(super) fn new(classify: Classify) -> LatencyBook {
+        LatencyBook { classify, inner: Rc::default() }
     }
 
     /// The next period begins.
@@ -95,9 +95,9 @@ impl Book {
     }
 
     /// A client begins, and has ended when what this returns is dropped.
-    pub(super) fn begin(&self) -> Work {
+    pub(super) fn begin(&self) -> ClientAtWork {
         self.inner.at_work.set(self.inner.at_work.get() + 1);
-        Work(Rc::clone(&self.inner))
+        ClientAtWork(Rc::clone(&self.inner))
     }
 
     /// Those who have not ended.
@@ -107,9 +107,9 @@ impl Book {
 }
 
 /// A client is at work, or dies with the node where it lived.
-pub(super) struct Work(Rc<Inner>);
+pub(super) struct ClientAtWork(Rc<LatencyBookState>);
 
-impl Drop for Work {
+impl Drop for ClientAtWork {
     fn drop(&mut self) {
         self.0.at_work.set(self.0.at_work.get() - 1);
     }

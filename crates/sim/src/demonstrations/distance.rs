@@ -6,9 +6,9 @@
 
 use super::book::Times;
 use super::latency::in_ms;
-use super::rig::{Counted, Pace, Result, Rig, SHARDS, Setting, Shown};
-use super::table::{Line, Table, Verdict};
-use super::{Orders, Promise, Size};
+use super::table::{ResultLine, ResultTable, TargetVerdict};
+use super::testbed::{ArrivalPace, PeriodCounts, RunResult, SHARDS, Setting, Shown, Testbed};
+use super::{DemonstrationOptions, Promise, Size};
 use crate::catalog::Catalog;
 use crate::cpu::Cpu;
 use std::rc::Rc;
@@ -29,12 +29,12 @@ const fn tolerance(size: Size) -> f64 {
 }
 
 /// How large the demonstration is.
-struct Measure {
+struct DistanceSize {
     /// Between datacenters, there and back, in milliseconds.
     distances_ms: &'static [u64],
-    micro: Load,
+    micro: DistanceLoad,
     keys: u32,
-    tpcc: Load,
+    tpcc: DistanceLoad,
     warehouses: u16,
     items: u32,
     customers: u16,
@@ -42,26 +42,26 @@ struct Measure {
 
 /// What is done to a cluster.
 #[derive(Clone, Copy)]
-struct Load {
+struct DistanceLoad {
     operation: Duration,
     clients: usize,
     span: Duration,
 }
 
-impl Load {
+impl DistanceLoad {
     fn cpu(self) -> Cpu {
         Cpu { operation: self.operation, ..Cpu::MEASURED }
     }
 }
 
-impl Measure {
-    fn of(size: Size) -> Measure {
+impl DistanceSize {
+    fn of(size: Size) -> DistanceSize {
         let load = |operation, clients, span_ms| {
             let span = Duration::from_millis(span_ms);
-            Load { operation, clients, span }
+            DistanceLoad { operation, clients, span }
         };
         match size {
-            Size::Full => Measure {
+            Size::Full => DistanceSize {
                 distances_ms: &[0, 50, 150],
                 micro: load(Cpu::MEASURED.operation, 190_000, 250),
                 keys: 100_000,
@@ -71,7 +71,7 @@ impl Measure {
                 customers: 60,
             },
             // Records that cost more make fewer transactions, and so less to simulate.
-            Size::Small => Measure {
+            Size::Small => DistanceSize {
                 distances_ms: &[0, 150],
                 micro: load(Duration::from_micros(4), 20_000, 100),
                 keys: 20_000,
@@ -84,8 +84,8 @@ impl Measure {
     }
 }
 
-pub(super) fn table(orders: &Orders) -> Table {
-    let Measure { micro, keys, tpcc, warehouses, .. } = Measure::of(orders.size);
+pub(super) fn table(orders: &DemonstrationOptions) -> ResultTable {
+    let DistanceSize { micro, keys, tpcc, warehouses, .. } = DistanceSize::of(orders.size);
     let Cpu { event, message, .. } = Cpu::MEASURED;
     let (micro_clients, tpcc_clients) = (micro.clients as u64, tpcc.clients as u64);
     let notes = vec![
@@ -108,7 +108,7 @@ pub(super) fn table(orders: &Orders) -> Table {
             .to_owned(),
     ];
     let heads = "engine|workload|distance|open ≤|certified/s|of 0 ms|committed/s|cross-shard|aborted|busy|p50|p99";
-    Table {
+    ResultTable {
         title: "Throughput and the distance between datacenters",
         notes,
         heads: heads.split('|').collect(),
@@ -121,9 +121,12 @@ pub(super) fn table(orders: &Orders) -> Table {
 ///
 /// # Errors
 /// Where the cluster did not work.
-pub fn lines<E: Shown>(orders: &Orders, promise: Promise) -> Result<Vec<Line>> {
-    let measure = Measure::of(orders.size);
-    let Measure { micro, keys, tpcc, warehouses, items, customers, .. } = measure;
+pub fn lines<E: Shown>(
+    orders: &DemonstrationOptions,
+    promise: Promise,
+) -> RunResult<Vec<ResultLine>> {
+    let measure = DistanceSize::of(orders.size);
+    let DistanceSize { micro, keys, tpcc, warehouses, items, customers, .. } = measure;
     let make = |catalog: &Catalog| super::micro(catalog, SHARDS, keys, CROSS_PERCENT);
     let mut lines = at_distances::<E, _>(orders, promise, micro, make)?;
     let make = |catalog: &Catalog| super::tpcc(catalog, SHARDS, warehouses, items, customers);
@@ -132,19 +135,19 @@ pub fn lines<E: Shown>(orders: &Orders, promise: Promise) -> Result<Vec<Line>> {
 }
 
 fn at_distances<E: Shown, W: Placed>(
-    orders: &Orders,
+    orders: &DemonstrationOptions,
     promise: Promise,
-    load: Load,
+    load: DistanceLoad,
     make: impl Fn(&Catalog) -> types::Result<W>,
-) -> Result<Vec<Line>> {
+) -> RunResult<Vec<ResultLine>> {
     let mut lines = Vec::new();
     let mut first: Option<f64> = None;
-    for distance_ms in Measure::of(orders.size).distances_ms {
+    for distance_ms in DistanceSize::of(orders.size).distances_ms {
         let candidates = match orders.size {
             Size::Full => E::OPEN_MAX,
             Size::Small => &E::OPEN_MAX[..1],
         };
-        let mut best: Option<Shot> = None;
+        let mut best: Option<DistanceMeasurement> = None;
         for open_max in candidates {
             let shot = shoot::<E, W>(orders, load, &make, (*distance_ms, *open_max))?;
             let rate = shot.counted.certified_per_s;
@@ -158,50 +161,55 @@ fn at_distances<E: Shown, W: Placed>(
         let (target, verdict) = match promise {
             Promise::Mako if *distance_ms > 0 => {
                 let least = 1.0 - tolerance(orders.size);
-                (format!("≥ {:.0} % of 0 ms", least * 100.0), Verdict::of(part >= least))
+                (format!("≥ {:.0} % of 0 ms", least * 100.0), TargetVerdict::of(part >= least))
             }
-            Promise::Mako | Promise::Nothing => (String::new(), Verdict::Shown),
+            Promise::Mako | Promise::Nothing => (String::new(), TargetVerdict::Shown),
         };
         let mut cells = vec![E::NAME.to_owned(), shot.workload.to_owned()];
         cells.extend([format!("{distance_ms} ms"), words::count(shot.open_max as u64)]);
         cells.extend(numbers(&shot.counted, part, &shot.times));
-        lines.push(Line { cells, target, verdict });
+        lines.push(ResultLine { cells, target, verdict });
     }
     Ok(lines)
 }
 
 /// What was seen at one distance, with so many transactions open on a worker at most.
-struct Shot {
+struct DistanceMeasurement {
     workload: &'static str,
     open_max: usize,
-    counted: Counted,
+    counted: PeriodCounts,
     times: Times,
 }
 
 fn shoot<E: Shown, W: Placed>(
-    orders: &Orders,
-    load: Load,
+    orders: &DemonstrationOptions,
+    load: DistanceLoad,
     make: &impl Fn(&Catalog) -> types::Result<W>,
     (distance_ms, open_max): (u64, usize),
-) -> Result<Shot> {
+) -> RunResult<DistanceMeasurement> {
     let far = Duration::from_millis(distance_ms);
     let (seed, cpu) = (orders.seed, load.cpu());
     let setting = Setting { seed, shards: SHARDS, learners: 0, far, workers: 1, cpu, open_max };
     let tick = orders.tick(format!("throughput of {} at {distance_ms} ms", E::NAME));
     let classify = Rc::new(|touched: super::watched::Touched| usize::from(!touched.wrote));
-    let mut rig: Rig<E, W> = Rig::new(setting, make, classify, tick)?;
-    rig.admit(load.clients, Pace::Eager);
+    let mut testbed: Testbed<E, W> = Testbed::new(setting, make, classify, tick)?;
+    testbed.admit(load.clients, ArrivalPace::Eager);
     // Until what was begun at first has come back, and more.
-    rig.run(Duration::from_millis(100) + far * 5 / 2)?;
-    rig.turn();
-    rig.run(load.span)?;
-    let counted = rig.turn();
+    testbed.run(Duration::from_millis(100) + far * 5 / 2)?;
+    testbed.turn();
+    testbed.run(load.span)?;
+    let counted = testbed.turn();
     // What was begun at last comes back as well.
-    rig.run(far + far / 2)?;
-    Ok(Shot { workload: rig.name(), open_max, counted, times: rig.times(1, 0) })
+    testbed.run(far + far / 2)?;
+    Ok(DistanceMeasurement {
+        workload: testbed.name(),
+        open_max,
+        counted,
+        times: testbed.times(1, 0),
+    })
 }
 
-fn numbers(counted: &Counted, part: f64, times: &Times) -> [String; 8] {
+fn numbers(counted: &PeriodCounts, part: f64, times: &Times) -> [String; 8] {
     [
         words::rate(counted.certified_per_s),
         format!("{:.1} %", part * 100.0),

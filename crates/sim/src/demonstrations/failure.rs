@@ -9,10 +9,12 @@
 //! all shards, and groups that are committed as one. There nothing can be told that was certified after
 //! the failure, anywhere, and all of it is rolled back.
 
-use super::outage::{self, Case, FAILED, FAR, FAR_HEIR, GROUPS, MAKO, Plan, SHARDS, TIMESTAMP};
-use super::record::{BUCKET, Class, Record, Step};
-use super::table::{Line, Table, Verdict};
-use super::{Exhibition, Orders, Plot, Result, Size};
+use super::outage::{
+    self, FAILED, FAR, FAR_HEIR, GROUPS, MAKO, OutageCase, OutagePlan, SHARDS, TIMESTAMP,
+};
+use super::record::{BUCKET, FailureRecord, RecoveryStep, TransactionClass};
+use super::table::{ResultLine, ResultTable, TargetVerdict};
+use super::{DemonstrationOptions, DemonstrationResults, ResultPlot, RunResult, Size};
 use crate::cpu::Cpu;
 use std::time::Duration;
 use types::Time;
@@ -35,7 +37,7 @@ const fn times(size: Size) -> u64 {
 /// The failed shard serves again within this.
 const SERVES_WITHIN: Duration = Duration::from_secs(1);
 
-fn plan(size: Size) -> Plan {
+fn plan(size: Size) -> OutagePlan {
     let cpu = |operation_ns| Cpu { operation: Duration::from_nanos(operation_ns), ..Cpu::MEASURED };
     let (cpu, clients, keys) = match size {
         Size::Full => (cpu(2_500), 10_000, 400_000),
@@ -45,7 +47,7 @@ fn plan(size: Size) -> Plan {
         Size::Full => (500, 2_000, 3_000),
         Size::Small => (300, 500, 1_500),
     };
-    Plan {
+    OutagePlan {
         cpu,
         clients,
         keys,
@@ -61,38 +63,38 @@ fn plan(size: Size) -> Plan {
 ///
 /// # Errors
 /// Where a cluster did not work.
-pub(super) fn show(orders: &Orders) -> Result<Exhibition> {
+pub(super) fn show(orders: &DemonstrationOptions) -> RunResult<DemonstrationResults> {
     let plan = plan(orders.size);
-    let mut exhibition = Exhibition {
+    let mut results = DemonstrationResults {
         tables: vec![throughput_table(&plan), steps_table(), again_table()],
         plots: Vec::new(),
     };
     for case in [MAKO, FAR_HEIR, TIMESTAMP, GROUPS] {
-        let Case { name, .. } = case;
+        let OutageCase { name, .. } = case;
         let record = outage::run(orders, plan, &format!("failure, {name}"), case)?;
         let is_mako = case.form == MAKO.form;
-        let course = Course { plan: &plan, record: &record, is_mako };
-        let [throughput, steps, again] = &mut exhibition.tables[..] else {
+        let course = FailureCourse { plan: &plan, record: &record, is_mako };
+        let [throughput, steps, again] = &mut results.tables[..] else {
             unreachable!("three tables")
         };
-        throughput.lines.extend(Class::ALL.map(|class| course.throughput(name, class)));
+        throughput.lines.extend(TransactionClass::ALL.map(|class| course.throughput(name, class)));
         steps.lines.push(course.steps(name));
         if name == MAKO.name {
             again.lines.push(course.again(orders.seed));
         }
-        exhibition.plots.push(course.plot(name));
+        results.plots.push(course.plot(name));
     }
     for seed in orders.seed + 1..orders.seed + times(orders.size) {
-        let orders = Orders { seed, ..orders.clone() };
+        let orders = DemonstrationOptions { seed, ..orders.clone() };
         let record = outage::run(&orders, plan, &format!("failure, seed {seed}"), MAKO)?;
-        let course = Course { plan: &plan, record: &record, is_mako: true };
-        exhibition.tables[2].lines.push(course.again(seed));
+        let course = FailureCourse { plan: &plan, record: &record, is_mako: true };
+        results.tables[2].lines.push(course.again(seed));
     }
-    Ok(exhibition)
+    Ok(results)
 }
 
-fn throughput_table(plan: &Plan) -> Table {
-    Table {
+fn throughput_table(plan: &OutagePlan) -> ResultTable {
+    ResultTable {
         title: "A shard that fails: transactions told a second",
         notes: vec![format!(
             "{SHARDS} shards, {} ms between datacenters, {} clients of the micro-benchmark ({} keys \
@@ -113,10 +115,11 @@ fn throughput_table(plan: &Plan) -> Table {
     }
 }
 
-fn steps_table() -> Table {
-    let heads = std::iter::once("ms after the failure").chain(Step::ALL.map(Step::name));
+fn steps_table() -> ResultTable {
+    let heads =
+        std::iter::once("ms after the failure").chain(RecoveryStep::ALL.map(RecoveryStep::name));
     let heads = heads.chain(["left hanging"]);
-    Table {
+    ResultTable {
         title: "A shard that fails: its recovery",
         notes: vec![
             "Lease out: the managers take the leader for dead. Appointed: they have chosen another \
@@ -138,8 +141,8 @@ fn steps_table() -> Table {
     }
 }
 
-fn again_table() -> Table {
-    Table {
+fn again_table() -> ResultTable {
+    ResultTable {
         title: "A shard that fails, at other moments",
         notes: vec![
             "The same failure of mako, each from a seed of its own: what is told on healthy shards. \
@@ -157,14 +160,14 @@ fn again_table() -> Table {
 
 /// Transactions told a second.
 #[derive(Debug, Clone, Copy)]
-struct Phases {
+struct FailureRates {
     usual: f64,
     outage: f64,
     worst: f64,
     later: f64,
 }
 
-impl Phases {
+impl FailureRates {
     /// Of the usual rate.
     fn part(self, rate: f64) -> f64 {
         rate / self.usual.max(1.0)
@@ -172,20 +175,20 @@ impl Phases {
 }
 
 /// What was written down of one form.
-struct Course<'a> {
-    plan: &'a Plan,
-    record: &'a Record,
+struct FailureCourse<'a> {
+    plan: &'a OutagePlan,
+    record: &'a FailureRecord,
     is_mako: bool,
 }
 
-impl Course<'_> {
+impl FailureCourse<'_> {
     /// When the outage was over; the end, if it never was.
     fn end(&self) -> Time {
-        self.record.failed_at() + self.record.step(Step::Told).unwrap_or(self.plan.after)
+        self.record.failed_at() + self.record.step(RecoveryStep::Told).unwrap_or(self.plan.after)
     }
 
     /// How many were told a second, on average and in the worst window.
-    fn rates(&self, class: Class, from: Time, until: Time) -> (f64, f64) {
+    fn rates(&self, class: TransactionClass, from: Time, until: Time) -> (f64, f64) {
         let buckets = self.record.buckets(class, from, until);
         let per_s = |count: u64, buckets: usize| {
             count as f64 / (buckets.max(1) as f64 * BUCKET.as_secs_f64())
@@ -197,29 +200,29 @@ impl Course<'_> {
     }
 
     /// The rate before the failure, in the outage, in its worst window, and after it.
-    fn phases(&self, class: Class) -> Phases {
-        let Plan { before, after, .. } = *self.plan;
+    fn phases(&self, class: TransactionClass) -> FailureRates {
+        let OutagePlan { before, after, .. } = *self.plan;
         let (failed, served) = (self.record.failed_at(), self.end());
         let began = Time(failed.0 - before.as_nanos() as u64);
         let (usual, _) = self.rates(class, began, failed);
         let (outage, worst) = self.rates(class, failed, served);
         let (later, _) = self.rates(class, served, failed + after);
-        Phases { usual, outage, worst, later }
+        FailureRates { usual, outage, worst, later }
     }
 
     /// Do healthy shards keep what was promised?
-    fn keeps(phases: Phases) -> (String, Verdict) {
+    fn keeps(phases: FailureRates) -> (String, TargetVerdict) {
         let holds = phases.part(phases.outage) >= KEPT;
-        (format!("≥ {:.0} %", KEPT * 100.0), Verdict::of(holds))
+        (format!("≥ {:.0} %", KEPT * 100.0), TargetVerdict::of(holds))
     }
 
-    fn throughput(&self, name: &str, class: Class) -> Line {
+    fn throughput(&self, name: &str, class: TransactionClass) -> ResultLine {
         let phases = self.phases(class);
-        let Phases { usual, outage, worst, later } = phases;
+        let FailureRates { usual, outage, worst, later } = phases;
         let touches = match class {
-            Class::Healthy => "healthy shards".to_owned(),
-            Class::Failed => FAILED.to_string(),
-            Class::Across => format!("{FAILED} and another"),
+            TransactionClass::Healthy => "healthy shards".to_owned(),
+            TransactionClass::Failed => FAILED.to_string(),
+            TransactionClass::Across => format!("{FAILED} and another"),
         };
         let cells = vec![
             name.to_owned(),
@@ -232,35 +235,39 @@ impl Course<'_> {
             words::rate(later),
         ];
         let (target, verdict) = match (class, self.is_mako) {
-            (Class::Healthy, true) => Course::keeps(phases),
-            (Class::Healthy, false) => ("worst 0 %".to_owned(), Verdict::of(worst == 0.0)),
-            (Class::Failed | Class::Across, _) => (String::new(), Verdict::Shown),
+            (TransactionClass::Healthy, true) => FailureCourse::keeps(phases),
+            (TransactionClass::Healthy, false) => {
+                ("worst 0 %".to_owned(), TargetVerdict::of(worst == 0.0))
+            }
+            (TransactionClass::Failed | TransactionClass::Across, _) => {
+                (String::new(), TargetVerdict::Shown)
+            }
         };
-        Line { cells, target, verdict }
+        ResultLine { cells, target, verdict }
     }
 
-    fn steps(&self, name: &str) -> Line {
+    fn steps(&self, name: &str) -> ResultLine {
         let in_ms = |step| {
             let after = self.record.step(step);
             after.map_or("never".to_owned(), |it| format!("{:.0}", it.as_secs_f64() * 1e3))
         };
-        let cells = std::iter::once(name.to_owned()).chain(Step::ALL.map(in_ms));
+        let cells = std::iter::once(name.to_owned()).chain(RecoveryStep::ALL.map(in_ms));
         let hung = format!("on {} of {}", self.record.hung(), SHARDS - 1);
         let cells = cells.chain([hung]).collect();
-        let told = self.record.step(Step::Told);
+        let told = self.record.step(RecoveryStep::Told);
         let (target, verdict) = match self.is_mako {
             true => (
                 format!("≤ {} ms", SERVES_WITHIN.as_millis()),
-                Verdict::of(told.is_some_and(|it| it <= SERVES_WITHIN)),
+                TargetVerdict::of(told.is_some_and(|it| it <= SERVES_WITHIN)),
             ),
-            false => (String::new(), Verdict::Shown),
+            false => (String::new(), TargetVerdict::Shown),
         };
-        Line { cells, target, verdict }
+        ResultLine { cells, target, verdict }
     }
 
-    fn again(&self, seed: u64) -> Line {
-        let phases = self.phases(Class::Healthy);
-        let told = self.record.step(Step::Told);
+    fn again(&self, seed: u64) -> ResultLine {
+        let phases = self.phases(TransactionClass::Healthy);
+        let told = self.record.step(RecoveryStep::Told);
         let cells = vec![
             seed.to_string(),
             format!("on {} of {}", self.record.hung(), SHARDS - 1),
@@ -268,12 +275,12 @@ impl Course<'_> {
             words::percent(phases.part(phases.worst)),
             told.map_or("never".to_owned(), |it| format!("{} ms", it.as_millis())),
         ];
-        let (target, verdict) = Course::keeps(phases);
-        Line { cells, target, verdict }
+        let (target, verdict) = FailureCourse::keeps(phases);
+        ResultLine { cells, target, verdict }
     }
 
-    fn plot(&self, name: &str) -> Plot {
-        let Plan { before, after, .. } = *self.plan;
+    fn plot(&self, name: &str) -> ResultPlot {
+        let OutagePlan { before, after, .. } = *self.plan;
         let failed = self.record.failed_at();
         let began = Time(failed.0 - before.as_nanos() as u64);
         let series = |class| {
@@ -284,7 +291,7 @@ impl Course<'_> {
             });
             points.collect()
         };
-        Plot {
+        ResultPlot {
             title: format!("Throughput over time: {name}"),
             lead: format!(
                 "Transactions told a second, over {} ms each. The leader of {FAILED} crashes at 0; the \
@@ -296,7 +303,7 @@ impl Course<'_> {
                 format!("on {FAILED} only"),
                 format!("on {FAILED} and another"),
             ],
-            series: Class::ALL.map(series).into(),
+            series: TransactionClass::ALL.map(series).into(),
             marks: vec![0.0, (self.end() - failed).as_secs_f64()],
             x: "s",
             y: "",

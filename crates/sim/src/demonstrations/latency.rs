@@ -4,10 +4,10 @@
 //! on top is waiting for a batch, messages between leaders, and the watermark.
 
 use super::book::Times;
-use super::rig::{Pace, Result, Rig, SHARDS, Setting, Shown};
-use super::table::{Line, Table, Verdict};
+use super::table::{ResultLine, ResultTable, TargetVerdict};
+use super::testbed::{ArrivalPace, RunResult, SHARDS, Setting, Shown, Testbed};
 use super::watched::Touched;
-use super::{Orders, Promise, Size};
+use super::{DemonstrationOptions, Promise, Size};
 use crate::catalog::Catalog;
 use crate::cpu::Cpu;
 use std::rc::Rc;
@@ -33,8 +33,8 @@ fn classify(touched: Touched) -> usize {
     }
 }
 
-pub(super) fn table(_orders: &Orders) -> Table {
-    Table {
+pub(super) fn table(_orders: &DemonstrationOptions) -> ResultTable {
+    ResultTable {
         title: "Commit latency under light load",
         notes: vec![format!(
             "Three datacenters, {} ms there and back between them, 0.1 ms within; 3 shards × 3 voters, \
@@ -53,7 +53,10 @@ pub(super) fn table(_orders: &Orders) -> Table {
 ///
 /// # Errors
 /// Where the cluster did not work.
-pub fn lines<E: Shown>(orders: &Orders, promise: Promise) -> Result<Vec<Line>> {
+pub fn lines<E: Shown>(
+    orders: &DemonstrationOptions,
+    promise: Promise,
+) -> RunResult<Vec<ResultLine>> {
     let mut lines =
         measure::<E, _>(orders, promise, |catalog| super::micro(catalog, SHARDS, 10_000, 50))?;
     lines.extend(measure::<E, _>(orders, promise, |catalog| {
@@ -63,10 +66,10 @@ pub fn lines<E: Shown>(orders: &Orders, promise: Promise) -> Result<Vec<Line>> {
 }
 
 fn measure<E: Shown, W: Placed>(
-    orders: &Orders,
+    orders: &DemonstrationOptions,
     promise: Promise,
     make: impl FnOnce(&Catalog) -> types::Result<W>,
-) -> Result<Vec<Line>> {
+) -> RunResult<Vec<ResultLine>> {
     let span = Duration::from_secs(match orders.size {
         Size::Full => 60,
         Size::Small => 3,
@@ -76,28 +79,28 @@ fn measure<E: Shown, W: Placed>(
     let setting =
         Setting { seed, shards: SHARDS, learners: 0, far: FAR, workers: 2, cpu, open_max };
     let tick = orders.tick(format!("latency of {}", E::NAME));
-    let mut rig: Rig<E, W> = Rig::new(setting, make, Rc::new(classify), tick)?;
-    rig.admit(24, Pace::Thinking(Duration::from_millis(100)));
-    rig.run(10 * FAR)?;
-    rig.turn();
-    rig.run(span)?;
-    rig.turn();
-    rig.finish()?;
+    let mut testbed: Testbed<E, W> = Testbed::new(setting, make, Rc::new(classify), tick)?;
+    testbed.admit(24, ArrivalPace::Thinking(Duration::from_millis(100)));
+    testbed.run(10 * FAR)?;
+    testbed.turn();
+    testbed.run(span)?;
+    testbed.turn();
+    testbed.finish()?;
     let line = |class: usize| {
         let (what, allowed) = CLASSES[class];
-        let times = rig.times(1, class);
+        let times = testbed.times(1, class);
         let (target, verdict) = match (promise, allowed) {
             (Promise::Mako, Some(allowed)) => {
                 let most = FAR + allowed;
                 let holds = times.count() > 0 && times.percentile(50.0) <= most;
-                (format!("p50 ≤ {} ms", most.as_millis()), Verdict::of(holds))
+                (format!("p50 ≤ {} ms", most.as_millis()), TargetVerdict::of(holds))
             }
-            (Promise::Mako | Promise::Nothing, _) => (String::new(), Verdict::Shown),
+            (Promise::Mako | Promise::Nothing, _) => (String::new(), TargetVerdict::Shown),
         };
-        let mut cells: Vec<String> = [E::NAME, rig.name(), what].map(str::to_owned).into();
+        let mut cells: Vec<String> = [E::NAME, testbed.name(), what].map(str::to_owned).into();
         cells.push(words::count(times.count()));
         cells.extend([50.0, 99.0, 100.0].map(|percent| in_ms(&times, percent)));
-        Line { cells, target, verdict }
+        ResultLine { cells, target, verdict }
     };
     Ok((0..CLASSES.len()).map(line).collect())
 }

@@ -10,31 +10,31 @@
 //! | `failure.rs` | what the failure of a shard does to it and to the others |
 //! | `rollback.rs` | how much is rolled back then |
 //!
-//! They share `rig.rs`, a cluster with clients. Its clients live on the leaders, as in the paper, so
+//! They share `testbed.rs`, a cluster with clients. Its clients live on the leaders, as in the paper, so
 //! that a latency is from the first operation to the moment at which the client may be told. `workloads::placed`
 //! are the workloads, `watched.rs` sees which shards a transaction touches, `book.rs` is
-//! where the clients write down what they met, `table.rs` and `exhibition.rs` are what comes out, and
+//! where the clients write down what they met, `table.rs` and `results.rs` are what comes out, and
 //! `report.rs` makes a page of it. `outage.rs` is a cluster in which a shard fails, `record.rs` what is
 //! written down of that.
 
 mod book;
 pub mod distance;
-mod exhibition;
 mod failure;
 pub mod latency;
 mod outage;
 mod record;
 pub mod report;
-mod rig;
+mod results;
 mod rollback;
 pub mod slow_shard;
 pub mod stamps;
 pub mod table;
+mod testbed;
 pub mod watched;
 
-pub use exhibition::{Exhibition, Plot};
-pub use rig::{Form, Result, Shown};
-pub use table::{Line, Table, Verdict};
+pub use results::{DemonstrationResults, ResultPlot};
+pub use table::{ResultLine, ResultTable, TargetVerdict};
+pub use testbed::{EngineForm, RunResult, Shown};
 
 use engines::execution::Limits;
 use engines::mako::{self, Mako, StampForm};
@@ -56,7 +56,7 @@ pub enum Size {
 
 /// How far a demonstration has come.
 #[derive(Debug, Clone)]
-pub struct Progress {
+pub struct DemonstrationProgress {
     /// What it is at.
     pub what: String,
     /// The part of that which is done.
@@ -64,57 +64,63 @@ pub struct Progress {
 }
 
 /// Is shown how far a demonstration has come.
-pub type Watcher = Rc<dyn Fn(Progress)>;
+pub type ProgressWatcher = Rc<dyn Fn(DemonstrationProgress)>;
 
 /// What every demonstration is told.
 #[derive(Clone)]
-pub struct Orders {
+pub struct DemonstrationOptions {
     /// Where all chance comes from.
     pub seed: u64,
     /// How large it is.
     pub size: Size,
     /// Who watches.
-    pub watcher: Watcher,
+    pub watcher: ProgressWatcher,
 }
 
-impl Orders {
+impl DemonstrationOptions {
     /// Those of a demonstration that is not watched.
-    pub fn new(seed: u64, size: Size) -> Orders {
-        Orders { seed, size, watcher: Rc::new(|_| {}) }
+    pub fn new(seed: u64, size: Size) -> DemonstrationOptions {
+        DemonstrationOptions { seed, size, watcher: Rc::new(|_| {}) }
     }
 
     /// What tells the watcher how far `what` is.
     fn tick(&self, what: String) -> Box<dyn FnMut(f64)> {
         let watcher = Rc::clone(&self.watcher);
-        Box::new(move |done| watcher(Progress { what: what.clone(), done }))
+        Box::new(move |done| watcher(DemonstrationProgress { what: what.clone(), done }))
     }
 }
 
 impl Shown for Mako {
     const OPEN_MAX: &'static [usize] = &[1 << 16];
 
-    const STAMP_FORMS: &'static [Form<Mako>] = &[
-        ("full", |limits| mako::Options { stamps: StampForm::Full, ..Mako::with_limits(limits) }),
+    const STAMP_FORMS: &'static [EngineForm<Mako>] = &[
+        ("full", |limits| mako::MakoOptions {
+            stamps: StampForm::Full,
+            ..Mako::with_limits(limits)
+        }),
         ("sparse", Mako::with_limits),
     ];
 
-    fn with_limits(limits: Limits) -> mako::Options {
-        mako::Options { limits, ..mako::Options::default() }
+    fn with_limits(limits: Limits) -> mako::MakoOptions {
+        mako::MakoOptions { limits, ..mako::MakoOptions::default() }
     }
 }
 
 impl Shown for TwoPhaseCommit {
     const OPEN_MAX: &'static [usize] = &[1 << 16, 1 << 14, 1 << 12];
 
-    const STAMP_FORMS: &'static [Form<TwoPhaseCommit>] = &[];
+    const STAMP_FORMS: &'static [EngineForm<TwoPhaseCommit>] = &[];
 
     /// At least as long as locks are held: who comes back earlier meets the same ones.
     fn pause_max(far: Duration) -> Duration {
         far.max(Limits::default().pause_max)
     }
 
-    fn with_limits(limits: Limits) -> two_phase_commit::Options {
-        two_phase_commit::Options { limits, ..two_phase_commit::Options::default() }
+    fn with_limits(limits: Limits) -> two_phase_commit::TwoPhaseCommitOptions {
+        two_phase_commit::TwoPhaseCommitOptions {
+            limits,
+            ..two_phase_commit::TwoPhaseCommitOptions::default()
+        }
     }
 }
 
@@ -129,17 +135,17 @@ pub enum Promise {
 
 /// An engine by what can be shown of it.
 #[derive(Debug, Clone, Copy)]
-struct Exhibit {
-    latency: fn(&Orders, Promise) -> Result<Vec<Line>>,
-    distance: fn(&Orders, Promise) -> Result<Vec<Line>>,
-    slow_shard: fn(&Orders, Promise) -> Result<Vec<Line>>,
-    stamps: fn(&Orders, Promise) -> Result<Vec<Line>>,
+struct DemonstratedEngine {
+    latency: fn(&DemonstrationOptions, Promise) -> RunResult<Vec<ResultLine>>,
+    distance: fn(&DemonstrationOptions, Promise) -> RunResult<Vec<ResultLine>>,
+    slow_shard: fn(&DemonstrationOptions, Promise) -> RunResult<Vec<ResultLine>>,
+    stamps: fn(&DemonstrationOptions, Promise) -> RunResult<Vec<ResultLine>>,
     promise: Promise,
 }
 
-impl Exhibit {
-    const fn of<E: Shown>(promise: Promise) -> Exhibit {
-        Exhibit {
+impl DemonstratedEngine {
+    const fn of<E: Shown>(promise: Promise) -> DemonstratedEngine {
+        DemonstratedEngine {
             latency: latency::lines::<E>,
             distance: distance::lines::<E>,
             slow_shard: slow_shard::lines::<E>,
@@ -150,8 +156,10 @@ impl Exhibit {
 }
 
 /// All engines that are shown.
-const EXHIBITS: [Exhibit; 2] =
-    [Exhibit::of::<Mako>(Promise::Mako), Exhibit::of::<TwoPhaseCommit>(Promise::Nothing)];
+const EXHIBITS: [DemonstratedEngine; 2] = [
+    DemonstratedEngine::of::<Mako>(Promise::Mako),
+    DemonstratedEngine::of::<TwoPhaseCommit>(Promise::Nothing),
+];
 
 /// What can be shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -185,8 +193,8 @@ impl Demonstration {
     ///
     /// # Errors
     /// Where a cluster did not work at all.
-    pub fn show(self, orders: &Orders) -> Result<Exhibition> {
-        let (table, lines): (Table, Lines) = match self {
+    pub fn show(self, orders: &DemonstrationOptions) -> RunResult<DemonstrationResults> {
+        let (table, lines): (ResultTable, Lines) = match self {
             Demonstration::Latency => (latency::table(orders), |exhibit| exhibit.latency),
             Demonstration::Distance => (distance::table(orders), |exhibit| exhibit.distance),
             Demonstration::SlowShard => (slow_shard::table(orders), |exhibit| exhibit.slow_shard),
@@ -199,13 +207,18 @@ impl Demonstration {
 }
 
 /// What an exhibit shows of one thing.
-type Lines = fn(&Exhibit) -> fn(&Orders, Promise) -> Result<Vec<Line>>;
+type Lines =
+    fn(&DemonstratedEngine) -> fn(&DemonstrationOptions, Promise) -> RunResult<Vec<ResultLine>>;
 
-fn on_all_engines(orders: &Orders, mut table: Table, lines: Lines) -> Result<Exhibition> {
+fn on_all_engines(
+    orders: &DemonstrationOptions,
+    mut table: ResultTable,
+    lines: Lines,
+) -> RunResult<DemonstrationResults> {
     for exhibit in &EXHIBITS {
         table.lines.extend(lines(exhibit)(orders, exhibit.promise)?);
     }
-    Ok(Exhibition { tables: vec![table], plots: Vec::new() })
+    Ok(DemonstrationResults { tables: vec![table], plots: Vec::new() })
 }
 
 /// The micro-benchmark with so many keys on each of so many shards.

@@ -7,14 +7,14 @@
 //! alone. The clients of the failed shard die with its leader; as many come to the next one as soon as it
 //! is appointed.
 
-use super::Orders;
-use super::record::{BUCKET, Record};
-use super::rig::{Result, Rig, Setting};
+use super::DemonstrationOptions;
+use super::record::{BUCKET, FailureRecord};
+use super::testbed::{RunResult, Setting, Testbed};
 use super::watched::Watched;
 use crate::clock::NodeClock;
 use crate::cpu::Cpu;
-use crate::managers::Managed;
-use consensus::manager::{self, Pace};
+use crate::managers::ManagersPlan;
+use consensus::manager::{self, LogPace};
 use engines::mako::{self, Mako, StampForm};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -40,7 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What is compared.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Case {
+pub(super) struct OutageCase {
     /// How stamps are kept, in words
     pub name: &'static str,
     /// and for the engine: by that it is known what is lost with a shard.
@@ -51,21 +51,22 @@ pub(super) struct Case {
 }
 
 /// As `mako` is by default.
-pub(super) const MAKO: Case = Case {
+pub(super) const MAKO: OutageCase = OutageCase {
     name: "mako",
     form: StampForm::Sparse { remote_max: types::REMOTE_CLOCKS_MAX },
     learner: true,
 };
 
 /// The same, without learners.
-pub(super) const FAR_HEIR: Case = Case { name: "mako, far heir", learner: false, ..MAKO };
+pub(super) const FAR_HEIR: OutageCase =
+    OutageCase { name: "mako, far heir", learner: false, ..MAKO };
 
 /// One clock for all shards.
-pub(super) const TIMESTAMP: Case =
-    Case { name: "one timestamp", form: StampForm::Timestamp, ..MAKO };
+pub(super) const TIMESTAMP: OutageCase =
+    OutageCase { name: "one timestamp", form: StampForm::Timestamp, ..MAKO };
 
 /// Groups that are committed as one.
-pub(super) const GROUPS: Case = Case {
+pub(super) const GROUPS: OutageCase = OutageCase {
     name: "groups of 20 ms",
     form: StampForm::Group { every: Duration::from_millis(20) },
     ..MAKO
@@ -73,7 +74,7 @@ pub(super) const GROUPS: Case = Case {
 
 /// How large an outage is.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Plan {
+pub(super) struct OutagePlan {
     pub cpu: Cpu,
     pub clients: usize,
     pub keys: u32,
@@ -90,10 +91,10 @@ pub(super) struct Plan {
 }
 
 /// A cluster in an outage.
-struct Outage {
-    rig: Rig<Mako, PlacedMicro>,
-    record: Rc<RefCell<Record>>,
-    plan: Plan,
+struct OutageRun {
+    testbed: Testbed<Mako, PlacedMicro>,
+    record: Rc<RefCell<FailureRecord>>,
+    plan: OutagePlan,
     seed: u64,
     tick: Box<dyn FnMut(f64)>,
 }
@@ -102,8 +103,13 @@ struct Outage {
 ///
 /// # Errors
 /// Where the cluster did not work, or the data is not what was told.
-pub(super) fn run(orders: &Orders, plan: Plan, what: &str, case: Case) -> Result<Record> {
-    let mut outage = Outage::new(orders, plan, what, case)?;
+pub(super) fn run(
+    orders: &DemonstrationOptions,
+    plan: OutagePlan,
+    what: &str,
+    case: OutageCase,
+) -> RunResult<FailureRecord> {
+    let mut outage = OutageRun::new(orders, plan, what, case)?;
     for shard in (0..SHARDS).map(ShardId) {
         outage.admit(shard, 0);
     }
@@ -116,17 +122,22 @@ pub(super) fn run(orders: &Orders, plan: Plan, what: &str, case: Case) -> Result
     Rc::into_inner(record).map(RefCell::into_inner).ok_or_else(|| "somebody still writes".into())
 }
 
-fn managed() -> Managed {
+fn managed() -> ManagersPlan {
     let datacenters = vec![0, 1, 2];
     let clocks = vec![NodeClock::TRUE; datacenters.len()];
     // There and back: until the manager that leads knows that its command is agreed on.
-    let pace = Pace::steady(FAR / 2);
-    Managed { datacenters, clocks, pace, options: manager::Options::default() }
+    let pace = LogPace::steady(FAR / 2);
+    ManagersPlan { datacenters, clocks, pace, options: manager::ManagerOptions::default() }
 }
 
-impl Outage {
-    fn new(orders: &Orders, plan: Plan, what: &str, case: Case) -> Result<Outage> {
-        let options = mako::Options { stamps: case.form, ..mako::Options::default() };
+impl OutageRun {
+    fn new(
+        orders: &DemonstrationOptions,
+        plan: OutagePlan,
+        what: &str,
+        case: OutageCase,
+    ) -> RunResult<OutageRun> {
+        let options = mako::MakoOptions { stamps: case.form, ..mako::MakoOptions::default() };
         let setting = Setting {
             seed: orders.seed,
             shards: SHARDS,
@@ -139,43 +150,44 @@ impl Outage {
         let make =
             |catalog: &_| PlacedMicro::faithful(catalog, SHARDS, plan.keys, plan.cross_percent);
         let (classify, silent) = (Rc::new(|_| 0), Box::new(|_| {}));
-        let mut rig = Rig::managed(setting, options, Some(managed()), make, classify, silent)?;
-        let record = Rc::new(RefCell::new(Record::new(SHARDS, FAILED)));
+        let mut testbed =
+            Testbed::managed(setting, options, Some(managed()), make, classify, silent)?;
+        let record = Rc::new(RefCell::new(FailureRecord::new(SHARDS, FAILED)));
         let writer = Rc::clone(&record);
-        rig.simulation.watch(Box::new(move |now, sight| writer.borrow_mut().see(now, sight)));
+        testbed.simulation.watch(Box::new(move |now, sight| writer.borrow_mut().see(now, sight)));
         let tick = orders.tick(what.to_owned());
-        Ok(Outage { rig, record, plan, seed: orders.seed, tick })
+        Ok(OutageRun { testbed, record, plan, seed: orders.seed, tick })
     }
 
     /// The clients of a shard come to its leader. Others than before, if they come `again`.
     fn admit(&mut self, shard: ShardId, again: u64) {
         let first = shard.0 as usize;
         for number in (first..self.plan.clients).step_by(SHARDS as usize) {
-            let place = self.rig.place(shard, number);
-            let client = Client {
-                db: self.rig.watched(place),
+            let place = self.testbed.place(shard, number);
+            let client = OutageClient {
+                db: self.testbed.watched(place),
                 number,
                 seed: self.seed + (again << 32),
                 pause: self.plan.pause,
-                stop: Rc::clone(&self.rig.stop),
-                time: self.rig.simulation.true_time(),
+                stop: Rc::clone(&self.testbed.stop),
+                time: self.testbed.simulation.true_time(),
                 record: Rc::clone(&self.record),
             };
-            let workload = Rc::clone(&self.rig.workload);
-            self.rig.spawn(place, client.live(workload));
+            let workload = Rc::clone(&self.testbed.workload);
+            self.testbed.spawn(place, client.live(workload));
         }
     }
 
     /// Time passes, until a bucket is full.
-    fn pass(&mut self, span: Duration, done: f64) -> Result<()> {
-        let began = self.rig.simulation.now();
+    fn pass(&mut self, span: Duration, done: f64) -> RunResult<()> {
+        let began = self.testbed.simulation.now();
         let bucket = BUCKET.as_nanos() as u64;
         let end = Time((began + span).0.next_multiple_of(bucket));
         let mut waits = self.record.borrow().heir().is_none();
-        while self.rig.simulation.now() < end {
-            let until = (self.rig.simulation.now() + BUCKET / 10).min(end);
-            self.rig.simulation.run_until(until).map_err(|violation| violation.to_string())?;
-            self.rig.book.complaint().map_or(Ok(()), Err)?;
+        while self.testbed.simulation.now() < end {
+            let until = (self.testbed.simulation.now() + BUCKET / 10).min(end);
+            self.testbed.simulation.run_until(until).map_err(|violation| violation.to_string())?;
+            self.testbed.book.complaint().map_or(Ok(()), Err)?;
             if waits && self.record.borrow().heir().is_some() {
                 waits = false;
                 self.admit(FAILED, 1);
@@ -188,32 +200,32 @@ impl Outage {
 
     /// The leader of the shard crashes.
     fn fail(&mut self) {
-        let leader = self.rig.simulation.leader(FAILED);
-        self.record.borrow_mut().fails(self.rig.simulation.now(), leader);
-        self.rig.simulation.fail(leader);
+        let leader = self.testbed.simulation.leader(FAILED);
+        self.record.borrow_mut().fails(self.testbed.simulation.now(), leader);
+        self.testbed.simulation.fail(leader);
     }
 
     /// Every client finishes, and the data is judged: nothing that was told is lost, and nothing is there
     /// but that and what no client was told of.
-    fn finish(&mut self) -> Result<()> {
-        self.rig.stop.set(true);
-        self.rig.wait(PATIENCE)?;
+    fn finish(&mut self) -> RunResult<()> {
+        self.testbed.stop.set(true);
+        self.testbed.wait(PATIENCE)?;
         let found = Rc::new(Cell::new((0, 0)));
         for shard in (0..SHARDS).map(ShardId) {
-            let place = self.rig.place(shard, 0);
-            let (db, workload) = (self.rig.watched(place), Rc::clone(&self.rig.workload));
-            let (sums, book) = (Rc::clone(&found), self.rig.book.clone());
-            self.rig.spawn(place, async move {
+            let place = self.testbed.place(shard, 0);
+            let (db, workload) = (self.testbed.watched(place), Rc::clone(&self.testbed.workload));
+            let (sums, book) = (Rc::clone(&found), self.testbed.book.clone());
+            self.testbed.spawn(place, async move {
                 match workload.sum(&db, shard).await {
                     Ok((rows, sum)) => sums.set((sums.get().0 + rows, sums.get().1 + sum)),
                     Err(error) => book.complain(format!("the check failed: {error}")),
                 }
             });
         }
-        self.rig.wait(PATIENCE)?;
+        self.testbed.wait(PATIENCE)?;
         let (rows, sum) = found.get();
-        let (least, open) = (self.rig.workload.told_sum(), self.open_sum());
-        if rows != self.rig.workload.rows() || sum < least || sum > least + open {
+        let (least, open) = (self.testbed.workload.told_sum(), self.open_sum());
+        if rows != self.testbed.workload.rows() || sum < least || sum > least + open {
             return Err(format!(
                 "{rows} rows have the sum {sum}, which should be from {least} to {}",
                 least + open
@@ -230,19 +242,19 @@ impl Outage {
 }
 
 /// A client on a worker, who takes failures as they come.
-struct Client {
+struct OutageClient {
     db: Watched,
     number: usize,
     seed: u64,
     pause: Duration,
     stop: Rc<Cell<bool>>,
     time: Rc<Cell<Time>>,
-    record: Rc<RefCell<Record>>,
+    record: Rc<RefCell<FailureRecord>>,
 }
 
-impl Client {
+impl OutageClient {
     async fn live(self, workload: Rc<PlacedMicro>) {
-        let Client { db, number, seed, pause, stop, time, record } = self;
+        let OutageClient { db, number, seed, pause, stop, time, record } = self;
         let mut client = workload.client(number, seed);
         let mut random = Random::new(seed).fork(1 << 32 | number as u64);
         let mut longest = pause;

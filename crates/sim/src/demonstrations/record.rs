@@ -1,10 +1,10 @@
 //! What is written down while a shard fails: when which transactions were told, how far the recovery
 //! was when, and what became of transactions that were certified.
 
-use super::watched::{Shards, Touched};
-use crate::simulation::Sight;
+use super::watched::{ShardSet, Touched};
+use crate::simulation::Sighting;
 use consensus::manager::Applied;
-use engines::{Observation, Place, TransactionId};
+use engines::{Observation, TransactionId, WorkerPlace};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use types::{Clock, Epoch, Error, NodeId, ShardId, Time};
@@ -14,7 +14,7 @@ pub(super) const BUCKET: Duration = Duration::from_millis(20);
 
 /// What a transaction touches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Class {
+pub(super) enum TransactionClass {
     /// Healthy shards only.
     Healthy,
     /// The failed shard only.
@@ -23,21 +23,22 @@ pub(super) enum Class {
     Across,
 }
 
-impl Class {
-    pub(super) const ALL: [Class; 3] = [Class::Healthy, Class::Failed, Class::Across];
+impl TransactionClass {
+    pub(super) const ALL: [TransactionClass; 3] =
+        [TransactionClass::Healthy, TransactionClass::Failed, TransactionClass::Across];
 
-    fn of(touched: Shards, failed: ShardId) -> Class {
+    fn of(touched: ShardSet, failed: ShardId) -> TransactionClass {
         match (touched.has(failed), touched.len()) {
-            (false, _) => Class::Healthy,
-            (true, 1) => Class::Failed,
-            (true, _) => Class::Across,
+            (false, _) => TransactionClass::Healthy,
+            (true, 1) => TransactionClass::Failed,
+            (true, _) => TransactionClass::Across,
         }
     }
 }
 
 /// A step of the recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Step {
+pub(super) enum RecoveryStep {
     /// The dead leader's lease is out.
     LeaseOut,
     /// Another leader is appointed, and the next epoch begins.
@@ -56,41 +57,41 @@ pub(super) enum Step {
     Told,
 }
 
-impl Step {
-    pub(super) const ALL: [Step; 8] = [
-        Step::LeaseOut,
-        Step::Appointed,
-        Step::Prepared,
-        Step::EndDurable,
-        Step::Final,
-        Step::Settled,
-        Step::Serves,
-        Step::Told,
+impl RecoveryStep {
+    pub(super) const ALL: [RecoveryStep; 8] = [
+        RecoveryStep::LeaseOut,
+        RecoveryStep::Appointed,
+        RecoveryStep::Prepared,
+        RecoveryStep::EndDurable,
+        RecoveryStep::Final,
+        RecoveryStep::Settled,
+        RecoveryStep::Serves,
+        RecoveryStep::Told,
     ];
 
     /// In words, at the head of a column.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Step::LeaseOut => "lease out",
-            Step::Appointed => "appointed",
-            Step::Prepared => "prepared",
-            Step::EndDurable => "end durable",
-            Step::Final => "FVW",
-            Step::Settled => "settled",
-            Step::Serves => "serves",
-            Step::Told => "first commit",
+            RecoveryStep::LeaseOut => "lease out",
+            RecoveryStep::Appointed => "appointed",
+            RecoveryStep::Prepared => "prepared",
+            RecoveryStep::EndDurable => "end durable",
+            RecoveryStep::Final => "FVW",
+            RecoveryStep::Settled => "settled",
+            RecoveryStep::Serves => "serves",
+            RecoveryStep::Told => "first commit",
         }
     }
 
     /// Every worker of the new leader does it for itself: the last counts.
     fn is_of_workers(self) -> bool {
-        matches!(self, Step::Prepared | Step::Settled | Step::Serves)
+        matches!(self, RecoveryStep::Prepared | RecoveryStep::Settled | RecoveryStep::Serves)
     }
 }
 
 /// A shard has failed.
 #[derive(Debug, Clone, Copy)]
-struct Failed {
+struct FailedShard {
     at: Time,
     /// Who led it.
     leader: NodeId,
@@ -117,13 +118,13 @@ pub(super) struct Fates {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Record {
+pub(super) struct FailureRecord {
     shard: ShardId,
     shards: u32,
     /// By when they were told, and by class.
     told: Vec<[u64; 3]>,
-    failed: Option<Failed>,
-    steps: BTreeMap<Step, Time>,
+    failed: Option<FailedShard>,
+    steps: BTreeMap<RecoveryStep, Time>,
     /// When each transaction was certified that no client was told of.
     open: BTreeMap<TransactionId, Time>,
     fates: Fates,
@@ -133,10 +134,10 @@ pub(super) struct Record {
     pub unknown: u64,
 }
 
-impl Record {
+impl FailureRecord {
     /// An empty one, of a cluster of `shards` in which `shard` will fail.
-    pub(super) fn new(shards: u32, shard: ShardId) -> Record {
-        Record {
+    pub(super) fn new(shards: u32, shard: ShardId) -> FailureRecord {
+        FailureRecord {
             shard,
             shards,
             told: Vec::new(),
@@ -155,7 +156,7 @@ impl Record {
         let orphans = self.open.keys().filter(|it| it.node == leader).count();
         self.fates.orphans = orphans as u64;
         self.fates.in_flight = (self.open.len() - orphans) as u64;
-        self.failed = Some(Failed { at, leader, heir: None, epoch: None });
+        self.failed = Some(FailedShard { at, leader, heir: None, epoch: None });
     }
 
     /// A transaction that began then is told as committed.
@@ -164,10 +165,10 @@ impl Record {
         if self.told.len() <= bucket {
             self.told.resize(bucket + 1, [0; 3]);
         }
-        let class = Class::of(touched.shards, self.shard);
+        let class = TransactionClass::of(touched.shards, self.shard);
         self.told[bucket][class as usize] += 1;
-        if class == Class::Failed && self.failed.is_some_and(|it| began > it.at) {
-            self.reach(Step::Told, now);
+        if class == TransactionClass::Failed && self.failed.is_some_and(|it| began > it.at) {
+            self.reach(RecoveryStep::Told, now);
         }
     }
 
@@ -180,13 +181,13 @@ impl Record {
     }
 
     /// Engines or managers have done something.
-    pub(super) fn see(&mut self, now: Time, sight: Sight<'_>) {
+    pub(super) fn see(&mut self, now: Time, sight: Sighting<'_>) {
         match sight {
-            Sight::Observed(place, observation) => {
+            Sighting::Observed(place, observation) => {
                 self.follow_fate(now, observation);
                 self.follow_heir(now, place, observation);
             }
-            Sight::Applied(applied) => self.follow_managers(now, applied),
+            Sighting::Applied(applied) => self.follow_managers(now, applied),
         }
     }
 
@@ -213,26 +214,26 @@ impl Record {
         }
     }
 
-    fn follow_heir(&mut self, now: Time, place: Place, observation: &Observation) {
-        let Some(Failed { heir: Some(heir), epoch, .. }) = self.failed else { return };
+    fn follow_heir(&mut self, now: Time, place: WorkerPlace, observation: &Observation) {
+        let Some(FailedShard { heir: Some(heir), epoch, .. }) = self.failed else { return };
         if place.node != heir {
             return;
         }
         let closed = |it: Epoch| epoch.is_some_and(|begun| it < begun);
         match observation {
             Observation::Led { shard, .. } if *shard == self.shard => {
-                self.reach(Step::Prepared, now);
+                self.reach(RecoveryStep::Prepared, now);
             }
             Observation::Reported { shard, epoch, .. }
                 if *shard == self.shard && closed(*epoch) =>
             {
-                self.reach(Step::EndDurable, now);
+                self.reach(RecoveryStep::EndDurable, now);
             }
             Observation::Settled { watermark } if closed(watermark.epoch()) => {
-                self.reach(Step::Settled, now);
+                self.reach(RecoveryStep::Settled, now);
             }
             Observation::Serves { shard, .. } if *shard == self.shard => {
-                self.reach(Step::Serves, now);
+                self.reach(RecoveryStep::Serves, now);
             }
             _ => {}
         }
@@ -241,13 +242,15 @@ impl Record {
     fn follow_managers(&mut self, now: Time, applied: &Applied) {
         let Some(failed) = &mut self.failed else { return };
         match applied {
-            Applied::Died(node) if *node == failed.leader => self.reach(Step::LeaseOut, now),
+            Applied::Died(node) if *node == failed.leader => {
+                self.reach(RecoveryStep::LeaseOut, now)
+            }
             Applied::Raised(epoch) => {
                 failed.epoch.get_or_insert(*epoch);
             }
             Applied::Appointed { shard, ballot } if *shard == self.shard => {
                 failed.heir = Some(ballot.node);
-                self.reach(Step::Appointed, now);
+                self.reach(RecoveryStep::Appointed, now);
             }
             Applied::Final(watermark)
                 if failed.epoch.is_some_and(|begun| watermark.epoch() < begun) =>
@@ -256,15 +259,15 @@ impl Record {
                 let healthy = (0..self.shards).map(ShardId).filter(|it| *it != self.shard);
                 let hung = healthy.filter(|it| hangs(watermark.of(*it))).count();
                 self.hung.get_or_insert(hung);
-                self.reach(Step::Final, now);
+                self.reach(RecoveryStep::Final, now);
             }
             _ => {}
         }
     }
 
-    fn reach(&mut self, step: Step, now: Time) {
+    fn reach(&mut self, step: RecoveryStep, now: Time) {
         // Later epochs end, too: what belongs to this failure is over when the shard serves.
-        let again = step.is_of_workers() && !self.steps.contains_key(&Step::Told);
+        let again = step.is_of_workers() && !self.steps.contains_key(&RecoveryStep::Told);
         let at = self.steps.entry(step).or_insert(now);
         if again {
             *at = now;
@@ -273,7 +276,7 @@ impl Record {
 
     /// Has the shard failed and not served yet?
     pub(super) fn is_out(&self) -> bool {
-        self.failed.is_some() && !self.steps.contains_key(&Step::Serves)
+        self.failed.is_some() && !self.steps.contains_key(&RecoveryStep::Serves)
     }
 
     /// The node that leads the failed shard now.
@@ -287,7 +290,7 @@ impl Record {
     }
 
     /// How long after the failure this was reached.
-    pub(super) fn step(&self, step: Step) -> Option<Duration> {
+    pub(super) fn step(&self, step: RecoveryStep) -> Option<Duration> {
         self.steps.get(&step).map(|at| *at - self.failed_at())
     }
 
@@ -303,7 +306,7 @@ impl Record {
     }
 
     /// How many transactions of a class were told in each bucket from `from` to `until`.
-    pub(super) fn buckets(&self, class: Class, from: Time, until: Time) -> Vec<u64> {
+    pub(super) fn buckets(&self, class: TransactionClass, from: Time, until: Time) -> Vec<u64> {
         let bucket = BUCKET.as_nanos() as u64;
         let all = from.0.div_ceil(bucket)..until.0 / bucket;
         all.map(|at| self.told.get(at as usize).map_or(0, |it| it[class as usize])).collect()

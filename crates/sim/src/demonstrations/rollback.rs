@@ -3,10 +3,10 @@
 //! With a clock for each shard only what depends on the failed one is lost. One timestamp for all, or
 //! groups that are committed as one, lose all that was certified since.
 
-use super::outage::{self, FAILED, FAR, GROUPS, MAKO, Plan, SHARDS, TIMESTAMP};
-use super::record::{Fates, Record, Step};
-use super::table::{Line, Table, Verdict};
-use super::{Exhibition, Orders, Plot, Result, Size};
+use super::outage::{self, FAILED, FAR, GROUPS, MAKO, OutagePlan, SHARDS, TIMESTAMP};
+use super::record::{FailureRecord, Fates, RecoveryStep};
+use super::table::{ResultLine, ResultTable, TargetVerdict};
+use super::{DemonstrationOptions, DemonstrationResults, ResultPlot, RunResult, Size};
 use crate::cpu::Cpu;
 use std::time::Duration;
 use workloads::report::words;
@@ -14,13 +14,13 @@ use workloads::report::words;
 /// Clients, in a hundred, whose transactions touch another shard.
 const CROSS_PERCENT: [u32; 5] = [0, 10, 25, 50, 100];
 
-fn plan(size: Size, cross_percent: u32) -> Plan {
+fn plan(size: Size, cross_percent: u32) -> OutagePlan {
     let cpu = |operation_ns| Cpu { operation: Duration::from_nanos(operation_ns), ..Cpu::MEASURED };
     let (cpu, clients, keys) = match size {
         Size::Full => (cpu(2_500), 10_000, 400_000),
         Size::Small => (cpu(10_000), 800, 20_000),
     };
-    Plan {
+    OutagePlan {
         cpu,
         clients,
         keys,
@@ -34,15 +34,15 @@ fn plan(size: Size, cross_percent: u32) -> Plan {
 
 /// The parts that were rolled back: of what was certified in the outage, and of what was in flight.
 #[derive(Debug, Clone, Copy)]
-struct Parts {
+struct RolledBackParts {
     certified: f64,
     in_flight: f64,
 }
 
-impl Parts {
-    fn of(fates: Fates) -> Parts {
+impl RolledBackParts {
+    fn of(fates: Fates) -> RolledBackParts {
         let part = |of: u64, all: u64| of as f64 / all.max(1) as f64;
-        Parts {
+        RolledBackParts {
             certified: part(fates.certified_rolled, fates.certified),
             in_flight: part(fates.in_flight_rolled, fates.in_flight),
         }
@@ -53,7 +53,7 @@ impl Parts {
 ///
 /// # Errors
 /// Where a cluster did not work.
-pub(super) fn show(orders: &Orders) -> Result<Exhibition> {
+pub(super) fn show(orders: &DemonstrationOptions) -> RunResult<DemonstrationResults> {
     let mut table = table(orders);
     let cases = [MAKO, TIMESTAMP, GROUPS];
     let mut series = vec![Vec::new(); cases.len()];
@@ -64,7 +64,8 @@ pub(super) fn show(orders: &Orders) -> Result<Exhibition> {
             let record = outage::run(orders, plan(orders.size, cross_percent), &what, case)?;
             found.push((case.name, record));
         }
-        let parts: Vec<Parts> = found.iter().map(|(_, record)| Parts::of(record.fates())).collect();
+        let parts: Vec<RolledBackParts> =
+            found.iter().map(|(_, record)| RolledBackParts::of(record.fates())).collect();
         let least = parts[1..].iter().map(|it| it.certified).fold(1.0, f64::min);
         for (at, (name, record)) in found.iter().enumerate() {
             let limit = (at == 0).then_some(least);
@@ -73,12 +74,12 @@ pub(super) fn show(orders: &Orders) -> Result<Exhibition> {
         }
     }
     let names = cases.map(|case| case.name.to_owned()).into();
-    Ok(Exhibition { tables: vec![table], plots: vec![plot(names, series)] })
+    Ok(DemonstrationResults { tables: vec![table], plots: vec![plot(names, series)] })
 }
 
-fn table(orders: &Orders) -> Table {
-    let Plan { clients, keys, .. } = plan(orders.size, 0);
-    Table {
+fn table(orders: &DemonstrationOptions) -> ResultTable {
+    let OutagePlan { clients, keys, .. } = plan(orders.size, 0);
+    ResultTable {
         title: "What is rolled back when a shard fails",
         notes: vec![format!(
             "{SHARDS} shards, {} ms between datacenters, {} clients of the micro-benchmark ({} keys \
@@ -110,9 +111,15 @@ fn table(orders: &Orders) -> Table {
 }
 
 /// `limit` is what others roll back, of which less is promised.
-fn line(name: &str, percent: u32, record: &Record, parts: Parts, limit: Option<f64>) -> Line {
+fn line(
+    name: &str,
+    percent: u32,
+    record: &FailureRecord,
+    parts: RolledBackParts,
+    limit: Option<f64>,
+) -> ResultLine {
     let fates = record.fates();
-    let out = record.step(Step::Serves);
+    let out = record.step(RecoveryStep::Serves);
     let cells = vec![
         name.to_owned(),
         format!("{percent} %"),
@@ -126,16 +133,17 @@ fn line(name: &str, percent: u32, record: &Record, parts: Parts, limit: Option<f
         format!("on {} of {}", record.hung(), SHARDS - 1),
     ];
     let (target, verdict) = match limit {
-        Some(least) => {
-            (format!("share < {}", words::percent(least)), Verdict::of(parts.certified < least))
-        }
-        None => (String::new(), Verdict::Shown),
+        Some(least) => (
+            format!("share < {}", words::percent(least)),
+            TargetVerdict::of(parts.certified < least),
+        ),
+        None => (String::new(), TargetVerdict::Shown),
     };
-    Line { cells, target, verdict }
+    ResultLine { cells, target, verdict }
 }
 
-fn plot(names: Vec<String>, series: Vec<Vec<(f64, f64)>>) -> Plot {
-    Plot {
+fn plot(names: Vec<String>, series: Vec<Vec<(f64, f64)>>) -> ResultPlot {
+    ResultPlot {
         title: "Rolled back, by the share of cross-shard clients".to_owned(),
         lead: format!(
             "Of what healthy shards certified from the failure until {FAILED} served again, in percent."

@@ -16,10 +16,10 @@
 //! worker, and not its queue.
 
 use super::latency::in_ms;
-use super::rig::{Pace, Result, Rig, SHARDS, Setting, Shown};
-use super::table::{Line, Table, Verdict};
+use super::table::{ResultLine, ResultTable, TargetVerdict};
+use super::testbed::{ArrivalPace, RunResult, SHARDS, Setting, Shown, Testbed};
 use super::watched::Touched;
-use super::{Orders, Promise, Size};
+use super::{DemonstrationOptions, Promise, Size};
 use crate::cpu::Cpu;
 use std::rc::Rc;
 use std::time::Duration;
@@ -46,7 +46,7 @@ const fn tolerance(size: Size) -> Duration {
 
 /// Which nodes of the shard become slow, and under which load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Case {
+struct SlowCase {
     name: &'static str,
     leader: bool,
     followers: bool,
@@ -54,35 +54,35 @@ struct Case {
     busy: bool,
 }
 
-const CASES: [Case; 3] = [
-    Case { name: "replicas", leader: false, followers: true, busy: true },
-    Case { name: "leader", leader: true, followers: true, busy: false },
-    Case { name: "leader, overloaded", leader: true, followers: true, busy: true },
+const CASES: [SlowCase; 3] = [
+    SlowCase { name: "replicas", leader: false, followers: true, busy: true },
+    SlowCase { name: "leader", leader: true, followers: true, busy: false },
+    SlowCase { name: "leader, overloaded", leader: true, followers: true, busy: true },
 ];
 
 /// How large the demonstration is.
-struct Measure {
+struct SlowShardSize {
     cpu: Cpu,
     clients: usize,
     keys: u32,
     span: Duration,
 }
 
-impl Measure {
-    fn of(size: Size) -> Measure {
+impl SlowShardSize {
+    fn of(size: Size) -> SlowShardSize {
         let cpu =
             |operation_ns| Cpu { operation: Duration::from_nanos(operation_ns), ..Cpu::MEASURED };
         let (cpu, clients, keys, span) = match size {
             Size::Full => (cpu(2_500), 6_600, 200_000, Duration::from_millis(1500)),
             Size::Small => (cpu(10_000), 1_800, 20_000, Duration::from_millis(500)),
         };
-        Measure { cpu, clients, keys, span }
+        SlowShardSize { cpu, clients, keys, span }
     }
 }
 
-pub(super) fn table(orders: &Orders) -> Table {
-    let Measure { cpu, clients, keys, .. } = Measure::of(orders.size);
-    Table {
+pub(super) fn table(orders: &DemonstrationOptions) -> ResultTable {
+    let SlowShardSize { cpu, clients, keys, .. } = SlowShardSize::of(orders.size);
+    ResultTable {
         title: "A shard that becomes slow",
         notes: vec![
             format!(
@@ -122,7 +122,10 @@ pub(super) fn table(orders: &Orders) -> Table {
 ///
 /// # Errors
 /// Where the cluster did not work.
-pub fn lines<E: Shown>(orders: &Orders, promise: Promise) -> Result<Vec<Line>> {
+pub fn lines<E: Shown>(
+    orders: &DemonstrationOptions,
+    promise: Promise,
+) -> RunResult<Vec<ResultLine>> {
     let mut lines = Vec::new();
     for case in CASES {
         lines.extend(measure::<E>(orders, promise, case)?);
@@ -130,8 +133,12 @@ pub fn lines<E: Shown>(orders: &Orders, promise: Promise) -> Result<Vec<Line>> {
     Ok(lines)
 }
 
-fn measure<E: Shown>(orders: &Orders, promise: Promise, case: Case) -> Result<Vec<Line>> {
-    let Measure { cpu, clients, keys, span } = Measure::of(orders.size);
+fn measure<E: Shown>(
+    orders: &DemonstrationOptions,
+    promise: Promise,
+    case: SlowCase,
+) -> RunResult<Vec<ResultLine>> {
+    let SlowShardSize { cpu, clients, keys, span } = SlowShardSize::of(orders.size);
     let open_max = E::OPEN_MAX[0];
     let seed = orders.seed;
     let setting =
@@ -142,30 +149,30 @@ fn measure<E: Shown>(orders: &Orders, promise: Promise, case: Case) -> Result<Ve
         false => 2,
     });
     let make = |catalog: &_| super::micro(catalog, SHARDS, keys, 10);
-    let mut rig: Rig<E, _> = Rig::new(setting, make, classify, tick)?;
+    let mut testbed: Testbed<E, _> = Testbed::new(setting, make, classify, tick)?;
     let (clients, spans) = if case.busy { (clients, 1) } else { (clients / 10, 4) };
-    rig.admit(clients, Pace::Thinking(Duration::from_millis(100)));
-    rig.run(6 * FAR)?;
-    rig.turn();
-    rig.run(span * spans)?;
+    testbed.admit(clients, ArrivalPace::Thinking(Duration::from_millis(100)));
+    testbed.run(6 * FAR)?;
+    testbed.turn();
+    testbed.run(span * spans)?;
     // What begins now is told later, and counts for neither.
-    rig.turn();
-    rig.run(2 * FAR)?;
-    rig.slow_down(SLOW, case.leader, case.followers, SLOWDOWN_PERCENT);
-    rig.turn();
-    rig.run(span * spans)?;
-    rig.slow_down(SLOW, true, true, 100);
-    rig.turn();
-    rig.finish()?;
+    testbed.turn();
+    testbed.run(2 * FAR)?;
+    testbed.slow_down(SLOW, case.leader, case.followers, SLOWDOWN_PERCENT);
+    testbed.turn();
+    testbed.run(span * spans)?;
+    testbed.slow_down(SLOW, true, true, 100);
+    testbed.turn();
+    testbed.finish()?;
     let line = |class: usize| {
-        let (before, during) = (rig.times(1, class), rig.times(3, class));
+        let (before, during) = (testbed.times(1, class), testbed.times(3, class));
         let most = before.percentile(99.0) + tolerance(orders.size);
         let holds = during.count() > 0 && during.percentile(99.0) <= most;
         let (target, verdict) = match (promise, class) {
             (Promise::Mako, 0) => {
-                (format!("p99 ≤ before + {:?}", tolerance(orders.size)), Verdict::of(holds))
+                (format!("p99 ≤ before + {:?}", tolerance(orders.size)), TargetVerdict::of(holds))
             }
-            _ => (String::new(), Verdict::Shown),
+            _ => (String::new(), TargetVerdict::Shown),
         };
         let touches = ["no", "yes"][class];
         let mut cells: Vec<String> = [E::NAME, case.name, touches].map(str::to_owned).into();
@@ -173,7 +180,7 @@ fn measure<E: Shown>(orders: &Orders, promise: Promise, case: Case) -> Result<Ve
             cells.push(words::count(times.count()));
             cells.extend([50.0, 99.0].map(|percent| in_ms(&times, percent)));
         }
-        Line { cells, target, verdict }
+        ResultLine { cells, target, verdict }
     };
     Ok((0..2).map(line).collect())
 }

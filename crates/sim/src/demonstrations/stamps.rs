@@ -14,10 +14,10 @@
 //! cannot tell the forms apart here: they show that both forms do the same work.
 
 use super::latency::in_ms;
-use super::rig::{Form, Pace, Result, Rig, Setting, Shown, limits};
-use super::table::{Line, Table, Verdict};
+use super::table::{ResultLine, ResultTable, TargetVerdict};
+use super::testbed::{ArrivalPace, EngineForm, RunResult, Setting, Shown, Testbed, limits};
 use super::watched::Touched;
-use super::{Orders, Promise, Size};
+use super::{DemonstrationOptions, Promise, Size};
 use crate::catalog::Catalog;
 use crate::cpu::Cpu;
 use std::rc::Rc;
@@ -32,11 +32,11 @@ const FAR: Duration = Duration::from_millis(50);
 const CROSS_PERCENT: [u32; 2] = [10, 50];
 
 /// How large the demonstration is.
-struct Measure {
+struct StampsSize {
     shards: &'static [u32],
-    micro: Load,
+    micro: StampsLoad,
     keys: u32,
-    tpcc: Load,
+    tpcc: StampsLoad,
     warehouses: u16,
     items: u32,
     customers: u16,
@@ -44,23 +44,23 @@ struct Measure {
 
 /// What is done to a cluster.
 #[derive(Clone, Copy)]
-struct Load {
+struct StampsLoad {
     operation: Duration,
     clients_of_shard: usize,
     warm_up: Duration,
     span: Duration,
 }
 
-impl Measure {
-    fn of(size: Size) -> Measure {
-        let load = |operation_ns, clients_of_shard, warm_up_ms, span_ms| Load {
+impl StampsSize {
+    fn of(size: Size) -> StampsSize {
+        let load = |operation_ns, clients_of_shard, warm_up_ms, span_ms| StampsLoad {
             operation: Duration::from_nanos(operation_ns),
             clients_of_shard,
             warm_up: Duration::from_millis(warm_up_ms),
             span: Duration::from_millis(span_ms),
         };
         match size {
-            Size::Full => Measure {
+            Size::Full => StampsSize {
                 shards: &[3, 12],
                 micro: load(20_000, 500, 6_000, 1_000),
                 keys: 20_000,
@@ -69,7 +69,7 @@ impl Measure {
                 items: 300,
                 customers: 30,
             },
-            Size::Small => Measure {
+            Size::Small => StampsSize {
                 shards: &[10],
                 micro: load(100_000, 100, 1_500, 500),
                 keys: 1_000,
@@ -82,8 +82,8 @@ impl Measure {
     }
 }
 
-pub(super) fn table(orders: &Orders) -> Table {
-    let Measure { micro, keys, tpcc, warehouses, .. } = Measure::of(orders.size);
+pub(super) fn table(orders: &DemonstrationOptions) -> ResultTable {
+    let StampsSize { micro, keys, tpcc, warehouses, .. } = StampsSize::of(orders.size);
     let Cpu { event, message, .. } = Cpu::MEASURED;
     let notes = vec![
         format!(
@@ -103,7 +103,7 @@ pub(super) fn table(orders: &Orders) -> Table {
          transaction that wrote; an entry takes 12. p50: of transactions that write."
             .to_owned(),
     ];
-    Table {
+    ResultTable {
         title: "Stamps in full, and sparse",
         notes,
         heads: "form|workload|shards|cross-shard|entries|bytes|certified/s|p50"
@@ -118,9 +118,12 @@ pub(super) fn table(orders: &Orders) -> Table {
 ///
 /// # Errors
 /// Where the cluster did not work.
-pub fn lines<E: Shown>(orders: &Orders, _promise: Promise) -> Result<Vec<Line>> {
-    let measure = Measure::of(orders.size);
-    let Measure { micro, keys, tpcc, warehouses, items, customers, .. } = measure;
+pub fn lines<E: Shown>(
+    orders: &DemonstrationOptions,
+    _promise: Promise,
+) -> RunResult<Vec<ResultLine>> {
+    let measure = StampsSize::of(orders.size);
+    let StampsSize { micro, keys, tpcc, warehouses, items, customers, .. } = measure;
     let mut lines = Vec::new();
     for cross_percent in CROSS_PERCENT {
         for shards in measure.shards {
@@ -136,20 +139,20 @@ pub fn lines<E: Shown>(orders: &Orders, _promise: Promise) -> Result<Vec<Line>> 
 }
 
 fn forms<E: Shown, W: Placed>(
-    orders: &Orders,
-    load: (u32, Load),
+    orders: &DemonstrationOptions,
+    load: (u32, StampsLoad),
     make: impl Fn(&Catalog) -> types::Result<W>,
-) -> Result<Vec<Line>> {
+) -> RunResult<Vec<ResultLine>> {
     let forms = E::STAMP_FORMS.iter();
     forms.map(|form| line::<E, W>(orders, load, *form, &make)).collect()
 }
 
 fn line<E: Shown, W: Placed>(
-    orders: &Orders,
-    (shards, load): (u32, Load),
-    (form, configure): Form<E>,
+    orders: &DemonstrationOptions,
+    (shards, load): (u32, StampsLoad),
+    (form, configure): EngineForm<E>,
     make: &impl Fn(&Catalog) -> types::Result<W>,
-) -> Result<Line> {
+) -> RunResult<ResultLine> {
     let cpu = Cpu { operation: load.operation, ..Cpu::MEASURED };
     let open_max = 2 * load.clients_of_shard;
     let setting =
@@ -157,16 +160,16 @@ fn line<E: Shown, W: Placed>(
     let options = configure(limits::<E>(&setting));
     let tick = orders.tick(format!("{form} stamps on {shards} shards"));
     let classify = Rc::new(|touched: Touched| usize::from(!touched.wrote));
-    let mut rig: Rig<E, W> = Rig::with_options(setting, options, make, classify, tick)?;
-    rig.admit(shards as usize * load.clients_of_shard, Pace::Eager);
-    rig.run(load.warm_up)?;
-    rig.turn();
-    rig.run(load.span)?;
-    let counted = rig.turn();
+    let mut testbed: Testbed<E, W> = Testbed::with_options(setting, options, make, classify, tick)?;
+    testbed.admit(shards as usize * load.clients_of_shard, ArrivalPace::Eager);
+    testbed.run(load.warm_up)?;
+    testbed.turn();
+    testbed.run(load.span)?;
+    let counted = testbed.turn();
     // What was begun at last comes back as well.
-    rig.run(2 * FAR)?;
-    let times = rig.times(1, 0);
-    let mut cells = vec![form.to_owned(), rig.name().to_owned(), shards.to_string()];
+    testbed.run(2 * FAR)?;
+    let times = testbed.times(1, 0);
+    let mut cells = vec![form.to_owned(), testbed.name().to_owned(), shards.to_string()];
     cells.extend([
         words::percent(counted.wrote_cross_part),
         format!("{:.2}", counted.stamp_remotes),
@@ -174,5 +177,5 @@ fn line<E: Shown, W: Placed>(
         words::rate(counted.certified_per_s),
         in_ms(&times, 50.0),
     ]);
-    Ok(Line { cells, target: String::new(), verdict: Verdict::Shown })
+    Ok(ResultLine { cells, target: String::new(), verdict: TargetVerdict::Shown })
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Was a target met?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum TargetVerdict {
     /// Nothing was promised.
     Shown,
     /// It was.
@@ -13,36 +13,36 @@ pub enum Verdict {
     Missed,
 }
 
-impl Verdict {
+impl TargetVerdict {
     /// Of a promise that is kept if `holds`.
-    pub fn of(holds: bool) -> Verdict {
-        if holds { Verdict::Met } else { Verdict::Missed }
+    pub fn of(holds: bool) -> TargetVerdict {
+        if holds { TargetVerdict::Met } else { TargetVerdict::Missed }
     }
 
     /// In a word.
     pub fn word(self) -> &'static str {
         match self {
-            Verdict::Shown => "",
-            Verdict::Met => "met",
-            Verdict::Missed => "MISSED",
+            TargetVerdict::Shown => "",
+            TargetVerdict::Met => "met",
+            TargetVerdict::Missed => "MISSED",
         }
     }
 }
 
-/// A line of a [`Table`].
+/// A line of a [`ResultTable`].
 #[derive(Debug, Clone)]
-pub struct Line {
+pub struct ResultLine {
     /// A cell for each head.
     pub cells: Vec<String>,
     /// What had to come out, if anything.
     pub target: String,
     /// Whether it did.
-    pub verdict: Verdict,
+    pub verdict: TargetVerdict,
 }
 
 /// See the module.
 #[derive(Debug, Clone)]
-pub struct Table {
+pub struct ResultTable {
     /// What is shown.
     pub title: &'static str,
     /// What has to be known to understand it.
@@ -52,13 +52,13 @@ pub struct Table {
     /// How many of the columns are words, which stand to the left.
     pub words: usize,
     /// The lines.
-    pub lines: Vec<Line>,
+    pub lines: Vec<ResultLine>,
 }
 
-impl Table {
+impl ResultTable {
     /// Was every target met?
     pub fn holds(&self) -> bool {
-        self.lines.iter().all(|line| line.verdict != Verdict::Missed)
+        self.lines.iter().all(|line| line.verdict != TargetVerdict::Missed)
     }
 
     /// What is to be shown, the heads first: with the targets and verdicts, if there is any.
@@ -75,7 +75,7 @@ impl Table {
     }
 }
 
-impl fmt::Display for Table {
+impl fmt::Display for ResultTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}\n", self.title)?;
         let rows = self.rows();

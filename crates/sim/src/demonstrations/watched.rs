@@ -3,7 +3,7 @@
 
 use crate::cpu;
 use consensus::topology::{Home, Homes, Topology};
-use engines::Local;
+use engines::LocalDatabase;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use types::{Database, Result, Rows, Scan, ShardId, TableId, Time, Transaction};
 
 /// A set of shards, of those with numbers below 64.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Shards(u64);
+pub struct ShardSet(u64);
 
-impl Shards {
+impl ShardSet {
     /// Adds one.
     pub fn add(&mut self, shard: ShardId) {
         assert!(shard.0 < 64, "{shard} is beyond what a demonstration shows");
@@ -42,7 +42,7 @@ impl Shards {
 pub struct Touched {
     /// The shards that it read or wrote. A table that every shard has a copy of is read where the
     /// transaction runs, which touches nothing else.
-    pub shards: Shards,
+    pub shards: ShardSet,
     /// It wrote something.
     pub wrote: bool,
 }
@@ -50,9 +50,9 @@ pub struct Touched {
 /// See the module. Belongs to one client, which runs one transaction at a time.
 #[derive(Clone)]
 pub struct Watched {
-    db: Local,
+    db: LocalDatabase,
     /// The shards that its node leads.
-    led: Shards,
+    led: ShardSet,
     topology: Arc<Topology>,
     touched: Rc<Cell<Touched>>,
     time: Rc<Cell<Time>>,
@@ -63,8 +63,8 @@ pub struct Watched {
 impl Watched {
     /// What `db`, on a worker of a node that leads these shards, does from now on, in true time.
     pub(super) fn new(
-        db: Local,
-        led: Shards,
+        db: LocalDatabase,
+        led: ShardSet,
         topology: &Arc<Topology>,
         time: Rc<Cell<Time>>,
     ) -> Watched {
@@ -88,7 +88,7 @@ impl Watched {
     }
 
     /// The database itself.
-    pub fn local(&self) -> &Local {
+    pub fn local(&self) -> &LocalDatabase {
         &self.db
     }
 
@@ -135,7 +135,7 @@ impl Watched {
 }
 
 impl Database for Watched {
-    type Transaction<'db> = WatchedTransaction<'db>;
+    type CatalogTransaction<'db> = WatchedTransaction<'db>;
 
     fn table(&self, name: &str) -> Result<TableId> {
         self.db.table(name)
@@ -143,7 +143,7 @@ impl Database for Watched {
 
     async fn transact<T>(
         &self,
-        mut body: impl AsyncFnMut(&Self::Transaction<'_>) -> Result<T>,
+        mut body: impl AsyncFnMut(&Self::CatalogTransaction<'_>) -> Result<T>,
     ) -> Result<T> {
         self.began.set(None);
         self.db
@@ -158,7 +158,7 @@ impl Database for Watched {
 
 /// A transaction of [`Watched`].
 pub struct WatchedTransaction<'db> {
-    tx: &'db engines::Transaction,
+    tx: &'db engines::CoordinatorTransaction,
     db: &'db Watched,
 }
 

@@ -2,26 +2,29 @@
 //! shards, or in what coordinators and clients ask; headers cost nothing here.
 
 use consensus::stream;
-use engines::client::Request;
-use node::{Effect, Event, Message};
+use engines::client::ClientRequest;
+use node::{WorkerEffect, WorkerEvent, WorkerMessage};
 
-fn of_message<M>(message: &Message<M>) -> u64 {
-    let Message::Stream { message, .. } = message else { return 0 };
+fn of_message<M>(message: &WorkerMessage<M>) -> u64 {
+    let WorkerMessage::Stream { message, .. } = message else { return 0 };
     match message {
-        stream::Message::Append { entries, .. } | stream::Message::Promise { entries, .. } => {
+        stream::StreamMessage::Append { entries, .. }
+        | stream::StreamMessage::Promise { entries, .. } => {
             entries.iter().map(|entry| entry.len() as u64).sum()
         }
-        stream::Message::Snapshot { state, .. } => state.len() as u64,
+        stream::StreamMessage::Snapshot { state, .. } => state.len() as u64,
         _ => 0,
     }
 }
 
 /// What a worker reads.
-pub(super) fn of_event<M>(event: &Event<M>) -> u64 {
+pub(super) fn of_event<M>(event: &WorkerEvent<M>) -> u64 {
     match event {
-        Event::Received { message, .. } => of_message(message),
-        Event::Client { request: Request::Call { arguments, .. }, .. } => arguments.len() as u64,
-        Event::Client { request: Request::Operation { operation, .. }, .. } => {
+        WorkerEvent::Received { message, .. } => of_message(message),
+        WorkerEvent::Client { request: ClientRequest::Call { arguments, .. }, .. } => {
+            arguments.len() as u64
+        }
+        WorkerEvent::Client { request: ClientRequest::Operation { operation, .. }, .. } => {
             operation.bytes() as u64
         }
         _ => 0,
@@ -29,9 +32,9 @@ pub(super) fn of_event<M>(event: &Event<M>) -> u64 {
 }
 
 /// What a worker sends.
-pub(super) fn of_effect<M>(effect: &Effect<M>) -> u64 {
+pub(super) fn of_effect<M>(effect: &WorkerEffect<M>) -> u64 {
     match effect {
-        Effect::Send { message, .. } => of_message(message),
+        WorkerEffect::Send { message, .. } => of_message(message),
         _ => 0,
     }
 }

@@ -1,13 +1,15 @@
-//! What goes wrong, and how it ends: blows of the weather, crashes that are put into recoveries, and the
+//! What goes wrong, and how it ends: faults of the fault schedule, crashes that are put into recoveries, and the
 //! healing of all of it.
 
-use super::{Item, Simulation};
+use super::{Simulation, SimulationEvent};
 use crate::clock::NodeClock;
-use crate::recovery::Stage;
+use crate::fault_schedule::{
+    FaultSchedule, FaultTargets, Isolation, LostDirection, ScheduledFault,
+};
+use crate::recovery::ShardRecoveryStage;
 use crate::violation::Violation;
-use crate::weather::{Blow, Extent, Others, Way, Weather};
 use consensus::manager::Configuration;
-use engines::{Engine, Place};
+use engines::{Engine, WorkerPlace};
 use types::{NodeId, Random, ShardId, Time, WorkerId};
 
 /// So many crashes are put into the recoveries of a run, at most.
@@ -22,13 +24,13 @@ const SHOWN_NS_MAX: u64 = 10_000_000_000;
 
 impl<E: Engine + 'static> Simulation<E> {
     /// Lets things go wrong from now on.
-    pub fn set_weather(&mut self, weather: Weather) {
-        self.network.set_troubles(weather.troubles);
-        if weather.every_ns > 0 {
-            let pause = weather.pause_ns(&mut self.random);
-            self.queue.push(Time(self.now.0 + pause), Item::Blow);
+    pub fn set_weather(&mut self, fault_schedule: FaultSchedule) {
+        self.network.set_troubles(fault_schedule.troubles);
+        if fault_schedule.every_ns > 0 {
+            let pause = fault_schedule.pause_ns(&mut self.random);
+            self.queue.push(Time(self.now.0 + pause), SimulationEvent::Blow);
         }
-        self.weather = Some(weather);
+        self.fault_schedule = Some(fault_schedule);
         if let Some(managers) = &mut self.managers {
             managers.set_rough(true);
         }
@@ -37,7 +39,7 @@ impl<E: Engine + 'static> Simulation<E> {
     /// Ends everything that goes wrong: links carry, clocks keep their bounds, and every node that is down
     /// starts again.
     pub fn heal(&mut self) {
-        self.weather = None;
+        self.fault_schedule = None;
         self.network.heal(self.now);
         let Some(managers) = &mut self.managers else { return };
         managers.set_rough(false);
@@ -56,10 +58,10 @@ impl<E: Engine + 'static> Simulation<E> {
     }
 
     /// Something goes wrong, and the next is drawn.
-    pub(super) fn blow(&mut self) {
-        let Some(weather) = self.weather else { return };
-        let (nodes, workers) = (self.cluster.clocks.len(), self.cluster.seats.len());
-        let extent = Extent {
+    pub(super) fn scheduled_fault(&mut self) {
+        let Some(fault_schedule) = self.fault_schedule else { return };
+        let (nodes, workers) = (self.cluster.clocks.len(), self.cluster.simulated_workers.len());
+        let extent = FaultTargets {
             nodes,
             clients: self.outsiders.len(),
             workers,
@@ -67,60 +69,67 @@ impl<E: Engine + 'static> Simulation<E> {
             shards: self.topology.shards() as usize,
             managers: self.manager_count(),
         };
-        let (blow, lasts) = weather.draw(&mut self.random, extent);
+        let (scheduled_fault, lasts) = fault_schedule.draw(&mut self.random, extent);
         let until = Time(self.now.0 + lasts);
-        self.note(|now, trace| trace.note(now, format_args!("{blow:?} until {until}")));
-        self.fall(blow, until, &weather);
-        let pause = weather.pause_ns(&mut self.random);
-        self.queue.push(Time(self.now.0 + pause), Item::Blow);
+        self.note(|now, trace| trace.note(now, format_args!("{scheduled_fault:?} until {until}")));
+        self.fall(scheduled_fault, until, &fault_schedule);
+        let pause = fault_schedule.pause_ns(&mut self.random);
+        self.queue.push(Time(self.now.0 + pause), SimulationEvent::Blow);
     }
 
-    fn fall(&mut self, blow: Blow, until: Time, weather: &Weather) {
+    fn fall(
+        &mut self,
+        scheduled_fault: ScheduledFault,
+        until: Time,
+        fault_schedule: &FaultSchedule,
+    ) {
         let nodes = self.cluster.clocks.len();
-        match blow {
-            Blow::Clog(from, to) => self.network.clog(from, to, until),
-            Blow::Cut(from, to) => self.network.cut(from, to, until),
-            Blow::Silence(node) => {
+        match scheduled_fault {
+            ScheduledFault::Clog(from, to) => self.network.clog(from, to, until),
+            ScheduledFault::Cut(from, to) => self.network.cut(from, to, until),
+            ScheduledFault::Silence(node) => {
                 for other in (0..nodes).filter(|other| *other != node) {
                     self.network.clog(node, other, until);
                     self.network.clog(other, node, until);
                 }
             }
-            Blow::Stall(seat) => self.stall(seat, until),
-            Blow::Pause(node) => self.pause(NodeId(node as u32), until),
-            Blow::Crash(node) => self.crash(NodeId(node as u32), until),
-            Blow::Datacenter(datacenter) => self.crash_datacenter(datacenter, until),
-            Blow::Part(node, others, way) => self.part(node, others, way, until),
-            Blow::Clock(clock) => self.disturb_clock(clock, weather.wild_clocks),
-            Blow::Elect => {
+            ScheduledFault::Stall(simulated_worker) => self.stall(simulated_worker, until),
+            ScheduledFault::Pause(node) => self.pause(NodeId(node as u32), until),
+            ScheduledFault::Crash(node) => self.crash(NodeId(node as u32), until),
+            ScheduledFault::Datacenter(datacenter) => self.crash_datacenter(datacenter, until),
+            ScheduledFault::Part(node, others, way) => self.part(node, others, way, until),
+            ScheduledFault::Clock(clock) => self.disturb_clock(clock, fault_schedule.wild_clocks),
+            ScheduledFault::Elect => {
                 if let Some(managers) = &mut self.managers {
                     managers.elect(self.now, &mut self.random);
                 }
                 self.look_at_log();
             }
-            Blow::Outage => {
+            ScheduledFault::Outage => {
                 self.work.outages += 1;
                 if let Some(managers) = &mut self.managers {
                     managers.set_out(true);
                 }
-                self.queue.push(until, Item::OutageOver);
+                self.queue.push(until, SimulationEvent::OutageOver);
             }
-            Blow::Manager(manager) => self.stop_manager(manager, until),
-            Blow::Forget(shard) => self.forget_behind(ShardId(shard as u32)),
-            Blow::Diverge(shard) => self.diverge(shard),
-            Blow::Behead(shard) => {
+            ScheduledFault::Manager(manager) => self.stop_manager(manager, until),
+            ScheduledFault::Forget(shard) => self.forget_behind(ShardId(shard as u32)),
+            ScheduledFault::Diverge(shard) => self.diverge(shard),
+            ScheduledFault::Behead(shard) => {
                 let leader = self.leader(ShardId(shard as u32)).0 as usize;
-                self.part(leader, Others::All, Way::Both, until);
+                self.part(leader, Isolation::All, LostDirection::Both, until);
             }
-            Blow::Lose(shard, fate) => self.lose_majority(shard, fate),
+            ScheduledFault::Lose(shard, fate) => self.lose_majority(shard, fate),
         }
     }
 
-    /// A blow that was planned falls, if things still go wrong.
-    pub(super) fn fall_as_planned(&mut self, blow: Blow, until: Time) {
-        if let Some(weather) = self.weather {
-            self.note(|now, trace| trace.note(now, format_args!("{blow:?} until {until}")));
-            self.fall(blow, until, &weather);
+    /// A fault that was planned falls, if things still go wrong.
+    pub(super) fn fall_as_planned(&mut self, scheduled_fault: ScheduledFault, until: Time) {
+        if let Some(fault_schedule) = self.fault_schedule {
+            self.note(|now, trace| {
+                trace.note(now, format_args!("{scheduled_fault:?} until {until}"))
+            });
+            self.fall(scheduled_fault, until, &fault_schedule);
         }
     }
 
@@ -131,14 +140,17 @@ impl<E: Engine + 'static> Simulation<E> {
         let lease = self.lease().as_nanos() as u64;
         let back_at = Time(self.now.0 + lease + self.random.below(2 * lease));
         let leader = self.leader(ShardId(shard as u32)).0 as usize;
-        self.part(leader, Others::All, Way::Both, back_at);
+        self.part(leader, Isolation::All, LostDirection::Both, back_at);
         let around = self.random.below(lease / 4 + 1);
         let behead_at = match self.random.chance(1, 2) {
             true => Time(back_at.0.saturating_sub(around)),
             false => Time(back_at.0 + around),
         };
         let until = Time(behead_at.0 + lease + self.random.below(2 * lease));
-        self.queue.push(behead_at, Item::Planned { blow: Blow::Behead(shard), until });
+        self.queue.push(
+            behead_at,
+            SimulationEvent::Planned { scheduled_fault: ScheduledFault::Behead(shard), until },
+        );
     }
 
     /// What a shard decides is on its leader and on as few followers as make a majority. One of these loses its memory and
@@ -164,26 +176,26 @@ impl<E: Engine + 'static> Simulation<E> {
             let (from, to) = (leader.0 as usize, behind.0 as usize);
             self.network.cut(from, to, silent_at);
         }
-        let blow = Blow::Crash(forgets.0 as usize);
-        self.queue.push(crash_at, Item::Planned { blow, until: back_at });
+        let scheduled_fault = ScheduledFault::Crash(forgets.0 as usize);
+        self.queue.push(crash_at, SimulationEvent::Planned { scheduled_fault, until: back_at });
         let leader = leader.0 as usize;
-        let blow = match self.random.chance(1, 2) {
-            true => Blow::Pause(leader),
-            false => Blow::Part(leader, Others::All, Way::Both),
+        let scheduled_fault = match self.random.chance(1, 2) {
+            true => ScheduledFault::Pause(leader),
+            false => ScheduledFault::Part(leader, Isolation::All, LostDirection::Both),
         };
-        self.queue.push(silent_at, Item::Planned { blow, until: heard_at });
+        self.queue.push(silent_at, SimulationEvent::Planned { scheduled_fault, until: heard_at });
     }
 
     fn pause(&mut self, node: NodeId, until: Time) {
         self.work.pauses += 1;
-        for seat in self.cluster.seats_of(node) {
-            self.stall(seat, until);
+        for simulated_worker in self.cluster.workers_of(node) {
+            self.stall(simulated_worker, until);
         }
     }
 
-    fn stall(&mut self, seat: usize, until: Time) {
+    fn stall(&mut self, simulated_worker: usize, until: Time) {
         self.work.stalls += 1;
-        let busy_until = &mut self.cluster.seats[seat].busy_until;
+        let busy_until = &mut self.cluster.simulated_workers[simulated_worker].busy_until;
         *busy_until = (*busy_until).max(until);
     }
 
@@ -202,41 +214,43 @@ impl<E: Engine + 'static> Simulation<E> {
     }
 
     /// Nothing gets through between a node and some others.
-    pub(super) fn part(&mut self, node: usize, others: Others, way: Way, until: Time) {
+    pub(super) fn part(&mut self, node: usize, others: Isolation, way: LostDirection, until: Time) {
         let ends: Vec<usize> = match (others, self.configuration()) {
-            (Others::Managers, _) => {
+            (Isolation::Managers, _) => {
                 let managers = self.manager_count();
                 (0..managers).map(|manager| self.end_of_manager(manager)).collect()
             }
-            (Others::All, _) => {
+            (Isolation::All, _) => {
                 let managers = self.manager_count();
                 let managers = (0..managers).map(|manager| self.end_of_manager(manager));
                 (0..self.cluster.clocks.len()).chain(managers).collect()
             }
-            (Others::Followers, Some(truth)) => {
+            (Isolation::Followers, Some(truth)) => {
                 let id = NodeId(node as u32);
                 let led = truth.shards.iter().filter(|it| it.leader == id);
                 led.flat_map(|it| it.voters.iter().chain(&it.learners))
                     .map(|replica| replica.0 as usize)
                     .collect()
             }
-            (Others::Leaders, Some(truth)) => {
+            (Isolation::Leaders, Some(truth)) => {
                 truth.shards.iter().map(|it| it.leader.0 as usize).collect()
             }
-            (Others::Some | Others::Followers | Others::Leaders, _) => {
+            (Isolation::Some | Isolation::Followers | Isolation::Leaders, _) => {
                 let random = &mut self.random;
                 (0..self.cluster.clocks.len()).filter(|_| random.chance(1, 2)).collect()
             }
         };
-        let is_late = others == Others::Managers && self.random.chance(1, LATE_ONE_IN);
+        let is_late = others == Isolation::Managers && self.random.chance(1, LATE_ONE_IN);
         for end in ends.into_iter().filter(|end| *end != node) {
-            if way != Way::In {
+            if way != LostDirection::In {
                 self.network.cut(node, end, until);
             }
             match way {
-                Way::Out => {}
-                Way::In | Way::Both if is_late => self.network.clog(end, node, until),
-                Way::In | Way::Both => self.network.cut(end, node, until),
+                LostDirection::Out => {}
+                LostDirection::In | LostDirection::Both if is_late => {
+                    self.network.clog(end, node, until)
+                }
+                LostDirection::In | LostDirection::Both => self.network.cut(end, node, until),
             }
         }
         self.work.parts += 1;
@@ -247,19 +261,20 @@ impl<E: Engine + 'static> Simulation<E> {
         self.crash(node, Time::MAX);
     }
 
-    /// A node's life ends; another one begins at `until`.
+    /// A node's process ends; another one begins at `until`.
     pub(super) fn crash(&mut self, node: NodeId, until: Time) {
         if !self.cluster.is_up(node) {
             return;
         }
-        if self.weather.is_some_and(|weather| weather.forgets) {
+        if self.fault_schedule.is_some_and(|fault_schedule| fault_schedule.forgets) {
             if !self.may_forget(node) {
                 return self.pause(node, until);
             }
             self.forgetful.insert(node, false);
         }
-        self.end_life(node, until);
-        let gone_percent = self.weather.map_or(0, |weather| weather.gone_percent);
+        self.end_instance(node, until);
+        let gone_percent =
+            self.fault_schedule.map_or(0, |fault_schedule| fault_schedule.gone_percent);
         if gone_percent > 0
             && self.random.below(100) < u64::from(gone_percent)
             && self.may_forget(node)
@@ -268,23 +283,24 @@ impl<E: Engine + 'static> Simulation<E> {
             self.gone.insert(node);
             return;
         }
-        let lost_percent = self.weather.map_or(0, |weather| weather.lost_percent);
+        let lost_percent =
+            self.fault_schedule.map_or(0, |fault_schedule| fault_schedule.lost_percent);
         let lost = self.random.below(100) < u64::from(lost_percent);
-        let life = self.cluster.lives[node.0 as usize];
-        self.queue.push(until, Item::Restart { node, life, lost });
+        let instance = self.cluster.instances[node.0 as usize];
+        self.queue.push(until, SimulationEvent::Restart { node, instance, lost });
     }
 
     /// A node that is up dies.
-    pub(super) fn end_life(&mut self, node: NodeId, until: Time) {
+    pub(super) fn end_instance(&mut self, node: NodeId, until: Time) {
         if let Some(truth) = self.managers.as_ref().map(|managers| managers.truth()) {
             for stage in self.recoveries.interrupted(node, truth) {
-                self.probes.interrupted(stage);
+                self.coverage.interrupted(stage);
             }
         }
         self.note(|now, trace| trace.note(now, format_args!("{node} crashes, until {until}")));
         self.work.crashes += 1;
         self.digest.word(u64::from(node.0) << 8 | 0xc0);
-        self.cluster.end_life(node);
+        self.cluster.end_instance(node);
         self.break_connections_to(node);
         if let Some(checks) = &mut self.checks {
             checks.crashed(node);
@@ -319,15 +335,15 @@ impl<E: Engine + 'static> Simulation<E> {
         }
     }
 
-    /// Is the life of a node the one that the managers have admitted, and does it know?
+    /// Is the process of a node the one that the managers have admitted, and does it know?
     pub(super) fn lives_as_known(&self, node: NodeId, truth: &Configuration) -> bool {
-        let host = self.cluster.seat_of(Place { node, worker: WorkerId(0) });
-        let member = self.cluster.worker(host).and_then(|worker| worker.member());
-        let own = member.and_then(|member| member.incarnation());
+        let host = self.cluster.worker_at(WorkerPlace { node, worker: WorkerId(0) });
+        let manager_client = self.cluster.worker(host).and_then(|worker| worker.manager_client());
+        let own = manager_client.and_then(|client| client.incarnation());
         own == Some(truth.nodes[node.0 as usize].incarnation)
     }
 
-    /// A node begins a new life. Its memory is lost if that is wanted and can be borne, or if it was lost
+    /// A node begins a new process. Its memory is lost if that is wanted and can be borne, or if it was lost
     /// before and no client was told.
     pub(super) fn restart(&mut self, node: NodeId, wants_lost: bool) {
         if self.cluster.is_up(node) || self.gone.contains(&node) {
@@ -352,18 +368,21 @@ impl<E: Engine + 'static> Simulation<E> {
         });
         let (shown, drift) = (self.random.below(SHOWN_NS_MAX), self.draw_drift());
         self.cluster.clocks[node.0 as usize] = NodeClock::anew(self.now, shown, drift);
-        self.cluster.begin_life(node, lost);
-        let life = self.cluster.lives[node.0 as usize];
-        for seat in self.cluster.seats_of(node) {
-            self.cluster.seats[seat].busy_until = self.now;
+        self.cluster.begin_instance(node, lost);
+        let instance = self.cluster.instances[node.0 as usize];
+        for simulated_worker in self.cluster.workers_of(node) {
+            self.cluster.simulated_workers[simulated_worker].busy_until = self.now;
             let at = Time(self.now.0 + self.random.below(100_000));
-            self.queue.push(at, Item::Start { seat: seat as u32, life });
+            self.queue.push(
+                at,
+                SimulationEvent::Start { simulated_worker: simulated_worker as u32, instance },
+            );
         }
     }
 
-    /// A life is told that another of its node is admitted: that is so, or it is a lie.
-    pub(super) fn superseded(&self, place: Place) -> Result<(), Violation> {
-        let what = format!("{} was told of a newer life that it does not have", place.node);
+    /// A process is told that another of its node is admitted: that is so, or it is a lie.
+    pub(super) fn superseded(&self, place: WorkerPlace) -> Result<(), Violation> {
+        let what = format!("{} was told of a newer process that it does not have", place.node);
         Err(Violation::new("membership", self.now, what))
     }
 
@@ -371,7 +390,7 @@ impl<E: Engine + 'static> Simulation<E> {
         let Some(managers) = &mut self.managers else { return };
         if managers.stop(self.now, manager, &mut self.random) {
             self.work.managers_lost += 1;
-            self.queue.push(until, Item::ManagerUp { manager: manager as u32 });
+            self.queue.push(until, SimulationEvent::ManagerUp { manager: manager as u32 });
             self.look_at_log();
         }
     }
@@ -421,63 +440,69 @@ impl<E: Engine + 'static> Simulation<E> {
             if let Some(managers) = &mut self.managers {
                 let at = managers.change_clock(manager, now, |it| change(now, it));
                 if at < Time::MAX {
-                    self.queue.push(at, Item::ManagerTimer { manager: manager as u32 });
+                    self.queue.push(at, SimulationEvent::ManagerTimer { manager: manager as u32 });
                 }
             }
             return;
         };
         change(now, &mut self.cluster.clocks[clock]);
-        for at in self.cluster.seats_of(node) {
-            let seat = &mut self.cluster.seats[at];
+        for at in self.cluster.workers_of(node) {
+            let simulated_worker = &mut self.cluster.simulated_workers[at];
             // One that has gone off waits in the inbox.
-            if seat.timer_at >= now && seat.timer_at < Time::MAX {
-                let local = seat.timer_local;
-                seat.timer_at = self.cluster.clocks[clock].when(local).max(Time(now.0 + 1));
-                self.queue.push(seat.timer_at, Item::Timer { seat: at as u32 });
+            if simulated_worker.timer_at >= now && simulated_worker.timer_at < Time::MAX {
+                let local = simulated_worker.timer_local;
+                simulated_worker.timer_at =
+                    self.cluster.clocks[clock].when(local).max(Time(now.0 + 1));
+                self.queue.push(
+                    simulated_worker.timer_at,
+                    SimulationEvent::Timer { simulated_worker: at as u32 },
+                );
             }
         }
     }
 
     /// A recovery has come a step further: perhaps a node crashes now.
-    pub(super) fn may_strike(&mut self, step: Option<(Stage, NodeId)>) {
+    pub(super) fn may_strike(&mut self, step: Option<(ShardRecoveryStage, NodeId)>) {
         let Some((stage, node)) = step else { return };
-        let Some(weather) = self.weather.filter(|it| it.struck_percent > 0) else { return };
+        let Some(fault_schedule) = self.fault_schedule.filter(|it| it.struck_percent > 0) else {
+            return;
+        };
         if self.strikes >= STRIKES_MAX
-            || self.random.below(100) >= u64::from(weather.struck_percent)
+            || self.random.below(100) >= u64::from(fault_schedule.struck_percent)
         {
             return;
         }
         self.strikes += 1;
         let nodes = self.cluster.clocks.len() as u64;
         // The one that leads the recovery, or another; the dead one cannot be struck again.
-        let same = stage != Stage::LeaseOut && self.random.chance(2, 3);
+        let same = stage != ShardRecoveryStage::LeaseOut && self.random.chance(2, 3);
         let node = if same { node } else { NodeId(self.random.below(nodes) as u32) };
-        let soon = self.random.below(weather.longest_ns / 16 + 2);
+        let soon = self.random.below(fault_schedule.longest_ns / 16 + 2);
         let at = Time(self.now.0 + if self.random.chance(1, 2) { 0 } else { soon });
-        self.queue.push(at, Item::Strike { node });
+        self.queue.push(at, SimulationEvent::Strike { node });
     }
 
     /// A node without memory is admitted, and is about to be given copies: perhaps the leader of one of its shards
     /// fails meanwhile.
-    fn may_strike_giver(&mut self, taker: NodeId, truth: &Configuration) {
-        let Some(weather) = self.weather else { return };
-        let emptied = truth.shards.iter().filter(|it| it.empty.contains_key(&taker));
+    fn may_strike_giver(&mut self, receiver: NodeId, truth: &Configuration) {
+        let Some(fault_schedule) = self.fault_schedule else { return };
+        let emptied = truth.shards.iter().filter(|it| it.empty.contains_key(&receiver));
         let leaders: Vec<NodeId> = emptied.map(|it| it.leader).collect();
         let Some(leader) = self.random.pick(&leaders).copied() else { return };
         if self.strikes >= STRIKES_MAX
-            || self.random.below(100) >= u64::from(weather.struck_percent)
+            || self.random.below(100) >= u64::from(fault_schedule.struck_percent)
         {
             return;
         }
         self.strikes += 1;
         self.work.givers_struck += 1;
-        let soon = self.random.below(weather.longest_ns / 4 + 2);
-        self.queue.push(Time(self.now.0 + soon), Item::Strike { node: leader });
+        let soon = self.random.below(fault_schedule.longest_ns / 4 + 2);
+        self.queue.push(Time(self.now.0 + soon), SimulationEvent::Strike { node: leader });
     }
 
     pub(super) fn strike(&mut self, node: NodeId) {
-        let Some(weather) = self.weather else { return };
-        let lasts = 1 + self.random.below(weather.longest_ns.max(1));
+        let Some(fault_schedule) = self.fault_schedule else { return };
+        let lasts = 1 + self.random.below(fault_schedule.longest_ns.max(1));
         self.crash(node, Time(self.now.0 + lasts));
     }
 }

@@ -3,13 +3,13 @@
 //!
 //! How late a copy is does not matter to what it does, but what has happened meanwhile: so no time has to pass.
 
-use super::{Item, Simulation};
+use super::{Simulation, SimulationEvent};
 use engines::Engine;
-use engines::client::{ClientId, Request};
+use engines::client::{ClientId, ClientRequest};
 use types::{Random, Time};
 
 /// A request that a client sent to a worker, by its place among all.
-pub(super) type Copied = (u32, ClientId, Request);
+pub(super) type Copied = (u32, ClientId, ClientRequest);
 
 /// Late copies of requests come so far apart at the end.
 const LATE_GAP_NS: usize = 10_000;
@@ -34,7 +34,8 @@ impl LateCopies {
     /// A request is sent. If it is a call, perhaps a copy of it is held back, and perhaps one that was comes now.
     pub(super) fn pass(&mut self, request: Copied) -> Option<Copied> {
         // Steps of an interactive transaction come over one connection, which neither repeats nor outlives anything.
-        let is_copied = matches!(request.2, Request::Call { .. } | Request::OpenCalls { .. });
+        let is_copied =
+            matches!(request.2, ClientRequest::Call { .. } | ClientRequest::OpenCalls { .. });
         if self.percent == 0 || !is_copied || !self.random.chance(self.percent.into(), 100) {
             return None;
         }
@@ -66,10 +67,10 @@ impl<E: Engine + 'static> Simulation<E> {
         }
     }
 
-    /// A late copy comes then, as if over a connection to the node's life of today.
-    pub(super) fn deliver_copy(&mut self, at: Time, (seat, from, request): Copied) {
-        let node = self.cluster.seats[seat as usize].place.node;
-        let life = self.cluster.lives[node.0 as usize];
-        self.queue.push(at, Item::Request { seat, life, from, request });
+    /// A late copy comes then, as if over a connection to the node's process of today.
+    pub(super) fn deliver_copy(&mut self, at: Time, (simulated_worker, from, request): Copied) {
+        let node = self.cluster.simulated_workers[simulated_worker as usize].place.node;
+        let instance = self.cluster.instances[node.0 as usize];
+        self.queue.push(at, SimulationEvent::Request { simulated_worker, instance, from, request });
     }
 }

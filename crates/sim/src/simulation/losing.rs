@@ -1,18 +1,18 @@
 //! A shard loses a majority of its voters at once, for good or until the healing; and what can be asked of a cluster in
 //! which one is lost (rules M11 and M12).
 
-use super::{Item, Simulation};
-use crate::failures::{Fate, Loss};
-use crate::weather::{Blow, Others, Way};
+use super::{Simulation, SimulationEvent};
+use crate::failures::{Fate, MajorityLoss};
+use crate::fault_schedule::{Isolation, LostDirection, ScheduledFault};
 use engines::Engine;
 use types::{NodeId, ShardId, Time};
 
 impl<E: Engine + 'static> Simulation<E> {
     /// A shard is going to lose a majority of its voters, so long from now.
-    pub fn plan_loss(&mut self, loss: Loss) {
+    pub fn plan_loss(&mut self, loss: MajorityLoss) {
         let at = Time(self.now.0 + loss.after_ns);
-        let blow = Blow::Lose(loss.shard, loss.fate);
-        self.queue.push(at, Item::Planned { blow, until: Time::MAX });
+        let scheduled_fault = ScheduledFault::Lose(loss.shard, loss.fate);
+        self.queue.push(at, SimulationEvent::Planned { scheduled_fault, until: Time::MAX });
     }
 
     /// The shard that is lost for good.
@@ -39,7 +39,9 @@ impl<E: Engine + 'static> Simulation<E> {
                     self.take_memory(voter, Some(back_at));
                 }
                 Fate::Gone => self.take_memory(voter, None),
-                Fate::CutOff => self.part(voter.0 as usize, Others::All, Way::Both, Time::MAX),
+                Fate::CutOff => {
+                    self.part(voter.0 as usize, Isolation::All, LostDirection::Both, Time::MAX)
+                }
             }
         }
         if fate != Fate::CutOff {
@@ -55,7 +57,7 @@ impl<E: Engine + 'static> Simulation<E> {
         self.forgetful.insert(node, false);
         let was_up = self.cluster.is_up(node);
         if was_up {
-            self.end_life(node, back_at.unwrap_or(Time::MAX));
+            self.end_instance(node, back_at.unwrap_or(Time::MAX));
         }
         match back_at {
             None => {
@@ -63,8 +65,8 @@ impl<E: Engine + 'static> Simulation<E> {
                 self.gone.insert(node);
             }
             Some(at) if was_up => {
-                let life = self.cluster.lives[node.0 as usize];
-                self.queue.push(at, Item::Restart { node, life, lost: true });
+                let instance = self.cluster.instances[node.0 as usize];
+                self.queue.push(at, SimulationEvent::Restart { node, instance, lost: true });
             }
             // It was going to come back already.
             Some(_) => {}
@@ -76,7 +78,11 @@ impl<E: Engine + 'static> Simulation<E> {
         match self.lost {
             None => self.pending(),
             Some(_) => {
-                let workers = self.cluster.seats.iter().filter_map(|seat| seat.worker.as_ref());
+                let workers = self
+                    .cluster
+                    .simulated_workers
+                    .iter()
+                    .filter_map(|simulated_worker| simulated_worker.worker.as_ref());
                 workers.map(|worker| worker.engine().held()).sum()
             }
         }

@@ -1,10 +1,10 @@
 //! Managers, and what nodes and they say to each other.
 
-use super::{Item, Sight, Simulation};
-use crate::managers::{Changes, Managers, Wanted};
+use super::{Sighting, Simulation, SimulationEvent};
+use crate::managers::{EpochChanges, ManagerOutput, SimulatedManagers};
 use crate::violation::Violation;
-use consensus::manager::{Configuration, Event, ToManager};
-use engines::{Engine, Place};
+use consensus::manager::{Configuration, ManagerEvent, ToManager};
+use engines::{Engine, WorkerPlace};
 use std::sync::Arc;
 use std::time::Duration;
 use types::{NodeId, ShardId, Time, WorkerId};
@@ -12,7 +12,7 @@ use types::{NodeId, ShardId, Time, WorkerId};
 impl<E: Engine + 'static> Simulation<E> {
     /// How many managers there are.
     pub(super) fn manager_count(&self) -> usize {
-        self.managers.as_ref().map_or(0, Managers::count)
+        self.managers.as_ref().map_or(0, SimulatedManagers::count)
     }
 
     /// The end of links where a manager is: after nodes and clients.
@@ -23,14 +23,18 @@ impl<E: Engine + 'static> Simulation<E> {
 
     /// The most keys that one step of a worker has locked, validated, installed or rolled back.
     pub fn step_keys_most(&self) -> u64 {
-        let workers = self.cluster.seats.iter().filter_map(|seat| seat.worker.as_ref());
+        let workers = self
+            .cluster
+            .simulated_workers
+            .iter()
+            .filter_map(|simulated_worker| simulated_worker.worker.as_ref());
         let most = workers.map(|worker| worker.engine().counters().step_keys_most);
         most.max().unwrap_or_default()
     }
 
     /// What the managers have agreed on last; `None` if there are none.
     pub fn configuration(&self) -> Option<&Arc<Configuration>> {
-        self.managers.as_ref().map(Managers::truth)
+        self.managers.as_ref().map(SimulatedManagers::truth)
     }
 
     /// Who leads a shard, as far as anybody knows.
@@ -49,9 +53,9 @@ impl<E: Engine + 'static> Simulation<E> {
         self.gone.contains(&node)
     }
 
-    /// In which of its lives a node is.
-    pub fn life(&self, node: NodeId) -> u32 {
-        self.cluster.lives[node.0 as usize]
+    /// In which of its processes a node is.
+    pub fn instance(&self, node: NodeId) -> u32 {
+        self.cluster.instances[node.0 as usize]
     }
 
     /// How long a node that no other hears may go on. Nothing where there are no managers.
@@ -65,8 +69,8 @@ impl<E: Engine + 'static> Simulation<E> {
         let mut shards = self.topology.shard_ids().filter(|shard| Some(*shard) != self.lost);
         let led = shards.all(|shard| {
             (0..self.topology.workers()).map(WorkerId).all(|worker| {
-                let place = Place { node: self.leader(shard), worker };
-                let worker = self.cluster.worker(self.cluster.seat_of(place));
+                let place = WorkerPlace { node: self.leader(shard), worker };
+                let worker = self.cluster.worker(self.cluster.worker_at(place));
                 let stream = worker.and_then(|worker| worker.stream(shard));
                 stream.is_some_and(|stream| {
                     let newest = ballot(shard).is_none_or(|ballot| stream.ballot() == ballot);
@@ -86,9 +90,10 @@ impl<E: Engine + 'static> Simulation<E> {
         let nodes = (0..self.cluster.clocks.len() as u32).map(NodeId);
         truth.settled.0 + 1 == truth.epoch.0
             && nodes.filter(|node| self.cluster.is_up(*node)).all(|node| {
-                let host = self.cluster.seat_of(Place { node, worker: WorkerId(0) });
-                let member = self.cluster.worker(host).and_then(|worker| worker.member());
-                let known = member.and_then(|member| member.configuration());
+                let host = self.cluster.worker_at(WorkerPlace { node, worker: WorkerId(0) });
+                let manager_client =
+                    self.cluster.worker(host).and_then(|worker| worker.manager_client());
+                let known = manager_client.and_then(|client| client.configuration());
                 known.is_some_and(|known| known.settled == truth.settled)
             })
     }
@@ -101,7 +106,7 @@ impl<E: Engine + 'static> Simulation<E> {
             let arrivals = self.network.send(at, from.0 as usize, end, 0);
             for at in arrivals.into_iter().flatten() {
                 let (manager, message) = (manager as u32, message.clone());
-                self.queue.push(at, Item::ToManager { manager, from, message });
+                self.queue.push(at, SimulationEvent::ToManager { manager, from, message });
             }
         }
     }
@@ -110,28 +115,29 @@ impl<E: Engine + 'static> Simulation<E> {
     pub(super) fn manager_step(
         &mut self,
         manager: usize,
-        event: Option<Event>,
+        event: Option<ManagerEvent>,
     ) -> Result<(), Violation> {
         let Some(managers) = &mut self.managers else { return Ok(()) };
         if let (Some(trace), Some(event)) = (&mut self.trace, &event)
             && !matches!(
                 event,
-                Event::Timer | Event::Received { message: ToManager::Heartbeat { .. }, .. }
+                ManagerEvent::Timer
+                    | ManagerEvent::Received { message: ToManager::Heartbeat { .. }, .. }
             )
         {
             trace.note(self.now, format_args!("manager {manager} {event:?}"));
         }
         let before = managers.truth().revision;
-        let Wanted { messages, timer, applied } = managers.step(self.now, manager, event)?;
+        let ManagerOutput { messages, timer, applied } = managers.step(self.now, manager, event)?;
         let truth = Arc::clone(managers.truth());
         if let Some(at) = timer {
-            self.queue.push(at, Item::ManagerTimer { manager: manager as u32 });
+            self.queue.push(at, SimulationEvent::ManagerTimer { manager: manager as u32 });
         }
         let end = self.end_of_manager(manager);
         for (node, message) in messages {
             let arrivals = self.network.send(self.now, end, node.0 as usize, 0);
             for at in arrivals.into_iter().flatten() {
-                self.queue.push(at, Item::ToNode { node, message: message.clone() });
+                self.queue.push(at, SimulationEvent::ToNode { node, message: message.clone() });
             }
         }
         for applied in &applied {
@@ -154,7 +160,7 @@ impl<E: Engine + 'static> Simulation<E> {
             self.note(|now, trace| trace.note(now, format_args!("managers: {applied:?}")));
         }
         if let Some(watcher) = &mut self.watcher {
-            watcher(self.now, Sight::Applied(applied));
+            watcher(self.now, Sighting::Applied(applied));
         }
         let is_known = match applied {
             Applied::Appointed { ballot, .. } => self.lives_as_known(ballot.node, truth),
@@ -195,7 +201,7 @@ impl<E: Engine + 'static> Simulation<E> {
         if at != self.now {
             return Ok(()); // It was put off, or its clock goes otherwise now.
         }
-        self.manager_step(manager, Some(Event::Timer))
+        self.manager_step(manager, Some(ManagerEvent::Timer))
     }
 
     /// Every manager talks to the log.
@@ -210,16 +216,16 @@ impl<E: Engine + 'static> Simulation<E> {
 
     /// Comes back when the log has news for a manager.
     pub(super) fn look_at_log(&mut self) {
-        let Some(due) = self.managers.as_ref().and_then(Managers::log_due) else { return };
+        let Some(due) = self.managers.as_ref().and_then(SimulatedManagers::log_due) else { return };
         let at = due.max(self.now);
         if at < self.log_at {
             self.log_at = at;
-            self.queue.push(at, Item::Log);
+            self.queue.push(at, SimulationEvent::Log);
         }
     }
 
     /// Lets epochs change from now on.
-    pub fn set_changes(&mut self, changes: Changes) {
+    pub fn set_changes(&mut self, changes: EpochChanges) {
         self.changes_every_ns = changes.every_ns;
         self.plan_change();
     }
@@ -227,7 +233,7 @@ impl<E: Engine + 'static> Simulation<E> {
     fn plan_change(&mut self) {
         if self.changes_every_ns > 0 && self.managers.is_some() {
             let pause = self.random.range_inclusive(1, 2 * self.changes_every_ns);
-            self.queue.push(Time(self.now.0 + pause), Item::Change);
+            self.queue.push(Time(self.now.0 + pause), SimulationEvent::Change);
         }
     }
 
@@ -245,7 +251,7 @@ impl<E: Engine + 'static> Simulation<E> {
             let (ask, change) = managers.next_change(*ends);
             for manager in 0..count {
                 let change = change.clone();
-                self.manager_step(manager, Some(Event::Asked { ask, change }))?;
+                self.manager_step(manager, Some(ManagerEvent::Asked { ask, change }))?;
             }
         }
         self.plan_change();

@@ -16,44 +16,44 @@
 //! | `failing.rs` | what goes wrong, and how it ends |
 //! | `losing.rs` | a shard loses a majority of its voters |
 //! | `interleaved.rs` | workers of a node that act in the midst of each other's steps |
-//! | `outsiders.rs` | clients outside, and their connections |
+//! | `client_processes.rs` | clients outside, and their connections |
 //! | `late.rs` | copies of requests that come very late |
 //!
 //! A worker takes one event at a time. What a step does to the worker's own state happens when it
 //! begins; what it sends leaves when it ends, and until then the worker is busy.
 
 mod bytes;
+mod client_processes;
 mod failing;
 mod interleaved;
 mod late;
 mod losing;
 mod management;
-mod outsiders;
 mod seen;
 
 use crate::checks::{Checks, Rules};
-use crate::clients::process::{Answer, Number};
+use crate::clients::process::{ConnectAnswer, ConnectionNumber};
 use crate::clock::NodeClock;
-use crate::cluster::{Cluster, Seat};
+use crate::cluster::{SimulatedCluster, SimulatedWorker};
+use crate::coverage::Coverage;
 use crate::cpu::{Cpu, StepWork};
 use crate::digest::Digest;
-use crate::managers::{Managed, Managers};
+use crate::fault_schedule::{FaultSchedule, ScheduledFault};
+use crate::managers::{ManagersPlan, SimulatedManagers};
 use crate::metrics::{Metrics, Work};
-use crate::network::{Delay, Network};
-use crate::probes::Probes;
-use crate::queue::Queue;
+use crate::network::{Delay, SimulatedNetwork};
+use crate::queue::EventQueue;
 use crate::recovery::Recoveries;
-use crate::trace::Trace;
+use crate::trace::EventTrace;
 use crate::violation::Violation;
-use crate::weather::{Blow, Weather};
+use client_processes::ConnectedProcess;
 use consensus::manager::{Applied, Incarnation, ToManager, ToNode};
 use consensus::topology::Topology;
-use engines::client::{ClientId, Request, ToClient};
+use engines::client::{ClientId, ClientRequest, ToClient};
 use engines::engine::{Setup, Task};
-use engines::{Engine, Local, Observation, Place};
+use engines::{Engine, LocalDatabase, Observation, WorkerPlace};
 use late::LateCopies;
-use node::{Effect, Effects, Event, Message};
-use outsiders::Outsider;
+use node::{WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -70,7 +70,7 @@ const NUDGE_NS_MAX: u64 = 2_000;
 
 /// The world around a cluster.
 #[derive(Debug, Clone)]
-pub struct World {
+pub struct SimulationWorld {
     /// A clock for each node.
     pub clocks: Vec<NodeClock>,
     /// How long messages take between datacenters: a row for each they come from.
@@ -84,73 +84,73 @@ pub struct World {
     /// By what checkers judge; `None` if it is not watched.
     pub rules: Option<Rules>,
     /// Who manages the cluster; `None` if its configuration never changes.
-    pub managers: Option<Managed>,
+    pub managers: Option<ManagersPlan>,
 }
 
 /// Something that is going to happen.
-enum Item<M> {
-    /// A worker of this life of its node begins.
+enum SimulationEvent<M> {
+    /// A worker of this process of its node begins.
     Start {
-        seat: u32,
-        life: u32,
+        simulated_worker: u32,
+        instance: u32,
     },
     Message {
-        seat: u32,
+        simulated_worker: u32,
         from: NodeId,
-        message: Message<M>,
+        message: WorkerMessage<M>,
     },
-    /// A client asks something of a worker of this life of its node.
+    /// A client asks something of a worker of this process of its node.
     Request {
-        seat: u32,
-        life: u32,
+        simulated_worker: u32,
+        instance: u32,
         from: ClientId,
-        request: Request,
+        request: ClientRequest,
     },
     /// A client asks such a worker where everything is. One that is busy is asked once more when it is free.
     Asked {
-        seat: u32,
-        life: u32,
+        simulated_worker: u32,
+        instance: u32,
         from: ClientId,
         waits: bool,
     },
     /// A client wants to connect to a worker. One that is busy looks at it when it is free.
     Dial {
         client: u32,
-        number: Number,
-        seat: u32,
+        number: ConnectionNumber,
+        simulated_worker: u32,
         waits: bool,
     },
     /// What came of that.
     Dialed {
         client: u32,
-        number: Number,
-        answer: Answer,
+        number: ConnectionNumber,
+        answer: ConnectAnswer,
     },
     /// A client is told something over a connection.
     Said {
         client: u32,
-        number: Number,
+        number: ConnectionNumber,
         said: ToClient,
     },
     /// A client hears that a connection has ended.
     Lost {
         client: u32,
-        number: Number,
+        number: ConnectionNumber,
     },
     Nudge {
-        seat: u32,
+        simulated_worker: u32,
     },
     Timer {
-        seat: u32,
+        simulated_worker: u32,
     },
-    /// Some of what the streams of a worker have changed, in this life of its node, is durable.
+    /// Some of what the streams of a worker have changed, in this process of its node, is durable.
     Persisted {
-        seat: u32,
-        life: u32,
+        simulated_worker: u32,
+        instance: u32,
     },
     /// A worker that was busy looks into its inbox.
     Free {
-        seat: u32,
+        simulated_worker: u32,
     },
     ClientTimer {
         client: u32,
@@ -158,7 +158,7 @@ enum Item<M> {
     Blow,
     /// A fault that goes with one before.
     Planned {
-        blow: Blow,
+        scheduled_fault: ScheduledFault,
         until: Time,
     },
     /// A node says something to a manager.
@@ -182,7 +182,7 @@ enum Item<M> {
     /// A node that crashed starts again.
     Restart {
         node: NodeId,
-        life: u32,
+        instance: u32,
         lost: bool,
     },
     /// A manager that stopped starts again.
@@ -199,31 +199,31 @@ enum Item<M> {
 
 /// Something that [`Simulation::watch`] shows.
 #[derive(Debug, Clone, Copy)]
-pub enum Sight<'a> {
+pub enum Sighting<'a> {
     /// A worker's engine did something.
-    Observed(Place, &'a Observation),
+    Observed(WorkerPlace, &'a Observation),
     /// The managers did something.
     Applied(&'a Applied),
 }
 
 /// Is shown what happens, and when.
-pub type Watcher = Box<dyn FnMut(Time, Sight<'_>)>;
+pub type SightingWatcher = Box<dyn FnMut(Time, Sighting<'_>)>;
 
 /// See the module.
 pub struct Simulation<E: Engine> {
     topology: Arc<Topology>,
     now: Time,
     true_time: Rc<Cell<Time>>,
-    queue: Queue<Item<E::Message>>,
-    cluster: Cluster<E>,
-    outsiders: Vec<Outsider>,
-    network: Network,
-    managers: Option<Managers>,
+    queue: EventQueue<SimulationEvent<E::Message>>,
+    cluster: SimulatedCluster<E>,
+    outsiders: Vec<ConnectedProcess>,
+    network: SimulatedNetwork,
+    managers: Option<SimulatedManagers>,
     /// When the managers' log is looked at next.
     log_at: Time,
     changes_every_ns: u64,
     recoveries: Recoveries,
-    /// Nodes whose memory was lost, and whether the managers know of the life that said so.
+    /// Nodes whose memory was lost, and whether the managers know of the process that said so.
     forgetful: BTreeMap<NodeId, bool>,
     /// Which incarnation the managers knew of a node when its memory was lost last.
     forgot_after: BTreeMap<NodeId, Incarnation>,
@@ -233,7 +233,7 @@ pub struct Simulation<E: Engine> {
     lost: Option<ShardId>,
     /// Crashes that were put into recoveries.
     strikes: u32,
-    weather: Option<Weather>,
+    fault_schedule: Option<FaultSchedule>,
     late: LateCopies,
     /// Of a hundred messages of clients that have to be sent again, so many break their connection.
     broken_percent: u32,
@@ -242,20 +242,20 @@ pub struct Simulation<E: Engine> {
     /// Changes of streams become durable within this; at once where it is nothing.
     persistence_ns: u64,
     checks: Option<Checks>,
-    effects: Effects<E::Message>,
+    effects: WorkerEffects<E::Message>,
     work: Work,
-    probes: Probes,
+    coverage: Coverage,
     digest: Digest,
     /// Every word of every message counts for the digest.
     is_thorough: bool,
-    trace: Option<Trace>,
-    watcher: Option<Watcher>,
+    trace: Option<EventTrace>,
+    watcher: Option<SightingWatcher>,
     events_at_once: u64,
 }
 
 impl<E: Engine + 'static> Simulation<E> {
     /// A cluster that starts at time zero, in this world.
-    pub fn new(setup: &Setup<E::Options>, world: World, seed: u64) -> Simulation<E> {
+    pub fn new(setup: &Setup<E::Options>, world: SimulationWorld, seed: u64) -> Simulation<E> {
         let root = Random::new(seed);
         let topology = Arc::clone(&setup.topology);
         let nodes = topology.nodes().iter().map(|node| node.datacenter.0 as usize);
@@ -269,16 +269,16 @@ impl<E: Engine + 'static> Simulation<E> {
         let mut simulation = Simulation {
             now: Time::ZERO,
             true_time: Rc::default(),
-            queue: Queue::new(root.fork(1)),
-            cluster: Cluster::new(
+            queue: EventQueue::new(root.fork(1)),
+            cluster: SimulatedCluster::new(
                 setup,
                 (world.clocks, world.persistence_ns > 0),
                 options,
                 root.fork(2).next_u64(),
             ),
             outsiders: Vec::new(),
-            network: Network::new(&ends, &world.delays, workers, root.fork(3)),
-            managers: world.managers.map(|it| Managers::new(&topology, it, root.fork(5))),
+            network: SimulatedNetwork::new(&ends, &world.delays, workers, root.fork(3)),
+            managers: world.managers.map(|it| SimulatedManagers::new(&topology, it, root.fork(5))),
             log_at: Time::MAX,
             changes_every_ns: 0,
             recoveries: Recoveries::new(topology.shards(), topology.workers()),
@@ -287,16 +287,16 @@ impl<E: Engine + 'static> Simulation<E> {
             gone: BTreeSet::new(),
             lost: None,
             strikes: 0,
-            weather: None,
+            fault_schedule: None,
             late: LateCopies::new(root.fork(6)),
             broken_percent: 0,
             random: root.fork(4),
             cpu: world.cpu,
             persistence_ns: world.persistence_ns,
             checks: world.rules.map(|rules| Checks::new(&topology, rules)),
-            effects: Effects { effects: Vec::new(), observations },
+            effects: WorkerEffects { effects: Vec::new(), observations },
             work: Work::default(),
-            probes: Probes::default(),
+            coverage: Coverage::default(),
             digest: Digest::new(),
             is_thorough: false,
             trace: None,
@@ -304,9 +304,9 @@ impl<E: Engine + 'static> Simulation<E> {
             events_at_once: 0,
             topology,
         };
-        for seat in 0..simulation.cluster.seats.len() as u32 {
+        for simulated_worker in 0..simulation.cluster.simulated_workers.len() as u32 {
             let at = Time(simulation.random.below(100_000));
-            simulation.queue.push(at, Item::Start { seat, life: 1 });
+            simulation.queue.push(at, SimulationEvent::Start { simulated_worker, instance: 1 });
         }
         simulation.look_at_log();
         simulation
@@ -319,16 +319,16 @@ impl<E: Engine + 'static> Simulation<E> {
 
     /// Keeps the last `lines` events in words, from now on.
     pub fn keep_trace(&mut self, lines: usize) {
-        self.trace = Some(Trace::new(lines));
+        self.trace = Some(EventTrace::new(lines));
     }
 
     /// The last events.
     pub fn take_trace(&mut self) -> Vec<String> {
-        self.trace.take().map_or_else(Vec::new, Trace::into_lines)
+        self.trace.take().map_or_else(Vec::new, EventTrace::into_lines)
     }
 
     /// Shows `watcher` what engines and managers do, from now on.
-    pub fn watch(&mut self, watcher: Watcher) {
+    pub fn watch(&mut self, watcher: SightingWatcher) {
         self.watcher = Some(watcher);
         self.effects.observations.get_or_insert_default();
     }
@@ -366,10 +366,10 @@ impl<E: Engine + 'static> Simulation<E> {
     }
 
     /// Which rare paths were reached.
-    pub fn probes(&self) -> Probes {
-        let mut probes = self.probes;
-        probes.take_metrics(&self.metrics());
-        probes
+    pub fn coverage(&self) -> Coverage {
+        let mut coverage = self.coverage;
+        coverage.take_metrics(&self.metrics());
+        coverage
     }
 
     /// What was counted.
@@ -390,34 +390,45 @@ impl<E: Engine + 'static> Simulation<E> {
     }
 
     /// The database as tasks on this worker see it.
-    pub fn local(&self, place: Place) -> Local {
-        let worker = self.cluster.worker(self.cluster.seat_of(place));
+    pub fn local(&self, place: WorkerPlace) -> LocalDatabase {
+        let worker = self.cluster.worker(self.cluster.worker_at(place));
         worker.expect("nobody is sent to a node that is down").engine().local()
     }
 
     /// How long this worker has worked so far.
-    pub fn worked(&self, place: Place) -> Duration {
-        self.cluster.seats[self.cluster.seat_of(place)].worked
+    pub fn worked(&self, place: WorkerPlace) -> Duration {
+        self.cluster.simulated_workers[self.cluster.worker_at(place)].worked
     }
 
     /// Runs a task on a worker.
-    pub fn spawn(&mut self, place: Place, task: Task) {
-        let seat = self.cluster.seat_of(place);
-        let worker = self.cluster.seats[seat].worker.as_mut();
+    pub fn spawn(&mut self, place: WorkerPlace, task: Task) {
+        let simulated_worker = self.cluster.worker_at(place);
+        let worker = self.cluster.simulated_workers[simulated_worker].worker.as_mut();
         worker.expect("nobody is sent to a node that is down").engine_mut().spawn(task);
-        self.nudge(seat, self.now);
+        self.nudge(simulated_worker, self.now);
     }
 
     /// Transactions under way, on all workers.
     pub fn pending(&self) -> usize {
-        let workers = self.cluster.seats.iter().filter_map(|seat| seat.worker.as_ref());
+        let workers = self
+            .cluster
+            .simulated_workers
+            .iter()
+            .filter_map(|simulated_worker| simulated_worker.worker.as_ref());
         workers.map(|worker| worker.engine().pending()).sum()
     }
 
     /// Where they are.
-    pub fn pending_places(&self) -> Vec<(Place, usize)> {
-        let alive = |seat: &Seat<E>| Some((seat.place, seat.worker.as_ref()?.engine().pending()));
-        self.cluster.seats.iter().filter_map(alive).filter(|(_, pending)| *pending > 0).collect()
+    pub fn pending_places(&self) -> Vec<(WorkerPlace, usize)> {
+        let alive = |simulated_worker: &SimulatedWorker<E>| {
+            Some((simulated_worker.place, simulated_worker.worker.as_ref()?.engine().pending()))
+        };
+        self.cluster
+            .simulated_workers
+            .iter()
+            .filter_map(alive)
+            .filter(|(_, pending)| *pending > 0)
+            .collect()
     }
 
     /// Makes a node slower than it could be: 100 is its full speed, 1000 a tenth of it.
@@ -449,107 +460,120 @@ impl<E: Engine + 'static> Simulation<E> {
         Ok(())
     }
 
-    fn happen(&mut self, item: Item<E::Message>) -> Result<(), Violation> {
+    fn happen(&mut self, item: SimulationEvent<E::Message>) -> Result<(), Violation> {
         match item {
-            Item::Start { seat, life } => {
-                let node = self.cluster.seats[seat as usize].place.node;
-                if self.cluster.lives[node.0 as usize] != life || !self.cluster.is_up(node) {
+            SimulationEvent::Start { simulated_worker, instance } => {
+                let node = self.cluster.simulated_workers[simulated_worker as usize].place.node;
+                if self.cluster.instances[node.0 as usize] != instance || !self.cluster.is_up(node)
+                {
                     return Ok(());
                 }
-                self.cluster.seats[seat as usize].has_begun = true;
-                self.reach(seat as usize, Event::Start)
+                self.cluster.simulated_workers[simulated_worker as usize].has_begun = true;
+                self.reach(simulated_worker as usize, WorkerEvent::Start)
             }
-            Item::Message { seat, from, message } => {
+            SimulationEvent::Message { simulated_worker, from, message } => {
                 self.work.delivered += 1;
-                self.reach(seat as usize, Event::Received { from, message })
+                self.reach(simulated_worker as usize, WorkerEvent::Received { from, message })
             }
-            Item::Request { seat, life, from, request } => {
-                let node = self.cluster.seats[seat as usize].place.node;
-                if self.cluster.lives[node.0 as usize] != life {
+            SimulationEvent::Request { simulated_worker, instance, from, request } => {
+                let node = self.cluster.simulated_workers[simulated_worker as usize].place.node;
+                if self.cluster.instances[node.0 as usize] != instance {
                     return Ok(()); // The connection over which it came has ended.
                 }
                 self.work.requests += 1;
-                self.reach(seat as usize, Event::Client { from, request })
+                self.reach(simulated_worker as usize, WorkerEvent::Client { from, request })
             }
-            Item::Nudge { seat } => self.reach(seat as usize, Event::Nudged),
-            Item::Timer { seat } => {
-                if self.cluster.seats[seat as usize].timer_at != self.now {
+            SimulationEvent::Nudge { simulated_worker } => {
+                self.reach(simulated_worker as usize, WorkerEvent::Nudged)
+            }
+            SimulationEvent::Timer { simulated_worker } => {
+                if self.cluster.simulated_workers[simulated_worker as usize].timer_at != self.now {
                     return Ok(()); // An earlier one was asked for meanwhile.
                 }
                 self.work.timers += 1;
-                self.reach(seat as usize, Event::Timer)
+                self.reach(simulated_worker as usize, WorkerEvent::Timer)
             }
-            Item::Persisted { seat, life } => self.persist(seat as usize, life),
-            Item::Free { seat } => self.look(seat as usize),
-            Item::Asked { seat, life, from, waits } => {
-                match self.busy_until(seat).filter(|_| waits) {
-                    Some(at) => self.queue.push(at, Item::Asked { seat, life, from, waits: false }),
-                    None => self.tell_directory(seat, life, from),
+            SimulationEvent::Persisted { simulated_worker, instance } => {
+                self.persist(simulated_worker as usize, instance)
+            }
+            SimulationEvent::Free { simulated_worker } => self.look(simulated_worker as usize),
+            SimulationEvent::Asked { simulated_worker, instance, from, waits } => {
+                match self.busy_until(simulated_worker).filter(|_| waits) {
+                    Some(at) => self.queue.push(
+                        at,
+                        SimulationEvent::Asked { simulated_worker, instance, from, waits: false },
+                    ),
+                    None => self.tell_directory(simulated_worker, instance, from),
                 }
                 Ok(())
             }
-            Item::Dial { client, number, seat, waits } => {
-                match self.busy_until(seat).filter(|_| waits) {
+            SimulationEvent::Dial { client, number, simulated_worker, waits } => {
+                match self.busy_until(simulated_worker).filter(|_| waits) {
                     Some(at) => {
-                        let again = Item::Dial { client, number, seat, waits: false };
+                        let again = SimulationEvent::Dial {
+                            client,
+                            number,
+                            simulated_worker,
+                            waits: false,
+                        };
                         self.queue.push(at, again);
                     }
-                    None => self.dialed_by(client, number, seat),
+                    None => self.dialed_by(client, number, simulated_worker),
                 }
                 Ok(())
             }
-            Item::Dialed { client, number, answer } => {
+            SimulationEvent::Dialed { client, number, answer } => {
                 self.dialed(client, number, answer);
                 Ok(())
             }
-            Item::Said { client, number, said } => {
+            SimulationEvent::Said { client, number, said } => {
                 self.hear(client, number, said);
                 Ok(())
             }
-            Item::Lost { client, number } => {
+            SimulationEvent::Lost { client, number } => {
                 self.connection_lost(client, number);
                 Ok(())
             }
-            Item::ClientTimer { client } => {
+            SimulationEvent::ClientTimer { client } => {
                 self.client_timer(client);
                 Ok(())
             }
-            Item::Blow => {
-                self.blow();
+            SimulationEvent::Blow => {
+                self.scheduled_fault();
                 Ok(())
             }
-            Item::Planned { blow, until } => {
-                self.fall_as_planned(blow, until);
+            SimulationEvent::Planned { scheduled_fault, until } => {
+                self.fall_as_planned(scheduled_fault, until);
                 Ok(())
             }
-            Item::ToManager { manager, from, message } => {
+            SimulationEvent::ToManager { manager, from, message } => {
                 let Some(managers) = &self.managers else { return Ok(()) };
                 let at = managers.local(self.now, manager as usize);
-                let event = consensus::manager::Event::Received { from, at, message };
+                let event = consensus::manager::ManagerEvent::Received { from, at, message };
                 self.manager_step(manager as usize, Some(event))
             }
-            Item::ToNode { node, message } => {
-                let host = self.cluster.seat_of(Place { node, worker: WorkerId(0) });
-                self.reach(host, Event::Told { message })
+            SimulationEvent::ToNode { node, message } => {
+                let host = self.cluster.worker_at(WorkerPlace { node, worker: WorkerId(0) });
+                self.reach(host, WorkerEvent::Told { message })
             }
-            Item::ManagerTimer { manager } => self.manager_timer(manager as usize),
-            Item::Log => self.exchange(),
-            Item::Change => self.change(),
-            Item::Restart { node, life, lost } => {
-                if self.cluster.lives[node.0 as usize] == life {
+            SimulationEvent::ManagerTimer { manager } => self.manager_timer(manager as usize),
+            SimulationEvent::Log => self.exchange(),
+            SimulationEvent::Change => self.change(),
+            SimulationEvent::Restart { node, instance, lost } => {
+                if self.cluster.instances[node.0 as usize] == instance {
                     self.restart(node, lost);
                 }
                 Ok(())
             }
-            Item::ManagerUp { manager } => {
+            SimulationEvent::ManagerUp { manager } => {
                 self.start_manager(manager as usize);
                 Ok(())
             }
-            Item::OutageOver => {
+            SimulationEvent::OutageOver => {
                 self.end_outage();
                 Ok(())
             }
-            Item::Strike { node } => {
+            SimulationEvent::Strike { node } => {
                 self.strike(node);
                 Ok(())
             }
@@ -557,66 +581,77 @@ impl<E: Engine + 'static> Simulation<E> {
     }
 
     /// An event reaches a worker, which takes it when it can.
-    fn reach(&mut self, seat: usize, event: Event<E::Message>) -> Result<(), Violation> {
-        let state = &mut self.cluster.seats[seat];
+    fn reach(
+        &mut self,
+        simulated_worker: usize,
+        event: WorkerEvent<E::Message>,
+    ) -> Result<(), Violation> {
+        let state = &mut self.cluster.simulated_workers[simulated_worker];
         if state.worker.is_none() || !state.has_begun {
             // There is no node to take it. One that begins looks around anyway.
-            state.nudged &= !matches!(event, Event::Nudged);
+            state.nudged &= !matches!(event, WorkerEvent::Nudged);
             return Ok(());
         }
         if state.busy_until <= self.now && state.inbox.is_empty() {
-            return self.step(seat, event);
+            return self.step(simulated_worker, event);
         }
         state.inbox.push_back(event);
-        self.look_later(seat);
+        self.look_later(simulated_worker);
         Ok(())
     }
 
-    fn look_later(&mut self, seat: usize) {
-        let state = &mut self.cluster.seats[seat];
+    fn look_later(&mut self, simulated_worker: usize) {
+        let state = &mut self.cluster.simulated_workers[simulated_worker];
         if !state.will_look {
             state.will_look = true;
-            self.queue.push(state.busy_until.max(self.now), Item::Free { seat: seat as u32 });
+            self.queue.push(
+                state.busy_until.max(self.now),
+                SimulationEvent::Free { simulated_worker: simulated_worker as u32 },
+            );
         }
     }
 
-    fn look(&mut self, seat: usize) -> Result<(), Violation> {
-        let state = &mut self.cluster.seats[seat];
+    fn look(&mut self, simulated_worker: usize) -> Result<(), Violation> {
+        let state = &mut self.cluster.simulated_workers[simulated_worker];
         state.will_look = false;
         if state.busy_until <= self.now
             && let Some(event) = state.inbox.pop_front()
         {
-            self.step(seat, event)?;
+            self.step(simulated_worker, event)?;
         }
-        if !self.cluster.seats[seat].inbox.is_empty() {
-            self.look_later(seat);
+        if !self.cluster.simulated_workers[simulated_worker].inbox.is_empty() {
+            self.look_later(simulated_worker);
         }
         Ok(())
     }
 
     /// A worker takes an event.
-    fn step(&mut self, seat: usize, event: Event<E::Message>) -> Result<(), Violation> {
-        let place = self.cluster.seats[seat].place;
+    fn step(
+        &mut self,
+        simulated_worker: usize,
+        event: WorkerEvent<E::Message>,
+    ) -> Result<(), Violation> {
+        let place = self.cluster.simulated_workers[simulated_worker].place;
         self.work.steps += 1;
-        self.digest_event(seat, &event);
+        self.digest_event(simulated_worker, &event);
         self.note(|now, trace| trace.note(now, format_args!("{place} {event:?}")));
         let local = self.cluster.clocks[place.node.0 as usize].local(self.now);
         let received = bytes::of_event(&event);
-        let other = self.interleave(seat);
-        let state = &mut self.cluster.seats[seat];
+        let other = self.interleave(simulated_worker);
+        let state = &mut self.cluster.simulated_workers[simulated_worker];
         match event {
-            Event::Timer => (state.timer_at, state.timer_local) = (Time::MAX, Time::MAX),
-            Event::Nudged => state.nudged = false,
-            Event::Start
-            | Event::Received { .. }
-            | Event::Client { .. }
-            | Event::Persisted { .. }
-            | Event::Told { .. } => {}
+            WorkerEvent::Timer => (state.timer_at, state.timer_local) = (Time::MAX, Time::MAX),
+            WorkerEvent::Nudged => state.nudged = false,
+            WorkerEvent::Start
+            | WorkerEvent::Received { .. }
+            | WorkerEvent::Client { .. }
+            | WorkerEvent::Persisted { .. }
+            | WorkerEvent::Told { .. } => {}
         }
         let worker = state.worker.as_mut().expect("only who lives takes a step");
         worker.step(local, event, &mut self.effects);
         let acted = other.and_then(|other| self.end_interleaving(other));
-        let state = &mut self.cluster.seats[seat];
+        let state = &mut self.cluster.simulated_workers[simulated_worker];
         let worker = state.worker.as_mut().expect("it took a step");
 
         let counters = worker.engine().counters();
@@ -625,8 +660,11 @@ impl<E: Engine + 'static> Simulation<E> {
         let kept = counters.batch_bytes + counters.replayed_bytes;
         let kept = kept - std::mem::replace(&mut state.bytes, kept);
         let keys = counters.step_keys - std::mem::replace(&mut state.keys, counters.step_keys);
-        let is_message = |effect: &&Effect<E::Message>| {
-            matches!(effect, Effect::Send { .. } | Effect::Reply { .. } | Effect::Tell { .. })
+        let is_message = |effect: &&WorkerEffect<E::Message>| {
+            matches!(
+                effect,
+                WorkerEffect::Send { .. } | WorkerEffect::Reply { .. } | WorkerEffect::Tell { .. }
+            )
         };
         let messages = self.effects.effects.iter().filter(is_message).count() as u64;
         let slowdown = self.cluster.slowdown_percent[place.node.0 as usize];
@@ -634,22 +672,22 @@ impl<E: Engine + 'static> Simulation<E> {
         let work = StepWork { messages, operations, bytes: received + kept + sent, keys };
         let cost = Duration::from_nanos(self.cpu.cost_ns(work, slowdown));
         let cost = cost + self.interruption();
-        let state = &mut self.cluster.seats[seat];
+        let state = &mut self.cluster.simulated_workers[simulated_worker];
         let end = self.now + cost;
         state.worked += cost;
         state.busy_until = state.busy_until.max(end);
-        self.observe(seat, acted.as_ref())?;
+        self.observe(simulated_worker, acted.as_ref())?;
         if let Some(acted) = acted {
             self.take_others_effect(acted)?;
         }
-        self.take_effect(seat, end)?;
-        self.await_persistence(seat);
+        self.take_effect(simulated_worker, end)?;
+        self.await_persistence(simulated_worker);
         Ok(())
     }
 
     /// What the streams of a worker have changed becomes durable some time later, where storages are late.
-    fn await_persistence(&mut self, seat: usize) {
-        let state = &mut self.cluster.seats[seat];
+    fn await_persistence(&mut self, simulated_worker: usize) {
+        let state = &mut self.cluster.simulated_workers[simulated_worker];
         let Some(worker) = state.worker.as_ref().filter(|_| self.persistence_ns > 0) else {
             return;
         };
@@ -657,60 +695,69 @@ impl<E: Engine + 'static> Simulation<E> {
         let pending = |shard| worker.stream(shard).is_some_and(|it| it.storage().pending() > 0);
         if !state.persists && streams.any(pending) {
             state.persists = true;
-            let life = self.cluster.lives[state.place.node.0 as usize];
+            let instance = self.cluster.instances[state.place.node.0 as usize];
             let at = Time(self.now.0 + 1 + self.random.below(self.persistence_ns));
-            self.queue.push(at, Item::Persisted { seat: seat as u32, life });
+            self.queue.push(
+                at,
+                SimulationEvent::Persisted { simulated_worker: simulated_worker as u32, instance },
+            );
         }
     }
 
-    fn persist(&mut self, seat: usize, life: u32) -> Result<(), Violation> {
-        let node = self.cluster.seats[seat].place.node;
-        if self.cluster.lives[node.0 as usize] != life || !self.cluster.is_up(node) {
+    fn persist(&mut self, simulated_worker: usize, instance: u32) -> Result<(), Violation> {
+        let node = self.cluster.simulated_workers[simulated_worker].place.node;
+        if self.cluster.instances[node.0 as usize] != instance || !self.cluster.is_up(node) {
             return Ok(());
         }
-        self.cluster.seats[seat].persists = false;
+        self.cluster.simulated_workers[simulated_worker].persists = false;
         let all = self.random.chance(1, 2);
         let changes = if all { usize::MAX } else { 1 + self.random.below(4) as usize };
-        self.reach(seat, Event::Persisted { changes })
+        self.reach(simulated_worker, WorkerEvent::Persisted { changes })
     }
 
     /// For how long the step that is under way stands still, before what it sends leaves.
     fn interruption(&mut self) -> Duration {
-        let Some(weather) = self.weather.filter(|it| it.interrupted_ppm > 0) else {
+        let Some(fault_schedule) = self.fault_schedule.filter(|it| it.interrupted_ppm > 0) else {
             return Duration::ZERO;
         };
-        if self.random.below(1_000_000) >= u64::from(weather.interrupted_ppm) {
+        if self.random.below(1_000_000) >= u64::from(fault_schedule.interrupted_ppm) {
             return Duration::ZERO;
         }
         self.work.interrupted += 1;
-        Duration::from_nanos(self.random.below(weather.longest_ns.max(1)))
+        Duration::from_nanos(self.random.below(fault_schedule.longest_ns.max(1)))
     }
 
     /// Does what a step of this worker, which ends at `end`, wants done.
-    fn take_effect(&mut self, seat: usize, end: Time) -> Result<(), Violation> {
-        let place = self.cluster.seats[seat].place;
+    fn take_effect(&mut self, simulated_worker: usize, end: Time) -> Result<(), Violation> {
+        let place = self.cluster.simulated_workers[simulated_worker].place;
         let node = place.node.0 as usize;
         let mut effects = std::mem::take(&mut self.effects.effects);
         self.digest.word(effects.len() as u64);
         for effect in effects.drain(..) {
             match effect {
-                Effect::Send { to, message } => {
+                WorkerEffect::Send { to, message } => {
                     assert!(to != place.node, "{place} sends to itself: {message:?}");
                     self.send(end, place, to, message);
                 }
-                Effect::Reply { to, reply } => self.say(end, to, ToClient::Reply(reply)),
-                Effect::Timer { at: local } => {
+                WorkerEffect::Reply { to, reply } => self.say(end, to, ToClient::Reply(reply)),
+                WorkerEffect::Timer { at: local } => {
                     let at = self.cluster.clocks[node].when(local).max(Time(end.0 + 1));
-                    let state = &mut self.cluster.seats[seat];
+                    let state = &mut self.cluster.simulated_workers[simulated_worker];
                     if at < state.timer_at {
                         (state.timer_at, state.timer_local) = (at, local);
-                        self.queue.push(at, Item::Timer { seat: seat as u32 });
+                        self.queue.push(
+                            at,
+                            SimulationEvent::Timer { simulated_worker: simulated_worker as u32 },
+                        );
                     }
                 }
-                Effect::Tell { message } => self.tell_managers(end, place.node, &message),
-                Effect::Superseded => self.superseded(place)?,
-                Effect::Nudge { worker } => {
-                    self.nudge(self.cluster.seat_of(Place { node: place.node, worker }), end);
+                WorkerEffect::Tell { message } => self.tell_managers(end, place.node, &message),
+                WorkerEffect::Superseded => self.superseded(place)?,
+                WorkerEffect::Nudge { worker } => {
+                    self.nudge(
+                        self.cluster.worker_at(WorkerPlace { node: place.node, worker }),
+                        end,
+                    );
                 }
             }
         }
@@ -718,29 +765,38 @@ impl<E: Engine + 'static> Simulation<E> {
         Ok(())
     }
 
-    fn send(&mut self, at: Time, from: Place, to: NodeId, message: Message<E::Message>) {
+    fn send(
+        &mut self,
+        at: Time,
+        from: WorkerPlace,
+        to: NodeId,
+        message: WorkerMessage<E::Message>,
+    ) {
         let worker = from.worker.0 as usize;
         let arrivals = self.network.send(at, from.node.0 as usize, to.0 as usize, worker);
-        let seat = self.cluster.seat_of(Place { node: to, worker: from.worker }) as u32;
+        let simulated_worker =
+            self.cluster.worker_at(WorkerPlace { node: to, worker: from.worker }) as u32;
         let from = from.node;
         if let [Some(first), second] = arrivals {
             if let Some(second) = second {
                 let message = message.clone();
-                self.queue.push(second, Item::Message { seat, from, message });
+                self.queue
+                    .push(second, SimulationEvent::Message { simulated_worker, from, message });
             }
-            self.queue.push(first, Item::Message { seat, from, message });
+            self.queue.push(first, SimulationEvent::Message { simulated_worker, from, message });
         }
     }
 
-    fn nudge(&mut self, seat: usize, at: Time) {
-        if !std::mem::replace(&mut self.cluster.seats[seat].nudged, true) {
+    fn nudge(&mut self, simulated_worker: usize, at: Time) {
+        if !std::mem::replace(&mut self.cluster.simulated_workers[simulated_worker].nudged, true) {
             let at = Time(at.0 + self.random.below(NUDGE_NS_MAX));
-            self.queue.push(at, Item::Nudge { seat: seat as u32 });
+            self.queue
+                .push(at, SimulationEvent::Nudge { simulated_worker: simulated_worker as u32 });
         }
     }
 
     #[inline]
-    fn note(&mut self, write: impl FnOnce(Time, &mut Trace)) {
+    fn note(&mut self, write: impl FnOnce(Time, &mut EventTrace)) {
         if let Some(trace) = &mut self.trace {
             write(self.now, trace);
         }

@@ -1,29 +1,37 @@
-//! What checkers, probes and the digest are shown of a worker's step.
+//! What checkers, coverage points and the digest are shown of a worker's step.
 
-use super::interleaved::Acted;
-use super::{Sight, Simulation};
+use super::interleaved::OtherActed;
+use super::{Sighting, Simulation};
 use crate::checks::Moment;
 use crate::digest::Digest;
 use crate::violation::Violation;
-use consensus::stream::Storage;
+use consensus::stream::StreamStorage;
 use engines::{Engine, Observation};
-use node::{Effect, Event, Message};
+use node::{WorkerEffect, WorkerEvent, WorkerMessage};
 use std::fmt::Write;
 
 impl<E: Engine + 'static> Simulation<E> {
-    pub(super) fn digest_event(&mut self, seat: usize, event: &Event<E::Message>) {
+    pub(super) fn digest_event(
+        &mut self,
+        simulated_worker: usize,
+        event: &WorkerEvent<E::Message>,
+    ) {
         let kind = match event {
-            Event::Start => 0,
-            Event::Received { from, message: Message::Engine { .. } } => 1 | u64::from(from.0) << 8,
-            Event::Received { from, message: Message::Stream { .. } } => 2 | u64::from(from.0) << 8,
-            Event::Client { from, .. } => 3 | from.0 << 8,
-            Event::Timer => 4,
-            Event::Nudged => 5,
-            Event::Told { .. } => 6,
-            Event::Persisted { changes } => 7 | (*changes as u64 & 0xff) << 8,
+            WorkerEvent::Start => 0,
+            WorkerEvent::Received { from, message: WorkerMessage::Engine { .. } } => {
+                1 | u64::from(from.0) << 8
+            }
+            WorkerEvent::Received { from, message: WorkerMessage::Stream { .. } } => {
+                2 | u64::from(from.0) << 8
+            }
+            WorkerEvent::Client { from, .. } => 3 | from.0 << 8,
+            WorkerEvent::Timer => 4,
+            WorkerEvent::Nudged => 5,
+            WorkerEvent::Told { .. } => 6,
+            WorkerEvent::Persisted { changes } => 7 | (*changes as u64 & 0xff) << 8,
         };
         self.digest.word(self.now.0);
-        self.digest.word(kind << 16 | seat as u64);
+        self.digest.word(kind << 16 | simulated_worker as u64);
         if self.is_thorough {
             // A digest takes all that is written into it.
             _ = write!(self.digest, "{event:?}");
@@ -34,31 +42,32 @@ impl<E: Engine + 'static> Simulation<E> {
     pub(super) fn observe(
         &mut self,
         stepped: usize,
-        acted: Option<&Acted<E>>,
+        acted: Option<&OtherActed<E>>,
     ) -> Result<(), Violation> {
         let Some(mut observations) = self.effects.observations.take() else { return Ok(()) };
         if let Some(acted) = acted {
-            self.tell_what_is_accepted(acted.seat)?;
+            self.tell_what_is_accepted(acted.simulated_worker)?;
         }
         self.tell_what_is_accepted(stepped)?;
         let mut verdict = Ok(());
         for (at, observation) in observations.drain(..).enumerate() {
-            let seat = acted.filter(|it| it.seen.contains(&at)).map_or(stepped, |it| it.seat);
-            let place = self.cluster.seats[seat].place;
+            let simulated_worker =
+                acted.filter(|it| it.seen.contains(&at)).map_or(stepped, |it| it.simulated_worker);
+            let place = self.cluster.simulated_workers[simulated_worker].place;
             let moment = Moment { at: self.now, place };
             self.work.observations += 1;
             if let Some(trace) = &mut self.trace {
                 trace.note(self.now, format_args!("  {place} {observation:?}"));
             }
             if let Some(watcher) = &mut self.watcher {
-                watcher(self.now, Sight::Observed(place, &observation));
+                watcher(self.now, Sighting::Observed(place, &observation));
             }
-            self.probes.see(&observation);
+            self.coverage.see(&observation);
             digest_observation(&mut self.digest, &observation);
             let step = self.recoveries.observe(place, &observation);
             self.may_strike(step);
             if verdict.is_ok() {
-                verdict = self.judge(seat, moment, &observation);
+                verdict = self.judge(simulated_worker, moment, &observation);
             }
         }
         self.effects.observations = Some(observations);
@@ -67,16 +76,17 @@ impl<E: Engine + 'static> Simulation<E> {
     }
 
     /// Has the checkers judge what a worker's step answers to clients.
-    pub(super) fn judge_replies(&mut self, seat: usize) -> Result<(), Violation> {
-        let moment = Moment { at: self.now, place: self.cluster.seats[seat].place };
+    pub(super) fn judge_replies(&mut self, simulated_worker: usize) -> Result<(), Violation> {
+        let moment =
+            Moment { at: self.now, place: self.cluster.simulated_workers[simulated_worker].place };
         let Some(checks) = &mut self.checks else { return Ok(()) };
         let replies = self.effects.effects.iter().filter_map(|effect| match effect {
-            Effect::Reply { to, reply } => Some((*to, reply)),
-            Effect::Send { .. }
-            | Effect::Timer { .. }
-            | Effect::Nudge { .. }
-            | Effect::Tell { .. }
-            | Effect::Superseded => None,
+            WorkerEffect::Reply { to, reply } => Some((*to, reply)),
+            WorkerEffect::Send { .. }
+            | WorkerEffect::Timer { .. }
+            | WorkerEffect::Nudge { .. }
+            | WorkerEffect::Tell { .. }
+            | WorkerEffect::Superseded => None,
         });
         for (to, reply) in replies {
             checks.replied(moment, to, reply)?;
@@ -86,9 +96,14 @@ impl<E: Engine + 'static> Simulation<E> {
 
     /// What the streams of a worker have accepted, and by which ballot; and which of them it has begun to
     /// lead. A leader that has inherited an entry shows it: what it says is known by what it is.
-    pub(super) fn tell_what_is_accepted(&mut self, seat: usize) -> Result<(), Violation> {
-        let Some(worker) = self.cluster.seats[seat].worker.as_ref() else { return Ok(()) };
-        let place = self.cluster.seats[seat].place;
+    pub(super) fn tell_what_is_accepted(
+        &mut self,
+        simulated_worker: usize,
+    ) -> Result<(), Violation> {
+        let Some(worker) = self.cluster.simulated_workers[simulated_worker].worker.as_ref() else {
+            return Ok(());
+        };
+        let place = self.cluster.simulated_workers[simulated_worker].place;
         let mut steps = Vec::new();
         for shard in self.topology.shards_of(place.node) {
             let Some(stream) = worker.stream(shard) else { continue };
@@ -124,22 +139,23 @@ impl<E: Engine + 'static> Simulation<E> {
     /// Has the checkers judge an observation, and shows them the entry that it speaks of.
     fn judge(
         &mut self,
-        seat: usize,
+        simulated_worker: usize,
         moment: Moment,
         observation: &Observation,
     ) -> Result<(), Violation> {
         let Some(checks) = &mut self.checks else { return Ok(()) };
         if let Observation::Given { shard, .. } = observation {
-            let seats = self.cluster.seats_of(moment.place.node);
-            let seats = seats.map(|seat| &self.cluster.seats[seat]);
-            let held = seats.filter_map(|seat| {
-                let stream = seat.worker.as_ref()?.stream(*shard)?;
-                Some((seat.place.worker, stream.decided().0))
+            let simulated_workers = self.cluster.workers_of(moment.place.node);
+            let simulated_workers = simulated_workers
+                .map(|simulated_worker| &self.cluster.simulated_workers[simulated_worker]);
+            let held = simulated_workers.filter_map(|simulated_worker| {
+                let stream = simulated_worker.worker.as_ref()?.stream(*shard)?;
+                Some((simulated_worker.place.worker, stream.decided().0))
             });
             checks.holds(held.collect());
         }
         if let Observation::Appended { shard, index, .. } = observation {
-            let worker = self.cluster.seats[seat].worker.as_ref();
+            let worker = self.cluster.simulated_workers[simulated_worker].worker.as_ref();
             let stream = worker.and_then(|worker| worker.stream(*shard));
             if let Some(entry) = stream.and_then(|stream| stream.entry(*index)) {
                 checks.entry(*shard, moment.place.worker, *index, entry);

@@ -1,11 +1,13 @@
 //! The demonstrations in small: what they promise holds, and holds exactly, for time is virtual.
 
-use shoal_sim::demonstrations::{Demonstration, Line, Orders, Size, Table, Verdict, report};
+use shoal_sim::demonstrations::{
+    Demonstration, DemonstrationOptions, ResultLine, ResultTable, Size, TargetVerdict, report,
+};
 
-fn show(demonstration: Demonstration) -> Table {
-    let mut exhibition = demonstration.show(&Orders::new(1, Size::Small)).unwrap();
-    println!("{exhibition}");
-    exhibition.tables.remove(0)
+fn show(demonstration: Demonstration) -> ResultTable {
+    let mut results = demonstration.show(&DemonstrationOptions::new(1, Size::Small)).unwrap();
+    println!("{results}");
+    results.tables.remove(0)
 }
 
 /// The number that a cell begins with.
@@ -15,7 +17,11 @@ fn number(cell: &str) -> f64 {
 }
 
 /// The lines of an engine, with only these columns.
-fn columns<const N: usize>(table: &Table, engine: &str, heads: [&str; N]) -> Vec<[String; N]> {
+fn columns<const N: usize>(
+    table: &ResultTable,
+    engine: &str,
+    heads: [&str; N],
+) -> Vec<[String; N]> {
     let at = heads.map(|head| table.heads.iter().position(|other| *other == head).unwrap());
     let lines = table.lines.iter().filter(|line| line.cells[0] == engine);
     lines.map(|line| at.map(|column| line.cells[column].clone())).collect()
@@ -25,7 +31,7 @@ fn columns<const N: usize>(table: &Table, engine: &str, heads: [&str; N]) -> Vec
 fn a_commit_takes_one_round_trip() {
     let table = show(Demonstration::Latency);
     assert!(table.holds());
-    assert_eq!(table.lines.iter().filter(|line| line.verdict == Verdict::Met).count(), 4);
+    assert_eq!(table.lines.iter().filter(|line| line.verdict == TargetVerdict::Met).count(), 4);
     // The baseline has to ask the participants first.
     let baseline = columns(&table, "two-phase-commit", ["transaction", "p50"]);
     for [_, p50] in baseline.iter().filter(|[transaction, _]| transaction == "writes, several") {
@@ -51,7 +57,7 @@ fn throughput_does_not_depend_on_the_distance() {
 fn a_slow_shard_delays_only_those_who_touch_it() {
     let table = show(Demonstration::SlowShard);
     assert!(table.holds());
-    let p99 = |line: &Line, at: usize| {
+    let p99 = |line: &ResultLine, at: usize| {
         let columns = table.heads.iter().enumerate().filter(|(_, head)| **head == "p99");
         let places: Vec<usize> = columns.map(|(place, _)| place).collect();
         number(&line.cells[places[at]])
@@ -82,38 +88,40 @@ fn sparse_stamps_are_smaller_than_full_ones() {
 
 #[test]
 fn a_failure_stops_only_the_shard_that_fails() {
-    let exhibition = Demonstration::Failure.show(&Orders::new(1, Size::Small)).unwrap();
-    println!("{exhibition}");
-    let [throughput, steps, again] = &exhibition.tables[..] else { panic!("three tables") };
-    let verdict = |table: &Table, name: &str| {
+    let results = Demonstration::Failure.show(&DemonstrationOptions::new(1, Size::Small)).unwrap();
+    println!("{results}");
+    let [throughput, steps, again] = &results.tables[..] else { panic!("three tables") };
+    let verdict = |table: &ResultTable, name: &str| {
         let line = table.lines.iter().find(|line| line.cells[0] == name);
         line.map(|line| line.verdict).unwrap()
     };
     // The first line of each is that of transactions that do not touch the failed shard: with a clock
     // for each shard they go on, and otherwise they do not.
     for name in ["mako", "one timestamp", "groups of 20 ms"] {
-        assert_eq!(verdict(throughput, name), Verdict::Met, "{name}");
+        assert_eq!(verdict(throughput, name), TargetVerdict::Met, "{name}");
     }
     for name in ["mako", "mako, far heir"] {
-        assert_eq!(verdict(steps, name), Verdict::Met, "{name}");
+        assert_eq!(verdict(steps, name), TargetVerdict::Met, "{name}");
     }
     assert_eq!(again.lines.len(), 2);
-    assert_eq!(exhibition.plots.len(), 4);
-    let page = report::html(&[exhibition], 1);
+    assert_eq!(results.plots.len(), 4);
+    let page = report::html(&[results], 1);
     assert_eq!(page.matches("<svg").count(), 4);
 }
 
 #[test]
 fn a_failure_rolls_back_only_what_depends_on_it() {
-    let exhibition = Demonstration::Rollback.show(&Orders::new(1, Size::Small)).unwrap();
-    println!("{exhibition}");
-    assert!(exhibition.holds());
-    let met = exhibition.tables[0].lines.iter().filter(|line| line.verdict == Verdict::Met);
+    let results = Demonstration::Rollback.show(&DemonstrationOptions::new(1, Size::Small)).unwrap();
+    println!("{results}");
+    assert!(results.holds());
+    let met = results.tables[0].lines.iter().filter(|line| line.verdict == TargetVerdict::Met);
     assert_eq!(met.count(), 5, "one for each share of cross-shard clients");
 }
 
 #[test]
 fn a_seed_shows_the_same_again() {
-    let again = || Demonstration::Latency.show(&Orders::new(2, Size::Small)).unwrap().to_string();
+    let again = || {
+        Demonstration::Latency.show(&DemonstrationOptions::new(2, Size::Small)).unwrap().to_string()
+    };
     assert_eq!(again(), again());
 }

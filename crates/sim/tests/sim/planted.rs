@@ -1,16 +1,16 @@
 //! Every planted bug is caught at its recorded seed, or else within the seeds it is given; `shoal sim --faults` tells
 //! by which rule, and takes on those, too, for which a build without optimisation is too slow.
 
-use shoal_sim::planted::{self, Planted};
-use shoal_sim::{ENGINES, Orders};
+use shoal_sim::planted::{self, PlantedBugCase};
+use shoal_sim::{ENGINES, RunOptions};
 
 #[test]
 fn every_planted_bug_is_caught() {
     for (engine, run) in ENGINES {
         let quick = planted::all(engine).into_iter().filter(|planted| planted.within <= 100);
         for planted in quick {
-            let Planted { name, bug, seed, within, caught_by, .. } = planted;
-            let orders = Orders { bug: Some(bug), trace_lines: 0, ..Orders::default() };
+            let PlantedBugCase { name, bug, seed, within, caught_by, .. } = planted;
+            let orders = RunOptions { bug: Some(bug), trace_lines: 0, ..RunOptions::default() };
             let caught = |seed| {
                 let failure = run(seed, orders).failure;
                 failure.is_some_and(|failure| planted.is_caught_by(failure.violation.rule))

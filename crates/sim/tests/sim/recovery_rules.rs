@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use consensus::topology::Topology;
-use engines::{Observation, Place, TransactionId};
+use engines::{Observation, TransactionId, WorkerPlace};
 use shoal_sim::checks::{Checks, Moment, Rules};
 use types::{
     Ballot, Clock, Epoch, NodeId, ShardId, Stamp, TableId, Time, VectorWatermark, WorkerId,
@@ -74,7 +74,7 @@ impl Cluster {
 }
 
 fn moment(node: u32) -> Moment {
-    Moment { at: Time(1), place: Place { node: NodeId(node), worker: W0 } }
+    Moment { at: Time(1), place: WorkerPlace { node: NodeId(node), worker: W0 } }
 }
 
 fn ballot(epoch: u32, node: u32) -> Ballot {

@@ -2,9 +2,11 @@
 
 use bytes::Bytes;
 use consensus::topology::Topology;
-use engines::client::{ClientId, Ending, Reply, Request, request_key, request_row, requests_table};
-use engines::operation::{Answer, Operation};
-use engines::{Observation, Place, TransactionId};
+use engines::client::{
+    ClientId, ClientReply, ClientRequest, SessionEnd, request_key, request_row, requests_table,
+};
+use engines::operation::{Operation, OperationResult};
+use engines::{Observation, TransactionId, WorkerPlace};
 use shoal_sim::Violation;
 use shoal_sim::checks::{Checks, Moment, Rules};
 use types::{
@@ -85,7 +87,7 @@ fn observe(
 
 /// A replica of shard 0 has accepted so many entries under this ballot.
 fn accepts(checks: &mut Checks, node: NodeId, accepted: (Ballot, u64)) -> Result<(), &'static str> {
-    let moment = Moment { at: Time(1), place: Place { node, worker: WorkerId(0) } };
+    let moment = Moment { at: Time(1), place: WorkerPlace { node, worker: WorkerId(0) } };
     checks.accepted(moment, S0, accepted).map_err(|violation| violation.rule)
 }
 
@@ -99,7 +101,7 @@ fn verdict(accepted: [u64; 3], observations: &[Observation]) -> Result<(), &'sta
     let mut all = observations.iter();
     all.try_for_each(|observation| {
         let follows = matches!(observation, Observation::Applied { .. });
-        let place = Place { node: NodeId(u32::from(follows)), worker: WorkerId(0) };
+        let place = WorkerPlace { node: NodeId(u32::from(follows)), worker: WorkerId(0) };
         observe(&mut checks, Moment { at: Time(1), place }, observation)
     })
     .map_err(|violation| violation.rule)
@@ -298,7 +300,7 @@ fn m8_nobody_reads_across_epochs_what_is_not_settled() {
 
 const CLIENT: ClientId = ClientId(7);
 const MOMENT: Moment =
-    Moment { at: Time(1), place: Place { node: NodeId(0), worker: WorkerId(0) } };
+    Moment { at: Time(1), place: WorkerPlace { node: NodeId(0), worker: WorkerId(0) } };
 
 /// Checks of a cluster whose table 0 is that of requests, with one entry on so many voters.
 fn checks(observations: &[Observation], accepted: usize) -> Checks {
@@ -316,8 +318,8 @@ fn checks(observations: &[Observation], accepted: usize) -> Checks {
 }
 
 /// What is said of a reply to a client that began a session and asked for this.
-fn shown(checks: &mut Checks, steps: &[(Request, Reply)]) -> Result<(), &'static str> {
-    checks.asked(CLIENT, &Request::Begin { session: 1 });
+fn shown(checks: &mut Checks, steps: &[(ClientRequest, ClientReply)]) -> Result<(), &'static str> {
+    checks.asked(CLIENT, &ClientRequest::Begin { session: 1 });
     let mut steps = steps.iter();
     let verdict = steps.try_for_each(|(request, reply)| {
         checks.asked(CLIENT, request);
@@ -326,14 +328,18 @@ fn shown(checks: &mut Checks, steps: &[(Request, Reply)]) -> Result<(), &'static
     verdict.map_err(|violation| violation.rule)
 }
 
-fn step(number: u32, operation: Operation, answer: Answer) -> (Request, Reply) {
-    let request = Request::Operation { session: 1, serial: Some(5), number, operation };
-    (request, Reply::Done { session: 1, serial: Some(5), number, result: Ok(answer) })
+fn step(
+    number: u32,
+    operation: Operation,
+    answer: OperationResult,
+) -> (ClientRequest, ClientReply) {
+    let request = ClientRequest::Operation { session: 1, serial: Some(5), number, operation };
+    (request, ClientReply::Done { session: 1, serial: Some(5), number, result: Ok(answer) })
 }
 
-fn get(number: u32, value: &'static [u8]) -> (Request, Reply) {
+fn get(number: u32, value: &'static [u8]) -> (ClientRequest, ClientReply) {
     let get = Operation::Get { table: TableId(0), key: Bytes::from_static(b"key") };
-    step(number, get, Answer::Value(Some(Bytes::from_static(value))))
+    step(number, get, OperationResult::Value(Some(Bytes::from_static(value))))
 }
 
 #[test]
@@ -344,11 +350,17 @@ fn m5_no_client_is_shown_what_is_not_durable() {
     let mut seen = checks(&written(0, 4), 3);
     assert_eq!(shown(&mut seen, &[get(0, b"other")]), Err("M5"), "nobody wrote that");
     let (key, value) = (Bytes::from_static(b"key"), Some(Bytes::from_static(b"own")));
-    let put = step(0, Operation::Put { table: TableId(0), key, value }, Answer::Done);
+    let put = step(0, Operation::Put { table: TableId(0), key, value }, OperationResult::Done);
     let own = [put.clone(), get(1, b"own")];
     assert_eq!(shown(&mut checks(&[], 0), &own), Ok(()), "it wrote that itself");
-    let end = Request::End { session: 1, serial: Some(5), number: 1, ending: Ending::Commit };
-    let done = Reply::Done { session: 1, serial: Some(5), number: 1, result: Ok(Answer::Done) };
+    let end =
+        ClientRequest::End { session: 1, serial: Some(5), number: 1, ending: SessionEnd::Commit };
+    let done = ClientReply::Done {
+        session: 1,
+        serial: Some(5),
+        number: 1,
+        result: Ok(OperationResult::Done),
+    };
     let lost = shown(&mut checks(&[], 0), &[put, (end, done)]);
     assert_eq!(lost, Err("M5"), "committed, and nowhere");
 }
@@ -359,13 +371,13 @@ fn answers_of_one_transaction_agree() {
     let written = || checks(&written(0, 4), 3);
     let told = [first.clone(), (again.clone(), other.clone())];
     assert_eq!(shown(&mut written(), &told), Ok(()), "the same once more");
-    let Reply::Done { result, serial, .. } = &mut other else { unreachable!("of a step") };
-    *result = Ok(Answer::Value(None));
+    let ClientReply::Done { result, serial, .. } = &mut other else { unreachable!("of a step") };
+    *result = Ok(OperationResult::Value(None));
     let told = [
         first.clone(),
         (
             again.clone(),
-            Reply::Done { session: 1, serial: *serial, number: 0, result: result.clone() },
+            ClientReply::Done { session: 1, serial: *serial, number: 0, result: result.clone() },
         ),
     ];
     assert_eq!(shown(&mut written(), &told), Err("one transaction"));
@@ -388,8 +400,8 @@ fn a_call_is_answered_when_its_row_is_durable_and_has_one() {
     let entry = appended(0, 4, &[4]);
     let performed = [drawn(0, 4), row(0, 4), resolved(0, 4), entry];
     let (procedure, arguments) = ("any".into(), Bytes::new());
-    let call = Request::Call { id, procedure, arguments };
-    let reply = Reply::Called { id, result: Ok(Bytes::from_static(b"result")) };
+    let call = ClientRequest::Call { id, procedure, arguments };
+    let reply = ClientReply::Called { id, result: Ok(Bytes::from_static(b"result")) };
     for (accepted, verdict) in [(1, Err("M5")), (2, Ok(()))] {
         let mut checks = checks(&performed, accepted);
         assert_eq!(shown(&mut checks, &[(call.clone(), reply.clone())]), verdict);

@@ -2,8 +2,8 @@
 
 use engines::mako::Mako;
 use engines::two_phase_commit::TwoPhaseCommit;
-use shoal_sim::probes::Probes;
-use shoal_sim::{Orders, Subject, run};
+use shoal_sim::coverage::Coverage;
+use shoal_sim::{RunOptions, Subject, run};
 
 /// Seeds that found something once: docs/simulation.md says what.
 const FOUND: [u64; 39] = [
@@ -13,11 +13,11 @@ const FOUND: [u64; 39] = [
     3_019_396, 3_020_559, 6_003_150, 7_710_241,
 ];
 
-fn seeds_keep_the_rules<E: Subject>(seeds: impl IntoIterator<Item = u64>) -> Probes {
-    let mut probes = Probes::default();
+fn seeds_keep_the_rules<E: Subject>(seeds: impl IntoIterator<Item = u64>) -> Coverage {
+    let mut coverage = Coverage::default();
     for seed in seeds {
         let twice = seed < 8 && seed % 4 == 0;
-        let report = run::<E>(seed, Orders { trace_lines: 60, twice, ..Orders::default() });
+        let report = run::<E>(seed, RunOptions { trace_lines: 60, twice, ..RunOptions::default() });
         if let Some(failure) = report.failure {
             panic!(
                 "seed {seed} ({}): {}\n{}",
@@ -26,15 +26,15 @@ fn seeds_keep_the_rules<E: Subject>(seeds: impl IntoIterator<Item = u64>) -> Pro
                 failure.trace.join("\n")
             );
         }
-        probes += report.probes;
+        coverage += report.coverage;
     }
-    probes
+    coverage
 }
 
 #[test]
 fn seeds_keep_the_rules_of_mako() {
-    let probes = seeds_keep_the_rules::<Mako>((0..20).chain(FOUND));
-    assert!(probes.settled > 0 && probes.led > 0, "no epoch ended, or nobody took over");
+    let coverage = seeds_keep_the_rules::<Mako>((0..20).chain(FOUND));
+    assert!(coverage.settled > 0 && coverage.led > 0, "no epoch ended, or nobody took over");
 }
 
 #[test]

@@ -1,15 +1,15 @@
 //! Where bytes and keys have a price, a step that handles too many of them costs a node its lease.
 
-use consensus::manager::{self, Pace};
+use consensus::manager::{self, LogPace};
 use consensus::topology::{Partitioning, Topology};
 use engines::engine::Setup;
 use engines::mako::{self, Mako};
-use engines::{Place, Procedures};
+use engines::{Procedures, WorkerPlace};
 use shoal_sim::clock::NodeClock;
 use shoal_sim::cpu::Cpu;
-use shoal_sim::managers::Managed;
+use shoal_sim::managers::ManagersPlan;
 use shoal_sim::network::Delay;
-use shoal_sim::simulation::{Simulation, World};
+use shoal_sim::simulation::{Simulation, SimulationWorld};
 use shoal_sim::subject::Subject;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -53,20 +53,20 @@ struct Cost {
 
 /// Runs a transaction on shards of three replicas with slow processors, and says what it costs until it is durable and
 /// replayed.
-fn cost(options: mako::Options, shards: u32, size: Size) -> Cost {
+fn cost(options: mako::MakoOptions, shards: u32, size: Size) -> Cost {
     let tables = [("t".to_owned(), Partitioning::Hash { prefix_bytes: 0 })];
     let topology = Topology::compact(1, shards, 3, 0, 1)
         .with_tables(tables.into_iter().chain(Mako::tables(1)).collect::<Vec<_>>())
         .expect("a topology");
     let topology = Arc::new(topology);
-    let pace = Pace::steady(Duration::from_millis(1));
-    let managers = Managed {
+    let pace = LogPace::steady(Duration::from_millis(1));
+    let managers = ManagersPlan {
         datacenters: vec![0; 3],
         clocks: vec![NodeClock::TRUE; 3],
         pace,
-        options: manager::Options::default(),
+        options: manager::ManagerOptions::default(),
     };
-    let world = World {
+    let world = SimulationWorld {
         clocks: vec![NodeClock::TRUE; topology.nodes().len()],
         delays: vec![vec![Delay { base_ns: 50_000, jitter_ns: 20_000 }]],
         clients: Vec::new(),
@@ -77,21 +77,22 @@ fn cost(options: mako::Options, shards: u32, size: Size) -> Cost {
         managers: Some(managers),
     };
     let (procedures, streams) =
-        (Arc::new(Procedures::new()), consensus::stream::Options::default());
+        (Arc::new(Procedures::new()), consensus::stream::StreamOptions::default());
     let setup = Setup { topology, procedures, streams, options };
     let mut simulation = Simulation::<Mako>::new(&setup, world, 1);
     assert_eq!(simulation.run_while_not(PATIENCE, Simulation::is_led), Ok(true));
     let epoch =
         |simulation: &Simulation<Mako>| simulation.configuration().expect("managed").epoch.0;
     let before = epoch(&simulation);
-    let place = Place { node: simulation.leader(ShardId(0)), worker: WorkerId(0) };
+    let place = WorkerPlace { node: simulation.leader(ShardId(0)), worker: WorkerId(0) };
     let (local, done) = (simulation.local(place), Rc::new(RefCell::new(None)));
     let outcome = Rc::clone(&done);
     simulation.spawn(
         place,
         Box::pin(async move {
-            let ended =
-                local.transact(async |tx: &engines::Transaction| fill(tx, size).await).await;
+            let ended = local
+                .transact(async |tx: &engines::CoordinatorTransaction| fill(tx, size).await)
+                .await;
             *outcome.borrow_mut() = Some(ended);
         }),
     );
@@ -104,7 +105,7 @@ fn cost(options: mako::Options, shards: u32, size: Size) -> Cost {
     Cost { ended, epochs, step_keys_most: simulation.step_keys_most() }
 }
 
-async fn fill(tx: &engines::Transaction, size: Size) -> Result<()> {
+async fn fill(tx: &engines::CoordinatorTransaction, size: Size) -> Result<()> {
     let value = vec![1; size.value_bytes];
     for number in 0..size.keys {
         tx.put(TableId(0), &(number as u32).to_be_bytes(), &value)?;
@@ -120,13 +121,13 @@ async fn fill(tx: &engines::Transaction, size: Size) -> Result<()> {
 }
 
 /// What one step may lock, install and roll back: each for one transaction at once.
-fn step_keys_max(options: &mako::Options) -> u64 {
+fn step_keys_max(options: &mako::MakoOptions) -> u64 {
     3 * options.limits.step_keys_max.max(options.part_writes_max) as u64
 }
 
 /// It costs no lease, and no step is long.
 fn passes(shards: u32, size: Size) {
-    let options = mako::Options::default();
+    let options = mako::MakoOptions::default();
     let max = step_keys_max(&options);
     let Cost { ended, epochs, step_keys_most } = cost(options, shards, size);
     assert_eq!(ended.is_ok(), !size.gives_up, "{size:?} on {shards} shards: {ended:?}");
@@ -157,18 +158,18 @@ fn giving_up_the_most_keys_costs_no_lease() {
 #[test]
 fn a_step_without_a_bound_on_bytes_costs_a_lease() {
     let all = usize::MAX / 2;
-    let options = mako::Options {
+    let options = mako::MakoOptions {
         part_bytes_max: all,
         part_writes_max: all,
         replay_bytes_max: all,
-        ..mako::Options::default()
+        ..mako::MakoOptions::default()
     };
     assert!(cost(options, 1, LONG_VALUES).epochs > 0, "nothing is slow");
 }
 
 #[test]
 fn a_step_without_a_bound_on_keys_costs_a_lease() {
-    let mut options = mako::Options::default();
+    let mut options = mako::MakoOptions::default();
     options.limits.step_keys_max = usize::MAX / 32;
     assert!(cost(options, 1, MANY_KEYS).epochs > 0, "nothing is slow");
 }

@@ -2,7 +2,8 @@
 
 use super::inner::Separator;
 use super::node::{
-    Entries, Header, Place, Shape, close_gap, copy_head, copy_slot, open_gap, shortest_separator,
+    Entries, Header, NodePlace, Shape, close_gap, copy_head, copy_slot, open_gap,
+    shortest_separator,
 };
 use crate::key::{common_prefix, head_at};
 use crate::memory::Heap;
@@ -62,7 +63,7 @@ impl Leaf {
 
     /// See [`Entries::find`].
     #[inline]
-    pub(crate) fn find(&self, key: &[u8]) -> Option<Place> {
+    pub(crate) fn find(&self, key: &[u8]) -> Option<NodePlace> {
         Entries::find(self, key)
     }
 

@@ -28,7 +28,7 @@ pub(crate) use inner::{Inner, Separator};
 pub(crate) use leaf::{LEAF_MAX, Leaf};
 pub(crate) use scan::Seek;
 
-use crate::faults::{Fault, Faults};
+use crate::faults::{StoreBug, StoreBugs};
 use crate::guarded::Guarded;
 use crate::memory::Heap;
 use crate::reclaim::{Memory, Retired};
@@ -52,7 +52,7 @@ const _: () = assert!(2 * (SPARSE - 1) < MERGED_INNER_MAX);
 /// See the module.
 pub(crate) struct Index {
     root: AtomicPtr<Header>,
-    faults: Faults,
+    faults: StoreBugs,
 }
 
 /// A leaf as it was at one version: what a transaction remembers of a gap or a range.
@@ -197,7 +197,7 @@ fn prefetch_node(node: NonNull<Header>, level: u8) {
 }
 
 impl Index {
-    pub(crate) fn new(heap: &mut Heap, faults: Faults) -> Index {
+    pub(crate) fn new(heap: &mut Heap, faults: StoreBugs) -> Index {
         Index { root: AtomicPtr::new(Leaf::allocate(heap).cast().as_ptr()), faults }
     }
 
@@ -210,7 +210,7 @@ impl Index {
         let version = node.stable_version(self.faults)?;
         // A root that was split since it was loaded is only the left half.
         let checked =
-            self.faults.has(Fault::RootUnchecked) || self.root.load(Ordering::Acquire) == root;
+            self.faults.has(StoreBug::RootUnchecked) || self.root.load(Ordering::Acquire) == root;
         checked.then_some(Step { node, version })
     }
 
@@ -222,7 +222,7 @@ impl Index {
         // SAFETY: kept by the caller's guard.
         let node: Guarded<'t, Header> = unsafe { Guarded::new(child) };
         let version = node.stable_version(self.faults)?;
-        let checked = self.faults.has(Fault::ParentUnchecked)
+        let checked = self.faults.has(StoreBug::ParentUnchecked)
             || from.node.header().is_unchanged(from.version);
         checked.then_some(Step { node, version })
     }
@@ -254,7 +254,7 @@ impl Index {
                     let place = leaf.find(key)?;
                     let record = if place.equal { leaf.record(place.at) } else { None };
                     let checked =
-                        self.faults.has(Fault::LookupUnchecked) || node.is_unchanged(version);
+                        self.faults.has(StoreBug::LookupUnchecked) || node.is_unchanged(version);
                     return checked.then(|| match record {
                         Some(record) => Lookup::Found(record),
                         None => Lookup::Absent(LeafVersion { leaf: leaf.pointer(), version }),
@@ -292,7 +292,7 @@ impl Index {
         let place = leaf.find(key)?;
         assert!(!place.equal, "{key:?} was absent at this version");
         leaf.insert(place.at, key, record);
-        if !self.faults.has(Fault::SilentInsertion) {
+        if !self.faults.has(StoreBug::SilentInsertion) {
             latch.change();
         }
         let (from, to) = latch.versions();
@@ -354,7 +354,7 @@ impl Index {
                     }
                     let mut latch = node.latch(version)?;
                     leaf.insert(place.at, key, record);
-                    if !self.faults.has(Fault::SilentInsertion) {
+                    if !self.faults.has(StoreBug::SilentInsertion) {
                         latch.change();
                     }
                     let (from, to) = latch.versions();
@@ -483,7 +483,7 @@ impl Index {
                         return Some(None);
                     };
                     leaf.remove(place.at);
-                    if !self.faults.has(Fault::SilentRemoval) {
+                    if !self.faults.has(StoreBug::SilentRemoval) {
                         latch.change();
                     }
                     return Some(Some(record));
@@ -550,10 +550,10 @@ impl Index {
             _ => unreachable!("children of one node stand on one level"),
         }
         above.change();
-        if !self.faults.has(Fault::SilentMerge) {
+        if !self.faults.has(StoreBug::SilentMerge) {
             keep.change();
         }
-        if !self.faults.has(Fault::MergedStaysValid) {
+        if !self.faults.has(StoreBug::MergedStaysValid) {
             gone.obsolete();
         }
         true

@@ -20,7 +20,7 @@
 //!
 //! Invariants: heads ascend within the count; an obsolete node never changes again.
 
-use crate::faults::{Fault, Faults};
+use crate::faults::{StoreBug, StoreBugs};
 use crate::key::{common_prefix, head_at};
 use crate::sync::{AtomicPtr, AtomicU64, Ordering, fence, spin_loop};
 use crate::work::{self, Work};
@@ -56,7 +56,7 @@ pub(super) struct Shape {
 
 /// Where a search ended.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct NodePlace {
     /// Index of the first entry whose key is not below the one sought.
     pub(crate) at: usize,
     /// That entry's key is the one sought.
@@ -81,8 +81,8 @@ impl Header {
 
     /// The version once the latch is free; `None` if the node is obsolete.
     #[inline]
-    pub(crate) fn stable_version(&self, faults: Faults) -> Option<u64> {
-        let unstable = if faults.has(Fault::LatchedIsStable) { 0 } else { LATCHED };
+    pub(crate) fn stable_version(&self, faults: StoreBugs) -> Option<u64> {
+        let unstable = if faults.has(StoreBug::LatchedIsStable) { 0 } else { LATCHED };
         loop {
             let version = self.version.load(Ordering::Acquire);
             if version & (unstable | OBSOLETE) == 0 {
@@ -231,35 +231,41 @@ pub(super) trait Entries {
 
     /// Finds `key`. `None` asks a reader that raced with a writer to begin again.
     #[inline]
-    fn find(&self, key: &[u8]) -> Option<Place> {
+    fn find(&self, key: &[u8]) -> Option<NodePlace> {
         let shape = self.header().shape();
         let heads = &self.heads()[..shape.count];
         match self.header().compare_prefix(shape, key) {
-            cmp::Ordering::Less => return Some(Place { at: 0, equal: false }),
-            cmp::Ordering::Greater => return Some(Place { at: heads.len(), equal: false }),
+            cmp::Ordering::Less => return Some(NodePlace { at: 0, equal: false }),
+            cmp::Ordering::Greater => return Some(NodePlace { at: heads.len(), equal: false }),
             cmp::Ordering::Equal => {}
         }
         let head = head_at(key, shape.prefix_bytes);
         let at = count_below(heads, head);
         if shape.prefix_bytes > PREFIX_BYTES_INLINE && shape.count > 0 {
             match compare_beyond(self.key(at.min(shape.count - 1))?, shape, key)? {
-                cmp::Ordering::Less => return Some(Place { at: 0, equal: false }),
-                cmp::Ordering::Greater => return Some(Place { at: heads.len(), equal: false }),
+                cmp::Ordering::Less => return Some(NodePlace { at: 0, equal: false }),
+                cmp::Ordering::Greater => return Some(NodePlace { at: heads.len(), equal: false }),
                 cmp::Ordering::Equal => {}
             }
         }
         if at == heads.len() || heads[at].load(Ordering::Relaxed) != head {
-            return Some(Place { at, equal: false });
+            return Some(NodePlace { at, equal: false });
         }
         work::count(Work::KeyCompared);
         match self.key(at)?.cmp(key) {
             cmp::Ordering::Less => self.find_behind(at, heads, head, key),
-            order => Some(Place { at, equal: order.is_eq() }),
+            order => Some(NodePlace { at, equal: order.is_eq() }),
         }
     }
 
     /// Finds `key` behind the entry at `at`, which has its `head` and is below it.
-    fn find_behind(&self, at: usize, heads: &[AtomicU64], head: u64, key: &[u8]) -> Option<Place> {
+    fn find_behind(
+        &self,
+        at: usize,
+        heads: &[AtomicU64],
+        head: u64,
+        key: &[u8],
+    ) -> Option<NodePlace> {
         let alike = head.checked_add(1).map_or(heads.len(), |above| count_below(heads, above));
         let (mut low, mut high) = (at + 1, alike);
         while low < high {
@@ -267,11 +273,11 @@ pub(super) trait Entries {
             work::count(Work::KeyCompared);
             match self.key(middle)?.cmp(key) {
                 cmp::Ordering::Less => low = middle + 1,
-                cmp::Ordering::Equal => return Some(Place { at: middle, equal: true }),
+                cmp::Ordering::Equal => return Some(NodePlace { at: middle, equal: true }),
                 cmp::Ordering::Greater => high = middle,
             }
         }
-        Some(Place { at: low, equal: false })
+        Some(NodePlace { at: low, equal: false })
     }
 
     /// The first entry that has the head of `key`.

@@ -3,7 +3,7 @@
 use super::inner::Separator;
 use super::leaf::{LEAF_MAX, Leaf};
 use super::{Index, Kind, LeafVersion, Step, kind};
-use crate::faults::Fault;
+use crate::faults::StoreBug;
 use crate::record::Record;
 use crate::sync::spin_loop;
 use std::ptr::NonNull;
@@ -95,7 +95,7 @@ impl Index {
                         LeafRows { leaf: leaf_version, records: [None; LEAF_MAX], count: 0, next };
                     rows.take(&leaf, seek, most)?;
                     let checked =
-                        self.faults.has(Fault::ScanUnchecked) || node.is_unchanged(version);
+                        self.faults.has(StoreBug::ScanUnchecked) || node.is_unchanged(version);
                     return checked.then_some(rows);
                 }
             }

@@ -1,7 +1,7 @@
 //! The index against `BTreeMap`: few keys that collide, long shared prefixes, every kind of seek.
 
 use super::{Index, Insertion, Lookup, Seek};
-use crate::faults::Faults;
+use crate::faults::StoreBugs;
 use crate::memory::{Arena, Heap};
 use crate::reclaim::{Eras, Memory, Retired};
 use crate::record::Record;
@@ -23,8 +23,8 @@ struct Bench {
 impl Bench {
     fn new() -> Bench {
         let arena = Arc::new(Arena::default());
-        let eras = Arc::new(Eras::new(1, usize::MAX, Faults::NONE));
-        let index = Index::new(&mut Heap::new(Arc::clone(&arena)), Faults::NONE);
+        let eras = Arc::new(Eras::new(1, usize::MAX, StoreBugs::NONE));
+        let index = Index::new(&mut Heap::new(Arc::clone(&arena)), StoreBugs::NONE);
         let memory = Memory::new(&eras, &arena).expect("a free slot");
         Bench { index, memory, model: BTreeMap::new(), arena, eras }
     }
@@ -111,7 +111,7 @@ impl Drop for Bench {
             self.index.tear_down(&mut heap, &mut |heap, record| Record::free(record, heap));
         }
         // What waits in the limbo is freed as an orphan.
-        let replacement = Arc::new(Eras::new(1, usize::MAX, Faults::NONE));
+        let replacement = Arc::new(Eras::new(1, usize::MAX, StoreBugs::NONE));
         self.memory = Memory::new(&replacement, &self.arena).expect("a free slot");
         // SAFETY: no session of these eras is left.
         unsafe { self.eras.free_orphans(&mut heap) };

@@ -3,12 +3,12 @@
 use super::writes::Write;
 use super::{Read, Sets, Size, Transaction};
 use crate::discard::{chain, unlink};
-use crate::faults::{Fault, Faults};
+use crate::faults::{StoreBug, StoreBugs};
 use crate::guarded::Guarded;
 use crate::index::{Insertion, LeafChange};
 use crate::reclaim::{Memory, Retired};
 use crate::record::{LockError, Record};
-use crate::session::{Session, State};
+use crate::session::{Session, SessionState};
 use crate::store::Store;
 use crate::version::Version;
 use crate::work::{self, Work};
@@ -212,10 +212,10 @@ impl<S: DerefMut<Target = Session>> Locked<S> {
     }
 }
 
-impl State {
+impl SessionState {
     /// Takes the locks of the next `most` writes. Says whether those are the last.
     fn lock(&mut self, store: &Store, most: usize) -> Result<bool> {
-        let State { memory, sets, .. } = self;
+        let SessionState { memory, sets, .. } = self;
         let first = sets.order.len();
         let until = sets.writes.entries.len().min(first.saturating_add(most));
         sets.run = first;
@@ -412,7 +412,7 @@ impl State {
     /// After the last it forgets everything; after an installation there is only the forgetting. Says whether that was
     /// the last. What it found without a value is in `removals`.
     pub(crate) fn roll_back(&mut self, most: usize) -> bool {
-        let State { memory, sets, removals } = self;
+        let SessionState { memory, sets, removals } = self;
         let ended = sets.ended;
         // Of the last slice of locks some may be missing. Of slices before, all are held.
         for (_, place) in sets.order.get(sets.run..sets.locked).into_iter().flatten() {
@@ -519,7 +519,7 @@ impl Sets {
         // A transaction that finds the placeholder may fill it before it is locked here, and the leaf will not
         // tell: where the gap was read, so is the placeholder.
         let mut read_placeholder = || {
-            if !faults.has(Fault::PlaceholderUnread) {
+            if !faults.has(StoreBug::PlaceholderUnread) {
                 reads.push(Read { record: private, version: ptr::null_mut() });
             }
         };
@@ -535,7 +535,7 @@ impl Sets {
         let mut noted = false;
         let mut changed = |change: LeafChange| {
             // The node set will know both halves, but not which of them a gap fell to.
-            *gaps_stale |= change.split.is_some() && !faults.has(Fault::GapOutlivesSplit);
+            *gaps_stale |= change.split.is_some() && !faults.has(StoreBug::GapOutlivesSplit);
             noted = nodes.renew(table, &change, faults);
         };
         // SAFETY: pinned; the record is private.
@@ -565,7 +565,7 @@ impl Sets {
     /// the next.
     fn validate(
         &self,
-        faults: Faults,
+        faults: StoreBugs,
         from: usize,
         most: usize,
     ) -> Result<Option<usize>, Conflict> {
@@ -574,12 +574,13 @@ impl Sets {
             // SAFETY: kept by the guard.
             let guarded = unsafe { record.as_ref() };
             let word = guarded.word();
-            if word.is_locked() && !self.holds_lock(*record) && !faults.has(Fault::SkipLockCheck) {
+            if word.is_locked() && !self.holds_lock(*record) && !faults.has(StoreBug::SkipLockCheck)
+            {
                 return Err(locked(*record));
             }
-            let dead = word.is_dead() && !faults.has(Fault::DeadIsUnchanged);
+            let dead = word.is_dead() && !faults.has(StoreBug::DeadIsUnchanged);
             let same = word.version() == *version && !dead;
-            if !same && !faults.has(Fault::SkipReadSet) {
+            if !same && !faults.has(StoreBug::SkipReadSet) {
                 // SAFETY: kept by the guard.
                 let key = unsafe { Record::excerpt(*record) };
                 return Err(Conflict::ReadChanged { table: guarded.table(), key });
@@ -588,7 +589,7 @@ impl Sets {
         let leaves = from.saturating_sub(reads)..until.saturating_sub(reads);
         for node in self.nodes.iter().take(leaves.end).skip(leaves.start) {
             // SAFETY: noted under this guard.
-            if !unsafe { node.leaf.validate() } && !faults.has(Fault::SkipNodeSet) {
+            if !unsafe { node.leaf.validate() } && !faults.has(StoreBug::SkipNodeSet) {
                 return Err(Conflict::RangeChanged { table: node.table });
             }
         }

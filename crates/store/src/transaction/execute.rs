@@ -2,11 +2,11 @@
 
 use super::writes::Write;
 use super::{LeafRead, READS_AHEAD, Read, Sets, Transaction};
-use crate::faults::Fault;
+use crate::faults::StoreBug;
 use crate::guarded::Guarded;
 use crate::index::{Index, LeafVersion, Lookup, prefetch};
 use crate::record::Record;
-use crate::session::{Session, State};
+use crate::session::{Session, SessionState};
 use crate::store::Store;
 use crate::sync::spin_loop;
 use crate::version::{Content, Version};
@@ -136,7 +136,7 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
         {
             // Nothing to remove; that it stays so is all the transaction has to know: a read.
             state.sets.check_reads()?;
-            if !self.session().store.options.faults.has(Fault::AbsentDeletionUnnoted) {
+            if !self.session().store.options.faults.has(StoreBug::AbsentDeletionUnnoted) {
                 state.sets.note_leaf(table, leaf);
             }
             return Ok(());
@@ -185,7 +185,7 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
 }
 
 /// What a read found.
-struct Found {
+struct FoundRecord {
     /// Null where there is none.
     version: *mut Version,
     /// Where there is no record either: the place in the node set of the leaf without it.
@@ -195,22 +195,22 @@ struct Found {
 impl Sets {
     /// Reads `key`: the transaction's own version, or the newest there is, which it remembers.
     #[inline]
-    fn read(&mut self, index: &Index, table: TableId, key: &[u8]) -> Found {
+    fn read(&mut self, index: &Index, table: TableId, key: &[u8]) -> FoundRecord {
         let hash = self.hash_keys.hash(table, key);
         if let Some(place) = self.writes.find(hash, table, key) {
-            return Found { version: self.writes.entries[place].version.as_ptr(), gap: None };
+            return FoundRecord { version: self.writes.entries[place].version.as_ptr(), gap: None };
         }
         loop {
             match self.find(index, hash, table, key) {
                 Lookup::Found(record) => {
                     if let Some(version) = self.read_record(record) {
-                        return Found { version, gap: None };
+                        return FoundRecord { version, gap: None };
                     }
                     self.recent.forget();
                 }
                 Lookup::Absent(leaf) => {
                     let gap = Some(self.note_leaf(table, leaf));
-                    return Found { version: ptr::null_mut(), gap };
+                    return FoundRecord { version: ptr::null_mut(), gap };
                 }
             }
         }
@@ -311,7 +311,7 @@ impl Sets {
     }
 }
 
-impl State {
+impl SessionState {
     /// Frees memory until the store has room for so much `more`.
     ///
     /// # Errors
@@ -348,7 +348,7 @@ impl State {
         content: Content<'_>,
         gap: Option<u32>,
     ) -> Result<()> {
-        let State { memory, sets, .. } = self;
+        let SessionState { memory, sets, .. } = self;
         let value_bytes = if let Content::Value(value) = content { value.len() } else { 0 };
         let bytes = key.len() + value_bytes + WRITE_BYTES;
         if sets.writes.bytes + bytes > TRANSACTION_BYTES_MAX {

@@ -1,7 +1,7 @@
 //! The node set: the leaves whose gaps and ranges a transaction has read, found again by their address.
 
 use super::LeafRead;
-use crate::faults::{Fault, Faults};
+use crate::faults::{StoreBug, StoreBugs};
 use crate::index::{Leaf, LeafChange, LeafVersion};
 use crate::work::{self, Work};
 use std::ptr::NonNull;
@@ -64,14 +64,14 @@ impl NodeSet {
 
     /// Follows a change that the transaction itself made: its own insertion is no phantom to it (Silo
     /// §4.6). Says whether the transaction had noted the leaf.
-    pub(super) fn renew(&mut self, table: TableId, change: &LeafChange, faults: Faults) -> bool {
+    pub(super) fn renew(&mut self, table: TableId, change: &LeafChange, faults: StoreBugs) -> bool {
         let Some(place) = self.find(change.leaf) else { return false };
         let leaf = &mut self.entries[place].leaf;
         if leaf.version != change.from {
             return false;
         }
         leaf.version = change.to;
-        if let Some(leaf) = change.split.filter(|_| !faults.has(Fault::SplitUnnoted)) {
+        if let Some(leaf) = change.split.filter(|_| !faults.has(StoreBug::SplitUnnoted)) {
             self.push(LeafRead { table, leaf });
         }
         true

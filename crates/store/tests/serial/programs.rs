@@ -1,7 +1,7 @@
 //! Random transactions on few keys, and how they run on a store.
 
 use crate::checker::{Committed, Key, Op, State, Value};
-use shoal_store::{Faults, Locked, Options, Session, Store, Transaction};
+use shoal_store::{Locked, Options, Session, Store, StoreBugs, Transaction};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use types::{Epoch, Error, Random, Rejected, Scan, StampRef, TableId};
@@ -116,7 +116,7 @@ fn value_of(bytes: &[u8]) -> Value {
 }
 
 impl World {
-    pub fn new(faults: Faults) -> World {
+    pub fn new(faults: StoreBugs) -> World {
         let store = Arc::new(Store::new(Options { faults, ..Options::default() }));
         let table = store.table("t").expect("a table");
         let (now, values, committed) = (AtomicU64::new(1), AtomicU64::new(1), AtomicU64::new(0));

@@ -1,6 +1,6 @@
 //! Histories of two or three sessions, written down: each is what a planted bug needs to show.
 
-use shoal_store::{Faults, Options, Session, Store};
+use shoal_store::{Options, Session, Store, StoreBugs};
 use std::sync::Arc;
 use types::{Result, TableId};
 
@@ -10,7 +10,7 @@ struct World {
 }
 
 /// A store with these keys.
-fn world(faults: Faults, keys: impl IntoIterator<Item = u32>) -> World {
+fn world(faults: StoreBugs, keys: impl IntoIterator<Item = u32>) -> World {
     let store = Arc::new(Store::new(Options { faults, ..Options::default() }));
     let table = store.table("t").expect("a table");
     let world = World { store, table };
@@ -41,7 +41,7 @@ impl World {
 
 /// A transaction reads a leaf that is full, and splits it. A key that another puts into the right half
 /// after that stops it.
-fn split_by_oneself(faults: Faults) -> bool {
+fn split_by_oneself(faults: StoreBugs) -> bool {
     let world = world(faults, (0..28).map(|key| 2 * key));
     let mut session = world.session();
     let tx = session.begin();
@@ -55,7 +55,7 @@ fn split_by_oneself(faults: Faults) -> bool {
 
 /// A transaction inserts two keys into one full leaf: the first splits it, and the second belongs into
 /// the new half.
-fn two_keys_for_a_full_leaf(faults: Faults) -> bool {
+fn two_keys_for_a_full_leaf(faults: StoreBugs) -> bool {
     let world = world(faults, (0..28).map(|key| 2 * key));
     let mut session = world.session();
     let tx = session.begin();
@@ -71,7 +71,7 @@ fn two_keys_for_a_full_leaf(faults: Faults) -> bool {
 
 /// A transaction finds a key absent in a leaf, which is then merged into its left neighbour. The key that
 /// another puts there after that stops it.
-fn gap_in_a_merged_leaf(faults: Faults) -> bool {
+fn gap_in_a_merged_leaf(faults: StoreBugs) -> bool {
     let world = world(faults, (0..36).map(|key| 2 * key));
     // Of the first 28, six stay: few enough to be merged by the next removal there.
     (0..22).for_each(|key| world.delete(2 * key).expect("nobody else is there"));
@@ -85,7 +85,7 @@ fn gap_in_a_merged_leaf(faults: Faults) -> bool {
 
 /// A transaction begins before the era moves on, and unlinks what another one reads that began after that.
 /// The other one reads it still.
-fn unlinked_by_an_older_guard(faults: Faults) -> bool {
+fn unlinked_by_an_older_guard(faults: StoreBugs) -> bool {
     const VALUE: [u8; 3000] = [7; 3000];
     // As many as make a session look for what it can free.
     const KEYS: std::ops::Range<u32> = 0..40;
@@ -115,19 +115,19 @@ fn unlinked_by_an_older_guard(faults: Faults) -> bool {
 /// The scenarios, of which each holds where no bug is planted.
 #[test]
 fn scenarios_hold() {
-    assert!(split_by_oneself(Faults::NONE));
-    assert!(two_keys_for_a_full_leaf(Faults::NONE));
-    assert!(gap_in_a_merged_leaf(Faults::NONE));
-    assert!(unlinked_by_an_older_guard(Faults::NONE));
+    assert!(split_by_oneself(StoreBugs::NONE));
+    assert!(two_keys_for_a_full_leaf(StoreBugs::NONE));
+    assert!(gap_in_a_merged_leaf(StoreBugs::NONE));
+    assert!(unlinked_by_an_older_guard(StoreBugs::NONE));
 }
 
 #[cfg(feature = "faults")]
 #[test]
 fn planted_bugs_break_them() {
-    use shoal_store::Fault;
-    assert!(!split_by_oneself(Faults::only(Fault::SplitUnnoted)));
-    assert!(!split_by_oneself(Faults::only(Fault::SkipNodeSet)));
-    assert!(!two_keys_for_a_full_leaf(Faults::only(Fault::GapOutlivesSplit)));
-    assert!(!gap_in_a_merged_leaf(Faults::only(Fault::MergedStaysValid)));
-    assert!(!unlinked_by_an_older_guard(Faults::only(Fault::TagTooEarly)));
+    use shoal_store::StoreBug;
+    assert!(!split_by_oneself(StoreBugs::only(StoreBug::SplitUnnoted)));
+    assert!(!split_by_oneself(StoreBugs::only(StoreBug::SkipNodeSet)));
+    assert!(!two_keys_for_a_full_leaf(StoreBugs::only(StoreBug::GapOutlivesSplit)));
+    assert!(!gap_in_a_merged_leaf(StoreBugs::only(StoreBug::MergedStaysValid)));
+    assert!(!unlinked_by_an_older_guard(StoreBugs::only(StoreBug::TagTooEarly)));
 }

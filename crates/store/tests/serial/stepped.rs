@@ -3,7 +3,7 @@
 
 use crate::checker::{Committed, Violation, judge};
 use crate::programs::{Mood, Running, Stepped, World};
-use shoal_store::Faults;
+use shoal_store::StoreBugs;
 use types::Random;
 
 /// Transactions that run at a time.
@@ -12,7 +12,7 @@ const OPEN: usize = 4;
 const STEPS: usize = 1200;
 
 /// Runs the history of a seed and judges it.
-fn history(seed: u64, faults: Faults) -> Result<(), Box<Violation>> {
+fn history(seed: u64, faults: StoreBugs) -> Result<(), Box<Violation>> {
     let mut random = Random::new(seed);
     let world = World::new(faults);
     let mut running: Vec<Option<Running>> = (0..OPEN).map(|_| None).collect();
@@ -44,7 +44,7 @@ fn history(seed: u64, faults: Faults) -> Result<(), Box<Violation>> {
 #[test]
 fn histories_are_strictly_serializable() {
     for seed in 0..400 {
-        if let Err(violation) = history(seed, Faults::NONE) {
+        if let Err(violation) = history(seed, StoreBugs::NONE) {
             panic!("seed {seed}: {violation:#?}");
         }
     }
@@ -53,42 +53,43 @@ fn histories_are_strictly_serializable() {
 #[cfg(feature = "faults")]
 mod planted {
     use super::*;
-    use shoal_store::Fault;
+    use shoal_store::StoreBug;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     /// A bug shows within so many seeds, as a violation or as a broken assertion.
     const SEEDS: u64 = 400;
 
     #[track_caller]
-    fn catches(fault: Fault) {
-        let run =
-            |seed| catch_unwind(AssertUnwindSafe(|| history(seed, Faults::only(fault)).is_err()));
+    fn catches(fault: StoreBug) {
+        let run = |seed| {
+            catch_unwind(AssertUnwindSafe(|| history(seed, StoreBugs::only(fault)).is_err()))
+        };
         let caught = (0..SEEDS).find(|seed| run(*seed).unwrap_or(true));
         assert!(caught.is_some(), "{fault:?} went unnoticed for {SEEDS} seeds");
     }
 
     #[test]
     fn skip_read_set() {
-        catches(Fault::SkipReadSet);
+        catches(StoreBug::SkipReadSet);
     }
 
     #[test]
     fn skip_node_set() {
-        catches(Fault::SkipNodeSet);
+        catches(StoreBug::SkipNodeSet);
     }
 
     #[test]
     fn skip_lock_check() {
-        catches(Fault::SkipLockCheck);
+        catches(StoreBug::SkipLockCheck);
     }
 
     #[test]
     fn absent_deletion_unnoted() {
-        catches(Fault::AbsentDeletionUnnoted);
+        catches(StoreBug::AbsentDeletionUnnoted);
     }
 
     #[test]
     fn dead_is_unchanged() {
-        catches(Fault::DeadIsUnchanged);
+        catches(StoreBug::DeadIsUnchanged);
     }
 }

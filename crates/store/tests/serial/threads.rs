@@ -3,7 +3,7 @@
 
 use crate::checker::{Committed, judge};
 use crate::programs::{Mood, Stepped, World};
-use shoal_store::Faults;
+use shoal_store::StoreBugs;
 use std::sync::Barrier;
 use std::thread;
 use types::Random;
@@ -40,7 +40,7 @@ fn work(world: &World, random: &mut Random) -> Vec<Committed> {
 
 #[test]
 fn histories_of_threads_are_strictly_serializable() {
-    let world = World::new(Faults::NONE);
+    let world = World::new(StoreBugs::NONE);
     let mut before = world.state();
     for round in 0..ROUNDS {
         let (root, start) = (Random::new(round), Barrier::new(THREADS as usize));

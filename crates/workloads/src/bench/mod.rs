@@ -21,5 +21,5 @@ mod worker;
 pub use executor::block_on;
 pub use machine::Machine;
 pub use measurement::Measurement;
-pub use place::{Place, Threads, Who, Work};
-pub use runner::{Build, Failure, Progress, Settings, Stage, run};
+pub use place::{BenchPlace, Threads, Who, Work};
+pub use runner::{BenchProgress, BenchSettings, Build, Failure, Stage, run};

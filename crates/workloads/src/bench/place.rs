@@ -21,7 +21,7 @@ pub trait Work: Send + 'static {
 }
 
 /// Where loaders and clients are.
-pub trait Place {
+pub trait BenchPlace {
     /// From where the data is judged.
     type Database: Database;
 
@@ -46,7 +46,7 @@ pub trait Place {
 #[derive(Debug)]
 pub struct Threads<D>(pub D);
 
-impl<D: Database + Send> Place for Threads<D> {
+impl<D: Database + Send> BenchPlace for Threads<D> {
     type Database = D;
 
     fn database(&self) -> &D {

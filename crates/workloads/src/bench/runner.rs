@@ -17,8 +17,8 @@ use super::measurement::{
     self, Interval, Kind, Latency, LatencyFrom, Load, Measurement, Parameter, Run, Summary,
     Throughput,
 };
-use super::place::{Place, Who};
-use super::worker::{Counters, Pace, Shared, Worker, WorkerTally};
+use super::place::{BenchPlace, Who};
+use super::worker::{BenchCounters, Pace, Worker, WorkerTally, WorkersShared};
 use crate::workload::Workload;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -31,7 +31,7 @@ pub use super::measurement::Build;
 
 /// How to run a workload.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct BenchSettings {
     /// Clients, each with one transaction at a time; at least 1.
     pub workers: usize,
     /// Time before the measurement, in which caches, allocator and branch predictors settle.
@@ -53,7 +53,7 @@ pub struct Settings {
 
 /// Where a bench stands.
 #[derive(Debug, Clone, Copy)]
-pub struct Progress {
+pub struct BenchProgress {
     /// The run, from 0.
     pub run: usize,
     /// What it is doing.
@@ -109,11 +109,11 @@ const INTERVAL: Duration = Duration::from_millis(100);
 ///
 /// # Panics
 /// If a setting is out of its range.
-pub fn run<P: Place, W: Workload + 'static>(
-    settings: &Settings,
+pub fn run<P: BenchPlace, W: Workload + 'static>(
+    settings: &BenchSettings,
     build: Build,
     mut make: impl FnMut() -> Result<(P, Arc<W>)>,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(BenchProgress),
 ) -> std::result::Result<Measurement, Failure> {
     assert!(settings.workers > 0 && settings.runs > 0, "nothing to run: {settings:?}");
     assert!(settings.duration > Duration::ZERO, "no time to measure: {settings:?}");
@@ -123,7 +123,7 @@ pub fn run<P: Place, W: Workload + 'static>(
     let mut runs = Vec::new();
     for number in 0..settings.runs {
         let stage = Stage::Preparing;
-        progress(Progress { run: number, stage, done: 0, of: 1, per_s: 0.0 });
+        progress(BenchProgress { run: number, stage, done: 0, of: 1, per_s: 0.0 });
         let (place, workload) = make().map_err(Failure::while_("making the tables"))?;
         workload_facts.get_or_insert_with(|| (workload.name(), workload.parameters()));
         let stage = RunStage {
@@ -132,7 +132,7 @@ pub fn run<P: Place, W: Workload + 'static>(
             workload: &workload,
             seed: settings.seed.wrapping_add(number as u64),
         };
-        runs.push(stage.run(&mut |state| progress(Progress { run: number, ..state }))?);
+        runs.push(stage.run(&mut |state| progress(BenchProgress { run: number, ..state }))?);
     }
     let (workload, parameters) = workload_facts.expect("there was a run");
     Ok(Measurement {
@@ -148,7 +148,7 @@ pub fn run<P: Place, W: Workload + 'static>(
     })
 }
 
-impl Settings {
+impl BenchSettings {
     fn facts(&self) -> Load {
         Load {
             workers: self.workers,
@@ -182,7 +182,7 @@ impl Settings {
 
 /// What one run works with.
 struct RunStage<'a, P, W> {
-    settings: &'a Settings,
+    settings: &'a BenchSettings,
     place: &'a P,
     workload: &'a Arc<W>,
     seed: u64,
@@ -196,8 +196,8 @@ struct Measured {
     counted: BTreeMap<String, u64>,
 }
 
-impl<P: Place, W: Workload + 'static> RunStage<'_, P, W> {
-    fn run(&self, progress: &mut dyn FnMut(Progress)) -> std::result::Result<Run, Failure> {
+impl<P: BenchPlace, W: Workload + 'static> RunStage<'_, P, W> {
+    fn run(&self, progress: &mut dyn FnMut(BenchProgress)) -> std::result::Result<Run, Failure> {
         let begun = Instant::now();
         let loaded_rows = self.load(progress).map_err(Failure::while_("loading"))?;
         let load_s = begun.elapsed().as_secs_f64();
@@ -206,7 +206,7 @@ impl<P: Place, W: Workload + 'static> RunStage<'_, P, W> {
         let checks = if self.settings.check {
             let rows = self.workload.rows();
             let stage = Stage::Checking;
-            progress(Progress { run: 0, stage, done: 0, of: rows, per_s: 0.0 });
+            progress(BenchProgress { run: 0, stage, done: 0, of: rows, per_s: 0.0 });
             block_on(self.workload.check(self.place.database()))
                 .map_err(Failure::while_("checking"))?
         } else {
@@ -257,7 +257,7 @@ impl<P: Place, W: Workload + 'static> RunStage<'_, P, W> {
     }
 
     /// Loads the parts side by side and returns how many rows they had.
-    fn load(&self, progress: &mut dyn FnMut(Progress)) -> Result<u64> {
+    fn load(&self, progress: &mut dyn FnMut(BenchProgress)) -> Result<u64> {
         let shares = self.place.shares(self.workload.load_parts(), self.settings.workers);
         let loaders = shares.len();
         let loaded = Arc::new(Loaded::default());
@@ -286,7 +286,7 @@ impl<P: Place, W: Workload + 'static> RunStage<'_, P, W> {
                     let done = loaded.rows.load(Ordering::Relaxed);
                     let per_s = done as f64 / begun.elapsed().as_secs_f64();
                     let (stage, of) = (Stage::Loading, self.workload.rows());
-                    progress(Progress { run: 0, stage, done, of, per_s });
+                    progress(BenchProgress { run: 0, stage, done, of, per_s });
                 }
             }
         }
@@ -296,15 +296,15 @@ impl<P: Place, W: Workload + 'static> RunStage<'_, P, W> {
     }
 
     /// Runs the clients through warm-up and measurement.
-    fn measure(&self, progress: &mut dyn FnMut(Progress)) -> Result<Measured> {
+    fn measure(&self, progress: &mut dyn FnMut(BenchProgress)) -> Result<Measured> {
         let clients = 0..self.settings.workers;
         let crew = |client| self.place.crew(client).unwrap_or(client);
         let crews = clients.clone().map(crew).max().map_or(0, |last| last + 1);
         let tally = || WorkerTally::new(self.workload.kinds().len());
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(WorkersShared {
             workload: Arc::clone(self.workload),
             gate: Arc::new(Gate::default()),
-            counters: clients.clone().map(|_| Counters::default()).collect(),
+            counters: clients.clone().map(|_| BenchCounters::default()).collect(),
             tallies: (0..crews).map(|_| Mutex::new(tally())).collect(),
         });
         let (ended, receiver) = channel();
@@ -332,17 +332,17 @@ impl<P: Place, W: Workload + 'static> RunStage<'_, P, W> {
 
 /// The calling thread while clients run.
 struct Watch<'a, W> {
-    shared: &'a Shared<W>,
+    shared: &'a WorkersShared<W>,
     receiver: Receiver<Result<()>>,
     /// How many have ended.
     ended: usize,
     /// What the database has counted.
     counted: &'a dyn Fn() -> BTreeMap<String, u64>,
-    progress: &'a mut dyn FnMut(Progress),
+    progress: &'a mut dyn FnMut(BenchProgress),
 }
 
 impl<W> Watch<'_, W> {
-    fn run(mut self, settings: &Settings) -> Result<Measured> {
+    fn run(mut self, settings: &BenchSettings) -> Result<Measured> {
         let warm_up = self.watch(Stage::WarmingUp, settings.warm_up);
         let before = (self.counted)();
         let begun = Instant::now();
@@ -401,7 +401,7 @@ impl<W> Watch<'_, W> {
             timeline.push(Interval { end_s: end.as_secs_f64(), committed_per_s: per_s });
             (last, last_count) = (now, count);
             let (done, of) = (end.as_millis() as u64, duration.as_millis() as u64);
-            (self.progress)(Progress { run: 0, stage, done: done.min(of), of, per_s });
+            (self.progress)(BenchProgress { run: 0, stage, done: done.min(of), of, per_s });
         }
         Ok(timeline)
     }

@@ -4,7 +4,7 @@
 //! serves both. In an open loop it begins when it is due; a worker that is late does not wait, and
 //! the time it is late counts as latency.
 //!
-//! Invariant: only the worker writes its [`Counters`], and only those of its crew, which are all on one
+//! Invariant: only the worker writes its [`BenchCounters`], and only those of its crew, which are all on one
 //! thread, its [`KindTally`]s.
 
 use super::gate::{Gate, Gated, Phase, is_over};
@@ -33,7 +33,7 @@ const LATENCY_DIGITS: u8 = 3;
 const SPIN_BEFORE: Duration = Duration::from_micros(200);
 
 /// What the runner looks at while a worker runs: transactions committed so far, warm-up included.
-pub(super) type Counters = Padded<AtomicU64>;
+pub(super) type BenchCounters = Padded<AtomicU64>;
 
 /// What a worker has seen of one transaction type while measuring.
 #[derive(Debug, Clone)]
@@ -144,16 +144,16 @@ fn wait_until(due: Instant, mut now: Instant, gate: &Gate) {
 }
 
 /// What all workers of a run share.
-pub(super) struct Shared<W> {
+pub(super) struct WorkersShared<W> {
     pub(super) workload: Arc<W>,
     pub(super) gate: Arc<Gate>,
     /// One each.
-    pub(super) counters: Vec<Counters>,
+    pub(super) counters: Vec<BenchCounters>,
     /// One for each crew: the workers of one thread.
     pub(super) tallies: Vec<Mutex<WorkerTally>>,
 }
 
-impl<W> Shared<W> {
+impl<W> WorkersShared<W> {
     pub(super) fn tally(&self, crew: usize) -> MutexGuard<'_, WorkerTally> {
         // Of a worker that has panicked nothing is asked any more.
         self.tallies[crew].lock().unwrap_or_else(PoisonError::into_inner)
@@ -162,7 +162,7 @@ impl<W> Shared<W> {
 
 /// See the module.
 pub(super) struct Worker<W: Workload> {
-    pub(super) shared: Arc<Shared<W>>,
+    pub(super) shared: Arc<WorkersShared<W>>,
     pub(super) number: usize,
     pub(super) client: W::Client,
     pub(super) pace: Pace,
@@ -203,7 +203,7 @@ impl<W: Workload> Worker<W> {
     async fn run_transactions<D: Database>(
         &mut self,
         db: &Gated<D>,
-        shared: &Shared<W>,
+        shared: &WorkersShared<W>,
         own: &mut Option<WorkerTally>,
     ) -> Result<()> {
         let (gate, counter) = (&shared.gate, &shared.counters[self.number].0);
@@ -247,7 +247,7 @@ impl<W: Workload> Worker<W> {
     #[inline]
     fn note(
         &self,
-        shared: &Shared<W>,
+        shared: &WorkersShared<W>,
         own: &mut Option<WorkerTally>,
         note: impl FnOnce(&mut WorkerTally),
     ) {

@@ -1,7 +1,7 @@
 //! The bench runs a workload on the model and counts what it did.
 
 use shoal_workloads::bench::measurement::LatencyFrom;
-use shoal_workloads::bench::{self, Build, Measurement, Settings, Stage, Threads};
+use shoal_workloads::bench::{self, BenchSettings, Build, Measurement, Stage, Threads};
 use shoal_workloads::micro::Micro;
 use shoal_workloads::model::Model;
 use std::borrow::Cow;
@@ -12,8 +12,8 @@ use types::{Database, Transaction};
 const BUILD: Build =
     Build { version: "0", profile: "debug", allocator: "system", target: Cow::Borrowed("model") };
 
-fn settings() -> Settings {
-    Settings {
+fn settings() -> BenchSettings {
+    BenchSettings {
         workers: 2,
         warm_up: Duration::from_millis(20),
         duration: Duration::from_millis(150),
@@ -31,18 +31,18 @@ fn small() -> types::Result<(Threads<Model>, Arc<Micro>)> {
     Ok((Threads(db), Arc::new(micro)))
 }
 
-fn run(settings: &Settings) -> Measurement {
+fn run(settings: &BenchSettings) -> Measurement {
     bench::run(settings, BUILD, small, &mut |_| ()).unwrap()
 }
 
 #[test]
 fn a_closed_loop() {
     let mut stages = Vec::new();
-    let mut progress = |at: bench::Progress| {
+    let mut progress = |at: bench::BenchProgress| {
         assert!(at.done <= at.of);
         stages.push((at.run, at.stage));
     };
-    let settings = Settings { runs: 2, ..settings() };
+    let settings = BenchSettings { runs: 2, ..settings() };
     let measurement = bench::run(&settings, BUILD, small, &mut progress).unwrap();
     for run in 0..2 {
         for stage in [Stage::WarmingUp, Stage::Measuring, Stage::Checking] {
@@ -68,8 +68,11 @@ fn a_closed_loop() {
 
 #[test]
 fn an_open_loop_keeps_its_rate() {
-    let settings =
-        Settings { rate_per_s: Some(1000.0), duration: Duration::from_millis(300), ..settings() };
+    let settings = BenchSettings {
+        rate_per_s: Some(1000.0),
+        duration: Duration::from_millis(300),
+        ..settings()
+    };
     let measurement = run(&settings);
     assert_eq!(measurement.load.latency_from, LatencyFrom::Schedule);
     let run = &measurement.runs[0];
@@ -80,7 +83,7 @@ fn an_open_loop_keeps_its_rate() {
 
 #[test]
 fn an_open_loop_that_cannot_keep_up_says_so() {
-    let measurement = run(&Settings { rate_per_s: Some(1e9), ..settings() });
+    let measurement = run(&BenchSettings { rate_per_s: Some(1e9), ..settings() });
     let run = &measurement.runs[0];
     assert!(run.overdue > 1_000_000);
     let slowest = run.kinds[0].latency.unwrap().max_ns;
@@ -96,7 +99,7 @@ fn a_broken_database_is_a_failure_and_ends_at_once() {
         bench::block_on(db.0.transact(async |tx| tx.put(table, &7u32.to_be_bytes(), b"")))?;
         Ok((db, micro))
     };
-    let settings = Settings { duration: Duration::from_secs(3600), ..settings() };
+    let settings = BenchSettings { duration: Duration::from_secs(3600), ..settings() };
     let failure = bench::run(&settings, BUILD, broken, &mut |_| ()).unwrap_err();
     assert!(failure.to_string().starts_with("while loading: rejected: t0"), "{failure}");
 }

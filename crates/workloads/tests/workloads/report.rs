@@ -1,6 +1,6 @@
 //! Reports hold what was measured, and the page stands alone.
 
-use shoal_workloads::bench::{self, Build, Measurement, Settings, Threads};
+use shoal_workloads::bench::{self, BenchSettings, Build, Measurement, Threads};
 use shoal_workloads::model::Model;
 use shoal_workloads::report;
 use shoal_workloads::ycsb::{Distribution, Letter, Ycsb};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 fn measured(runs: usize) -> Measurement {
-    let settings = Settings {
+    let settings = BenchSettings {
         workers: 1,
         warm_up: Duration::ZERO,
         duration: Duration::from_millis(50),

@@ -3,7 +3,7 @@
 
 use super::*;
 use bytes::Bytes;
-use engines::client::Reply;
+use engines::client::ClientReply;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
 use types::{Random, Rejected, TableId};
@@ -14,25 +14,25 @@ const TABLE: TableId = TableId(0);
 #[derive(Debug, Default)]
 struct There {
     next: u32,
-    busy: Option<What>,
-    ahead: BTreeMap<u32, What>,
+    busy: Option<StepKind>,
+    ahead: BTreeMap<u32, StepKind>,
     admitted: bool,
     over: bool,
-    said: Vec<Reply>,
+    said: Vec<ClientReply>,
     /// What was done, in order.
     done: Vec<Operation>,
-    ended: Option<Ending>,
+    ended: Option<SessionEnd>,
 }
 
 #[derive(Debug)]
 struct World {
     random: Random,
     there: BTreeMap<u64, There>,
-    here: Vec<Session>,
+    here: Vec<ClientSession>,
     /// The names that each has had.
     names: Vec<Vec<u64>>,
-    asks: VecDeque<Request>,
-    replies: VecDeque<Reply>,
+    asks: VecDeque<ClientRequest>,
+    replies: VecDeque<ClientReply>,
     last_number: u64,
     lossy: bool,
 }
@@ -42,7 +42,7 @@ impl World {
         World {
             random: Random::new(seed),
             there: BTreeMap::new(),
-            here: (0..sessions).map(|_| Session::default()).collect(),
+            here: (0..sessions).map(|_| ClientSession::default()).collect(),
             names: vec![Vec::new(); sessions],
             asks: VecDeque::new(),
             replies: VecDeque::new(),
@@ -52,7 +52,7 @@ impl World {
     }
 
     /// As a link does after it has done something with a session.
-    fn flush(&mut self, at: usize, mut out: Vec<Request>) {
+    fn flush(&mut self, at: usize, mut out: Vec<ClientRequest>) {
         let session = &mut self.here[at];
         if session.wants_number() {
             self.last_number += 1;
@@ -63,7 +63,7 @@ impl World {
         self.asks.extend(out);
     }
 
-    fn act<T>(&mut self, at: usize, act: impl FnOnce(&mut Session) -> T) -> T {
+    fn act<T>(&mut self, at: usize, act: impl FnOnce(&mut ClientSession) -> T) -> T {
         let result = act(&mut self.here[at]);
         self.flush(at, Vec::new());
         result
@@ -82,24 +82,28 @@ impl World {
             return;
         }
         let (number, step, what) = match ask {
-            Request::Begin { session } => return self.begin(session),
-            Request::Operation { session, serial: _, number, operation } => {
-                (session, number, What::Operation(operation))
+            ClientRequest::Begin { session } => return self.begin(session),
+            ClientRequest::Operation { session, serial: _, number, operation } => {
+                (session, number, StepKind::Operation(operation))
             }
-            Request::End { session, serial: _, number, ending } => {
-                (session, number, What::End(ending))
+            ClientRequest::End { session, serial: _, number, ending } => {
+                (session, number, StepKind::End(ending))
             }
-            Request::OpenCalls { .. } | Request::Call { .. } => {
+            ClientRequest::OpenCalls { .. } | ClientRequest::Call { .. } => {
                 unreachable!("a session calls nothing")
             }
         };
         let unknown = |error| {
-            let reply =
-                Reply::Done { session: number, serial: None, number: step, result: Err(error) };
+            let reply = ClientReply::Done {
+                session: number,
+                serial: None,
+                number: step,
+                result: Err(error),
+            };
             Some(reply)
         };
         let not_here = match what {
-            What::End(Ending::Commit) => {
+            StepKind::End(SessionEnd::Commit) => {
                 Error::Unknown(types::Unknown::Session { session: number })
             }
             _ => Aborted::UnknownSession { session: number }.into(),
@@ -120,7 +124,7 @@ impl World {
     fn begin(&mut self, number: u64) {
         if let Some(there) = self.there.get(&number) {
             if there.next == 0 && there.admitted {
-                self.replies.push_back(Reply::Began { session: number, result: Ok(number) });
+                self.replies.push_back(ClientReply::Began { session: number, result: Ok(number) });
             }
         } else if self.there.range(number..).next().is_none() {
             self.there.insert(number, There::default());
@@ -139,22 +143,22 @@ impl World {
         let there = self.there.get_mut(&number).expect("listed");
         if !there.admitted {
             there.admitted = true;
-            self.replies.push_back(Reply::Began { session: number, result: Ok(number) });
+            self.replies.push_back(ClientReply::Began { session: number, result: Ok(number) });
             return true;
         }
         let result = match there.busy.take().expect("busy") {
-            What::Operation(operation) => {
+            StepKind::Operation(operation) => {
                 there.done.push(operation.clone());
                 answer(&operation)
             }
-            What::End(ending) => {
+            StepKind::End(ending) => {
                 (there.over, there.ended) = (true, Some(ending));
-                Ok(Answer::Done)
+                Ok(OperationResult::Done)
             }
         };
         there.over |= matches!(result, Err(Error::Aborted(_)));
         let reply =
-            Reply::Done { session: number, serial: Some(number), number: there.next, result };
+            ClientReply::Done { session: number, serial: Some(number), number: there.next, result };
         there.next += 1;
         there.said.push(reply.clone());
         there.turn();
@@ -165,22 +169,22 @@ impl World {
     /// A reply comes back.
     fn take(&mut self) -> bool {
         let Some(reply) = self.replies.pop_front() else { return false };
-        let (Reply::Began { session, .. } | Reply::Done { session, .. }) = reply else {
+        let (ClientReply::Began { session, .. } | ClientReply::Done { session, .. }) = reply else {
             unreachable!("nobody calls");
         };
-        let named = |here: &Session| here.number() == Some(session) && !here.is_over();
+        let named = |here: &ClientSession| here.number() == Some(session) && !here.is_over();
         let Some(at) = self.here.iter().position(named) else { return true };
         let next = match reply {
-            Reply::Began { result, .. } => self.here[at].began(result),
-            Reply::Done { serial, number, result, .. } => {
+            ClientReply::Began { result, .. } => self.here[at].began(result),
+            ClientReply::Done { serial, number, result, .. } => {
                 self.here[at].done(serial, number, result)
             }
-            Reply::CallsOpened { .. } | Reply::Called { .. } => {
+            ClientReply::CallsOpened { .. } | ClientReply::Called { .. } => {
                 unreachable!("a session calls nothing")
             }
         };
-        assert_ne!(next, Next::Nonsense, "{:?}", self.here[at]);
-        if next == Next::Anew {
+        assert_ne!(next, AfterReply::Nonsense, "{:?}", self.here[at]);
+        if next == AfterReply::Anew {
             self.here[at].restart();
         }
         self.flush(at, Vec::new());
@@ -238,17 +242,17 @@ fn put(number: u64) -> Operation {
 }
 
 /// A get brings its key; a put of "full" is refused, and an insert of "clash" aborted.
-fn answer(operation: &Operation) -> Result<Answer> {
+fn answer(operation: &Operation) -> Result<OperationResult> {
     match operation {
-        Operation::Get { key, .. } => Ok(Answer::Value(Some(key.clone()))),
+        Operation::Get { key, .. } => Ok(OperationResult::Value(Some(key.clone()))),
         Operation::Put { key, .. } if **key == *b"full" => {
             Err(Rejected::MemoryFull { bytes: 1, max: 1 }.into())
         }
         Operation::Insert { key, .. } if **key == *b"clash" => {
             Err(Aborted::RolledBack { epoch: types::Epoch(1) }.into())
         }
-        Operation::Put { .. } | Operation::Insert { .. } => Ok(Answer::Done),
-        Operation::Scan { .. } => Ok(Answer::Rows(Vec::new())),
+        Operation::Put { .. } | Operation::Insert { .. } => Ok(OperationResult::Done),
+        Operation::Scan { .. } => Ok(OperationResult::Rows(Vec::new())),
     }
 }
 
@@ -281,18 +285,18 @@ proptest! {
         }
         let mut ends = Vec::new();
         for at in (0..sessions).filter(|at| !pushed[*at].is_empty()) {
-            ends.push(world.act(at, |session| session.end(Ending::Commit)));
+            ends.push(world.act(at, |session| session.end(SessionEnd::Commit)));
         }
         world.settle();
         for (number, mut told) in waiting {
-            prop_assert_eq!(told.try_recv(), Ok(Ok(Answer::Value(Some(key(number))))));
+            prop_assert_eq!(told.try_recv(), Ok(Ok(OperationResult::Value(Some(key(number))))));
         }
         for mut end in ends {
-            prop_assert_eq!(end.try_recv(), Ok(Ok(Answer::Done)));
+            prop_assert_eq!(end.try_recv(), Ok(Ok(OperationResult::Done)));
         }
         for at in (0..sessions).filter(|at| !pushed[*at].is_empty()) {
             prop_assert_eq!(&world.done(at).done, &pushed[at]);
-            prop_assert_eq!(world.done(at).ended, Some(Ending::Commit));
+            prop_assert_eq!(world.done(at).ended, Some(SessionEnd::Commit));
             prop_assert!(world.here[at].is_over());
         }
     }
@@ -305,18 +309,18 @@ fn nothing_commits_behind_a_write_that_failed() {
     world.here[0].write(put(1));
     world.here[0].write(full);
     let mut read = world.here[0].perform(get(2));
-    let mut end = world.act(0, |session| session.end(Ending::Commit));
+    let mut end = world.act(0, |session| session.end(SessionEnd::Commit));
     assert_eq!(world.asks.len(), 4, "all but the commit is sent ahead: {:?}", world.asks);
     world.settle();
-    let refused = Err(Fault::Error(Rejected::MemoryFull { bytes: 1, max: 1 }.into()));
+    let refused = Err(StepError::Error(Rejected::MemoryFull { bytes: 1, max: 1 }.into()));
     assert_eq!(read.try_recv(), Ok(refused.clone()));
     assert_eq!(end.try_recv(), Ok(refused.clone()));
     assert!(world.here[0].failed().is_some() && !world.here[0].is_over());
     let mut late = world.act(0, |session| session.perform(get(3)));
     assert_eq!(late.try_recv(), Ok(refused), "and all that comes after");
-    world.act(0, Session::give_up);
+    world.act(0, ClientSession::give_up);
     world.settle();
-    assert_eq!(world.done(0).ended, Some(Ending::Rollback));
+    assert_eq!(world.done(0).ended, Some(SessionEnd::Rollback));
 }
 
 #[test]
@@ -326,7 +330,7 @@ fn what_ends_it_there_ends_it_for_all_who_wait() {
     let mut first = world.act(0, |session| session.perform(clash));
     let mut second = world.act(0, |session| session.perform(get(2)));
     world.settle();
-    let ended = Err(Fault::Error(Aborted::RolledBack { epoch: types::Epoch(1) }.into()));
+    let ended = Err(StepError::Error(Aborted::RolledBack { epoch: types::Epoch(1) }.into()));
     assert_eq!(first.try_recv(), Ok(ended.clone()));
     assert_eq!(second.try_recv(), Ok(ended));
     assert!(world.here[0].is_over());
@@ -334,39 +338,39 @@ fn what_ends_it_there_ends_it_for_all_who_wait() {
 
 #[test]
 fn a_commit_that_waits_does_not_keep_it_from_beginning_anew() {
-    let mut session = Session::default();
+    let mut session = ClientSession::default();
     drop(session.perform(get(1)));
-    let mut end = session.end(Ending::Commit);
+    let mut end = session.end(SessionEnd::Commit);
     session.name(1);
     session.send(&mut Vec::new());
     let refused = Err(Aborted::UnknownSession { session: 1 }.into());
-    assert_eq!(session.done(None, 0, refused), Next::Anew);
+    assert_eq!(session.done(None, 0, refused), AfterReply::Anew);
     session.restart();
     session.name(2);
     session.send(&mut Vec::new());
-    assert_eq!(session.done(None, 0, Ok(Answer::Value(None))), Next::Open);
+    assert_eq!(session.done(None, 0, Ok(OperationResult::Value(None))), AfterReply::Open);
     session.send(&mut Vec::new());
-    assert_eq!(session.done(None, 1, Ok(Answer::Done)), Next::Over);
-    assert_eq!(end.try_recv(), Ok(Ok(Answer::Done)));
+    assert_eq!(session.done(None, 1, Ok(OperationResult::Done)), AfterReply::Over);
+    assert_eq!(end.try_recv(), Ok(Ok(OperationResult::Done)));
 }
 
 #[test]
 fn giving_up_leaves_out_what_was_not_sent() {
     let mut world = World::new(1, 1);
     world.here[0].write(put(1));
-    world.act(0, Session::give_up);
+    world.act(0, ClientSession::give_up);
     assert!(world.here[0].is_over() && world.asks.is_empty(), "nobody there knows of it");
 
     let mut world = World::new(1, 1);
     let mut end = {
         let _read = world.act(0, |session| session.perform(get(1)));
-        world.act(0, |session| session.end(Ending::Commit))
+        world.act(0, |session| session.end(SessionEnd::Commit))
     };
     assert!(!world.here[0].is_committing(), "not before the read is answered");
-    world.act(0, Session::give_up);
+    world.act(0, ClientSession::give_up);
     assert!(end.try_recv().is_err(), "nobody will tell");
     world.settle();
-    assert_eq!(world.done(0).ended, Some(Ending::Rollback));
+    assert_eq!(world.done(0).ended, Some(SessionEnd::Rollback));
 }
 
 #[test]
@@ -374,70 +378,94 @@ fn a_connection_that_is_lost_leaves_only_commits_unknown() {
     let mut world = World::new(1, 1);
     let mut read = world.act(0, |session| session.perform(get(1)));
     world.here[0].lose(Cause::Disconnected);
-    assert_eq!(read.try_recv(), Ok(Err(Fault::Lost(Cause::Disconnected))));
+    assert_eq!(read.try_recv(), Ok(Err(StepError::Lost(Cause::Disconnected))));
     let mut late = world.act(0, |session| session.perform(get(2)));
-    assert_eq!(late.try_recv(), Ok(Err(Fault::Lost(Cause::Disconnected))), "and why it stays so");
+    assert_eq!(
+        late.try_recv(),
+        Ok(Err(StepError::Lost(Cause::Disconnected))),
+        "and why it stays so"
+    );
 
     let mut world = World::new(1, 1);
     let read = world.act(0, |session| session.perform(get(1)));
     world.settle();
     drop(read);
-    let mut end = world.act(0, |session| session.end(Ending::Commit));
+    let mut end = world.act(0, |session| session.end(SessionEnd::Commit));
     assert!(world.here[0].is_committing());
     world.here[0].lose(Cause::Disconnected);
-    assert_eq!(end.try_recv(), Ok(Err(Fault::CommitLost(1))));
+    assert_eq!(end.try_recv(), Ok(Err(StepError::CommitLost(1))));
     assert!(world.here[0].is_over());
 }
 
 #[test]
 fn replies_that_nobody_would_give_are_nonsense() {
-    let mut session = Session::default();
-    assert_eq!(session.done(None, 0, Ok(Answer::Done)), Next::Nonsense, "nothing was asked");
+    let mut session = ClientSession::default();
+    assert_eq!(
+        session.done(None, 0, Ok(OperationResult::Done)),
+        AfterReply::Nonsense,
+        "nothing was asked"
+    );
     let _read = session.perform(get(1));
     session.name(1);
     session.send(&mut Vec::new());
-    assert_eq!(session.done(None, 1, Ok(Answer::Value(None))), Next::Nonsense, "not asked yet");
-    assert_eq!(session.done(None, 0, Ok(Answer::Rows(Vec::new()))), Next::Nonsense, "of a get");
-    assert_eq!(session.done(None, 0, Ok(Answer::Value(None))), Next::Open);
-    assert_eq!(session.done(None, 0, Ok(Answer::Value(None))), Next::Open, "a repetition");
+    assert_eq!(
+        session.done(None, 1, Ok(OperationResult::Value(None))),
+        AfterReply::Nonsense,
+        "not asked yet"
+    );
+    assert_eq!(
+        session.done(None, 0, Ok(OperationResult::Rows(Vec::new()))),
+        AfterReply::Nonsense,
+        "of a get"
+    );
+    assert_eq!(session.done(None, 0, Ok(OperationResult::Value(None))), AfterReply::Open);
+    assert_eq!(
+        session.done(None, 0, Ok(OperationResult::Value(None))),
+        AfterReply::Open,
+        "a repetition"
+    );
 }
 
 #[test]
 fn answers_of_another_transaction_are_none() {
-    let (mut session, mut out) = (Session::default(), Vec::new());
+    let (mut session, mut out) = (ClientSession::default(), Vec::new());
     let mut read = session.perform(get(1));
     session.name(1);
     session.send(&mut out);
-    let asks = [Request::Begin { session: 1 }, session.request(1, 0, &session.steps[0])];
+    let asks = [ClientRequest::Begin { session: 1 }, session.request(1, 0, &session.steps[0])];
     assert_eq!(out, asks, "with no serial, since none was told");
-    assert_eq!(session.began(Ok(7)), Next::Open);
+    assert_eq!(session.began(Ok(7)), AfterReply::Open);
     // The other side had forgotten this one, and a copy of its beginning began another.
-    let value = |value: &'static str| Ok(Answer::Value(Some(value.into())));
-    assert_eq!(session.began(Ok(8)), Next::Open);
-    assert_eq!(session.done(Some(8), 0, value("of another")), Next::Open);
+    let value = |value: &'static str| Ok(OperationResult::Value(Some(value.into())));
+    assert_eq!(session.began(Ok(8)), AfterReply::Open);
+    assert_eq!(session.done(Some(8), 0, value("of another")), AfterReply::Open);
     assert!(read.try_recv().is_err());
-    assert_eq!(session.done(Some(7), 0, value("its own")), Next::Open);
-    assert_eq!(read.try_recv(), Ok(Ok(Answer::Value(Some("its own".into())))));
+    assert_eq!(session.done(Some(7), 0, value("its own")), AfterReply::Open);
+    assert_eq!(read.try_recv(), Ok(Ok(OperationResult::Value(Some("its own".into())))));
     let not_begun = Err(Aborted::NotServing { node: types::NodeId(0) }.into());
-    assert_eq!(session.began(not_begun), Next::Open, "the other could not begin");
-    let mut end = session.end(Ending::Commit);
+    assert_eq!(session.began(not_begun), AfterReply::Open, "the other could not begin");
+    let mut end = session.end(SessionEnd::Commit);
     out.clear();
     session.send(&mut out);
-    let ending = Ending::Commit;
-    assert_eq!(out, [Request::End { session: 1, serial: Some(7), number: 1, ending }]);
-    assert_eq!(session.done(Some(8), 1, Ok(Answer::Done)), Next::Open, "of the other");
+    let ending = SessionEnd::Commit;
+    assert_eq!(out, [ClientRequest::End { session: 1, serial: Some(7), number: 1, ending }]);
+    assert_eq!(
+        session.done(Some(8), 1, Ok(OperationResult::Done)),
+        AfterReply::Open,
+        "of the other"
+    );
     let unknown = Error::from(types::Unknown::Session { session: 1 });
-    assert_eq!(session.done(Some(7), 1, Err(unknown.clone())), Next::Over);
-    assert_eq!(end.try_recv(), Ok(Err(Fault::Error(unknown))));
+    assert_eq!(session.done(Some(7), 1, Err(unknown.clone())), AfterReply::Over);
+    assert_eq!(end.try_recv(), Ok(Err(StepError::Error(unknown))));
 }
 
 /// All that a node that errs or lies may reply.
-fn any_result() -> impl Strategy<Value = Result<Answer>> {
+fn any_result() -> impl Strategy<Value = Result<OperationResult>> {
     let error = |error: Error| Just(Err(error));
     prop_oneof![
-        Just(Ok(Answer::Done)),
-        Just(Ok(Answer::Value(None))),
-        Just(Ok(Answer::Rows(Vec::new()))),
+        Just(Ok(OperationResult::Done)),
+        Just(Ok(OperationResult::Value(None))),
+        Just(Ok(OperationResult::Rows(Vec::new()))),
         error(Aborted::UnknownSession { session: 1 }.into()),
         error(Aborted::NotServing { node: types::NodeId(0) }.into()),
         error(Rejected::MemoryFull { bytes: 1, max: 1 }.into()),
@@ -451,25 +479,25 @@ proptest! {
     fn mad_replies_are_withstood(
         moves in prop::collection::vec((0..9_u8, 0..6_u32, any_result()), 1..120)
     ) {
-        let (mut session, mut numbers, mut out) = (Session::default(), 0, Vec::new());
+        let (mut session, mut numbers, mut out) = (ClientSession::default(), 0, Vec::new());
         let mut waiting = Vec::new();
         for (number, (what, step, result)) in (0..).zip(moves) {
             let next = match what {
                 0 => {
                     waiting.push(session.perform(get(number)));
-                    Next::Open
+                    AfterReply::Open
                 }
                 1 => {
                     session.write(put(number));
-                    Next::Open
+                    AfterReply::Open
                 }
                 2 if step == 0 && !session.is_ending() => {
-                    waiting.push(session.end(Ending::Commit));
-                    Next::Open
+                    waiting.push(session.end(SessionEnd::Commit));
+                    AfterReply::Open
                 }
                 3 if step == 0 && !session.is_committing() => {
                     session.give_up();
-                    Next::Open
+                    AfterReply::Open
                 }
                 4 => session.began(result.map(|_| u64::from(step))),
                 _ => {
@@ -479,11 +507,11 @@ proptest! {
                 },
             };
             match next {
-                Next::Open => {}
-                Next::Anew => session.restart(),
+                AfterReply::Open => {}
+                AfterReply::Anew => session.restart(),
                 // Its connection ends.
-                Next::Nonsense => session.lose(Cause::Malformed),
-                Next::Over => prop_assert!(session.is_over()),
+                AfterReply::Nonsense => session.lose(Cause::Malformed),
+                AfterReply::Over => prop_assert!(session.is_over()),
             }
             if session.wants_number() {
                 numbers += 1;
@@ -502,24 +530,28 @@ proptest! {
 
 #[test]
 fn who_never_knows_a_session_is_not_asked_for_ever() {
-    let mut session = Session::default();
+    let mut session = ClientSession::default();
     let mut read = session.perform(get(1));
     let refused = || Err(Aborted::UnknownSession { session: 9 }.into());
     for number in 1..=u64::from(RESTARTS_MAX) {
         session.name(number);
         session.send(&mut Vec::new());
-        assert_eq!(session.done(None, 0, refused()), Next::Anew);
+        assert_eq!(session.done(None, 0, refused()), AfterReply::Anew);
         session.restart();
     }
     session.name(100);
     session.send(&mut Vec::new());
-    assert_eq!(session.done(None, 0, refused()), Next::Over);
-    assert!(matches!(read.try_recv(), Ok(Err(Fault::Error(_)))));
+    assert_eq!(session.done(None, 0, refused()), AfterReply::Over);
+    assert!(matches!(read.try_recv(), Ok(Err(StepError::Error(_)))));
 
-    let mut session = Session::default();
+    let mut session = ClientSession::default();
     drop(session.perform(get(1)));
     session.name(1);
     session.send(&mut Vec::new());
     session.give_up();
-    assert_eq!(session.done(None, 0, refused()), Next::Over, "what is given up need not begin");
+    assert_eq!(
+        session.done(None, 0, refused()),
+        AfterReply::Over,
+        "what is given up need not begin"
+    );
 }

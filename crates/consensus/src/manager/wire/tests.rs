@@ -1,4 +1,4 @@
-//! Commands and letters return, and their forms stay.
+//! Commands and messages return, and their forms stay.
 
 use super::*;
 use proptest::collection::vec;
@@ -18,42 +18,45 @@ fn partitionings() -> impl Strategy<Value = Partitioning> {
     ]
 }
 
-fn changes() -> impl Strategy<Value = Change> {
+fn changes() -> impl Strategy<Value = ClusterChange> {
     let ids = any::<(u32, u32, u32)>();
     prop_oneof![
-        ids.prop_map(|(shard, outgoing, incoming)| Change::ReplaceReplica {
+        ids.prop_map(|(shard, outgoing, incoming)| ClusterChange::ReplaceReplica {
             shard: ShardId(shard),
             outgoing: NodeId(outgoing),
             incoming: NodeId(incoming)
         }),
-        any::<u32>().prop_map(|shard| Change::KeepReplicas { shard: ShardId(shard) }),
+        any::<u32>().prop_map(|shard| ClusterChange::KeepReplicas { shard: ShardId(shard) }),
         (".{0,20}", partitionings())
-            .prop_map(|(name, partitioning)| Change::CreateTable { name, partitioning }),
-        (any::<u32>(), partitionings()).prop_map(|(table, partitioning)| Change::BeginMove {
-            table: TableId(table),
-            partitioning
+            .prop_map(|(name, partitioning)| ClusterChange::CreateTable { name, partitioning }),
+        (any::<u32>(), partitionings()).prop_map(|(table, partitioning)| {
+            ClusterChange::BeginMove { table: TableId(table), partitioning }
         }),
-        any::<u32>().prop_map(|table| Change::EndMove { table: TableId(table) }),
-        any::<u32>().prop_map(|table| Change::CancelMove { table: TableId(table) }),
+        any::<u32>().prop_map(|table| ClusterChange::EndMove { table: TableId(table) }),
+        any::<u32>().prop_map(|table| ClusterChange::CancelMove { table: TableId(table) }),
     ]
 }
 
-fn heards() -> impl Strategy<Value = Heard> {
-    any::<(u32, u32, u64, u64, u64)>().prop_map(|(node, incarnation, round, at, known)| Heard {
-        node: NodeId(node),
-        incarnation: Incarnation(incarnation),
-        round,
-        at: Time(at),
-        known: Revision(known),
+fn heards() -> impl Strategy<Value = HeartbeatRecord> {
+    any::<(u32, u32, u64, u64, u64)>().prop_map(|(node, incarnation, round, at, known)| {
+        HeartbeatRecord {
+            node: NodeId(node),
+            incarnation: Incarnation(incarnation),
+            round,
+            at: Time(at),
+            known: Revision(known),
+        }
     })
 }
 
-fn claims() -> impl Strategy<Value = Claim> {
-    any::<(u32, u32, u32, u32, u32)>().prop_map(|(node, incarnation, shard, epoch, leader)| Claim {
-        node: NodeId(node),
-        incarnation: Incarnation(incarnation),
-        shard: ShardId(shard),
-        ballot: Ballot { epoch: Epoch(epoch), node: NodeId(leader) },
+fn claims() -> impl Strategy<Value = LeadershipClaim> {
+    any::<(u32, u32, u32, u32, u32)>().prop_map(|(node, incarnation, shard, epoch, leader)| {
+        LeadershipClaim {
+            node: NodeId(node),
+            incarnation: Incarnation(incarnation),
+            shard: ShardId(shard),
+            ballot: Ballot { epoch: Epoch(epoch), node: NodeId(leader) },
+        }
     })
 }
 
@@ -65,10 +68,10 @@ fn actions() -> impl Strategy<Value = Action> {
     prop_oneof![
         clusters().prop_map(|drawn| Action::Take { drawn }),
         vec(heards(), 0..5).prop_map(|heard| Action::Tick { heard }),
-        any::<(u32, u64, u32, bool, u64)>().prop_map(|(node, life, after, lost, heard)| {
+        any::<(u32, u64, u32, bool, u64)>().prop_map(|(node, instance, after, lost, heard)| {
             Action::Join {
                 node: NodeId(node),
-                life: Life(life),
+                instance: ProcessInstance(instance),
                 after: Incarnation(after),
                 lost,
                 heard: Time(heard),
@@ -105,14 +108,15 @@ fn to_manager() -> impl Strategy<Value = ToManager> {
     let remembered = (proptest::option::of(configurations()), any::<(u32, Option<u64>)>());
     let parts = (any::<[u64; 4]>(), any::<[u32; 3]>(), claims(), any::<bool>());
     (0..6, parts, remembered).prop_map(|(variant, parts, remembered)| {
-        let ([life, round, granted, known], [one, two, three], claim, lost) = parts;
-        let (life, incarnation, epoch) = (Life(life), Incarnation(one), Epoch(two));
+        let ([instance, round, granted, known], [one, two, three], claim, lost) = parts;
+        let (instance, incarnation, epoch) =
+            (ProcessInstance(instance), Incarnation(one), Epoch(two));
         match variant {
             0 => {
                 let known = Revision(known);
-                ToManager::Heartbeat { life, incarnation, round, granted, known }
+                ToManager::Heartbeat { instance, incarnation, round, granted, known }
             }
-            1 => ToManager::Join { life, after: incarnation, lost },
+            1 => ToManager::Join { instance, after: incarnation, lost },
             2 => ToManager::Report { claim, epoch, watermark: Clock(known) },
             3 => ToManager::Close { claim, epoch },
             4 => {
@@ -120,7 +124,7 @@ fn to_manager() -> impl Strategy<Value = ToManager> {
                 let ends = [(Epoch(closed), vec![end.map(Clock)])].into();
                 let heard = HeardEpochs { open: epoch, ends };
                 let pledged = Generation(granted);
-                let told = Recollection { life, incarnation, pledged, configuration, heard };
+                let told = Recollection { instance, incarnation, pledged, configuration, heard };
                 ToManager::Recalled { generation: Generation(round), told }
             }
             _ => ToManager::CaughtUp { claim, replica: NodeId(three), incarnation },
@@ -159,8 +163,10 @@ fn watermarks() -> impl Strategy<Value = VectorWatermark> {
 }
 
 fn configurations() -> impl Strategy<Value = Arc<Configuration>> {
-    let standing = any::<(u32, bool)>()
-        .prop_map(|(incarnation, alive)| Standing { incarnation: Incarnation(incarnation), alive });
+    let standing = any::<(u32, bool)>().prop_map(|(incarnation, alive)| NodeStanding {
+        incarnation: Incarnation(incarnation),
+        alive,
+    });
     let moving =
         (any::<(u32, u32)>(), partitionings()).prop_map(|((table, begun), partitioning)| Move {
             table: TableId(table),
@@ -198,20 +204,20 @@ fn configurations() -> impl Strategy<Value = Arc<Configuration>> {
 
 fn to_node() -> impl Strategy<Value = ToNode> {
     let parts = (0..7, any::<[u64; 3]>(), any::<[u32; 2]>(), claims(), configurations());
-    parts.prop_map(|(variant, [life, round, revision], [incarnation, epoch], claim, given)| {
-        let (life, incarnation) = (Life(life), Incarnation(incarnation));
+    parts.prop_map(|(variant, [instance, round, revision], [incarnation, epoch], claim, given)| {
+        let (instance, incarnation) = (ProcessInstance(instance), Incarnation(incarnation));
         let granted = |configuration| {
             let revision = Revision(revision);
             let generation = Generation(round);
             ToNode::Granted { generation, incarnation, round, revision, configuration }
         };
         match variant {
-            0 => ToNode::Stranger { life, incarnation },
-            1 => ToNode::Welcome { life, incarnation, configuration: given },
+            0 => ToNode::Stranger { instance, incarnation },
+            1 => ToNode::Welcome { instance, incarnation, configuration: given },
             2 => granted(None),
             3 => granted(Some(given)),
             4 => ToNode::Configured { configuration: given },
-            5 => ToNode::Recall { generation: Generation(life.0), pledges: round % 2 == 0 },
+            5 => ToNode::Recall { generation: Generation(instance.0), pledges: round % 2 == 0 },
             _ => ToNode::Reported { claim, epoch: Epoch(epoch) },
         }
     })
@@ -251,7 +257,8 @@ proptest! {
 #[test]
 fn forms_stay_as_they_are() {
     let ballot = Ballot { epoch: Epoch(4), node: NodeId(1) };
-    let claim = Claim { node: NodeId(1), incarnation: Incarnation(2), shard: ShardId(3), ballot };
+    let claim =
+        LeadershipClaim { node: NodeId(1), incarnation: Incarnation(2), shard: ShardId(3), ballot };
     let report = ToManager::Report { claim, epoch: Epoch(5), watermark: Clock(6) };
     let claim_form = [1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0];
     let tail = [5, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0];
@@ -262,8 +269,10 @@ fn forms_stay_as_they_are() {
     );
 
     let splits = vec![(Box::default(), ShardId(0)), (Box::from(&b"m"[..]), ShardId(1))];
-    let change =
-        Change::CreateTable { name: "t".to_owned(), partitioning: Partitioning::Range { splits } };
+    let change = ClusterChange::CreateTable {
+        name: "t".to_owned(),
+        partitioning: Partitioning::Range { splits },
+    };
     let command =
         Command { term: Term(1), at: Time(2), action: Action::Change { ask: Ask(3), change } };
     #[rustfmt::skip]
@@ -277,7 +286,7 @@ fn forms_stay_as_they_are() {
         1, 0, 0, 0, b'm', 1, 0, 0, 0, // key, shard
     ];
     assert_eq!(encode(&command)[..], form);
-    let heard = Heard {
+    let heard = HeartbeatRecord {
         node: NodeId(1),
         incarnation: Incarnation(2),
         round: 3,
@@ -292,7 +301,7 @@ fn forms_stay_as_they_are() {
     ];
     assert_eq!(encode(&tick)[..], form);
     assert_eq!(encode(&Action::Close { claim, epoch: Epoch(5) })[0], 6);
-    assert_eq!(encode(&Change::CancelMove { table: TableId(1) })[..], [5, 1, 0, 0, 0]);
+    assert_eq!(encode(&ClusterChange::CancelMove { table: TableId(1) })[..], [5, 1, 0, 0, 0]);
     assert_eq!(encode(&Partitioning::Hash { prefix_bytes: 2 })[..], [0, 2, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(encode(&Partitioning::Everywhere)[..], [2]);
 }

@@ -2,10 +2,12 @@
 //! all nodes agree how the epochs of that time ended (design §5, "Accepting the loss of shard d").
 
 use super::cluster::{Cluster, Coming, Fate, MS};
-use consensus::manager::{self, Ask, Change, LossStage, Machine, Outage, Refusal};
+use consensus::manager::{
+    self, Ask, ChangeRefusal, ClusterChange, LossStage, Outage, StateMachine,
+};
 use consensus::topology::Topology;
-use engines::{Fault, Faults, mako};
-use shoal_node::Message;
+use engines::{PlantedBug, PlantedBugs, mako};
+use shoal_node::WorkerMessage;
 use types::{Clock, NodeId, ShardId, Time};
 
 /// The shard whose majority is lost,
@@ -27,7 +29,7 @@ fn cluster(seed: u64, learners: u32, quiet: bool) -> Cluster {
 }
 
 impl Cluster {
-    fn machine(&self) -> &Machine {
+    fn machine(&self) -> &StateMachine {
         self.manager.machine()
     }
 
@@ -41,10 +43,10 @@ impl Cluster {
     }
 
     /// An operator accepts the loss.
-    fn accept_loss(&mut self, shard: ShardId, number: u64) -> Result<(), Refusal> {
+    fn accept_loss(&mut self, shard: ShardId, number: u64) -> Result<(), ChangeRefusal> {
         let checked = self.machine().check_loss(shard);
-        let change = Change::AcceptLoss { shard, number, at_s: 1 };
-        self.send(MS, Coming::Operator(manager::Event::Asked { ask: Ask(number), change }));
+        let change = ClusterChange::AcceptLoss { shard, number, at_s: 1 };
+        self.send(MS, Coming::Operator(manager::ManagerEvent::Asked { ask: Ask(number), change }));
         self.run(self.now + MS);
         checked
     }
@@ -75,13 +77,13 @@ impl Cluster {
 }
 
 /// Two of three voters come back empty; the third has all that was acknowledged.
-fn go_on_with_one(seed: u64, faults: manager::Faults) {
+fn go_on_with_one(seed: u64, faults: manager::ManagerPlantedBugs) {
     let topology = Topology::symmetric(2, 2, 3, 0, 1);
     let mut cluster = Cluster::managed(topology, seed, faults, |_| {});
     cluster.run(Time::ZERO + 300 * MS);
     cluster.stop.set(true);
     cluster.run(cluster.now + 200 * MS);
-    assert_eq!(cluster.accept_loss(S, 1), Err(Refusal::HasMajority(S)));
+    assert_eq!(cluster.accept_loss(S, 1), Err(ChangeRefusal::HasMajority(S)));
     assert_eq!(cluster.stage(S), None, "refused");
     let survivor = cluster.lose_memory(S);
     assert_eq!(cluster.accept_loss(S, 7), Ok(()));
@@ -104,13 +106,16 @@ fn go_on_with_one(seed: u64, faults: manager::Faults) {
 
 #[test]
 fn a_shard_goes_on_with_what_survives() {
-    (0..8).for_each(|seed| go_on_with_one(seed, manager::Faults::default()));
+    (0..8).for_each(|seed| go_on_with_one(seed, manager::ManagerPlantedBugs::default()));
 }
 
 #[test]
 #[should_panic(expected = "the loss is over: it never comes")]
 fn void_voters_that_count_are_seen() {
-    go_on_with_one(0, manager::Faults { count_void_voters: true, ..Default::default() });
+    go_on_with_one(
+        0,
+        manager::ManagerPlantedBugs { count_void_voters: true, ..Default::default() },
+    );
 }
 
 /// A voter and a learner survive, and both vote: when the leader fails, the other needs it back.
@@ -135,7 +140,7 @@ fn a_learner_that_survives_votes() {
 }
 
 /// Clients go on all the while, and the survivor may lack what was acknowledged: all nodes agree what is lost.
-fn lose_while_busy(seed: u64, faults: manager::Faults) -> Clock {
+fn lose_while_busy(seed: u64, faults: manager::ManagerPlantedBugs) -> Clock {
     let workers = 1 + seed as u32 % 2;
     let topology = Topology::symmetric(2, 2, 3, 0, workers);
     let mut cluster = Cluster::managed(topology, seed, faults, |_| {});
@@ -168,7 +173,7 @@ fn lose_while_busy(seed: u64, faults: manager::Faults) -> Clock {
 #[test]
 fn what_live_nodes_know_of_a_lost_shard_stands() {
     let torn = (0..12).filter(|seed| {
-        let missing = lose_while_busy(*seed, manager::Faults::default());
+        let missing = lose_while_busy(*seed, manager::ManagerPlantedBugs::default());
         missing > Clock::ZERO
     });
     assert!(torn.count() > 0, "the survivor always had all that others knew");
@@ -177,7 +182,7 @@ fn what_live_nodes_know_of_a_lost_shard_stands() {
 #[test]
 #[should_panic(expected = "M9")]
 fn forced_ends_below_what_live_nodes_know_are_seen() {
-    let faults = manager::Faults { force_below_known: true, ..Default::default() };
+    let faults = manager::ManagerPlantedBugs { force_below_known: true, ..Default::default() };
     (0..12).for_each(|seed| _ = lose_while_busy(seed, faults));
 }
 
@@ -211,9 +216,9 @@ fn a_node_that_returns_knowing_more_begins_anew() {
         });
         assert_eq!(cluster.accept_loss(S, 9), Ok(()));
         cluster.until_over(S);
-        assert_eq!(cluster.lives[&away], 1);
+        assert_eq!(cluster.incarnations[&away], 1);
         cluster.cut.clear();
-        cluster.until("it begins anew", |cluster| cluster.lives[&away] == 2);
+        cluster.until("it begins anew", |cluster| cluster.incarnations[&away] == 2);
         cluster.until("it counts again", |cluster| {
             cluster.machine().configuration().shards[2].empty.is_empty()
         });
@@ -259,7 +264,7 @@ fn former_voters_that_return_as_a_majority_are_set_aside() {
 }
 
 /// What a former leader has told of its watermark reaches a node after that has said what it knows.
-fn hear_late(seed: u64, faults: Faults) {
+fn hear_late(seed: u64, faults: PlantedBugs) {
     let topology = Topology::symmetric(2, 2, 3, 0, 1);
     let mut cluster = Cluster::with(topology, seed, |setup| setup.options.faults = faults);
     cluster.run(Time::ZERO + 300 * MS);
@@ -271,12 +276,16 @@ fn hear_late(seed: u64, faults: Faults) {
     cluster.cut.insert((leader, behind));
     cluster.filter = Some(Box::new(move |(from, _), to, message| {
         match (from == leader, to == hears, message) {
-            (true, true, Message::Engine { message: mako::Message::Gossip { .. }, .. }) => {
-                Fate::Hold
-            }
-            (true, false, Message::Engine { message: mako::Message::Gossip { .. }, .. }) => {
-                Fate::Drop
-            }
+            (
+                true,
+                true,
+                WorkerMessage::Engine { message: mako::MakoMessage::Gossip { .. }, .. },
+            ) => Fate::Hold,
+            (
+                true,
+                false,
+                WorkerMessage::Engine { message: mako::MakoMessage::Gossip { .. }, .. },
+            ) => Fate::Drop,
             _ => Fate::Pass,
         }
     }));
@@ -303,13 +312,13 @@ fn hear_late(seed: u64, faults: Faults) {
 
 #[test]
 fn what_comes_late_of_a_lost_shard_changes_nothing() {
-    (0..8).for_each(|seed| hear_late(seed, Faults::NONE));
+    (0..8).for_each(|seed| hear_late(seed, PlantedBugs::NONE));
 }
 
 #[test]
 #[should_panic(expected = "M9")]
 fn nodes_that_learn_after_they_have_told_are_seen() {
-    (0..8).for_each(|seed| hear_late(seed, Faults::only(Fault::LearnAfterLoss)));
+    (0..8).for_each(|seed| hear_late(seed, PlantedBugs::only(PlantedBug::LearnAfterLoss)));
 }
 
 /// Anything may fail while the loss is accepted: the survivor, which keeps its disk, the leader of the other shard, a way

@@ -2,14 +2,18 @@
 //! lost.
 
 use crate::common::{Row, carried, rows};
-use consensus::manager::{self, Life, Machine, Mailbox, Manager, Member, Term};
+use consensus::manager::{
+    self, CarriedLog, Manager, ManagerClient, ProcessInstance, StateMachine, Term,
+};
 use consensus::stream::{self, MemoryStorage};
 use consensus::topology::{Partitioning, Topology};
-use engines::client::{ClientId, REQUESTS_TABLE, Reply, requests_table};
+use engines::client::{ClientId, ClientReply, REQUESTS_TABLE, requests_table};
 use engines::engine::Setup;
-use engines::mako::{self, Mako, Shared};
+use engines::mako::{self, Mako, MakoShared};
 use engines::{Engine, Observation, Procedures};
-use shoal_node::{Effect, Effects, Event, Membership, Message, Origin, Worker};
+use shoal_node::{
+    Membership, Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage, WorkerOrigin,
+};
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -21,7 +25,7 @@ use types::{
 };
 
 pub type Place = (NodeId, WorkerId);
-pub type Cause = Event<mako::Message>;
+pub type Cause = WorkerEvent<mako::MakoMessage>;
 pub type Disks = BTreeMap<WorkerId, BTreeMap<ShardId, MemoryStorage>>;
 
 pub const TABLES: [&str; 2] = ["accounts", "notes"];
@@ -33,7 +37,7 @@ pub enum Coming {
     Worker(Place, u64, Cause),
     Manager(NodeId, manager::ToManager),
     ManagerTimer,
-    Operator(manager::Event),
+    Operator(manager::ManagerEvent),
 }
 
 /// What clients were told of their notes.
@@ -48,14 +52,14 @@ pub struct Ledger {
 /// Nodes with a manager, and what is on its way.
 pub struct Cluster {
     pub topology: Arc<Topology>,
-    pub setup: Setup<mako::Options>,
+    pub setup: Setup<mako::MakoOptions>,
     pub workers: BTreeMap<Place, Worker<Mako>>,
-    pub shared: BTreeMap<NodeId, Arc<Shared>>,
+    pub shared: BTreeMap<NodeId, Arc<MakoShared>>,
     pub disks: BTreeMap<NodeId, Option<Disks>>,
-    /// The life of each node; what is said to a former one gets lost.
-    pub lives: BTreeMap<NodeId, u64>,
-    pub manager: Manager<Mailbox>,
-    pub options: manager::Options,
+    /// The process of each node; what is said to a former one gets lost.
+    pub incarnations: BTreeMap<NodeId, u64>,
+    pub manager: Manager<CarriedLog>,
+    pub options: manager::ManagerOptions,
     pub queue: BinaryHeap<Reverse<(Time, u64)>>,
     pub coming: BTreeMap<u64, Coming>,
     pub timers: BTreeMap<Place, Time>,
@@ -71,7 +75,7 @@ pub struct Cluster {
     /// What becomes of messages between nodes.
     pub filter: Option<Filter>,
     /// Messages that a filter holds.
-    pub held: Vec<(Place, NodeId, Message<mako::Message>)>,
+    pub held: Vec<(Place, NodeId, WorkerMessage<mako::MakoMessage>)>,
     /// Its reports do not reach the manager.
     pub mute: Option<NodeId>,
     /// A worker that stands still, and what happens to it meanwhile.
@@ -82,7 +86,7 @@ pub struct Cluster {
     /// Lives that had to end.
     pub ended: usize,
     /// What clients from outside were told.
-    pub replies: Vec<(ClientId, Reply)>,
+    pub replies: Vec<(ClientId, ClientReply)>,
 }
 
 /// What becomes of a message.
@@ -90,10 +94,10 @@ pub enum Fate {
     Pass,
     Drop,
     Hold,
-    Replace(Box<Message<mako::Message>>),
+    Replace(Box<WorkerMessage<mako::MakoMessage>>),
 }
 
-pub type Filter = Box<dyn FnMut(Place, NodeId, &Message<mako::Message>) -> Fate>;
+pub type Filter = Box<dyn FnMut(Place, NodeId, &WorkerMessage<mako::MakoMessage>) -> Fate>;
 
 impl Cluster {
     pub fn new(topology: Topology, seed: u64) -> Cluster {
@@ -104,26 +108,26 @@ impl Cluster {
     pub fn with(
         topology: Topology,
         seed: u64,
-        change: impl FnOnce(&mut Setup<mako::Options>),
+        change: impl FnOnce(&mut Setup<mako::MakoOptions>),
     ) -> Cluster {
-        Cluster::managed(topology, seed, manager::Faults::default(), change)
+        Cluster::managed(topology, seed, manager::ManagerPlantedBugs::default(), change)
     }
 
     /// One whose manager has planted bugs, too.
     pub fn managed(
         topology: Topology,
         seed: u64,
-        faults: manager::Faults,
-        change: impl FnOnce(&mut Setup<mako::Options>),
+        faults: manager::ManagerPlantedBugs,
+        change: impl FnOnce(&mut Setup<mako::MakoOptions>),
     ) -> Cluster {
-        let options = manager::Options {
+        let options = manager::ManagerOptions {
             lease: 60 * MS,
             heartbeat_every: 10 * MS,
             suspect_after: 25 * MS,
             tick_every: 5 * MS,
             retry_after: 20 * MS,
             faults,
-            ..manager::Options::default()
+            ..manager::ManagerOptions::default()
         };
         Cluster::paced(topology, seed, options, change)
     }
@@ -132,8 +136,8 @@ impl Cluster {
     pub fn paced(
         topology: Topology,
         seed: u64,
-        options: manager::Options,
-        change: impl FnOnce(&mut Setup<mako::Options>),
+        options: manager::ManagerOptions,
+        change: impl FnOnce(&mut Setup<mako::MakoOptions>),
     ) -> Cluster {
         let hash = Partitioning::Hash { prefix_bytes: 0 };
         let tables = TABLES.map(|name| (name, hash.clone()));
@@ -141,25 +145,25 @@ impl Cluster {
         let topology = Arc::new(topology.with_tables(tables).expect("a valid topology"));
         let procedures = Arc::new(Procedures::new());
         // A node that comes back with its disk reads its streams from the beginning.
-        let streams = stream::Options {
+        let streams = stream::StreamOptions {
             retry_after: 20 * MS,
             trim_entries: u64::MAX,
-            ..stream::Options::default()
+            ..stream::StreamOptions::default()
         };
-        let mut engine = mako::Options::default();
+        let mut engine = mako::MakoOptions::default();
         engine.limits.retry_after = 20 * MS;
         engine.hang_after = 10 * MS;
         let topology_of_all = Arc::clone(&topology);
         let mut setup = Setup { topology: topology_of_all, procedures, streams, options: engine };
         change(&mut setup);
-        let machine = Machine::new(Arc::clone(&topology), options.clone());
+        let machine = StateMachine::new(Arc::clone(&topology), options.clone());
         let drawn = ClusterId::new(1).expect("not 0");
-        let log = Mailbox { term: Some(Term(1)), ..Mailbox::default() };
+        let log = CarriedLog { term: Some(Term(1)), ..CarriedLog::default() };
         let mut cluster = Cluster {
             workers: BTreeMap::new(),
             shared: BTreeMap::new(),
             disks: BTreeMap::new(),
-            lives: BTreeMap::new(),
+            incarnations: BTreeMap::new(),
             manager: Manager::new(log, machine, drawn),
             options,
             queue: BinaryHeap::new(),
@@ -186,7 +190,7 @@ impl Cluster {
         for node in topology.nodes() {
             cluster.start(node.id, Some(Disks::new()));
         }
-        cluster.ask_manager(manager::Event::Log);
+        cluster.ask_manager(manager::ManagerEvent::Log);
         cluster
     }
 
@@ -194,27 +198,29 @@ impl Cluster {
         NodeId(self.topology.nodes().len() as u32)
     }
 
-    /// A node begins a life, with what its disks have kept; or with nothing.
+    /// A node begins a process, with what its disks have kept; or with nothing.
     fn start(&mut self, node: NodeId, disks: Option<Disks>) {
-        let life = *self.lives.entry(node).and_modify(|life| *life += 1).or_insert(1);
+        let instance =
+            *self.incarnations.entry(node).and_modify(|instance| *instance += 1).or_insert(1);
         let shared = Mako::share(&self.setup, node);
         let membership = Membership::new(self.topology.workers());
         let lost = disks.is_none();
         let mut disks = disks.unwrap_or_default();
         for worker in (0..self.topology.workers()).map(WorkerId) {
-            let number = u64::from(node.0) << 16 | life;
-            let member = (worker == WorkerId(0))
-                .then(|| Member::new(node, Life(number), lost, self.options.clone()));
-            let origin = Origin {
+            let number = u64::from(node.0) << 16 | instance;
+            let manager_client = (worker == WorkerId(0)).then(|| {
+                ManagerClient::new(node, ProcessInstance(number), lost, self.options.clone())
+            });
+            let origin = WorkerOrigin {
                 membership: Arc::clone(&membership),
-                member,
+                manager_client,
                 storages: disks.remove(&worker).unwrap_or_default(),
                 seed: self.random.next_u64(),
             };
             let new = Worker::new(worker, node, &self.setup, Arc::clone(&shared), origin);
             self.workers.insert((node, worker), new);
             self.timers.remove(&(node, worker));
-            self.send(Duration::ZERO, Coming::Worker((node, worker), life, Event::Start));
+            self.send(Duration::ZERO, Coming::Worker((node, worker), instance, WorkerEvent::Start));
         }
         self.shared.insert(node, shared);
         self.employ(node);
@@ -229,8 +235,8 @@ impl Cluster {
                 let (ledger, stop) = (Rc::clone(&self.ledger), Rc::clone(&self.stop));
                 engine.spawn(Box::pin(client(db, random, ledger, stop)));
             }
-            let life = self.lives[&node];
-            self.send(MS, Coming::Worker((node, worker), life, Event::Nudged));
+            let instance = self.incarnations[&node];
+            self.send(MS, Coming::Worker((node, worker), instance, WorkerEvent::Nudged));
         }
     }
 
@@ -272,17 +278,17 @@ impl Cluster {
     /// Has what a filter held arrive.
     pub fn release(&mut self) {
         for ((from, worker), to, message) in std::mem::take(&mut self.held) {
-            let life = self.lives[&to];
-            let event = Event::Received { from, message };
-            self.send(MS / 100, Coming::Worker((to, worker), life, event));
+            let instance = self.incarnations[&to];
+            let event = WorkerEvent::Received { from, message };
+            self.send(MS / 100, Coming::Worker((to, worker), instance, event));
         }
     }
 
     /// Has the worker that stands still go on.
     pub fn wake(&mut self) {
         let Some(place) = self.stalled.take() else { return };
-        for (life, event) in std::mem::take(&mut self.stalled_events) {
-            self.send(MS / 100, Coming::Worker(place, life, event));
+        for (instance, event) in std::mem::take(&mut self.stalled_events) {
+            self.send(MS / 100, Coming::Worker(place, instance, event));
         }
     }
 
@@ -309,32 +315,32 @@ impl Cluster {
             self.queue.pop();
             self.now = self.now.max(at);
             match self.coming.remove(&number).expect("queued") {
-                Coming::Worker(place, life, event) => {
-                    if self.is_up(place.0) && self.lives[&place.0] == life {
-                        if matches!(event, Event::Timer) {
+                Coming::Worker(place, instance, event) => {
+                    if self.is_up(place.0) && self.incarnations[&place.0] == instance {
+                        if matches!(event, WorkerEvent::Timer) {
                             if self.timers.get(&place) != Some(&at) {
                                 continue;
                             }
                             self.timers.remove(&place);
                         }
                         match self.stalled == Some(place) {
-                            true => self.stalled_events.push((life, event)),
+                            true => self.stalled_events.push((instance, event)),
                             false => self.step(place, event),
                         }
                     }
                 }
                 Coming::Manager(from, message) => {
                     let at = self.now;
-                    self.ask_manager(manager::Event::Received { from, at, message });
+                    self.ask_manager(manager::ManagerEvent::Received { from, at, message });
                 }
-                Coming::ManagerTimer => self.ask_manager(manager::Event::Timer),
+                Coming::ManagerTimer => self.ask_manager(manager::ManagerEvent::Timer),
                 Coming::Operator(event) => self.ask_manager(event),
             }
         }
         self.now = self.now.max(until);
     }
 
-    fn ask_manager(&mut self, event: manager::Event) {
+    fn ask_manager(&mut self, event: manager::ManagerEvent) {
         let mut effects = Vec::new();
         // There is one, and it leads.
         self.manager.log_mut().led = Some(self.now);
@@ -347,21 +353,23 @@ impl Cluster {
                 break;
             }
             log.decided.extend(proposed);
-            self.manager.step(self.now, manager::Event::Log, &mut effects);
+            self.manager.step(self.now, manager::ManagerEvent::Log, &mut effects);
         }
         let own = self.manager_id();
         for effect in effects {
             match effect {
-                manager::Effect::Send { to, message } => {
+                manager::ManagerEffect::Send { to, message } => {
                     if self.comes_through(own, to) {
-                        let (delay, life) = (self.delay(), self.lives[&to]);
-                        let event = Event::Told { message: carried(&message) };
-                        self.send(delay, Coming::Worker((to, WorkerId(0)), life, event));
+                        let (delay, instance) = (self.delay(), self.incarnations[&to]);
+                        let event = WorkerEvent::Told { message: carried(&message) };
+                        self.send(delay, Coming::Worker((to, WorkerId(0)), instance, event));
                     }
                 }
-                manager::Effect::Timer { at } => self.send(at - self.now, Coming::ManagerTimer),
-                manager::Effect::Answer { .. } => {}
-                manager::Effect::Applied(applied) => {
+                manager::ManagerEffect::Timer { at } => {
+                    self.send(at - self.now, Coming::ManagerTimer)
+                }
+                manager::ManagerEffect::Answer { .. } => {}
+                manager::ManagerEffect::Applied(applied) => {
                     self.note(format_args!("manager: {applied:?}"));
                 }
             }
@@ -373,7 +381,7 @@ impl Cluster {
     }
 
     fn step(&mut self, place: Place, event: Cause) {
-        let mut effects = Effects::observed();
+        let mut effects = WorkerEffects::observed();
         if self.trace.is_some() {
             self.note(format_args!("{}.{} {event:?}", place.0, place.1));
         }
@@ -388,22 +396,28 @@ impl Cluster {
                 return self.crash(place.0); // What it was about to send is lost.
             }
         }
-        let life = self.lives[&place.0];
+        let instance = self.incarnations[&place.0];
         for effect in effects.effects {
             match effect {
-                Effect::Send { to, message } => self.transmit(place, to, &message),
-                Effect::Timer { at } => {
+                WorkerEffect::Send { to, message } => self.transmit(place, to, &message),
+                WorkerEffect::Timer { at } => {
                     let at = at.max(self.now);
                     if self.timers.get(&place).is_none_or(|before| at < *before) {
                         self.timers.insert(place, at);
-                        self.send(at - self.now, Coming::Worker(place, life, Event::Timer));
+                        self.send(
+                            at - self.now,
+                            Coming::Worker(place, instance, WorkerEvent::Timer),
+                        );
                     }
                 }
-                Effect::Nudge { worker } => {
+                WorkerEffect::Nudge { worker } => {
                     let after = Duration::from_nanos(200);
-                    self.send(after, Coming::Worker((place.0, worker), life, Event::Nudged));
+                    self.send(
+                        after,
+                        Coming::Worker((place.0, worker), instance, WorkerEvent::Nudged),
+                    );
                 }
-                Effect::Tell { message } => {
+                WorkerEffect::Tell { message } => {
                     let report = matches!(
                         message,
                         manager::ToManager::Report { .. } | manager::ToManager::Known { .. }
@@ -416,12 +430,12 @@ impl Cluster {
                         self.send(delay, Coming::Manager(place.0, carried(&message)));
                     }
                 }
-                Effect::Reply { to, reply } => self.replies.push((to, reply)),
-                Effect::Superseded => {
+                WorkerEffect::Reply { to, reply } => self.replies.push((to, reply)),
+                WorkerEffect::Superseded => {
                     let worker = &self.workers[&place];
-                    let is_behind = worker.member().is_some_and(Member::is_behind);
+                    let is_behind = worker.manager_client().is_some_and(ManagerClient::is_behind);
                     let exceeds = worker.exceeds().is_some();
-                    assert!(exceeds || is_behind, "{} has one life at a time", place.0);
+                    assert!(exceeds || is_behind, "{} has one process at a time", place.0);
                     self.ended += 1;
                     self.crash(place.0);
                     return self.restart(place.0, false);
@@ -430,7 +444,12 @@ impl Cluster {
         }
     }
 
-    fn transmit(&mut self, (from, worker): Place, to: NodeId, message: &Message<mako::Message>) {
+    fn transmit(
+        &mut self,
+        (from, worker): Place,
+        to: NodeId,
+        message: &WorkerMessage<mako::MakoMessage>,
+    ) {
         let fate = self.filter.as_mut().map(|filter| filter((from, worker), to, message));
         let message = match &fate {
             Some(Fate::Drop) => return,
@@ -441,9 +460,9 @@ impl Cluster {
         if !self.comes_through(from, to) || !self.is_up(to) {
             return;
         }
-        let (delay, life) = (self.delay(), self.lives[&to]);
-        let event = Event::Received { from, message: carried(message) };
-        self.send(delay, Coming::Worker((to, worker), life, event));
+        let (delay, instance) = (self.delay(), self.incarnations[&to]);
+        let event = WorkerEvent::Received { from, message: carried(message) };
+        self.send(delay, Coming::Worker((to, worker), instance, event));
     }
 
     /// How many rows for requests a node's copy of a shard has.

@@ -5,7 +5,7 @@ use super::cluster::{Cluster, Coming, Fate, MS};
 use consensus::stream;
 use consensus::topology::{Home, Topology};
 use engines::Engine;
-use shoal_node::Message;
+use shoal_node::WorkerMessage;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -45,8 +45,8 @@ enum Undecided {
 impl Cluster {
     /// Wakes the first worker of a node, on which tasks were spawned.
     fn wake_first(&mut self, node: NodeId) {
-        let event = shoal_node::Event::Nudged;
-        self.send(MS / 100, Coming::Worker((node, FIRST), self.lives[&node], event));
+        let event = shoal_node::WorkerEvent::Nudged;
+        self.send(MS / 100, Coming::Worker((node, FIRST), self.incarnations[&node], event));
     }
 
     /// The keys of notes of S that are there, or that are not.
@@ -114,14 +114,13 @@ fn gives_what_it_certified(seed: u64, change: Undecided) {
     let (former, other) = (cluster.leader(S), cluster.leader(T));
     let keys = cluster.notes(former, change);
     let committed = cluster.rows(former, S);
-    cluster.filter = Some(Box::new(move |(from, worker), _, message| match message {
-        Message::Stream { shard, message: stream::Message::Append { .. }, .. }
-            if from == former && worker == FIRST && *shard == S =>
-        {
-            Fate::Drop
-        }
-        _ => Fate::Pass,
-    }));
+    cluster.filter =
+        Some(Box::new(move |(from, worker), _, message| match message {
+            WorkerMessage::Stream {
+                shard, message: stream::StreamMessage::Append { .. }, ..
+            } if from == former && worker == FIRST && *shard == S => Fate::Drop,
+            _ => Fate::Pass,
+        }));
     cluster.certify(former, &keys, change);
     cluster.run(cluster.now + 15 * MS);
     assert_ne!(cluster.rows(former, S), committed, "nothing was certified");

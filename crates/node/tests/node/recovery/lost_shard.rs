@@ -4,7 +4,7 @@
 use super::cluster::{Cluster, Coming, MS};
 use consensus::manager;
 use consensus::topology::{Home, Topology};
-use engines::{Engine, Fault, Faults};
+use engines::{Engine, PlantedBug, PlantedBugs};
 use std::cell::RefCell;
 use std::rc::Rc;
 use types::{Aborted, Database, Error, NodeId, ShardId, Time, Transaction, WorkerId};
@@ -25,7 +25,7 @@ const DEADLINE: std::time::Duration = std::time::Duration::from_secs(10);
 pub(super) type Told = Rc<RefCell<Vec<types::Result<()>>>>;
 
 /// Two shards with three voters each; clients have come to an end.
-fn quiet(seed: u64, faults: Faults) -> Cluster {
+fn quiet(seed: u64, faults: PlantedBugs) -> Cluster {
     let mut cluster = Cluster::with(Topology::symmetric(2, 2, 3, 0, 1), seed, |setup| {
         setup.options.limits.sessions_max = SESSIONS;
         setup.options.faults = faults;
@@ -80,8 +80,11 @@ impl Cluster {
 
     /// Has the first worker of a node look around.
     pub(super) fn nudge(&mut self, node: NodeId) {
-        let event =
-            Coming::Worker((node, WorkerId(0)), self.lives[&node], shoal_node::Event::Nudged);
+        let event = Coming::Worker(
+            (node, WorkerId(0)),
+            self.incarnations[&node],
+            shoal_node::WorkerEvent::Nudged,
+        );
         self.send(MS / 100, event);
     }
 
@@ -111,7 +114,7 @@ fn names_lost(error: &Error) -> bool {
 ///
 /// # Errors
 /// Where something does not end as it should, or leaves something behind.
-fn go_on_without(seed: u64, faults: Faults) -> Result<(), String> {
+fn go_on_without(seed: u64, faults: PlantedBugs) -> Result<(), String> {
     let mut cluster = quiet(seed, faults);
     let z = cluster.leader(T);
     cluster.lose_majority(S);
@@ -142,14 +145,15 @@ fn go_on_without(seed: u64, faults: Faults) -> Result<(), String> {
 #[test]
 fn what_needs_a_lost_shard_ends_and_keeps_nothing() {
     for seed in 0..4 {
-        go_on_without(seed, Faults::NONE).expect("it ends");
+        go_on_without(seed, PlantedBugs::NONE).expect("it ends");
     }
 }
 
 /// A leader falls silent long before it can have a successor, and transactions wait for its shard that write on both
 /// others. Says whether one of those serves meanwhile.
-fn serve_beside_silent(seed: u64, faults: Faults) -> bool {
-    let patient = manager::Options { lease: 3000 * MS, ..manager::Options::default() };
+fn serve_beside_silent(seed: u64, faults: PlantedBugs) -> bool {
+    let patient =
+        manager::ManagerOptions { lease: 3000 * MS, ..manager::ManagerOptions::default() };
     let mut cluster = Cluster::paced(Topology::symmetric(1, 3, 3, 0, 1), seed, patient, |setup| {
         setup.options.hang_after = 100 * MS;
         setup.options.faults = faults;
@@ -174,22 +178,23 @@ fn serve_beside_silent(seed: u64, faults: Faults) -> bool {
 
 #[test]
 fn what_waits_for_a_silent_leader_holds_up_no_other_shard() {
-    (0..4).for_each(|seed| assert!(serve_beside_silent(seed, Faults::NONE), "seed {seed}"));
+    (0..4).for_each(|seed| assert!(serve_beside_silent(seed, PlantedBugs::NONE), "seed {seed}"));
 }
 
 #[test]
 fn locks_held_for_a_silent_leader_are_seen() {
-    assert!(!serve_beside_silent(0, Faults::only(Fault::HoldForSilent)));
+    assert!(!serve_beside_silent(0, PlantedBugs::only(PlantedBug::HoldForSilent)));
 }
 
 #[test]
 fn waits_without_a_bound_are_seen() {
-    go_on_without(0, Faults::only(Fault::WaitForever)).expect_err("nothing ends the waits");
+    go_on_without(0, PlantedBugs::only(PlantedBug::WaitForever))
+        .expect_err("nothing ends the waits");
 }
 
 /// A leader that reaches the manager and no follower keeps its lease, and can make nothing durable. It certifies for as
 /// long as a network may be out, and then nothing until a majority answers again.
-fn certify_alone(seed: u64, faults: Faults) -> usize {
+fn certify_alone(seed: u64, faults: PlantedBugs) -> usize {
     let mut cluster = quiet(seed, faults);
     let x = cluster.leader(S);
     let others: Vec<NodeId> =
@@ -218,7 +223,7 @@ fn certify_alone(seed: u64, faults: Faults) -> usize {
 #[test]
 fn a_leader_that_makes_nothing_durable_certifies_nothing() {
     for seed in 0..4 {
-        let certified = certify_alone(seed, Faults::NONE);
+        let certified = certify_alone(seed, PlantedBugs::NONE);
         assert!((1..10).contains(&certified), "{certified} were certified in 3 s");
     }
 }
@@ -226,7 +231,7 @@ fn a_leader_that_makes_nothing_durable_certifies_nothing() {
 #[test]
 #[should_panic(expected = "M11")]
 fn a_leader_that_certifies_alone_is_seen() {
-    certify_alone(0, Faults::only(Fault::CertifyWhileStalled));
+    certify_alone(0, PlantedBugs::only(PlantedBug::CertifyWhileStalled));
 }
 
 impl Cluster {
@@ -294,7 +299,7 @@ fn others_fail_over_again_and_again_while_a_shard_is_lost() {
 
 /// A shard whose leader was cut off from the others, and cannot say so far how the last epochs ended, though its majority
 /// is back: it draws no clock until the manager lets it in.
-fn be_out(seed: u64, faults: Faults) {
+fn be_out(seed: u64, faults: PlantedBugs) {
     let mut cluster = quiet(seed, faults);
     let x = cluster.leader(S);
     let others: Vec<NodeId> =
@@ -323,11 +328,11 @@ fn be_out(seed: u64, faults: Faults) {
 
 #[test]
 fn a_shard_that_is_out_draws_no_clock_until_it_is_in_again() {
-    (0..4).for_each(|seed| be_out(seed, Faults::NONE));
+    (0..4).for_each(|seed| be_out(seed, PlantedBugs::NONE));
 }
 
 #[test]
 #[should_panic(expected = "M12")]
 fn a_shard_that_serves_while_it_is_out_is_seen() {
-    be_out(0, Faults::only(Fault::ServeWhileOut));
+    be_out(0, PlantedBugs::only(PlantedBug::ServeWhileOut));
 }

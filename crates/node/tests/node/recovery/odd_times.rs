@@ -6,8 +6,8 @@ use super::scenarios::nine;
 use consensus::stream;
 use consensus::topology::{Home, Topology};
 use engines::Engine;
-use engines::mako::{self, message::Request};
-use shoal_node::{Event, Message};
+use engines::mako::{self, message::MakoRequest};
+use shoal_node::{WorkerEvent, WorkerMessage};
 use std::cell::Cell;
 use std::rc::Rc;
 use types::{Database, Epoch, NodeId, ShardId, Time, Transaction, WorkerId};
@@ -16,9 +16,9 @@ const X: ShardId = ShardId(0);
 const A: WorkerId = WorkerId(0);
 const B: WorkerId = WorkerId(1);
 
-fn stream_of(message: &Message<mako::Message>) -> Option<&stream::Message> {
+fn stream_of(message: &WorkerMessage<mako::MakoMessage>) -> Option<&stream::StreamMessage> {
     match message {
-        Message::Stream { shard, message, .. } if *shard == X => Some(message),
+        WorkerMessage::Stream { shard, message, .. } if *shard == X => Some(message),
         _ => None,
     }
 }
@@ -89,8 +89,8 @@ fn half_deposed(
 ) -> Filter {
     Box::new(move |(from, worker), to, message| {
         let Some(message) = stream_of(message) else { return Fate::Pass };
-        let append = matches!(message, stream::Message::Append { .. });
-        let accepted = matches!(message, stream::Message::Accepted { .. });
+        let append = matches!(message, stream::StreamMessage::Append { .. });
+        let accepted = matches!(message, stream::StreamMessage::Accepted { .. });
         let (of_old, to_old) = (from == old, to == old);
         if heir.get().is_none() {
             return match worker {
@@ -120,8 +120,8 @@ fn a_lock_of_another_worker_is_not_waited_for() {
     let heir: Rc<Cell<Option<NodeId>>> = Rc::default();
     let known = Rc::clone(&heir);
     cluster.filter = Some(Box::new(move |(from, worker), to, message| {
-        if let Message::Engine {
-            message: mako::Message::Request { request: Request::Install { .. }, .. },
+        if let WorkerMessage::Engine {
+            message: mako::MakoMessage::Request { request: MakoRequest::Install { .. }, .. },
             ..
         } = message
             && (to, worker) == (old, B)
@@ -129,7 +129,7 @@ fn a_lock_of_another_worker_is_not_waited_for() {
             return Fate::Drop;
         }
         let Some(message) = stream_of(message) else { return Fate::Pass };
-        let accepted = matches!(message, stream::Message::Accepted { .. });
+        let accepted = matches!(message, stream::StreamMessage::Accepted { .. });
         match worker {
             A if known.get().is_none() && to == old && accepted => Fate::Drop,
             B if known.get().is_some() && (from == old || to == old) => Fate::Drop,
@@ -209,8 +209,10 @@ fn a_lost_watermark_is_told_again_among_news() {
     let lost = Rc::new(Cell::new(true));
     let is_lost = Rc::clone(&lost);
     cluster.filter = Some(Box::new(move |(from, _), to, message| {
-        let gossip =
-            matches!(message, Message::Engine { message: mako::Message::Gossip { .. }, .. });
+        let gossip = matches!(
+            message,
+            WorkerMessage::Engine { message: mako::MakoMessage::Gossip { .. }, .. }
+        );
         if is_lost.get() && gossip && (from, to) == (there, here) { Fate::Drop } else { Fate::Pass }
     }));
     let (busy, done) = (Rc::new(Cell::new(true)), flag());
@@ -255,8 +257,8 @@ fn write_here_and_there(
             .expect("nobody is in its way");
         done.set(true);
     }));
-    let life = cluster.lives[&here];
-    cluster.send(MS, Coming::Worker((here, A), life, Event::Nudged));
+    let instance = cluster.incarnations[&here];
+    cluster.send(MS, Coming::Worker((here, A), instance, WorkerEvent::Nudged));
 }
 
 /// An installation whose header speaks of another epoch than its branch belongs to none.
@@ -266,19 +268,21 @@ fn a_branch_has_one_epoch() {
     let lies = Rc::new(Cell::new(0));
     let told = Rc::clone(&lies);
     cluster.filter = Some(Box::new(move |_, _, message| {
-        let Message::Engine { generation, message: mako::Message::Request { header, request } } =
-            message
+        let WorkerMessage::Engine {
+            generation,
+            message: mako::MakoMessage::Request { header, request },
+        } = message
         else {
             return Fate::Pass;
         };
-        let Request::Install { stamp } = request else { return Fate::Pass };
+        let MakoRequest::Install { stamp } = request else { return Fate::Pass };
         let (mut header, mut stamp) = (*header, stamp.clone());
         (header.epoch, stamp.epoch) = (Epoch(0), Epoch(0));
         told.set(told.get() + 1);
-        let request = Request::Install { stamp };
-        Fate::Replace(Box::new(Message::Engine {
+        let request = MakoRequest::Install { stamp };
+        Fate::Replace(Box::new(WorkerMessage::Engine {
             generation: *generation,
-            message: mako::Message::Request { header, request },
+            message: mako::MakoMessage::Request { header, request },
         }))
     }));
     cluster.run(cluster.now + 20 * MS);
@@ -325,7 +329,7 @@ fn catch_up_late(seed: u64) {
     cluster.crash(slow);
     cluster.filter = Some(Box::new(move |(from, worker), to, message| {
         let Some(message) = stream_of(message).filter(|_| to == leader) else { return Fate::Pass };
-        let accepted = matches!(message, stream::Message::Accepted { .. });
+        let accepted = matches!(message, stream::StreamMessage::Accepted { .. });
         match worker {
             B if from == quick && !quick_speaks.get() => Fate::Drop,
             B if from == slow && accepted && !slow_speaks.get() => Fate::Hold,
@@ -354,7 +358,7 @@ fn catch_up_late(seed: u64) {
     cluster.stalled = Some((leader, A));
     assert!(!caught_up(&cluster, B, slow), "seed {seed}: nothing is held");
     cluster.run(cluster.now + 3 * MS);
-    let waits = |(_, event): &(u64, Event<_>)| matches!(event, Event::Told { .. });
+    let waits = |(_, event): &(u64, WorkerEvent<_>)| matches!(event, WorkerEvent::Told { .. });
     let told = cluster.stalled_events.iter().position(waits).expect("the configuration came");
     // What comes from others may as well come later.
     cluster.stalled_events.swap(0, told);

@@ -46,8 +46,8 @@ impl Cluster {
                 .transact(async |tx| keys.iter().try_for_each(|key| tx.put(table, key, b"part")))
                 .await;
         }));
-        let event = shoal_node::Event::Nudged;
-        self.send(MS / 100, Coming::Worker((leader, worker), self.lives[&leader], event));
+        let event = shoal_node::WorkerEvent::Nudged;
+        self.send(MS / 100, Coming::Worker((leader, worker), self.incarnations[&leader], event));
     }
 
     /// How many entries of S's stream a node has.

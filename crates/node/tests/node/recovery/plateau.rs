@@ -9,12 +9,12 @@ use super::cluster::{ACCOUNTS, Cluster, Coming, Fate, MS};
 use bytes::Bytes;
 use consensus::manager;
 use consensus::topology::Topology;
-use engines::client::{ClientId, Ending, Reply, Request};
+use engines::client::{ClientId, ClientReply, ClientRequest, SessionEnd};
 use engines::engine::Setup;
 use engines::mako;
 use engines::operation::Operation;
-use engines::{Engine, Fault, Faults, Procedures};
-use shoal_node::{Event, Message};
+use engines::{Engine, PlantedBug, PlantedBugs, Procedures};
+use shoal_node::{WorkerEvent, WorkerMessage};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ const NOTES: u64 = 1 << 12;
 const ROUNDS: u64 = 120;
 
 /// Leaves a note; there are few of them.
-async fn leave(tx: &engines::Transaction, key: &[u8]) -> Result<Bytes> {
+async fn leave(tx: &engines::CoordinatorTransaction, key: &[u8]) -> Result<Bytes> {
     tx.put(TableId(1), key, b"left")?;
     Ok(Bytes::copy_from_slice(key))
 }
@@ -68,15 +68,15 @@ impl Most {
 }
 
 /// Three voters and a learner of two shards. All that may be remembered is little, and so is soon full.
-fn cluster(seed: u64, change: impl FnOnce(&mut Setup<mako::Options>)) -> Cluster {
-    let options = manager::Options {
+fn cluster(seed: u64, change: impl FnOnce(&mut Setup<mako::MakoOptions>)) -> Cluster {
+    let options = manager::ManagerOptions {
         lease: S,
         heartbeat_every: S / 3,
         suspect_after: S / 2,
         tick_every: S / 5,
         retry_after: S / 5,
         finals_max: FINALS,
-        ..manager::Options::default()
+        ..manager::ManagerOptions::default()
     };
     let topology = Topology::compact(1, 2, 3, 1, 1 + seed as u32 % 2);
     let mut cluster = Cluster::paced(topology, seed, options, |setup| {
@@ -94,11 +94,11 @@ fn cluster(seed: u64, change: impl FnOnce(&mut Setup<mako::Options>)) -> Cluster
 }
 
 impl Cluster {
-    fn ask(&mut self, node: NodeId, from: ClientId, request: Request) {
+    fn ask(&mut self, node: NodeId, from: ClientId, request: ClientRequest) {
         if self.is_up(node) {
-            let event = Event::Client { from, request };
-            let life = self.lives[&node];
-            self.send(MS, Coming::Worker((node, WorkerId(0)), life, event));
+            let event = WorkerEvent::Client { from, request };
+            let instance = self.incarnations[&node];
+            self.send(MS, Coming::Worker((node, WorkerId(0)), instance, event));
         }
     }
 
@@ -107,10 +107,10 @@ impl Cluster {
         let (client, shard) = (ClientId(name), SHARDS[name as usize % 2]);
         let leader = self.leader(shard);
         self.replies.clear();
-        self.ask(leader, client, Request::OpenCalls { token: name, home: shard });
+        self.ask(leader, client, ClientRequest::OpenCalls { token: name, home: shard });
         self.run(self.now + 100 * MS);
         let opened = self.replies.drain(..).find_map(|(_, reply)| match reply {
-            Reply::CallsOpened { result: Ok(session), .. } => Some(session),
+            ClientReply::CallsOpened { result: Ok(session), .. } => Some(session),
             _ => None,
         });
         let Some(session): Option<CallSession> = opened else { return };
@@ -118,7 +118,7 @@ impl Cluster {
         for _ in 0..=name % 2 {
             let id = RequestId { session, number: 1 };
             let (procedure, arguments) = ("leave".into(), arguments.clone());
-            self.ask(leader, client, Request::Call { id, procedure, arguments });
+            self.ask(leader, client, ClientRequest::Call { id, procedure, arguments });
         }
     }
 
@@ -128,11 +128,15 @@ impl Cluster {
         let node = self.leader(SHARDS[0]);
         let key = Bytes::copy_from_slice(&(name % ACCOUNTS).to_be_bytes());
         let operation = Operation::Put { table: TableId(1), key, value: Some("put".into()) };
-        self.ask(node, client, Request::Begin { session });
-        self.ask(node, client, Request::Operation { session, serial: None, number: 0, operation });
+        self.ask(node, client, ClientRequest::Begin { session });
+        self.ask(
+            node,
+            client,
+            ClientRequest::Operation { session, serial: None, number: 0, operation },
+        );
         if name.is_multiple_of(2) {
-            let ending = Ending::Commit;
-            self.ask(node, client, Request::End { session, serial: None, number: 1, ending });
+            let ending = SessionEnd::Commit;
+            self.ask(node, client, ClientRequest::End { session, serial: None, number: 1, ending });
         }
     }
 
@@ -147,7 +151,7 @@ impl Cluster {
                 engine.spawn(Box::pin(async move {
                     let table = db.table("accounts").expect("there");
                     let notes = db.table("notes").expect("there");
-                    let add = async |tx: &engines::Transaction| {
+                    let add = async |tx: &engines::CoordinatorTransaction| {
                         tx.add(table, &keys[0].to_be_bytes(), -1).await?;
                         tx.add(table, &keys[1].to_be_bytes(), 1).await?;
                         tx.put(notes, &(ACCOUNTS + note).to_be_bytes(), b"moved")
@@ -157,7 +161,7 @@ impl Cluster {
                 }));
             }
             let place = (node, WorkerId(0));
-            self.send(MS, Coming::Worker(place, self.lives[&node], Event::Nudged));
+            self.send(MS, Coming::Worker(place, self.incarnations[&node], WorkerEvent::Nudged));
         }
     }
 
@@ -166,7 +170,9 @@ impl Cluster {
     fn fail(&mut self, shard: ShardId) {
         let victim = self.leader(shard);
         self.filter = Some(Box::new(move |(from, _), _, message| match message {
-            Message::Stream { shard: its, .. } if from == victim && *its == shard => Fate::Drop,
+            WorkerMessage::Stream { shard: its, .. } if from == victim && *its == shard => {
+                Fate::Drop
+            }
             _ => Fate::Pass,
         }));
         self.transfer(8);
@@ -260,7 +266,7 @@ fn rest(cluster: &mut Cluster) -> std::result::Result<(), String> {
 }
 
 /// Streams are never cut, so nodes that begin read of epochs whose ends only the streams keep.
-fn begin_with_old_streams(seed: u64, faults: Faults) -> std::result::Result<(), String> {
+fn begin_with_old_streams(seed: u64, faults: PlantedBugs) -> std::result::Result<(), String> {
     let cluster = cluster(seed, |setup| {
         setup.streams.trim_entries = u64::MAX;
         setup.options.faults = faults;
@@ -276,13 +282,13 @@ fn begin_with_old_streams(seed: u64, faults: Faults) -> std::result::Result<(), 
 fn a_node_that_begins_learns_old_ends_from_its_streams() {
     let seeds = std::env::var("PLATEAU_SEEDS").map_or(3, |it| it.parse().expect("a number"));
     for seed in 2..2 + seeds {
-        assert_eq!(begin_with_old_streams(seed, Faults::NONE), Ok(()), "seed {seed}");
+        assert_eq!(begin_with_old_streams(seed, PlantedBugs::NONE), Ok(()), "seed {seed}");
     }
 }
 
 #[test]
 fn old_epochs_that_are_taken_for_whole_are_caught() {
-    let faults = Faults::only(Fault::TakeForgottenForWhole);
+    let faults = PlantedBugs::only(PlantedBug::TakeForgottenForWhole);
     assert!(begin_with_old_streams(2, faults).is_err());
 }
 
@@ -291,8 +297,8 @@ fn old_epochs_that_are_taken_for_whole_are_caught() {
 fn a_node_that_was_away_for_long_begins_anew() {
     let (mut cluster, _) = hours(cluster(6, |_| {}), 40, |cluster| cluster.cut_off(GONE));
     assert_eq!(cluster.ended, 0);
-    let life = cluster.lives[&GONE];
+    let instance = cluster.incarnations[&GONE];
     cluster.cut.clear();
     assert_eq!(rest(&mut cluster), Ok(()));
-    assert_eq!((cluster.ended, cluster.lives[&GONE]), (1, life + 1));
+    assert_eq!((cluster.ended, cluster.incarnations[&GONE]), (1, instance + 1));
 }

@@ -3,7 +3,7 @@
 use super::cluster::{Cluster, Fate, MS};
 use consensus::topology::Topology;
 use engines::mako;
-use shoal_node::Message;
+use shoal_node::WorkerMessage;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -61,9 +61,14 @@ impl Cluster {
     }
 
     /// What becomes of the parts of copies.
-    fn filter_parts(&mut self, mut fate: impl FnMut(&mako::message::Part) -> Fate + 'static) {
+    fn filter_parts(
+        &mut self,
+        mut fate: impl FnMut(&mako::message::SnapshotChunk) -> Fate + 'static,
+    ) {
         self.filter = Some(Box::new(move |_, _, message| match message {
-            Message::Engine { message: mako::Message::Part(part), .. } if part.shard == S => {
+            WorkerMessage::Engine { message: mako::MakoMessage::Part(part), .. }
+                if part.shard == S =>
+            {
                 fate(part)
             }
             _ => Fate::Pass,
@@ -139,7 +144,7 @@ fn parts_that_come_late_do_no_harm() {
 #[test]
 fn a_giver_that_is_cut_off_leaves_half_a_copy() {
     let mut cluster = cluster(2, 7);
-    let (giver, away) = (cluster.leader(S), cluster.follower());
+    let (sender_node, away) = (cluster.leader(S), cluster.follower());
     cluster.crash(away);
     cluster.gets_on(200 * MS);
     let passed = Rc::new(Cell::new(0));
@@ -157,8 +162,8 @@ fn a_giver_that_is_cut_off_leaves_half_a_copy() {
     }
     assert!(passed.get() >= 5, "no part was sent");
     cluster.filter = None;
-    // A majority must remember: the giver is cut off, and not dead.
-    cluster.cut_off(giver);
+    // A majority must remember: the sender is cut off, and not dead.
+    cluster.cut_off(sender_node);
     cluster.run(cluster.now + 100 * MS);
     cluster.cut.clear();
     cluster.until_restored(away);
@@ -219,7 +224,7 @@ fn a_copy_outlives_a_change_of_ballot() {
         let (parts, opened) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
         let (seen, counter, open) = (Rc::clone(&copies), Rc::clone(&parts), Rc::clone(&opened));
         cluster.filter = Some(Box::new(move |_, to, message| match message {
-            Message::Engine { message: mako::Message::Part(part), .. }
+            WorkerMessage::Engine { message: mako::MakoMessage::Part(part), .. }
                 if part.shard == S && to == slow =>
             {
                 seen.borrow_mut().insert(part.copy);

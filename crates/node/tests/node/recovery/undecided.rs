@@ -5,9 +5,9 @@ use super::cluster::{Cluster, Fate, MS};
 use super::lost_shard::Told;
 use crate::common::Row;
 use consensus::topology::Topology;
-use engines::mako::message::Request;
-use engines::{Engine, Fault, Faults, mako};
-use shoal_node::Message;
+use engines::mako::message::MakoRequest;
+use engines::{Engine, PlantedBug, PlantedBugs, mako};
+use shoal_node::WorkerMessage;
 use std::rc::Rc;
 use types::{Aborted, Conflict, Database, Error, NodeId, ShardId, Time, Transaction, WorkerId};
 
@@ -86,7 +86,7 @@ impl Cluster {
 
 /// Two shards. Transactions of both, coordinated by the leader of T, are durable there, and S is lost before T hears what
 /// became of them.
-fn begin(seed: u64, workers: u32, faults: Faults) -> (Cluster, Keys) {
+fn begin(seed: u64, workers: u32, faults: PlantedBugs) -> (Cluster, Keys) {
     let topology = Topology::symmetric(2, 2, 3, 0, workers);
     let mut cluster = Cluster::with(topology, seed, |setup| {
         (setup.streams.trim_entries, setup.streams.retain_bytes) = (4, 0);
@@ -103,8 +103,8 @@ fn begin(seed: u64, workers: u32, faults: Faults) -> (Cluster, Keys) {
         next
     };
     let keys = Keys { committed: key(), lost: key(), overwritten: key(), deleted: key() };
-    let drop_gossip = |message: &Message<mako::Message>| {
-        matches!(message, Message::Engine { message: mako::Message::Gossip { .. }, .. })
+    let drop_gossip = |message: &WorkerMessage<mako::MakoMessage>| {
+        matches!(message, WorkerMessage::Engine { message: mako::MakoMessage::Gossip { .. }, .. })
     };
     cluster.filter =
         Some(Box::new(
@@ -118,11 +118,11 @@ fn begin(seed: u64, workers: u32, faults: Faults) -> (Cluster, Keys) {
         cluster.touch(z, &[key, on_s], &Told::default());
         cluster.run(cluster.now + 40 * MS);
     }
-    let is_install = |message: &Message<mako::Message>| {
+    let is_install = |message: &WorkerMessage<mako::MakoMessage>| {
         matches!(
             message,
-            Message::Engine {
-                message: mako::Message::Request { request: Request::Install { .. }, .. },
+            WorkerMessage::Engine {
+                message: mako::MakoMessage::Request { request: MakoRequest::Install { .. }, .. },
                 ..
             }
         )
@@ -141,7 +141,7 @@ fn begin(seed: u64, workers: u32, faults: Faults) -> (Cluster, Keys) {
     (cluster, keys)
 }
 
-fn go_through(seed: u64, workers: u32, faults: Faults) {
+fn go_through(seed: u64, workers: u32, faults: PlantedBugs) {
     let (mut cluster, keys) = begin(seed, workers, faults);
     let z = cluster.leader(T);
     for key in [keys.committed, keys.lost] {
@@ -193,12 +193,12 @@ fn go_through(seed: u64, workers: u32, faults: Faults) {
 #[test]
 fn what_a_lost_shard_leaves_undecided_holds_nothing_up() {
     for (seed, workers) in [(1, 1), (2, 2), (3, 1), (4, 3)] {
-        go_through(seed, workers, Faults::NONE);
+        go_through(seed, workers, PlantedBugs::NONE);
     }
 }
 
 #[test]
 #[should_panic(expected = "it committed")]
 fn copies_without_what_is_undecided_are_seen() {
-    go_through(1, 1, Faults::only(Fault::CopyWithoutUndecided));
+    go_through(1, 1, PlantedBugs::only(PlantedBug::CopyWithoutUndecided));
 }

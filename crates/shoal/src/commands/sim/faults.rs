@@ -1,12 +1,12 @@
 //! `shoal sim --faults`: every planted bug, and which rule catches it.
 
-use super::search::{Search, Tally};
-use super::{Common, Trouble, Verdict, print};
+use super::search::{SearchTally, SeedSearch};
+use super::{CommandError, CommandOutcome, Common, print};
 use crate::duration::span;
 use crate::progress::SeedsBar;
 use crate::terminal::table;
-use ::sim::Orders;
-use ::sim::planted::{self, PLANTED, Planted};
+use ::sim::RunOptions;
+use ::sim::planted::{self, PLANTED, PlantedBugCase};
 use clap::Args;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ Examples:
   shoal sim --faults --search --record crates/sim/src/caught.txt
 
 Exit codes: 0 every bug was caught, 1 one was not, 2 the command line is wrong")]
-pub struct Faults {
+pub struct FaultsCommand {
     /// Search for seeds that catch the bugs, and use no recorded ones
     #[arg(long)]
     search: bool,
@@ -43,20 +43,20 @@ pub struct Faults {
 }
 
 /// A bug, and how it was looked for.
-struct Found {
-    planted: Planted,
-    tally: Tally,
+struct BugSearch {
+    planted: PlantedBugCase,
+    tally: SearchTally,
     /// Its recorded seed caught it.
     as_recorded: bool,
 }
 
-impl Faults {
-    pub(super) fn run(&self) -> Result<Verdict, Trouble> {
-        super::plantable(PLANTED).map_err(Trouble::Usage)?;
+impl FaultsCommand {
+    pub(super) fn run(&self) -> Result<CommandOutcome, CommandError> {
+        super::plantable(PLANTED).map_err(CommandError::Usage)?;
         let engine = self.common.engine.name;
         let bugs = planted::all(engine);
         print(&format!("{engine}, {} planted bugs\n\n", bugs.len()))?;
-        let found: Vec<Found> = match self.search {
+        let found: Vec<BugSearch> = match self.search {
             true => bugs.into_iter().map(|planted| self.searched(planted)).collect(),
             false => self.recorded(&bugs),
         };
@@ -78,13 +78,13 @@ impl Faults {
             ))?;
         }
         if let Some(file) = &self.record {
-            record(file, &found).map_err(|error| Trouble::file("write", file, error))?;
+            record(file, &found).map_err(|error| CommandError::file("write", file, error))?;
         }
-        Ok(if missed == 0 { Verdict::Holds } else { Verdict::Fails })
+        Ok(if missed == 0 { CommandOutcome::Holds } else { CommandOutcome::Fails })
     }
 
     /// Each bug at its recorded seed; all threads take bugs.
-    fn recorded(&self, bugs: &[Planted]) -> Vec<Found> {
+    fn recorded(&self, bugs: &[PlantedBugCase]) -> Vec<BugSearch> {
         let bar = SeedsBar::new(bugs.len() as u64, None, !self.common.no_progress);
         let (next, found) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
         let began = crate::clock::now();
@@ -106,40 +106,40 @@ impl Faults {
         found.into_inner().expect("no holder of the lock panics").into_values().collect()
     }
 
-    fn at_recorded(&self, planted: Planted) -> Found {
-        let mut all = Tally::default();
+    fn at_recorded(&self, planted: PlantedBugCase) -> BugSearch {
+        let mut all = SearchTally::default();
         if let Some(seed) = planted.seed {
             self.look(&planted, (seed, 1), 1, &mut all, &mut |_| {});
             if all.first_failure.is_some() {
-                return Found { planted, tally: all, as_recorded: true };
+                return BugSearch { planted, tally: all, as_recorded: true };
             }
         }
         self.look(&planted, (self.first, planted.within), 1, &mut all, &mut |_| {});
-        Found { planted, tally: all, as_recorded: false }
+        BugSearch { planted, tally: all, as_recorded: false }
     }
 
-    fn searched(&self, planted: Planted) -> Found {
+    fn searched(&self, planted: PlantedBugCase) -> BugSearch {
         let bar = SeedsBar::new(planted.within, None, !self.common.no_progress);
-        let mut all = Tally::default();
-        let mut show = |tally: &Tally| bar.show(tally.seeds, tally.elapsed, tally.failures);
+        let mut all = SearchTally::default();
+        let mut show = |tally: &SearchTally| bar.show(tally.seeds, tally.elapsed, tally.failures);
         let seeds = (self.first, planted.within);
         self.look(&planted, seeds, self.common.jobs(), &mut all, &mut show);
         bar.finish();
-        Found { planted, tally: all, as_recorded: false }
+        BugSearch { planted, tally: all, as_recorded: false }
     }
 
     /// Looks through so many seeds for the first that catches the bug, and adds what was found to `all`.
     fn look(
         &self,
-        planted: &Planted,
+        planted: &PlantedBugCase,
         (first, count): (u64, u64),
         jobs: usize,
-        all: &mut Tally,
-        show: &mut dyn FnMut(&Tally),
+        all: &mut SearchTally,
+        show: &mut dyn FnMut(&SearchTally),
     ) {
-        let mut search = Search {
+        let mut search = SeedSearch {
             run: self.common.engine.run,
-            orders: Orders { bug: Some(planted.bug), ..Orders::default() },
+            orders: RunOptions { bug: Some(planted.bug), ..RunOptions::default() },
             first,
             count: count.min(u64::MAX - first),
             time: None,
@@ -167,7 +167,7 @@ impl Faults {
 }
 
 /// Writes the seeds that caught bugs into a file of recorded seeds, in order, in the place of those it had.
-fn record(file: &Path, found: &[Found]) -> std::io::Result<()> {
+fn record(file: &Path, found: &[BugSearch]) -> std::io::Result<()> {
     let text = match std::fs::read_to_string(file) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         read => read?,
@@ -178,7 +178,7 @@ fn record(file: &Path, found: &[Found]) -> std::io::Result<()> {
             lines.insert(bug.to_owned(), seed.to_owned());
         }
     }
-    for Found { planted, tally, .. } in found {
+    for BugSearch { planted, tally, .. } in found {
         if let Some((_, seed, _)) = tally.first_failure {
             lines.insert(format!("{} {}", planted.engine, planted.name), seed.to_string());
         }
@@ -187,8 +187,8 @@ fn record(file: &Path, found: &[Found]) -> std::io::Result<()> {
     std::fs::write(file, text)
 }
 
-fn row(found: &Found) -> [String; 7] {
-    let Found { planted, tally, .. } = found;
+fn row(found: &BugSearch) -> [String; 7] {
+    let BugSearch { planted, tally, .. } = found;
     let (by, seed, needed) = match tally.first_failure {
         Some((number, seed, rule)) => (rule.to_owned(), seed.to_string(), words::count(number + 1)),
         None => {

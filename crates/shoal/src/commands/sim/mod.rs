@@ -12,13 +12,13 @@ mod search;
 mod show;
 mod summary;
 
-use super::{Trouble, Verdict, print};
+use super::{CommandError, CommandOutcome, print};
 use crate::duration;
 use crate::progress::SeedsBar;
 use ::sim::planted::PLANTED;
-use ::sim::{Bug, ENGINES, Orders, Runner};
+use ::sim::{AnyPlantedBug, ENGINES, RunOptions, Runner};
 use clap::{Args, Subcommand, value_parser};
-use search::{Search, Tally};
+use search::{SearchTally, SeedSearch};
 use std::time::Duration;
 
 /// Seeds, if the command line does not say how many.
@@ -43,7 +43,7 @@ Examples:
   shoal sim show                                  how fast the engines are
 
 Exit codes: 0 every rule was kept (or the planted bug caught), 1 a rule was broken (or the bug not
-caught, or with --reach a probe not reached), 2 the command line is wrong"
+caught, or with --reach a coverage point not reached), 2 the command line is wrong"
 )]
 pub struct Sim {
     #[command(subcommand)]
@@ -56,7 +56,7 @@ pub struct Sim {
 #[derive(Debug, Subcommand)]
 enum Other {
     #[command(long_flag = "faults")]
-    Faults(faults::Faults),
+    Faults(faults::FaultsCommand),
     Show(show::Show),
 }
 
@@ -65,7 +65,7 @@ enum Other {
 struct Common {
     /// The engine to simulate
     #[arg(long, default_value = ENGINES[0].0, value_parser = engine)]
-    engine: Engine,
+    engine: EngineChoice,
     /// Threads, each running one seed at a time [default: one a core]
     #[arg(long, value_parser = value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
@@ -90,14 +90,14 @@ struct Seeds {
     minutes: Option<Duration>,
     /// Plant this bug, and see it caught
     #[arg(long, value_name = "NAME", value_parser = fault)]
-    fault: Option<Planted>,
+    fault: Option<BugChoice>,
     /// Lines of trace to print of a run that failed
     #[arg(long, value_name = "LINES", default_value_t = 40, value_parser = value_parser!(u32).range(..=1_000_000))]
     trace: u32,
     /// Run the first seed and every so-manieth after it twice, and compare; 0 for none
     #[arg(long, value_name = "EVERY", default_value_t = 20)]
     twice: u64,
-    /// Fail, too, if a probe was never reached: so many seeds should reach all
+    /// Fail, too, if a coverage point was never reached: so many seeds should reach all
     #[arg(long)]
     reach: bool,
     /// Let no node fail, also where seeds have failures
@@ -112,21 +112,21 @@ struct Seeds {
 
 /// An engine and its name.
 #[derive(Debug, Clone, Copy)]
-struct Engine {
+struct EngineChoice {
     name: &'static str,
     run: Runner,
 }
 
 /// A bug and its name.
 #[derive(Debug, Clone, Copy)]
-struct Planted {
+struct BugChoice {
     name: &'static str,
-    bug: Bug,
+    bug: AnyPlantedBug,
 }
 
-fn engine(text: &str) -> Result<Engine, String> {
+fn engine(text: &str) -> Result<EngineChoice, String> {
     let found = ENGINES.iter().find(|(name, _)| *name == text);
-    found.map(|(name, run)| Engine { name, run: *run }).ok_or_else(|| {
+    found.map(|(name, run)| EngineChoice { name, run: *run }).ok_or_else(|| {
         let names: Vec<&str> = ENGINES.iter().map(|(name, _)| *name).collect();
         format!("there is no such engine; there is {}", names.join(", "))
     })
@@ -142,11 +142,11 @@ fn plantable(is_built: bool) -> Result<(), String> {
     }
 }
 
-fn fault(text: &str) -> Result<Planted, String> {
+fn fault(text: &str) -> Result<BugChoice, String> {
     plantable(PLANTED)?;
-    let found = Bug::NAMED.iter().find(|(name, _)| *name == text);
-    found.map(|(name, bug)| Planted { name, bug: *bug }).ok_or_else(|| {
-        let names: Vec<&str> = Bug::NAMED.iter().map(|(name, _)| *name).collect();
+    let found = AnyPlantedBug::NAMED.iter().find(|(name, _)| *name == text);
+    found.map(|(name, bug)| BugChoice { name, bug: *bug }).ok_or_else(|| {
+        let names: Vec<&str> = AnyPlantedBug::NAMED.iter().map(|(name, _)| *name).collect();
         format!("there is no such bug; choose one of {}", names.join(", "))
     })
 }
@@ -158,7 +158,7 @@ fn minutes(text: &str) -> Result<Duration, String> {
 }
 
 impl Sim {
-    pub(super) fn run(&self) -> Result<Verdict, Trouble> {
+    pub(super) fn run(&self) -> Result<CommandOutcome, CommandError> {
         match &self.other {
             Some(Other::Faults(faults)) => faults.run(),
             Some(Other::Show(show)) => show.run(),
@@ -175,7 +175,7 @@ impl Common {
 }
 
 impl Seeds {
-    fn run(&self) -> Result<Verdict, Trouble> {
+    fn run(&self) -> Result<CommandOutcome, CommandError> {
         let first = self.seed.or(self.first).unwrap_or_else(search::somewhere);
         let count = match (self.seed, self.seeds, self.minutes) {
             (Some(_), _, _) => 1,
@@ -184,9 +184,9 @@ impl Seeds {
             (None, None, None) => SEEDS,
         };
         let count = count.min(u64::MAX - first).max(1);
-        let search = Search {
+        let search = SeedSearch {
             run: self.common.engine.run,
-            orders: Orders {
+            orders: RunOptions {
                 bug: self.fault.map(|planted| planted.bug),
                 trace_lines: self.trace as usize,
                 calm: self.calm,
@@ -218,17 +218,17 @@ impl Seeds {
         self.conclude(first, &tally)
     }
 
-    fn conclude(&self, first: u64, tally: &Tally) -> Result<Verdict, Trouble> {
+    fn conclude(&self, first: u64, tally: &SearchTally) -> Result<CommandOutcome, CommandError> {
         print(&summary::tables(tally))?;
         print(&summary::verdict(self.common.engine.name, self.fault, first, tally))?;
         let unreached = summary::unreached(tally);
         if self.reach && !unreached.is_empty() {
             print(&format!("never reached: {}\n", unreached.join(", ")))?;
-            return Ok(Verdict::Fails);
+            return Ok(CommandOutcome::Fails);
         }
         // A planted bug is there to be caught.
         let as_expected = (tally.failures > 0) == self.fault.is_some();
-        Ok(if as_expected { Verdict::Holds } else { Verdict::Fails })
+        Ok(if as_expected { CommandOutcome::Holds } else { CommandOutcome::Fails })
     }
 }
 

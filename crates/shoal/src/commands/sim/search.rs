@@ -5,9 +5,9 @@
 //! fails is the same with any number of threads.
 
 use crate::clock::now;
+use ::sim::coverage::Coverage;
 use ::sim::metrics::Metrics;
-use ::sim::probes::Probes;
-use ::sim::{Orders, Report, Runner};
+use ::sim::{RunOptions, RunReport, Runner};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
@@ -15,11 +15,11 @@ use std::time::{Duration, Instant, SystemTime};
 use workloads::bench::machine::ThreadTime;
 
 /// What to run; see the module.
-pub struct Search {
+pub struct SeedSearch {
     /// Runs a seed.
     pub run: Runner,
     /// How.
-    pub orders: Orders,
+    pub orders: RunOptions,
     /// The first seed; the others follow it.
     pub first: u64,
     /// How many.
@@ -36,7 +36,7 @@ pub struct Search {
 
 /// What was found.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct SearchTally {
     /// Seeds that were run.
     pub seeds: u64,
     /// Of those, run twice.
@@ -47,8 +47,8 @@ pub struct Tally {
     pub first_failure: Option<(u64, u64, &'static str)>,
     /// All counts together.
     pub metrics: Metrics,
-    /// All probes together.
-    pub probes: Probes,
+    /// All coverage points together.
+    pub coverage: Coverage,
     /// Messages that arrived, with those of second runs.
     pub arrivals: u64,
     /// Time that passed.
@@ -64,7 +64,7 @@ struct Ran {
     number: u64,
     twice: bool,
     took: Duration,
-    report: Report,
+    report: RunReport,
 }
 
 /// A first seed that was not run yet, most likely.
@@ -74,12 +74,12 @@ pub fn somewhere() -> u64 {
     types::Random::new(since.map_or(0, |since| since.as_nanos() as u64)).below(1 << 40)
 }
 
-impl Search {
+impl SeedSearch {
     /// Runs them. `see` hears of each that ends, and of those that failed.
-    pub fn run(&self, see: &mut dyn FnMut(&Tally, Option<&Report>)) -> Tally {
+    pub fn run(&self, see: &mut dyn FnMut(&SearchTally, Option<&RunReport>)) -> SearchTally {
         let began = now();
         let (next, end) = (AtomicU64::new(0), AtomicU64::new(self.count));
-        let mut tally = Tally::default();
+        let mut tally = SearchTally::default();
         thread::scope(|scope| {
             let (sender, receiver) = mpsc::channel();
             for _ in 0..self.jobs {
@@ -111,7 +111,7 @@ impl Search {
             return None;
         }
         let twice = self.twice_every > 0 && number.is_multiple_of(self.twice_every);
-        let report = (self.run)(self.first + number, Orders { twice, ..self.orders });
+        let report = (self.run)(self.first + number, RunOptions { twice, ..self.orders });
         if report.failure.is_some() && !self.keep_going {
             end.fetch_min(number, Ordering::Relaxed);
         }
@@ -122,13 +122,13 @@ impl Search {
     }
 }
 
-impl Tally {
+impl SearchTally {
     fn add(&mut self, ran: &Ran, elapsed: Duration) {
         let Ran { number, twice, took, report } = ran;
         self.seeds += 1;
         self.twice += u64::from(*twice);
         self.metrics += report.metrics;
-        self.probes += report.probes;
+        self.coverage += report.coverage;
         let work = report.metrics.work;
         self.arrivals += (work.delivered + work.requests + work.replies) * (1 + u64::from(*twice));
         self.elapsed = elapsed;
@@ -146,29 +146,29 @@ impl Tally {
 mod tests {
     use super::*;
     use ::sim::digest::Digest;
-    use ::sim::{Failure, Violation};
+    use ::sim::{RunFailure, Violation};
     use types::Time;
 
     /// A run in no time, of which every thirteenth fails.
-    fn quick(seed: u64, orders: Orders) -> Report {
+    fn quick(seed: u64, orders: RunOptions) -> RunReport {
         let violation = || Violation::new("thirteen", Time::ZERO, "it is divided by 13");
         let mut metrics = Metrics::default();
         metrics.work.delivered = 10;
-        Report {
+        RunReport {
             seed,
             scenario: format!("{orders:?}"),
             metrics,
-            probes: Probes::default(),
+            coverage: Coverage::default(),
             digest: Digest::new(),
             failure: seed
                 .is_multiple_of(13)
-                .then(|| Failure { violation: violation(), trace: Vec::new() }),
+                .then(|| RunFailure { violation: violation(), trace: Vec::new() }),
         }
     }
 
-    fn search(jobs: usize, keep_going: bool) -> Search {
-        let orders = Orders::default();
-        Search {
+    fn search(jobs: usize, keep_going: bool) -> SeedSearch {
+        let orders = RunOptions::default();
+        SeedSearch {
             run: quick,
             orders,
             first: 1,
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn time_ends_a_search() {
-        let search = Search { time: Some(Duration::ZERO), ..search(2, true) };
+        let search = SeedSearch { time: Some(Duration::ZERO), ..search(2, true) };
         assert_eq!(search.run(&mut |_, _| {}).seeds, 0);
     }
 }

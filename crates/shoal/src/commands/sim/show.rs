@@ -1,9 +1,11 @@
 //! `shoal sim show`: what the engines promise of speed, and of failures, in virtual time.
 
-use super::{Trouble, Verdict, print};
+use super::{CommandError, CommandOutcome, print};
 use crate::commands::{reserve, write};
 use crate::progress::ShowBar;
-use ::sim::demonstrations::{Demonstration, Exhibition, Orders, Size, report};
+use ::sim::demonstrations::{
+    Demonstration, DemonstrationOptions, DemonstrationResults, Size, report,
+};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 
@@ -81,9 +83,9 @@ impl What {
 }
 
 impl Show {
-    pub(super) fn run(&self) -> Result<Verdict, Trouble> {
+    pub(super) fn run(&self) -> Result<CommandOutcome, CommandError> {
         let bar = ShowBar::new(!self.no_progress);
-        let orders = Orders {
+        let orders = DemonstrationOptions {
             seed: self.seed,
             size: if self.small { Size::Small } else { Size::Full },
             watcher: bar.watcher(),
@@ -92,17 +94,17 @@ impl Show {
         path.map_or(Ok(()), reserve)?;
         let mut exhibitions = Vec::new();
         for demonstration in self.what.demonstrations() {
-            let exhibition = demonstration.show(&orders).map_err(Trouble::Database)?;
-            bar.aside(|| print(&exhibition.to_string()))?;
-            exhibitions.push(exhibition);
+            let results = demonstration.show(&orders).map_err(CommandError::Database)?;
+            bar.aside(|| print(&results.to_string()))?;
+            exhibitions.push(results);
         }
         bar.finish();
         if let Some(path) = path {
             write(path, &report::html(&exhibitions, self.seed))?;
             print(&format!("the report is {}\n", path.display()))?;
         }
-        let holds = exhibitions.iter().all(Exhibition::holds);
+        let holds = exhibitions.iter().all(DemonstrationResults::holds);
         print(if holds { "every target was met\n" } else { "a target was MISSED\n" })?;
-        Ok(if holds { Verdict::Holds } else { Verdict::Fails })
+        Ok(if holds { CommandOutcome::Holds } else { CommandOutcome::Fails })
     }
 }

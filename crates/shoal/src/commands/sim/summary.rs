@@ -1,19 +1,19 @@
 //! What a simulation found, in words and tables.
 
-use super::Planted;
-use super::search::{Search, Tally};
+use super::BugChoice;
+use super::search::{SearchTally, SeedSearch};
 use crate::duration::span;
 use crate::terminal::table;
-use ::sim::Report;
+use ::sim::RunReport;
+use ::sim::coverage::BEYOND_SEEDS;
 use ::sim::metrics::Metrics;
-use ::sim::probes::BEYOND_SEEDS;
 use std::fmt::Write;
 use std::time::Duration;
 use workloads::report::words;
 
 /// What is going to be run, so that it can be run again.
-pub fn opening(engine: &str, fault: Option<Planted>, search: &Search) -> String {
-    let Search { first, count, time, .. } = search;
+pub fn opening(engine: &str, fault: Option<BugChoice>, search: &SeedSearch) -> String {
+    let SeedSearch { first, count, time, .. } = search;
     let seeds = match (count, time) {
         (1, _) => format!("seed {first}"),
         (_, Some(time)) => {
@@ -26,7 +26,7 @@ pub fn opening(engine: &str, fault: Option<Planted>, search: &Search) -> String 
 }
 
 /// A run that failed: how to see it again, what was broken, and what happened last.
-pub fn failure(engine: &str, fault: Option<Planted>, trace: u32, report: &Report) -> String {
+pub fn failure(engine: &str, fault: Option<BugChoice>, trace: u32, report: &RunReport) -> String {
     let Some(failure) = &report.failure else { return String::new() };
     let fault = fault.map_or(String::new(), |planted| format!(" --fault {}", planted.name));
     let mut text = format!(
@@ -45,19 +45,19 @@ pub fn failure(engine: &str, fault: Option<Planted>, trace: u32, report: &Report
     text + "\n"
 }
 
-/// The probes that no seed reached, though seeds should.
-pub fn unreached(tally: &Tally) -> Vec<&'static str> {
-    let never = tally.probes.all().filter(|(_, count)| *count == 0).map(|(name, _)| name);
+/// The coverage points that no seed reached, though seeds should.
+pub fn unreached(tally: &SearchTally) -> Vec<&'static str> {
+    let never = tally.coverage.all().filter(|(_, count)| *count == 0).map(|(name, _)| name);
     never.filter(|name| !BEYOND_SEEDS.contains(name)).collect()
 }
 
 /// Everything that was counted.
-pub fn tables(tally: &Tally) -> String {
+pub fn tables(tally: &SearchTally) -> String {
     if tally.seeds == 0 {
         return String::new();
     }
     let mut text = String::new();
-    for part in [outcomes(&tally.metrics), faults(&tally.metrics), probes(tally)] {
+    for part in [outcomes(&tally.metrics), faults(&tally.metrics), coverage(tally)] {
         _ = writeln!(text, "\n{part}");
     }
     text + "\n" + &facts(tally)
@@ -101,10 +101,10 @@ fn faults(metrics: &Metrics) -> String {
     table(["faults", "count", "of messages"], rows)
 }
 
-/// Two columns of probes, for they are many.
-fn probes(tally: &Tally) -> String {
+/// Two columns of coverage points, for they are many.
+fn coverage(tally: &SearchTally) -> String {
     let all: Vec<[String; 2]> = tally
-        .probes
+        .coverage
         .all()
         .map(|(name, count)| {
             let count = if count == 0 { "never ◄".to_owned() } else { words::count(count) };
@@ -127,8 +127,8 @@ fn probes(tally: &Tally) -> String {
     table(["probe", "reached", &head, "reached"], rows.into_iter())
 }
 
-fn facts(tally: &Tally) -> String {
-    let Tally { seeds, twice, metrics, elapsed, worked, .. } = tally;
+fn facts(tally: &SearchTally) -> String {
+    let SearchTally { seeds, twice, metrics, elapsed, worked, .. } = tally;
     let simulated = Duration::from_nanos(metrics.simulated_ns.min(u64::MAX.into()) as u64);
     let ratio = simulated.as_secs_f64() / elapsed.as_secs_f64().max(1e-9);
     let per_core = tally.arrivals as f64 / worked.as_secs_f64().max(1e-9);
@@ -167,7 +167,7 @@ fn facts(tally: &Tally) -> String {
 }
 
 /// What is to be remembered.
-pub fn verdict(engine: &str, fault: Option<Planted>, first: u64, tally: &Tally) -> String {
+pub fn verdict(engine: &str, fault: Option<BugChoice>, first: u64, tally: &SearchTally) -> String {
     let seeds = words::count(tally.seeds);
     let seeds = if tally.seeds == 1 { "the seed".to_owned() } else { format!("{seeds} seeds") };
     match (fault, tally.first_failure) {

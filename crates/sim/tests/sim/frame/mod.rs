@@ -8,9 +8,9 @@ use engines::engine::Setup;
 use sim::checks::Rules;
 use sim::clock::NodeClock;
 use sim::cpu::Cpu;
+use sim::fault_schedule::{FaultSchedule, FaultWeights};
 use sim::network::{Delay, Troubles};
-use sim::simulation::{Simulation, World};
-use sim::weather::{Weather, Weights};
+use sim::simulation::{Simulation, SimulationWorld};
 use std::sync::Arc;
 use std::time::Duration;
 use toy::{Options, Toy};
@@ -24,7 +24,7 @@ fn simulation(options: Options, cpu: Cpu, clock: NodeClock, seed: u64) -> Simula
     let topology = Arc::new(Topology::symmetric(1, 3, 3, 0, 2));
     let nodes = topology.nodes().len();
     let delay = Delay { base_ns: 50_000, jitter_ns: 20_000 };
-    let world = World {
+    let world = SimulationWorld {
         clocks: vec![clock; nodes],
         delays: vec![vec![delay]],
         clients: Vec::new(),
@@ -34,7 +34,7 @@ fn simulation(options: Options, cpu: Cpu, clock: NodeClock, seed: u64) -> Simula
         managers: None,
     };
     let procedures = Arc::new(Procedures::new());
-    let streams = consensus::stream::Options::default();
+    let streams = consensus::stream::StreamOptions::default();
     let setup = Setup { topology, procedures, streams, options };
     Simulation::new(&setup, world, seed)
 }
@@ -43,7 +43,7 @@ fn hopping(seed: u64) -> Simulation<Toy> {
     let options = Options { tokens: 3, timer: Some(Duration::from_millis(1)) };
     let mut simulation = simulation(options, Cpu::FREE, NodeClock::new(5 * MS, 100), seed);
     let half = 500_000;
-    let weather = Weather {
+    let fault_schedule = FaultSchedule {
         troubles: Troubles {
             loss_ppm: 1000,
             duplicate_ppm: 1000,
@@ -52,10 +52,16 @@ fn hopping(seed: u64) -> Simulation<Toy> {
         },
         every_ns: MS,
         longest_ns: 5 * MS,
-        weights: Weights { clog: 1, cut: 1, silence: 1, stall: 1, ..Weights::default() },
-        ..Weather::default()
+        weights: FaultWeights {
+            clog: 1,
+            cut: 1,
+            failure_detector: 1,
+            stall: 1,
+            ..FaultWeights::default()
+        },
+        ..FaultSchedule::default()
     };
-    simulation.set_weather(weather);
+    simulation.set_weather(fault_schedule);
     simulation.run_until(Time(200 * MS)).unwrap();
     simulation
 }

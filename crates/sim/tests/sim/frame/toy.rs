@@ -1,8 +1,8 @@
 //! A toy engine: tokens that hop from node to node, and a timer that sends a new one where none has
 //! come by for a while.
 
-use engines::engine::{Counters, Setup, Task};
-use engines::{Effect, Effects, Engine, Event, Local};
+use engines::engine::{EngineCounters, Setup, Task};
+use engines::{Engine, EngineEffect, EngineEffects, EngineEvent, LocalDatabase};
 use std::sync::Arc;
 use std::time::Duration;
 use store::Store;
@@ -29,7 +29,7 @@ pub struct Toy {
     met: bool,
     /// When the timer is to go off; every step has to ask for it again.
     wake_at: Option<Time>,
-    counters: Counters,
+    counters: EngineCounters,
 }
 
 #[derive(Debug, Clone)]
@@ -38,10 +38,10 @@ pub struct Hop(pub u64);
 coded_newtype!(Hop(u64));
 
 impl Toy {
-    fn hop(&mut self, effects: &mut Effects<Hop>) {
+    fn hop(&mut self, effects: &mut EngineEffects<Hop>) {
         let other = self.random.below(u64::from(self.shared.nodes) - 1) as u32;
         let to = NodeId(other + u32::from(other >= self.shared.node.0));
-        effects.effects.push(Effect::Send { to, message: Hop(self.random.next_u64()) });
+        effects.effects.push(EngineEffect::Send { to, message: Hop(self.random.next_u64()) });
     }
 }
 
@@ -60,7 +60,7 @@ impl Engine for Toy {
     }
 
     fn new(_worker: WorkerId, shared: Arc<Shared>, seed: u64) -> Toy {
-        let counters = Counters::default();
+        let counters = EngineCounters::default();
         Toy {
             shared,
             random: Random::new(seed),
@@ -71,7 +71,7 @@ impl Engine for Toy {
         }
     }
 
-    fn step(&mut self, now: Time, event: Event<Hop>, effects: &mut Effects<Hop>) {
+    fn step(&mut self, now: Time, event: EngineEvent<Hop>, effects: &mut EngineEffects<Hop>) {
         if !std::mem::replace(&mut self.started, true) {
             for _ in 0..self.shared.options.tokens {
                 self.hop(effects);
@@ -79,37 +79,37 @@ impl Engine for Toy {
             self.wake_at = self.shared.options.timer.map(|timer| now + timer);
         }
         match event {
-            Event::Received { .. } => {
+            EngineEvent::Received { .. } => {
                 self.counters.operations += 1;
                 self.counters.certified += 1;
                 self.met = true;
                 self.hop(effects);
             }
-            Event::Timer => {
+            EngineEvent::Timer => {
                 self.counters.committed += 1;
                 if !std::mem::replace(&mut self.met, false) && self.shared.options.tokens > 0 {
                     self.hop(effects);
                 }
                 self.wake_at = self.shared.options.timer.map(|timer| now + timer);
             }
-            Event::Client { .. }
-            | Event::Leading { .. }
-            | Event::Durable { .. }
-            | Event::Decided { .. }
-            | Event::Configured { .. }
-            | Event::Deposed { .. }
-            | Event::Promised { .. }
-            | Event::Settled { .. }
-            | Event::SnapshotWanted { .. }
-            | Event::Restored { .. }
-            | Event::Nudged => {}
+            EngineEvent::Client { .. }
+            | EngineEvent::Leading { .. }
+            | EngineEvent::Durable { .. }
+            | EngineEvent::Decided { .. }
+            | EngineEvent::Configured { .. }
+            | EngineEvent::Deposed { .. }
+            | EngineEvent::Promised { .. }
+            | EngineEvent::Settled { .. }
+            | EngineEvent::SnapshotWanted { .. }
+            | EngineEvent::Restored { .. }
+            | EngineEvent::Nudged => {}
         }
         if let Some(at) = self.wake_at {
-            effects.effects.push(Effect::Timer { at });
+            effects.effects.push(EngineEffect::Timer { at });
         }
     }
 
-    fn local(&self) -> Local {
+    fn local(&self) -> LocalDatabase {
         panic!("a toy has no data")
     }
 
@@ -123,7 +123,7 @@ impl Engine for Toy {
         0
     }
 
-    fn counters(&self) -> Counters {
+    fn counters(&self) -> EngineCounters {
         self.counters
     }
 }

@@ -1,0 +1,251 @@
+//! A connection to one worker of a node, and who waits for what comes over it.
+//!
+//! ```text
+//!   sessions, calls ──► Outgoing ──► the node ──► Incoming ──┬─► sessions, by number
+//!                                                           ├─► answers of calls, by request
+//!                                                           └─► directory
+//! ```
+//! Sessions belong to their connection: the node knows its client by it. So when it ends, they end. Numbers
+//! of sessions are given and sent under one lock, since a node takes the beginning of a session only
+//! while it has heard of none with a greater number.
+
+use super::environment::{EnvironmentConnection, Incoming, Outgoing};
+use super::lock;
+use super::session::{AfterReply, ClientSession};
+use super::shared::ClientShared;
+use engines::WorkerPlace;
+use engines::client::{ClientReply, ClientRequest, FromClient, ToClient};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::watch;
+use types::{Cause, NodeId, Time};
+
+/// A node that was silent for so long is asked whether it is there.
+const PROBE_AFTER: Duration = Duration::from_millis(50);
+
+/// A session that its transaction and its connection share.
+pub(super) type SharedSession = Arc<Mutex<ClientSession>>;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct NodeConnection {
+    place: WorkerPlace,
+    book: Mutex<OpenSessions>,
+    /// Why it has ended, if it has.
+    ended: watch::Sender<Option<Cause>>,
+    /// When something came last.
+    heard_at: Mutex<Time>,
+    /// When it was asked last whether anybody is there.
+    probed_at: Mutex<Time>,
+}
+
+#[derive(Debug)]
+struct OpenSessions {
+    /// The way to the node; none any more, when it has ended.
+    outgoing: Option<Box<dyn Outgoing>>,
+    sessions: BTreeMap<u64, SharedSession>,
+}
+
+impl NodeConnection {
+    /// Takes a connection, and what comes over it.
+    pub(super) fn start(
+        connection: EnvironmentConnection,
+        client_shared: &Arc<ClientShared>,
+    ) -> Arc<NodeConnection> {
+        let EnvironmentConnection { node, worker, identity: _, carrier } = connection;
+        let now = client_shared.world.now();
+        let link = Arc::new(NodeConnection {
+            place: WorkerPlace { node, worker },
+            book: Mutex::new(OpenSessions { outgoing: None, sessions: BTreeMap::new() }),
+            ended: watch::Sender::new(None),
+            heard_at: Mutex::new(now),
+            probed_at: Mutex::new(now),
+        });
+        // What comes at once waits until there is a way to end.
+        let mut book = lock(&link.book);
+        book.outgoing =
+            Some(carrier.start(Incoming::new(Arc::clone(&link), Arc::clone(client_shared))));
+        drop(book);
+        link
+    }
+
+    /// The node at the other end.
+    pub(super) fn node(&self) -> NodeId {
+        self.place.node
+    }
+
+    /// Has it ended?
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.borrow().is_some()
+    }
+
+    /// Waits for its end.
+    pub(super) async fn ended(&self) -> Cause {
+        let mut ended = self.ended.subscribe();
+        let cause = ended.wait_for(Option::is_some).await.expect("we hold the sender");
+        cause.expect("waited for")
+    }
+
+    /// When something came last.
+    pub(super) fn heard_at(&self) -> Time {
+        *lock(&self.heard_at)
+    }
+
+    /// Sends something that belongs to no session.
+    pub(super) fn send(&self, what: FromClient) {
+        lock(&self.book).send(what);
+    }
+
+    /// Does something with a session, and sends what can be sent then.
+    pub(super) fn with<T>(
+        &self,
+        session: &SharedSession,
+        client_shared: &ClientShared,
+        act: impl FnOnce(&mut ClientSession) -> T,
+    ) -> T {
+        self.act(session, client_shared, |session, _| act(session))
+    }
+
+    /// Asks once more for what may not have been heard, and whether anybody is there.
+    pub(super) fn ask_again(&self, session: &SharedSession, client_shared: &ClientShared) {
+        self.act(session, client_shared, ClientSession::send_again);
+        self.probe(client_shared);
+    }
+
+    /// Asks for what any node answers at once, if nothing has come for a while.
+    fn probe(&self, client_shared: &ClientShared) {
+        let now = client_shared.world.now();
+        let mut probed_at = lock(&self.probed_at);
+        if now - self.heard_at().max(*probed_at) >= PROBE_AFTER {
+            *probed_at = now;
+            self.send(FromClient::Directory);
+        }
+    }
+
+    fn act<T>(
+        &self,
+        session: &SharedSession,
+        client_shared: &ClientShared,
+        act: impl FnOnce(&mut ClientSession, &mut Vec<ClientRequest>) -> T,
+    ) -> T {
+        let mut out = Vec::new();
+        let mut book = lock(&self.book);
+        let mut steps = lock(session);
+        let result = act(&mut steps, &mut out);
+        if book.outgoing.is_none() {
+            let cause = self.ended.borrow().unwrap_or(Cause::Disconnected);
+            steps.lose(cause);
+            return result;
+        }
+        book.send_all(session, &mut steps, client_shared, out);
+        result
+    }
+
+    /// Ends it, and all sessions over it. What was sent before leaves still.
+    pub(super) fn end(&self, cause: Cause) {
+        let sessions = {
+            let mut book = lock(&self.book);
+            if book.outgoing.take().is_none() {
+                return;
+            }
+            self.ended.send_replace(Some(cause));
+            std::mem::take(&mut book.sessions)
+        };
+        sessions.into_values().for_each(|session| lock(&session).lose(cause));
+    }
+
+    /// A message has come.
+    ///
+    /// # Errors
+    /// Where it makes no sense.
+    pub(super) fn take(
+        &self,
+        said: ToClient,
+        client_shared: &ClientShared,
+    ) -> std::result::Result<(), MalformedReply> {
+        *lock(&self.heard_at) = client_shared.world.now();
+        match said {
+            ToClient::Directory(directory) => {
+                if !client_shared.hear_directory(self.place.node, directory) {
+                    self.end(Cause::FoundedAgain);
+                }
+            }
+            // This client has not asked for it.
+            ToClient::Status(_) | ToClient::Isolated(_) => {}
+            ToClient::Reply(ClientReply::Called { id, result }) => {
+                client_shared.answers.deliver(id, result)
+            }
+            ToClient::Reply(ClientReply::CallsOpened { token, result }) => {
+                client_shared.opened.deliver(token, result);
+            }
+            ToClient::Reply(ClientReply::Began { session, result }) => {
+                return self.replied(session, client_shared, |session| session.began(result));
+            }
+            ToClient::Reply(ClientReply::Done { session, serial, number, result }) => {
+                return self.replied(session, client_shared, |it| it.done(serial, number, result));
+            }
+        }
+        Ok(())
+    }
+
+    /// A reply to a session. One that is over needs none any more.
+    fn replied(
+        &self,
+        number: u64,
+        client_shared: &ClientShared,
+        reply: impl FnOnce(&mut ClientSession) -> AfterReply,
+    ) -> std::result::Result<(), MalformedReply> {
+        let mut book = lock(&self.book);
+        let Some(session) = book.sessions.get(&number).cloned() else { return Ok(()) };
+        let mut steps = lock(&session);
+        match reply(&mut steps) {
+            AfterReply::Open => {}
+            AfterReply::Over => {
+                book.sessions.remove(&number);
+                return Ok(());
+            }
+            AfterReply::Anew => {
+                book.sessions.remove(&number);
+                steps.restart();
+            }
+            AfterReply::Nonsense => return Err(MalformedReply),
+        }
+        book.send_all(&session, &mut steps, client_shared, Vec::new());
+        Ok(())
+    }
+}
+
+impl OpenSessions {
+    fn send(&self, what: FromClient) {
+        if let Some(outgoing) = &self.outgoing {
+            outgoing.send(what);
+        }
+    }
+
+    /// Sends `out`, and all that the session can send after it.
+    fn send_all(
+        &mut self,
+        session: &SharedSession,
+        steps: &mut ClientSession,
+        client_shared: &ClientShared,
+        mut out: Vec<ClientRequest>,
+    ) {
+        if steps.wants_number() {
+            let number = client_shared.next_session();
+            steps.name(number);
+            self.sessions.insert(number, Arc::clone(session));
+        }
+        steps.send(&mut out);
+        out.into_iter().for_each(|request| self.send(FromClient::Request(request)));
+        if steps.is_over()
+            && let Some(number) = steps.number()
+        {
+            self.sessions.remove(&number);
+        }
+    }
+}
+
+/// A message that makes no sense.
+#[derive(Debug)]
+pub(super) struct MalformedReply;

@@ -1,0 +1,91 @@
+//! The sessions under which calls are made, and the numbers of the calls.
+//!
+//! The leader of a shard remembers the last call of each session that it has granted, so a session has one call under way at
+//! a time: a client that calls often at once has many of them. A session whose call was given up without an answer is
+//! never used again: a later call of it would take the place of the one whose fate is open, and nothing could
+//! tell that any more.
+
+use super::lock;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use types::{CallSession, RequestId, ShardId};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct RequestIds {
+    idle: Mutex<BTreeMap<ShardId, Vec<CallSessionUse>>>,
+}
+
+/// A session that was granted, and how many calls were made under it. Dropped, it is gone for good.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct CallSessionUse {
+    session: CallSession,
+    calls: u64,
+}
+
+impl RequestIds {
+    /// A session for calls on a shard that has no call under way, if there is one.
+    pub(super) fn take(&self, home: ShardId) -> Option<CallSessionUse> {
+        lock(&self.idle).get_mut(&home)?.pop()
+    }
+
+    /// The last call of `number` was answered.
+    pub(super) fn give_back(&self, number: CallSessionUse) {
+        lock(&self.idle).entry(number.session.home).or_default().push(number);
+    }
+}
+
+impl CallSessionUse {
+    /// Of a session that was just granted.
+    pub(super) fn new(session: CallSession) -> CallSessionUse {
+        CallSessionUse { session, calls: 0 }
+    }
+
+    /// Its next call.
+    pub(super) fn request(&mut self) -> RequestId {
+        self.calls += 1;
+        RequestId { session: self.session, number: self.calls }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Calls begin, are answered and are given up in any order.
+        #[test]
+        fn a_session_has_one_call_under_way_and_none_after_one_that_was_given_up(
+            moves in prop::collection::vec((0..3_u8, 0..2_u32, any::<prop::sample::Index>()), 1..200)
+        ) {
+            let numbers = RequestIds::default();
+            let mut granted = 0;
+            let mut under_way: Vec<(CallSessionUse, RequestId)> = Vec::new();
+            let mut given_up = Vec::new();
+            let mut last: BTreeMap<CallSession, u64> = BTreeMap::new();
+            for (what, home, which) in moves {
+                if what == 0 || under_way.is_empty() {
+                    let home = ShardId(home);
+                    let mut number = numbers.take(home).unwrap_or_else(|| {
+                        granted += 1;
+                        CallSessionUse::new(CallSession { home, serial: granted, ..CallSession::default() })
+                    });
+                    let id = number.request();
+                    prop_assert_eq!(id.session.home, home);
+                    prop_assert!(!given_up.contains(&id.session));
+                    prop_assert!(under_way.iter().all(|(_, other)| other.session != id.session));
+                    prop_assert_eq!(last.insert(id.session, id.number).unwrap_or(0) + 1, id.number);
+                    under_way.push((number, id));
+                    continue;
+                }
+                let (number, id) = under_way.swap_remove(which.index(under_way.len()));
+                if what == 1 {
+                    numbers.give_back(number);
+                } else {
+                    given_up.push(id.session);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Lengths: how many entries of the sequence.
+
+use std::fmt;
+
+/// A number of entries, counted from the beginning of the stream. Entries count from 0, so the
+/// entry of index `i` is the last one of `LogLength(i + 1)`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[repr(transparent)]
+pub struct LogLength(pub u64);
+
+impl LogLength {
+    /// Nothing.
+    pub const ZERO: LogLength = LogLength(0);
+
+    /// That many entries more; `None` where there is no such length.
+    #[must_use]
+    pub fn checked_add(self, entries: usize) -> Option<LogLength> {
+        self.0.checked_add(entries as u64).map(LogLength)
+    }
+
+    /// How many entries this is more than `shorter`; none, if it is not.
+    #[must_use]
+    pub fn beyond(self, shorter: LogLength) -> u64 {
+        self.0.saturating_sub(shorter.0)
+    }
+}
+
+impl fmt::Display for LogLength {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}

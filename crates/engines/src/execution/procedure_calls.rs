@@ -1,0 +1,312 @@
+//! What clients from outside ask of a worker: sessions for calls, procedures by name, and interactive transactions.
+//!
+//! A call takes effect once: in the same transaction in which the procedure runs, its result goes into the row of its
+//! session in the table of requests ([`request_rows`](super::request_rows)). Which calls may run, and why that keeps the
+//! promise, is on the front page of [`call_sessions`](super::call_sessions).
+
+use super::call_sessions::{CallEnd, CallSessions, CallStart};
+use super::interactive::{InteractiveSessions, SessionStep, StepRequest};
+use super::local_database::LocalDatabase;
+use super::request_rows::{
+    REQUESTS_TABLE, drop_rows, look_up, request_key, request_row, unsettled,
+};
+use super::transaction_trace::TransactionTrace;
+use super::worker_context::{Leadership, LocalCommand, WorkerContext};
+use crate::client::{ClientId, ClientReply, ClientRequest, Relay, worker_of};
+use crate::engine::Task;
+use crate::planted_bugs::PlantedBug;
+use crate::procedure::Procedures;
+use crate::slow::Kind;
+use bytes::Bytes;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use types::{
+    Database, Error, NodeId, Rejected, RequestId, Result, ShardId, Time, Transaction as _,
+};
+
+/// The requests of a worker that are under way.
+pub(crate) struct ProcedureCalls {
+    worker_context: Rc<WorkerContext>,
+    procedures: Arc<Procedures>,
+    granted: Rc<RefCell<CallSessions>>,
+    sessions: InteractiveSessions,
+}
+
+/// A call, as it was asked for.
+struct ProcedureCall {
+    id: RequestId,
+    procedure: Box<str>,
+    arguments: Bytes,
+}
+
+impl ProcedureCalls {
+    pub(crate) fn new(
+        worker_context: &Rc<WorkerContext>,
+        procedures: &Arc<Procedures>,
+    ) -> ProcedureCalls {
+        let (limits, worker) = (&worker_context.limits, worker_context.place.worker);
+        let (max, kept) = (limits.call_sessions_max, limits.call_rows_kept);
+        // A planted bug takes the numbers of others for its own: they are the same then.
+        let reuses = worker_context.faults.has(PlantedBug::ReuseSessionNumbers);
+        let first = worker_context.random.borrow().fork(1).next_u64() >> 2;
+        let first = (worker, if reuses { 0 } else { first });
+        let granted = CallSessions::new(first, max, kept, worker_context.faults);
+        ProcedureCalls {
+            worker_context: Rc::clone(worker_context),
+            procedures: Arc::clone(procedures),
+            granted: Rc::new(RefCell::new(granted)),
+            sessions: InteractiveSessions::new(worker_context),
+        }
+    }
+
+    /// Gives up interactive transactions whose clients have been silent for too long, and has rows dropped that were kept
+    /// for long enough: what has to be run for that is returned.
+    pub(crate) fn collection(&self, now: Time) -> Option<Task> {
+        self.sessions.collection(now);
+        let lasts =
+            |shard, leadership| self.worker_context.own_leadership(shard) == Some(leadership);
+        let overdue = self.granted.borrow_mut().overdue(now, lasts)?;
+        let (worker_context, granted) = (Rc::clone(&self.worker_context), Rc::clone(&self.granted));
+        Some(Box::pin(async move {
+            let done = drop_rows(&worker_context, &overdue).await.is_ok();
+            granted.borrow_mut().dropped(worker_context.now.get(), &overdue, done);
+        }))
+    }
+
+    /// How many interactive transactions are known, and listed as over; call sessions, and calls that run.
+    pub(crate) fn sizes(&self) -> [usize; 4] {
+        let ([sessions, over], [known, running]) =
+            (self.sessions.sizes(), self.granted.borrow().sizes());
+        [sessions, over, known, running]
+    }
+
+    /// When there may be something to collect.
+    pub(crate) fn next_due(&self) -> Option<Time> {
+        [self.sessions.next_due(), self.granted.borrow().next_due()].into_iter().flatten().min()
+    }
+
+    /// Takes a request; what has to be run for it is returned.
+    pub(crate) fn request(&mut self, from: ClientId, request: ClientRequest) -> Option<Task> {
+        self.take(Caller { client: from, via: None }, request)
+    }
+
+    /// Takes what another node passes on; what has to be run for it is returned.
+    pub(crate) fn relayed(&mut self, node: NodeId, relay: Relay) -> Option<Task> {
+        match relay {
+            Relay::Request {
+                from,
+                request: request @ (ClientRequest::Call { .. } | ClientRequest::OpenCalls { .. }),
+            } => self.take(Caller { client: from, via: Some(node) }, request),
+            // Interactive transactions are not passed on.
+            Relay::Request { .. } => None,
+            Relay::Reply { to, reply } => {
+                self.worker_context.local_command(LocalCommand::Reply { to, reply });
+                None
+            }
+        }
+    }
+
+    /// Refuses a call that came to the wrong worker, passes on what came to the wrong node, and serves everything else.
+    fn take(&mut self, from: Caller, request: ClientRequest) -> Option<Task> {
+        let home = match &request {
+            ClientRequest::OpenCalls { home, .. } => *home,
+            ClientRequest::Call { id, .. } => id.session.home,
+            ClientRequest::Begin { .. }
+            | ClientRequest::Operation { .. }
+            | ClientRequest::End { .. } => {
+                return self.interactive(from.client, request);
+            }
+        };
+        if let Err(error) = self.check(&request, home) {
+            self.worker_context.local_command(from.refused(&request, error));
+            return None;
+        }
+        let leader = self.worker_context.leader(home);
+        if leader != self.worker_context.place.node {
+            // What was passed on once is not passed on again: its client asks again.
+            if from.via.is_none() {
+                let relay = Relay::Request { from: from.client, request };
+                self.worker_context.local_command(LocalCommand::Relay { to: leader, relay });
+            }
+            return None;
+        }
+        let leadership = self.worker_context.own_leadership(home)?;
+        match request {
+            ClientRequest::Call { id, procedure, arguments } => {
+                self.call(from, ProcedureCall { id, procedure, arguments }, leadership)
+            }
+            ClientRequest::OpenCalls { token, home } => {
+                let serves = self.worker_context.check_leadership(home, leadership);
+                let now = self.worker_context.now.get();
+                let result =
+                    serves.map(|()| self.granted.borrow_mut().grant(now, home, leadership));
+                self.worker_context
+                    .local_command(from.told(ClientReply::CallsOpened { token, result }));
+                None
+            }
+            ClientRequest::Begin { .. }
+            | ClientRequest::Operation { .. }
+            | ClientRequest::End { .. } => None,
+        }
+    }
+
+    /// Can this worker serve such a request, if its node leads the shard?
+    fn check(&self, request: &ClientRequest, home: ShardId) -> Result<()> {
+        if let ClientRequest::Call { id, .. } = request {
+            let worker = worker_of(&id.session, self.worker_context.topology.workers());
+            if worker != self.worker_context.place.worker {
+                Err(Rejected::OtherWorker { worker })?;
+            }
+        }
+        if home.0 >= self.worker_context.topology.shards() {
+            return Err(Error::reject(format!("there is no {home} to call a procedure on")));
+        }
+        Ok(())
+    }
+
+    fn interactive(&mut self, from: ClientId, request: ClientRequest) -> Option<Task> {
+        match request {
+            ClientRequest::Begin { session } => return self.sessions.begin(from, session),
+            ClientRequest::Operation { session, serial, number, operation } => {
+                let asked = StepRequest { session, serial, number };
+                self.sessions.step(from, asked, SessionStep::Operation(operation));
+            }
+            ClientRequest::End { session, serial, number, ending } => {
+                self.sessions.step(
+                    from,
+                    StepRequest { session, serial, number },
+                    SessionStep::End(ending),
+                );
+            }
+            ClientRequest::Call { .. } | ClientRequest::OpenCalls { .. } => {}
+        }
+        None
+    }
+
+    /// Answers a call, has it run, or has its row looked up. A session of a leadership of which this node has not heard yet is
+    /// not judged: its client asks again.
+    fn call(&mut self, from: Caller, call: ProcedureCall, leadership: Leadership) -> Option<Task> {
+        let id = call.id;
+        if id.session.since > self.worker_context.configured.get() {
+            return None;
+        }
+        let begun = self.granted.borrow_mut().begin(id, leadership);
+        let runs = match begun {
+            CallStart::Waits => return None,
+            CallStart::Failed(error) => {
+                self.worker_context
+                    .local_command(from.told(ClientReply::Called { id, result: Err(error) }));
+                return None;
+            }
+            CallStart::Runs => true,
+            CallStart::LookUp => false,
+        };
+        let (worker_context, began) =
+            (Rc::clone(&self.worker_context), self.worker_context.now.get());
+        let procedures = Arc::clone(&self.procedures);
+        let granted = Rc::clone(&self.granted);
+        Some(Box::pin(async move {
+            let mut trace = TransactionTrace::default();
+            let result = if runs {
+                let result = run(&worker_context, &procedures, &call, leadership, &mut trace).await;
+                let (ended, result) = settle(id, result);
+                granted.borrow_mut().end(id, leadership, ended);
+                result
+            } else {
+                look_up(&worker_context, id, &mut trace).await
+            };
+            trace.end(&worker_context, began, &result, || Kind::Call(call.procedure));
+            worker_context.local_command(from.told(ClientReply::Called { id, result }));
+        }))
+    }
+}
+
+/// How a run has ended, and what its client is told.
+fn settle(id: RequestId, result: Result<Bytes>) -> (CallEnd, Result<Bytes>) {
+    match result {
+        Ok(result) => (CallEnd::SeeRow, Ok(result)),
+        Err(error @ (Error::Aborted(_) | Error::Rejected(_))) => {
+            (CallEnd::Failed(error.clone()), Err(error))
+        }
+        // Its row will tell, when it can be read.
+        Err(error @ Error::Unknown(_)) => (CallEnd::SeeRow, Err(unsettled(id, &error))),
+    }
+}
+
+/// The client to answer.
+#[derive(Debug, Clone, Copy)]
+struct Caller {
+    client: ClientId,
+    /// The node that it is connected to, if not this one.
+    via: Option<NodeId>,
+}
+
+impl Caller {
+    fn told(self, reply: ClientReply) -> LocalCommand {
+        let to = self.client;
+        match self.via {
+            None => LocalCommand::Reply { to, reply },
+            Some(node) => LocalCommand::Relay { to: node, relay: Relay::Reply { to, reply } },
+        }
+    }
+
+    /// A request cannot be served here.
+    fn refused(self, request: &ClientRequest, error: Error) -> LocalCommand {
+        self.told(match *request {
+            ClientRequest::OpenCalls { token, .. } => {
+                ClientReply::CallsOpened { token, result: Err(error) }
+            }
+            ClientRequest::Call { id, .. } => ClientReply::Called { id, result: Err(error) },
+            ClientRequest::Begin { session } => ClientReply::Began { session, result: Err(error) },
+            ClientRequest::Operation { session, serial, number, .. }
+            | ClientRequest::End { session, serial, number, .. } => {
+                ClientReply::Done { session, serial, number, result: Err(error) }
+            }
+        })
+    }
+}
+
+/// Runs a procedure that has not run before, in `leadership`, and keeps its result in the session's row.
+async fn run(
+    worker_context: &Rc<WorkerContext>,
+    procedures: &Procedures,
+    call: &ProcedureCall,
+    leadership: Leadership,
+    trace: &mut TransactionTrace,
+) -> Result<Bytes> {
+    let ProcedureCall { id, procedure: name, arguments } = call;
+    let unknown = || Rejected::UnknownProcedure { name: name.clone() };
+    let procedure = procedures.get(name).ok_or_else(unknown)?;
+    let local = LocalDatabase::new(worker_context);
+    let requests = local.table(REQUESTS_TABLE)?;
+    let key = request_key(&id.session);
+    local
+        .run(trace, async |tx| {
+            worker_context.check_leadership(id.session.home, leadership)?;
+            let result = procedure.call(tx, arguments).await?;
+            tx.put(requests, &key, &request_row(id.number, &result))?;
+            // No successor has looked for this row in vain: the transaction is of an epoch in which this node leads.
+            worker_context.check_leadership(id.session.home, leadership)?;
+            Ok(result)
+        })
+        .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::{Aborted, ShardId, Unknown};
+
+    #[test]
+    fn only_what_is_definite_is_told_of_a_run() {
+        let id = RequestId { number: 5, ..RequestId::default() };
+        assert_eq!(settle(id, Ok(Bytes::new())), (CallEnd::SeeRow, Ok(Bytes::new())));
+        let aborted = Error::from(Aborted::NotServing { node: NodeId(1) });
+        let failed = (CallEnd::Failed(aborted.clone()), Err(aborted.clone()));
+        assert_eq!(settle(id, Err(aborted)), failed);
+        let open = settle(id, Err(Unknown::Participant { shard: ShardId(1) }.into()));
+        let unsettled = Unknown::Unsettled { request: id, shard: ShardId(1) }.into();
+        assert_eq!(open, (CallEnd::SeeRow, Err(unsettled)));
+    }
+}

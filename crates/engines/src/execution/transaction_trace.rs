@@ -1,0 +1,70 @@
+//! What is remembered of a transaction while it runs, should it prove to be slow.
+
+use super::remote_branches::RemoteBranches;
+use super::transaction::CoordinatorTransaction;
+use super::worker_context::WorkerContext;
+use crate::slow::{Kind, Slow, outcome};
+use std::rc::Rc;
+use std::time::Duration;
+use types::{Result, ShardId, Time};
+
+/// See the module. Of a transaction with several attempts, it is about the last one.
+#[derive(Debug, Default)]
+pub(super) struct TransactionTrace {
+    pub(super) attempts: u32,
+    /// The time in which it waited for its client.
+    pub(super) client: Duration,
+    /// Its client asked for its end without a commit.
+    pub(super) undone: bool,
+    pub(super) last: Option<AttemptTrace>,
+}
+
+/// What an attempt has done.
+#[derive(Debug)]
+pub(super) struct AttemptTrace {
+    pub(super) remote_branches: Rc<RemoteBranches>,
+    /// The shards of this node that it touched, a bit for each of the first 64 of [`WorkerContext::own`].
+    pub(super) own: u64,
+    pub(super) operations: u32,
+}
+
+impl TransactionTrace {
+    /// The body of an attempt is done.
+    pub(super) fn see(&mut self, worker_context: &WorkerContext, tx: &CoordinatorTransaction) {
+        if worker_context.slows.is_on() {
+            self.last = Some(tx.done());
+        }
+    }
+
+    /// The transaction, asked for at `began`, has ended like this.
+    pub(super) fn end<T>(
+        self,
+        worker_context: &WorkerContext,
+        began: Time,
+        result: &Result<T>,
+        kind: impl FnOnce() -> Kind,
+    ) {
+        worker_context.slows.note((began, worker_context.now.get()), |took| Slow {
+            kind: kind(),
+            transaction: self.last.as_ref().map(|last| last.remote_branches.id),
+            attempts: self.attempts,
+            shards: self.last.as_ref().map(|last| last.shards(worker_context)).unwrap_or_default(),
+            operations: self.last.as_ref().map_or(0, |last| last.operations),
+            took,
+            client: self.client,
+            outcome: if self.undone && result.is_ok() { "undone" } else { outcome(result) },
+        });
+    }
+}
+
+impl AttemptTrace {
+    fn shards(&self, worker_context: &WorkerContext) -> Vec<ShardId> {
+        let own = worker_context.own.iter().take(64).enumerate();
+        let own = own.filter(|(at, _)| self.own >> at & 1 == 1).map(|(_, own)| own.shard);
+        let mut shards: Vec<ShardId> = own.collect();
+        shards.extend(self.remote_branches.remotes().iter().map(|remote| remote.shard));
+        shards.sort_unstable();
+        shards.dedup();
+        shards
+    }
+}

@@ -1,0 +1,195 @@
+//! What waits for the watermark, without one waiting behind another.
+//!
+//! Each item waits at the first shard that does not cover its stamp, in order of the clock it needs
+//! there. When that shard has come so far, it moves on to the next one, or is done. So a slow shard
+//! delays only those who depend on it, and a step of one shard's watermark looks at no more than the
+//! items it frees.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use types::{Clock, ShardId, Stamp, VectorWatermark};
+
+/// Items of type `T` and their stamps.
+#[derive(Debug)]
+pub(crate) struct DurabilityWait<T> {
+    items: BTreeMap<u64, WaitingItem<T>>,
+    next: u64,
+    /// For each shard: the clock that is needed, and by which item. Those that need all shards to
+    /// have come somewhere (a collapsed stamp's floor) wait in the last one.
+    queues: Vec<BinaryHeap<Reverse<(Clock, u64)>>>,
+}
+
+#[derive(Debug)]
+struct WaitingItem<T> {
+    own: ShardId,
+    stamp: Stamp,
+    item: T,
+}
+
+impl<T> DurabilityWait<T> {
+    /// None, in a configuration of so many shards.
+    pub(crate) fn new(shards: usize) -> DurabilityWait<T> {
+        let queues = (0..=shards).map(|_| BinaryHeap::new()).collect();
+        DurabilityWait { items: BTreeMap::new(), next: 0, queues }
+    }
+
+    /// How many wait.
+    pub(crate) fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Adds an item that waits for `stamp`, kept by `own`; gives it back if it need not wait.
+    pub(crate) fn push(
+        &mut self,
+        watermark: &VectorWatermark,
+        own: ShardId,
+        stamp: Stamp,
+        item: T,
+    ) -> Option<(Stamp, T)> {
+        let Some((shard, clock)) = first_uncovered(watermark, own, &stamp) else {
+            return Some((stamp, item));
+        };
+        let number = self.next;
+        self.next += 1;
+        self.items.insert(number, WaitingItem { own, stamp, item });
+        self.queue(shard).push(Reverse((clock, number)));
+        None
+    }
+
+    /// Takes out what `watermark` covers.
+    pub(crate) fn advance(
+        &mut self,
+        watermark: &VectorWatermark,
+        mut done: impl FnMut(ShardId, Stamp, T),
+    ) {
+        for at in 0..self.queues.len() {
+            let shard = match at == self.queues.len() - 1 {
+                true => ShardId::EVERY,
+                false => ShardId(at as u32),
+            };
+            let reached = watermark.of(shard);
+            while let Some(Reverse((clock, number))) = self.queues[at].peek().copied()
+                && clock <= reached
+            {
+                self.queues[at].pop();
+                let Some(item) = self.items.get(&number) else { continue }; // It was taken out.
+                match first_uncovered(watermark, item.own, &item.stamp) {
+                    Some((shard, clock)) => self.queue(shard).push(Reverse((clock, number))),
+                    None => {
+                        let WaitingItem { own, stamp, item } =
+                            self.items.remove(&number).expect("seen above");
+                        done(own, stamp, item);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes out the items that `picked` picks out, each with the shard that it waits for.
+    pub(crate) fn take_if(
+        &mut self,
+        watermark: &VectorWatermark,
+        picked: impl Fn(&T) -> bool,
+    ) -> Vec<(ShardId, T)> {
+        let taken = self.items.extract_if(.., |_, item| picked(&item.item));
+        let waits_for =
+            |item: &WaitingItem<T>| match first_uncovered(watermark, item.own, &item.stamp) {
+                // A floor waits for the shard that is furthest behind.
+                Some((ShardId::EVERY, _)) => least(watermark),
+                Some((shard, _)) => shard,
+                None => item.own,
+            };
+        taken.map(|(_, item)| (waits_for(&item), item.item)).collect()
+    }
+
+    /// The items that wait.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.items.values().map(|item| &item.item)
+    }
+
+    /// Takes out everything that waits.
+    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = (ShardId, Stamp, T)> + use<T> {
+        self.queues.iter_mut().for_each(BinaryHeap::clear);
+        let items = std::mem::take(&mut self.items);
+        items.into_values().map(|WaitingItem { own, stamp, item }| (own, stamp, item))
+    }
+
+    fn queue(&mut self, shard: ShardId) -> &mut BinaryHeap<Reverse<(Clock, u64)>> {
+        let last = self.queues.len() - 1;
+        &mut self.queues[(shard.0 as usize).min(last)]
+    }
+}
+
+/// The shard that is furthest behind.
+fn least(watermark: &VectorWatermark) -> ShardId {
+    let shards = (0..watermark.shards() as u32).map(ShardId);
+    shards.min_by_key(|shard| watermark.of(*shard)).unwrap_or(ShardId(0))
+}
+
+/// A shard that has not come as far as `stamp` needs, and how far that is.
+fn first_uncovered(
+    watermark: &VectorWatermark,
+    own: ShardId,
+    stamp: &Stamp,
+) -> Option<(ShardId, Clock)> {
+    assert_eq!(watermark.epoch(), stamp.epoch, "clocks of different epochs do not compare");
+    let own = std::iter::once((own, stamp.clock));
+    let remote = stamp.as_ref().remote.iter().map(|entry| (entry.shard, entry.clock));
+    own.chain(remote).find(|(shard, clock)| watermark.of(*shard) < *clock)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::Epoch;
+
+    const S: [ShardId; 3] = [ShardId(0), ShardId(1), ShardId(2)];
+
+    fn stamp(clocks: [u64; 3]) -> Stamp {
+        let mut stamp = Stamp::local(Epoch(1), Clock(clocks[0]));
+        stamp.push(S[0], S[1], Clock(clocks[1]));
+        stamp.push(S[0], S[2], Clock(clocks[2]));
+        stamp
+    }
+
+    #[test]
+    fn a_slow_shard_delays_only_those_who_need_it() {
+        let mut watermark = VectorWatermark::new(Epoch(1), 3);
+        let mut durability_wait = DurabilityWait::new(3);
+        let free = durability_wait.push(&watermark, S[0], stamp([0, 0, 0]), "free");
+        assert_eq!(free, Some((stamp([0, 0, 0]), "free")));
+        assert_eq!(durability_wait.push(&watermark, S[0], stamp([5, 0, 9]), "slow"), None);
+        assert_eq!(durability_wait.push(&watermark, S[0], stamp([6, 1, 0]), "quick"), None);
+        let mut floor = Stamp::local(Epoch(1), Clock(1));
+        floor.push(S[0], ShardId::EVERY, Clock(3));
+        assert_eq!(durability_wait.push(&watermark, S[0], floor, "all"), None);
+        let mut advance = |shard: usize, clock: u64| {
+            let mut done = Vec::new();
+            watermark.raise(S[shard], Clock(clock));
+            durability_wait.advance(&watermark, |_, _, item| done.push(item));
+            done
+        };
+        assert_eq!(advance(0, 7), [""; 0]);
+        assert_eq!(advance(1, 4), ["quick"]);
+        assert_eq!(advance(2, 3), ["all"]);
+        assert_eq!(advance(2, 8), [""; 0]);
+        assert_eq!(advance(2, 9), ["slow"]);
+        assert_eq!(durability_wait.len(), 0);
+    }
+
+    #[test]
+    fn what_was_taken_out_does_not_come_back() {
+        let mut watermark = VectorWatermark::new(Epoch(1), 3);
+        let mut durability_wait = DurabilityWait::new(3);
+        assert_eq!(durability_wait.push(&watermark, S[0], stamp([5, 0, 9]), "old"), None);
+        assert_eq!(durability_wait.push(&watermark, S[0], stamp([6, 0, 9]), "new"), None);
+        watermark.raise(S[0], Clock(5));
+        let taken = durability_wait.take_if(&watermark, |item| *item == "old");
+        assert_eq!(taken, [(S[2], "old")]);
+        watermark.raise(S[0], Clock(9));
+        watermark.raise(S[2], Clock(9));
+        let mut done = Vec::new();
+        durability_wait.advance(&watermark, |_, _, item| done.push(item));
+        assert_eq!((done, durability_wait.len()), (vec!["new"], 0));
+    }
+}

@@ -1,0 +1,56 @@
+//! Which cluster this node belongs to, shared by its workers and by what learns it.
+//!
+//! Every handshake tells both ends the identity that the other one knew when it began, if it knew one. Ends that know
+//! different ones go apart. A connection whose handshake was made before this node knew its cluster carries nothing
+//! after it does: it ends, and the next handshake tells. So no frame passes between nodes of different clusters, nor
+//! between a client of one cluster and a node of another, however old the connection is.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use types::ClusterId;
+
+/// See the module. Its clones are the same.
+#[derive(Debug, Clone, Default)]
+pub struct SharedClusterId(Arc<AtomicU64>);
+
+impl SharedClusterId {
+    /// That of a node which knows this much.
+    #[must_use]
+    pub fn of(cluster: Option<ClusterId>) -> SharedClusterId {
+        SharedClusterId(Arc::new(AtomicU64::new(number(cluster))))
+    }
+
+    /// The cluster, as soon as it is known.
+    #[must_use]
+    pub fn get(&self) -> Option<ClusterId> {
+        ClusterId::new(self.0.load(Ordering::Acquire))
+    }
+
+    /// The node has joined this cluster. False if it belongs to another, as it goes on to do.
+    #[must_use]
+    pub fn learn(&self, cluster: ClusterId) -> bool {
+        let learnt = self.0.compare_exchange(0, cluster.get(), Ordering::AcqRel, Ordering::Acquire);
+        learnt.is_ok() || learnt == Err(cluster.get())
+    }
+}
+
+/// As it is stored and sent: 0 for none.
+pub(crate) fn number(cluster: Option<ClusterId>) -> u64 {
+    cluster.map_or(0, ClusterId::get)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_belongs_to_one_cluster() {
+        let cluster = |number| ClusterId::new(number).expect("not 0");
+        let identity = SharedClusterId::default();
+        assert_eq!(identity.get(), None);
+        assert!(identity.clone().learn(cluster(5)));
+        assert!(identity.learn(cluster(5)) && !identity.learn(cluster(6)));
+        assert_eq!(identity.get(), Some(cluster(5)));
+        assert_eq!(SharedClusterId::of(Some(cluster(7))).get(), Some(cluster(7)));
+    }
+}

@@ -1,0 +1,204 @@
+//! Where others knock: one port for each node, whichever worker they want.
+//!
+//! The first worker's loop listens. It reads the preamble, which says for which worker a connection is,
+//! and hands it over to that one's loop, where it proves itself. Clients that do not care are dealt out
+//! by turns.
+
+use crate::connection::{ConnectionOrigin, ConnectionTask};
+use crate::frame::{FrameHeader, FrameKind, FrameReader};
+use crate::handshake::{
+    self, DialingEnd, HandshakeError, HandshakeTerms, MESSAGE_BYTES_MAX, Preamble,
+};
+use crate::loop_state::LoopState;
+use crate::mailbox::HandedOverConnections;
+use crate::reason::CloseReason;
+use crate::secret::Secret;
+use crate::stream::{SocketStream, set_options};
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{sleep, timeout};
+use types::{ClusterId, WorkerId};
+use zerocopy::{FromBytes, IntoBytes};
+
+/// How long to wait when no more sockets can be had.
+const BREATHER: Duration = Duration::from_millis(10);
+
+/// A connection on its way to its worker.
+#[derive(Debug)]
+pub(crate) struct AcceptedConnection {
+    pub socket: std::net::TcpStream,
+    pub preamble: Preamble,
+    pub address: SocketAddr,
+}
+
+/// Accepts connections for all workers of the node.
+pub(crate) async fn listen(
+    loop_state: Rc<LoopState>,
+    listener: TcpListener,
+    workers: Arc<[Arc<HandedOverConnections>]>,
+) {
+    let turn = Rc::new(Cell::new(0));
+    loop {
+        match listener.accept().await {
+            Ok((socket, address)) => {
+                loop_state.counters.accepted.add(1);
+                let (near, workers, turn) =
+                    (Rc::clone(&loop_state), Arc::clone(&workers), Rc::clone(&turn));
+                loop_state.meet(|number| knock(near, number, (socket, address), workers, turn));
+            }
+            Err(error) => {
+                tracing::warn!(node = %loop_state.host.node, %error, "cannot accept");
+                sleep(BREATHER).await;
+            }
+        }
+    }
+}
+
+/// Finds out which worker a connection is for.
+async fn knock(
+    loop_state: Rc<LoopState>,
+    number: u64,
+    (mut socket, address): (TcpStream, SocketAddr),
+    workers: Arc<[Arc<HandedOverConnections>]>,
+    turn: Rc<Cell<usize>>,
+) {
+    let limits = &loop_state.config.limits;
+    let routed = timeout(limits.handshake_max, route(&loop_state, &mut socket, &turn)).await;
+    let refused = match routed.unwrap_or(Err(CloseReason::SlowHandshake)) {
+        Ok((preamble, worker)) if worker == loop_state.host.worker => {
+            return receive(loop_state, number, socket, preamble, address).await;
+        }
+        Ok((preamble, worker)) => {
+            let accepted_connection =
+                socket.into_std().map(|socket| AcceptedConnection { socket, preamble, address });
+            let Ok(accepted_connection) = accepted_connection else {
+                return loop_state.met(number);
+            };
+            let handed_over = &workers[worker.0 as usize];
+            handed_over
+                .hand_over(accepted_connection, limits.strangers_max)
+                .err()
+                .map(|_| CloseReason::Crowded)
+        }
+        Err(reason) => Some(reason),
+    };
+    loop_state.met(number);
+    if let Some(reason) = refused {
+        loop_state.note_close(reason, "a stranger", &address.to_string());
+    }
+}
+
+/// Reads the preamble, and says which worker it leads to.
+async fn route(
+    loop_state: &LoopState,
+    socket: &mut TcpStream,
+    turn: &Cell<usize>,
+) -> Result<(Preamble, WorkerId), CloseReason> {
+    set_options(socket, &loop_state.config.limits).map_err(|_| CloseReason::Vanished)?;
+    let mut bytes = [0; Preamble::BYTES];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match socket.read(&mut bytes[filled..]).await {
+            Ok(0) if filled == 0 => return Err(CloseReason::Left),
+            Ok(0) => return Err(CloseReason::Truncated),
+            Ok(count) => filled += count,
+            Err(_) => return Err(CloseReason::Vanished),
+        }
+    }
+    let preamble = Preamble::read_from_bytes(&bytes).map_err(|_| CloseReason::Malformed)?;
+    let workers = usize::from(loop_state.config.workers);
+    let worker = match preamble.worker() {
+        Some(worker) => worker,
+        None => WorkerId(turn.replace((turn.get() + 1) % workers) as u32),
+    };
+    let exists = (worker.0 as usize) < workers;
+    let exists = if exists { Ok(()) } else { Err(CloseReason::WrongWorker) };
+    if let Err(reason) = preamble.check(loop_state.config.tls.is_some()).and(exists) {
+        if reason != CloseReason::WrongMagic && !preamble.wants_tls() {
+            let told =
+                [FrameHeader::new(FrameKind::Refused, 1).as_bytes(), &[reason.code()]].concat();
+            // Nothing depends on it.
+            let _ = socket.write_all(&told).await;
+        }
+        return Err(reason);
+    }
+    Ok((preamble, worker))
+}
+
+/// Lets a connection prove itself, and serves it from then on.
+pub(crate) async fn receive(
+    loop_state: Rc<LoopState>,
+    number: u64,
+    socket: TcpStream,
+    preamble: Preamble,
+    address: SocketAddr,
+) {
+    // What this end tells of itself, however long the handshake takes.
+    let told = loop_state.config.identity.get();
+    let proving = prove(&loop_state, socket, preamble, told);
+    let proof = timeout(loop_state.config.limits.handshake_max, proving).await;
+    loop_state.met(number);
+    let proof = proof.unwrap_or(Err(HandshakeError::Here(CloseReason::SlowHandshake)));
+    let (stream, reader, caller) = match proof {
+        Ok(proved) => proved,
+        Err(failure) => {
+            let whom = match failure {
+                HandshakeError::Other(_) => format!("a stranger ({failure})"),
+                HandshakeError::Here(_) | HandshakeError::There(_) => "a stranger".to_owned(),
+            };
+            return loop_state.note_close(failure.reason(), &whom, &address.to_string());
+        }
+    };
+    let (entered, whom) = match caller {
+        DialingEnd::Peer { node, instance, .. } => {
+            (loop_state.enter_peer((node, instance), told), node.to_string())
+        }
+        DialingEnd::Client => {
+            (Some(loop_state.enter_client(ConnectionOrigin::Client, told)), "a client".to_owned())
+        }
+        DialingEnd::Operator => (
+            Some(loop_state.enter_client(ConnectionOrigin::Operator, told)),
+            "an operator".to_owned(),
+        ),
+    };
+    let Some(channel) = entered else {
+        return loop_state.note_close(CloseReason::StaleLife, &whom, &address.to_string());
+    };
+    let reason = ConnectionTask::new(stream, reader, Rc::clone(&channel), &loop_state)
+        .run(&loop_state)
+        .await;
+    loop_state.leave(&channel);
+    loop_state.note_close(reason, &whom, &address.to_string());
+}
+
+async fn prove(
+    loop_state: &LoopState,
+    socket: TcpStream,
+    preamble: Preamble,
+    identity: Option<ClusterId>,
+) -> Result<(SocketStream, FrameReader, DialingEnd), HandshakeError> {
+    let mut stream = match &loop_state.config.tls {
+        None => SocketStream::Plain(socket),
+        Some(tls) => {
+            let secured = tls.acceptor(preamble.is_peer()).accept(socket).await;
+            let secured = secured.map_err(|_| CloseReason::TlsFailed)?;
+            SocketStream::Secured(Box::new(secured.into()))
+        }
+    };
+    let binding = stream.binding().map_err(|_| CloseReason::TlsFailed)?;
+    let secret: &Secret = match preamble.is_peer() || preamble.is_operator() {
+        true => &loop_state.config.secret,
+        false => &loop_state.config.client_secret,
+    };
+    let cluster = &loop_state.config.cluster;
+    let terms = HandshakeTerms { cluster, identity, secret, preamble, binding };
+    let mut reader = FrameReader::new(MESSAGE_BYTES_MAX);
+    let caller =
+        handshake::accept(&mut stream, &mut reader, &terms, &loop_state.host, loop_state).await?;
+    Ok((stream, reader, caller))
+}

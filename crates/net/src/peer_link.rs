@@ -1,0 +1,221 @@
+//! The way to one peer: a connection that is dialed again whenever it ends, and what is on it.
+//!
+//! A node only sends on connections it has dialed, so that there is nothing to agree on: between two
+//! workers there are two, one each way.
+//!
+//! Frames to a peer may get lost, and are counted when they do: protocols repeat. While there is no
+//! connection they are dropped at once, so that a peer does not hear what was said long ago.
+
+use crate::config::PeerConfig;
+use crate::connection::{ConnectionOrigin, ConnectionQueue, ConnectionTask};
+use crate::dial::{DialedConnection, Dialer};
+use crate::distance::{DelayedPath, LinkFaults};
+use crate::frame::HEADER_BYTES;
+use crate::handshake::{DialingEnd, HandshakeError};
+use crate::loop_state::{LoopArrival, LoopState};
+use crate::reason::{CloseReason, DropReason};
+use crate::tls::NodeTls;
+use bytes::Bytes;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::task::{AbortHandle, spawn_local};
+use tokio::time::timeout;
+use types::{ClusterId, Random, Time};
+
+/// The way to one peer.
+#[derive(Debug)]
+pub(crate) struct PeerLink {
+    pub peer: PeerConfig,
+    way: RefCell<DelayedPath>,
+    /// The connection, while it stands.
+    channel: RefCell<Option<Rc<ConnectionQueue>>>,
+    /// Frames on the emulated part of the way.
+    held: RefCell<VecDeque<DelayedFrame>>,
+    held_bytes: Cell<usize>,
+    redial: Notify,
+    task: RefCell<Option<AbortHandle>>,
+}
+
+/// A frame on the emulated part of the way.
+#[derive(Debug)]
+struct DelayedFrame {
+    /// When it has passed it.
+    at: Time,
+    frame: Bytes,
+    is_urgent: bool,
+}
+
+impl PeerLink {
+    /// Begins to dial `peer`.
+    pub fn start(loop_state: &Rc<LoopState>, peer: PeerConfig) -> Rc<PeerLink> {
+        let config = &loop_state.config;
+        let distance = config.distances.between(config.datacenter, peer.datacenter);
+        let link = Rc::new(PeerLink {
+            way: RefCell::new(DelayedPath::new(distance, peer.node, &loop_state.random)),
+            peer,
+            channel: RefCell::default(),
+            held: RefCell::default(),
+            held_bytes: Cell::new(0),
+            redial: Notify::new(),
+            task: RefCell::default(),
+        });
+        let task = spawn_local(keep(Rc::clone(loop_state), Rc::clone(&link)));
+        *link.task.borrow_mut() = Some(task.abort_handle());
+        link
+    }
+
+    /// Sends a frame, or holds it for as long as the distance demands. One that is urgent finds room, however much is
+    /// on its way.
+    pub fn send(&self, loop_state: &LoopState, now: Time, frame: Bytes, is_urgent: bool) {
+        let channel = self.channel.borrow();
+        let Some(channel) = &*channel else {
+            return loop_state.note_drop(DropReason::NotConnected, 1);
+        };
+        if !channel.is_told(loop_state) {
+            channel.close(CloseReason::Identified);
+            return loop_state.note_drop(DropReason::Unidentified, 1);
+        }
+        let mut way = self.way.borrow_mut();
+        if way.link_faults.cut_to {
+            return loop_state.note_drop(DropReason::Cut, 1);
+        }
+        let (limits, mut held) = (&loop_state.config.limits, self.held.borrow_mut());
+        let bytes = self.held_bytes.get() + channel.queued_bytes() + HEADER_BYTES + frame.len();
+        let frames = held.len() + channel.queued_frames() + 1;
+        let is_full = bytes > limits.peer_queue_bytes_max || frames > limits.peer_queue_frames_max;
+        if is_full && !is_urgent {
+            return loop_state.note_drop(DropReason::QueueFull, 1);
+        }
+        match way.release(now) {
+            None if held.is_empty() => channel.push_to_peer(loop_state, frame, is_urgent),
+            release => {
+                self.held_bytes.set(self.held_bytes.get() + HEADER_BYTES + frame.len());
+                held.push_back(DelayedFrame { at: release.unwrap_or(now), frame, is_urgent });
+            }
+        }
+    }
+
+    /// When the first frame that is held may go.
+    pub fn due(&self) -> Option<Time> {
+        self.held.borrow().front().map(|held| held.at)
+    }
+
+    /// Lets go what has been held long enough.
+    pub fn release(&self, loop_state: &LoopState, now: Time) {
+        let (channel, mut held) = (self.channel.borrow(), self.held.borrow_mut());
+        while held.front().is_some_and(|held| held.at <= now) {
+            let DelayedFrame { frame, is_urgent, .. } = held.pop_front().expect("there is a front");
+            self.held_bytes.set(self.held_bytes.get() - HEADER_BYTES - frame.len());
+            let channel = channel.as_ref().expect("nothing is held without a connection");
+            channel.push_to_peer(loop_state, frame, is_urgent);
+        }
+    }
+
+    /// Whether frames from this peer are dropped.
+    pub fn is_cut_from(&self) -> bool {
+        self.way.borrow().link_faults.cut_from
+    }
+
+    /// Changes what can be changed while all runs.
+    pub fn set_link_faults(&self, loop_state: &LoopState, link_faults: LinkFaults) {
+        self.way.borrow_mut().link_faults = link_faults;
+        if link_faults.cut_to {
+            self.drop_held(loop_state, DropReason::Cut);
+        }
+    }
+
+    /// Dials at once, if it is waiting to: the peer is there.
+    pub fn redial(&self) {
+        if self.channel.borrow().is_none() {
+            self.redial.notify_one();
+        }
+    }
+
+    /// Ends for good.
+    pub fn end(&self, loop_state: &LoopState) {
+        if let Some(task) = self.task.borrow_mut().take() {
+            task.abort();
+        }
+        self.down(loop_state, CloseReason::Removed);
+    }
+
+    fn up(&self, loop_state: &LoopState, channel: &Rc<ConnectionQueue>, instance: u64) {
+        *self.channel.borrow_mut() = Some(Rc::clone(channel));
+        loop_state.arrive(LoopArrival::PeerUp(self.peer.node, instance));
+        tracing::info!(node = %loop_state.host.node, worker = %loop_state.host.worker, peer = %self.peer.node, instance, "connected");
+    }
+
+    fn down(&self, loop_state: &LoopState, reason: CloseReason) {
+        let Some(channel) = self.channel.borrow_mut().take() else { return };
+        loop_state.note_drop(DropReason::Lost, channel.queued_frames());
+        self.drop_held(loop_state, DropReason::Lost);
+        loop_state.arrive(LoopArrival::PeerDown(self.peer.node));
+        loop_state.note_close(reason, &self.peer.node.to_string(), &self.peer.address);
+    }
+
+    fn drop_held(&self, loop_state: &LoopState, reason: DropReason) {
+        let mut held = self.held.borrow_mut();
+        loop_state.note_drop(reason, held.len());
+        held.clear();
+        self.held_bytes.set(0);
+    }
+}
+
+/// Dials, serves the connection, and dials again, for ever.
+async fn keep(loop_state: Rc<LoopState>, link: Rc<PeerLink>) {
+    let (limits, peer) = (&loop_state.config.limits, &link.peer);
+    // Distinct from what the way draws from.
+    let mut random = loop_state.random.fork(u64::from(peer.node.0) | 1 << 32);
+    let mut pause = limits.redial_min;
+    let mut is_first = true;
+    loop {
+        let told = loop_state.config.identity.get();
+        match dial(&loop_state, peer, told).await {
+            Ok(DialedConnection { stream, reader, host, identity: _ }) => {
+                pause = limits.redial_min;
+                loop_state.counters.connects.add(1);
+                loop_state.counters.reconnects.add(u64::from(!std::mem::take(&mut is_first)));
+                let channel = ConnectionQueue::new(ConnectionOrigin::PeerOut(peer.node), told);
+                link.up(&loop_state, &channel, host.instance);
+                let reason = ConnectionTask::new(stream, reader, channel, &loop_state)
+                    .run(&loop_state)
+                    .await;
+                link.down(&loop_state, reason);
+            }
+            Err(failure) => {
+                let whom = format!("{} ({failure})", peer.node);
+                loop_state.note_close(failure.reason(), &whom, &peer.address);
+            }
+        }
+        // Ends early if the peer comes to us, and so is there.
+        let _ = timeout(jittered(pause, &mut random), link.redial.notified()).await;
+        pause = (pause * 2).min(limits.redial_max);
+    }
+}
+
+/// Between a half and the whole of it, so that those who lost the same peer do not all come back at once.
+fn jittered(pause: Duration, random: &mut Random) -> Duration {
+    pause.mul_f64(0.5 + random.unit() / 2.0)
+}
+
+async fn dial(
+    loop_state: &LoopState,
+    peer: &PeerConfig,
+    told: Option<ClusterId>,
+) -> Result<DialedConnection, HandshakeError> {
+    let (config, host) = (&loop_state.config, &loop_state.host);
+    let dialing = Dialer {
+        cluster: &config.cluster,
+        identity: told,
+        secret: &config.secret,
+        tls: config.tls.as_ref().map(NodeTls::dialing),
+        limits: &config.limits,
+        caller: DialingEnd::Peer { node: host.node, worker: host.worker, instance: host.instance },
+        worker: Some(host.worker),
+        wanted: Some(peer.node),
+    };
+    dialing.dial(&peer.address).await
+}

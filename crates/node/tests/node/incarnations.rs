@@ -1,0 +1,131 @@
+//! What a node hears of others counts only where they follow the same managers, and not while it waits for those.
+
+use consensus::manager::{
+    self, Action, Command, Generation, HeardEpochs, Incarnation, LeadershipClaim, ManagerClient,
+    ProcessInstance, Recollection, StateMachine, Term, ToManager, ToNode,
+};
+use consensus::stream;
+use consensus::topology::Topology;
+use engines::engine::Setup;
+use engines::mako::{self, Mako, MakoOptions};
+use engines::{Engine, Procedures};
+use shoal_node::{
+    Membership, Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage, WorkerOrigin,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use types::{Ballot, Clock, ClusterId, Epoch, NodeId, ShardId, Time, VectorWatermark, WorkerId};
+
+const NOW: Time = Time(1000);
+const S: ShardId = ShardId(0);
+
+/// The node 1 of a shard of three voters, which the manager has admitted with the others, the node 0 in its second process. The
+/// epoch 1 is closed.
+fn worker() -> Worker<Mako> {
+    let topology = Arc::new(Topology::symmetric(1, 1, 3, 0, 1));
+    let mut machine = StateMachine::new(Arc::clone(&topology), manager::ManagerOptions::default());
+    let mut apply = |action| {
+        let command = Command { term: Term(1), at: Time(1), action };
+        machine.apply(&command, &mut Vec::new());
+    };
+    apply(Action::Take { drawn: ClusterId::new(5).expect("not 0") });
+    let join = |node: u32, after: u32| {
+        let (instance, after) = (ProcessInstance(u64::from(node + 10 * after)), Incarnation(after));
+        Action::Join { node: NodeId(node), instance, after, lost: true, heard: Time(1) }
+    };
+    (0..3).for_each(|node| apply(join(node, 0)));
+    let ballot = Ballot { epoch: Epoch(1), node: NodeId(0) };
+    let claim = LeadershipClaim { node: NodeId(0), incarnation: Incarnation(1), shard: S, ballot };
+    apply(Action::Close { claim, epoch: Epoch(1) });
+    apply(join(0, 1));
+    let setup = Setup {
+        topology,
+        procedures: Arc::new(Procedures::new()),
+        streams: stream::StreamOptions::default(),
+        options: MakoOptions::default(),
+    };
+    let shared = Mako::share(&setup, NodeId(1));
+    let manager_client =
+        ManagerClient::new(NodeId(1), ProcessInstance(1), true, manager::ManagerOptions::default());
+    let (membership, storages) = (Membership::new(1), BTreeMap::new());
+    let origin =
+        WorkerOrigin { membership, manager_client: Some(manager_client), storages, seed: 1 };
+    let mut worker = Worker::new(WorkerId(0), NodeId(1), &setup, shared, origin);
+    step(&mut worker, WorkerEvent::Start);
+    let configuration = Arc::clone(machine.configuration());
+    let message = ToNode::Welcome {
+        instance: ProcessInstance(1),
+        incarnation: Incarnation(1),
+        configuration,
+    };
+    step(&mut worker, WorkerEvent::Told { message });
+    worker
+}
+
+fn step(
+    worker: &mut Worker<Mako>,
+    event: WorkerEvent<mako::MakoMessage>,
+) -> Vec<WorkerEffect<mako::MakoMessage>> {
+    let mut effects = WorkerEffects::new();
+    worker.step(NOW, event, &mut effects);
+    effects.effects
+}
+
+/// Another node tells where the shard has ended the epoch 1.
+fn hear(worker: &mut Worker<Mako>, from: u32, generation: u64, clock: u64) {
+    let mut watermark = VectorWatermark::new(Epoch(1), 1);
+    watermark.raise(S, Clock(clock));
+    let message = mako::MakoMessage::Gossip { watermark, ended: vec![S], floor: Clock::ZERO };
+    let message = WorkerMessage::Engine { generation: Generation(generation), message };
+    step(worker, WorkerEvent::Received { from: NodeId(from), message });
+}
+
+/// A manager asks what it remembers, and has it pledge or not.
+fn recall(worker: &mut Worker<Mako>, pledges: bool) -> HeardEpochs {
+    let generation = Generation(0).next(NodeId(2));
+    let effects =
+        step(worker, WorkerEvent::Told { message: ToNode::Recall { generation, pledges } });
+    let told = effects.into_iter().find_map(|effect| match effect {
+        WorkerEffect::Tell { message: ToManager::Recalled { told, .. } } => Some(told),
+        _ => None,
+    });
+    let Recollection { heard, .. } = told.expect("it answers");
+    heard
+}
+
+#[test]
+fn what_a_node_tells_that_follows_other_managers_does_not_count() {
+    let mut worker = worker();
+    hear(&mut worker, 0, 1 << 32, 9);
+    assert_eq!(recall(&mut worker, false).ends[&Epoch(1)], [None]);
+    assert_eq!(worker.strays(), 1);
+    hear(&mut worker, 0, 0, 8);
+    assert_eq!(recall(&mut worker, false).ends[&Epoch(1)], [Some(Clock(8))]);
+}
+
+#[test]
+fn a_node_that_waits_for_other_managers_hears_nothing_of_epochs() {
+    let mut worker = worker();
+    recall(&mut worker, true);
+    hear(&mut worker, 2, 0, 8);
+    assert_eq!(recall(&mut worker, true).ends[&Epoch(1)], [None]);
+    prepare(&mut worker);
+    assert_eq!(recall(&mut worker, true).open, Epoch(2));
+}
+
+#[test]
+fn a_ballot_that_is_promised_tells_of_its_epoch() {
+    let mut worker = worker();
+    prepare(&mut worker);
+    assert_eq!(recall(&mut worker, false).open, Epoch(5));
+}
+
+/// A leader of a later epoch prepares.
+fn prepare(worker: &mut Worker<Mako>) {
+    let ballot = Ballot { epoch: Epoch(5), node: NodeId(2) };
+    let (accepted_ballot, none) = (Ballot::default(), stream::LogLength(0));
+    let message =
+        stream::StreamMessage::Prepare { ballot, accepted_ballot, accepted: none, decided: none };
+    let message = WorkerMessage::Stream { shard: S, incarnation: Incarnation(1), message };
+    step(worker, WorkerEvent::Received { from: NodeId(2), message });
+}

@@ -1,0 +1,138 @@
+//! Carries what manager inboxes say to each other by way of the first worker's connections.
+
+use crate::envelope::{Envelope, RpcReply, RpcRequest};
+use crate::worker_host::{HOST, WorkerCommand};
+use bytes::Bytes;
+use net::{SystemClock, UndeliveredCommand};
+use raft::{Transport, Unreachable};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::oneshot;
+use types::wire::encode;
+use types::{NodeId, Time};
+
+/// Questions that wait for their answers.
+#[derive(Debug)]
+struct PendingCalls {
+    number: u64,
+    waiting: BTreeMap<u64, (NodeId, oneshot::Sender<RpcReply>)>,
+}
+
+/// See the module. Its clones are the same.
+#[derive(Debug, Clone)]
+pub(super) struct Rpc {
+    worker_hosts: net::Handle<WorkerCommand>,
+    clock: SystemClock,
+    asked: Arc<Mutex<PendingCalls>>,
+}
+
+impl Rpc {
+    /// Its questions are numbered from `first` on, drawn by chance: answers to a former process of the node fit none.
+    pub(super) fn new(
+        worker_hosts: net::Handle<WorkerCommand>,
+        clock: SystemClock,
+        first: u64,
+    ) -> Rpc {
+        let asked = PendingCalls { number: first, waiting: BTreeMap::new() };
+        Rpc { worker_hosts, clock, asked: Arc::new(Mutex::new(asked)) }
+    }
+
+    /// Whether the node has ended.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.worker_hosts.is_stopped()
+    }
+
+    /// It may get lost: that is said again.
+    pub(super) fn command(&self, command: WorkerCommand) {
+        if let Err(UndeliveredCommand::Full(_)) = self.worker_hosts.command(HOST, command) {
+            tracing::warn!("the first worker does not keep up with its manager");
+        }
+    }
+
+    pub(super) fn send(&self, to: NodeId, envelope: &Envelope<NoMessages>) {
+        self.command(WorkerCommand::Send { to, frame: encode(envelope) });
+    }
+
+    pub(super) fn answered(&self, from: NodeId, number: u64, answer: RpcReply) {
+        let mut asked = self.asked();
+        if asked.waiting.get(&number).is_some_and(|(of, _)| *of == from)
+            && let Some((_, waiting)) = asked.waiting.remove(&number)
+        {
+            // It may have given up.
+            let _ = waiting.send(answer);
+        }
+    }
+
+    /// Asks the manager inbox of a node to host a manager, on disk if that is said. `None` if it has not answered after so long.
+    pub(super) async fn host(
+        &self,
+        node: NodeId,
+        on_disk: bool,
+        patience: Duration,
+    ) -> Option<RpcReply> {
+        let asked = self.ask(node, RpcRequest::Host { on_disk });
+        tokio::time::timeout(patience, asked).await.ok()?.ok()
+    }
+
+    async fn ask(&self, to: NodeId, question: RpcRequest) -> Result<RpcReply, Unreachable> {
+        let (answer, answered) = oneshot::channel();
+        let number = {
+            let mut asked = self.asked();
+            asked.number = asked.number.wrapping_add(1);
+            let number = asked.number;
+            asked.waiting.insert(number, (to, answer));
+            number
+        };
+        let _forgets = ForgetOnDrop { rpc: self, number };
+        self.send(to, &Envelope::Ask { number, question });
+        answered.await.map_err(|_| Unreachable { to })
+    }
+
+    fn asked(&self) -> MutexGuard<'_, PendingCalls> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Transport for Rpc {
+    async fn call(&self, to: NodeId, request: Bytes) -> Result<Bytes, Unreachable> {
+        match self.ask(to, RpcRequest::Log(request)).await? {
+            RpcReply::Log(response) => Ok(response),
+            RpcReply::Hosts(_) | RpcReply::InMemory | RpcReply::CannotHost(_) => {
+                Err(Unreachable { to })
+            }
+        }
+    }
+
+    fn now(&self) -> Time {
+        self.clock.now()
+    }
+}
+
+/// Those that gave up waiting are forgotten.
+struct ForgetOnDrop<'a> {
+    rpc: &'a Rpc,
+    number: u64,
+}
+
+impl Drop for ForgetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.rpc.asked().waiting.remove(&self.number);
+    }
+}
+
+/// Managers say nothing to engines.
+#[derive(Debug, Clone)]
+pub(super) enum NoMessages {}
+
+impl types::wire::Coded for NoMessages {
+    const BYTES_MIN: usize = 1;
+
+    fn put(&self, _: &mut types::wire::BytesMut) {
+        match *self {}
+    }
+
+    fn take(input: &mut types::wire::Input<'_>) -> Result<NoMessages, types::wire::Malformed> {
+        Err(input.wrong("managers say nothing to engines"))
+    }
+}

@@ -1,0 +1,463 @@
+//! A worker on its event loop: frames become events, effects become frames.
+//!
+//! Invariant: nothing waits here. What the worker wants when it has taken an event is in the loop's outbox
+//! when the step ends, or with the manager of this process.
+
+use crate::envelope::Envelope;
+use crate::manager::{FromOperator, InputSender, ManagerInput, OperatorRefusal, ToOperator};
+use crate::slow::SlowLog;
+use crate::status::{self, NodeStatus};
+use bytes::Bytes;
+use consensus::manager::{ManagerClient, ToManager, ToNode};
+use engines::client::{ClientId, ClientReply, Directory, FromClient, ToClient};
+use engines::engine::Task;
+use engines::{Engine, LocalDatabase, WorkerPlace};
+use net::{CoreInput, NetworkLimits, Outbox, SharedClusterId};
+use node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent};
+use raft::LogMembers;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use store::Store;
+use tokio::sync::oneshot;
+use types::wire::{self, Coded};
+use types::{NodeId, Rejected, ShardId, Time, WorkerId};
+
+/// The worker that talks with managers, of each node.
+pub(crate) const HOST: WorkerId = WorkerId(0);
+
+/// Makes a task on the thread where it is to run.
+pub type MakeTask = Box<dyn FnOnce(&LocalDatabase) -> Task + Send>;
+
+/// What others of the process ask of a worker.
+pub enum WorkerCommand {
+    /// A manager of this process says something to this node.
+    Told(ToNode),
+    /// Send this to the same worker of another node.
+    Send {
+        /// Which node.
+        to: NodeId,
+        /// A whole frame.
+        frame: Bytes,
+    },
+    /// Run this beside the transactions of clients.
+    Spawn(MakeTask),
+    /// Say how you are.
+    Look(oneshot::Sender<NodeStatus>),
+    /// Answer a client.
+    Answer {
+        /// Which.
+        client: net::ConnectedClient,
+        /// A whole frame.
+        frame: Bytes,
+    },
+}
+
+impl fmt::Debug for WorkerCommand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WorkerCommand::Told(message) => f.debug_tuple("Told").field(message).finish(),
+            WorkerCommand::Send { to, frame } => {
+                write!(f, "Send {{ to: {to}, {} bytes }}", frame.len())
+            }
+            WorkerCommand::Spawn(_) => f.write_str("Spawn"),
+            WorkerCommand::Look(_) => f.write_str("Look"),
+            WorkerCommand::Answer { client, frame } => {
+                write!(f, "Answer {{ client: {client}, {} bytes }}", frame.len())
+            }
+        }
+    }
+}
+
+/// Cuts a node off from all others, for tests of what happens then.
+pub(crate) struct Isolation {
+    pub(crate) worker_hosts: net::Handle<WorkerCommand>,
+    pub(crate) others: Vec<NodeId>,
+}
+
+impl Isolation {
+    /// Says what is so now.
+    fn set(&self, isolated: bool) -> bool {
+        if isolated {
+            self.others
+                .iter()
+                .for_each(|node| self.worker_hosts.set_link_faults(*node, net::LinkFaults::CUT));
+        } else {
+            self.worker_hosts.heal();
+        }
+        isolated
+    }
+}
+
+/// See the module.
+pub(crate) struct WorkerHost<E: Engine> {
+    pub(crate) node: NodeId,
+    pub(crate) worker_id: WorkerId,
+    pub(crate) worker: Worker<E>,
+    /// The way to the node's manager inbox, where this worker talks with managers.
+    pub(crate) manager_inputs: Option<InputSender>,
+    /// The node that was asked last who the managers are.
+    asked: usize,
+    /// Whose manager has granted the lease.
+    granter: Option<NodeId>,
+    /// Which cluster the node belongs to, as soon as it knows. `None` without managers.
+    pub(crate) identity: Option<SharedClusterId>,
+    pub(crate) directory: Directory,
+    /// The node's copies of shards.
+    pub(crate) stores: Vec<(ShardId, Arc<Store>)>,
+    /// What was logged last of each shard that has a replica here, and cannot be served.
+    outages: BTreeMap<ShardId, String>,
+    /// Where clients may cut the node off.
+    pub(crate) isolation: Option<Isolation>,
+    pub(crate) malformed: u64,
+    slow: SlowLog,
+    effects: WorkerEffects<E::Message>,
+}
+
+impl<E: Engine> WorkerHost<E> {
+    pub(crate) fn new(
+        (node, worker_id): (NodeId, WorkerId),
+        worker: Worker<E>,
+        manager_inputs: Option<InputSender>,
+        (directory, stores): (Directory, Vec<(ShardId, Arc<Store>)>),
+    ) -> WorkerHost<E> {
+        WorkerHost {
+            node,
+            worker_id,
+            worker,
+            manager_inputs,
+            asked: 0,
+            granter: None,
+            identity: None,
+            outages: BTreeMap::new(),
+            directory,
+            stores,
+            isolation: None,
+            malformed: 0,
+            slow: SlowLog::default(),
+            effects: WorkerEffects::new(),
+        }
+    }
+
+    /// Has the worker take an event, and does what it wants.
+    fn take(&mut self, now: Time, event: WorkerEvent<E::Message>, out: &mut Outbox) {
+        self.worker.step(now, event, &mut self.effects);
+        let mut effects = std::mem::take(&mut self.effects.effects);
+        for effect in effects.drain(..) {
+            self.perform(now, effect, out);
+        }
+        self.effects.effects = effects;
+        for slow in self.worker.engine_mut().take_slow() {
+            let here = WorkerPlace { node: self.node, worker: self.worker_id };
+            self.slow.tell(now, here, &slow);
+        }
+    }
+
+    fn perform(&mut self, now: Time, effect: WorkerEffect<E::Message>, out: &mut Outbox) {
+        match effect {
+            WorkerEffect::Send { to, message } => send(out, to, &Envelope::Worker(message)),
+            WorkerEffect::Reply { to, reply } => answer(out, to, &ToClient::Reply(reply)),
+            WorkerEffect::Tell { message } => self.tell_managers(now, &message, out),
+            WorkerEffect::Superseded => {
+                match self.worker.exceeds() {
+                    Some(shard) => tracing::error!(
+                        node = %self.node, %shard,
+                        "the loss of a shard was accepted while this node was away, which knows more of it: it ends, and \
+                         has to begin anew without memory"
+                    ),
+                    None if self.worker.manager_client().is_some_and(ManagerClient::is_behind) => {
+                        tracing::error!(
+                            node = %self.node,
+                            "this node was away for so long that the managers keep no more how epochs ended of which it has \
+                             something in memory: it ends, and has to begin anew without memory"
+                        )
+                    }
+                    None => tracing::error!(
+                        node = %self.node, "another process of this node is admitted: it ends"
+                    ),
+                }
+                out.stop();
+            }
+            WorkerEffect::Timer { at } => out.timer(at),
+            WorkerEffect::Nudge { worker } => out.nudge(worker),
+        }
+    }
+
+    fn tell_managers(&mut self, now: Time, message: &ToManager, out: &mut Outbox) {
+        let Some(manager_inputs) = &self.manager_inputs else { return };
+        let (version, mut managers) = manager_inputs.managers();
+        let lease_left = self.worker.lease_end() - now;
+        if matches!(message, ToManager::Heartbeat { .. })
+            && lease_left > manager_inputs.lease / 2
+            && let Some(granter) = self.granter.filter(|granter| managers.contains(granter))
+        {
+            // It leads, and the others have no use for heartbeats.
+            managers = vec![granter];
+        }
+        if lease_left.is_zero() {
+            // Perhaps they are others by now, which some node knows.
+            let nodes = self.directory.topology.nodes();
+            self.asked = (self.asked + 1) % nodes.len();
+            managers.extend(Some(nodes[self.asked].id).filter(|node| !managers.contains(node)));
+        }
+        for manager in managers {
+            let message = message.clone();
+            if manager == self.node {
+                self.post(ManagerInput::FromNode { from: self.node, version, message });
+            } else {
+                send_urgent(out, manager, &Envelope::<E::Message>::ToManager { version, message });
+            }
+        }
+    }
+
+    fn hear_manager(&mut self, now: Time, from: NodeId, message: ToNode, out: &mut Outbox) {
+        if !self.belongs(from, &message) {
+            return;
+        }
+        self.correct_former(from);
+        let before = self.worker.lease_end();
+        self.take(now, WorkerEvent::Told { message }, out);
+        if self.worker.lease_end() > before {
+            self.granter = Some(from);
+        }
+        self.log_outages();
+    }
+
+    /// Who was a manager, and may not know that it is none any more, is told by the manager inbox.
+    fn correct_former(&mut self, from: NodeId) {
+        let Some((version, managers)) = self.manager_inputs.as_ref().map(InputSender::managers)
+        else {
+            return;
+        };
+        if version > 0 && !managers.contains(&from) {
+            self.post(ManagerInput::Members { from, members: LogMembers::default() });
+        }
+    }
+
+    /// Logs that a shard of this node cannot be served any more, and why, or that it can again.
+    fn log_outages(&mut self) {
+        let Some(configuration) = self.worker.configuration() else { return };
+        for (shard, _) in &self.stores {
+            let outage = status::outage(configuration, *shard);
+            if outage.as_ref() == self.outages.get(shard) {
+                continue;
+            }
+            match outage {
+                Some(outage) => {
+                    tracing::warn!(node = %self.node, %shard, outage, "a shard cannot be served");
+                    self.outages.insert(*shard, outage);
+                }
+                None => {
+                    tracing::info!(node = %self.node, %shard, "a shard can be served again");
+                    self.outages.remove(shard);
+                }
+            }
+        }
+    }
+
+    /// Whether what a manager says is about the cluster of this node, which is that of the first configuration it is told.
+    /// The network knows before the worker does: from then on nothing passes that others had sent to a node of another
+    /// cluster, or of none.
+    fn belongs(&mut self, from: NodeId, message: &ToNode) -> bool {
+        let told = message.configuration().and_then(|configuration| configuration.cluster);
+        let (Some(identity), Some(cluster)) = (&self.identity, told) else { return true };
+        let is_news = identity.get().is_none();
+        let belongs = identity.learn(cluster);
+        if !belongs {
+            self.malformed += 1;
+            tracing::error!(
+                node = %self.node, %from, own = identity.get().map(tracing::field::display), other = %cluster,
+                "a manager belongs to another cluster than this node"
+            );
+        } else if is_news {
+            tracing::info!(node = %self.node, %cluster, "this node has joined its cluster");
+            self.post(ManagerInput::Joined(cluster));
+        }
+        belongs
+    }
+
+    /// Brings an input to the node's manager inbox. Those for which there is none, or no room, get lost, as they may.
+    fn post(&mut self, manager_input: ManagerInput) {
+        match &self.manager_inputs {
+            Some(manager_inputs) => manager_inputs.post(manager_input),
+            None => self.malformed += 1,
+        }
+    }
+
+    fn hear_peer(&mut self, now: Time, from: NodeId, frame: &Bytes, out: &mut Outbox) {
+        let Ok(envelope) = wire::decode::<Envelope<E::Message>>(frame) else {
+            self.malformed += 1;
+            tracing::warn!(node = %self.node, %from, "a frame of a peer makes no sense");
+            return;
+        };
+        match envelope {
+            Envelope::Worker(message) => {
+                self.take(now, WorkerEvent::Received { from, message }, out)
+            }
+            // The node that says it was a manager then, and what it says was true.
+            Envelope::ToNode(message) if self.manager_inputs.is_some() => {
+                self.hear_manager(now, from, message, out);
+            }
+            Envelope::ToNode(_) => self.malformed += 1,
+            Envelope::ToManager { version, message } => {
+                self.post(ManagerInput::FromNode { from, version, message });
+            }
+            Envelope::Ask { number, question } => {
+                self.post(ManagerInput::Ask { from, number, question })
+            }
+            Envelope::Answer { number, answer } => {
+                self.post(ManagerInput::Answer { from, number, answer });
+            }
+            Envelope::Members(members) => self.post(ManagerInput::Members { from, members }),
+        }
+    }
+
+    fn hear_operator(&mut self, client: net::ConnectedClient, frame: &Bytes, out: &mut Outbox) {
+        let Ok(wanted) = wire::decode::<FromOperator>(frame) else {
+            self.malformed += 1;
+            return out.close_client(client, "a frame that makes no sense");
+        };
+        match &self.manager_inputs {
+            Some(manager_inputs) => manager_inputs.post(ManagerInput::Operator { client, wanted }),
+            None => {
+                let told = ToOperator::Refused(OperatorRefusal::NoManagers);
+                let frame = out.encode(|bytes| told.put(bytes));
+                out.to_client(client, frame);
+            }
+        }
+    }
+
+    /// Whether the node does not know yet to which cluster it belongs.
+    fn is_stray(&self) -> bool {
+        self.identity.as_ref().is_some_and(|identity| identity.get().is_none())
+    }
+
+    fn hear_client(
+        &mut self,
+        now: Time,
+        client: net::ConnectedClient,
+        frame: &Bytes,
+        out: &mut Outbox,
+    ) {
+        let from = ClientId(client.0);
+        match wire::decode::<FromClient>(frame) {
+            // What it asks may be meant for another cluster, and would wait here until this node has joined its own.
+            Ok(FromClient::Request(_)) if self.is_stray() => {
+                out.close_client(client, "this node has not joined its cluster yet");
+            }
+            Ok(FromClient::Request(request)) => {
+                self.take(now, WorkerEvent::Client { from, request }, out);
+            }
+            Ok(FromClient::Directory) => {
+                let configuration = self.worker.configuration().cloned();
+                let directory = Directory { configuration, ..self.directory.clone() };
+                answer(out, from, &ToClient::Directory(directory));
+            }
+            Ok(FromClient::Status) => {
+                answer(out, from, &ToClient::Status(status::json(self, now)));
+            }
+            Ok(FromClient::Isolate(isolated)) => {
+                let isolated = self.isolation.as_ref().is_some_and(|it| it.set(isolated));
+                answer(out, from, &ToClient::Isolated(isolated));
+            }
+            Err(_) => {
+                self.malformed += 1;
+                out.close_client(client, "a frame that makes no sense");
+            }
+        }
+    }
+
+    fn command(&mut self, now: Time, command: WorkerCommand, out: &mut Outbox) {
+        match command {
+            WorkerCommand::Told(message) => self.hear_manager(now, self.node, message, out),
+            // Managers: leases hang on what they say.
+            WorkerCommand::Send { to, frame } => out.to_peer_urgent(to, frame),
+            WorkerCommand::Spawn(make) => {
+                let task = make(&self.worker.engine().local());
+                self.worker.engine_mut().spawn(task);
+                self.take(now, WorkerEvent::Nudged, out);
+            }
+            WorkerCommand::Look(asker) => {
+                // It may have lost patience.
+                let _ = asker.send(status::of(self, now));
+            }
+            WorkerCommand::Answer { client, frame } => out.to_client(client, frame),
+        }
+    }
+}
+
+fn send<M: Coded>(out: &mut Outbox, to: NodeId, envelope: &Envelope<M>) {
+    let frame = out.encode(|bytes| envelope.put(bytes));
+    out.to_peer(to, frame);
+}
+
+/// Ahead of what waits to be sent there: a lease is not to run out behind the streams' data.
+fn send_urgent<M: Coded>(out: &mut Outbox, to: NodeId, envelope: &Envelope<M>) {
+    let frame = out.encode(|bytes| envelope.put(bytes));
+    out.to_peer_urgent(to, frame);
+}
+
+fn answer(out: &mut Outbox, to: ClientId, told: &ToClient) {
+    let mut frame = out.encode(|bytes| told.put(bytes));
+    if let Some(instead) = too_long(told, frame.len(), NetworkLimits::default().frame_bytes_max) {
+        frame = out.encode(|bytes| instead.put(bytes));
+    }
+    out.to_client(net::ConnectedClient(to.0), frame);
+}
+
+/// What to say instead of something that takes so many bytes, if that is more than a frame may have and costs the
+/// client no more than what it has read: a frame that is too long would cost it the connection.
+fn too_long(told: &ToClient, bytes: usize, max: usize) -> Option<ToClient> {
+    match told {
+        &ToClient::Reply(ClientReply::Done { session, serial, number, result: Ok(_) })
+            if bytes > max =>
+        {
+            let result = Err(Rejected::AnswerTooLong { bytes, max }.into());
+            Some(ToClient::Reply(ClientReply::Done { session, serial, number, result }))
+        }
+        _ => None,
+    }
+}
+
+impl<E: Engine + 'static> net::Core for WorkerHost<E> {
+    type Command = WorkerCommand;
+
+    fn step(&mut self, now: Time, input: CoreInput<WorkerCommand>, out: &mut Outbox) {
+        match input {
+            CoreInput::Started => self.take(now, WorkerEvent::Start, out),
+            CoreInput::FromPeer { node, frame } => self.hear_peer(now, node, &frame, out),
+            CoreInput::FromClient { client, frame } => self.hear_client(now, client, &frame, out),
+            CoreInput::FromOperator { client, frame } => self.hear_operator(client, &frame, out),
+            CoreInput::Timer => self.take(now, WorkerEvent::Timer, out),
+            CoreInput::Nudged => self.take(now, WorkerEvent::Nudged, out),
+            CoreInput::Command(command) => self.command(now, command, out),
+            CoreInput::PeerUp { node, instance } => {
+                tracing::info!(here = %self.node, worker = %self.worker_id, %node, instance, "peer up");
+            }
+            CoreInput::PeerDown { node } => {
+                tracing::info!(here = %self.node, worker = %self.worker_id, %node, "peer down");
+            }
+            // Its sessions end when they have been silent for long enough.
+            CoreInput::ClientGone { .. } => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engines::operation::OperationResult;
+
+    #[test]
+    fn only_what_was_read_is_too_long_for_an_answer() {
+        let done = |result| {
+            ToClient::Reply(ClientReply::Done { session: 3, serial: Some(5), number: 7, result })
+        };
+        let read = done(Ok(OperationResult::Value(Some(Bytes::from_static(b"long")))));
+        assert_eq!(too_long(&read, 100, 100), None);
+        let refused = done(Err(Rejected::AnswerTooLong { bytes: 101, max: 100 }.into()));
+        assert_eq!(too_long(&read, 101, 100), Some(refused.clone()));
+        assert_eq!(too_long(&refused, 101, 100), None);
+        assert_eq!(too_long(&ToClient::Status(Bytes::new()), 101, 100), None);
+    }
+}

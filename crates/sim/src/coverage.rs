@@ -1,0 +1,248 @@
+//! Coverage points: rare paths that a long run has to reach. One that it never reaches means that the simulation
+//! does not look where it should.
+
+use crate::metrics::Metrics;
+use crate::recovery::ShardRecoveryStage;
+use engines::Observation;
+use std::ops::AddAssign;
+use types::{Clock, ShardId};
+
+/// Coverage points that only scenarios reach so far, in `crates/node/tests/node/recovery/former_leaders.rs`: seeds are not asked to.
+pub const BEYOND_SEEDS: &[&str] = &["old version left out of a copy"];
+
+macro_rules! coverage {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
+        /// How often each rare path was reached.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        pub struct Coverage {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl Coverage {
+            /// Names and counts.
+            pub fn all(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$(($text, self.$name)),*].into_iter()
+            }
+        }
+
+        impl AddAssign for Coverage {
+            fn add_assign(&mut self, other: Coverage) {
+                $(self.$name += other.$name;)*
+            }
+        }
+    };
+}
+
+coverage! {
+    /// A coordinator asked again.
+    resent = "request sent again",
+    /// A client outside asked again.
+    asked_again = "client asked again",
+    /// A connection of a client outside was lost.
+    connection_broken = "client's connection lost",
+    /// A call whose outcome a client did not know was asked for again.
+    called_again = "unknown call asked for again",
+    /// A message that made no sense any more was dropped.
+    dropped = "late message dropped",
+    /// The network delivered a message twice.
+    duplicated = "message duplicated",
+    /// A message overtook another.
+    reordered = "message reordered",
+    /// A link was clogged while something was sent.
+    clogged = "message held by a clog",
+    /// A link was cut.
+    cut = "link cut",
+    /// A worker stood still.
+    stalled = "worker stalled",
+    /// Certification met a conflict.
+    conflict = "conflict",
+    /// A retry budget was spent, or the engine refused.
+    gave_up = "gave up",
+    /// The engine refused for overload.
+    refused = "refused for overload",
+    /// A transaction touched several shards.
+    cross_shard = "several shards",
+    /// A tombstone was read.
+    tombstone = "tombstone read",
+    /// A transaction depends on a shard that it does not write.
+    dependency = "depends on a foreign shard",
+    /// A stamp was collapsed to its bound.
+    collapsed = "stamp collapsed",
+    /// A clock was drawn and given up.
+    given_up = "clock given up",
+    /// A follower met an older version after a newer one.
+    thomas = "older version after newer",
+    /// A transaction that writes nothing was certified.
+    read_only = "read-only certified",
+    /// A heartbeat: an entry without a piece.
+    heartbeat = "heartbeat appended",
+    /// A worker has settled an epoch.
+    settled = "epoch settled",
+    /// A workload rolled back.
+    rolled_back = "rolled back on demand",
+    /// A node crashed.
+    crashed = "node crashed",
+    /// A node lost its memory.
+    lost = "memory lost",
+    /// All nodes of a datacenter crashed.
+    datacenter_lost = "datacenter lost",
+    /// A node stood still.
+    paused = "node paused",
+    /// A node was cut off from some others.
+    parted = "node cut off",
+    /// The managers' log stood still.
+    outage = "managers decide nothing",
+    /// A manager stopped.
+    manager_lost = "manager stopped",
+    /// A clock broke its bounds.
+    wild_clock = "clock beyond its bounds",
+    /// A copy left out a version up to its cut that is not committed.
+    withheld = "old version left out of a copy",
+    /// A node never came back.
+    gone = "node gone for good",
+    /// A step stood still in the midst of its work.
+    interrupted = "step interrupted",
+    /// A worker acted in the midst of another one's step.
+    interleaved = "worker acts within a step",
+    /// A replica forgot what few others had.
+    forgot_behind = "forgets what few have",
+    /// A leader was cut off until its successor was.
+    diverged = "one leader back, the next cut off",
+    /// A leader failed when a replica without memory was about to be given copies.
+    giver_struck = "leader fails while a copy begins",
+    /// A shard lost a majority of its voters at once.
+    majority_lost = "majority of a shard lost",
+    /// A transaction ended for want of a shard, and its error names that.
+    for_want_of_shard = "ended for want of a shard",
+    /// … since a version that it read is undecided.
+    undecided = "undecided version met",
+    /// A store had no room for a write.
+    full = "database full",
+    /// A stream began behind a snapshot.
+    restored = "stream begun behind a snapshot",
+    /// A copy carried what is undecided.
+    carried_undecided = "undecided version in a copy",
+    /// A new leader installed what could not be decided yet.
+    inherited = "undecided version installed",
+    /// A shard was taken over.
+    led = "stream prepared by a new leader",
+    /// A transaction was rolled back with its epoch.
+    rolled_back_with_epoch = "rolled back with its epoch",
+    /// … and was told so before the epoch was settled.
+    lost_early = "lost where a shard ended",
+    /// A silent node held up a shard, and the end of the epoch was asked for.
+    held_up = "held up by silence",
+    /// A failure while a lease had run out.
+    interrupted_lease_out = "second failure: lease out",
+    /// While a leader was appointed.
+    interrupted_appointed = "second failure: appointed",
+    /// While he prepared.
+    interrupted_preparing = "second failure: preparing",
+    /// When he had.
+    interrupted_prepared = "second failure: prepared",
+    /// When the end of an epoch was appended.
+    interrupted_ended = "second failure: end appended",
+    /// When it was reported.
+    interrupted_reported = "second failure: reported",
+    /// When it was final, before the shard served.
+    interrupted_final = "second failure: final, not serving",
+}
+
+impl Coverage {
+    /// A node that a recovery needs has crashed.
+    pub fn interrupted(&mut self, stage: ShardRecoveryStage) {
+        *match stage {
+            ShardRecoveryStage::LeaseOut => &mut self.interrupted_lease_out,
+            ShardRecoveryStage::Appointed => &mut self.interrupted_appointed,
+            ShardRecoveryStage::Preparing => &mut self.interrupted_preparing,
+            ShardRecoveryStage::Prepared => &mut self.interrupted_prepared,
+            ShardRecoveryStage::Ended => &mut self.interrupted_ended,
+            ShardRecoveryStage::Reported => &mut self.interrupted_reported,
+            ShardRecoveryStage::Final => &mut self.interrupted_final,
+        } += 1;
+    }
+
+    /// Counts what can be seen of an observation.
+    pub fn see(&mut self, observation: &Observation) {
+        match observation {
+            Observation::Read { tombstone, .. } => self.tombstone += u64::from(*tombstone),
+            Observation::Resolved { installed, .. } => self.given_up += u64::from(!installed),
+            Observation::Certified { own, stamp, writes, .. } => {
+                self.read_only += u64::from(writes.is_empty());
+                let remote = stamp.as_ref().remote;
+                let is_floor = |shard: ShardId| shard == ShardId::EVERY;
+                self.collapsed += u64::from(remote.iter().any(|entry| is_floor(entry.shard)));
+                let written = |shard: ShardId| writes.iter().any(|(other, _)| *other == shard);
+                let foreign = |shard: ShardId, clock: Clock| {
+                    shard != *own && !is_floor(shard) && !written(shard) && clock > Clock::ZERO
+                };
+                let depends = remote.iter().any(|entry| foreign(entry.shard, entry.clock));
+                self.dependency += u64::from(depends);
+            }
+            Observation::Appended { clocks, .. } => self.heartbeat += u64::from(clocks.is_empty()),
+            Observation::Settled { .. } => self.settled += 1,
+            Observation::Applied { won, .. } => self.thomas += u64::from(!won),
+            Observation::Led { length, .. } => self.led += u64::from(*length > 0),
+            Observation::RolledBack { settled, .. } => {
+                self.rolled_back_with_epoch += 1;
+                self.lost_early += u64::from(!settled);
+            }
+            Observation::HeldUp { .. } => self.held_up += 1,
+            Observation::Restored { .. } => self.restored += 1,
+            Observation::Given { withheld, undecided, .. } => {
+                self.withheld += u64::from(*withheld > 0);
+                self.carried_undecided += u64::from(!undecided.is_empty());
+            }
+            Observation::Inherited { .. } => self.inherited += 1,
+            Observation::Drawn { .. }
+            | Observation::Serves { .. }
+            | Observation::Acted { .. }
+            | Observation::Reported { .. }
+            | Observation::Installed { .. }
+            | Observation::Watermark { .. }
+            | Observation::Opened { .. }
+            | Observation::Locked { .. }
+            | Observation::Swept { .. }
+            | Observation::Copied { .. }
+            | Observation::Told { .. } => {}
+        }
+    }
+
+    /// Takes over what is counted anyway.
+    pub fn take_metrics(&mut self, metrics: &Metrics) {
+        let Metrics { traffic, work, engines, outcomes, .. } = metrics;
+        self.resent = engines.resent;
+        self.dropped = engines.dropped;
+        self.conflict = engines.conflicts;
+        self.cross_shard = engines.cross_shard;
+        self.duplicated = traffic.duplicated;
+        self.reordered = traffic.reordered;
+        self.clogged = traffic.clogged;
+        self.cut = traffic.cuts;
+        self.stalled = work.stalls;
+        self.connection_broken = work.connections_broken;
+        self.crashed = work.crashes;
+        self.lost = work.lost;
+        self.datacenter_lost = work.datacenters_lost;
+        self.paused = work.pauses;
+        self.parted = work.parts;
+        self.outage = work.outages;
+        self.manager_lost = work.managers_lost;
+        self.wild_clock = work.wild_clocks;
+        self.gone = work.gone;
+        self.interrupted = work.interrupted;
+        self.interleaved = work.interleaved;
+        self.forgot_behind = work.forgot_behind;
+        self.diverged = work.diverged;
+        self.giver_struck = work.givers_struck;
+        self.majority_lost = work.majorities_lost;
+        self.for_want_of_shard = outcomes.for_want_of_shard;
+        self.full = outcomes.full;
+        self.undecided = outcomes.undecided;
+        self.asked_again = outcomes.asked_again;
+        self.called_again = outcomes.called_again;
+        self.gave_up = outcomes.gave_up;
+        self.refused = outcomes.refused;
+        self.rolled_back = outcomes.rolled_back;
+    }
+}

@@ -1,0 +1,436 @@
+//! A cluster to show something on: three datacenters, shards with three voters each, all leaders in the
+//! first datacenter, a workload whose clients live on the leaders.
+
+use super::book::{Classify, LatencyBook, Times};
+use super::watched::{ShardSet, Watched};
+use crate::catalog::Catalog;
+use crate::clock::NodeClock;
+use crate::cpu::Cpu;
+use crate::managers::ManagersPlan;
+use crate::metrics::Engines;
+use crate::network::Delay;
+use crate::simulation::{Simulation, SimulationWorld};
+use crate::subject::Subject;
+use consensus::stream;
+use consensus::topology::{Partitioning, Topology};
+use engines::engine::{Engine, Setup, Task};
+use engines::execution::Limits;
+use engines::{Procedures, WorkerPlace};
+use std::cell::Cell;
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use types::{Random, ShardId, Time, WorkerId};
+use workloads::placed::{Division, Placed};
+use workloads::workload::Workload;
+
+/// Datacenters, and as many voters of each shard.
+const DATACENTERS: u32 = 3;
+
+/// Shards, where their number is not what it is about.
+pub(super) const SHARDS: u32 = 3;
+
+/// A message takes so long within a datacenter, there and back.
+pub(super) const NEAR: Duration = Duration::from_micros(100);
+
+/// Loading, and finishing, may take so long.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// An engine that can be shown.
+pub trait Shown: Subject {
+    /// How many transactions a worker may have open, of all that are tried where the most throughput
+    /// is looked for; the usual number first.
+    const OPEN_MAX: &'static [usize];
+
+    /// The forms in which it can keep stamps. None where a version keeps one clock.
+    const STAMP_FORMS: &'static [EngineForm<Self>];
+
+    /// The longest pause after a conflict, where replicas are so `far`.
+    fn pause_max(_far: Duration) -> Duration {
+        Limits::default().pause_max
+    }
+
+    /// Its usual configuration, but for these limits.
+    fn with_limits(limits: Limits) -> Self::Options;
+}
+
+/// A way to configure an engine: its name, and the configuration with these limits.
+pub type EngineForm<E> = (&'static str, fn(Limits) -> <E as Engine>::Options);
+
+/// What went wrong, in words; nothing should.
+pub type RunResult<T> = std::result::Result<T, String>;
+
+/// How a testbed is made.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Setting {
+    /// Where all chance comes from.
+    pub seed: u64,
+    /// How many shards there are.
+    pub shards: u32,
+    /// How many learners each has.
+    pub learners: u32,
+    /// A message takes so long between datacenters, there and back.
+    pub far: Duration,
+    /// Workers of each node.
+    pub workers: u32,
+    /// What work costs.
+    pub cpu: Cpu,
+    /// Transactions that a worker may have open.
+    pub open_max: usize,
+}
+
+/// How clients begin their transactions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ArrivalPace {
+    /// After a pause of up to so long.
+    Thinking(Duration),
+    /// At once, when the worker lets them.
+    Eager,
+}
+
+/// See the module.
+pub(super) struct Testbed<E: Shown, W: Placed> {
+    setting: Setting,
+    pub(super) simulation: Simulation<E>,
+    pub(super) workload: Rc<W>,
+    pub(super) book: LatencyBook,
+    pub(super) stop: Rc<Cell<bool>>,
+    /// When the period began, what had been counted then, and how long leaders had worked.
+    mark: (Time, Engines, Duration),
+    /// What is shown of how far it is.
+    tick: Box<dyn FnMut(f64)>,
+}
+
+/// What was counted in a period.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct PeriodCounts {
+    pub certified_per_s: f64,
+    pub committed_per_s: f64,
+    /// Of those certified, how many wrote several shards.
+    pub cross_part: f64,
+    /// The same of those that wrote.
+    pub wrote_cross_part: f64,
+    /// Entries for other shards in a stamp that is kept with versions.
+    pub stamp_remotes: f64,
+    /// Bytes in the streams for each transaction that wrote.
+    pub bytes_each: f64,
+    /// Attempts that met a conflict, of all.
+    pub abort_part: f64,
+    /// How much of the time the leaders' processors worked.
+    pub busy_part: f64,
+}
+
+/// How long messages take between `datacenters`.
+fn delays(datacenters: u32, far: Duration) -> Vec<Vec<Delay>> {
+    let delay = |from, to| {
+        let round_trip = if from == to { NEAR } else { far.max(NEAR) };
+        Delay { base_ns: round_trip.as_nanos() as u64 / 2, jitter_ns: 0 }
+    };
+    (0..datacenters).map(|from| (0..datacenters).map(|to| delay(from, to)).collect()).collect()
+}
+
+/// The usual limits, but that clients are patient: none is refused, and each tries until it
+/// succeeds.
+pub(super) fn limits<E: Shown>(setting: &Setting) -> Limits {
+    let open_max = setting.open_max;
+    Limits {
+        open_max,
+        queue_max: 1 << 20,
+        queue_wait_max: PATIENCE,
+        attempts_max: u32::MAX,
+        attempts_span_max: PATIENCE,
+        pause_max: E::pause_max(setting.far),
+        // What holds locks until a replica far away has answered holds a session as long.
+        sessions_max: 2 * setting.shards as usize * open_max,
+        ..Limits::default()
+    }
+}
+
+impl<E: Shown, W: Placed> Testbed<E, W> {
+    /// A cluster with the data of a workload, which `make` makes.
+    pub(super) fn new(
+        setting: Setting,
+        make: impl FnOnce(&Catalog) -> types::Result<W>,
+        classify: Classify,
+        tick: Box<dyn FnMut(f64)>,
+    ) -> RunResult<Testbed<E, W>> {
+        Testbed::with_options(setting, E::with_limits(limits::<E>(&setting)), make, classify, tick)
+    }
+
+    /// The same with another configuration of the engine than the usual one.
+    pub(super) fn with_options(
+        setting: Setting,
+        options: E::Options,
+        make: impl FnOnce(&Catalog) -> types::Result<W>,
+        classify: Classify,
+        tick: Box<dyn FnMut(f64)>,
+    ) -> RunResult<Testbed<E, W>> {
+        Testbed::managed(setting, options, None, make, classify, tick)
+    }
+
+    /// The same with managers.
+    pub(super) fn managed(
+        setting: Setting,
+        options: E::Options,
+        managers: Option<ManagersPlan>,
+        make: impl FnOnce(&Catalog) -> types::Result<W>,
+        classify: Classify,
+        tick: Box<dyn FnMut(f64)>,
+    ) -> RunResult<Testbed<E, W>> {
+        let Setting { seed, shards, learners, far, workers, cpu, .. } = setting;
+        let catalog = Catalog::new();
+        let workload = Rc::new(make(&catalog).map_err(|error| error.to_string())?);
+        let tables = catalog.names().into_iter().map(|name| {
+            let partitioning = match workload.division(&name, shards) {
+                Division::Everywhere => Partitioning::Everywhere,
+                Division::ByKey => Partitioning::Hash { prefix_bytes: 0 },
+                Division::Ranges(first) => Partitioning::ranges(first),
+            };
+            (name, partitioning)
+        });
+        let topology = Topology::symmetric(DATACENTERS, shards, DATACENTERS, learners, workers)
+            .with_tables(tables.chain(E::tables(shards)).collect::<Vec<_>>())
+            .map_err(|error| error.to_string())?;
+        let streams = stream::StreamOptions::default();
+        let (topology, procedures) = (Arc::new(topology), Arc::new(Procedures::new()));
+        let clocks = vec![NodeClock::TRUE; topology.nodes().len()];
+        let setup = Setup { topology, procedures, streams, options };
+        let delays = delays(DATACENTERS, far);
+        let world = SimulationWorld {
+            clocks,
+            delays,
+            clients: Vec::new(),
+            cpu,
+            persistence_ns: 0,
+            rules: None,
+            managers,
+        };
+        let mut testbed = Testbed {
+            setting,
+            simulation: Simulation::new(&setup, world, seed),
+            workload,
+            book: LatencyBook::new(classify),
+            stop: Rc::default(),
+            mark: (Time::ZERO, Engines::default(), Duration::ZERO),
+            tick,
+        };
+        testbed.load()?;
+        Ok(testbed)
+    }
+
+    fn load(&mut self) -> RunResult<()> {
+        let led = self.simulation.run_while_not(PATIENCE, Simulation::is_led);
+        if !led.map_err(|violation| violation.to_string())? {
+            return Err("not every stream has a leader".into());
+        }
+        for part in 0..self.workload.load_parts() {
+            let place = self.place(self.workload.part_shard(part, self.setting.shards), part);
+            let (db, workload, book) =
+                (self.watched(place), Rc::clone(&self.workload), self.book.clone());
+            let seed = self.setting.seed;
+            self.spawn(place, async move {
+                if let Err(error) = workload.load(&db, part, seed, &mut |_| {}).await {
+                    book.complain(format!("part {part} was not loaded: {error}"));
+                }
+            });
+        }
+        self.wait(PATIENCE)
+    }
+
+    /// A worker of the leader of `shard`.
+    pub(super) fn place(&self, shard: ShardId, number: usize) -> WorkerPlace {
+        let worker = WorkerId(number as u32 % self.setting.workers);
+        WorkerPlace { node: self.simulation.leader(shard), worker }
+    }
+
+    pub(super) fn watched(&self, place: WorkerPlace) -> Watched {
+        let (db, time) = (self.simulation.local(place), self.simulation.true_time());
+        let topology = self.simulation.topology();
+        let mut led = ShardSet::default();
+        let shards = topology.shard_ids();
+        shards.filter(|it| self.simulation.leader(*it) == place.node).for_each(|it| led.add(it));
+        Watched::new(db, led, topology, time)
+    }
+
+    pub(super) fn spawn(&mut self, place: WorkerPlace, body: impl Future<Output = ()> + 'static) {
+        let work = self.book.begin();
+        let task: Task = Box::pin(async move {
+            let _work = work;
+            body.await;
+        });
+        self.simulation.spawn(place, task);
+    }
+
+    /// So many clients come, each to a worker of the shard where it is at home.
+    pub(super) fn admit(&mut self, clients: usize, pace: ArrivalPace) {
+        let mut next_worker = vec![0; self.setting.shards as usize];
+        for number in 0..clients {
+            let shard = self.workload.client_shard(number, self.setting.shards);
+            let turn = &mut next_worker[shard.0 as usize];
+            *turn += 1;
+            let place = self.place(shard, *turn);
+            let client = TestbedClient {
+                db: self.watched(place),
+                number,
+                seed: self.setting.seed,
+                pace,
+                stop: Rc::clone(&self.stop),
+                book: self.book.clone(),
+            };
+            let workload = Rc::clone(&self.workload);
+            self.spawn(place, client.live(workload));
+        }
+    }
+
+    /// How long the leaders have worked, all in all, and how many workers they have.
+    fn worked(&self) -> (Duration, u32) {
+        let Setting { shards, workers, .. } = self.setting;
+        let places = (0..shards * workers)
+            .map(|at| self.place(ShardId(at % shards), (at / shards) as usize));
+        let worked = places.map(|place| self.simulation.worked(place)).sum();
+        (worked, shards * workers)
+    }
+
+    /// The workload's name.
+    pub(super) fn name(&self) -> &'static str {
+        Workload::name(&*self.workload)
+    }
+
+    /// Makes the leader of a shard, or its followers, slower than they could be: 100 is full speed.
+    pub(super) fn slow_down(
+        &mut self,
+        shard: ShardId,
+        leader: bool,
+        followers: bool,
+        percent: u64,
+    ) {
+        let topology = Arc::clone(self.simulation.topology());
+        for node in topology.replicas(shard) {
+            if (node == topology.leader(shard) && leader)
+                || (node != topology.leader(shard) && followers)
+            {
+                self.simulation.slow_down(node, percent);
+            }
+        }
+    }
+
+    /// Time passes.
+    pub(super) fn run(&mut self, span: Duration) -> RunResult<()> {
+        const SLICES: u32 = 50;
+        let began = self.simulation.now();
+        for slice in 1..=SLICES {
+            let until = began + span * slice / SLICES;
+            self.simulation.run_until(until).map_err(|violation| violation.to_string())?;
+            (self.tick)(f64::from(slice) / f64::from(SLICES));
+            self.book.complaint().map_or(Ok(()), Err)?;
+        }
+        Ok(())
+    }
+
+    /// The next period begins: what was counted in the last one is told.
+    pub(super) fn turn(&mut self) -> PeriodCounts {
+        self.book.turn(self.simulation.now());
+        let (began, before, worked_before) = self.mark;
+        let (now, after) = (self.simulation.now(), self.simulation.metrics().engines);
+        let (worked, workers) = self.worked();
+        self.mark = (now, after, worked);
+        let seconds = (now - began).as_secs_f64();
+        let part = |of: u64, all: u64| of as f64 / all.max(1) as f64;
+        let certified = after.certified - before.certified;
+        let (wrote, cross_shard) =
+            (after.wrote - before.wrote, after.cross_shard - before.cross_shard);
+        let stamps = after.stamps - before.stamps;
+        let remotes = after.stamp_entries - before.stamp_entries - stamps;
+        let conflicts = after.conflicts - before.conflicts;
+        PeriodCounts {
+            certified_per_s: certified as f64 / seconds,
+            committed_per_s: (after.committed - before.committed) as f64 / seconds,
+            cross_part: part(cross_shard, certified),
+            wrote_cross_part: part(cross_shard, wrote),
+            stamp_remotes: part(remotes, stamps),
+            bytes_each: part(after.batch_bytes - before.batch_bytes, wrote),
+            abort_part: part(conflicts, certified + conflicts),
+            busy_part: (worked - worked_before).as_secs_f64() / seconds / f64::from(workers),
+        }
+    }
+
+    /// How long transactions of a class took that began in this period.
+    pub(super) fn times(&self, period: usize, class: usize) -> Times {
+        self.book.times(period, class)
+    }
+
+    /// Every client finishes what it does, and the data is judged.
+    pub(super) fn finish(&mut self) -> RunResult<()> {
+        self.stop.set(true);
+        self.wait(PATIENCE)?;
+        let place = self.place(ShardId(0), 0);
+        let (db, workload, book) =
+            (self.watched(place), Rc::clone(&self.workload), self.book.clone());
+        self.spawn(place, async move {
+            match workload.check(&db).await {
+                Err(error) => book.complain(format!("the check failed: {error}")),
+                Ok(checks) => {
+                    for check in checks {
+                        if let Err(what) = check.verdict {
+                            book.complain(format!("{}: {what}", check.name));
+                        }
+                    }
+                }
+            }
+        });
+        self.wait(PATIENCE)
+    }
+
+    /// Waits until every client is done.
+    pub(super) fn wait(&mut self, patience: Duration) -> RunResult<()> {
+        let book = self.book.clone();
+        let is_done = move |simulation: &Simulation<E>| {
+            book.complaint().is_some() || book.at_work() == 0 && simulation.pending() == 0
+        };
+        let end = self.simulation.now() + patience;
+        while !is_done(&self.simulation) {
+            if self.simulation.now() >= end {
+                let (left, open) = (self.book.at_work(), self.simulation.pending());
+                return Err(format!(
+                    "after {patience:?}, {left} clients are still at work and {open} things pending"
+                ));
+            }
+            let until = self.simulation.now() + Duration::from_millis(2);
+            self.simulation.run_until(until).map_err(|violation| violation.to_string())?;
+        }
+        self.book.complaint().map_or(Ok(()), Err)
+    }
+}
+
+/// A client on a worker.
+struct TestbedClient {
+    db: Watched,
+    number: usize,
+    seed: u64,
+    pace: ArrivalPace,
+    stop: Rc<Cell<bool>>,
+    book: LatencyBook,
+}
+
+impl TestbedClient {
+    async fn live<W: Workload>(self, workload: Rc<W>) {
+        let TestbedClient { db, number, seed, pace, stop, book } = self;
+        let mut client = workload.client(number, seed);
+        let mut random = Random::new(seed).fork(1 << 32 | number as u64);
+        while !stop.get() {
+            let longest = match pace {
+                ArrivalPace::Thinking(longest) => longest,
+                // What needs no message takes no time: no client goes on for ever within a step.
+                ArrivalPace::Eager => Duration::from_nanos(1000),
+            };
+            let nanos = random.range_inclusive(1, longest.as_nanos() as u64);
+            db.local().sleep(Duration::from_nanos(nanos)).await;
+            match workload.next(&db, &mut client).await {
+                Ok(_) => book.done(db.began(), db.touched(), db.took()),
+                // There is room for every client, and as many attempts as it takes.
+                Err(error) => book.complain(error.to_string()),
+            }
+        }
+    }
+}
