@@ -6,7 +6,7 @@
 //! `cargo run -p shoal-client --example bank`, or with the address of a node: `… -- 127.0.0.1:7000`
 
 use shoal_client::{Db, Error, Rejected, Result, Scan, TableId};
-use types::{Database, Transaction};
+use shoal_types::{Database, Transaction};
 
 const OWNERS: [&[u8]; 4] = [b"alice", b"bob", b"carol", b"dave"];
 const CENTS: i64 = 10_000;

@@ -6,7 +6,7 @@
 //! `cargo run -p shoal-client --example inventory`, or with an address: `… -- 127.0.0.1:7000`
 
 use shoal_client::{Db, Error, Rejected, Result, Scan, TableId};
-use types::{Database, Transaction, tuple};
+use shoal_types::{Database, Transaction, tuple};
 
 /// A database, and tables of what there is of each item, and of what was ordered.
 struct Warehouse<'d, D>(&'d D, TableId, TableId);

@@ -6,7 +6,7 @@
 //! `cargo run -p shoal-client --example queue`, or with the address of a node: `… -- 127.0.0.1:7000`
 
 use shoal_client::{Db, Error, Result, Scan, TableId};
-use types::{Database, Transaction};
+use shoal_types::{Database, Transaction};
 
 /// A database, and tables of jobs that wait, of those that workers hold, and how many each has done.
 struct Queue<'d, D>(&'d D, TableId, TableId, TableId);

@@ -4,10 +4,10 @@ use crate::pool::{Pool, thread_slot};
 use crate::retry::LocalRetries;
 use crate::transaction::{BlockingTransaction, Transaction};
 use ring::rand::{SecureRandom, SystemRandom};
+use shoal_store::{Store, StoreBugs};
+use shoal_types::{Database, Epoch, Result, TableId};
 use std::fmt;
 use std::sync::Arc;
-use store::{Store, StoreBugs};
-use types::{Database, Epoch, Result, TableId};
 
 /// What a database allows. Start from the default:
 ///
@@ -19,7 +19,7 @@ use types::{Database, Epoch, Result, TableId};
 pub struct Options {
     /// Transactions that may be open at once. More make the next one fail, with an error that says
     /// so; and so does each where this is above
-    /// [`TRANSACTIONS_OPEN_MAX`](types::limits::TRANSACTIONS_OPEN_MAX). Default 1024.
+    /// [`TRANSACTIONS_OPEN_MAX`](shoal_types::limits::TRANSACTIONS_OPEN_MAX). Default 1024.
     pub transactions_max: usize,
     /// Bytes that keys, values, index and the lists of open transactions may take together; a put beyond
     /// it is rejected, a delete is not. It counts what is stored: what was freed is used again for blocks of a similar
@@ -38,7 +38,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        let store = store::Options::default();
+        let store = shoal_store::Options::default();
         Options {
             transactions_max: store.transactions_max,
             memory_bytes_max: store.memory_bytes_max,
@@ -68,7 +68,7 @@ impl Db {
     /// # Panics
     /// If the system has no random numbers to give.
     pub fn with_options(options: Options) -> Db {
-        let store = Store::new(store::Options {
+        let store = Store::new(shoal_store::Options {
             transactions_max: options.transactions_max,
             memory_bytes_max: options.memory_bytes_max,
             memory_bytes_reserved: options.memory_bytes_reserved,
@@ -83,8 +83,8 @@ impl Db {
     /// The table of this name; creates it if there is none. Tables stay as long as the database.
     ///
     /// # Errors
-    /// [`Rejected::TableName`](types::Rejected::TableName),
-    /// [`Rejected::TooManyTables`](types::Rejected::TooManyTables).
+    /// [`Rejected::TableName`](shoal_types::Rejected::TableName),
+    /// [`Rejected::TooManyTables`](shoal_types::Rejected::TooManyTables).
     pub fn table(&self, name: &str) -> Result<TableId> {
         self.pool.store().table(name)
     }
@@ -120,9 +120,9 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// What `body` returns; [`Aborted::RetriesExhausted`](types::Aborted::RetriesExhausted);
-    /// [`Rejected::TooManyTransactions`](types::Rejected::TooManyTransactions),
-    /// [`Rejected::TransactionsMax`](types::Rejected::TransactionsMax).
+    /// What `body` returns; [`Aborted::RetriesExhausted`](shoal_types::Aborted::RetriesExhausted);
+    /// [`Rejected::TooManyTransactions`](shoal_types::Rejected::TooManyTransactions),
+    /// [`Rejected::TransactionsMax`](shoal_types::Rejected::TransactionsMax).
     pub async fn transact<T>(
         &self,
         mut body: impl AsyncFnMut(&mut Transaction<'_>) -> Result<T>,
@@ -167,7 +167,7 @@ impl Db {
     /// the database alive. It holds back the reclamation of memory while it is open, so end it soon.
     ///
     /// # Errors
-    /// [`Rejected::TooManyTransactions`](types::Rejected::TooManyTransactions).
+    /// [`Rejected::TooManyTransactions`](shoal_types::Rejected::TooManyTransactions).
     pub fn begin(&self) -> Result<Transaction<'static>> {
         self.begin_blocking().map(Transaction::new)
     }

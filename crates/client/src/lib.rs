@@ -28,13 +28,13 @@ mod retry;
 mod transaction;
 
 pub use db::{Db, Options};
-pub use net::Secret;
-pub use net::client::Access;
-pub use net::tls::ClientTls;
 pub use remote::environment;
 pub use remote::{Cluster, ClusterOptions, ClusterTransaction, ConnectError};
-pub use transaction::{BlockingTransaction, Transaction};
-pub use types::{
+pub use shoal_net::Secret;
+pub use shoal_net::client::Access;
+pub use shoal_net::tls::ClientTls;
+pub use shoal_types::{
     Aborted, Awaited, Cause, ClusterId, Conflict, Error, NodeId, Rejected, RequestId, Result, Rows,
     Scan, ShardId, TableId, Unknown, Wait, limits,
 };
+pub use transaction::{BlockingTransaction, Transaction};

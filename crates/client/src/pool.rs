@@ -5,11 +5,11 @@
 
 use crossbeam_utils::CachePadded;
 use crossbeam_utils::atomic::AtomicCell;
+use shoal_store::{Session, Store};
+use shoal_types::Result;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use store::{Session, Store};
-use types::Result;
 
 const SLOTS: usize = 64;
 
@@ -38,7 +38,7 @@ impl Pool {
     /// A session at rest, or a new one.
     ///
     /// # Errors
-    /// [`TooManyTransactions`](types::Rejected::TooManyTransactions) where all are in use.
+    /// [`TooManyTransactions`](shoal_types::Rejected::TooManyTransactions) where all are in use.
     #[inline]
     pub(crate) fn take(&self) -> Result<Pooled<'_>> {
         Ok(Pooled { session: Some(self.take_session()?), home: PoolHome::Borrowed(self) })

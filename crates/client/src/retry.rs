@@ -1,8 +1,8 @@
 //! How a transaction that met a conflict is run again: after a while, not forever.
 
+use shoal_types::{Aborted, Conflict, Error, Random, Result};
 use std::future::poll_fn;
 use std::task::Poll;
-use types::{Aborted, Conflict, Error, Random, Result};
 
 /// The longest pause is `FIRST_SPINS << DOUBLINGS_MAX` turns of a loop, about half a millisecond.
 const FIRST_SPINS: u64 = 64;

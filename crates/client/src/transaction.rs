@@ -6,9 +6,9 @@
 //! transaction can move between threads.
 
 use crate::pool::Pooled;
+use shoal_types::{Error, Result, Rows, Scan, TableId};
 use std::fmt;
 use std::future::{Ready, ready};
-use types::{Error, Result, Rows, Scan, TableId};
 
 /// A transaction. Reads see its own writes; writes are buffered and take effect together, at commit.
 /// Dropping it rolls it back.
@@ -62,7 +62,7 @@ impl<'db> Transaction<'db> {
     /// The value of `key`, or `None` where there is none.
     ///
     /// # Errors
-    /// [`Rejected`](types::Rejected) for an unknown table, an empty or an oversized key.
+    /// [`Rejected`](shoal_types::Rejected) for an unknown table, an empty or an oversized key.
     #[inline]
     pub fn get(&self, table: TableId, key: &[u8]) -> Ready<Result<Option<&[u8]>>> {
         ready(self.inner.get(table, key))
@@ -102,7 +102,7 @@ impl<'db> Transaction<'db> {
     /// ```
     ///
     /// # Errors
-    /// [`Rejected`](types::Rejected) for an unknown table or oversized bounds.
+    /// [`Rejected`](shoal_types::Rejected) for an unknown table or oversized bounds.
     #[inline]
     pub fn scan(&self, table: TableId, scan: Scan<'_>) -> Ready<Result<Rows<'_>>> {
         ready(self.inner.scan(table, scan))
@@ -111,7 +111,7 @@ impl<'db> Transaction<'db> {
     /// Writes `value` under `key`, whether or not the key exists.
     ///
     /// # Errors
-    /// [`Rejected`](types::Rejected) for an unknown table, and where a limit would be passed.
+    /// [`Rejected`](shoal_types::Rejected) for an unknown table, and where a limit would be passed.
     #[inline]
     pub fn put(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
         self.inner.put(table, key, value)
@@ -120,7 +120,7 @@ impl<'db> Transaction<'db> {
     /// Writes `value` under a key that does not exist.
     ///
     /// # Errors
-    /// [`Rejected::KeyExists`](types::Rejected::KeyExists) where it does: the transaction can go on.
+    /// [`Rejected::KeyExists`](shoal_types::Rejected::KeyExists) where it does: the transaction can go on.
     /// And as for [`put`](Transaction::put).
     #[inline]
     pub fn insert(&self, table: TableId, key: &[u8], value: &[u8]) -> Ready<Result<()>> {
@@ -140,7 +140,7 @@ impl<'db> Transaction<'db> {
     /// returns the sum.
     ///
     /// # Errors
-    /// [`Rejected::WrongValue`](types::Rejected::WrongValue) where the value is not 8 bytes long. And
+    /// [`Rejected::WrongValue`](shoal_types::Rejected::WrongValue) where the value is not 8 bytes long. And
     /// as for [`put`](Transaction::put).
     #[inline]
     pub fn add(&self, table: TableId, key: &[u8], delta: i64) -> Ready<Result<i64>> {
@@ -150,7 +150,7 @@ impl<'db> Transaction<'db> {
     /// Commits: all writes take effect at one instant, or the error says why none did.
     ///
     /// # Errors
-    /// [`Aborted::Conflict`](types::Aborted::Conflict) where another transaction got in the way: the
+    /// [`Aborted::Conflict`](shoal_types::Aborted::Conflict) where another transaction got in the way: the
     /// same transaction may succeed if it is run again from its beginning.
     pub fn commit(self) -> Ready<Result<()>> {
         ready(self.end())
@@ -160,7 +160,7 @@ impl<'db> Transaction<'db> {
     pub fn rollback(self) {}
 }
 
-impl types::Transaction for Transaction<'_> {
+impl shoal_types::Transaction for Transaction<'_> {
     #[inline]
     fn get(&self, table: TableId, key: &[u8]) -> impl Future<Output = Result<Option<&[u8]>>> {
         Transaction::get(self, table, key)
@@ -193,12 +193,12 @@ impl types::Transaction for Transaction<'_> {
 
 /// A [`Transaction`] for callers without an async runtime: the same operations, without `await`.
 pub struct BlockingTransaction<'db> {
-    inner: store::Transaction<Pooled<'db>>,
+    inner: shoal_store::Transaction<Pooled<'db>>,
 }
 
 impl<'db> BlockingTransaction<'db> {
     pub(crate) fn on(session: Pooled<'db>) -> BlockingTransaction<'db> {
-        BlockingTransaction { inner: store::Transaction::on(session) }
+        BlockingTransaction { inner: shoal_store::Transaction::on(session) }
     }
 
     /// `error`, which a body returned, unless the body had read what never was: then the conflict.

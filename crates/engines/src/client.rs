@@ -23,19 +23,19 @@
 //! answer of another one than the client heard of first is none to it; so what a client has read and what it
 //! commits are one transaction.
 //!
-//! [`CallSessionOver`]: types::Aborted::CallSessionOver
-//! [`Forgotten`]: types::Unknown::Forgotten
-//! [`Unsettled`]: types::Unknown::Unsettled
+//! [`CallSessionOver`]: shoal_types::Aborted::CallSessionOver
+//! [`Forgotten`]: shoal_types::Unknown::Forgotten
+//! [`Unsettled`]: shoal_types::Unknown::Unsettled
 
 pub use crate::execution::request_rows::{
     REQUESTS_TABLE, read_request_row, request_key, request_row, requests_table,
 };
 use crate::operation::{Operation, OperationResult};
 use bytes::Bytes;
-use consensus::manager::Configuration;
-use consensus::topology::Topology;
+use shoal_consensus::manager::Configuration;
+use shoal_consensus::topology::Topology;
+use shoal_types::{CallSession, Error, RequestId, ShardId, WorkerId};
 use std::sync::Arc;
-use types::{CallSession, Error, RequestId, ShardId, WorkerId};
 
 /// A client, as the node that it is connected to names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -3,7 +3,7 @@
 use crate::execution::worker_context::StoreBranch;
 use crate::planted_bugs::{PlantedBug, PlantedBugs};
 use crate::watermarks::Watermarks;
-use types::{Aborted, Clock, Conflict, Epoch, Result, ShardId, Stamp, StampRef};
+use shoal_types::{Aborted, Clock, Conflict, Epoch, Result, ShardId, Stamp, StampRef};
 
 /// Whose reads they are, and what need not be waited for any more.
 pub(crate) struct Reads<'a> {

@@ -16,18 +16,18 @@ use crate::observation::Observation;
 use crate::procedure::Procedures;
 use crate::slow::Slow;
 use bytes::Bytes;
-use consensus::manager::{Configuration, HeardEpochs, Incarnation, Knowledge};
-use consensus::stream;
-use consensus::topology::Topology;
+use shoal_consensus::manager::{Configuration, HeardEpochs, Incarnation, Knowledge};
+use shoal_consensus::stream;
+use shoal_consensus::topology::Topology;
+use shoal_store::Store;
+use shoal_types::wire::Coded;
+use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, Time, VectorWatermark, WorkerId};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::ops::AddAssign;
 use std::pin::Pin;
 use std::sync::Arc;
-use store::Store;
-use types::wire::Coded;
-use types::{Ballot, Clock, Epoch, NodeId, ShardId, Time, VectorWatermark, WorkerId};
 
 /// Where a worker is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

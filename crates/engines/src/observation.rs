@@ -2,7 +2,7 @@
 //! before them. Nothing in the engine depends on whether it is watched.
 
 use crate::transaction_id::TransactionId;
-use types::{Ballot, Clock, Epoch, ShardId, Stamp, TableId, VectorWatermark};
+use shoal_types::{Ballot, Clock, Epoch, ShardId, Stamp, TableId, VectorWatermark};
 
 /// One fact.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,29 +1,29 @@
 //! Operations that travel: from a coordinator to a participant, from a client to a coordinator.
 
 use bytes::Bytes;
+use shoal_store::Session;
+use shoal_types::transaction::ScanEnd;
+use shoal_types::{Result, Scan, TableId};
 use std::ops::{Bound, DerefMut};
-use store::Session;
-use types::transaction::ScanEnd;
-use types::{Result, Scan, TableId};
 
 /// One operation of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operation {
-    /// See [`types::Transaction::get`].
+    /// See [`shoal_types::Transaction::get`].
     Get {
         /// The table.
         table: TableId,
         /// The key.
         key: Bytes,
     },
-    /// See [`types::Transaction::scan`].
+    /// See [`shoal_types::Transaction::scan`].
     Scan {
         /// The table.
         table: TableId,
         /// Which rows.
         range: OwnedScan,
     },
-    /// See [`types::Transaction::put`] and [`types::Transaction::delete`].
+    /// See [`shoal_types::Transaction::put`] and [`shoal_types::Transaction::delete`].
     Put {
         /// The table.
         table: TableId,
@@ -32,7 +32,7 @@ pub enum Operation {
         /// The value; `None` deletes.
         value: Option<Bytes>,
     },
-    /// See [`types::Transaction::insert`].
+    /// See [`shoal_types::Transaction::insert`].
     Insert {
         /// The table.
         table: TableId,
@@ -239,7 +239,7 @@ impl Operation {
     /// Does it. A scan brings as many rows as there is room for, and one.
     pub(crate) fn perform<S: DerefMut<Target = Session>>(
         &self,
-        transaction: &store::Transaction<S>,
+        transaction: &shoal_store::Transaction<S>,
         room: ReplyBudget,
     ) -> Result<OperationResult> {
         match self {

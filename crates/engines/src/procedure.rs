@@ -2,11 +2,11 @@
 
 use crate::execution::CoordinatorTransaction;
 use bytes::Bytes;
+use shoal_types::Result;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use types::Result;
 
 /// A transaction that clients call by name, in one message. It may run several times before it
 /// commits, and should do nothing but work with the transaction.

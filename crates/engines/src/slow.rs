@@ -4,9 +4,9 @@
 //! they are taken, and counts them all.
 
 use crate::transaction_id::TransactionId;
+use shoal_types::{Error, Result, ShardId, Time};
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
-use types::{Error, Result, ShardId, Time};
 
 /// More of one moment is not read.
 const KEPT_MAX: usize = 16;

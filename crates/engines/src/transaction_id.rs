@@ -1,7 +1,7 @@
 //! Names for transactions, unlike all others.
 
+use shoal_types::{NodeId, WorkerId};
 use std::fmt;
-use types::{NodeId, WorkerId};
 
 /// One attempt at a transaction. A retry is another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

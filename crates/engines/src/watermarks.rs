@@ -6,8 +6,8 @@
 //! of those before.
 
 use crate::planted_bugs::{PlantedBug, PlantedBugs};
+use shoal_types::{Clock, Epoch, ShardId, Stamp, StampRef, VectorWatermark};
 use std::collections::{BTreeMap, BTreeSet};
-use types::{Clock, Epoch, ShardId, Stamp, StampRef, VectorWatermark};
 
 /// See the module.
 #[derive(Debug, Clone)]

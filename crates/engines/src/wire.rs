@@ -8,11 +8,11 @@ use crate::execution::participant_table::BranchHeader;
 use crate::operation::{Operation, OperationResult, OwnedScan, RangeEnd};
 use crate::transaction_id::TransactionId;
 use bytes::Bytes;
-use consensus::manager::Configuration;
-use consensus::topology::Topology;
+use shoal_consensus::manager::Configuration;
+use shoal_consensus::topology::Topology;
+use shoal_types::{Epoch, NodeId, ShardId, WorkerId, coded_enum, coded_newtype, coded_struct};
 use std::ops::Bound;
 use std::sync::Arc;
-use types::{Epoch, NodeId, ShardId, WorkerId, coded_enum, coded_newtype, coded_struct};
 
 coded_newtype!(ClientId(u64));
 

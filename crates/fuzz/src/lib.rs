@@ -14,10 +14,10 @@
 
 pub use bolero;
 
+use shoal_types::Random;
 use std::fs;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
-use types::Random;
 
 /// Changed inputs that a run tries of each target.
 pub const CASES: u64 = 3000;

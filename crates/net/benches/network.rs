@@ -13,9 +13,9 @@ use shoal_net::{
     Core, CoreInput, CounterTotals, DatacenterNumber, Distance, Distances, Network, NetworkConfig,
     Outbox, PeerConfig, Secret, listen,
 };
+use shoal_types::{NodeId, Time};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
-use types::{NodeId, Time};
 
 const MESSAGE_BYTES: usize = 64;
 
@@ -161,7 +161,7 @@ fn measure(
     let (done, wait) = mpsc::channel();
     let began = Instant::now();
     let run = Run { mode, window, messages, done };
-    assert!(node.handle().command(types::WorkerId(0), run).is_ok(), "a worker that listens");
+    assert!(node.handle().command(shoal_types::WorkerId(0), run).is_ok(), "a worker that listens");
     let trips = wait.recv().expect("an end");
     (began.elapsed(), trips)
 }

@@ -13,11 +13,11 @@ use crate::secret::Secret;
 use crate::stream::SocketStream;
 use crate::tls::ClientTls;
 use bytes::Bytes;
+use shoal_types::{ClusterId, NodeId, WorkerId};
 use std::io::{self, IoSlice};
 use thiserror::Error;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
-use types::{ClusterId, NodeId, WorkerId};
 
 /// Frames that may wait on this side to be sent: as many leave in one system call.
 const SENDING_MAX: usize = 1024;

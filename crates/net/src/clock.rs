@@ -8,8 +8,8 @@
 //! that slept through the end of its lease would go on as a leader. On Linux it is `CLOCK_BOOTTIME`; what the standard
 //! library reads there, `CLOCK_MONOTONIC`, stands still.
 
+use shoal_types::Time;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use types::Time;
 
 /// Reads the time. A copy reads the same.
 #[derive(Debug, Clone, Copy)]

@@ -5,9 +5,9 @@
 //! after it does: it ends, and the next handshake tells. So no frame passes between nodes of different clusters, nor
 //! between a client of one cluster and a node of another, however old the connection is.
 
+use shoal_types::ClusterId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use types::ClusterId;
 
 /// See the module. Its clones are the same.
 #[derive(Debug, Clone, Default)]

@@ -5,9 +5,9 @@ use crate::distance::{DatacenterNumber, Distances};
 use crate::handshake::CLUSTER_BYTES_MAX;
 use crate::secret::{SECRET_BYTES_MIN, Secret};
 use crate::tls::NodeTls;
+use shoal_types::{NodeId, WorkerId};
 use std::time::Duration;
 use thiserror::Error;
-use types::{NodeId, WorkerId};
 
 /// Another node.
 #[derive(Debug, Clone, PartialEq, Eq)]

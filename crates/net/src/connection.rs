@@ -16,6 +16,7 @@ use crate::queue::{OutQueue, SLICES_MAX};
 use crate::reason::CloseReason;
 use crate::stream::SocketStream;
 use bytes::{Bytes, BytesMut};
+use shoal_types::{ClusterId, NodeId};
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io::IoSlice;
@@ -23,7 +24,6 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use tokio::io::{AsyncReadExt, AsyncWrite};
-use types::{ClusterId, NodeId};
 
 /// Whose connection it is. Peers have two, one each way: a node only sends on that which it dialed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,12 +9,12 @@ use crate::reason::CloseReason;
 use crate::secret::Secret;
 use crate::stream::{SocketStream, set_options};
 use crate::tls::ClientTls;
+use shoal_types::{ClusterId, NodeId, WorkerId};
 use std::io;
 use std::net::SocketAddr;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
-use types::{ClusterId, NodeId, WorkerId};
 use zerocopy::IntoBytes;
 
 /// What dials, and the node that it wants.

@@ -6,10 +6,10 @@
 //!
 //! Invariant: what one way releases is in the order, and not before the delay, in which it was held.
 
+use shoal_types::{NodeId, Random, Time};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
-use types::{NodeId, Random, Time};
 
 /// A group of nodes near each other, by its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

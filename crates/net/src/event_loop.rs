@@ -25,6 +25,7 @@ use crate::reason::{CloseReason, DropReason};
 use crate::timer::LoopTimer;
 use bytes::Bytes;
 use crossbeam_utils::CachePadded;
+use shoal_types::{NodeId, Time, WorkerId};
 use std::future::poll_fn;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
@@ -37,7 +38,6 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::task::spawn_local;
-use types::{NodeId, Time, WorkerId};
 
 /// What a loop drives: a state machine that does no I/O itself.
 pub trait Core: 'static {

@@ -26,7 +26,7 @@ fn frames(bytes: &[u8], piece_bytes: usize) -> (Vec<Frame>, Option<FrameError>, 
 
 #[test]
 fn any_bytes_are_cut_into_the_same_frames_however_they_arrive() {
-    fuzz::fuzz!("frames", |bytes: &[u8]| {
+    shoal_fuzz::fuzz!("frames", |bytes: &[u8]| {
         let (whole, error, _) = frames(bytes, usize::MAX);
         assert!(whole.iter().all(|frame| frame.payload.len() <= PAYLOAD_BYTES_MAX), "{whole:?}");
         for piece_bytes in [1, 7, 64] {
@@ -38,7 +38,7 @@ fn any_bytes_are_cut_into_the_same_frames_however_they_arrive() {
 
 #[test]
 fn no_bytes_pass_for_a_proof() {
-    fuzz::fuzz!("handshake", |bytes: &[u8]| {
+    shoal_fuzz::fuzz!("handshake", |bytes: &[u8]| {
         let Some((&first, heard)) = bytes.split_first() else { return };
         let piece_bytes = 1 + usize::from(first >> 1);
         if first & 1 == 0 {

@@ -29,10 +29,10 @@ use crate::stream::Binding;
 use bytes::Bytes;
 use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
+use shoal_types::{ClusterId, NodeId, WorkerId};
 use std::io;
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use types::{ClusterId, NodeId, WorkerId};
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 

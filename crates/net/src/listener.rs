@@ -14,6 +14,7 @@ use crate::mailbox::HandedOverConnections;
 use crate::reason::CloseReason;
 use crate::secret::Secret;
 use crate::stream::{SocketStream, set_options};
+use shoal_types::{ClusterId, WorkerId};
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -22,7 +23,6 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
-use types::{ClusterId, WorkerId};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// How long to wait when no more sockets can be had.

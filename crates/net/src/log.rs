@@ -1,8 +1,8 @@
 //! Lines of a log, no more of them in a second than allowed: an end that connects a thousand times a second
 //! gets a thousand counts and ten lines.
 
+use shoal_types::Time;
 use std::time::Duration;
-use types::Time;
 
 /// Says whether one more line is allowed.
 #[derive(Debug)]

@@ -10,6 +10,7 @@ use crate::outbox::ConnectedClient;
 use crate::peer_link::PeerLink;
 use crate::reason::{CloseReason, DropReason};
 use bytes::Bytes;
+use shoal_types::{ClusterId, NodeId, Random, WorkerId};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -17,7 +18,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
 use tokio::task::{AbortHandle, spawn_local};
-use types::{ClusterId, NodeId, Random, WorkerId};
 
 /// What waits for the core.
 #[derive(Debug)]

@@ -9,13 +9,13 @@ use crate::counters::{CounterTotals, LoopCounters};
 use crate::distance::LinkFaults;
 use crate::listener::AcceptedConnection;
 use crossbeam_utils::CachePadded;
+use shoal_types::{NodeId, WorkerId};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use thiserror::Error;
 use tokio::sync::Notify;
-use types::{NodeId, WorkerId};
 
 /// Wakes one loop.
 pub(crate) type LoopWaker = Arc<Notify>;

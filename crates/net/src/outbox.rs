@@ -1,8 +1,8 @@
 //! What happens to a core, and what it wants done.
 
 use bytes::{Bytes, BytesMut};
+use shoal_types::{NodeId, Time, WorkerId};
 use std::fmt;
-use types::{NodeId, Time, WorkerId};
 
 /// A client of one node: one connection of it. Never used again for another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

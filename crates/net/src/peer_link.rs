@@ -16,6 +16,7 @@ use crate::loop_state::{LoopArrival, LoopState};
 use crate::reason::{CloseReason, DropReason};
 use crate::tls::NodeTls;
 use bytes::Bytes;
+use shoal_types::{ClusterId, Random, Time};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -23,7 +24,6 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, spawn_local};
 use tokio::time::timeout;
-use types::{ClusterId, Random, Time};
 
 /// The way to one peer.
 #[derive(Debug)]

@@ -9,10 +9,10 @@
 //! The timer may go off early, never forgets, and costs nothing while it stands.
 
 use crate::clock::SystemClock;
+use shoal_types::Time;
 use std::io;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use types::Time;
 
 /// Goes off once, at the earliest time it was set to.
 pub(crate) struct LoopTimer {

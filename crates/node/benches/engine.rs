@@ -6,21 +6,21 @@
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
-use consensus::stream;
-use consensus::topology::{Partitioning, Topology};
-use engines::engine::Setup;
-use engines::mako::{self, Mako};
-use engines::two_phase_commit::{self, TwoPhaseCommit};
-use engines::{Engine, Procedures};
+use shoal_consensus::stream;
+use shoal_consensus::topology::{Partitioning, Topology};
+use shoal_engines::engine::Setup;
+use shoal_engines::mako::{self, Mako};
+use shoal_engines::two_phase_commit::{self, TwoPhaseCommit};
+use shoal_engines::{Engine, Procedures};
 use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerOrigin};
+use shoal_types::{NodeId, Time, WorkerId};
+use shoal_workloads::micro::Micro;
+use shoal_workloads::workload::Workload;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use types::{NodeId, Time, WorkerId};
-use workloads::micro::Micro;
-use workloads::workload::Workload;
 
 const KEYS: u32 = 100_000;
 const CLIENTS: usize = 2000;

@@ -1,10 +1,10 @@
 //! What happens to a worker of a node, and what it wants done.
 
-use consensus::manager::{Generation, Incarnation, ToManager, ToNode};
-use consensus::stream;
-use engines::client::{ClientId, ClientReply, ClientRequest};
-use engines::engine::StepOutput;
-use types::{NodeId, ShardId, Time, WorkerId};
+use shoal_consensus::manager::{Generation, Incarnation, ToManager, ToNode};
+use shoal_consensus::stream;
+use shoal_engines::client::{ClientId, ClientReply, ClientRequest};
+use shoal_engines::engine::StepOutput;
+use shoal_types::{NodeId, ShardId, Time, WorkerId};
 
 /// What workers of the same number say to each other.
 #[derive(Debug, Clone)]
@@ -52,7 +52,7 @@ pub enum WorkerEvent<M> {
         message: ToNode,
     },
     /// Each of the worker's streams may take so many more of its changes for durable: where storages are
-    /// [late](consensus::stream::MemoryStorage::late).
+    /// [late](shoal_consensus::stream::MemoryStorage::late).
     Persisted {
         /// How many.
         changes: usize,
@@ -87,7 +87,7 @@ pub enum WorkerEffect<M> {
         message: ToManager,
     },
     /// This process of the node is over, and should end: another one is admitted, or it [knows](crate::Worker::exceeds) more of
-    /// a shard than what is left of that, or it was [away](consensus::manager::Member::is_behind) for too long.
+    /// a shard than what is left of that, or it was [away](shoal_consensus::manager::Member::is_behind) for too long.
     Superseded,
     /// Come back with [`WorkerEvent::Timer`] at this time at the latest. The driver keeps one timer for each
     /// worker, the earliest; those for later are forgotten, and asked for again when it has gone off.

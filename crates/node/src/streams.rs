@@ -6,13 +6,15 @@
 use super::events::{WorkerEffect, WorkerEffects, WorkerMessage};
 use super::membership::KnownConfiguration;
 use super::worker::Worker;
-use consensus::manager::{Assignment, Incarnation};
-use consensus::stream::{self, LogLength, MemoryStorage, Stream, StreamMembers, StreamStorage};
-use consensus::topology::Topology;
-use engines::Engine;
+use shoal_consensus::manager::{Assignment, Incarnation};
+use shoal_consensus::stream::{
+    self, LogLength, MemoryStorage, Stream, StreamMembers, StreamStorage,
+};
+use shoal_consensus::topology::Topology;
+use shoal_engines::Engine;
+use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
-use types::{Ballot, Epoch, NodeId, ShardId, Time};
 
 /// A stream, and what the engine knows of it.
 pub(super) struct HostedStream {
@@ -108,16 +110,16 @@ impl HostedStream {
         &mut self,
         shard: ShardId,
         length: LogLength,
-        news: &mut VecDeque<engines::EngineEvent<M>>,
+        news: &mut VecDeque<shoal_engines::EngineEvent<M>>,
     ) {
         let own_from = self.own_from.unwrap_or(u64::MAX);
         for index in self.told..length.0.min(own_from) {
             let entry = self.stream.entry(index).expect("decided, and not trimmed").clone();
-            news.push_back(engines::EngineEvent::Decided { shard, index, entry });
+            news.push_back(shoal_engines::EngineEvent::Decided { shard, index, entry });
         }
         self.told = length.0;
         if length.0 > own_from {
-            news.push_back(engines::EngineEvent::Durable { shard, length: length.0 });
+            news.push_back(shoal_engines::EngineEvent::Durable { shard, length: length.0 });
         }
     }
 }
@@ -282,7 +284,7 @@ impl<E: Engine> Worker<E> {
         let news = &mut self.news;
         let ballot = held.stream.ballot();
         if ballot > promised && ballot.node != self.node {
-            news.push_back(engines::EngineEvent::Promised { shard, ballot });
+            news.push_back(shoal_engines::EngineEvent::Promised { shard, ballot });
         }
         for effect in wanted {
             match effect {
@@ -292,7 +294,7 @@ impl<E: Engine> Worker<E> {
                 }
                 stream::StreamEffect::Leading { ballot, length } => {
                     held.own_from.get_or_insert(length.0);
-                    news.push_back(engines::EngineEvent::Leading {
+                    news.push_back(shoal_engines::EngineEvent::Leading {
                         shard,
                         ballot,
                         length: length.0,
@@ -300,7 +302,7 @@ impl<E: Engine> Worker<E> {
                 }
                 stream::StreamEffect::Deposed { by } => {
                     held.own_from = None;
-                    news.push_back(engines::EngineEvent::Deposed { shard, by });
+                    news.push_back(shoal_engines::EngineEvent::Deposed { shard, by });
                 }
                 stream::StreamEffect::Decided { length } => held.decided(shard, length, news),
                 stream::StreamEffect::Timer { at } => held.timer = Some(at),
@@ -309,12 +311,14 @@ impl<E: Engine> Worker<E> {
                     // replica has them: a replica that asks for one again has said what is not so, now or before.
                     match self.membership.is_fixed() || self.engine.may_cut(shard).is_none() {
                         true => self.bad_messages += 1,
-                        false => news.push_back(engines::EngineEvent::SnapshotWanted { shard, to }),
+                        false => {
+                            news.push_back(shoal_engines::EngineEvent::SnapshotWanted { shard, to })
+                        }
                     }
                 }
                 stream::StreamEffect::Restored { length, state } => {
                     held.told = length.0;
-                    news.push_back(engines::EngineEvent::Restored { shard, state });
+                    news.push_back(shoal_engines::EngineEvent::Restored { shard, state });
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! The form of what workers say to each other.
 
 use crate::events::WorkerMessage;
-use types::coded_enum;
+use shoal_types::coded_enum;
 
 coded_enum!(WorkerMessage<M> {
     0 => Engine { generation as short, message },
@@ -11,15 +11,15 @@ coded_enum!(WorkerMessage<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use consensus::manager::{Generation, Incarnation};
-    use consensus::stream;
-    use engines::mako;
-    use engines::two_phase_commit;
     use proptest::collection::vec;
     use proptest::prelude::*;
-    use types::wire::check::withstands;
-    use types::wire::{decode, encode};
-    use types::{Ballot, Epoch, NodeId, ShardId};
+    use shoal_consensus::manager::{Generation, Incarnation};
+    use shoal_consensus::stream;
+    use shoal_engines::mako;
+    use shoal_engines::two_phase_commit;
+    use shoal_types::wire::check::withstands;
+    use shoal_types::wire::{decode, encode};
+    use shoal_types::{Ballot, Epoch, NodeId, ShardId};
 
     fn rejected() -> WorkerMessage<mako::MakoMessage> {
         let ballot = Ballot { epoch: Epoch(2), node: NodeId(1) };

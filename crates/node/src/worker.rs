@@ -18,16 +18,16 @@
 use super::events::{WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage};
 use super::membership::{KnownConfiguration, ManagerRequest, Membership};
 use super::streams::HostedStream;
-use consensus::manager::{
+use shoal_consensus::manager::{
     Configuration, Generation, ManagerClient, ManagerClientEffect, ManagerClientEvent, ToNode,
 };
-use consensus::stream::{self, LogLength, MemoryStorage, Stream};
-use consensus::topology::Topology;
-use engines::Engine;
-use engines::engine::Setup;
+use shoal_consensus::stream::{self, LogLength, MemoryStorage, Stream};
+use shoal_consensus::topology::Topology;
+use shoal_engines::Engine;
+use shoal_engines::engine::Setup;
+use shoal_types::{Epoch, NodeId, ShardId, Time, WorkerId};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use types::{Epoch, NodeId, ShardId, Time, WorkerId};
 
 /// The worker that hosts a node's member of the cluster.
 const HOST: WorkerId = WorkerId(0);
@@ -74,7 +74,7 @@ pub struct Worker<E: Engine> {
     pub(super) retain_bytes: u64,
     timer: WakeUp,
     /// What the engine is still to be told in this step.
-    pub(super) news: VecDeque<engines::EngineEvent<E::Message>>,
+    pub(super) news: VecDeque<shoal_engines::EngineEvent<E::Message>>,
     /// See [`Worker::strays`].
     pub(super) strays: u64,
     /// Messages about streams that no replica of ours says.
@@ -246,7 +246,11 @@ impl<E: Engine> Worker<E> {
                 self.stream_message(now, from, (shard, incarnation), message, effects);
             }
             WorkerEvent::Client { from, request } => {
-                self.engine_step(now, engines::EngineEvent::Client { from, request }, effects);
+                self.engine_step(
+                    now,
+                    shoal_engines::EngineEvent::Client { from, request },
+                    effects,
+                );
             }
             WorkerEvent::Told { message: ToNode::Recall { generation, pledges } } => {
                 let settled = self.configuration().map(|configuration| configuration.settled);
@@ -262,7 +266,9 @@ impl<E: Engine> Worker<E> {
             }
             WorkerEvent::Persisted { changes } => self.persist(now, changes, effects),
             WorkerEvent::Timer => self.on_timer(now, effects),
-            WorkerEvent::Nudged => self.engine_step(now, engines::EngineEvent::Nudged, effects),
+            WorkerEvent::Nudged => {
+                self.engine_step(now, shoal_engines::EngineEvent::Nudged, effects)
+            }
         }
         self.pass_news(now, effects);
         self.pass_words(now, effects);
@@ -283,7 +289,7 @@ impl<E: Engine> Worker<E> {
             self.known = Some(known.clone());
             let (configuration, incarnation) =
                 (Arc::clone(&known.configuration), known.incarnation);
-            let event = engines::EngineEvent::Configured { configuration, incarnation };
+            let event = shoal_engines::EngineEvent::Configured { configuration, incarnation };
             self.engine_step(now, event, effects);
             self.follow_streams(now, &known, effects);
         }
@@ -329,11 +335,11 @@ impl<E: Engine> Worker<E> {
         if wakes {
             // All have waited for it.
             self.nudge_others(effects);
-            self.engine_step(now, engines::EngineEvent::Nudged, effects);
+            self.engine_step(now, shoal_engines::EngineEvent::Nudged, effects);
         }
         self.pass_news(now, effects);
         for watermark in finals {
-            self.engine_step(now, engines::EngineEvent::Settled { watermark }, effects);
+            self.engine_step(now, shoal_engines::EngineEvent::Settled { watermark }, effects);
         }
     }
 
@@ -399,7 +405,7 @@ impl<E: Engine> Worker<E> {
             self.stream_step(now, shard, stream::StreamEvent::Timer, effects);
         }
         if self.timer.engine.take_if(|at| *at <= now).is_some() {
-            self.engine_step(now, engines::EngineEvent::Timer, effects);
+            self.engine_step(now, shoal_engines::EngineEvent::Timer, effects);
         }
     }
 
@@ -431,7 +437,7 @@ impl<E: Engine> Worker<E> {
         effects: &mut WorkerEffects<E::Message>,
     ) {
         if generation == self.generation() {
-            self.engine_step(now, engines::EngineEvent::Received { from, message }, effects);
+            self.engine_step(now, shoal_engines::EngineEvent::Received { from, message }, effects);
         } else {
             self.strays += 1;
         }
@@ -440,31 +446,31 @@ impl<E: Engine> Worker<E> {
     fn engine_step(
         &mut self,
         now: Time,
-        event: engines::EngineEvent<E::Message>,
+        event: shoal_engines::EngineEvent<E::Message>,
         effects: &mut WorkerEffects<E::Message>,
     ) {
         let generation = self.generation();
-        let mut wanted = engines::EngineEffects {
+        let mut wanted = shoal_engines::EngineEffects {
             effects: Vec::new(),
             observations: effects.observations.take(),
         };
         // What was asked for before stays due until a timer comes: a message does not put it off.
-        if matches!(event, engines::EngineEvent::Timer) {
+        if matches!(event, shoal_engines::EngineEvent::Timer) {
             self.timer.engine = None;
         }
         self.engine.step(now, event, &mut wanted);
         effects.observations = wanted.observations;
         for effect in wanted.effects {
             match effect {
-                engines::EngineEffect::Send { to, message } => {
+                shoal_engines::EngineEffect::Send { to, message } => {
                     assert!(to != self.node, "{to} has nothing to send to itself");
                     let message = WorkerMessage::Engine { generation, message };
                     effects.effects.push(WorkerEffect::Send { to, message });
                 }
-                engines::EngineEffect::Propose { shard, entry } => {
+                shoal_engines::EngineEffect::Propose { shard, entry } => {
                     self.stream_step(now, shard, stream::StreamEvent::Propose { entry }, effects);
                 }
-                engines::EngineEffect::Snapshot { shard, to, length, state } => {
+                shoal_engines::EngineEffect::Snapshot { shard, to, length, state } => {
                     if let Some(held) = self.streams.get_mut(&shard) {
                         held.give(now, to, length);
                     }
@@ -472,26 +478,26 @@ impl<E: Engine> Worker<E> {
                         stream::StreamEvent::Snapshot { to, length: LogLength(length), state };
                     self.stream_step(now, shard, event, effects);
                 }
-                engines::EngineEffect::Reply { to, reply } => {
+                shoal_engines::EngineEffect::Reply { to, reply } => {
                     effects.effects.push(WorkerEffect::Reply { to, reply });
                 }
-                engines::EngineEffect::Timer { at } => {
+                shoal_engines::EngineEffect::Timer { at } => {
                     let earlier = self.timer.engine.map_or(at, |before| before.min(at));
                     self.timer.engine = Some(earlier);
                 }
-                engines::EngineEffect::Report { shard, epoch, watermark } => {
+                shoal_engines::EngineEffect::Report { shard, epoch, watermark } => {
                     self.say(ManagerRequest::Report { shard, epoch, watermark }, effects);
                 }
-                engines::EngineEffect::Close { shard, epoch } => {
+                shoal_engines::EngineEffect::Close { shard, epoch } => {
                     self.say(ManagerRequest::Close { shard, epoch }, effects);
                 }
-                engines::EngineEffect::Known { shard, begun, knowledge } => {
+                shoal_engines::EngineEffect::Known { shard, begun, knowledge } => {
                     self.say(ManagerRequest::Known { shard, begun, knowledge }, effects);
                 }
-                engines::EngineEffect::Held { shard, held } => {
+                shoal_engines::EngineEffect::Held { shard, held } => {
                     self.say(ManagerRequest::Held { shard, held }, effects);
                 }
-                engines::EngineEffect::Nudge { worker } => {
+                shoal_engines::EngineEffect::Nudge { worker } => {
                     effects.effects.push(WorkerEffect::Nudge { worker })
                 }
             }

@@ -2,11 +2,11 @@
 
 use crate::member::LogMember;
 use bytes::Bytes;
-use consensus::manager::{Command, Term};
 use openraft::{LeaderId, SnapshotPolicy};
+use shoal_consensus::manager::{Command, Term};
+use shoal_types::NodeId;
 use std::sync::Arc;
 use std::time::Duration;
-use types::NodeId;
 
 openraft::declare_raft_types!(
     /// Commands go in and nothing comes back: what they do, they do to each manager's machine.

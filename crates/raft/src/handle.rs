@@ -6,17 +6,17 @@ use crate::member::{LogMember, LogMembers};
 use crate::replica::{CounterCells, RaftCounters, Stopped};
 use crate::store::Committed;
 use bytes::Bytes;
-use consensus::manager::{ManagerOptions, StateMachine, Term};
 use openraft::error::{ChangeMembershipError, ClientWriteError, InitializeError, RaftError};
 use openraft::{ChangeMembers, Snapshot};
+use shoal_consensus::manager::{ManagerOptions, StateMachine, Term};
+use shoal_types::NodeId;
+use shoal_types::wire::Malformed;
 use std::collections::BTreeSet;
 use std::fmt::{self, Display};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use thiserror::Error;
 use tokio::sync::watch;
-use types::NodeId;
-use types::wire::Malformed;
 
 /// A learner votes when so few entries are missing.
 const LEARNER_LAG_MAX: u64 = 64;

@@ -16,10 +16,10 @@
 
 use crate::config::{Membership, Number, Vote};
 use openraft::LeaderId;
+use shoal_types::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
-use types::Time;
 
 /// What the ways to others, the storage and the replica share. A copy is the same.
 #[derive(Debug, Clone, Default)]

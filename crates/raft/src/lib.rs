@@ -6,7 +6,7 @@
 //!      of one owner                         ▲                        │
 //!                                           └──── committed ──── Storage
 //! ```
-//! What the manager asks of its log (`consensus::manager::Log`) is kept like this:
+//! What the manager asks of its log (`shoal_consensus::manager::Log`) is kept like this:
 //!
 //! 1. *One order, told to every replica from the first command on, or from a machine that has applied those before.*
 //!    The library's state machine holds a machine of the manager and writes its image down every so many
@@ -51,8 +51,8 @@ pub use member::{LogMember, LogMembers, Volume};
 pub use network::{Transport, Unreachable};
 pub use recovered::begin_with;
 pub use replica::{RaftCounters, RaftReplica, Stopped, start};
+pub use shoal_types::wire::Malformed;
 pub use storage::{Cell, DiskStorage, InMemoryDisk, RaftStorage};
-pub use types::wire::Malformed;
 
 /// Longest command, in bytes; longer ones are not proposed. A table's splits are what is long.
 pub const COMMAND_BYTES_MAX: usize = 4 << 20;

@@ -1,9 +1,9 @@
 //! Who takes part in the log: not a node, but what a node keeps of it.
 
 use crate::config::Number;
+use shoal_types::{NodeId, coded_newtype, coded_struct};
 use std::collections::BTreeSet;
 use std::fmt;
-use types::{NodeId, coded_newtype, coded_struct};
 
 /// What one replica keeps of the log, from when it is made until it is lost. Drawn by chance when it is made; only
 /// for equality.

@@ -16,13 +16,13 @@ use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
 };
 use openraft::{OptionalSend, RaftNetwork, RaftNetworkFactory, Snapshot};
+use shoal_types::{NodeId, Time};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use thiserror::Error;
-use types::{NodeId, Time};
 
 /// Nothing came back. The request may have arrived, or may still.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]

@@ -9,11 +9,11 @@ use crate::config::{LogId, Membership, RAFT_TERM_MAX, Vote};
 use crate::member::{LogMember, LogMembers};
 use crate::storage::{Cell, RaftStorage};
 use crate::store::MachineSnapshot;
-use consensus::manager::StateMachine;
 use openraft::{CommittedLeaderId, SnapshotMeta, StoredMembership};
+use shoal_consensus::manager::StateMachine;
+use shoal_types::wire;
 use std::collections::BTreeSet;
 use std::io;
-use types::wire;
 
 /// Writes a log into empty storage: it begins with `machine`, and `member` is its only member. Returns that list, whose
 /// version is that of the machine's generation. Later than `version`, the last one that is known of the former logs, whose
@@ -64,13 +64,13 @@ mod tests {
     use crate::storage::InMemoryDisk;
     use crate::{RaftOptions, Transport, Unreachable, Volume};
     use bytes::Bytes;
-    use consensus::manager::{
+    use shoal_consensus::manager::{
         self, Action, CarriedLog, Command, Generation, HeardEpochs, Incarnation, ProcessInstance,
         Recollection, Term,
     };
-    use consensus::topology::Topology;
+    use shoal_consensus::topology::Topology;
+    use shoal_types::{ClusterId, NodeId, Time};
     use std::sync::Arc;
-    use types::{ClusterId, NodeId, Time};
 
     struct SoleMember;
 

@@ -8,15 +8,15 @@ use crate::network::{ReplicaNetwork, Transport};
 use crate::storage::RaftStorage;
 use crate::store::{self, Committed, CommittedMachine, LogStore};
 use crate::{COMMAND_BYTES_MAX, PROPOSALS_MAX, TOLD_AT_ONCE_MAX, UNCOMMITTED_MAX};
-use consensus::manager::{self, CarriedLog, Command, StateMachine, Term};
 use openraft::{LeaderId, RaftMetrics, ServerState};
+use shoal_consensus::manager::{self, CarriedLog, Command, StateMachine, Term};
+use shoal_types::{NodeId, Time, wire};
 use std::fmt::Display;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
-use types::{NodeId, Time, wire};
 
 /// The replica has stopped: it was asked to, or cannot rely on its storage. To go on, start it again.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

@@ -9,18 +9,18 @@ use crate::leadership_evidence::LeadershipEvidence;
 use crate::member::{LogMembers, Volume};
 use crate::storage::{Cell, RaftStorage};
 use bytes::Bytes;
-use consensus::manager::{self, StateMachine};
 use openraft::storage::{LogFlushed, RaftLogStorage, RaftStateMachine};
 use openraft::{
     AnyError, EntryPayload, ErrorSubject, ErrorVerb, LogState, OptionalSend, RaftLogId,
     RaftLogReader, RaftSnapshotBuilder, Snapshot, SnapshotMeta, StorageIOError, StoredMembership,
 };
+use shoal_consensus::manager::{self, StateMachine};
+use shoal_types::wire::{self, Malformed};
 use std::fmt::Debug;
 use std::io;
 use std::ops::{Bound, Range, RangeBounds};
 use std::sync::Arc;
 use tokio::sync::watch;
-use types::wire::{self, Malformed};
 
 /// Storage that the library's tasks and the replica share.
 #[derive(Debug, Clone)]
@@ -352,7 +352,7 @@ impl RaftSnapshotBuilder<Types> for SnapshotWriter {
 }
 
 /// The command of an entry, if it has one.
-pub fn command(entry: Entry) -> Option<consensus::manager::Command> {
+pub fn command(entry: Entry) -> Option<shoal_consensus::manager::Command> {
     match entry.payload {
         EntryPayload::Normal(command) => Some(command),
         EntryPayload::Blank | EntryPayload::Membership(_) => None,
@@ -363,8 +363,8 @@ pub fn command(entry: Entry) -> Option<consensus::manager::Command> {
 mod tests {
     use super::*;
     use crate::storage::{DiskStorage, InMemoryDisk};
-    use consensus::topology::Topology;
     use openraft::testing::{StoreBuilder, Suite};
+    use shoal_consensus::topology::Topology;
     use tempfile::TempDir;
 
     struct InMemory;

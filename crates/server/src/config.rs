@@ -27,12 +27,13 @@
 //! authorities = "ca.pem"
 //! ```
 
-use consensus::topology::{Topology, TopologyError};
-use engines::client::{REQUESTS_TABLE, requests_table};
-use engines::mako;
-use net::tls::{Certificate, NodeTls, TlsError, read_certificates};
-use net::{CLUSTER_BYTES_MAX, Distance, Secret, SecretError};
 use serde::Deserialize;
+use shoal_consensus::topology::{Topology, TopologyError};
+use shoal_engines::client::{REQUESTS_TABLE, requests_table};
+use shoal_engines::mako;
+use shoal_net::tls::{Certificate, NodeTls, TlsError, read_certificates};
+use shoal_net::{CLUSTER_BYTES_MAX, Distance, Secret, SecretError};
+use shoal_types::NodeId;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
@@ -41,7 +42,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
-use types::NodeId;
 
 /// A commit protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]

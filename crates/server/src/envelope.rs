@@ -1,10 +1,10 @@
 //! What a frame from node to node says.
 
 use bytes::Bytes;
-use consensus::manager::{ToManager, ToNode};
-use node::WorkerMessage;
-use raft::{LogMembers, Volume};
-use types::{coded_enum, coded_struct};
+use shoal_consensus::manager::{ToManager, ToNode};
+use shoal_node::WorkerMessage;
+use shoal_raft::{LogMembers, Volume};
+use shoal_types::{coded_enum, coded_struct};
 
 /// The content of a frame between workers of the same number. Everything but what workers say to each other
 /// goes between the first workers.
@@ -99,12 +99,12 @@ coded_enum!(Envelope<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use consensus::manager::{Incarnation, ProcessInstance};
-    use engines::mako;
-    use raft::LogMember;
-    use types::NodeId;
-    use types::wire::check::withstands;
-    use types::wire::{decode, encode};
+    use shoal_consensus::manager::{Incarnation, ProcessInstance};
+    use shoal_engines::mako;
+    use shoal_raft::LogMember;
+    use shoal_types::NodeId;
+    use shoal_types::wire::check::withstands;
+    use shoal_types::wire::{decode, encode};
 
     type Frame = Envelope<mako::MakoMessage>;
 

@@ -13,7 +13,8 @@
 use crate::status::NodeStatus;
 use crate::worker_host::WorkerCommand;
 use crate::{health, metrics};
-use net::Handle;
+use shoal_net::Handle;
+use shoal_types::WorkerId;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -23,7 +24,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Mutex, Semaphore, oneshot};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
-use types::WorkerId;
 
 /// Connections that are served at once.
 const CONNECTIONS_MAX: usize = 16;

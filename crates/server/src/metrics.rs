@@ -5,9 +5,9 @@
 
 use crate::status::{NodeStatus, ShardStatus, StreamStatus};
 use crate::worker_host::WorkerCommand;
-use net::{CloseReason, CounterTotals, DropReason, Handle};
+use shoal_net::{CloseReason, CounterTotals, DropReason, Handle};
+use shoal_types::WorkerId;
 use std::fmt::{Display, Write};
-use types::WorkerId;
 
 /// What the page is.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -262,7 +262,7 @@ mod tests {
         for (name, _) in CounterTotals::zero().named() {
             assert_ne!(network_help(name), network_help(""), "{name}");
         }
-        for (name, _) in crate::status::named(&engines::engine::EngineCounters::default()) {
+        for (name, _) in crate::status::named(&shoal_engines::engine::EngineCounters::default()) {
             assert_ne!(engine_help(&name), engine_help(""), "{name}");
         }
     }

@@ -4,16 +4,19 @@ use crate::config::{NodeConfig, Protocol};
 use crate::http::Http;
 use crate::manager::{self, InputSender};
 use crate::worker_host::{HOST, Isolation, WorkerCommand, WorkerHost};
-use consensus::manager::{ManagerClient, ManagerOptions, ProcessInstance};
-use consensus::stream;
-use consensus::topology::Topology;
-use engines::client::Directory;
-use engines::engine::Setup;
-use engines::execution::Limits;
-use engines::{Engine, Procedures, mako, two_phase_commit};
-use net::{DatacenterNumber, Distances, Handle, Network, Panicked, PeerConfig, SharedClusterId};
-use node::{Membership, Worker, WorkerOrigin};
 use ring::rand::{SecureRandom, SystemRandom};
+use shoal_consensus::manager::{ManagerClient, ManagerOptions, ProcessInstance};
+use shoal_consensus::stream;
+use shoal_consensus::topology::Topology;
+use shoal_engines::client::Directory;
+use shoal_engines::engine::Setup;
+use shoal_engines::execution::Limits;
+use shoal_engines::{Engine, Procedures, mako, two_phase_commit};
+use shoal_net::{
+    DatacenterNumber, Distances, Handle, Network, Panicked, PeerConfig, SharedClusterId,
+};
+use shoal_node::{Membership, Worker, WorkerOrigin};
+use shoal_types::{NodeId, Random, WorkerId};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -21,14 +24,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use thiserror::Error;
-use types::{NodeId, Random, WorkerId};
 
 /// Why a node does not start.
 #[derive(Debug, Error)]
 pub enum ServerStartError {
     /// Its network does not.
     #[error("{0}")]
-    Network(#[from] net::StartError),
+    Network(#[from] shoal_net::StartError),
     /// The system refuses something.
     #[error("cannot {what}: {error}")]
     System {
@@ -219,7 +221,7 @@ fn listen(topology: &Topology, node: NodeId) -> Result<TcpListener, ServerStartE
 }
 
 fn listen_at(address: &str) -> Result<TcpListener, ServerStartError> {
-    net::listen(address)
+    shoal_net::listen(address)
         .map_err(|error| ServerStartError::System { what: format!("listen at {address}"), error })
 }
 
@@ -234,20 +236,20 @@ fn chance() -> Result<u64, ServerStartError> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-fn network_config(config: &NodeConfig, identity: SharedClusterId) -> net::NetworkConfig {
+fn network_config(config: &NodeConfig, identity: SharedClusterId) -> shoal_net::NetworkConfig {
     let NodeConfig { node, topology, .. } = config;
-    let datacenter = |node: &consensus::topology::Node| DatacenterNumber(node.datacenter.0);
+    let datacenter = |node: &shoal_consensus::topology::Node| DatacenterNumber(node.datacenter.0);
     let others = topology.nodes().iter().filter(|other| other.id != *node);
     let peers = others.map(|other| PeerConfig {
         node: other.id,
         address: other.address.clone().expect("configurations are checked"),
         datacenter: datacenter(other),
     });
-    let mut network = net::NetworkConfig::new(&config.cluster, *node, config.secret.clone());
+    let mut network = shoal_net::NetworkConfig::new(&config.cluster, *node, config.secret.clone());
     network.identity = identity;
     network.peers = peers.collect();
     // A clock on the wall that is set back would keep a node out until it has caught up.
-    network.instance = net::SystemClock::new().now().0;
+    network.instance = shoal_net::SystemClock::new().now().0;
     network.workers = u16::try_from(topology.workers()).expect("topologies are checked");
     network.pin = config.pin;
     network.datacenter = topology.node(*node).map(datacenter).unwrap_or_default();
@@ -269,11 +271,11 @@ fn manager_options(round_trip: Duration) -> ManagerOptions {
 }
 
 /// A leader of the managers' log has to be heard before anybody else wants to lead.
-fn log_options(round_trip: Duration) -> raft::RaftOptions {
-    let options = raft::RaftOptions::default();
+fn log_options(round_trip: Duration) -> shoal_raft::RaftOptions {
+    let options = shoal_raft::RaftOptions::default();
     let heartbeat = options.heartbeat.max(2 * round_trip);
     let election_min = options.election_min.max(2 * heartbeat);
-    raft::RaftOptions {
+    shoal_raft::RaftOptions {
         heartbeat,
         election_min,
         election_max: options.election_max.max(2 * election_min),

@@ -1,9 +1,9 @@
 //! The log of slow transactions: a line for each, and not too many of them.
 
-use engines::WorkerPlace;
-use engines::slow::{Kind, Slow};
+use shoal_engines::WorkerPlace;
+use shoal_engines::slow::{Kind, Slow};
+use shoal_types::Time;
 use std::time::Duration;
-use types::Time;
 
 /// Most lines that a worker writes in a [`SPAN`]. Of the others only their number is told.
 const LINES_MAX: u32 = 10;

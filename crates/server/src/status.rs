@@ -3,12 +3,12 @@
 use crate::manager::InputSender;
 use crate::worker_host::WorkerHost;
 use bytes::Bytes;
-use consensus::manager::{Configuration, Loss, LossStage, LostEnd, Outage};
-use engines::Engine;
-use engines::engine::{EngineCounters, ShardProgress};
-use net::SharedClusterId;
 use serde::{Deserialize, Serialize};
-use types::{Clock, Epoch, NodeId, ShardId, Time};
+use shoal_consensus::manager::{Configuration, Loss, LossStage, LostEnd, Outage};
+use shoal_engines::Engine;
+use shoal_engines::engine::{EngineCounters, ShardProgress};
+use shoal_net::SharedClusterId;
+use shoal_types::{Clock, Epoch, NodeId, ShardId, Time};
 
 /// How a worker of a node is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -228,7 +228,7 @@ pub(crate) fn of<E: Engine>(worker_host: &WorkerHost<E>, now: Time) -> NodeStatu
 fn manager(manager_inputs: &InputSender) -> Option<ManagerStatus> {
     let (me, status, votes) = manager_inputs.hosted()?;
     let leader = status.leader.map(|node| node.0);
-    let raft::RaftStatus { entries, committed, .. } = status;
+    let shoal_raft::RaftStatus { entries, committed, .. } = status;
     Some(ManagerStatus { volume: me.volume.0, votes, leader, entries, committed })
 }
 

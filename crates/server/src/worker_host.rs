@@ -8,20 +8,20 @@ use crate::manager::{FromOperator, InputSender, ManagerInput, OperatorRefusal, T
 use crate::slow::SlowLog;
 use crate::status::{self, NodeStatus};
 use bytes::Bytes;
-use consensus::manager::{ManagerClient, ToManager, ToNode};
-use engines::client::{ClientId, ClientReply, Directory, FromClient, ToClient};
-use engines::engine::Task;
-use engines::{Engine, LocalDatabase, WorkerPlace};
-use net::{CoreInput, NetworkLimits, Outbox, SharedClusterId};
-use node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent};
-use raft::LogMembers;
+use shoal_consensus::manager::{ManagerClient, ToManager, ToNode};
+use shoal_engines::client::{ClientId, ClientReply, Directory, FromClient, ToClient};
+use shoal_engines::engine::Task;
+use shoal_engines::{Engine, LocalDatabase, WorkerPlace};
+use shoal_net::{CoreInput, NetworkLimits, Outbox, SharedClusterId};
+use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent};
+use shoal_raft::LogMembers;
+use shoal_store::Store;
+use shoal_types::wire::{self, Coded};
+use shoal_types::{NodeId, Rejected, ShardId, Time, WorkerId};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use store::Store;
 use tokio::sync::oneshot;
-use types::wire::{self, Coded};
-use types::{NodeId, Rejected, ShardId, Time, WorkerId};
 
 /// The worker that talks with managers, of each node.
 pub(crate) const HOST: WorkerId = WorkerId(0);
@@ -47,7 +47,7 @@ pub enum WorkerCommand {
     /// Answer a client.
     Answer {
         /// Which.
-        client: net::ConnectedClient,
+        client: shoal_net::ConnectedClient,
         /// A whole frame.
         frame: Bytes,
     },
@@ -71,7 +71,7 @@ impl fmt::Debug for WorkerCommand {
 
 /// Cuts a node off from all others, for tests of what happens then.
 pub(crate) struct Isolation {
-    pub(crate) worker_hosts: net::Handle<WorkerCommand>,
+    pub(crate) worker_hosts: shoal_net::Handle<WorkerCommand>,
     pub(crate) others: Vec<NodeId>,
 }
 
@@ -79,9 +79,9 @@ impl Isolation {
     /// Says what is so now.
     fn set(&self, isolated: bool) -> bool {
         if isolated {
-            self.others
-                .iter()
-                .for_each(|node| self.worker_hosts.set_link_faults(*node, net::LinkFaults::CUT));
+            self.others.iter().for_each(|node| {
+                self.worker_hosts.set_link_faults(*node, shoal_net::LinkFaults::CUT)
+            });
         } else {
             self.worker_hosts.heal();
         }
@@ -312,7 +312,12 @@ impl<E: Engine> WorkerHost<E> {
         }
     }
 
-    fn hear_operator(&mut self, client: net::ConnectedClient, frame: &Bytes, out: &mut Outbox) {
+    fn hear_operator(
+        &mut self,
+        client: shoal_net::ConnectedClient,
+        frame: &Bytes,
+        out: &mut Outbox,
+    ) {
         let Ok(wanted) = wire::decode::<FromOperator>(frame) else {
             self.malformed += 1;
             return out.close_client(client, "a frame that makes no sense");
@@ -335,7 +340,7 @@ impl<E: Engine> WorkerHost<E> {
     fn hear_client(
         &mut self,
         now: Time,
-        client: net::ConnectedClient,
+        client: shoal_net::ConnectedClient,
         frame: &Bytes,
         out: &mut Outbox,
     ) {
@@ -402,7 +407,7 @@ fn answer(out: &mut Outbox, to: ClientId, told: &ToClient) {
     if let Some(instead) = too_long(told, frame.len(), NetworkLimits::default().frame_bytes_max) {
         frame = out.encode(|bytes| instead.put(bytes));
     }
-    out.to_client(net::ConnectedClient(to.0), frame);
+    out.to_client(shoal_net::ConnectedClient(to.0), frame);
 }
 
 /// What to say instead of something that takes so many bytes, if that is more than a frame may have and costs the
@@ -419,7 +424,7 @@ fn too_long(told: &ToClient, bytes: usize, max: usize) -> Option<ToClient> {
     }
 }
 
-impl<E: Engine + 'static> net::Core for WorkerHost<E> {
+impl<E: Engine + 'static> shoal_net::Core for WorkerHost<E> {
     type Command = WorkerCommand;
 
     fn step(&mut self, now: Time, input: CoreInput<WorkerCommand>, out: &mut Outbox) {
@@ -446,7 +451,7 @@ impl<E: Engine + 'static> net::Core for WorkerHost<E> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engines::operation::OperationResult;
+    use shoal_engines::operation::OperationResult;
 
     #[test]
     fn only_what_was_read_is_too_long_for_an_answer() {

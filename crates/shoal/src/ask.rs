@@ -1,15 +1,15 @@
 //! Asking nodes where everything is, and how they are.
 
-use consensus::topology::Topology;
-use engines::client::{Directory, FromClient, ToClient};
-use net::CloseReason;
-use net::client::{Access, ClientConnection, ConnectError, connect};
-use server::{FromOperator, NodeStatus, ToOperator};
+use shoal_consensus::topology::Topology;
+use shoal_engines::client::{Directory, FromClient, ToClient};
+use shoal_net::CloseReason;
+use shoal_net::client::{Access, ClientConnection, ConnectError, connect};
+use shoal_server::{FromOperator, NodeStatus, ToOperator};
+use shoal_types::WorkerId;
+use shoal_types::wire::{Coded, decode, encode};
 use std::fmt::Display;
 use std::time::Duration;
 use thiserror::Error;
-use types::WorkerId;
-use types::wire::{Coded, decode, encode};
 
 /// After so long a node that has not answered is not there.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -1,7 +1,7 @@
 //! Durations on the command line, `500ms`, `10s`, `1.5m`, `1h`, and in words.
 
+use shoal_workloads::report::words;
 use std::time::Duration;
-use workloads::report::words;
 
 /// Longest duration accepted: a week.
 const SECONDS_MAX: f64 = 7.0 * 24.0 * 3600.0;

@@ -3,13 +3,13 @@
 
 use crate::local::InProcessCluster;
 use crate::remote::RemoteDatabase;
-use net::Handle;
-use server::WorkerCommand;
+use shoal_net::Handle;
+use shoal_server::WorkerCommand;
+use shoal_types::{ShardId, WorkerId};
+use shoal_workloads::bench::{BenchPlace, Who, Work};
+use shoal_workloads::placed::Placed;
 use std::fmt;
 use std::sync::Arc;
-use types::{ShardId, WorkerId};
-use workloads::bench::{BenchPlace, Who, Work};
-use workloads::placed::Placed;
 
 /// Loaders on a worker: while one waits for its chunk to be durable, others load.
 const LOADERS: usize = 4;

@@ -4,16 +4,16 @@ use crate::ask::{self, Unanswered};
 use crate::clock::now;
 use crate::managers::ChangeError;
 use crate::report::StatusReport;
-use consensus::manager::{Loss, LossStage};
-use consensus::topology::Topology;
-use net::CloseReason;
-use net::client::Access;
 use serde::Serialize;
-use server::{FromOperator, LossStatus, NodeStatus, ToOperator};
+use shoal_consensus::manager::{Loss, LossStage};
+use shoal_consensus::topology::Topology;
+use shoal_net::CloseReason;
+use shoal_net::client::Access;
+use shoal_server::{FromOperator, LossStatus, NodeStatus, ToOperator};
+use shoal_types::{NodeId, ShardId};
+use shoal_workloads::report::words;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use types::{NodeId, ShardId};
-use workloads::report::words;
 
 /// How often it is asked how far it is.
 const ASK_EVERY: Duration = Duration::from_millis(200);
@@ -112,7 +112,7 @@ impl Acceptance {
         let ToOperator::Lost(loss) = self.settle(&topology, wanted, say, over).await? else {
             return Err(ChangeError::Refused("the managers say something else".to_owned()));
         };
-        let gap = |(epoch, lost): (&types::Epoch, &consensus::manager::LostEnd)| {
+        let gap = |(epoch, lost): (&shoal_types::Epoch, &shoal_consensus::manager::LostEnd)| {
             let (held, end) = (lost.held?, lost.end?);
             (end > held).then_some(EpochGap { epoch: epoch.0, held: held.0, durable: end.0 })
         };
@@ -206,12 +206,12 @@ impl Acceptance {
     }
 }
 
-fn refused(why: &server::OperatorRefusal) -> ChangeError {
+fn refused(why: &shoal_server::OperatorRefusal) -> ChangeError {
     match why {
-        server::OperatorRefusal::NoManagers => ChangeError::Cannot(
+        shoal_server::OperatorRefusal::NoManagers => ChangeError::Cannot(
             "the cluster has no managers: its shards never change their leaders".to_owned(),
         ),
-        server::OperatorRefusal::Failed(why) => ChangeError::Refused(why.clone()),
+        shoal_server::OperatorRefusal::Failed(why) => ChangeError::Refused(why.clone()),
         other => ChangeError::Refused(format!("{other:?}")),
     }
 }
@@ -378,7 +378,7 @@ fn date(at_s: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use server::{LackingStatus, LostEndStatus, ShardStatus};
+    use shoal_server::{LackingStatus, LostEndStatus, ShardStatus};
 
     fn worker(node: u32, worker: u32, durable: u64, held: Option<u64>) -> NodeStatus {
         let lacking = vec![LackingStatus { epoch: 3, durable, held }];

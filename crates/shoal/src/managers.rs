@@ -5,15 +5,17 @@ use crate::clock::now;
 use crate::duration::span;
 use crate::report::StatusReport;
 use crate::terminal::table;
-use consensus::topology::Topology;
-use net::CloseReason;
-use net::client::Access;
 use serde::Serialize;
-use server::{FromOperator, ManagerStatus, NodeStatus, OperatorRefusal, RecoveryStage, ToOperator};
+use shoal_consensus::topology::Topology;
+use shoal_net::CloseReason;
+use shoal_net::client::Access;
+use shoal_server::{
+    FromOperator, ManagerStatus, NodeStatus, OperatorRefusal, RecoveryStage, ToOperator,
+};
+use shoal_types::NodeId;
+use shoal_workloads::report::words;
 use std::time::Duration;
 use thiserror::Error;
-use types::NodeId;
-use workloads::report::words;
 
 /// How often it is asked how far it is.
 const ASK_EVERY: Duration = Duration::from_millis(200);

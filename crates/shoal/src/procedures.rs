@@ -1,8 +1,8 @@
 //! The procedures that every node knows by name.
 
 use bytes::Bytes;
-use engines::{CoordinatorTransaction, Procedures};
-use types::{Error, Result, TableId, Transaction as _};
+use shoal_engines::{CoordinatorTransaction, Procedures};
+use shoal_types::{Error, Result, TableId, Transaction as _};
 
 /// Adds to a counter: see [`add`].
 pub const ADD: &str = "shoal.add";

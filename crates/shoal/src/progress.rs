@@ -1,11 +1,11 @@
 //! The progress bars, on standard error. They hide themselves where that is no terminal.
 
 use indicatif::{ProgressBar, ProgressStyle};
-use sim::demonstrations::{self, ProgressWatcher};
+use shoal_sim::demonstrations::{self, ProgressWatcher};
+use shoal_workloads::bench::{BenchProgress, Stage};
+use shoal_workloads::report::words;
 use std::rc::Rc;
 use std::time::Duration;
-use workloads::bench::{BenchProgress, Stage};
-use workloads::report::words;
 
 /// A bar in our style, or one that shows nothing.
 fn styled(visible: bool) -> ProgressBar {

@@ -5,16 +5,16 @@ use crate::clock::now;
 use crate::losses::listed;
 use crate::managers::{ChangeError, ReplacementEnd};
 use crate::report::StatusReport;
-use consensus::topology::Topology;
-use net::CloseReason;
-use net::client::Access;
 use serde::Serialize;
-use server::{
+use shoal_consensus::topology::Topology;
+use shoal_net::CloseReason;
+use shoal_net::client::Access;
+use shoal_server::{
     FromOperator, NodeStatus, OperatorRefusal, RecoveryStage, RememberedManagers, ToOperator,
 };
+use shoal_types::{NodeId, ShardId};
+use shoal_workloads::report::words;
 use std::time::Duration;
-use types::{NodeId, ShardId};
-use workloads::report::words;
 
 /// How often it is asked how far it is.
 const ASK_EVERY: Duration = Duration::from_millis(200);
@@ -297,7 +297,7 @@ impl ManagersSurvey {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use server::ManagerStatus;
+    use shoal_server::ManagerStatus;
 
     /// Five nodes, of which the first three have managers with so many entries, where these answer.
     fn report(committed: [Option<u64>; 3]) -> StatusReport {

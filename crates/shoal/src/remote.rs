@@ -2,13 +2,13 @@
 
 use crate::local::InProcessCluster;
 use crate::report;
-use client::{Cluster, ClusterOptions, ClusterTransaction, Db};
+use shoal_client::{Cluster, ClusterOptions, ClusterTransaction, Db};
+use shoal_types::{Database, Result, TableId};
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 use tokio::runtime::Runtime;
-use types::{Database, Result, TableId};
 
 /// A client, the runtime of its connections, and, if it has one to itself, the cluster.
 #[derive(Clone)]

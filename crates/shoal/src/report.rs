@@ -3,14 +3,14 @@
 use crate::ask;
 use crate::terminal::tables;
 use crate::{losses, managers};
-use consensus::topology::{Node, Topology};
-use net::SystemClock;
-use net::client::Access;
 use serde::Serialize;
-use server::{FollowerStatus, NodeStatus, ShardStatus};
+use shoal_consensus::topology::{Node, Topology};
+use shoal_net::SystemClock;
+use shoal_net::client::Access;
+use shoal_server::{FollowerStatus, NodeStatus, ShardStatus};
+use shoal_types::{NodeId, Time};
+use shoal_workloads::report::words;
 use std::collections::{BTreeMap, BTreeSet};
-use types::{NodeId, Time};
-use workloads::report::words;
 
 /// What each node of a cluster says of itself, or why it says nothing.
 #[derive(Debug)]
@@ -334,7 +334,7 @@ pub fn led_by(leaders: &BTreeMap<u32, u32>, node: NodeId) -> String {
 mod tests {
     use super::*;
     use crate::terminal::COLUMNS_MAX;
-    use server::StreamStatus;
+    use shoal_server::StreamStatus;
 
     fn node(number: u32, leading: bool) -> Result<NodeStatus, String> {
         let stream = StreamStatus { leading, ..StreamStatus::default() };

@@ -1,9 +1,9 @@
 //! A measurement as people read it on a terminal.
 
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+use shoal_workloads::bench::Measurement;
+use shoal_workloads::report::{comparison, page, stages, words};
 use std::fmt::Write;
-use workloads::bench::Measurement;
-use workloads::report::{comparison, page, stages, words};
 
 /// The measurement in words and tables.
 pub fn text(measurement: &Measurement) -> String {
@@ -198,9 +198,9 @@ fn checks(measurement: &Measurement) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use workloads::bench::{self, BenchSettings, Build, Threads};
-    use workloads::model::Model;
-    use workloads::ycsb::{Distribution, Letter, Ycsb};
+    use shoal_workloads::bench::{self, BenchSettings, Build, Threads};
+    use shoal_workloads::model::Model;
+    use shoal_workloads::ycsb::{Distribution, Letter, Ycsb};
 
     #[test]
     fn tables_are_no_wider_than_a_terminal_and_show_everything() {

@@ -4,17 +4,17 @@
 use crate::inside::InsideClients;
 use crate::local::{ClusterPlan, InProcessCluster};
 use crate::remote::RemoteDatabase;
-use client::ClusterOptions;
-use consensus::topology::Partitioning;
-use sim::catalog::Catalog;
-use std::sync::Arc;
-use std::time::Duration;
-use types::{Database, Error};
-use workloads::bench::{
+use shoal_client::ClusterOptions;
+use shoal_consensus::topology::Partitioning;
+use shoal_sim::catalog::Catalog;
+use shoal_types::{Database, Error};
+use shoal_workloads::bench::{
     self, BenchPlace, BenchProgress, BenchSettings, Build, Measurement, Threads,
 };
-use workloads::placed::{Division, Placed};
-use workloads::workload::Workload;
+use shoal_workloads::placed::{Division, Placed};
+use shoal_workloads::workload::Workload;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// What a transaction may take on a cluster. A bench gives up on none that will end.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -28,7 +28,7 @@ pub trait Placeable {
     ///
     /// # Errors
     /// Those of the database, and where so many shards are too many.
-    fn place<D: Database>(&self, db: &D, shards: u32) -> types::Result<Self::Placed>;
+    fn place<D: Database>(&self, db: &D, shards: u32) -> shoal_types::Result<Self::Placed>;
 }
 
 /// See the module.
@@ -143,8 +143,8 @@ fn build(target: &str) -> Build {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use workloads::micro::Micro;
-    use workloads::model::Model;
+    use shoal_workloads::micro::Micro;
+    use shoal_workloads::model::Model;
 
     #[test]
     fn what_cannot_be_set_up_is_no_transaction_that_was_rejected() {

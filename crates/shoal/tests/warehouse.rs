@@ -2,9 +2,9 @@
 //! 150 MB, and its consistency conditions hold.
 
 use shoal::Db;
-use workloads::bench::block_on;
-use workloads::tpcc::{Scale, TpcC};
-use workloads::workload::Workload;
+use shoal_workloads::bench::block_on;
+use shoal_workloads::tpcc::{Scale, TpcC};
+use shoal_workloads::workload::Workload;
 
 const WAREHOUSE_BYTES_MAX: usize = 150_000_000;
 

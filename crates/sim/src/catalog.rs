@@ -1,10 +1,10 @@
 //! Which tables workloads use. A cluster knows its tables before it starts, so workloads are made once
 //! against a catalogue, which only takes down names, and then the cluster is made to fit.
 
+use shoal_types::{Database, Error, Result, TableId};
+use shoal_workloads::model::ModelTransaction;
 use std::cell::RefCell;
 use std::rc::Rc;
-use types::{Database, Error, Result, TableId};
-use workloads::model::ModelTransaction;
 
 /// See the module.
 #[derive(Debug, Clone, Default)]

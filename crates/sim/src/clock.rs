@@ -6,7 +6,7 @@
 //! ```
 //! Whole numbers only, so that every machine computes the same.
 
-use types::Time;
+use shoal_types::Time;
 
 /// One clock: a node's, or a manager's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl NodeClock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use types::Random;
+    use shoal_types::Random;
 
     #[test]
     fn a_timer_goes_off_at_the_first_instant_that_shows_its_time() {

@@ -3,16 +3,16 @@
 
 use crate::clock::NodeClock;
 use crate::metrics::Engines;
-use consensus::manager::{ManagerClient, ManagerOptions, ProcessInstance};
-use consensus::stream::MemoryStorage;
-use engines::engine::Setup;
-use engines::{Engine, WorkerPlace};
-use node::{Membership, Worker, WorkerEvent, WorkerOrigin};
+use shoal_consensus::manager::{ManagerClient, ManagerOptions, ProcessInstance};
+use shoal_consensus::stream::MemoryStorage;
+use shoal_engines::engine::Setup;
+use shoal_engines::{Engine, WorkerPlace};
+use shoal_node::{Membership, Worker, WorkerEvent, WorkerOrigin};
+use shoal_store::Store;
+use shoal_types::{Ballot, NodeId, Random, ShardId, Time, WorkerId};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
-use store::Store;
-use types::{Ballot, NodeId, Random, ShardId, Time, WorkerId};
 
 /// A worker and its place in time.
 pub(crate) struct SimulatedWorker<E: Engine> {

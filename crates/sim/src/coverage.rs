@@ -3,9 +3,9 @@
 
 use crate::metrics::Metrics;
 use crate::recovery::ShardRecoveryStage;
-use engines::Observation;
+use shoal_engines::Observation;
+use shoal_types::{Clock, ShardId};
 use std::ops::AddAssign;
-use types::{Clock, ShardId};
 
 /// Coverage points that only scenarios reach so far, in `crates/node/tests/node/recovery/former_leaders.rs`: seeds are not asked to.
 pub const BEYOND_SEEDS: &[&str] = &["old version left out of a copy"];

@@ -4,9 +4,9 @@
 use crate::clock::NodeClock;
 use crate::fault_schedule::{FaultSchedule, FaultWeights};
 use crate::managers::ManagersPlan;
-use consensus::manager::{LogPace, ManagerOptions};
+use shoal_consensus::manager::{LogPace, ManagerOptions};
+use shoal_types::{Random, ShardId};
 use std::time::Duration;
-use types::{Random, ShardId};
 
 /// A lease that no node is too late to renew.
 const FOR_EVER: Duration = Duration::from_secs(100_000);

@@ -4,7 +4,7 @@
 
 use crate::failures::Fate;
 use crate::network::Troubles;
-use types::{Random, ShardId};
+use shoal_types::{Random, ShardId};
 
 /// What goes wrong in a run, and how often.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -7,14 +7,14 @@
 
 use crate::clock::NodeClock;
 use crate::violation::Violation;
-use consensus::manager::{
+use shoal_consensus::manager::{
     Applied, Ask, CarriedLog, ClusterChange, Configuration, LogPace, Manager, ManagerEffect,
     ManagerEvent, ManagerOptions, SimulatedLog, StateMachine, ToNode,
 };
-use consensus::topology::Topology;
+use shoal_consensus::topology::Topology;
+use shoal_types::{ClusterId, Epoch, NodeId, Random, TableId, Time, VectorWatermark};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use types::{ClusterId, Epoch, NodeId, Random, TableId, Time, VectorWatermark};
 
 /// How often epochs change without anybody having failed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

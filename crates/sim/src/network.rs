@@ -9,7 +9,7 @@
 //! is sent again, and takes longer; nothing comes twice.
 
 use crate::metrics::Traffic;
-use types::{Random, Time};
+use shoal_types::{Random, Time};
 
 /// How long messages take from one datacenter to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

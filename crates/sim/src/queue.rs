@@ -4,9 +4,9 @@
 //! 24 bytes however large a message is, and nothing is allocated once both have grown. What is due at
 //! the same instant comes in an order drawn from the seed.
 
+use shoal_types::{Random, Time};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use types::{Random, Time};
 
 /// A queue of items by time; see the module.
 #[derive(Debug)]

@@ -1,9 +1,9 @@
 //! How far the recovery of each shard is, as an observer of the whole cluster knows: so that the next
 //! failure can be put right into it, and so that it is known that this was done.
 
-use consensus::manager::{Applied, Configuration};
-use engines::{Observation, WorkerPlace};
-use types::{Ballot, NodeId, ShardId};
+use shoal_consensus::manager::{Applied, Configuration};
+use shoal_engines::{Observation, WorkerPlace};
+use shoal_types::{Ballot, NodeId, ShardId};
 
 /// A step of a recovery that is done, so that the next one is under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

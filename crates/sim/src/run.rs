@@ -21,16 +21,16 @@ use crate::scenario::{Scenario, ScenarioWork, partitioning};
 use crate::simulation::{Simulation, SimulationWorld};
 use crate::subject::{self, AnyPlantedBug, StreamCuts, Subject};
 use crate::violation::Violation;
-use client::ClusterOptions;
-use engines::client::Directory;
-use engines::engine::Setup;
-use engines::{Procedures, WorkerPlace};
+use shoal_client::ClusterOptions;
+use shoal_engines::client::Directory;
+use shoal_engines::engine::Setup;
+use shoal_engines::{Procedures, WorkerPlace};
+use shoal_types::{NodeId, Random, ShardId, Time, WorkerId};
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{NodeId, Random, ShardId, Time, WorkerId};
 
 /// Once nothing goes wrong any more, everything that was begun ends within this.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -171,7 +171,7 @@ struct PreparedRun<E: Subject> {
 }
 
 impl<E: Subject> PreparedRun<E> {
-    fn build(seed: u64, orders: RunOptions) -> types::Result<(Scenario, PreparedRun<E>)> {
+    fn build(seed: u64, orders: RunOptions) -> shoal_types::Result<(Scenario, PreparedRun<E>)> {
         let root = Random::new(seed);
         let mut random = root.fork(10);
         let mut scenario = Scenario::draw(&mut random);
@@ -188,7 +188,7 @@ impl<E: Subject> PreparedRun<E> {
         let catalog = Catalog::new();
         let all_scenario_clients = scenario.cast.iter().map(|cast| cast.scenario_clients(&catalog));
         let all_scenario_clients =
-            all_scenario_clients.collect::<types::Result<Vec<ScenarioWork>>>()?;
+            all_scenario_clients.collect::<shoal_types::Result<Vec<ScenarioWork>>>()?;
         let shards = scenario.shape.shards;
         let tables = catalog.names().into_iter().map(|name| {
             let partitioning = partitioning(&mut random, &name, shards);
@@ -478,7 +478,7 @@ impl<E: Subject> PreparedRun<E> {
         let leader = |shard| self.simulation.leader(shard);
         let gone = |node| self.simulation.is_gone(node);
         let installed = (checks.installed(), self.simulation.lost());
-        let rolled_back = |shard, stamp: &types::Stamp| checks.is_rolled_back(shard, stamp);
+        let rolled_back = |shard, stamp: &shoal_types::Stamp| checks.is_rolled_back(shard, stamp);
         let topology = self.simulation.topology();
         replicas::check(topology, installed, leader, store, gone, rolled_back)
     }

@@ -14,15 +14,15 @@ use crate::fault_schedule::{FaultSchedule, FaultWeights};
 use crate::managers::EpochChanges;
 use crate::network::{Delay, Troubles};
 use crate::run::SPARES;
-use consensus::topology::{Partitioning, Topology};
+use shoal_consensus::topology::{Partitioning, Topology};
+use shoal_types::{Database, Random, Result, ShardId};
+use shoal_workloads::history::generator::Parameters;
+use shoal_workloads::micro::Micro;
+use shoal_workloads::tpcc::{Scale, TpcC};
+use shoal_workloads::ycsb::{Distribution, Letter, VALUE_BYTES_MIN, Ycsb};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
-use types::{Database, Random, Result, ShardId};
-use workloads::history::generator::Parameters;
-use workloads::micro::Micro;
-use workloads::tpcc::{Scale, TpcC};
-use workloads::ycsb::{Distribution, Letter, VALUE_BYTES_MIN, Ycsb};
 
 const MS: u64 = 1_000_000;
 

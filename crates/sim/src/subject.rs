@@ -5,19 +5,19 @@ use crate::checks::Rules;
 use crate::managers::ManagersPlan;
 use crate::run::{RunOptions, RunReport, run};
 #[cfg(feature = "planted")]
-use consensus::manager;
-use consensus::stream;
-use consensus::topology::Partitioning;
+use shoal_consensus::manager;
+use shoal_consensus::stream;
+use shoal_consensus::topology::Partitioning;
 #[cfg(feature = "planted")]
-use engines::PlantedBugs;
-use engines::client::requests_table;
-use engines::engine::Setup;
-use engines::execution::Limits;
-use engines::mako::{self, Mako, StampForm};
-use engines::two_phase_commit::{self, TwoPhaseCommit};
-use engines::{Engine, PlantedBug};
+use shoal_engines::PlantedBugs;
+use shoal_engines::client::requests_table;
+use shoal_engines::engine::Setup;
+use shoal_engines::execution::Limits;
+use shoal_engines::mako::{self, Mako, StampForm};
+use shoal_engines::two_phase_commit::{self, TwoPhaseCommit};
+use shoal_engines::{Engine, PlantedBug};
+use shoal_types::Random;
 use std::time::Duration;
-use types::Random;
 
 /// A bug that can be planted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 //! A run that is not watched formats nothing. One that failed is run again, from the same seed, and then
 //! it is watched.
 
+use shoal_types::Time;
 use std::collections::VecDeque;
 use std::fmt::{self, Write};
-use types::Time;
 
 /// Longest line kept; messages may hold whole batches.
 const LINE_BYTES_MAX: usize = 400;

@@ -1,8 +1,8 @@
 //! A violation: a rule of the house that a run broke.
 
-use engines::WorkerPlace;
+use shoal_engines::WorkerPlace;
+use shoal_types::Time;
 use std::fmt;
-use types::Time;
 
 /// What was broken, how, when and where.
 #[derive(Debug, Clone, PartialEq, Eq)]

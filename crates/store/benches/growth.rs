@@ -5,9 +5,9 @@
 //! cargo bench -p shoal-store --bench growth
 //! ```
 use shoal_store::{Options, Session, Store};
+use shoal_types::{Epoch, Scan, StampRef, TableId};
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Epoch, Scan, StampRef, TableId};
 
 const DOUBLINGS: u32 = 4;
 const ROUNDS: usize = 3;

@@ -11,10 +11,10 @@ use crate::session::Session;
 use crate::store::{Options, Store};
 use crate::transaction::prefetch_rows;
 use crate::version::{Content, Version};
+use shoal_types::limits::KEY_BYTES_MAX;
+use shoal_types::{Result, TableId};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use types::limits::KEY_BYTES_MAX;
-use types::{Result, TableId};
 
 /// An ordered concurrent map from keys to numbers.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl BareIndex {
     /// Access for one thread.
     ///
     /// # Errors
-    /// [`TooManyTransactions`](types::Rejected::TooManyTransactions) where too many have one.
+    /// [`TooManyTransactions`](shoal_types::Rejected::TooManyTransactions) where too many have one.
     pub fn handle(&self) -> Result<BareHandle> {
         Ok(BareHandle { session: self.store.session()?, table: self.table })
     }

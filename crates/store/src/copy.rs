@@ -10,8 +10,8 @@ use crate::guarded::Guarded;
 use crate::record::Record;
 use crate::session::{Pinned, Session};
 use crate::walk::{WalkPlace, walk};
+use shoal_types::{StampRef, TableId};
 use std::ops::ControlFlow;
-use types::{StampRef, TableId};
 
 /// How much of a store a step of a copy looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,9 +119,9 @@ impl Session {
 mod tests {
     use super::*;
     use crate::store::{Options, Store};
+    use shoal_types::{Clock, Epoch, Stamp};
     use std::cell::Cell;
     use std::sync::Arc;
-    use types::{Clock, Epoch, Stamp};
 
     const SMALL: CopyPart = CopyPart { records_max: 2, bytes_max: usize::MAX };
 

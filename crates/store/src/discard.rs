@@ -28,9 +28,9 @@ use crate::session::{Pinned, Session, SessionState};
 use crate::store::Store;
 use crate::version::Version;
 use crate::walk::{WalkPlace, walk};
+use shoal_types::{Aborted, Conflict, Result, StampRef, TableId};
 use std::ops::ControlFlow;
 use std::ptr::{self, NonNull};
-use types::{Aborted, Conflict, Result, StampRef, TableId};
 
 #[cfg(all(test, not(feature = "model")))]
 mod tests;

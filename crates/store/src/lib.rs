@@ -8,9 +8,8 @@
 //! ([`Transaction::lock`] and [`Locked`]).
 //!
 //! ```
-//! use store::{Options, Store};
+//! use shoal_store::{Options, Store};
 //! use std::sync::Arc;
-//! # use shoal_store as store;
 //!
 //! let store = Arc::new(Store::new(Options::default()));
 //! let table = store.table("accounts")?;
@@ -19,7 +18,7 @@
 //! tx.put(table, b"alice", b"10")?;
 //! assert_eq!(tx.get(table, b"alice")?, Some(b"10".as_slice()));
 //! tx.commit()?;
-//! # Ok::<(), types::Error>(())
+//! # Ok::<(), shoal_types::Error>(())
 //! ```
 //!
 //! Read in this order: `key.rs`, `version.rs` and `record.rs` (what is stored), `index/` (where),

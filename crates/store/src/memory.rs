@@ -475,7 +475,7 @@ impl Drop for Heap {
 #[cfg(all(test, not(feature = "model")))]
 mod tests {
     use super::*;
-    use types::Random;
+    use shoal_types::Random;
 
     #[test]
     fn classes_ascend_fit_and_waste_little() {

@@ -28,10 +28,10 @@ use crate::record::Record;
 use crate::sync::{AtomicU64, Mutex, Ordering, fence, lock};
 use crate::version::Version;
 use crossbeam_utils::CachePadded;
+use shoal_types::limits::TRANSACTIONS_OPEN_MAX;
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use types::limits::TRANSACTIONS_OPEN_MAX;
 
 /// What a slot shows while its session holds no guard. Eras begin at 1.
 const IDLE: u64 = 0;

@@ -20,8 +20,8 @@
 use crate::memory::Heap;
 use crate::sync::{AtomicPtr, Ordering, spin_loop};
 use crate::version::Version;
+use shoal_types::{KeyExcerpt, TableId};
 use std::ptr::{self, NonNull};
-use types::{KeyExcerpt, TableId};
 
 const LOCKED: usize = 1;
 const DEAD: usize = 2;

@@ -7,14 +7,14 @@ use crate::record::Record;
 use crate::store::Store;
 use crate::transaction::{Sets, Transaction};
 use crate::version::Version;
+use shoal_types::limits::TRANSACTIONS_OPEN_MAX;
+use shoal_types::{Rejected, Result, StampRef, TableId};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use types::limits::TRANSACTIONS_OPEN_MAX;
-use types::{Rejected, Result, StampRef, TableId};
 
 /// One user's place in a [`Store`]: it can be kept and used again, and it moves between threads
 /// together with the transaction that runs on it.

@@ -10,12 +10,12 @@ use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 use crate::transaction::HashKeys;
 use crate::version::Version;
 use crossbeam_utils::CachePadded;
+use shoal_types::limits::{TABLE_NAME_BYTES_MAX, TABLES_MAX, TRANSACTIONS_OPEN_MAX};
+use shoal_types::{Clock, Epoch, Rejected, Result, TableId};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock};
-use types::limits::{TABLE_NAME_BYTES_MAX, TABLES_MAX, TRANSACTIONS_OPEN_MAX};
-use types::{Clock, Epoch, Rejected, Result, TableId};
 
 /// What a store allows.
 #[derive(Debug, Clone)]

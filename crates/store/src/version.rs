@@ -14,9 +14,9 @@
 use crate::guarded::Guarded;
 use crate::memory::Heap;
 use crate::sync::{AtomicPtr, Ordering};
+use shoal_types::limits::VALUE_BYTES_MAX;
+use shoal_types::{Clock, Epoch, RemoteClock, StampRef};
 use std::ptr::{self, NonNull};
-use types::limits::VALUE_BYTES_MAX;
-use types::{Clock, Epoch, RemoteClock, StampRef};
 
 /// The most remote clocks that one version holds.
 pub(crate) const REMOTE_MAX: usize = 127;

@@ -4,9 +4,9 @@
 use crate::index::Seek;
 use crate::record::Record;
 use crate::store::Store;
+use shoal_types::TableId;
 use std::ops::ControlFlow;
 use std::ptr::NonNull;
-use types::TableId;
 
 /// A place between the records of a store: before the first key of a table that is not below `key`. The
 /// default is the beginning.

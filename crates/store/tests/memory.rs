@@ -3,8 +3,8 @@
 #![cfg(not(feature = "model"))]
 
 use shoal_store::{Options, Session, Store};
+use shoal_types::{Error, Rejected, Result, TableId};
 use std::sync::Arc;
-use types::{Error, Rejected, Result, TableId};
 
 const LIMIT: usize = 8 << 20;
 

@@ -8,10 +8,10 @@
 #![cfg(feature = "model")]
 
 use shoal_store::{Options, RollBack, Session, Store, StoreBug, StoreBugs};
+use shoal_types::{Epoch, Result, Scan, StampRef, TableId};
 use shuttle::thread;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use types::{Epoch, Result, Scan, StampRef, TableId};
 
 /// Random orders a scenario is run under; half as many more are drawn by probabilistic concurrency
 /// testing, which favours few, well-placed switches.

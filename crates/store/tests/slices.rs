@@ -3,8 +3,8 @@
 #![cfg(not(feature = "model"))]
 
 use shoal_store::{Options, Session, Store, Transaction};
+use shoal_types::{Clock, Epoch, Error, Scan, StampRef, TableId};
 use std::sync::Arc;
-use types::{Clock, Epoch, Error, Scan, StampRef, TableId};
 
 const KEYS: u16 = 100;
 const SLICE: usize = 7;

@@ -10,7 +10,7 @@
 use crate::rows;
 use crate::tally::Tally;
 use crate::workload::{Check, Done, Workload};
-use types::{Database, Random, Result, TableId, Transaction};
+use shoal_types::{Database, Random, Result, TableId, Transaction};
 
 /// Keys that one transaction touches; the same key may come twice.
 pub(crate) const KEYS_PER_TRANSACTION: usize = 4;

@@ -1,5 +1,5 @@
 //! A serial reference database: the plainest thing that keeps every promise of
-//! [`types::Database`]. Property tests compare the real ones with it, and workloads are tested
+//! [`shoal_types::Database`]. Property tests compare the real ones with it, and workloads are tested
 //! against it.
 //!
 //! One mutex guards ordered maps. A transaction takes the maps out of it, holds the lock until it
@@ -14,14 +14,16 @@
 //!
 //! A thread that holds a transaction open must not start another: it would wait for itself.
 
+use shoal_types::transaction::ScanEnd;
+use shoal_types::{
+    Database, KeyExcerpt, Rejected, Result, Rows, Scan, TableId, Transaction, limits,
+};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::mem;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use types::transaction::ScanEnd;
-use types::{Database, KeyExcerpt, Rejected, Result, Rows, Scan, TableId, Transaction, limits};
 
 /// The serial reference database. Clones share the data.
 #[derive(Debug, Clone, Default)]
@@ -382,8 +384,8 @@ impl Slots {
 mod tests {
     use super::*;
     use futures_executor::block_on;
+    use shoal_types::Error;
     use std::panic::{AssertUnwindSafe, catch_unwind};
-    use types::Error;
 
     /// A database with rows a, c, e, g in one table.
     fn letters() -> (Model, TableId) {

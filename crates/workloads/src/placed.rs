@@ -8,7 +8,7 @@ use crate::tpcc::population::Part;
 use crate::tpcc::{TpcC, keys};
 use crate::workload::{Check, Done, Workload};
 use crate::ycsb::Ycsb;
-use types::{Database, Random, Result, Scan, ShardId, TableId, Transaction};
+use shoal_types::{Database, Random, Result, Scan, ShardId, TableId, Transaction};
 
 /// How a table is divided among shards.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Loading and reading whole tables in transactions of a bounded size.
 
+use shoal_types::{Database, Error, Result, Scan, TableId, Transaction};
 use std::ops::{Bound, Range};
-use types::{Database, Error, Result, Scan, TableId, Transaction};
 
 /// Rows that one transaction writes or reads.
 const PAGE_ROWS: usize = 512;

@@ -1,8 +1,8 @@
 //! The one trait that every workload implements, for benchmarks, tests and simulation alike:
 //! set up, run, check.
 
+use shoal_types::{Database, Result};
 use std::future::Future;
-use types::{Database, Result};
 
 /// A workload over any [`Database`].
 ///

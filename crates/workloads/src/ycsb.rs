@@ -26,9 +26,9 @@ use crate::rows;
 use crate::tally::{Padded, Tally};
 use crate::workload::{Check, Done, Workload};
 use crate::zipf::{Scrambled, Zipf};
+use shoal_types::{Database, Random, Result, Scan, TableId, Transaction};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
-use types::{Database, Random, Result, Scan, TableId, Transaction};
 
 /// Longest scan of workload E.
 const SCAN_ROWS_MAX: u64 = 100;

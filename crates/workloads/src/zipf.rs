@@ -7,7 +7,7 @@
 //!
 //! Invariants: a rank is below n; [`Scrambled`] is a bijection of the ranks.
 
-use types::Random;
+use shoal_types::Random;
 
 /// Draws ranks in `0..n`, rank 0 the most likely.
 #[derive(Debug, Clone)]

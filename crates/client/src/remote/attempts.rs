@@ -4,9 +4,9 @@
 //! its node failed, or does not lead any more, and then elsewhere. What is unknown is never run again.
 
 use super::shared::{ClusterInner, TransactionPermit};
+use shoal_types::{Aborted, Error, Result, Time, Unknown, Wait};
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Aborted, Error, Result, Time, Unknown, Wait};
 
 /// The longest pause is `PAUSE << DOUBLINGS_MAX`, about 50 ms.
 const PAUSE: Duration = Duration::from_micros(50);
@@ -24,7 +24,7 @@ impl Attempts {
     /// None yet.
     ///
     /// # Errors
-    /// [`TooManyTransactions`](types::Rejected::TooManyTransactions).
+    /// [`TooManyTransactions`](shoal_types::Rejected::TooManyTransactions).
     pub(super) fn new(inner: &Arc<ClusterInner>, deadline: Duration) -> Result<Attempts> {
         let (began, until) = (inner.world().now(), inner.after(deadline));
         Ok(Attempts { permit: inner.enter()?, attempts: 0, began, until })

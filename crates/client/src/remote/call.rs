@@ -18,15 +18,15 @@ use super::lock;
 use super::request_ids::CallSessionUse;
 use super::shared::ClusterInner;
 use bytes::Bytes;
-use engines::WorkerPlace;
-use engines::client::{ClientRequest, FromClient, worker_of};
-use std::fmt;
-use std::sync::Arc;
-use std::time::Duration;
-use types::{
+use shoal_engines::WorkerPlace;
+use shoal_engines::client::{ClientRequest, FromClient, worker_of};
+use shoal_types::{
     Aborted, Awaited, CallSession, Cause, Error, NodeId, Rejected, RequestId, Result, ShardId,
     Time, Unknown, Wait, WorkerId,
 };
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Of a frame, what is not the procedure's name or what it is called with.
 const FRAME_REST: usize = 64;

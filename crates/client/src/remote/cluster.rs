@@ -12,14 +12,16 @@ use super::sockets::{Sockets, first};
 use super::transaction::{ClusterTransaction, OperationTimeout};
 use crate::db::Db;
 use bytes::Bytes;
-use consensus::topology::Topology;
-use engines::WorkerPlace;
-use engines::client::{Directory, SessionEnd};
 use ring::rand::{SecureRandom, SystemRandom};
+use shoal_consensus::topology::Topology;
+use shoal_engines::WorkerPlace;
+use shoal_engines::client::{Directory, SessionEnd};
+use shoal_types::{
+    ClusterId, Database, NodeId, Random, Rejected, RequestId, Result, ShardId, TableId,
+};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{ClusterId, Database, NodeId, Random, Rejected, RequestId, Result, ShardId, TableId};
 
 /// A database on other machines, with the interface of the embedded [`Db`]. Cheap to clone; all clones
 /// share their connections, and any number of tasks may use it at once.
@@ -194,8 +196,8 @@ impl Cluster {
     /// [call](Cluster::call) has no such outcome but at its deadline, and there it can be asked for again.
     ///
     /// # Errors
-    /// What `body` returns; [`Aborted`](types::Error::Aborted) where all attempts or all the time are used up;
-    /// [`Unknown::Session`](types::Unknown::Session) and [`Unknown::Commit`](types::Unknown::Commit) where
+    /// What `body` returns; [`Aborted`](shoal_types::Error::Aborted) where all attempts or all the time are used up;
+    /// [`Unknown::Session`](shoal_types::Unknown::Session) and [`Unknown::Commit`](shoal_types::Unknown::Commit) where
     /// the answer to the commit was lost; [`Rejected::TooManyTransactions`].
     pub async fn transact<T>(
         &self,
@@ -245,8 +247,8 @@ impl Cluster {
     /// ```
     ///
     /// # Errors
-    /// Those of the procedure. [`Unknown::Call`](types::Unknown::Call) where the deadline passed: then
-    /// [`call_again`](Cluster::call_again) tells. [`Aborted`](types::Error::Aborted) where all attempts or all the time
+    /// Those of the procedure. [`Unknown::Call`](shoal_types::Unknown::Call) where the deadline passed: then
+    /// [`call_again`](Cluster::call_again) tells. [`Aborted`](shoal_types::Error::Aborted) where all attempts or all the time
     /// are used up and nothing has happened.
     pub async fn call(
         &self,
@@ -264,7 +266,7 @@ impl Cluster {
     /// effect once.
     ///
     /// # Errors
-    /// As for [`call`](Cluster::call). [`Unknown::Forgotten`](types::Unknown::Forgotten) where it was asked for so late that
+    /// As for [`call`](Cluster::call). [`Unknown::Forgotten`](shoal_types::Unknown::Forgotten) where it was asked for so late that
     /// its outcome is not kept any more.
     pub async fn call_again(
         &self,

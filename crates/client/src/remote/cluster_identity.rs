@@ -6,10 +6,10 @@
 //! what is asked for ends with an error that says so.
 
 use super::lock;
-use net::SharedClusterId;
+use shoal_net::SharedClusterId;
+use shoal_types::{ClusterId, NodeId, Rejected};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use types::{ClusterId, NodeId, Rejected};
 
 /// See the module.
 #[derive(Debug, Default)]

@@ -13,13 +13,13 @@ use super::environment::{EnvironmentConnection, Incoming, Outgoing};
 use super::lock;
 use super::session::{AfterReply, ClientSession};
 use super::shared::ClientShared;
-use engines::WorkerPlace;
-use engines::client::{ClientReply, ClientRequest, FromClient, ToClient};
+use shoal_engines::WorkerPlace;
+use shoal_engines::client::{ClientReply, ClientRequest, FromClient, ToClient};
+use shoal_types::{Cause, NodeId, Time};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::watch;
-use types::{Cause, NodeId, Time};
 
 /// A node that was silent for so long is asked whether it is there.
 const PROBE_AFTER: Duration = Duration::from_millis(50);

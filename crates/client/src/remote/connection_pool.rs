@@ -7,12 +7,12 @@ use super::connection::NodeConnection;
 use super::environment::ConnectFailure;
 use super::lock;
 use super::shared::{ClientShared, ClusterInner};
-use engines::WorkerPlace;
+use shoal_engines::WorkerPlace;
+use shoal_types::{Cause, Time};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::watch;
-use types::{Cause, Time};
 
 /// So long it is not tried again.
 const REDIAL_AFTER: Duration = Duration::from_millis(50);

@@ -6,14 +6,14 @@
 
 use super::environment::ClientEnvironment;
 use super::lock;
-use consensus::manager::Outage;
-use consensus::topology::{Home, Topology};
-use engines::client::Directory;
+use shoal_consensus::manager::Outage;
+use shoal_consensus::topology::{Home, Topology};
+use shoal_engines::client::Directory;
+use shoal_types::{NodeId, ShardId, TableId, Time};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::watch;
-use types::{NodeId, ShardId, TableId, Time};
 
 /// A node that did not answer is asked last for so long.
 const SUSPECT_FOR: Duration = Duration::from_secs(1);
@@ -168,7 +168,7 @@ mod tests {
     use super::super::sockets::Sockets;
     use super::*;
     use crate::Access;
-    use consensus::manager::{Configuration, ManagerOptions, Revision, StateMachine};
+    use shoal_consensus::manager::{Configuration, ManagerOptions, Revision, StateMachine};
 
     fn world() -> Arc<dyn ClientEnvironment> {
         Arc::new(Sockets::new(Access::open("reef")))

@@ -5,7 +5,7 @@
 //!              ◄── Incoming└── the simulator: virtual time, messages as values, one thread
 //! ```
 //! All that the client decides is decided above this line, so what runs in a simulation is the client that is shipped. It
-//! draws what is random from a [`Random`](types::Random) that it is given, and waits for nothing but what is here and
+//! draws what is random from a [`Random`](shoal_types::Random) that it is given, and waits for nothing but what is here and
 //! for its own tasks.
 //!
 //! What always holds:
@@ -16,14 +16,14 @@
 
 use super::connection::NodeConnection;
 use super::shared::ClientShared;
-use engines::WorkerPlace;
-use engines::client::{Directory, FromClient, ToClient};
+use shoal_engines::WorkerPlace;
+use shoal_engines::client::{Directory, FromClient, ToClient};
+use shoal_types::{Cause, ClusterId, NodeId, Time, WorkerId};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Cause, ClusterId, NodeId, Time, WorkerId};
 
 /// Longer waits than this, a year, need no deadline.
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);

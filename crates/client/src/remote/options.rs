@@ -1,6 +1,6 @@
 //! What the client of a cluster is told.
 
-use net::client::Access;
+use shoal_net::client::Access;
 use std::time::Duration;
 
 /// What a client of a cluster allows, and how long it waits. Start from the default:

@@ -5,11 +5,11 @@
 
 use super::environment::timeout_at;
 use super::shared::ClusterInner;
-use engines::WorkerPlace;
-use engines::client::FromClient;
+use shoal_engines::WorkerPlace;
+use shoal_engines::client::FromClient;
+use shoal_types::{NodeId, Time, WorkerId};
 use std::sync::Arc;
 use std::time::Duration;
-use types::{NodeId, Time, WorkerId};
 
 /// So long after one node the next is asked.
 const NEXT_AFTER: Duration = Duration::from_millis(50);

@@ -6,9 +6,9 @@
 //! tell that any more.
 
 use super::lock;
+use shoal_types::{CallSession, RequestId, ShardId};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use types::{CallSession, RequestId, ShardId};
 
 /// See the module.
 #[derive(Debug, Default)]

@@ -18,11 +18,11 @@
 //! - The first frame of a session is its beginning. A session that the other side does not know, though
 //!   nothing of it was answered, has not begun there, and begins anew under another number.
 
-use engines::client::{AHEAD_BYTES_MAX, ClientRequest, STEPS_AHEAD_MAX, SessionEnd};
-use engines::operation::{Operation, OperationResult};
+use shoal_engines::client::{AHEAD_BYTES_MAX, ClientRequest, STEPS_AHEAD_MAX, SessionEnd};
+use shoal_engines::operation::{Operation, OperationResult};
+use shoal_types::{Aborted, Cause, Error, Result};
 use std::collections::VecDeque;
 use tokio::sync::oneshot;
-use types::{Aborted, Cause, Error, Result};
 
 /// Bytes of answers that may be under way at once, about: the other side closes a connection that leaves twice as
 /// much behind.

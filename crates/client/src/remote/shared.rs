@@ -9,11 +9,11 @@ use super::lock;
 use super::options::ClusterOptions;
 use super::request_ids::RequestIds;
 use bytes::Bytes;
-use engines::client::Directory;
+use shoal_engines::client::Directory;
+use shoal_types::{CallSession, Cause, NodeId, Random, Rejected, RequestId, Result, Time};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use types::{CallSession, Cause, NodeId, Random, Rejected, RequestId, Result, Time};
 
 /// What connections need of the client; it does not keep them.
 #[derive(Debug)]

@@ -13,17 +13,17 @@ use super::environment::{
 use super::error::ConnectError;
 use super::options::ClusterOptions;
 use bytes::Bytes;
-use engines::WorkerPlace;
-use engines::client::{Directory, FromClient, ToClient};
-use net::CloseReason;
-use net::client::{Access, Receiver, SendError, Sender};
+use shoal_engines::WorkerPlace;
+use shoal_engines::client::{Directory, FromClient, ToClient};
+use shoal_net::CloseReason;
+use shoal_net::client::{Access, Receiver, SendError, Sender};
+use shoal_types::wire::{decode, encode};
+use shoal_types::{Cause, ClusterId, NodeId, Time};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
-use types::wire::{decode, encode};
-use types::{Cause, ClusterId, NodeId, Time};
 
 /// So long after one address the next is visited.
 const NEXT_AFTER: Duration = Duration::from_millis(50);
@@ -70,13 +70,13 @@ impl ClientEnvironment for Sockets {
         Box::pin(async move {
             let unreached = |cause| ConnectFailure { cause, found: None };
             let address = address.ok_or(unreached(Cause::Unreachable))?;
-            let connected = net::client::connect(&address, &access, Some(place.worker)).await;
+            let connected = shoal_net::client::connect(&address, &access, Some(place.worker)).await;
             connected.map(EnvironmentConnection::from).map_err(|error| ConnectFailure {
                 cause: cause_of(error),
                 found: match error {
-                    net::client::ConnectError::FoundedAgain { found } => Some(found),
-                    net::client::ConnectError::Failed(_)
-                    | net::client::ConnectError::Refused(_) => None,
+                    shoal_net::client::ConnectError::FoundedAgain { found } => Some(found),
+                    shoal_net::client::ConnectError::Failed(_)
+                    | shoal_net::client::ConnectError::Refused(_) => None,
                 },
             })
         })
@@ -96,10 +96,16 @@ impl ClientEnvironment for Sockets {
     }
 }
 
-impl From<net::client::ClientConnection> for EnvironmentConnection {
-    fn from(connection: net::client::ClientConnection) -> EnvironmentConnection {
-        let net::client::ClientConnection { node, worker, instance: _, identity, sender, receiver } =
-            connection;
+impl From<shoal_net::client::ClientConnection> for EnvironmentConnection {
+    fn from(connection: shoal_net::client::ClientConnection) -> EnvironmentConnection {
+        let shoal_net::client::ClientConnection {
+            node,
+            worker,
+            instance: _,
+            identity,
+            sender,
+            receiver,
+        } = connection;
         EnvironmentConnection {
             node,
             worker,
@@ -172,8 +178,8 @@ async fn read(mut receiver: Receiver, incoming: Incoming) {
 async fn visit(
     access: &Access,
     address: &str,
-) -> Result<(net::client::ClientConnection, Directory), String> {
-    let connected = net::client::connect(address, access, None).await;
+) -> Result<(shoal_net::client::ClientConnection, Directory), String> {
+    let connected = shoal_net::client::connect(address, access, None).await;
     let mut connection = connected.map_err(|error| error.to_string())?;
     let asked = connection.sender.send(encode(&FromClient::Directory)).await;
     asked.map_err(|error| error.to_string())?;
@@ -222,24 +228,26 @@ pub(super) async fn first(
 }
 
 /// Why a node could not be asked.
-fn cause_of(error: net::client::ConnectError) -> Cause {
+fn cause_of(error: shoal_net::client::ConnectError) -> Cause {
     match error {
-        net::client::ConnectError::FoundedAgain { .. }
-        | net::client::ConnectError::Refused(CloseReason::OtherFounding)
-        | net::client::ConnectError::Failed(CloseReason::OtherFounding) => Cause::FoundedAgain,
-        net::client::ConnectError::Refused(_) => Cause::Refused,
-        net::client::ConnectError::Failed(CloseReason::NotListening) => Cause::NotListening,
-        net::client::ConnectError::Failed(CloseReason::UnknownHost) => Cause::UnknownHost,
-        net::client::ConnectError::Failed(CloseReason::BadAddress) => Cause::BadAddress,
-        net::client::ConnectError::Failed(CloseReason::SlowHandshake) => Cause::Silent,
-        net::client::ConnectError::Failed(
+        shoal_net::client::ConnectError::FoundedAgain { .. }
+        | shoal_net::client::ConnectError::Refused(CloseReason::OtherFounding)
+        | shoal_net::client::ConnectError::Failed(CloseReason::OtherFounding) => {
+            Cause::FoundedAgain
+        }
+        shoal_net::client::ConnectError::Refused(_) => Cause::Refused,
+        shoal_net::client::ConnectError::Failed(CloseReason::NotListening) => Cause::NotListening,
+        shoal_net::client::ConnectError::Failed(CloseReason::UnknownHost) => Cause::UnknownHost,
+        shoal_net::client::ConnectError::Failed(CloseReason::BadAddress) => Cause::BadAddress,
+        shoal_net::client::ConnectError::Failed(CloseReason::SlowHandshake) => Cause::Silent,
+        shoal_net::client::ConnectError::Failed(
             CloseReason::Malformed
             | CloseReason::TooLong
             | CloseReason::Unexpected
             | CloseReason::WrongMagic
             | CloseReason::Truncated,
         ) => Cause::Malformed,
-        net::client::ConnectError::Failed(
+        shoal_net::client::ConnectError::Failed(
             CloseReason::WrongVersion
             | CloseReason::WrongTls
             | CloseReason::TlsFailed
@@ -253,7 +261,7 @@ fn cause_of(error: net::client::ConnectError) -> Cause {
             | CloseReason::TooManyClients
             | CloseReason::Refused,
         ) => Cause::Refused,
-        net::client::ConnectError::Failed(
+        shoal_net::client::ConnectError::Failed(
             CloseReason::Left
             | CloseReason::Vanished
             | CloseReason::Superseded

@@ -11,22 +11,22 @@ use super::lock;
 use super::session::{StepError, StepReply};
 use super::shared::{ClusterInner, TransactionPermit};
 use bytes::Bytes;
-use consensus::topology::Homes;
-use engines::WorkerPlace;
-use engines::client::SessionEnd;
-use engines::operation::{Operation, OperationResult, OwnedScan};
+use shoal_consensus::topology::Homes;
+use shoal_engines::WorkerPlace;
+use shoal_engines::client::SessionEnd;
+use shoal_engines::operation::{Operation, OperationResult, OwnedScan};
+use shoal_types::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_WRITES_MAX, check_key, check_value};
+use shoal_types::transaction::ScanEnd;
+use shoal_types::{
+    Aborted, Arena, Awaited, Cause, Error, KeyExcerpt, NodeId, Rejected, Result, Rows, Scan,
+    ShardId, TableId, Time, Unknown, Wait, WorkerId,
+};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use tokio::sync::{OnceCell, oneshot};
-use types::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_WRITES_MAX, check_key, check_value};
-use types::transaction::ScanEnd;
-use types::{
-    Aborted, Arena, Awaited, Cause, Error, KeyExcerpt, NodeId, Rejected, Result, Rows, Scan,
-    ShardId, TableId, Time, Unknown, Wait, WorkerId,
-};
 
 /// Of a frame, what is neither key nor value.
 const FRAME_REST: usize = 64;
@@ -203,7 +203,7 @@ impl ClusterTransaction {
     /// [`get`](ClusterTransaction::get).
     pub async fn add(&self, table: TableId, key: &[u8], delta: i64) -> Result<i64> {
         let before = self.get_for_update(table, key).await?;
-        let sum = types::transaction::sum(table, key, before, delta)?;
+        let sum = shoal_types::transaction::sum(table, key, before, delta)?;
         self.put(table, key, &sum.to_le_bytes())?;
         Ok(sum)
     }
@@ -493,7 +493,7 @@ fn check_bounds(table: TableId, scan: &Scan<'_>) -> Result<()> {
     Ok(())
 }
 
-impl types::Transaction for ClusterTransaction {
+impl shoal_types::Transaction for ClusterTransaction {
     async fn get(&self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>> {
         ClusterTransaction::get(self, table, key).await
     }

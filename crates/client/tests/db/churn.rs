@@ -2,9 +2,9 @@
 
 use client::{Db, Error, Options, TableId};
 use shoal_client as client;
+use shoal_types::{Random, Rejected};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use types::{Random, Rejected};
 
 /// Each part of the work is that of two new threads.
 const PARTS: u64 = 10;

@@ -4,10 +4,10 @@
 use client::{Aborted, Conflict, Db, Error, Options, Rejected, Scan, TableId};
 use futures_executor::block_on;
 use shoal_client as client;
+use shoal_types::KeyExcerpt;
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll, Waker};
-use types::KeyExcerpt;
 
 /// So few that one lost place in each test would show.
 const TRANSACTIONS_MAX: usize = 2;

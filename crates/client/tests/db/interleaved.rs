@@ -6,8 +6,8 @@ use crate::model::{Model, Op, Outcome, Range, Subject, TABLES, draw};
 use client::{Aborted, Db, Error, Options, TableId, Transaction};
 use futures_executor::block_on;
 use shoal_client as client;
-use store::{StoreBug, StoreBugs};
-use types::Random;
+use shoal_store::{StoreBug, StoreBugs};
+use shoal_types::Random;
 
 /// What a run is drawn from.
 #[derive(Debug, Clone, Copy)]

@@ -3,9 +3,9 @@
 
 use client::{BlockingTransaction, Error, Rejected, Rows, Scan, TableId, Transaction};
 use shoal_client as client;
+use shoal_types::Random;
 use std::collections::BTreeMap;
 use std::ops::{Bound, DerefMut};
-use types::Random;
 
 /// Tables the operations work on.
 pub const TABLES: u8 = 3;
@@ -171,7 +171,7 @@ fn owned(rows: Rows<'_>) -> Outcome {
 /// The same for transactions whose operations have to be awaited and for those without.
 macro_rules! subject {
     ($transaction:ty $(| $session:ident)?, $wait:expr) => {
-        impl $(<$session: DerefMut<Target = store::Session>>)? Subject for $transaction {
+        impl $(<$session: DerefMut<Target = shoal_store::Session>>)? Subject for $transaction {
             fn apply(&self, tables: &[TableId], op: &Op) -> Result<Outcome, Error> {
                 let id = |table: &u8| tables[usize::from(*table)];
                 let result = match op {
@@ -242,7 +242,7 @@ fn number(bound: Bound<u8>) -> u8 {
 
 subject!(Transaction<'_>, std::future::Ready::into_inner);
 subject!(BlockingTransaction<'_>, std::convert::identity);
-subject!(store::Transaction<S> | S, std::convert::identity);
+subject!(shoal_store::Transaction<S> | S, std::convert::identity);
 
 /// A random operation on the first `keys` keys.
 pub fn draw(random: &mut Random, keys: u8) -> Op {

@@ -2,9 +2,9 @@
 
 use client::{Db, Options, Scan};
 use shoal_client as client;
+use shoal_store::{StoreBug, StoreBugs};
+use shoal_types::Random;
 use std::hint::black_box;
-use store::{StoreBug, StoreBugs};
-use types::Random;
 
 const KEYS: u8 = 60;
 const READERS: usize = 3;

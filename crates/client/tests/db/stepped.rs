@@ -6,9 +6,9 @@
 use crate::interleaved::{Log, Tally, replay};
 use crate::model::{Model, Subject, TABLES, draw};
 use shoal_client::TableId;
+use shoal_store::{Locked, Options, Session, Store, StoreBug, StoreBugs, Transaction};
+use shoal_types::{Clock, Epoch, Random, StampRef};
 use std::sync::Arc;
-use store::{Locked, Options, Session, Store, StoreBug, StoreBugs, Transaction};
-use types::{Clock, Epoch, Random, StampRef};
 
 /// Transactions in flight.
 const OPEN: usize = 4;

@@ -3,12 +3,12 @@
 use crate::block_on;
 use crate::scripted::{Asked, Do, Scripted};
 use crate::served::options;
-use engines::client::{ClientReply, ClientRequest};
 use shoal_client::{
     Aborted, Awaited, Cause, ClusterOptions, Error, NodeId, Rejected, RequestId, ShardId, Unknown,
 };
+use shoal_engines::client::{ClientReply, ClientRequest};
+use shoal_types::{Epoch, Result};
 use std::time::Duration;
-use types::{Epoch, Result};
 
 const HOME: ShardId = ShardId(0);
 

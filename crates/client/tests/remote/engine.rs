@@ -3,23 +3,23 @@
 use crate::block_on;
 use crate::served::{Reef, options};
 use bytes::Bytes;
-use engines::Procedures;
 use shoal_client::{
     Aborted, ClusterOptions, ClusterTransaction, Conflict, ConnectError, Db, Error, Rejected, Scan,
     ShardId, TableId, limits,
 };
+use shoal_engines::Procedures;
+use shoal_types::{Random, Result, Transaction};
+use shoal_workloads::micro::Micro;
+use shoal_workloads::workload::Workload;
 use std::sync::Arc;
-use types::{Random, Result, Transaction};
-use workloads::micro::Micro;
-use workloads::workload::Workload;
 
 /// Adds to a counter of the first table, and tells what it then is.
-async fn increment(tx: &engines::CoordinatorTransaction, counter: &[u8]) -> Result<Bytes> {
+async fn increment(tx: &shoal_engines::CoordinatorTransaction, counter: &[u8]) -> Result<Bytes> {
     let sum = tx.add(TableId(1), counter, 1).await?;
     Ok(Bytes::copy_from_slice(&sum.to_le_bytes()))
 }
 
-async fn refuse(_: &engines::CoordinatorTransaction, reason: &[u8]) -> Result<Bytes> {
+async fn refuse(_: &shoal_engines::CoordinatorTransaction, reason: &[u8]) -> Result<Bytes> {
     Err(Error::reject(String::from_utf8_lossy(reason)))
 }
 
@@ -321,7 +321,7 @@ fn transactions_can_be_spawned() {
 #[test]
 fn one_address_that_answers_is_enough() {
     let reef = reef(3, 1);
-    let nobody = net::listen("127.0.0.1:0").expect("a port");
+    let nobody = shoal_net::listen("127.0.0.1:0").expect("a port");
     let address = nobody.local_addr().expect("an address").to_string();
     block_on(async {
         let addresses = [address.clone(), reef.addresses()[1].clone()];

@@ -4,10 +4,10 @@ use crate::block_on;
 use crate::scripted::{Asked, Do, Scripted};
 use crate::served::options;
 use bytes::Bytes;
-use engines::client::{ClientReply, ClientRequest, SessionEnd};
 use shoal_client::{
     Aborted, Awaited, Cause, ClusterOptions, Db, Error, NodeId, ShardId, Unknown, Wait,
 };
+use shoal_engines::client::{ClientReply, ClientRequest, SessionEnd};
 use std::time::Duration;
 
 const HASTE: Duration = Duration::from_millis(600);
@@ -232,7 +232,7 @@ fn what_makes_no_sense_ends_the_connection_and_is_counted() {
             session: 1,
             serial: None,
             number: 7,
-            result: Ok(engines::operation::OperationResult::Done),
+            result: Ok(shoal_engines::operation::OperationResult::Done),
         }),
     ];
     for what in nonsense {
@@ -264,7 +264,7 @@ fn what_makes_no_sense_ends_the_connection_and_is_counted() {
 
 #[test]
 fn an_address_where_nobody_speaks_holds_nobody_up() {
-    let mute = net::listen("127.0.0.1:0").expect("a port");
+    let mute = shoal_net::listen("127.0.0.1:0").expect("a port");
     let address = mute.local_addr().expect("an address").to_string();
     let cluster = Scripted::start(1, |_| Do::Naturally);
     block_on(async {

@@ -2,16 +2,16 @@
 
 use crate::served::{config, options, topology};
 use bytes::Bytes;
-use consensus::manager::{Configuration, ManagerOptions, Revision, StateMachine};
-use consensus::topology::Topology;
-use engines::client::{ClientReply, ClientRequest, Directory, FromClient, ToClient};
-use engines::operation::{Operation, OperationResult};
-use net::{Core, CoreInput, Network, Outbox, listen};
 use shoal_client::{Cluster, ClusterOptions, Db, NodeId, ShardId};
+use shoal_consensus::manager::{Configuration, ManagerOptions, Revision, StateMachine};
+use shoal_consensus::topology::Topology;
+use shoal_engines::client::{ClientReply, ClientRequest, Directory, FromClient, ToClient};
+use shoal_engines::operation::{Operation, OperationResult};
+use shoal_net::{Core, CoreInput, Network, Outbox, listen};
+use shoal_types::wire::{decode, encode};
+use shoal_types::{CallSession, Time, WorkerId};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use types::wire::{decode, encode};
-use types::{CallSession, Time, WorkerId};
 
 /// What a node does about a frame.
 #[derive(Debug, Clone)]

@@ -2,21 +2,21 @@
 
 use crate::SECRET;
 use bytes::Bytes;
-use consensus::stream;
-use consensus::topology::{Partitioning, Topology};
-use engines::client::{ClientId, Directory, FromClient, ToClient, requests_table};
-use engines::engine::Setup;
-use engines::mako::{self, Mako};
-use engines::{Engine, Procedures};
-use net::{
+use shoal_client::{Access, Cluster, ClusterOptions, Db};
+use shoal_consensus::stream;
+use shoal_consensus::topology::{Partitioning, Topology};
+use shoal_engines::client::{ClientId, Directory, FromClient, ToClient, requests_table};
+use shoal_engines::engine::Setup;
+use shoal_engines::mako::{self, Mako};
+use shoal_engines::{Engine, Procedures};
+use shoal_net::{
     Core, CoreInput, DatacenterNumber, Network, NetworkConfig, Outbox, PeerConfig, Secret, listen,
 };
-use node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage, WorkerOrigin};
-use shoal_client::{Access, Cluster, ClusterOptions, Db};
+use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage, WorkerOrigin};
+use shoal_types::wire::{decode, encode};
+use shoal_types::{NodeId, Time, WorkerId};
 use std::net::TcpListener;
 use std::sync::Arc;
-use types::wire::{decode, encode};
-use types::{NodeId, Time, WorkerId};
 
 pub const CLUSTER: &str = "reef";
 
@@ -34,7 +34,10 @@ impl Served {
             match effect {
                 WorkerEffect::Send { to, message } => out.to_peer(to, encode(&message)),
                 WorkerEffect::Reply { to, reply } => {
-                    out.to_client(net::ConnectedClient(to.0), encode(&ToClient::Reply(reply)));
+                    out.to_client(
+                        shoal_net::ConnectedClient(to.0),
+                        encode(&ToClient::Reply(reply)),
+                    );
                 }
                 WorkerEffect::Timer { at } => out.timer(at),
                 WorkerEffect::Nudge { worker } => out.nudge(worker),
@@ -45,7 +48,13 @@ impl Served {
         }
     }
 
-    fn client(&mut self, now: Time, from: net::ConnectedClient, frame: &Bytes, out: &mut Outbox) {
+    fn client(
+        &mut self,
+        now: Time,
+        from: shoal_net::ConnectedClient,
+        frame: &Bytes,
+        out: &mut Outbox,
+    ) {
         match decode(frame).expect("the client makes sense") {
             FromClient::Request(request) => {
                 self.event(now, WorkerEvent::Client { from: ClientId(from.0), request }, out);

@@ -3,11 +3,11 @@
 use crate::block_on;
 use crate::scripted::{Asked, Do, Scripted};
 use crate::served::options;
-use engines::client::{ClientReply, ClientRequest, SessionEnd};
-use engines::operation::{Operation, OperationResult};
 use shoal_client::{Aborted, ClusterOptions, Error, NodeId, Rejected, ShardId};
+use shoal_engines::client::{ClientReply, ClientRequest, SessionEnd};
+use shoal_engines::operation::{Operation, OperationResult};
+use shoal_types::Random;
 use std::time::Duration;
-use types::Random;
 
 fn quick() -> ClusterOptions {
     ClusterOptions { patience: Duration::from_millis(5), ..options() }

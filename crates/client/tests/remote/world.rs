@@ -1,17 +1,17 @@
 //! Surroundings that a test makes: what the client does about nodes that cannot be reached as sockets would have it.
 
-use consensus::topology::Topology;
-use engines::WorkerPlace;
-use engines::client::Directory;
 use shoal_client::environment::{
     ClientEnvironment, ConnectFailure, EnvironmentConnection, EnvironmentFuture,
 };
 use shoal_client::{Cause, Cluster, ClusterId, ClusterOptions, NodeId, ShardId};
+use shoal_consensus::topology::Topology;
+use shoal_engines::WorkerPlace;
+use shoal_engines::client::Directory;
+use shoal_types::{Aborted, Awaited, Error, Random, Time};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
-use types::{Aborted, Awaited, Error, Random, Time};
 
 /// A client that waits more often in ten seconds does nothing but that.
 const WAITS_MAX: usize = 10_000;

@@ -6,9 +6,9 @@
 
 use super::state_machine::{Applied, CLOSING_MAX, NodeState, ShardState, StateMachine};
 use crate::topology::DatacenterId;
+use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use types::{Ballot, Epoch, NodeId, ShardId, Time};
 
 /// How many leaders there are or could be in a datacenter.
 pub(super) type Gathering = BTreeMap<DatacenterId, usize>;

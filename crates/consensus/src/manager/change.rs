@@ -13,9 +13,9 @@ use super::command::{ClusterChange, Incarnation, LeadershipClaim};
 use super::configuration::{Assignment, Move};
 use super::state_machine::{Applied, NodeState, ShardState, StateMachine};
 use crate::topology::{Partitioning, REPLICAS_MAX, Table, TopologyError};
+use shoal_types::{NodeId, ShardId, TableId, Time, coded_struct};
 use std::sync::Arc;
 use thiserror::Error;
-use types::{NodeId, ShardId, TableId, Time, coded_struct};
 
 /// Why a change was refused; nothing has happened.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

@@ -10,9 +10,9 @@ use super::message::{ToManager, ToNode};
 use super::options::ManagerOptions;
 use super::recovery::{Generation, HeardEpochs, Recollection};
 use super::state_machine::CLOSING_MAX;
+use shoal_types::{Ballot, Clock, ClusterId, Epoch, NodeId, ShardId, Time, VectorWatermark};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use types::{Ballot, Clock, ClusterId, Epoch, NodeId, ShardId, Time, VectorWatermark};
 
 /// Heartbeats whose answer is waited for. Older ones are over: their lease would be.
 const HEARTBEATS_MAX: usize = 256;

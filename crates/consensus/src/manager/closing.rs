@@ -14,7 +14,7 @@
 
 use super::command::LeadershipClaim;
 use super::state_machine::{Applied, ShardState, StateMachine};
-use types::{Clock, Epoch, ShardId, Time, VectorWatermark};
+use shoal_types::{Clock, Epoch, ShardId, Time, VectorWatermark};
 
 impl StateMachine {
     /// A leader says how an epoch ended on its shard. False if it is not its place to say so, or the shard has ended it

@@ -2,9 +2,9 @@
 
 use super::loss::Knowledge;
 use crate::topology::Partitioning;
+use shoal_types::{Ballot, Clock, ClusterId, Epoch, NodeId, ShardId, TableId, Time};
 use std::collections::BTreeMap;
 use std::fmt;
-use types::{Ballot, Clock, ClusterId, Epoch, NodeId, ShardId, TableId, Time};
 
 use super::Revision;
 

@@ -5,10 +5,10 @@ use super::loss::{Loss, LossStage};
 use super::recovery::Generation;
 use crate::stream::StreamMembers;
 use crate::topology::{Partitioning, Topology};
+use shoal_types::{Ballot, Clock, ClusterId, Epoch, NodeId, ShardId, TableId, VectorWatermark};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use types::{Ballot, Clock, ClusterId, Epoch, NodeId, ShardId, TableId, VectorWatermark};
 
 number!(/** Counts the changes of the configuration, with and without a new epoch. */ Revision(u64));
 

@@ -13,9 +13,9 @@ use super::log::ManagerLog;
 use super::message::{ToManager, ToNode};
 use super::options::ManagerOptions;
 use super::state_machine::{Applied, StateMachine};
+use shoal_types::{ClusterId, NodeId, Time};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use types::{ClusterId, NodeId, Time};
 
 /// Ticks in flight: more hide a slower log.
 const TICKS_MAX: usize = 16;

@@ -18,9 +18,9 @@
 use super::command::{HeartbeatRecord, Incarnation, Term};
 use super::options::ManagerOptions;
 use super::state_machine::StateMachine;
+use shoal_types::{NodeId, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
-use types::{NodeId, Time};
 
 /// Heartbeats of a node that wait, at most. More are not renewed by; the first of them may be any moment.
 const WAITING_MAX: usize = 16;

@@ -2,8 +2,8 @@
 
 use super::command::{Command, Term};
 use super::state_machine::StateMachine;
+use shoal_types::Time;
 use std::collections::VecDeque;
-use types::Time;
 
 /// One replica of the log.
 ///

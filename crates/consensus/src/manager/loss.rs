@@ -27,8 +27,8 @@ use super::change::ChangeRefusal;
 use super::command::{Incarnation, LeadershipClaim};
 use super::outage::Outage;
 use super::state_machine::{Applied, StateMachine};
+use shoal_types::{Clock, Epoch, NodeId, ShardId, Time};
 use std::collections::BTreeMap;
-use types::{Clock, Epoch, NodeId, ShardId, Time};
 
 /// An accepted loss of a shard's majority: kept for as long as the cluster lives, or until another is accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]

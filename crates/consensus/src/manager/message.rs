@@ -7,9 +7,9 @@ use super::command::{Incarnation, LeadershipClaim, ProcessInstance};
 use super::configuration::{Configuration, Revision};
 use super::loss::Knowledge;
 use super::recovery::{Generation, Recollection};
+use shoal_types::{Clock, Epoch, NodeId, ShardId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use types::{Clock, Epoch, NodeId, ShardId};
 
 /// From a node to the manager.
 #[derive(Debug, Clone, PartialEq, Eq)]

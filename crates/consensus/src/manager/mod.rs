@@ -54,7 +54,7 @@
 //!
 //! Each raise of the epoch, for any reason, closes the one before. The leader of every shard
 //! reports for each closed epoch its final shard watermark, once that is durable in its streams:
-//! [`Clock::MAX`](types::Clock::MAX) if nothing was left hanging. A report counts only from the
+//! [`Clock::MAX`](shoal_types::Clock::MAX) if nothing was left hanging. A report counts only from the
 //! leader of the newest configuration, by node, incarnation and ballot. The first that counts is final for that epoch
 //! and shard, whichever node leads later: its end is durable in the streams, where every successor finds it. When every shard
 //! has reported, these ends are the FVW, and no command can change it. The configuration tells nodes the ends that are

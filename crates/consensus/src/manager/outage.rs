@@ -1,7 +1,7 @@
 //! Why a shard cannot be served, as far as a configuration tells: for operators, errors and logs.
 
 use super::configuration::Configuration;
-use types::{NodeId, ShardId};
+use shoal_types::{NodeId, ShardId};
 
 /// Why a shard cannot be served, and what ends that.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,8 +70,8 @@ mod tests {
     use super::*;
     use crate::manager::{Incarnation, ManagerOptions, StateMachine};
     use crate::topology::Topology;
+    use shoal_types::Epoch;
     use std::sync::Arc;
-    use types::Epoch;
 
     const S0: ShardId = ShardId(0);
 

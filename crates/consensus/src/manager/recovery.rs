@@ -32,11 +32,11 @@ use super::command::{Incarnation, ProcessInstance, number};
 use super::configuration::{Configuration, Revision};
 use super::loss::LossStage;
 use super::state_machine::{CLOSING_MAX, StateMachine};
+use shoal_types::{Clock, Epoch, NodeId, ShardId, Time};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use thiserror::Error;
-use types::{Clock, Epoch, NodeId, ShardId, Time};
 
 number!(/** Counts the recoveries of a cluster's managers; 0 is the one that founded it. Two never have the same one. */ Generation(u64));
 

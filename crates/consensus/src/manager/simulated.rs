@@ -6,9 +6,9 @@
 
 use super::command::{Command, Term};
 use super::log::CarriedLog;
+use shoal_types::{Random, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use types::{Random, Time};
 
 /// A leader asks the others so often by itself.
 const ASK_EVERY: Duration = Duration::from_millis(75);

@@ -18,10 +18,10 @@ use super::loss::Loss;
 use super::options::ManagerOptions;
 use super::recovery::Generation;
 use crate::topology::Topology;
+use shoal_types::{Ballot, Clock, ClusterId, Epoch, NodeId, ShardId, Time, VectorWatermark};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Ballot, Clock, ClusterId, Epoch, NodeId, ShardId, Time, VectorWatermark};
 
 /// The epoch in which a cluster begins, and the leaders that its topology names are appointed.
 const FIRST_EPOCH: Epoch = Epoch(1);

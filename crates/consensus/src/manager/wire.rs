@@ -7,12 +7,12 @@ use super::{
     NodeStanding, ProcessInstance, Recollection, Revision, Term, ToManager, ToNode,
 };
 use crate::topology::{Partitioning, Topology};
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use types::{
+use shoal_types::{
     Ballot, Clock, ClusterId, Epoch, NodeId, ShardId, TableId, Time, VectorWatermark, coded_enum,
     coded_newtype, coded_struct,
 };
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 coded_newtype!(
     Term(u64),

@@ -7,8 +7,8 @@ use super::leader::{LeaderPhase, StreamLeader};
 use super::replica::StreamReplica;
 use super::{LogLength, MemoryStorage, StreamMembers, StreamMessage, StreamOptions, StreamStorage};
 use bytes::Bytes;
+use shoal_types::{Ballot, NodeId, Time};
 use std::collections::VecDeque;
-use types::{Ballot, NodeId, Time};
 
 /// What happens to a stream.
 #[derive(Debug, Clone, PartialEq)]

@@ -14,8 +14,8 @@ use super::{
     LogLength, StreamEffect, StreamMessage, StreamOptions, StreamPlantedBugs, StreamStorage,
 };
 use bytes::Bytes;
+use shoal_types::{Ballot, NodeId, Time};
 use std::collections::VecDeque;
-use types::{Ballot, NodeId, Time};
 
 /// What the leader knows of another replica.
 #[derive(Debug)]

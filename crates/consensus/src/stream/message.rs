@@ -6,7 +6,7 @@
 
 use super::LogLength;
 use bytes::Bytes;
-use types::Ballot;
+use shoal_types::Ballot;
 
 /// A message between two nodes of a stream.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,8 +1,8 @@
 //! Who replicates a stream, and how eagerly.
 
 use crate::planted::planted;
+use shoal_types::NodeId;
 use std::time::Duration;
-use types::NodeId;
 
 /// The replicas of a stream. The leader need not be one of them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

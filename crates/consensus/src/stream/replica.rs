@@ -13,8 +13,8 @@ use super::core::StreamCounters;
 use super::leader::FETCH_MESSAGES_MAX;
 use super::{LogLength, StreamEffect, StreamMembers, StreamMessage, StreamOptions, StreamStorage};
 use bytes::Bytes;
+use shoal_types::{Ballot, NodeId};
 use std::collections::BTreeMap;
-use types::{Ballot, NodeId};
 
 /// How far a node's sequence goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use super::leader::{FlightWindow, Hole, LeaderPhase, ReplicaProgress, StreamLead
 use super::replica::StreamReplica;
 use super::{LogLength, StreamEffect, StreamMessage, StreamStorage};
 use bytes::Bytes;
-use types::{Ballot, NodeId, Time};
+use shoal_types::{Ballot, NodeId, Time};
 
 /// The body of an `Accepted`.
 #[derive(Debug, Clone, Copy)]

@@ -6,9 +6,9 @@
 
 use super::LogLength;
 use bytes::Bytes;
+use shoal_types::Ballot;
 use std::collections::VecDeque;
 use std::fmt;
-use types::Ballot;
 
 /// What would be found after a crash, as far as anybody may be told of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

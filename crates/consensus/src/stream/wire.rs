@@ -2,7 +2,7 @@
 //! `Append` and `Accepted`, and beside its entries an `Append` has some twenty bytes.
 
 use super::{LogLength, StreamMessage};
-use types::{coded_enum, coded_newtype};
+use shoal_types::{coded_enum, coded_newtype};
 
 coded_newtype!(LogLength(u64));
 
@@ -31,9 +31,9 @@ mod tests {
     use super::*;
     use bytes::Bytes;
     use proptest::prelude::*;
-    use types::wire::check::{returns, withstands};
-    use types::wire::{decode, encode};
-    use types::{Ballot, Epoch, NodeId};
+    use shoal_types::wire::check::{returns, withstands};
+    use shoal_types::wire::{decode, encode};
+    use shoal_types::{Ballot, Epoch, NodeId};
 
     fn message() -> impl Strategy<Value = StreamMessage> {
         let length = (any::<u64>(), 0..64).prop_map(|(number, less)| LogLength(number >> less));

@@ -5,9 +5,9 @@ use super::draft::{Draft, TablePlan};
 use super::error::{Complaint, TopologyError};
 use super::partitioning::{Home, Homes, Partitioning, Router};
 use super::{validate, write};
+use shoal_types::{NodeId, Scan, ShardId, TableId};
 use std::collections::BTreeMap;
 use std::fmt;
-use types::{NodeId, Scan, ShardId, TableId};
 
 /// A datacenter, numbered in the order of the topology.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

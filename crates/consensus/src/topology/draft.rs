@@ -5,9 +5,9 @@ use super::error::{Complaint, NOWHERE};
 use super::key;
 use super::partitioning::{Partitioning, Splits};
 use serde::Deserialize;
+use shoal_types::ShardId;
 use std::ops::Range;
 use toml::{Spanned, Value};
-use types::ShardId;
 
 /// A topology as it is written, or as a builder collects it.
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -17,7 +17,7 @@
 //!
 //! It is fast, not secret: a client that chooses keys can choose a shard.
 
-use types::ShardId;
+use shoal_types::ShardId;
 
 /// 2⁶⁴ divided by the golden ratio, odd.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -55,7 +55,7 @@ pub(super) fn shard_of(key: &[u8], shards: u32) -> ShardId {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use types::tuple;
+    use shoal_types::tuple;
 
     #[test]
     fn the_hash_of_a_key_never_changes() {
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn random_keys_spread_and_every_bit_counts() {
-        let mut random = types::Random::new(5);
+        let mut random = shoal_types::Random::new(5);
         let mut keys: Vec<Vec<u8>> = Vec::new();
         for place in 0..16_000 {
             keys.push((0..place % 32 + 4).map(|_| random.next_u64() as u8).collect());

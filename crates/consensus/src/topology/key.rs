@@ -1,10 +1,10 @@
 //! Keys as a topology file has them: text, bytes, or a tuple.
 
 use super::error::Complaint;
+use shoal_types::limits::KEY_BYTES_MAX;
+use shoal_types::tuple;
 use std::borrow::Cow;
 use toml::{Spanned, Value};
-use types::limits::KEY_BYTES_MAX;
-use types::tuple;
 
 /// What bytes begin with.
 const BYTES: &str = "0x";

@@ -6,7 +6,7 @@
 //!
 //! ```
 //! # use shoal_consensus::topology::{Home, Topology};
-//! # use types::ShardId;
+//! # use shoal_types::ShardId;
 //! let topology = Topology::parse(r#"
 //!     workers = 4                       # threads of each node
 //!
@@ -46,7 +46,7 @@
 //! ```
 //!
 //! A key is written as text, `"m"`, whose bytes it is; as bytes, `"0x00ff"`; or as a tuple of
-//! integers and text, `[7, "smith"]`, encoded as [`types::tuple`] does. Text that begins with `0x`
+//! integers and text, `[7, "smith"]`, encoded as [`shoal_types::tuple`] does. Text that begins with `0x`
 //! has to be written as bytes.
 //!
 //! Read in this order: `cluster.rs` has the topology and what can be asked, `partitioning.rs` the

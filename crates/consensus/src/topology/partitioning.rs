@@ -4,9 +4,9 @@
 //! operation: it allocates nothing for a key, and of most split keys it looks at eight bytes only.
 
 use super::hash::shard_of;
+use shoal_types::transaction::ScanEnd;
+use shoal_types::{Scan, ShardId};
 use std::ops::Bound;
-use types::transaction::ScanEnd;
-use types::{Scan, ShardId};
 
 /// The first key of each range of a table, and the shard that has the range.
 pub type Splits = Vec<(Box<[u8]>, ShardId)>;

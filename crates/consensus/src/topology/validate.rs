@@ -7,10 +7,10 @@ use super::partitioning::Partitioning;
 use super::{
     DATACENTERS_MAX, NAME_BYTES_MAX, NODES_MAX, RANGES_MAX, REPLICAS_MAX, SHARDS_MAX, WORKERS_MAX,
 };
+use shoal_types::limits::{KEY_BYTES_MAX, TABLE_NAME_BYTES_MAX, TABLES_MAX};
+use shoal_types::{NodeId, ShardId};
 use std::collections::BTreeMap;
 use toml::Spanned;
-use types::limits::{KEY_BYTES_MAX, TABLE_NAME_BYTES_MAX, TABLES_MAX};
-use types::{NodeId, ShardId};
 
 // No shard is `ShardId::EVERY`.
 const _: () = assert!(SHARDS_MAX < ShardId::EVERY.0 as usize);

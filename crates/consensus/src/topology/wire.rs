@@ -6,8 +6,8 @@ use super::draft::{DatacenterDraft, Draft, NodeDraft, ShardDraft, unplaced};
 use super::{DATACENTERS_MAX, NAME_BYTES_MAX, NODES_MAX, Partitioning, REPLICAS_MAX, SHARDS_MAX};
 use super::{DatacenterId, Node, validate};
 use bytes::BytesMut;
-use types::wire::{Coded, Input, Malformed, put_count};
-use types::{NodeId, coded_enum, coded_newtype, coded_struct};
+use shoal_types::wire::{Coded, Input, Malformed, put_count};
+use shoal_types::{NodeId, coded_enum, coded_newtype, coded_struct};
 
 coded_newtype!(DatacenterId(u32));
 
@@ -108,9 +108,9 @@ fn draft(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use types::wire::check::returns;
-    use types::wire::{decode, encode};
-    use types::{ShardId, TableId};
+    use shoal_types::wire::check::returns;
+    use shoal_types::wire::{decode, encode};
+    use shoal_types::{ShardId, TableId};
 
     /// Every kind of thing that a topology may have.
     fn rich() -> Topology {

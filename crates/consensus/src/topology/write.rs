@@ -3,9 +3,9 @@
 use super::cluster::{Node, Table, Topology};
 use super::key;
 use super::partitioning::Partitioning;
+use shoal_types::{NodeId, ShardId};
 use std::fmt::{self, Write};
 use toml::Value;
-use types::{NodeId, ShardId};
 
 /// The text; parsing it gives the same topology.
 pub(super) fn topology(topology: &Topology) -> String {

@@ -7,8 +7,8 @@ use shoal_consensus::manager::{
     StateMachine, Term, ToManager, ToNode,
 };
 use shoal_consensus::topology::Topology;
+use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, Time};
 use std::sync::Arc;
-use types::{Ballot, Clock, Epoch, NodeId, ShardId, Time};
 
 const ME: NodeId = NodeId(0);
 const SHARD: ShardId = ShardId(0);

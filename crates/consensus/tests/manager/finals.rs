@@ -6,9 +6,9 @@ use shoal_consensus::manager::{
     ProcessInstance, StateMachine, Term,
 };
 use shoal_consensus::topology::Topology;
+use shoal_types::{Clock, Epoch, NodeId, ShardId, Time, VectorWatermark};
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Clock, Epoch, NodeId, ShardId, Time, VectorWatermark};
 
 fn apply(machine: &mut StateMachine, at: Time, action: Action) {
     let command = Command { term: Term(1), at, action };

@@ -5,9 +5,9 @@ use crate::world::{World, watermark};
 use shoal_consensus::manager::{
     Action, Applied, Assignment, Configuration, Incarnation, LeadershipClaim, StateMachine,
 };
+use shoal_types::{Clock, Epoch, NodeId, ShardId, VectorWatermark};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use types::{Clock, Epoch, NodeId, ShardId, VectorWatermark};
 
 /// What has happened in a run, so that we know that it did.
 pub type Coverage = BTreeMap<&'static str, u64>;

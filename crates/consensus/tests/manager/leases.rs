@@ -6,8 +6,8 @@ use shoal_consensus::manager::{
     ManagerPlantedBugs, ProcessInstance, Revision, StateMachine, Term, ToManager, ToNode,
 };
 use shoal_consensus::topology::Topology;
+use shoal_types::{NodeId, Time};
 use std::sync::Arc;
-use types::{NodeId, Time};
 
 const NODE: NodeId = NodeId(0);
 

@@ -7,8 +7,8 @@ use shoal_consensus::manager::{
     Term,
 };
 use shoal_consensus::topology::Topology;
+use shoal_types::{Clock, Epoch, NodeId, ShardId, Time};
 use std::sync::Arc;
-use types::{Clock, Epoch, NodeId, ShardId, Time};
 
 const S: ShardId = ShardId(0);
 const T: ShardId = ShardId(1);

@@ -9,9 +9,9 @@ use shoal_consensus::manager::{
     Recollection, Revision, StateMachine, Term, ToManager, ToNode,
 };
 use shoal_consensus::topology::{Partitioning, Topology};
+use shoal_types::{Ballot, Clock, Epoch, NodeId, Random, ShardId, TableId, Time, VectorWatermark};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use types::{Ballot, Clock, Epoch, NodeId, Random, ShardId, TableId, Time, VectorWatermark};
 
 /// Small numbers, so that they collide; now and then one that is beyond all bounds.
 fn number(random: &mut Random) -> u64 {

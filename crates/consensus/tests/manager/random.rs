@@ -13,11 +13,11 @@ use shoal_consensus::manager::{
     ManagerPlantedBugs, StateMachine,
 };
 use shoal_consensus::topology::{Partitioning, Topology};
+use shoal_types::{NodeId, Random, ShardId, TableId};
 use std::collections::BTreeSet;
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
-use types::{NodeId, Random, ShardId, TableId};
 
 /// How much happens in one run.
 const ACTS: u64 = 120;

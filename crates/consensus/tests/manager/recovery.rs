@@ -10,11 +10,11 @@ use shoal_consensus::manager::{
     ToNode,
 };
 use shoal_consensus::topology::Topology;
+use shoal_types::{Clock, ClusterId, Epoch, NodeId, ShardId, Time, VectorWatermark};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Clock, ClusterId, Epoch, NodeId, ShardId, Time, VectorWatermark};
 
 const S: ShardId = ShardId(0);
 const T: ShardId = ShardId(1);

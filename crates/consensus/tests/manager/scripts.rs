@@ -23,12 +23,12 @@ use shoal_consensus::manager::{
     ManagerOptions,
 };
 use shoal_consensus::topology::{Home, Partitioning, Topology};
+use shoal_types::{Clock, Epoch, NodeId, Random, ShardId, TableId};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, fs};
-use types::{Clock, Epoch, NodeId, Random, ShardId, TableId};
 
 /// A command's words: those with `=`, and the others.
 struct Words<'a> {

@@ -6,8 +6,8 @@ use shoal_consensus::manager::{
     ProcessInstance, Revision, StateMachine, Term,
 };
 use shoal_consensus::topology::Topology;
+use shoal_types::{NodeId, Time};
 use std::sync::Arc;
-use types::{NodeId, Time};
 
 /// How far the second manager's clock is ahead.
 const AHEAD_MS: u64 = 3_600_000;

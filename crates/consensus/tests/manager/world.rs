@@ -11,12 +11,14 @@ use shoal_consensus::manager::{
     ToNode,
 };
 use shoal_consensus::topology::Topology;
+use shoal_types::wire::{Coded, decode, encode};
+use shoal_types::{
+    Ballot, Clock, ClusterId, Epoch, NodeId, Random, ShardId, Time, VectorWatermark,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
-use types::wire::{Coded, decode, encode};
-use types::{Ballot, Clock, ClusterId, Epoch, NodeId, Random, ShardId, Time, VectorWatermark};
 
 /// The identity that the first manager draws.
 pub const DRAWN: ClusterId = ClusterId::new(7).expect("not 0");

@@ -9,10 +9,10 @@ use shoal_consensus::stream::{
     LogLength, MemoryStorage, Stream, StreamEffect, StreamEvent, StreamMembers, StreamMessage,
     StreamOptions, StreamStorage,
 };
+use shoal_types::wire::{decode, encode};
+use shoal_types::{Ballot, Epoch, NodeId, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use types::wire::{decode, encode};
-use types::{Ballot, Epoch, NodeId, Time};
 
 /// A message on its way.
 #[derive(Debug, Clone)]

@@ -4,7 +4,7 @@
 use crate::cluster::{Cluster, ballot};
 use bytes::Bytes;
 use shoal_consensus::stream::{StreamEvent, StreamMembers, StreamOptions, StreamPlantedBugs};
-use types::NodeId;
+use shoal_types::NodeId;
 
 const ONE: NodeId = NodeId(1);
 

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use shoal_consensus::stream::{
     LogLength, Stream, StreamEvent, StreamMembers, StreamMessage, StreamOptions,
 };
+use shoal_types::{Ballot, NodeId, Random};
 use std::time::Duration;
-use types::{Ballot, NodeId, Random};
 
 /// Small numbers, so that they collide; now and then one that is beyond all bounds.
 fn length(random: &mut Random) -> LogLength {

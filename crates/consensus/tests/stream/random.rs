@@ -10,11 +10,11 @@ use bytes::Bytes;
 use shoal_consensus::stream::{
     LogLength, Stream, StreamEvent, StreamMembers, StreamOptions, StreamPlantedBugs,
 };
+use shoal_types::{NodeId, Random};
 use std::collections::BTreeMap;
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
-use types::{NodeId, Random};
 
 /// Letters on their way; more get lost.
 const LETTERS_MAX: usize = 200;

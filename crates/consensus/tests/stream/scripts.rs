@@ -19,12 +19,12 @@ use bytes::Bytes;
 use shoal_consensus::stream::{
     LogLength, MemoryStorage, StreamEvent, StreamMembers, StreamMessage, StreamOptions,
 };
+use shoal_types::{Ballot, NodeId};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, fs};
-use types::{Ballot, NodeId};
 
 /// A command's words: those with `=`, and the others.
 struct Words<'a> {

@@ -8,9 +8,9 @@ use bytes::Bytes;
 use shoal_consensus::stream::{
     MemoryStorage, Stream, StreamEffect, StreamEvent, StreamMembers, StreamOptions,
 };
+use shoal_types::{Ballot, Epoch, NodeId, Time};
 use std::collections::VecDeque;
 use std::time::Instant;
-use types::{Ballot, Epoch, NodeId, Time};
 
 struct Trio {
     streams: Vec<Stream>,

@@ -6,8 +6,8 @@ use shoal_consensus::topology::{
     Builder, DATACENTERS_MAX, DatacenterId, Home, Homes, NAME_BYTES_MAX, NODES_MAX, Partitioning,
     RANGES_MAX, REPLICAS_MAX, Role, SHARDS_MAX, Topology, WORKERS_MAX,
 };
-use types::limits::{KEY_BYTES_MAX, TABLE_NAME_BYTES_MAX, TABLES_MAX};
-use types::{NodeId, Scan, ShardId, TableId, tuple};
+use shoal_types::limits::{KEY_BYTES_MAX, TABLE_NAME_BYTES_MAX, TABLES_MAX};
+use shoal_types::{NodeId, Scan, ShardId, TableId, tuple};
 
 const EXAMPLE: &str = include_str!("three-datacenters.toml");
 

@@ -3,9 +3,9 @@
 
 use proptest::prelude::*;
 use shoal_consensus::topology::{Home, Homes, Partitioning, Splits, Topology};
+use shoal_types::transaction::ScanEnd;
+use shoal_types::{Scan, ShardId, TableId};
 use std::ops::Bound;
-use types::transaction::ScanEnd;
-use types::{Scan, ShardId, TableId};
 
 const SHARDS: u32 = 5;
 const TABLE: TableId = TableId(0);

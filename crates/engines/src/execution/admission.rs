@@ -3,10 +3,10 @@
 use super::runtime::TURN;
 use super::slot::ResultSlot;
 use super::worker_context::Limits;
+use shoal_types::{Aborted, NodeId, Result, Time};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
-use types::{Aborted, NodeId, Result, Time};
 
 /// Opens, or stays shut, for one that waits.
 type AdmissionGate = Rc<ResultSlot<Result<Rc<AdmissionPermit>>>>;
@@ -173,7 +173,7 @@ impl Admission {
         Rc::new(AdmissionPermit { admission: Rc::clone(self), asked, entered: now })
     }
 
-    fn refusal(&self, limit: &'static str, max: usize) -> types::Error {
+    fn refusal(&self, limit: &'static str, max: usize) -> shoal_types::Error {
         if !self.serving.get() {
             return Aborted::NotServing { node: self.node }.into();
         }

@@ -39,9 +39,9 @@
 
 use super::worker_context::Leadership;
 use crate::planted_bugs::{PlantedBug, PlantedBugs};
+use shoal_types::{CallSession, Error, RequestId, ShardId, Time, WorkerId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
-use types::{CallSession, Error, RequestId, ShardId, Time, WorkerId};
 
 /// After this, rows that could not be dropped are tried again.
 const DROP_AGAIN: Duration = Duration::from_secs(1);

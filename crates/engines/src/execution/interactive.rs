@@ -18,10 +18,10 @@ use crate::operation::{Operation, OperationResult};
 use crate::planted_bugs::PlantedBug;
 use crate::slow::Kind;
 use bytes::Bytes;
+use shoal_types::{Aborted, Error, Result, Time, Transaction as _, Unknown};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
-use types::{Aborted, Error, Result, Time, Transaction as _, Unknown};
 
 /// A client and its number for one of its transactions.
 type InteractiveKey = (ClientId, u64);
@@ -441,7 +441,7 @@ mod tests {
     }
 
     fn put(bytes: usize) -> SessionStep {
-        let (table, key) = (types::TableId(0), Bytes::from_static(b"key"));
+        let (table, key) = (shoal_types::TableId(0), Bytes::from_static(b"key"));
         let value = Some(Bytes::from(vec![0; bytes]));
         SessionStep::Operation(Operation::Put { table, key, value })
     }

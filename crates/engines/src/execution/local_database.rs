@@ -5,9 +5,9 @@ use super::transaction::CoordinatorTransaction;
 use super::transaction_trace::TransactionTrace;
 use super::worker_context::{BodyEnd, Limits, WorkerContext};
 use crate::slow::Kind;
+use shoal_types::{Aborted, Conflict, Database, Error, Rejected, Result, TableId, Time};
 use std::rc::Rc;
 use std::time::Duration;
-use types::{Aborted, Conflict, Database, Error, Rejected, Result, TableId, Time};
 
 /// The longest pause where no lock is held on what is wanted: what is waited for is over at some moment, for all at once.
 const PASSING_PAUSE_MAX: Duration = Duration::from_millis(10);
@@ -158,7 +158,7 @@ impl AttemptConflicts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use types::ShardId;
+    use shoal_types::ShardId;
 
     #[test]
     fn pauses_grow_while_others_hold_what_is_wanted_and_stay_short_while_nobody_does() {

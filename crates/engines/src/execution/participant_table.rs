@@ -7,8 +7,8 @@
 //! What arrives later still is a repetition of something that was answered, and is dropped.
 
 use crate::transaction_id::TransactionId;
+use shoal_types::{Epoch, NodeId, ShardId, WorkerId};
 use std::collections::BTreeMap;
-use types::{Epoch, NodeId, ShardId, WorkerId};
 
 /// What every request to a branch begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -18,12 +18,12 @@ use crate::planted_bugs::PlantedBug;
 use crate::procedure::Procedures;
 use crate::slow::Kind;
 use bytes::Bytes;
+use shoal_types::{
+    Database, Error, NodeId, Rejected, RequestId, Result, ShardId, Time, Transaction as _,
+};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use types::{
-    Database, Error, NodeId, Rejected, RequestId, Result, ShardId, Time, Transaction as _,
-};
 
 /// The requests of a worker that are under way.
 pub(crate) struct ProcedureCalls {
@@ -296,7 +296,7 @@ async fn run(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use types::{Aborted, ShardId, Unknown};
+    use shoal_types::{Aborted, ShardId, Unknown};
 
     #[test]
     fn only_what_is_definite_is_told_of_a_run() {

@@ -5,10 +5,10 @@ use super::slot::ResultSlot;
 use super::stage_times::StageMarks;
 use crate::operation::{Operation, OperationResult};
 use crate::transaction_id::TransactionId;
+use shoal_types::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_WRITES_MAX};
+use shoal_types::{Clock, Epoch, Error, NodeId, Rejected, Result, ShardId, Stamp, Time, View};
 use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
-use types::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_WRITES_MAX};
-use types::{Clock, Epoch, Error, NodeId, Rejected, Result, ShardId, Stamp, Time, View};
 
 /// A request of a branch carries no more operations, and no more bytes but for one operation: what gathers beyond is
 /// sent ahead of the commit. More in one message would save round trips, and hold up what comes behind it.
@@ -327,7 +327,7 @@ mod tests {
     use super::*;
     use crate::execution::worker_context::recovering;
     use bytes::Bytes;
-    use types::{TableId, WorkerId};
+    use shoal_types::{TableId, WorkerId};
 
     #[test]
     fn a_branch_does_not_outgrow_a_transaction() {

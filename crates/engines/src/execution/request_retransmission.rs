@@ -1,9 +1,9 @@
 //! Requests that wait for an answer, and are sent again until it comes.
 
+use shoal_types::{Epoch, NodeId, ShardId, Time};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
-use types::{Epoch, NodeId, ShardId, Time};
 
 /// A branch of a transaction, as its coordinator names it: the transaction's sequence and the shard.
 pub(crate) type BranchKey = (u64, ShardId);

@@ -22,12 +22,12 @@ use super::transaction_trace::TransactionTrace;
 use super::worker_context::WorkerContext;
 use crate::planted_bugs::PlantedBug;
 use bytes::Bytes;
-use consensus::topology::Partitioning;
-use std::rc::Rc;
-use types::{
+use shoal_consensus::topology::Partitioning;
+use shoal_types::{
     Aborted, CallSession, Database, Error, RequestId, Result, Scan, ShardId, Transaction as _,
     Unknown, WorkerId,
 };
+use std::rc::Rc;
 
 /// The table in which the outcomes of calls are kept.
 pub const REQUESTS_TABLE: &str = "shoal.requests";

@@ -21,11 +21,11 @@ use crate::engine::{EngineCounters, EngineEffect, EngineEffects, EngineEvent};
 use crate::operation::{ANSWER, Operation, OperationResult};
 use crate::procedure::Procedures;
 use crate::transaction_id::TransactionId;
+use shoal_types::{Aborted, Epoch, Error, NodeId, Result, ShardId, Time, WorkerId};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Aborted, Epoch, Error, NodeId, Result, ShardId, Time, WorkerId};
 
 /// After this the worker goes on with what a step left.
 pub(crate) const TURN: Duration = Duration::from_micros(1);

@@ -1,6 +1,6 @@
 //! The numbers of a worker's transactions, and which of them are over.
 
-use consensus::manager::Incarnation;
+use shoal_consensus::manager::Incarnation;
 use std::collections::VecDeque;
 
 /// A process has room for so many transactions: at a million a second, for half a year. A node may have a

@@ -1,12 +1,12 @@
 //! Store sessions at rest, so that a transaction does not make its own.
 
+use shoal_store::{Session, Store};
+use shoal_types::{Aborted, Error, Rejected, Result};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::sync::Arc;
-use store::{Session, Store};
-use types::{Aborted, Error, Rejected, Result};
 
 /// A worker keeps at most so many for itself; the others may have to share what there is.
 const IDLE_MAX: usize = 256;

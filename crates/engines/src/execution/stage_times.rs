@@ -10,9 +10,9 @@
 
 use super::admission::AdmissionPermit;
 use crate::engine::StageTimes;
+use shoal_types::Time;
 use std::cell::Cell;
 use std::time::Duration;
-use types::Time;
 
 /// When an attempt came how far, in its worker's time.
 #[derive(Debug)]

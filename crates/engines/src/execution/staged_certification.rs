@@ -3,8 +3,8 @@
 
 use super::session_pool::PooledSession;
 use super::worker_context::{StoreBranch, WorkerContext};
-use store::{Locked, Locking, Size};
-use types::Result;
+use shoal_store::{Locked, Locking, Size};
+use shoal_types::Result;
 
 /// See the module.
 pub(crate) struct StagedCertification {

@@ -3,7 +3,7 @@
 use super::runtime::{Runtime, RuntimeMessage, TURN};
 use super::worker_context::EngineRequest;
 use crate::engine::{EngineEffect, EngineEffects};
-use types::Time;
+use shoal_types::Time;
 
 /// How many rounds of tasks and what they ask for one step makes before others get their turn.
 const ROUNDS_MAX: u32 = 64;

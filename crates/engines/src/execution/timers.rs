@@ -1,7 +1,7 @@
 //! Things to be done at a time.
 
+use shoal_types::Time;
 use std::collections::BTreeMap;
-use types::Time;
 
 /// Items by their time; those of one time in the order they came.
 #[derive(Debug)]

@@ -14,16 +14,16 @@ use crate::planted_bugs::PlantedBugs;
 use crate::transaction_id::TransactionId;
 use bumpalo::Bump;
 use bytes::Bytes;
-use consensus::topology::{Home, Homes};
+use shoal_consensus::topology::{Home, Homes};
+use shoal_types::limits::{check_key, check_value};
+use shoal_types::transaction::ScanEnd;
+use shoal_types::{Aborted, Conflict, Error, Rejected, Result, Rows, Scan, ShardId, TableId};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::rc::Rc;
-use types::limits::{check_key, check_value};
-use types::transaction::ScanEnd;
-use types::{Aborted, Conflict, Error, Rejected, Result, Rows, Scan, ShardId, TableId};
 
-/// A transaction at its coordinator; see [`types::Transaction`] for its operations.
+/// A transaction at its coordinator; see [`shoal_types::Transaction`] for its operations.
 ///
 /// Own shards are read and written in place. What other shards are asked is buffered: writes travel
 /// with the next read of the same shard, or with the commit.
@@ -417,7 +417,7 @@ impl CoordinatorTransaction {
     }
 }
 
-impl types::Transaction for CoordinatorTransaction {
+impl shoal_types::Transaction for CoordinatorTransaction {
     async fn get(&self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>> {
         self.count();
         let shard = match self.settled(|| self.source(table, key)).await? {
@@ -538,7 +538,7 @@ impl types::Transaction for CoordinatorTransaction {
             self.count();
             return self.branch(own)?.add(table, key, delta);
         }
-        let sum = types::transaction::sum(table, key, self.get(table, key).await?, delta)?;
+        let sum = shoal_types::transaction::sum(table, key, self.get(table, key).await?, delta)?;
         self.put(table, key, &sum.to_le_bytes())?;
         Ok(sum)
     }

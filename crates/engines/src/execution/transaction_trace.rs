@@ -4,9 +4,9 @@ use super::remote_branches::RemoteBranches;
 use super::transaction::CoordinatorTransaction;
 use super::worker_context::WorkerContext;
 use crate::slow::{Kind, Slow, outcome};
+use shoal_types::{Result, ShardId, Time};
 use std::rc::Rc;
 use std::time::Duration;
-use types::{Result, ShardId, Time};
 
 /// See the module. Of a transaction with several attempts, it is about the last one.
 #[derive(Debug, Default)]

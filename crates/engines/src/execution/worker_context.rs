@@ -11,17 +11,17 @@ use crate::planted_bugs::{PlantedBug, PlantedBugs};
 use crate::replication::replica::ShardReplica;
 use crate::slow::Slows;
 use crate::watermarks::Watermarks;
-use consensus::manager::{Configuration, Incarnation};
-use consensus::topology::Topology;
+use shoal_consensus::manager::{Configuration, Incarnation};
+use shoal_consensus::topology::Topology;
+use shoal_store::Size;
+use shoal_types::{
+    Aborted, CallSession, Conflict, Epoch, Error, NodeId, Random, Result, ShardId, Stamp, Time,
+};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use store::Size;
-use types::{
-    Aborted, CallSession, Conflict, Epoch, Error, NodeId, Random, Result, ShardId, Stamp, Time,
-};
 
 /// How execution behaves, the same for all engines. Part of every engine's options.
 #[derive(Debug, Clone)]
@@ -241,7 +241,7 @@ impl Leadership {
 }
 
 /// A transaction on a shard's store.
-pub(crate) type StoreBranch = store::Transaction<PooledSession>;
+pub(crate) type StoreBranch = shoal_store::Transaction<PooledSession>;
 
 /// What a future wants of the engine.
 pub(crate) enum EngineRequest {
@@ -502,7 +502,7 @@ impl WorkerContext {
 
     /// Begins a branch on an own shard.
     pub(crate) fn begin(&self, own: usize) -> Result<StoreBranch> {
-        Ok(store::Transaction::on(self.own[own].sessions.take()?))
+        Ok(shoal_store::Transaction::on(self.own[own].sessions.take()?))
     }
 
     /// Can a transaction of this size be locked, validated and installed in one step?

@@ -19,9 +19,9 @@ use crate::execution::worker_context::{BodyEnd, StoreBranch, Submission, recover
 use crate::interleave;
 use crate::observation::Observation;
 use crate::planted_bugs::PlantedBug;
+use shoal_types::{Aborted, Clock, Conflict, Error, Result, ShardId, Stamp, Unknown};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use types::{Aborted, Clock, Conflict, Error, Result, ShardId, Stamp, Unknown};
 
 /// The transactions of this worker that have something to do with other nodes.
 #[derive(Default)]

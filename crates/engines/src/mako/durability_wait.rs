@@ -5,9 +5,9 @@
 //! delays only those who depend on it, and a step of one shard's watermark looks at no more than the
 //! items it frees.
 
+use shoal_types::{Clock, ShardId, Stamp, VectorWatermark};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
-use types::{Clock, ShardId, Stamp, VectorWatermark};
 
 /// Items of type `T` and their stamps.
 #[derive(Debug)]
@@ -141,7 +141,7 @@ fn first_uncovered(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use types::Epoch;
+    use shoal_types::Epoch;
 
     const S: [ShardId; 3] = [ShardId(0), ShardId(1), ShardId(2)];
 

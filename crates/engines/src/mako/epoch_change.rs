@@ -9,11 +9,11 @@ use super::{CommitWaiter, Mako, MakoEffects};
 use crate::engine::EngineEffect;
 use crate::observation::Observation;
 use crate::planted_bugs::PlantedBug;
-use consensus::manager::Configuration;
-use std::sync::Arc;
-use types::{
+use shoal_consensus::manager::Configuration;
+use shoal_types::{
     Aborted, Ballot, Clock, Conflict, Epoch, ShardId, Stamp, StampRef, Time, VectorWatermark,
 };
+use std::sync::Arc;
 
 /// So often all are told the same of an epoch that is closed.
 const TOLD_MAX: u32 = 4;
@@ -401,7 +401,7 @@ impl Mako {
     }
 
     /// The error of a transaction whose epoch has closed before it was certified, or has not opened.
-    pub(super) fn not_open(epoch: Epoch) -> types::Error {
+    pub(super) fn not_open(epoch: Epoch) -> shoal_types::Error {
         Aborted::from(Conflict::EpochNotOpen { epoch }).into()
     }
 

@@ -13,11 +13,11 @@
 //! for too long, since its coordinator is gone, is lost: then the stream says how far it has everything.
 
 use super::shared::SharedWatermark;
-use consensus::manager::{HeardEpochs, Knowledge};
+use shoal_consensus::manager::{HeardEpochs, Knowledge};
+use shoal_types::{Ballot, Clock, Epoch, ShardId, StampRef, VectorWatermark, WorkerId};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use types::{Ballot, Clock, Epoch, ShardId, StampRef, VectorWatermark, WorkerId};
 
 /// See the module.
 #[derive(Debug)]
@@ -354,7 +354,7 @@ impl EpochsState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use types::NodeId;
+    use shoal_types::NodeId;
 
     fn last(epoch: u32) -> VectorWatermark {
         let mut last = VectorWatermark::new(Epoch(epoch), 1);

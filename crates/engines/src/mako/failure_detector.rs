@@ -13,9 +13,9 @@ use crate::observation::Observation;
 use crate::planted_bugs::PlantedBug;
 use crate::replication::in_flight_clocks::InFlight;
 use crate::transaction_id::TransactionId;
-use consensus::manager::Configuration;
+use shoal_consensus::manager::Configuration;
+use shoal_types::{Epoch, NodeId, Time};
 use std::time::Duration;
-use types::{Epoch, NodeId, Time};
 
 /// What is in flight for so many times as long as it may hang after its epoch is stuck, though its coordinator
 /// is heard: one of the two ways between us is cut.
@@ -231,10 +231,10 @@ impl Mako {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use consensus::manager::{Incarnation, ManagerOptions, StateMachine};
-    use consensus::topology::Topology;
+    use shoal_consensus::manager::{Incarnation, ManagerOptions, StateMachine};
+    use shoal_consensus::topology::Topology;
+    use shoal_types::WorkerId;
     use std::sync::Arc;
-    use types::WorkerId;
 
     const MS: Duration = Duration::from_millis(1);
     const PATIENCE: Duration = Duration::from_millis(40);

@@ -14,9 +14,9 @@ use crate::execution::session_pool::SessionPool;
 use crate::planted_bugs::{PlantedBug, PlantedBugs};
 use crate::replication::replica::ShardReplica;
 use crate::watermarks::Watermarks;
+use shoal_types::{Clock, Epoch, ShardId, VectorWatermark, WorkerId};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use types::{Clock, Epoch, ShardId, VectorWatermark, WorkerId};
 
 /// See the module.
 pub(super) struct FollowerReplay {

@@ -21,10 +21,10 @@ use crate::execution::session_pool::PooledSession;
 use crate::observation::Observation;
 use crate::planted_bugs::PlantedBug;
 use crate::transaction_id::TransactionId;
+use shoal_store::Locked;
+use shoal_types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use shoal_types::{Epoch, Stamp, StampRef};
 use std::fmt;
-use store::Locked;
-use types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use types::{Epoch, Stamp, StampRef};
 
 /// Entries of a stream that are not durable, beyond which no more parts are appended.
 const PARTS_AHEAD_MAX: usize = 16;
@@ -165,7 +165,7 @@ impl LeaderShard {
     /// Appends the writes from this place on, as many as a part may have. Returns the place of the next.
     fn append_part(
         &mut self,
-        now: types::Time,
+        now: shoal_types::Time,
         locked: &Locked<PooledSession>,
         stamp: &Stamp,
         from: usize,

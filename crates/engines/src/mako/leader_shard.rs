@@ -13,10 +13,10 @@ use crate::replication::replica::ShardReplica;
 use crate::transaction_id::TransactionId;
 use crate::watermarks::Watermarks;
 use bytes::Bytes;
+use shoal_store::Locked;
+use shoal_types::{Ballot, Clock, Epoch, ShardId, Stamp, Time, VectorWatermark};
 use std::collections::VecDeque;
 use std::ops::Range;
-use store::Locked;
-use types::{Ballot, Clock, Epoch, ShardId, Stamp, Time, VectorWatermark};
 
 /// See the module.
 #[derive(Debug)]
@@ -279,8 +279,8 @@ pub(super) fn installed(
 mod tests {
     use super::*;
     use crate::execution::Limits;
-    use consensus::topology::Topology;
-    use types::{NodeId, WorkerId};
+    use shoal_consensus::topology::Topology;
+    use shoal_types::{NodeId, WorkerId};
 
     /// Two epochs end in one entry; something hangs of the first, and the shard was out in the second.
     #[test]

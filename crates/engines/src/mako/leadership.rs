@@ -18,8 +18,8 @@ use super::{Mako, MakoEffects, MakoMessage};
 use crate::execution::participant_table::BranchHeader;
 use crate::mako::message::MakoRequest;
 use crate::observation::Observation;
-use consensus::manager::{Configuration, Incarnation};
-use types::{Ballot, Clock, Epoch, NodeId, ShardId, Time};
+use shoal_consensus::manager::{Configuration, Incarnation};
+use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, Time};
 
 /// A request to a shard that is being recovered.
 pub(super) struct DeferredRequest {

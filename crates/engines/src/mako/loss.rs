@@ -14,9 +14,9 @@
 use super::{Mako, MakoEffects};
 use crate::engine::EngineEffect;
 use crate::planted_bugs::PlantedBug;
-use consensus::manager::{Configuration, LossStage};
+use shoal_consensus::manager::{Configuration, LossStage};
+use shoal_types::{Clock, Epoch, ShardId, VectorWatermark};
 use std::collections::BTreeMap;
-use types::{Clock, Epoch, ShardId, VectorWatermark};
 
 /// Most epochs of which a leader says that its stream lacks their end; the first of them say the most.
 const LACKING_MAX: usize = 1024;

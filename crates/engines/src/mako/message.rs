@@ -7,7 +7,7 @@ use crate::execution::runtime::RuntimeMessage;
 use crate::operation::{Operation, OperationResult};
 use crate::transaction_id::TransactionId;
 use bytes::Bytes;
-use types::{Clock, Error, Result, ShardId, Stamp, TableId, VectorWatermark};
+use shoal_types::{Clock, Error, Result, ShardId, Stamp, TableId, VectorWatermark};
 
 /// See the module. Each may be lost, repeated, reordered or late.
 #[derive(Debug, Clone, PartialEq, Eq)]

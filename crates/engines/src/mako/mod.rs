@@ -90,7 +90,6 @@ use crate::planted_bugs::PlantedBug;
 use crate::replication::replica::ShardReplica;
 use crate::slow::Slow;
 use bytes::Bytes;
-use consensus::manager::{Configuration, HeardEpochs, Loss};
 use coordinator::Coordinator;
 use epoch_change::LiveEpoch;
 use failure_detector::FailureDetector;
@@ -101,13 +100,14 @@ use message::MakoReply;
 use participant::MakoBranch;
 use replay_budget::ReplayBudget;
 use rollback_collection::RollbackCollection;
+use shoal_consensus::manager::{Configuration, HeardEpochs, Loss};
+use shoal_store::Store;
+use shoal_types::{Clock, Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
 use slices::PausedCertification;
 use snapshot::{SnapshotReceiver, SnapshotSender};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
-use store::Store;
-use types::{Clock, Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
 use watermark::Gossip;
 
 /// The epoch of a cluster whose configuration has never changed.
@@ -168,7 +168,7 @@ struct CommitWaiter {
     /// Since when; later by as much as it may wait longer than others.
     since: Time,
     /// Where it waits to show its client what it has read; `None` once it is certified.
-    reveals: Option<Rc<ResultSlot<types::Result<()>>>>,
+    reveals: Option<Rc<ResultSlot<shoal_types::Result<()>>>>,
 }
 
 impl Engine for Mako {

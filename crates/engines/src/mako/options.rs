@@ -5,8 +5,8 @@ use super::plausibility::ENTRIES_MAX;
 use super::replay_budget::REPLAY_BYTES_MAX;
 use crate::execution::worker_context::{Limits, at_least_one, not_zero};
 use crate::planted_bugs::PlantedBugs;
+use shoal_types::REMOTE_CLOCKS_MAX;
 use std::time::Duration;
-use types::REMOTE_CLOCKS_MAX;
 
 /// How `mako` behaves. The default does the right thing.
 #[derive(Debug, Clone)]
@@ -50,7 +50,7 @@ pub struct MakoOptions {
     pub stalled_after: Duration,
     /// How much of a store one message of a copy takes, for a replica that lacks what the streams have no more: less
     /// keeps the worker for a shorter time. Default 1024 records, 128 KiB.
-    pub snapshot_part: store::CopyPart,
+    pub snapshot_part: shoal_store::CopyPart,
     /// Planted bugs. Default: none.
     pub faults: PlantedBugs,
 }
@@ -139,7 +139,7 @@ impl Default for MakoOptions {
             hang_after: Duration::from_millis(100),
             silent_after: Duration::from_millis(40),
             stalled_after: Duration::from_millis(600),
-            snapshot_part: store::CopyPart { records_max: 1024, bytes_max: 128 << 10 },
+            snapshot_part: shoal_store::CopyPart { records_max: 1024, bytes_max: 128 << 10 },
             faults: PlantedBugs::NONE,
         }
     }

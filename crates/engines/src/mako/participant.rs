@@ -20,8 +20,8 @@ use crate::observation::Observation;
 use crate::planted_bugs::PlantedBug;
 use crate::replication::in_flight_clocks::InFlight;
 use crate::transaction_id::TransactionId;
-use store::Locked;
-use types::{Clock, Epoch, Error, NodeId, Result, ShardId, Stamp};
+use shoal_store::Locked;
+use shoal_types::{Clock, Epoch, Error, NodeId, Result, ShardId, Stamp};
 
 /// What an open branch holds.
 pub(super) enum MakoBranch {

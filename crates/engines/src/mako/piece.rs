@@ -14,7 +14,7 @@
 
 use crate::replication::codec::{EntryReader, MalformedEntry, StreamWrite, put_writes, take_entry};
 use bytes::{BufMut, Bytes, BytesMut};
-use types::{Clock, Epoch, RemoteClock, ShardId, Stamp, StampRef, TableId, VectorWatermark};
+use shoal_types::{Clock, Epoch, RemoteClock, ShardId, Stamp, StampRef, TableId, VectorWatermark};
 
 /// More shards are nonsense.
 const SHARDS_MAX: u32 = 1 << 16;

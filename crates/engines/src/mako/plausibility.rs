@@ -8,7 +8,7 @@ use super::message::{MakoMessage, MakoReply, MakoRequest};
 use super::participant::MakoBranch;
 use crate::execution::participant_table::BranchHeader;
 use crate::execution::runtime::answers_fit;
-use types::{Clock, Epoch, ShardId, Stamp};
+use shoal_types::{Clock, Epoch, ShardId, Stamp};
 
 /// No shard gets that far. Clocks above are nonsense, and would overflow what is counted on from them.
 pub(super) const CLOCK_MAX: Clock = Clock(1 << 62);
@@ -80,7 +80,7 @@ pub(super) fn reply(asked: &MakoMessage, reply: &MakoReply, shard: ShardId, shar
 mod tests {
     use super::*;
     use crate::transaction_id::TransactionId;
-    use types::{NodeId, WorkerId};
+    use shoal_types::{NodeId, WorkerId};
 
     const S: [ShardId; 3] = [ShardId(0), ShardId(1), ShardId(9)];
     const SHARDS: u32 = 3;

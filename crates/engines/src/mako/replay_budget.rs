@@ -7,9 +7,9 @@ use crate::observation::Observation;
 use crate::planted_bugs::PlantedBug;
 use crate::replication::codec::StreamWrite;
 use crate::replication::replay::{replay, replay_above};
+use shoal_types::{ShardId, Stamp, Time};
 use std::cell::Cell;
 use std::rc::Rc;
-use types::{ShardId, Stamp, Time};
 
 /// Bytes that one step replays by default, and one piece. More per step costs fewer steps.
 pub(super) const REPLAY_BYTES_MAX: usize = 1 << 20;

@@ -11,10 +11,10 @@ use super::{Mako, MakoEffects};
 use crate::observation::Observation;
 use crate::planted_bugs::PlantedBug;
 use crate::replication::replica::ShardReplica;
+use shoal_store::RollBack;
+use shoal_types::{Clock, StampRef, Time, VectorWatermark};
 use std::cell::RefCell;
 use std::time::Duration;
-use store::RollBack;
-use types::{Clock, StampRef, Time, VectorWatermark};
 
 /// Records that a step looks at.
 const RECORDS_MAX: usize = 256;

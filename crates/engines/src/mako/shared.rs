@@ -5,9 +5,9 @@ use super::options::MakoOptions;
 use super::undecided::UndecidedVersions;
 use crate::engine::Setup;
 use crate::replication::replica::ShardReplica;
+use shoal_types::{Clock, Epoch, NodeId, ShardId, StampRef, VectorWatermark};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
-use types::{Clock, Epoch, NodeId, ShardId, StampRef, VectorWatermark};
 
 /// See the module.
 #[derive(Debug)]

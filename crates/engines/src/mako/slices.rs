@@ -19,8 +19,8 @@ use crate::execution::session_pool::PooledSession;
 use crate::execution::staged_certification::{CertificationStage, StagedCertification};
 use crate::execution::worker_context::StoreBranch;
 use crate::transaction_id::TransactionId;
-use store::Locked;
-use types::{Clock, Epoch, NodeId, Result, Stamp};
+use shoal_store::Locked;
+use shoal_types::{Clock, Epoch, NodeId, Result, Stamp};
 
 /// What goes on in another step.
 #[derive(Debug, Clone, Copy)]

@@ -71,15 +71,15 @@ use crate::observation::Observation;
 use crate::planted_bugs::PlantedBug;
 use crate::replication::replay::publish;
 use bytes::Bytes;
-use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::Duration;
-use store::{Session, WalkPlace};
-use types::wire::{decode, encode};
-use types::{
+use shoal_store::{Session, WalkPlace};
+use shoal_types::wire::{decode, encode};
+use shoal_types::{
     Clock, Epoch, NodeId, Result, ShardId, Stamp, StampRef, TableId, Time, VectorWatermark,
     coded_struct,
 };
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 /// Parts of a copy that are under way at a time,
 const WINDOW: usize = 16;

@@ -3,8 +3,8 @@
 use super::undecided::ChunkOrders;
 use crate::observation::Observation;
 use bytes::Bytes;
-use store::WalkPlace;
-use types::{Clock, Epoch, ShardId, Stamp, TableId, VectorWatermark, coded_struct};
+use shoal_store::WalkPlace;
+use shoal_types::{Clock, Epoch, ShardId, Stamp, TableId, VectorWatermark, coded_struct};
 
 /// A part of a copy of a shard.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -13,8 +13,8 @@
 use crate::planted_bugs::{PlantedBug, PlantedBugs};
 use crate::replication::replica::ShardReplica;
 use crate::watermarks::Watermarks;
+use shoal_types::{Clock, Epoch, ShardId, Stamp, StampRef, WorkerId, coded_struct};
 use std::collections::{BTreeMap, VecDeque};
-use types::{Clock, Epoch, ShardId, Stamp, StampRef, WorkerId, coded_struct};
 
 /// What the entries of a stream say, up to one of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -25,7 +25,7 @@
 use super::{Mako, MakoEffects};
 use crate::execution::remote_branches::RemoteBranches;
 use crate::planted_bugs::PlantedBug;
-use types::{Aborted, Conflict, Epoch, Error, Result, ShardId, Time, Unknown};
+use shoal_types::{Aborted, Conflict, Epoch, Error, Result, ShardId, Time, Unknown};
 
 impl Mako {
     /// Ends what has waited too long for other shards.

@@ -38,12 +38,12 @@ use crate::replication::codec::StreamWrite;
 use crate::replication::replay_floor::ReplayFloor;
 use crate::watermarks::Watermarks;
 use bytes::Bytes;
+use shoal_store::{Session, WalkPlace};
+use shoal_types::{Clock, Epoch, Result, ShardId, Stamp, StampRef, TableId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, DerefMut};
 use std::rc::Rc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use store::{Session, WalkPlace};
-use types::{Clock, Epoch, Result, ShardId, Stamp, StampRef, TableId};
 
 /// Other workers hold locks for as long as a piece takes to be replayed.
 const TRIES: u32 = 1_000_000;
@@ -194,7 +194,7 @@ impl MakoShared {
     fn is_superseded<S: DerefMut<Target = Session>>(
         &self,
         shard: ShardId,
-        transaction: &store::Transaction<S>,
+        transaction: &shoal_store::Transaction<S>,
         (table, key): (TableId, &[u8]),
         than: VersionOrder,
     ) -> Result<bool> {
@@ -345,7 +345,7 @@ fn install(
     committed: &dyn Fn(StampRef<'_>) -> bool,
     above: bool,
 ) -> Result<bool> {
-    let transaction = store::Transaction::on(sessions.take()?);
+    let transaction = shoal_store::Transaction::on(sessions.take()?);
     transaction.get(write.table, &write.key)?;
     let mut newest = None;
     transaction

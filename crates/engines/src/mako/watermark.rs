@@ -16,7 +16,7 @@ use crate::observation::Observation;
 use crate::planted_bugs::PlantedBug;
 use crate::watermarks::Watermarks;
 use bytes::Bytes;
-use types::{Clock, Epoch, NodeId, ShardId, Time, VectorWatermark};
+use shoal_types::{Clock, Epoch, NodeId, ShardId, Time, VectorWatermark};
 
 /// A floor is not further ahead of what is known than so many clocks: more than a shard draws in days, or than
 /// groups of transactions take in many minutes; and so little that a node that lies cannot use them up.

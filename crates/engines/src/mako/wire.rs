@@ -1,7 +1,7 @@
 //! The forms of what workers say to each other: a request that carries little has some fifteen bytes.
 
 use super::message::{MakoMessage, MakoReply, MakoRequest};
-use types::coded_enum;
+use shoal_types::coded_enum;
 
 coded_enum!(MakoMessage {
     0 => Request { header, request },
@@ -41,9 +41,11 @@ mod tests {
     use bytes::Bytes;
     use proptest::collection::vec;
     use proptest::prelude::*;
-    use types::wire::check::{returns, withstands};
-    use types::wire::encode;
-    use types::{Clock, Epoch, Error, NodeId, ShardId, Stamp, TableId, VectorWatermark, WorkerId};
+    use shoal_types::wire::check::{returns, withstands};
+    use shoal_types::wire::encode;
+    use shoal_types::{
+        Clock, Epoch, Error, NodeId, ShardId, Stamp, TableId, VectorWatermark, WorkerId,
+    };
 
     fn request() -> impl Strategy<Value = MakoRequest> {
         let parts = (0..6, vec(operation(), 0..4), any::<bool>(), stamp());

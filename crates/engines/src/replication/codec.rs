@@ -7,7 +7,7 @@
 //! Little-endian. A value length of `ffffffff` is a tombstone's.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use types::TableId;
+use shoal_types::TableId;
 
 const TOMBSTONE: u32 = u32::MAX;
 

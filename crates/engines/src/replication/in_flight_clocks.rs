@@ -14,9 +14,9 @@ use super::replica::ShardReplica;
 use super::transit::Transit;
 use crate::planted_bugs::{PlantedBug, PlantedBugs};
 use crate::transaction_id::TransactionId;
+use shoal_types::{Clock, Epoch, NodeId, ShardId, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use types::{Clock, Epoch, NodeId, ShardId, Time};
 
 /// See the module.
 #[derive(Debug)]

@@ -10,10 +10,10 @@ use super::replica::ShardReplica;
 use crate::execution::session_pool::SessionPool;
 use crate::observation::Observation;
 use crate::planted_bugs::{PlantedBug, PlantedBugs};
+use shoal_store::{Locked, Session};
+use shoal_types::{Aborted, Conflict, Error, Result, ShardId, Stamp, StampRef};
 use std::ops::DerefMut;
 use std::rc::Rc;
-use store::{Locked, Session};
-use types::{Aborted, Conflict, Error, Result, ShardId, Stamp, StampRef};
 
 /// Another worker of this node holds a lock for as long as it takes to replay a transaction; or for much
 /// longer, if it does not know yet that the node leads no more.
@@ -77,7 +77,7 @@ fn try_replay<'w>(
     faults: PlantedBugs,
     observe: Option<&mut Vec<Observation>>,
 ) -> Result<()> {
-    let transaction = store::Transaction::on(sessions.take()?);
+    let transaction = shoal_store::Transaction::on(sessions.take()?);
     for write in writes {
         transaction.replicate(write.table, &write.key, write.value.as_deref())?;
     }

@@ -2,8 +2,8 @@
 //! node's own streams have come. What is replayed of that would come too late: what has replaced or deleted it
 //! may be gone without a trace.
 
-use store::WalkPlace;
-use types::{Clock, TableId};
+use shoal_store::WalkPlace;
+use shoal_types::{Clock, TableId};
 
 /// See the module. The default: nothing.
 ///

@@ -2,11 +2,11 @@
 
 use super::replay_floor::ReplayFloor;
 use crate::execution::Limits;
-use consensus::topology::Topology;
+use shoal_consensus::topology::Topology;
+use shoal_store::Store;
+use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, WorkerId};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use store::Store;
-use types::{Ballot, Clock, Epoch, NodeId, ShardId, WorkerId};
 
 /// See the module. Shared by the workers of the node, and atomic.
 #[derive(Debug)]
@@ -44,13 +44,13 @@ impl ShardReplica {
     ) -> Vec<ShardReplica> {
         let workers = topology.workers() as usize;
         let replicas = topology.shards_of(node).map(|shard| {
-            let store = Store::new(store::Options {
+            let store = Store::new(shoal_store::Options {
                 transactions_max: limits.sessions_max,
                 memory_bytes_max: limits.memory_bytes_max,
                 memory_bytes_reserved: limits.memory_bytes_reserved,
                 epoch,
                 hash_seed: limits.hash_seed,
-                ..store::Options::default()
+                ..shoal_store::Options::default()
             });
             for (at, table) in topology.tables().iter().enumerate() {
                 let id = store.table(table.name()).expect("the topology keeps the limits");

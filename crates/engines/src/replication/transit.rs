@@ -1,8 +1,8 @@
 //! How long what is appended to a stream is on its way: in the open batch, and in the stream until it is decided.
 
 use crate::engine::StageTimes;
+use shoal_types::Time;
 use std::collections::VecDeque;
-use types::Time;
 
 /// See the module. Of one stream, at its leader.
 #[derive(Debug, Default)]

@@ -17,10 +17,10 @@ use crate::execution::session_pool::PooledSession;
 use crate::execution::worker_context::{BodyEnd, StoreBranch, Submission};
 use crate::observation::Observation;
 use crate::planted_bugs::PlantedBug;
+use shoal_store::Locked;
+use shoal_types::{Clock, Error, Result, ShardId, Stamp};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use store::Locked;
-use types::{Clock, Error, Result, ShardId, Stamp};
 
 /// The transactions of this worker that wait for something.
 #[derive(Default)]

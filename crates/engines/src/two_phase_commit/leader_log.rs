@@ -11,8 +11,8 @@ use crate::replication::in_flight_clocks::InFlightClocks;
 use crate::replication::replica::ShardReplica;
 use crate::transaction_id::TransactionId;
 use bytes::Bytes;
+use shoal_types::{Clock, Epoch, ShardId, Time};
 use std::collections::VecDeque;
-use types::{Clock, Epoch, ShardId, Time};
 
 /// See the module.
 #[derive(Debug)]
@@ -146,8 +146,8 @@ mod tests {
     use super::*;
     use crate::execution::Limits;
     use crate::replication::in_flight_clocks::InFlight;
-    use consensus::topology::{Partitioning, Topology};
-    use types::{NodeId, WorkerId};
+    use shoal_consensus::topology::{Partitioning, Topology};
+    use shoal_types::{NodeId, WorkerId};
 
     const EPOCH: Epoch = Epoch(1);
     const FLIGHT: InFlight = InFlight {

@@ -5,7 +5,7 @@ pub use crate::execution::participant_table::BranchHeader;
 use crate::execution::runtime::{RuntimeMessage, answers_fit};
 use crate::operation::{Operation, OperationResult};
 use crate::transaction_id::TransactionId;
-use types::{Clock, Error, Result, ShardId};
+use shoal_types::{Clock, Error, Result, ShardId};
 
 /// See the module. Each may be lost, repeated, reordered or late.
 #[derive(Debug, Clone, PartialEq, Eq)]

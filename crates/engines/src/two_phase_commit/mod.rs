@@ -78,10 +78,10 @@ use message::TwoPhaseCommitReply;
 use participant::TwoPhaseCommitBranch;
 use prepared_replay::PreparedReplay;
 use record::RecordEntry;
+use shoal_store::Store;
+use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
 use std::rc::Rc;
 use std::sync::Arc;
-use store::Store;
-use types::{Ballot, Clock, Epoch, NodeId, ShardId, Stamp, Time, WorkerId};
 
 /// The epoch of a cluster whose configuration has never changed.
 const FIRST_EPOCH: Epoch = Epoch(1);

@@ -21,8 +21,8 @@ use crate::operation::Operation;
 use crate::planted_bugs::PlantedBug;
 use crate::replication::in_flight_clocks::InFlight;
 use crate::transaction_id::TransactionId;
-use store::Locked;
-use types::{Clock, NodeId, Result, ShardId, Stamp};
+use shoal_store::Locked;
+use shoal_types::{Clock, NodeId, Result, ShardId, Stamp};
 
 /// What an open branch holds. Who `asked` is answered when a record is durable.
 pub(super) enum TwoPhaseCommitBranch {

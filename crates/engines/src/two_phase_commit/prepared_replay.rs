@@ -9,9 +9,9 @@ use crate::execution::session_pool::SessionPool;
 use crate::replication::codec::StreamWrite;
 use crate::replication::replica::ShardReplica;
 use crate::transaction_id::TransactionId;
+use shoal_types::{Clock, ShardId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use types::{Clock, ShardId};
 
 /// See the module.
 pub(super) struct PreparedReplay {
@@ -108,8 +108,8 @@ mod tests {
     use super::*;
     use crate::execution::Limits;
     use bytes::Bytes;
-    use consensus::topology::{Partitioning, Topology};
-    use types::{Epoch, NodeId, TableId, WorkerId};
+    use shoal_consensus::topology::{Partitioning, Topology};
+    use shoal_types::{Epoch, NodeId, TableId, WorkerId};
 
     fn followed() -> PreparedReplay {
         let topology = Topology::symmetric(1, 1, 1, 0, 1)

@@ -19,8 +19,8 @@
 use crate::replication::codec::{EntryReader, MalformedEntry, PutWrites, StreamWrite, take_entry};
 use crate::transaction_id::TransactionId;
 use bytes::{BufMut, Bytes, BytesMut};
+use shoal_types::{Clock, Epoch, NodeId, ShardId, TableId, WorkerId};
 use std::collections::VecDeque;
-use types::{Clock, Epoch, NodeId, ShardId, TableId, WorkerId};
 
 const HEADER_BYTES: usize = 4 + 8 + 4;
 

@@ -3,7 +3,7 @@
 use super::options::TwoPhaseCommitOptions;
 use crate::engine::Setup;
 use crate::replication::replica::ShardReplica;
-use types::{Epoch, NodeId, ShardId};
+use shoal_types::{Epoch, NodeId, ShardId};
 
 /// See the module.
 #[derive(Debug)]

@@ -5,14 +5,14 @@ use super::*;
 use crate::operation::{Operation, OperationResult};
 use crate::procedure::Procedures;
 use crate::transaction_id::TransactionId;
-use consensus::stream;
-use consensus::topology::{Partitioning, Topology};
+use shoal_consensus::stream;
+use shoal_consensus::topology::{Partitioning, Topology};
+use shoal_types::{Clock, Database, Result, TableId, Transaction};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
-use types::{Clock, Database, Result, TableId, Transaction};
 
 const T: TableId = TableId(0);
 const HERE: ShardId = ShardId(0);

@@ -1,7 +1,7 @@
 //! The forms of what workers say to each other.
 
 use super::message::{TwoPhaseCommitMessage, TwoPhaseCommitReply, TwoPhaseCommitRequest};
-use types::coded_enum;
+use shoal_types::coded_enum;
 
 coded_enum!(TwoPhaseCommitMessage {
     0 => Request { header, request },
@@ -37,9 +37,9 @@ mod tests {
     use crate::wire::tests::{answered, error, header, number, operation, relay};
     use proptest::collection::vec;
     use proptest::prelude::*;
-    use types::wire::check::{returns, withstands};
-    use types::wire::encode;
-    use types::{Clock, Epoch, NodeId, ShardId, WorkerId};
+    use shoal_types::wire::check::{returns, withstands};
+    use shoal_types::wire::encode;
+    use shoal_types::{Clock, Epoch, NodeId, ShardId, WorkerId};
 
     fn request() -> impl Strategy<Value = TwoPhaseCommitRequest> {
         let parts = (0..7, vec(operation(), 0..4), any::<bool>(), any::<u32>());

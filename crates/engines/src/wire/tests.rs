@@ -1,12 +1,12 @@
 //! What clients say returns. The strategies are for the engines' messages, too.
 
 use super::*;
-use consensus::manager::{ManagerOptions, StateMachine};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use types::wire::check::{returns, withstands};
-use types::wire::{decode, encode};
-use types::{
+use shoal_consensus::manager::{ManagerOptions, StateMachine};
+use shoal_types::wire::check::{returns, withstands};
+use shoal_types::wire::{decode, encode};
+use shoal_types::{
     Aborted, CallSession, Clock, Conflict, Error, KeyExcerpt, RequestId, Result, Stamp, TableId,
     Unknown,
 };

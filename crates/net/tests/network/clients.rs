@@ -7,11 +7,11 @@ use shoal_net::{
     CloseReason, ConnectedClient, Core, CoreInput, DropReason, Network, NetworkConfig,
     NetworkLimits, Outbox, Secret, SharedClusterId,
 };
+use shoal_types::{ClusterId, NodeId, Time, WorkerId};
 use std::future::Future;
 use std::sync::mpsc;
 use std::time::Duration;
 use tokio::time::timeout;
-use types::{ClusterId, NodeId, Time, WorkerId};
 
 /// The connection's tasks go on while the test waits for the node.
 pub fn block_on<F: Future>(future: F) -> F::Output {

@@ -5,10 +5,10 @@ use shoal_net::{
     Core, CoreInput, CounterTotals, DatacenterNumber, Handle, Network, NetworkConfig, Outbox,
     PeerConfig, Secret, listen,
 };
+use shoal_types::{NodeId, Time, WorkerId};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::mpsc;
 use std::time::Duration;
-use types::{NodeId, Time, WorkerId};
 
 /// Longer than anything takes; a test that waits so long has failed.
 pub const PATIENCE: Duration = Duration::from_secs(60);

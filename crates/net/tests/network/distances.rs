@@ -3,9 +3,9 @@
 use crate::common::{Node, cluster};
 use bytes::{BufMut, Bytes};
 use shoal_net::{DatacenterNumber, Distance, Distances, DropReason, LinkFaults, PeerConfig};
+use shoal_types::{NodeId, Time};
 use std::sync::mpsc;
 use std::time::Duration;
-use types::{NodeId, Time};
 
 const DELAY: Duration = Duration::from_millis(20);
 

@@ -9,10 +9,10 @@ use shoal_net::{
     CloseReason, CoreInput, FrameHeader, FrameKind, Network, NetworkConfig, NetworkLimits, Outbox,
     Secret, VERSION,
 };
+use shoal_types::{NodeId, Random, Time};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
-use types::{NodeId, Random, Time};
 use zerocopy::IntoBytes;
 
 const PEER: u8 = 1;

@@ -6,9 +6,9 @@ use shoal_net::{
     CloseReason, Core, CoreInput, DropReason, Handle, LinkFaults, Network, NetworkConfig,
     NetworkLimits, Outbox, Panicked,
 };
+use shoal_types::{NodeId, Time, WorkerId};
 use std::sync::mpsc;
 use std::time::Duration;
-use types::{NodeId, Time, WorkerId};
 
 /// Sends numbered frames as the other end takes them, and checks the order of those it gets.
 struct Counting {

@@ -7,10 +7,10 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use shoal_net::client::{Access, ConnectError, connect};
 use shoal_net::tls::{Certificate, ClientTls, NodeTls, TlsError, read_certificates};
 use shoal_net::{CloseReason, CoreInput, NetworkConfig};
+use shoal_types::NodeId;
 use std::io::Write;
 use std::net::TcpStream;
 use std::path::Path;
-use types::NodeId;
 
 const NAME: &str = "reef.shoal";
 

@@ -1,17 +1,17 @@
 //! A worker that has a lot to do: it still lets work in, and its transactions do not get in each other's way.
 
-use consensus::stream;
-use consensus::topology::{Partitioning, Topology};
-use engines::client::{ClientId, ClientReply, ClientRequest};
-use engines::engine::Setup;
-use engines::mako::{Mako, MakoOptions};
-use engines::{Engine, Procedures};
+use shoal_consensus::stream;
+use shoal_consensus::topology::{Partitioning, Topology};
+use shoal_engines::client::{ClientId, ClientReply, ClientRequest};
+use shoal_engines::engine::Setup;
+use shoal_engines::mako::{Mako, MakoOptions};
+use shoal_engines::{Engine, Procedures};
 use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerOrigin};
+use shoal_types::{Database, NodeId, Time, Transaction, WorkerId};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Database, NodeId, Time, Transaction, WorkerId};
 
 /// The only worker of a cluster of one node.
 fn worker() -> Worker<Mako> {

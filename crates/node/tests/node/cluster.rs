@@ -2,20 +2,20 @@
 //! else.
 
 use crate::common::{Row, carried, rows};
-use consensus::stream;
-use consensus::topology::{Partitioning, Topology};
-use engines::engine::Setup;
-use engines::mako::{self, Mako};
-use engines::two_phase_commit::TwoPhaseCommit;
-use engines::{Engine, Procedures};
+use shoal_consensus::stream;
+use shoal_consensus::topology::{Partitioning, Topology};
+use shoal_engines::engine::Setup;
+use shoal_engines::mako::{self, Mako};
+use shoal_engines::two_phase_commit::TwoPhaseCommit;
+use shoal_engines::{Engine, Procedures};
 use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage, WorkerOrigin};
+use shoal_types::{Database, Error, NodeId, Random, Scan, ShardId, Time, Transaction, WorkerId};
 use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Database, Error, NodeId, Random, Scan, ShardId, Time, Transaction, WorkerId};
 
 type Place = (NodeId, WorkerId);
 type Cause<E> = WorkerEvent<<E as Engine>::Message>;
@@ -317,7 +317,7 @@ engines! {
 
 #[test]
 fn stamps_of_any_form_end_equal() {
-    use engines::mako::StampForm;
+    use shoal_engines::mako::StampForm;
     let every = Duration::from_millis(2);
     let bounded = [StampForm::Sparse { remote_max: 1 }, StampForm::Timestamp];
     for stamps in bounded.into_iter().chain([StampForm::Full, StampForm::Group { every }]) {

@@ -1,8 +1,8 @@
 //! What tests of small clusters look at.
 
-use store::Store;
-use types::Scan;
-use types::wire::{Coded, decode, encode};
+use shoal_store::Store;
+use shoal_types::Scan;
+use shoal_types::wire::{Coded, decode, encode};
 
 /// A table by its place in a list of names, a key, and its value.
 pub type Row = (usize, Vec<u8>, Vec<u8>);

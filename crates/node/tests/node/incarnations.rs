@@ -1,20 +1,22 @@
 //! What a node hears of others counts only where they follow the same managers, and not while it waits for those.
 
-use consensus::manager::{
+use shoal_consensus::manager::{
     self, Action, Command, Generation, HeardEpochs, Incarnation, LeadershipClaim, ManagerClient,
     ProcessInstance, Recollection, StateMachine, Term, ToManager, ToNode,
 };
-use consensus::stream;
-use consensus::topology::Topology;
-use engines::engine::Setup;
-use engines::mako::{self, Mako, MakoOptions};
-use engines::{Engine, Procedures};
+use shoal_consensus::stream;
+use shoal_consensus::topology::Topology;
+use shoal_engines::engine::Setup;
+use shoal_engines::mako::{self, Mako, MakoOptions};
+use shoal_engines::{Engine, Procedures};
 use shoal_node::{
     Membership, Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage, WorkerOrigin,
 };
+use shoal_types::{
+    Ballot, Clock, ClusterId, Epoch, NodeId, ShardId, Time, VectorWatermark, WorkerId,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use types::{Ballot, Clock, ClusterId, Epoch, NodeId, ShardId, Time, VectorWatermark, WorkerId};
 
 const NOW: Time = Time(1000);
 const S: ShardId = ShardId(0);

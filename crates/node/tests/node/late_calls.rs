@@ -1,24 +1,24 @@
 //! Copies of calls, and of beginnings, that come late, when much has happened since.
 
 use bytes::Bytes;
-use consensus::stream;
-use consensus::topology::{Partitioning, Topology};
-use engines::client::{
+use shoal_consensus::stream;
+use shoal_consensus::topology::{Partitioning, Topology};
+use shoal_engines::client::{
     ClientId, ClientReply, ClientRequest, REQUESTS_TABLE, SessionEnd, requests_table,
 };
-use engines::engine::Setup;
-use engines::execution::Limits;
-use engines::mako::{self, Mako};
-use engines::operation::{Operation, OperationResult};
-use engines::two_phase_commit::{self, TwoPhaseCommit};
-use engines::{Engine, Procedures};
+use shoal_engines::engine::Setup;
+use shoal_engines::execution::Limits;
+use shoal_engines::mako::{self, Mako};
+use shoal_engines::operation::{Operation, OperationResult};
+use shoal_engines::two_phase_commit::{self, TwoPhaseCommit};
+use shoal_engines::{Engine, Procedures};
 use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerOrigin};
-use std::sync::Arc;
-use std::time::Duration;
-use types::{
+use shoal_types::{
     Aborted, CallSession, Error, NodeId, RequestId, Result, ShardId, TableId, Time, Transaction,
     Unknown, WorkerId,
 };
+use std::sync::Arc;
+use std::time::Duration;
 
 const S0: ShardId = ShardId(0);
 
@@ -30,7 +30,7 @@ struct Alone<E: Engine> {
 }
 
 /// Takes one from a stock, and gives up where there is none.
-async fn take(tx: &engines::CoordinatorTransaction, stock: &[u8]) -> Result<Bytes> {
+async fn take(tx: &shoal_engines::CoordinatorTransaction, stock: &[u8]) -> Result<Bytes> {
     let left = tx.add(TableId(0), stock, -1).await?;
     if left < 0 {
         return Err(Error::reject("nothing is left"));
@@ -39,7 +39,7 @@ async fn take(tx: &engines::CoordinatorTransaction, stock: &[u8]) -> Result<Byte
 }
 
 /// Puts ten into a stock.
-async fn fill(tx: &engines::CoordinatorTransaction, stock: &[u8]) -> Result<Bytes> {
+async fn fill(tx: &shoal_engines::CoordinatorTransaction, stock: &[u8]) -> Result<Bytes> {
     let left = tx.add(TableId(0), stock, 10).await?;
     Ok(Bytes::copy_from_slice(&left.to_le_bytes()))
 }

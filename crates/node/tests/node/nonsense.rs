@@ -6,25 +6,25 @@
 //! ballots are trusted for; but no node stops. Only a leader's own entries are left alone: a replica
 //! takes what its leader has decided, or stops.
 
-use consensus::manager::Incarnation;
-use consensus::stream::{self, LogLength};
-use consensus::topology::{Partitioning, Topology};
-use engines::client::{self, ClientId, ClientRequest, Relay, requests_table};
-use engines::engine::Setup;
-use engines::mako::{self, Mako};
-use engines::operation::{Operation, OperationResult, OwnedScan};
-use engines::two_phase_commit::{self as two_phase, TwoPhaseCommit};
-use engines::{Engine, Procedures, TransactionId};
+use shoal_consensus::manager::Incarnation;
+use shoal_consensus::stream::{self, LogLength};
+use shoal_consensus::topology::{Partitioning, Topology};
+use shoal_engines::client::{self, ClientId, ClientRequest, Relay, requests_table};
+use shoal_engines::engine::Setup;
+use shoal_engines::mako::{self, Mako};
+use shoal_engines::operation::{Operation, OperationResult, OwnedScan};
+use shoal_engines::two_phase_commit::{self as two_phase, TwoPhaseCommit};
+use shoal_engines::{Engine, Procedures, TransactionId};
 use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage, WorkerOrigin};
+use shoal_types::{
+    Aborted, Ballot, CallSession, Clock, Conflict, Database, Epoch, Error, NodeId, Random,
+    RequestId, Scan, ShardId, Stamp, TableId, Time, Transaction, VectorWatermark, WorkerId,
+};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{
-    Aborted, Ballot, CallSession, Clock, Conflict, Database, Epoch, Error, NodeId, Random,
-    RequestId, Scan, ShardId, Stamp, TableId, Time, Transaction, VectorWatermark, WorkerId,
-};
 
 const SHARDS: u32 = 2;
 const ACCOUNTS: u64 = 12;
@@ -514,7 +514,7 @@ impl<E: Forge> Cluster<E> {
         let tables = [("accounts", hashed.clone()), ("notes", hashed), requests_table(SHARDS)];
         let topology = Topology::symmetric(3, SHARDS, 3, 0, 1).with_tables(tables);
         let topology = Arc::new(topology.expect("a valid topology"));
-        let note = async |tx: &engines::CoordinatorTransaction, arguments: &[u8]| {
+        let note = async |tx: &shoal_engines::CoordinatorTransaction, arguments: &[u8]| {
             tx.put(TableId(1), &[&b"n"[..], arguments].concat(), b"noted")?;
             Ok(Vec::new().into())
         };

@@ -1,14 +1,14 @@
 //! A worker that waits for something always has a timer on its way.
 
-use consensus::stream;
-use consensus::topology::Topology;
-use engines::engine::Setup;
-use engines::mako::{Mako, MakoOptions};
-use engines::{Engine, Procedures};
+use shoal_consensus::stream;
+use shoal_consensus::topology::Topology;
+use shoal_engines::engine::Setup;
+use shoal_engines::mako::{Mako, MakoOptions};
+use shoal_engines::{Engine, Procedures};
 use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerOrigin};
+use shoal_types::{NodeId, Time, WorkerId};
 use std::sync::Arc;
 use std::time::Duration;
-use types::{NodeId, Time, WorkerId};
 
 fn timers(
     worker: &mut Worker<Mako>,

@@ -8,11 +8,11 @@ use crate::config::{self, Entry, LogId, Membership, Number, Vote};
 use crate::member::LogMember;
 use crate::store::MachineSnapshot;
 use bytes::{BufMut, Bytes, BytesMut};
-use consensus::manager::Command;
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest, VoteResponse};
 use openraft::{CommittedLeaderId, EntryPayload, SnapshotMeta, StoredMembership};
+use shoal_consensus::manager::Command;
+use shoal_types::wire::{Coded, Input, Malformed, put_count};
 use std::collections::BTreeSet;
-use types::wire::{Coded, Input, Malformed, put_count};
 
 /// The form of all bytes here.
 const VERSION: u8 = 4;

@@ -1,6 +1,6 @@
 //! The forms of what is the library's: votes, entries and the two requests of Raft, for the wire and the
 //! disk. The library is foreign here, and so is [`Coded`]; hence a trait between them. What is in the
-//! entries has its form in `consensus`, and the rules of all forms are those of [`types::wire`].
+//! entries has its form in `consensus`, and the rules of all forms are those of [`shoal_types::wire`].
 
 mod message;
 #[cfg(test)]
@@ -9,7 +9,7 @@ mod tests;
 pub use message::{RaftRequest, RaftResponse};
 
 use bytes::{Bytes, BytesMut};
-use types::wire::{Coded, Input, Malformed};
+use shoal_types::wire::{Coded, Input, Malformed};
 
 /// What has a form in bytes, and is not ours to say so of.
 pub trait Foreign: Sized {

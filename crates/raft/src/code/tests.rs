@@ -4,18 +4,18 @@ use super::{Foreign, RaftRequest, RaftResponse, decode, encode};
 use crate::config::{Entry, LogId, Membership, RAFT_TERM_MAX, Vote};
 use crate::member::{LogMember, Volume};
 use crate::store::MachineSnapshot;
-use consensus::manager::{
-    Action, Ask, ClusterChange, Command, HeartbeatRecord, Incarnation, Revision, Term,
-};
-use consensus::topology::Partitioning;
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest, VoteResponse};
 use openraft::{CommittedLeaderId, EntryPayload, SnapshotMeta, StoredMembership};
 use proptest::collection::vec;
 use proptest::prelude::*;
+use shoal_consensus::manager::{
+    Action, Ask, ClusterChange, Command, HeartbeatRecord, Incarnation, Revision, Term,
+};
+use shoal_consensus::topology::Partitioning;
+use shoal_types::wire::{self, Malformed};
+use shoal_types::{ClusterId, NodeId, ShardId, Time};
 use std::collections::BTreeSet;
 use std::fmt::Debug;
-use types::wire::{self, Malformed};
-use types::{ClusterId, NodeId, ShardId, Time};
 
 fn drawn() -> ClusterId {
     ClusterId::new(9).expect("not 0")

@@ -1,8 +1,8 @@
 //! Everything at once, then healing, then it works again.
 
 use crate::world::{World, nodes};
+use shoal_types::{NodeId, Random};
 use std::time::Duration;
-use types::{NodeId, Random};
 
 /// One fault, or the end of one.
 async fn disturb(world: &mut World, random: &mut Random) {
@@ -28,11 +28,11 @@ async fn survives(seed: u64) {
     let mut random = Random::new(seed);
     // Of some seeds, the log is compacted all the time.
     let options = match seed % 2 {
-        0 => raft::RaftOptions::default(),
-        _ => raft::RaftOptions {
+        0 => shoal_raft::RaftOptions::default(),
+        _ => shoal_raft::RaftOptions {
             snapshot_every: 30,
             entries_kept: 5,
-            ..raft::RaftOptions::default()
+            ..shoal_raft::RaftOptions::default()
         },
     };
     let mut world = World::with(options, seed, [1, 2, 3]).await;

@@ -1,15 +1,19 @@
 //! The log is compacted: it stays short, and so does what a process has to be told.
 
 use crate::world::{World, nodes};
-use raft::RaftStorage;
+use shoal_raft::RaftStorage;
+use shoal_types::NodeId;
 use std::time::Duration;
-use types::NodeId;
 
 const EVERY: u64 = 30;
 const KEPT: u64 = 5;
 
-fn options() -> raft::RaftOptions {
-    raft::RaftOptions { snapshot_every: EVERY, entries_kept: KEPT, ..raft::RaftOptions::default() }
+fn options() -> shoal_raft::RaftOptions {
+    shoal_raft::RaftOptions {
+        snapshot_every: EVERY,
+        entries_kept: KEPT,
+        ..shoal_raft::RaftOptions::default()
+    }
 }
 
 /// The most entries that any replica has stored.

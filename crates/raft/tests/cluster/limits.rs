@@ -2,15 +2,15 @@
 
 use crate::world::{World, first, members, nodes};
 use bytes::Bytes;
-use consensus::manager::{Action, Ask, CarriedLog, ClusterChange, Command, Term};
-use consensus::topology::Partitioning;
-use raft::{
+use shoal_consensus::manager::{Action, Ask, CarriedLog, ClusterChange, Command, Term};
+use shoal_consensus::topology::Partitioning;
+use shoal_raft::{
     COMMAND_BYTES_MAX, LogMember, REQUEST_BYTES_MAX, RequestRefusal, Transport, Unreachable, Volume,
 };
+use shoal_types::{NodeId, Time};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use types::{NodeId, Time};
 
 fn proposal(name: String) -> Command {
     let change = ClusterChange::CreateTable { name, partitioning: Partitioning::Everywhere };
@@ -66,7 +66,7 @@ async fn requests_that_make_no_sense_are_counted() {
     let here = handle.me();
     for to in [LogMember { node: NodeId(2), ..here }, LogMember { volume: Volume(99), ..here }] {
         let mut request = vec![4];
-        request.extend_from_slice(&types::wire::encode(&to));
+        request.extend_from_slice(&shoal_types::wire::encode(&to));
         // A vote for no candidate, of a replica that has nothing.
         request.extend_from_slice(&[&[1][..], &[0; 16], &[0], &[0]].concat());
         let refused = handle.serve(&request).await;
@@ -92,18 +92,18 @@ impl Transport for Babble {
         Ok(Bytes::from_static(if request[9] == 1 { &[2, 0] } else { &[7] }))
     }
 
-    fn now(&self) -> types::Time {
-        types::Time::ZERO
+    fn now(&self) -> shoal_types::Time {
+        shoal_types::Time::ZERO
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn answers_that_make_no_sense_are_counted() {
     let babble = Babble::default();
-    let options = raft::RaftOptions::default();
-    let storage = raft::InMemoryDisk::new();
+    let options = shoal_raft::RaftOptions::default();
+    let storage = shoal_raft::InMemoryDisk::new();
     let (mut replica, handle) =
-        raft::start(NodeId(1), Volume(9), &options, first(), storage, babble.clone())
+        shoal_raft::start(NodeId(1), Volume(9), &options, first(), storage, babble.clone())
             .await
             .expect("a replica");
     handle.initialise(&members([1, 2, 3])).await.expect("a cluster");
@@ -113,6 +113,6 @@ async fn answers_that_make_no_sense_are_counted() {
     assert!(handle.counters().malformed as usize > requests / 2, "{:?}", handle.counters());
     assert!(*babble.longest.lock().expect("no panic") < REQUEST_BYTES_MAX);
     let mut mailbox = CarriedLog::default();
-    replica.exchange(types::Time(1), &mut mailbox).expect("it runs");
+    replica.exchange(shoal_types::Time(1), &mut mailbox).expect("it runs");
     assert_eq!(mailbox.term, None);
 }

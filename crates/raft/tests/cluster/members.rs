@@ -1,10 +1,10 @@
 //! Who is a member, and how that changes.
 
 use crate::world::{World, members, nodes};
-use raft::{ChangeError, LogMember, Volume};
+use shoal_raft::{ChangeError, LogMember, Volume};
+use shoal_types::NodeId;
 use std::collections::BTreeSet;
 use std::time::Duration;
-use types::NodeId;
 
 #[tokio::test(start_paused = true)]
 async fn a_dead_member_is_replaced() {

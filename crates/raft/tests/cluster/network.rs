@@ -1,12 +1,12 @@
 //! A network in memory.
 
 use bytes::Bytes;
-use raft::{RaftHandle, Transport, Unreachable};
+use shoal_raft::{RaftHandle, Transport, Unreachable};
+use shoal_types::{NodeId, Random, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
-use types::{NodeId, Random, Time};
 
 /// What a network does to messages, from now on.
 struct NetworkFaults {

@@ -1,11 +1,11 @@
 //! The usual courses of things.
 
 use crate::world::{World, first, nodes};
-use consensus::manager::{CarriedLog, Term};
-use raft::{DiskStorage, InMemoryDisk, RaftOptions, Volume};
+use shoal_consensus::manager::{CarriedLog, Term};
+use shoal_raft::{DiskStorage, InMemoryDisk, RaftOptions, Volume};
+use shoal_types::NodeId;
 use std::collections::BTreeSet;
 use std::time::Duration;
-use types::NodeId;
 
 #[tokio::test(start_paused = true)]
 async fn three_managers_agree() {
@@ -170,8 +170,10 @@ async fn a_replica_that_stops_says_so() {
     test_replica.replica.news().await;
     let mailbox = test_replica.manager.log_mut();
     assert!(mailbox.term.is_some());
-    let stopped =
-        test_replica.replica.exchange(types::Time(1), mailbox).expect_err("nothing more will come");
+    let stopped = test_replica
+        .replica
+        .exchange(shoal_types::Time(1), mailbox)
+        .expect_err("nothing more will come");
     assert_eq!((stopped.node, mailbox.term), (NodeId(1), None));
     assert!(test_replica.handle.serve(&[]).await.is_err());
 }
@@ -180,7 +182,7 @@ async fn a_replica_that_stops_says_so() {
 async fn commit_one(storage: DiskStorage) -> (Term, usize) {
     let network = crate::network::Network::new(0);
     let node = NodeId(1);
-    let (mut replica, handle) = raft::start(
+    let (mut replica, handle) = shoal_raft::start(
         node,
         Volume(9),
         &RaftOptions::default(),
@@ -195,16 +197,17 @@ async fn commit_one(storage: DiskStorage) -> (Term, usize) {
     let mut proposed = None;
     loop {
         replica.news().await;
-        replica.exchange(types::Time(1), &mut mailbox).expect("it runs");
+        replica.exchange(shoal_types::Time(1), &mut mailbox).expect("it runs");
         let Some(term) = mailbox.term else { continue };
         let command = proposed.get_or_insert_with(|| {
-            let drawn = types::ClusterId::new(1).expect("not 0");
-            let action = consensus::manager::Action::Take { drawn };
-            let command = consensus::manager::Command { term, at: types::Time(5), action };
+            let drawn = shoal_types::ClusterId::new(1).expect("not 0");
+            let action = shoal_consensus::manager::Action::Take { drawn };
+            let command =
+                shoal_consensus::manager::Command { term, at: shoal_types::Time(5), action };
             mailbox.proposed.push_back(command.clone());
             command
         });
-        replica.exchange(types::Time(1), &mut mailbox).expect("it runs");
+        replica.exchange(shoal_types::Time(1), &mut mailbox).expect("it runs");
         if mailbox.decided.back() == Some(command) {
             handle.stop().await;
             return (term, mailbox.decided.len());
@@ -227,14 +230,14 @@ async fn a_file_keeps_what_was_committed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_purged_log_without_a_snapshot_is_refused() {
-    use raft::{Cell, RaftStorage};
+    use shoal_raft::{Cell, RaftStorage};
     let storage = InMemoryDisk::new();
     let committed = [2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0];
     storage.set_cell(Cell::Purged, &committed).expect("memory");
     let network = crate::network::Network::new(0);
     let access = network.access(NodeId(1));
     let options = RaftOptions::default();
-    let started = raft::start(NodeId(1), Volume(9), &options, first(), storage, access).await;
+    let started = shoal_raft::start(NodeId(1), Volume(9), &options, first(), storage, access).await;
     let stopped = started.expect_err("no first command");
     assert_eq!(stopped.reason, "its log is gone up to a place that no snapshot covers");
 }

@@ -1,17 +1,17 @@
 //! Managers, each over its replica, in virtual time; and what must hold of them at any time.
 
 use crate::network::Network;
-use consensus::manager::{
+use shoal_consensus::manager::{
     Action, Ask, CarriedLog, ClusterChange, Command, Incarnation, Manager, ManagerEffect,
     ManagerEvent, ManagerOptions, ProcessInstance, Revision, StateMachine, Term, ToManager,
 };
-use consensus::topology::{Partitioning, Topology};
-use raft::{InMemoryDisk, LogMember, RaftHandle, RaftReplica, Volume};
+use shoal_consensus::topology::{Partitioning, Topology};
+use shoal_raft::{InMemoryDisk, LogMember, RaftHandle, RaftReplica, Volume};
+use shoal_types::{ClusterId, NodeId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{ClusterId, NodeId, Time};
 
 /// How often the world turns.
 const TURN: Duration = Duration::from_millis(5);
@@ -49,7 +49,7 @@ pub struct TestReplica {
 }
 
 pub struct World {
-    pub options: raft::RaftOptions,
+    pub options: shoal_raft::RaftOptions,
     pub network: Network,
     pub test_replicas: BTreeMap<NodeId, TestReplica>,
     disks: BTreeMap<NodeId, InMemoryDisk>,
@@ -68,7 +68,7 @@ pub struct World {
 impl World {
     pub fn new(seed: u64) -> World {
         World {
-            options: raft::RaftOptions::default(),
+            options: shoal_raft::RaftOptions::default(),
             network: Network::new(seed),
             test_replicas: BTreeMap::new(),
             disks: BTreeMap::new(),
@@ -83,12 +83,12 @@ impl World {
 
     /// A cluster of these, of which one leads.
     pub async fn of<const N: usize>(seed: u64, members: [u32; N]) -> World {
-        World::with(raft::RaftOptions::default(), seed, members).await
+        World::with(shoal_raft::RaftOptions::default(), seed, members).await
     }
 
     /// The same, of replicas with these options.
     pub async fn with<const N: usize>(
-        options: raft::RaftOptions,
+        options: shoal_raft::RaftOptions,
         seed: u64,
         members: [u32; N],
     ) -> World {
@@ -120,7 +120,7 @@ impl World {
         let storage = self.disks.entry(node).or_default().clone();
         let access = self.network.access(node);
         let machine = first();
-        let started = raft::start(node, new, &self.options, machine.clone(), storage, access);
+        let started = shoal_raft::start(node, new, &self.options, machine.clone(), storage, access);
         let replica = started.await;
         let (replica, handle) = replica.expect("a replica");
         self.network.plug(node, Some(handle.clone()));

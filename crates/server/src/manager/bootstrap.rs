@@ -10,15 +10,15 @@
 use super::SharedStatus;
 use super::rpc::Rpc;
 use crate::envelope::{Envelope, RpcReply};
-use raft::LogMember;
+use shoal_raft::LogMember;
+use shoal_types::NodeId;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-use types::NodeId;
 
 /// What founding needs.
 pub(super) struct Bootstrap {
-    pub(super) log: raft::RaftHandle,
+    pub(super) log: shoal_raft::RaftHandle,
     pub(super) rpc: Rpc,
     pub(super) shared_status: Arc<SharedStatus>,
     /// All nodes but this one.

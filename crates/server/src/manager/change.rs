@@ -3,11 +3,11 @@
 use super::operator::{OperatorRefusal, RecoveryStage, ToOperator};
 use super::rpc::Rpc;
 use crate::envelope::{Envelope, RpcReply};
-use raft::{LogMember, LogMembers};
+use shoal_raft::{LogMember, LogMembers};
+use shoal_types::{NodeId, Time};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::task::JoinHandle;
-use types::{NodeId, Time};
 
 /// A change that was not asked for in so long is given up: its operator may have gone home.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -23,7 +23,7 @@ impl<T> Drop for ChangeTask<T> {
 
 /// What a change needs.
 pub(super) struct ChangeContext {
-    pub(super) log: raft::RaftHandle,
+    pub(super) log: shoal_raft::RaftHandle,
     pub(super) rpc: Rpc,
     /// So long an answer may take.
     pub(super) patience: Duration,
@@ -125,7 +125,7 @@ impl PendingChange {
     }
 
     /// How far it is, for the operator that asks now; what came of it, if it [is over](Change::is_over).
-    pub(super) async fn ask(&mut self, log: &raft::RaftHandle, now: Time) -> ToOperator {
+    pub(super) async fn ask(&mut self, log: &shoal_raft::RaftHandle, now: Time) -> ToOperator {
         self.asked = now;
         if self.is_over() {
             let failed = |error: tokio::task::JoinError| {
@@ -162,7 +162,7 @@ async fn change(
         }
     }
     learners.get_or_init(|| incoming.clone());
-    let is_so = |log: &raft::RaftHandle| {
+    let is_so = |log: &shoal_raft::RaftHandle| {
         let members = log.members().filter(|members| wanted.is_so(members, &incoming))?;
         Some(ToOperator::Done { managers: members.nodes().into_iter().collect() })
     };
@@ -212,7 +212,7 @@ impl ChangeContext {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use raft::Volume;
+    use shoal_raft::Volume;
 
     #[test]
     fn what_is_so_is_done_and_what_cannot_be_is_refused() {

@@ -1,12 +1,12 @@
 //! What a node keeps on disk of the managers: the log, if it hosts one, and who they are.
 
-use consensus::manager::StateMachine;
-use raft::{DiskStorage, InMemoryDisk, LogMember, LogMembers};
+use shoal_consensus::manager::StateMachine;
+use shoal_raft::{DiskStorage, InMemoryDisk, LogMember, LogMembers};
+use shoal_types::ClusterId;
+use shoal_types::wire::{decode, encode};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::PathBuf;
-use types::ClusterId;
-use types::wire::{decode, encode};
 
 const LOG: &str = "manager.redb";
 /// The last log that was set aside.
@@ -52,7 +52,7 @@ impl ManagerFolder {
     ) -> io::Result<(LogStorage, LogMembers)> {
         let Some(folder) = &self.0 else {
             let memory = InMemoryDisk::new();
-            let members = raft::begin_with(&memory, manager_client, machine, version)?;
+            let members = shoal_raft::begin_with(&memory, manager_client, machine, version)?;
             return Ok((LogStorage::Memory(memory), members));
         };
         let next = folder.join(format!("{LOG}.next"));
@@ -60,7 +60,7 @@ impl ManagerFolder {
             fs::remove_file(&next)?; // Of an attempt that was interrupted.
         }
         let disk = DiskStorage::open(&next)?;
-        let members = raft::begin_with(&disk, manager_client, machine, version)?;
+        let members = shoal_raft::begin_with(&disk, manager_client, machine, version)?;
         fs::rename(next, folder.join(LOG))?;
         File::open(folder)?.sync_all()?;
         Ok((LogStorage::Disk(disk), members))
@@ -128,8 +128,8 @@ impl ManagerFolder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use raft::{LogMember, Volume};
-    use types::NodeId;
+    use shoal_raft::{LogMember, Volume};
+    use shoal_types::NodeId;
 
     #[test]
     fn what_is_kept_is_found_and_a_log_goes_only_when_it_is() {

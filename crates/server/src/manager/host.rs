@@ -3,18 +3,20 @@
 use super::rpc::Rpc;
 use crate::envelope::Envelope;
 use crate::worker_host::WorkerCommand;
-use consensus::manager::{CarriedLog, Manager, ManagerEffect, ManagerEvent, StateMachine, ToNode};
-use net::SystemClock;
-use raft::RaftReplica;
+use shoal_consensus::manager::{
+    CarriedLog, Manager, ManagerEffect, ManagerEvent, StateMachine, ToNode,
+};
+use shoal_net::SystemClock;
+use shoal_raft::RaftReplica;
+use shoal_types::{NodeId, Time};
 use std::time::Duration;
-use types::{NodeId, Time};
 
 /// See the module.
 pub(super) struct ManagerHost {
     node: NodeId,
     manager: Manager<CarriedLog>,
     replica: RaftReplica,
-    pub(super) log: raft::RaftHandle,
+    pub(super) log: shoal_raft::RaftHandle,
     rpc: Rpc,
     clock: SystemClock,
     timer: Option<Time>,
@@ -23,7 +25,7 @@ pub(super) struct ManagerHost {
 impl ManagerHost {
     pub(super) fn new(
         manager: Manager<CarriedLog>,
-        (replica, log): (RaftReplica, raft::RaftHandle),
+        (replica, log): (RaftReplica, shoal_raft::RaftHandle),
         rpc: Rpc,
         clock: SystemClock,
     ) -> ManagerHost {
@@ -60,20 +62,20 @@ impl ManagerHost {
         follows || (self.leads() && led.is_some_and(|led| led + lease > now))
     }
 
-    pub(super) fn step(&mut self, event: ManagerEvent) -> Result<(), raft::Stopped> {
+    pub(super) fn step(&mut self, event: ManagerEvent) -> Result<(), shoal_raft::Stopped> {
         self.steps([event])
     }
 
     pub(super) fn steps(
         &mut self,
         events: impl IntoIterator<Item = ManagerEvent>,
-    ) -> Result<(), raft::Stopped> {
+    ) -> Result<(), shoal_raft::Stopped> {
         events.into_iter().for_each(|event| self.take(event));
         self.exchange()
     }
 
     /// Gives the log what the manager proposes, and the manager what the log has for it.
-    pub(super) fn exchange(&mut self) -> Result<(), raft::Stopped> {
+    pub(super) fn exchange(&mut self) -> Result<(), shoal_raft::Stopped> {
         while self.replica.exchange(self.clock.now(), self.manager.log_mut())? {
             self.take(ManagerEvent::Log);
         }

@@ -10,16 +10,16 @@ use super::rpc::Rpc;
 use super::{ManagerInput, ManagerPlan, SharedStatus};
 use crate::envelope::{Envelope, Hosting, RpcReply, RpcRequest};
 use crate::worker_host::WorkerCommand;
-use consensus::manager::{
+use shoal_consensus::manager::{
     self, Ask, Assignment, CarriedLog, Manager, ManagerEvent, StateMachine, ToManager,
 };
-use net::SystemClock;
-use raft::{LogMembers, RequestRefusal, Stopped, Volume};
+use shoal_net::SystemClock;
+use shoal_raft::{LogMembers, RequestRefusal, Stopped, Volume};
+use shoal_types::wire::encode;
+use shoal_types::{ClusterId, NodeId, ShardId, Time};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use types::wire::encode;
-use types::{ClusterId, NodeId, ShardId, Time};
 
 /// See the module.
 pub(super) struct ManagerInbox {
@@ -43,7 +43,7 @@ impl ManagerInbox {
     pub(super) fn new(
         mut plan: ManagerPlan,
         shared_status: Arc<SharedStatus>,
-        worker_hosts: net::Handle<WorkerCommand>,
+        worker_hosts: shoal_net::Handle<WorkerCommand>,
     ) -> ManagerInbox {
         let clock = shared_status.clock;
         let rpc = Rpc::new(worker_hosts, clock, plan.random.next_u64());
@@ -111,9 +111,11 @@ impl ManagerInbox {
         let machine = StateMachine::new(Arc::clone(&self.plan.topology), self.plan.options.clone());
         let first = machine.clone();
         let replica = match storage {
-            LogStorage::Disk(disk) => raft::start(node, new, options, first, disk, rpc).await?,
+            LogStorage::Disk(disk) => {
+                shoal_raft::start(node, new, options, first, disk, rpc).await?
+            }
             LogStorage::Memory(memory) => {
-                raft::start(node, new, options, first, memory, rpc).await?
+                shoal_raft::start(node, new, options, first, memory, rpc).await?
             }
         };
         let drawn = ClusterId::draw(&mut self.plan.random);

@@ -18,12 +18,12 @@
 //! While more than half of its lease is left, a node shows itself to the manager that has granted it, and to no other.
 //!
 //! 1. *No member votes twice.* A member of the log is a volume, on a node. A node that lost its volume has another one, which is
-//!    none of the members, and what is asked of the lost one is not answered (`raft::Member`).
+//!    none of the members, and what is asked of the lost one is not answered (`shoal_raft::Member`).
 //! 2. *A cluster begins once.* The first of the named managers begins it when all of them say, one after the other,
 //!    that their volumes are new (`bootstrap.rs`). When one has a log, or any node has heard of managers, there is a
 //!    cluster, and who has nothing waits to be let in.
-//! 3. *A cluster is itself.* Its first manager draws its identity (`consensus::manager::Action::Take`). A node learns it
-//!    from its managers, keeps it in its folder, and from then on talks with no node of another (`net::Identity`). So a node
+//! 3. *A cluster is itself.* Its first manager draws its identity (`shoal_consensus::manager::Action::Take`). A node learns it
+//!    from its managers, keeps it in its folder, and from then on talks with no node of another (`shoal_net::Identity`). So a node
 //!    that has missed that all others began anew comes to nothing, and neither do its lists of managers.
 //! 4. *Who was dropped ends its manager*, and sets its volume aside, when it hears of a committed list without it; but
 //!    not before that list is on its disk, so that it knows of a cluster for ever.
@@ -46,12 +46,13 @@ pub use operator::{FromOperator, OperatorRefusal, RecoveryStage, RememberedManag
 
 use crate::envelope::{RpcReply, RpcRequest};
 use crate::worker_host::WorkerCommand;
-use consensus::manager::{ManagerOptions, ToManager};
-use consensus::topology::Topology;
 use folder::ManagerFolder;
 use inbox::ManagerInbox;
-use net::SystemClock;
-use raft::LogMembers;
+use shoal_consensus::manager::{ManagerOptions, ToManager};
+use shoal_consensus::topology::Topology;
+use shoal_net::SystemClock;
+use shoal_raft::LogMembers;
+use shoal_types::{ClusterId, NodeId, Random, Time};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -59,7 +60,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use types::{ClusterId, NodeId, Random, Time};
 
 /// Most inputs that wait at a manager inbox. More get lost, and are said again.
 const LETTERS_MAX: usize = 1 << 14;
@@ -78,7 +78,7 @@ pub(crate) enum ManagerInput {
     /// The node has joined this cluster, and belongs to it for good.
     Joined(ClusterId),
     /// An operator wants something changed.
-    Operator { client: net::ConnectedClient, wanted: FromOperator },
+    Operator { client: shoal_net::ConnectedClient, wanted: FromOperator },
 }
 
 /// What a manager inbox and the worker host beside it both see.
@@ -96,7 +96,7 @@ struct SharedStatusState {
     /// Who the managers are, by the latest committed list that was heard of.
     known: LogMembers,
     /// The log of the manager that is hosted here.
-    log: Option<raft::RaftHandle>,
+    log: Option<shoal_raft::RaftHandle>,
     /// The last heartbeat of each node, and when it came. They wait, and wake no manager inbox: there are more of them than of all
     /// other inputs.
     heartbeats: BTreeMap<NodeId, (Time, ToManager)>,
@@ -211,7 +211,7 @@ impl InputSender {
     }
 
     /// Of the manager that is hosted here, how it is, and whether it votes by the latest list that is known.
-    pub(crate) fn hosted(&self) -> Option<(raft::LogMember, raft::RaftStatus, bool)> {
+    pub(crate) fn hosted(&self) -> Option<(shoal_raft::LogMember, shoal_raft::RaftStatus, bool)> {
         let state = self.shared_status.state();
         let log = state.log.as_ref()?;
         Some((log.me(), log.status(), state.known.voters.contains(&log.me())))
@@ -236,7 +236,7 @@ pub(crate) struct ManagerPlan {
     pub(crate) node: NodeId,
     pub(crate) topology: Arc<Topology>,
     pub(crate) options: ManagerOptions,
-    pub(crate) log: raft::RaftOptions,
+    pub(crate) log: shoal_raft::RaftOptions,
     /// Where the log and the list of managers are kept. `None` for memory, for a process that has no other after it.
     pub(crate) data: Option<PathBuf>,
     /// Volumes are drawn from it.
@@ -247,7 +247,7 @@ pub(crate) struct ManagerPlan {
 pub(crate) fn start(
     plan: ManagerPlan,
     inbox: InputReceiver,
-    worker_hosts: net::Handle<WorkerCommand>,
+    worker_hosts: shoal_net::Handle<WorkerCommand>,
 ) -> io::Result<thread::JoinHandle<()>> {
     let name = format!("{}-manager", plan.node);
     let InputReceiver { mut input_queue, shared_status } = inbox;
@@ -274,7 +274,7 @@ pub(crate) fn start(
 }
 
 /// A node that is to have a manager, and has none, is no use to the cluster.
-struct StopWorkersOnDrop(net::Handle<WorkerCommand>);
+struct StopWorkersOnDrop(shoal_net::Handle<WorkerCommand>);
 
 impl Drop for StopWorkersOnDrop {
     fn drop(&mut self) {
@@ -285,7 +285,7 @@ impl Drop for StopWorkersOnDrop {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use consensus::manager::{Incarnation, ProcessInstance, Revision, StateMachine};
+    use shoal_consensus::manager::{Incarnation, ProcessInstance, Revision, StateMachine};
 
     fn heartbeat(round: u64) -> ToManager {
         let (instance, incarnation, known) = (ProcessInstance(1), Incarnation(1), Revision(0));
@@ -303,15 +303,15 @@ mod tests {
 
     #[tokio::test]
     async fn the_last_heartbeat_of_each_node_waits_and_not_for_ever() {
-        let (_, log) = raft::start(
+        let (_, log) = shoal_raft::start(
             NodeId(0),
-            raft::Volume(1),
-            &raft::RaftOptions::default(),
+            shoal_raft::Volume(1),
+            &shoal_raft::RaftOptions::default(),
             StateMachine::new(
                 Arc::new(Topology::symmetric(1, 1, 1, 0, 1)),
                 ManagerOptions::default(),
             ),
-            raft::InMemoryDisk::default(),
+            shoal_raft::InMemoryDisk::default(),
             NoManager,
         )
         .await
@@ -329,13 +329,13 @@ mod tests {
 
     struct NoManager;
 
-    impl raft::Transport for NoManager {
+    impl shoal_raft::Transport for NoManager {
         async fn call(
             &self,
             to: NodeId,
             _: bytes::Bytes,
-        ) -> Result<bytes::Bytes, raft::Unreachable> {
-            Err(raft::Unreachable { to })
+        ) -> Result<bytes::Bytes, shoal_raft::Unreachable> {
+            Err(shoal_raft::Unreachable { to })
         }
 
         fn now(&self) -> Time {

@@ -1,8 +1,8 @@
 //! What operators ask of a node, and what they are told. They have proved to know the secret of the nodes.
 
-use consensus::manager::Loss;
-use raft::ChangeError;
-use types::{Epoch, NodeId, ShardId, coded_enum, coded_struct};
+use shoal_consensus::manager::Loss;
+use shoal_raft::ChangeError;
+use shoal_types::{Epoch, NodeId, ShardId, coded_enum, coded_struct};
 
 /// What an operator's frame says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -229,10 +229,10 @@ coded_enum!(OperatorRefusal {
 mod tests {
     use super::*;
     use bytes::Bytes;
-    use consensus::manager::{Incarnation, LossStage, LostEnd};
-    use types::wire::check::withstands;
-    use types::wire::{decode, encode};
-    use types::{Clock, Epoch};
+    use shoal_consensus::manager::{Incarnation, LossStage, LostEnd};
+    use shoal_types::wire::check::withstands;
+    use shoal_types::wire::{decode, encode};
+    use shoal_types::{Clock, Epoch};
 
     #[test]
     fn forms_stay_as_they_are() {

@@ -14,14 +14,14 @@
 use super::inbox::ManagerInbox;
 use super::operator::{OperatorRefusal, RecoveryStage, RememberedManagers, ToOperator};
 use crate::envelope::Envelope;
-use consensus::manager::{
+use shoal_consensus::manager::{
     Configuration, Generation, NotRecovered, Outage, Recollection, StateMachine, ToNode,
 };
-use raft::{LogMember, Stopped};
+use shoal_raft::{LogMember, Stopped};
+use shoal_types::{NodeId, ShardId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-use types::{NodeId, ShardId, Time};
 
 /// So long nodes have to answer. They are asked again meanwhile.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
@@ -294,9 +294,11 @@ impl ManagerInbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use consensus::manager::{Action, Command, HeardEpochs, Incarnation, ProcessInstance, Term};
-    use consensus::topology::Topology;
-    use types::ClusterId;
+    use shoal_consensus::manager::{
+        Action, Command, HeardEpochs, Incarnation, ProcessInstance, Term,
+    };
+    use shoal_consensus::topology::Topology;
+    use shoal_types::ClusterId;
 
     fn told(pledged: Generation) -> Recollection {
         Recollection {
@@ -355,7 +357,7 @@ mod tests {
     fn it_costs_no_more_than_was_accepted() {
         let mut machine = StateMachine::new(
             Arc::new(Topology::symmetric(1, 1, 3, 0, 1)),
-            consensus::manager::ManagerOptions::default(),
+            shoal_consensus::manager::ManagerOptions::default(),
         );
         let mut apply = |action| {
             let command = Command { term: Term(1), at: Time(1), action };

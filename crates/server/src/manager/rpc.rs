@@ -3,14 +3,14 @@
 use crate::envelope::{Envelope, RpcReply, RpcRequest};
 use crate::worker_host::{HOST, WorkerCommand};
 use bytes::Bytes;
-use net::{SystemClock, UndeliveredCommand};
-use raft::{Transport, Unreachable};
+use shoal_net::{SystemClock, UndeliveredCommand};
+use shoal_raft::{Transport, Unreachable};
+use shoal_types::wire::encode;
+use shoal_types::{NodeId, Time};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
-use types::wire::encode;
-use types::{NodeId, Time};
 
 /// Questions that wait for their answers.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ struct PendingCalls {
 /// See the module. Its clones are the same.
 #[derive(Debug, Clone)]
 pub(super) struct Rpc {
-    worker_hosts: net::Handle<WorkerCommand>,
+    worker_hosts: shoal_net::Handle<WorkerCommand>,
     clock: SystemClock,
     asked: Arc<Mutex<PendingCalls>>,
 }
@@ -30,7 +30,7 @@ pub(super) struct Rpc {
 impl Rpc {
     /// Its questions are numbered from `first` on, drawn by chance: answers to a former process of the node fit none.
     pub(super) fn new(
-        worker_hosts: net::Handle<WorkerCommand>,
+        worker_hosts: shoal_net::Handle<WorkerCommand>,
         clock: SystemClock,
         first: u64,
     ) -> Rpc {
@@ -125,14 +125,16 @@ impl Drop for ForgetOnDrop<'_> {
 #[derive(Debug, Clone)]
 pub(super) enum NoMessages {}
 
-impl types::wire::Coded for NoMessages {
+impl shoal_types::wire::Coded for NoMessages {
     const BYTES_MIN: usize = 1;
 
-    fn put(&self, _: &mut types::wire::BytesMut) {
+    fn put(&self, _: &mut shoal_types::wire::BytesMut) {
         match *self {}
     }
 
-    fn take(input: &mut types::wire::Input<'_>) -> Result<NoMessages, types::wire::Malformed> {
+    fn take(
+        input: &mut shoal_types::wire::Input<'_>,
+    ) -> Result<NoMessages, shoal_types::wire::Malformed> {
         Err(input.wrong("managers say nothing to engines"))
     }
 }

@@ -1,20 +1,20 @@
 //! A cluster in this process, and a client that speaks to it in frames.
 
 use bytes::Bytes;
-use consensus::topology::{Partitioning, Topology};
-use engines::Procedures;
-use engines::client::{ClientReply, ClientRequest, FromClient, ToClient, worker_of};
-use net::client::{Access, ClientConnection, Role, connect};
-use net::{Secret, listen};
+use shoal_consensus::topology::{Partitioning, Topology};
+use shoal_engines::Procedures;
+use shoal_engines::client::{ClientReply, ClientRequest, FromClient, ToClient, worker_of};
+use shoal_net::client::{Access, ClientConnection, Role, connect};
+use shoal_net::{Secret, listen};
 use shoal_server::{FromOperator, NodeConfig, NodeStatus, Protocol, Server, ToOperator};
+use shoal_types::wire::{decode, encode};
+use shoal_types::{
+    Aborted, CallSession, Error, NodeId, RequestId, Result, ShardId, Transaction, Unknown, WorkerId,
+};
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use types::wire::{decode, encode};
-use types::{
-    Aborted, CallSession, Error, NodeId, RequestId, Result, ShardId, Transaction, Unknown, WorkerId,
-};
 
 /// After so long something is wrong, not slow.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -30,16 +30,16 @@ pub struct Cluster {
 }
 
 /// Adds one to a counter, and says what it is now.
-async fn count(tx: &engines::CoordinatorTransaction, arguments: &[u8]) -> Result<Bytes> {
-    let table = types::TableId(0);
+async fn count(tx: &shoal_engines::CoordinatorTransaction, arguments: &[u8]) -> Result<Bytes> {
+    let table = shoal_types::TableId(0);
     let sum = tx.add(table, arguments, 1).await?;
     Ok(Bytes::copy_from_slice(&sum.to_le_bytes()))
 }
 
 /// Adds one to each of ten counters, which are on all shards.
-async fn count_ten(tx: &engines::CoordinatorTransaction, _arguments: &[u8]) -> Result<Bytes> {
+async fn count_ten(tx: &shoal_engines::CoordinatorTransaction, _arguments: &[u8]) -> Result<Bytes> {
     for key in 0..10_u8 {
-        tx.add(types::TableId(0), &[key], 1).await?;
+        tx.add(shoal_types::TableId(0), &[key], 1).await?;
     }
     Ok(Bytes::new())
 }

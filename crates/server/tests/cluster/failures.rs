@@ -2,7 +2,7 @@
 
 use crate::cluster::Cluster;
 use shoal_server::Protocol;
-use types::{NodeId, ShardId};
+use shoal_types::{NodeId, ShardId};
 
 /// What counters of all shards stand at.
 async fn counts(cluster: &Cluster, client: u64, via: NodeId) -> Vec<i64> {

@@ -1,22 +1,22 @@
 //! Clusters that are founded again, and those who belong to the one before.
 
 use crate::cluster::{Cluster, until_so};
-use client::{ClusterId, ClusterOptions, Db, Error, Rejected, Unknown};
-use net::CloseReason;
+use shoal_client::{ClusterId, ClusterOptions, Db, Error, Rejected, Unknown};
+use shoal_net::CloseReason;
 use shoal_server::Protocol;
-use types::{NodeId, ShardId};
+use shoal_types::{NodeId, ShardId};
 
 fn identity(cluster: Option<ClusterId>) -> ClusterId {
     cluster.expect("a cluster with managers has an identity")
 }
 
-async fn connect(cluster: &Cluster) -> client::Cluster {
+async fn connect(cluster: &Cluster) -> shoal_client::Cluster {
     let addresses: Vec<String> =
         cluster.running().into_iter().map(|node| cluster.address(node)).collect();
     Db::connect_with(&addresses, ClusterOptions::default()).await.expect("connected")
 }
 
-async fn count(db: &client::Cluster) -> Result<i64, Error> {
+async fn count(db: &shoal_client::Cluster) -> Result<i64, Error> {
     let counted = db.call(ShardId(0), "count", &b"key"[..]).await?;
     Ok(i64::from_le_bytes(counted[..].try_into().expect("a number")))
 }

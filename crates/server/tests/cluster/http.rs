@@ -2,11 +2,11 @@
 
 use crate::cluster::Cluster;
 use shoal_server::Protocol;
+use shoal_types::{NodeId, ShardId};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use types::{NodeId, ShardId};
 
 fn address(cluster: &Cluster, node: usize) -> SocketAddr {
     let server = cluster.servers[node].as_ref().expect("it runs");

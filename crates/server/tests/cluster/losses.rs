@@ -2,7 +2,7 @@
 
 use crate::cluster::Cluster;
 use shoal_server::{FromOperator, NodeStatus, OperatorRefusal, Protocol, ToOperator};
-use types::{Aborted, Error, NodeId, ShardId, Unknown};
+use shoal_types::{Aborted, Error, NodeId, ShardId, Unknown};
 
 const S: ShardId = ShardId(0);
 

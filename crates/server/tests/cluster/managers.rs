@@ -2,9 +2,9 @@
 
 use crate::cluster::{Cluster, until_so};
 use shoal_server::{FromOperator, NodeStatus, OperatorRefusal, Protocol, ToOperator};
+use shoal_types::{NodeId, ShardId};
 use std::path::Path;
 use tempfile::TempDir;
-use types::{NodeId, ShardId};
 
 /// Two shards of three replicas, on the nodes 0 to 2 and 3 to 5, with managers on these nodes, which have a folder
 /// each.

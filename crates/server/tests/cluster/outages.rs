@@ -2,10 +2,10 @@
 
 use crate::cluster::Cluster;
 use crate::http::until_health;
-use client::{Aborted, Cause, ClusterOptions, Db, Error, Unknown};
+use shoal_client::{Aborted, Cause, ClusterOptions, Db, Error, Unknown};
 use shoal_server::{NodeStatus, Protocol};
+use shoal_types::{NodeId, ShardId};
 use std::time::Duration;
-use types::{NodeId, ShardId};
 
 /// What a call is told that nothing serves.
 async fn cause_of_a_call(cluster: &Cluster) -> Cause {

@@ -4,10 +4,10 @@ use crate::cluster::{Cluster, until_so};
 use shoal_server::{
     FromOperator, NodeStatus, OperatorRefusal, Protocol, RememberedManagers, ToOperator,
 };
+use shoal_types::{Aborted, Error, NodeId, ShardId};
 use std::path::PathBuf;
 use std::time::Duration;
 use tempfile::TempDir;
-use types::{Aborted, Error, NodeId, ShardId};
 
 const S: ShardId = ShardId(0);
 const T: ShardId = ShardId(1);

@@ -1,12 +1,12 @@
 //! Clusters with TLS and secrets on, and strangers who lack them.
 
 use crate::cluster::{Cluster, until_so};
-use net::client::{Access, ConnectError, connect};
-use net::tls::{Certificate, ClientTls, NodeTls};
-use net::{CloseReason, Secret};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use shoal_net::client::{Access, ConnectError, connect};
+use shoal_net::tls::{Certificate, ClientTls, NodeTls};
+use shoal_net::{CloseReason, Secret};
 use shoal_server::{NodeConfig, Protocol};
-use types::{NodeId, ShardId};
+use shoal_types::{NodeId, ShardId};
 
 /// An authority for nodes.
 struct Authority(CertifiedIssuer<'static, KeyPair>);

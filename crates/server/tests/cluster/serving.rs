@@ -1,11 +1,11 @@
 //! Clusters that nothing happens to.
 
 use crate::cluster::Cluster;
-use engines::client::FromClient;
-use net::client::{Access, Closed, connect};
+use shoal_engines::client::FromClient;
+use shoal_net::client::{Access, Closed, connect};
 use shoal_server::Protocol;
-use types::wire::encode;
-use types::{NodeId, ShardId};
+use shoal_types::wire::encode;
+use shoal_types::{NodeId, ShardId};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_shard_serves_calls_by_way_of_any_node() {

@@ -4,11 +4,11 @@
 //! difference before you commit it.
 
 use crate::folder::Folder;
+use shoal_types::NodeId;
+use shoal_types::limits::TABLES_MAX;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{env, fs};
-use types::NodeId;
-use types::limits::TABLES_MAX;
 
 /// The files, in the order of their names.
 pub fn files() -> Vec<(PathBuf, String)> {

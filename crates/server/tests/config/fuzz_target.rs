@@ -6,7 +6,7 @@ use crate::random::assert_sound;
 #[test]
 fn any_bytes_are_a_configuration_or_are_told_what_is_wrong() {
     let folder = Folder::new();
-    fuzz::fuzz!("configuration", |bytes: &[u8]| match folder.read(bytes) {
+    shoal_fuzz::fuzz!("configuration", |bytes: &[u8]| match folder.read(bytes) {
         Ok(config) => assert_sound(&config),
         Err(error) => assert!(!error.is_empty()),
     });

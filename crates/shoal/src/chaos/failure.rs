@@ -3,9 +3,9 @@
 use crate::ask;
 use crate::local::{LocalCluster, LocalNode, block};
 use crate::report::StatusReport;
-use engines::client::{FromClient, ToClient};
-use net::client::Access;
 use rustix::process::{Pid, Signal, kill_process};
+use shoal_engines::client::{FromClient, ToClient};
+use shoal_net::client::Access;
 use std::time::Duration;
 
 /// Something that happens to a node.

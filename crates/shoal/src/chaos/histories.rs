@@ -7,7 +7,11 @@
 //! Each client keeps to a pace, by which a history has an end: see [`TRANSACTIONS_MAX`].
 
 use crate::clock::now;
-use client::{Cluster, Error, TableId};
+use shoal_client::{Cluster, Error, TableId};
+use shoal_types::ShardId;
+use shoal_workloads::history::generator::{Client, Generator, Parameters};
+use shoal_workloads::history::{Attempt, History, Outcome, Recorder, Report, Verdict, check};
+use shoal_workloads::report::words;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
@@ -15,10 +19,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
-use types::ShardId;
-use workloads::history::generator::{Client, Generator, Parameters};
-use workloads::history::{Attempt, History, Outcome, Recorder, Report, Verdict, check};
-use workloads::report::words;
 
 /// Clients at work.
 const CLIENTS: u64 = 6;
@@ -237,7 +237,7 @@ impl fmt::Display for Judged {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use workloads::history::Seen;
+    use shoal_workloads::history::Seen;
 
     fn home(key: &str) -> Option<ShardId> {
         key.strip_prefix('l').and_then(|number| number.parse().ok()).map(ShardId)
@@ -277,7 +277,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("history.jsonl");
         judged.write(&path).expect("written");
-        let again = workloads::history::check_file(&path).expect("read");
+        let again = shoal_workloads::history::check_file(&path).expect("read");
         assert!(!again.is_clean());
     }
 

@@ -9,13 +9,13 @@ use super::watch::{ChaosClients, ChaosObservations};
 use crate::clock::now;
 use crate::local::{ClusterFolder, wait_whole};
 use crate::terminal::tables;
-use client::Cluster;
+use shoal_client::Cluster;
+use shoal_types::Random;
+use shoal_workloads::history::Verdict;
+use shoal_workloads::report::words;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
-use types::Random;
-use workloads::history::Verdict;
-use workloads::report::words;
 
 /// Within this a cluster is whole again, and serves.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -268,8 +268,8 @@ mod tests {
     use super::super::tally::{ShardTally, Tally};
     use super::*;
     use crate::terminal::COLUMNS_MAX;
-    use types::ShardId;
-    use workloads::history::{Recorder, Seen as Found};
+    use shoal_types::ShardId;
+    use shoal_workloads::history::{Recorder, Seen as Found};
 
     const MS: Duration = Duration::from_millis(1);
 

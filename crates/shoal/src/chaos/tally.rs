@@ -1,8 +1,8 @@
 //! What writers have seen of a failure.
 
 use crate::terminal::table;
+use shoal_workloads::report::words;
 use std::time::Duration;
-use workloads::report::words;
 
 /// What the writers of one shard have seen.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

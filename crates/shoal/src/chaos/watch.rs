@@ -3,9 +3,9 @@
 use super::histories::{Judged, RecordedClients};
 use super::tally::Tally;
 use super::writers::Writers;
-use client::{Cluster, Error};
+use shoal_client::{Cluster, Error};
+use shoal_workloads::history::Verdict;
 use std::time::Duration;
-use workloads::history::Verdict;
 
 /// Both, at work. To be started within a `LocalSet`.
 pub struct ChaosClients {

@@ -7,12 +7,12 @@
 use super::tally::{ShardTally, Tally};
 use crate::clock::now;
 use crate::procedures::{ADD, add_arguments};
-use client::{Cluster, Error};
+use shoal_client::{Cluster, Error};
+use shoal_types::{ShardId, TableId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
-use types::{ShardId, TableId};
 
 /// Writers of each shard.
 const WRITERS: usize = 4;

@@ -7,19 +7,19 @@ use crate::remote::RemoteDatabase;
 use crate::trial::{self, Placeable, Trial, client_options};
 use crate::{duration, size, terminal};
 use clap::{Args, Subcommand, value_parser};
-use client::{Db, Options};
+use shoal_client::{Db, Options};
+use shoal_types::Database;
+use shoal_workloads::bench::{BenchPlace, BenchSettings, Measurement, Threads, machine};
+use shoal_workloads::micro::Micro;
+use shoal_workloads::placed::PlacedMicro;
+use shoal_workloads::report::{self, comparison};
+use shoal_workloads::tpcc::{Scale, TpcC};
+use shoal_workloads::workload::Workload;
+use shoal_workloads::ycsb::{self, Distribution, Letter, Ycsb};
+use shoal_workloads::zipf::Zipf;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use types::Database;
-use workloads::bench::{BenchPlace, BenchSettings, Measurement, Threads, machine};
-use workloads::micro::Micro;
-use workloads::placed::PlacedMicro;
-use workloads::report::{self, comparison};
-use workloads::tpcc::{Scale, TpcC};
-use workloads::workload::Workload;
-use workloads::ycsb::{self, Distribution, Letter, Ycsb};
-use workloads::zipf::Zipf;
 
 /// What a warehouse takes when loaded.
 const WAREHOUSE_BYTES: usize = 130 << 20;
@@ -174,7 +174,7 @@ struct Common {
 }
 
 fn value_bytes(text: &str) -> Result<usize, String> {
-    let range = ycsb::VALUE_BYTES_MIN..=types::limits::VALUE_BYTES_MAX;
+    let range = ycsb::VALUE_BYTES_MIN..=shoal_types::limits::VALUE_BYTES_MAX;
     text.parse().ok().filter(|bytes| range.contains(bytes)).ok_or_else(|| {
         format!("a whole number from {} to {} is expected", range.start(), range.end())
     })
@@ -205,7 +205,7 @@ fn rate(text: &str) -> Result<f64, String> {
 trait RequestedWorkload: Placeable {
     type Workload: Workload + 'static;
 
-    fn make<D: Database>(&self, db: &D) -> types::Result<Self::Workload>;
+    fn make<D: Database>(&self, db: &D) -> shoal_types::Result<Self::Workload>;
 
     /// What of memory is a good start for all data, which so many threads change.
     fn reserve(&self, _threads: u16) -> usize {
@@ -218,7 +218,7 @@ struct RequestedYcsb<'a>(&'a YcsbArgs, Letter);
 impl RequestedWorkload for TpccArgs {
     type Workload = TpcC;
 
-    fn make<D: Database>(&self, db: &D) -> types::Result<TpcC> {
+    fn make<D: Database>(&self, db: &D) -> shoal_types::Result<TpcC> {
         TpcC::new(db, Scale::specification(self.warehouses()))
     }
 
@@ -232,9 +232,9 @@ impl RequestedWorkload for TpccArgs {
 impl Placeable for TpccArgs {
     type Placed = TpcC;
 
-    fn place<D: Database>(&self, db: &D, shards: u32) -> types::Result<TpcC> {
+    fn place<D: Database>(&self, db: &D, shards: u32) -> shoal_types::Result<TpcC> {
         if u32::from(self.warehouses()) < shards {
-            return Err(types::Error::reject(format!(
+            return Err(shoal_types::Error::reject(format!(
                 "--warehouses: {shards} at least, one a shard"
             )));
         }
@@ -245,7 +245,7 @@ impl Placeable for TpccArgs {
 impl Placeable for MicroArgs {
     type Placed = PlacedMicro;
 
-    fn place<D: Database>(&self, db: &D, shards: u32) -> types::Result<PlacedMicro> {
+    fn place<D: Database>(&self, db: &D, shards: u32) -> shoal_types::Result<PlacedMicro> {
         PlacedMicro::new(db, shards, self.keys.div_ceil(shards), self.cross_shard)
     }
 }
@@ -253,7 +253,7 @@ impl Placeable for MicroArgs {
 impl Placeable for RequestedYcsb<'_> {
     type Placed = Ycsb;
 
-    fn place<D: Database>(&self, db: &D, _shards: u32) -> types::Result<Ycsb> {
+    fn place<D: Database>(&self, db: &D, _shards: u32) -> shoal_types::Result<Ycsb> {
         self.make(db)
     }
 }
@@ -272,7 +272,7 @@ impl TpccArgs {
 impl RequestedWorkload for MicroArgs {
     type Workload = Micro;
 
-    fn make<D: Database>(&self, db: &D) -> types::Result<Micro> {
+    fn make<D: Database>(&self, db: &D) -> shoal_types::Result<Micro> {
         Micro::new(db, self.keys)
     }
 }
@@ -280,7 +280,7 @@ impl RequestedWorkload for MicroArgs {
 impl RequestedWorkload for RequestedYcsb<'_> {
     type Workload = Ycsb;
 
-    fn make<D: Database>(&self, db: &D) -> types::Result<Ycsb> {
+    fn make<D: Database>(&self, db: &D) -> shoal_types::Result<Ycsb> {
         let YcsbArgs { keys, value_bytes, distribution, .. } = *self.0;
         Ycsb::new(db, self.1, keys, value_bytes, distribution)
     }

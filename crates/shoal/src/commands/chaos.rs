@@ -8,7 +8,7 @@ use crate::duration;
 use crate::local::{ClusterFolder, LocalCluster, join, wait_whole};
 use crate::progress::RoundsBar;
 use clap::{Args, Subcommand, ValueEnum, value_parser};
-use client::Db;
+use shoal_client::Db;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::task::LocalSet;

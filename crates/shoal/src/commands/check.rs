@@ -2,8 +2,8 @@
 
 use super::{CommandError, CommandOutcome, print, print_json};
 use clap::Args;
+use shoal_workloads::history::{self, HistoryError};
 use std::path::PathBuf;
-use workloads::history::{self, HistoryError};
 
 /// Judge whether a history of transactions is strictly serializable
 ///

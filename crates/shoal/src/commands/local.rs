@@ -10,9 +10,9 @@ use crate::local::{
 use crate::report::{StatusReport, led_by};
 use crate::{ask, duration, terminal};
 use clap::{Args, value_parser};
-use net::Secret;
-use net::client::Access;
-use server::{NodeConfig, Server};
+use shoal_net::Secret;
+use shoal_net::client::Access;
+use shoal_server::{NodeConfig, Server};
 use std::fs::{self, File};
 use std::io;
 use std::net::TcpListener;

@@ -227,7 +227,7 @@ impl Recover {
         let survey = recovery.survey(&self.survivor).await?;
         self.asking.say(&survey.text());
         confirm(survey.cluster(), self.confirm.as_deref(), |text| self.asking.say(text))?;
-        let number = net::SystemClock::new().now().0;
+        let number = shoal_net::SystemClock::new().now().0;
         let say = |stage: &str| self.asking.say(&format!("{stage}\n"));
         let recovered = recovery.recover(&survey, number, say).await?;
         let verdict = self.asking.tell(&recovered)?;

@@ -60,11 +60,11 @@ enum CommandOutcome {
 
 impl CommandOutcome {
     /// The verdict on a history.
-    fn of(verdict: workloads::history::Verdict) -> CommandOutcome {
+    fn of(verdict: shoal_workloads::history::Verdict) -> CommandOutcome {
         match verdict {
-            workloads::history::Verdict::Consistent => CommandOutcome::Holds,
-            workloads::history::Verdict::Undecided => CommandOutcome::Undecided,
-            workloads::history::Verdict::Violated => CommandOutcome::Fails,
+            shoal_workloads::history::Verdict::Consistent => CommandOutcome::Holds,
+            shoal_workloads::history::Verdict::Undecided => CommandOutcome::Undecided,
+            shoal_workloads::history::Verdict::Violated => CommandOutcome::Fails,
         }
     }
 }

@@ -4,8 +4,8 @@ use super::{CommandError, CommandOutcome, print, reserve, write};
 use crate::duration;
 use crate::progress::{Bar, ShowBar};
 use crate::reproduce::{Budget, ExperimentOutcome, Measured, about_failure, show_failure};
-use ::sim::demonstrations::{DemonstrationOptions, Size};
 use clap::{Args, Subcommand, value_parser};
+use shoal_sim::demonstrations::{DemonstrationOptions, Size};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 use super::{CommandError, CommandOutcome};
 use crate::procedures;
 use clap::Args;
-use server::{NodeConfig, Server};
+use shoal_server::{NodeConfig, Server};
 use std::env::{self, VarError};
 use std::io::{self, IsTerminal, Read};
 use std::path::PathBuf;

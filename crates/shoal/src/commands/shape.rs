@@ -3,7 +3,7 @@
 use crate::duration;
 use crate::local::ClusterPlan;
 use clap::{Args, ValueEnum, value_parser};
-use server::Protocol;
+use shoal_server::Protocol;
 use std::time::Duration;
 
 /// Shards, copies and distances.

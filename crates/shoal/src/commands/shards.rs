@@ -5,9 +5,9 @@ use super::{CommandError, CommandOutcome, print, print_json};
 use crate::losses::Acceptance;
 use crate::{ask, duration};
 use clap::{Args, Subcommand};
+use shoal_types::ShardId;
 use std::path::PathBuf;
 use std::time::Duration;
-use types::ShardId;
 
 /// Decide what becomes of a shard whose majority is lost
 #[derive(Debug, Args)]
@@ -88,7 +88,7 @@ impl AcceptLoss {
         let name = |shard: ShardId| format!("S{}", shard.0);
         let said = self.confirm.map(name);
         super::confirm(&name(self.shard), said.as_deref(), |text| self.say(text))?;
-        let now = net::SystemClock::new().now().0;
+        let now = shoal_net::SystemClock::new().now().0;
         // Two operators do not ask within the same nanosecond; and if they do, they mean the same.
         let request = (now, now / 1_000_000_000);
         let accepted = acceptance.accept(request, |stage| self.say(&format!("{stage}\n"))).await?;

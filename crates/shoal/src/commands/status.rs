@@ -6,7 +6,7 @@ use crate::ask;
 use crate::report::{ClockSkew, StatusReport};
 use clap::Args;
 use serde::Serialize;
-use server::NodeStatus;
+use shoal_server::NodeStatus;
 
 /// Show how the nodes of a cluster are: leaders, epochs, leases, clocks, streams, watermarks, memory
 ///

@@ -3,9 +3,9 @@
 use super::CommandError;
 use crate::local::{ClusterFolder, join};
 use clap::Args;
-use net::Secret;
-use net::client::{Access, Role};
-use net::tls::{ClientTls, read_certificates};
+use shoal_net::Secret;
+use shoal_net::client::{Access, Role};
+use shoal_net::tls::{ClientTls, read_certificates};
 use std::path::{Path, PathBuf};
 
 /// Which cluster is meant.

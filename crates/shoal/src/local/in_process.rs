@@ -3,13 +3,13 @@
 use super::plan::{ClusterPlan, secret};
 use super::ready::wait_ready;
 use crate::{ask, procedures, report};
-use net::{Distance, Handle, Secret};
-use server::{ConfigError, NodeConfig, Server, WorkerCommand};
+use shoal_net::{Distance, Handle, Secret};
+use shoal_server::{ConfigError, NodeConfig, Server, WorkerCommand};
+use shoal_types::{NodeId, ShardId, WorkerId};
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::sync::Arc;
 use tokio::sync::oneshot;
-use types::{NodeId, ShardId, WorkerId};
 
 /// See the module. It ends when this is dropped.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl InProcessCluster {
         let managers = topology.nodes().iter().filter(|node| names.contains(&node.name));
         let managers: Vec<NodeId> = managers.map(|node| node.id).collect();
         let secret = Secret::new(secret().map_err(|error| error.to_string())?);
-        let config = |node: &consensus::topology::Node| {
+        let config = |node: &shoal_consensus::topology::Node| {
             let config = NodeConfig::new(&topology, node.id, managers.clone(), secret.clone())?;
             let distance = Distance { delay: plan.round_trip / 2, jitter: plan.jitter };
             let (protocol, mako) = (plan.protocol, plan.mako.clone());

@@ -1,9 +1,9 @@
 //! What a local cluster is to be: its topology and the configuration of its nodes.
 
-use consensus::topology::{Partitioning, Topology, TopologyError};
-use engines::mako;
 use ring::rand::{SecureRandom, SystemRandom};
-use server::Protocol;
+use shoal_consensus::topology::{Partitioning, Topology, TopologyError};
+use shoal_engines::mako;
+use shoal_server::Protocol;
 use std::io;
 use std::net::TcpListener;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use super::{ClusterFolder, LocalNode};
 use crate::clock::now;
 use crate::report::StatusReport;
-use net::client::Access;
+use shoal_net::client::Access;
 use std::time::Duration;
 
 /// Until every shard is served.

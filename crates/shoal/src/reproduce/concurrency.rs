@@ -6,7 +6,7 @@ use super::experiment::{
 use super::run::ExperimentRun;
 use super::scale::{PROTOCOLS, cores, far_cluster, new_orders, replicas, small_warehouses};
 use crate::local::ClusterPlan;
-use server::Protocol;
+use shoal_server::Protocol;
 
 /// The leaders of two shards are in two datacenters.
 const SHARDS: u32 = 2;

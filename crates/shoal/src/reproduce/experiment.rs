@@ -3,10 +3,10 @@
 use super::run::ExperimentRun;
 use crate::duration::span;
 use serde::Serialize;
+use shoal_workloads::bench::Measurement;
+use shoal_workloads::bench::measurement::{self, Latency};
+use shoal_workloads::report::words;
 use std::time::Duration;
-use workloads::bench::Measurement;
-use workloads::bench::measurement::{self, Latency};
-use workloads::report::words;
 
 /// What has to be known of an experiment, before and after it.
 #[derive(Debug, Clone, Serialize)]

@@ -6,7 +6,7 @@ use super::scale::{
     FAR, ORDER_CLIENTS, REPLICAS, WAREHOUSES, cores, far_cluster, small_warehouses, tpcc,
 };
 use crate::local::ClusterPlan;
-use server::Protocol;
+use shoal_server::Protocol;
 
 /// Workers of the embedded database, and of a node that has the cores to itself.
 const WORKERS: u32 = 2;

@@ -1,7 +1,7 @@
 //! Figure 13 of the paper: one of several shards fails. In virtual time, as `shoal sim show failure` shows it.
 
 use super::experiment::About;
-use sim::demonstrations::{Demonstration, DemonstrationOptions, DemonstrationResults};
+use shoal_sim::demonstrations::{Demonstration, DemonstrationOptions, DemonstrationResults};
 
 /// What there is to be known of it.
 pub fn about_failure() -> About {

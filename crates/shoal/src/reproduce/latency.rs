@@ -9,8 +9,8 @@ use super::scale::{
     FAR, PROTOCOLS, WAREHOUSES, cores, far_cluster, keys, micro, replicas, small_warehouses, tpcc,
 };
 use crate::local::ClusterPlan;
-use engines::mako;
-use server::Protocol;
+use shoal_engines::mako;
+use shoal_server::Protocol;
 use std::time::Duration;
 
 /// Of figure 7: more than the largest batches and those on their way have in them.

@@ -3,10 +3,10 @@
 use super::experiment::{About, Chart, Experiment};
 use super::view;
 use serde::Serialize;
-use sim::demonstrations::{DemonstrationResults, report};
+use shoal_sim::demonstrations::{DemonstrationResults, report};
+use shoal_workloads::bench::Measurement;
+use shoal_workloads::report::page;
 use std::fmt::Write;
-use workloads::bench::Measurement;
-use workloads::report::page;
 
 /// The version of what is written as JSON; it grows when a field changes its meaning or goes.
 const FORMAT: u32 = 1;

@@ -2,13 +2,13 @@
 
 use crate::local::ClusterPlan;
 use crate::trial::{self, Placeable, Trial};
-use client::{Db, Options};
+use shoal_client::{Db, Options};
+use shoal_types::Database;
+use shoal_workloads::bench::{BenchProgress, BenchSettings, Measurement, Threads};
+use shoal_workloads::placed::PlacedMicro;
+use shoal_workloads::tpcc::{Kind, Scale, TpcC};
 use std::sync::Arc;
 use std::time::Duration;
-use types::Database;
-use workloads::bench::{BenchProgress, BenchSettings, Measurement, Threads};
-use workloads::placed::PlacedMicro;
-use workloads::tpcc::{Kind, Scale, TpcC};
 
 /// What starting a cluster and loading it takes, about.
 const SETUP: Duration = Duration::from_secs(3);
@@ -78,7 +78,7 @@ pub enum On {
 impl Placeable for ExperimentMicro {
     type Placed = PlacedMicro;
 
-    fn place<D: Database>(&self, db: &D, shards: u32) -> types::Result<PlacedMicro> {
+    fn place<D: Database>(&self, db: &D, shards: u32) -> shoal_types::Result<PlacedMicro> {
         let micro = PlacedMicro::new(db, shards, self.keys_of_shard, self.cross_percent)?;
         Ok(if self.all_write { micro.writing() } else { micro })
     }
@@ -87,7 +87,7 @@ impl Placeable for ExperimentMicro {
 impl Placeable for NewOrders {
     type Placed = TpcC;
 
-    fn place<D: Database>(&self, db: &D, _shards: u32) -> types::Result<TpcC> {
+    fn place<D: Database>(&self, db: &D, _shards: u32) -> shoal_types::Result<TpcC> {
         let tpcc = TpcC::new(db, self.scale)?;
         Ok(if self.only_new { tpcc.of_kind(Kind::NewOrder) } else { tpcc })
     }

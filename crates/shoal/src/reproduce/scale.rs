@@ -2,10 +2,10 @@
 
 use super::run::{ExperimentLoad, ExperimentMicro, NewOrders};
 use crate::local::ClusterPlan;
-use server::Protocol;
+use shoal_server::Protocol;
+use shoal_workloads::report::words;
+use shoal_workloads::tpcc::Scale;
 use std::time::Duration;
-use workloads::report::words;
-use workloads::tpcc::Scale;
 
 /// Between datacenters, there and back: as in the paper.
 pub const FAR: Duration = Duration::from_millis(50);

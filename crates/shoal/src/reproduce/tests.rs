@@ -4,12 +4,12 @@ use super::experiment::{
     Chart, Experiment, ExperimentRow, Percentile, Published, PublishedNumber, Quantity,
 };
 use super::{ExperimentOutcome, Measured};
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
-use workloads::bench::measurement::{
+use shoal_workloads::bench::measurement::{
     Build, FORMAT, Kind, KindSummary, Latency, LatencyFrom, Load, Run, Summary, Throughput,
 };
-use workloads::bench::{Machine, Measurement};
+use shoal_workloads::bench::{Machine, Measurement};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// Every transaction takes so long.
 fn latency(ms: u64) -> Latency {

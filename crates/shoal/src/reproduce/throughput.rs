@@ -10,9 +10,9 @@ use super::scale::{
     cores, far_cluster, keys, micro, replicas, small_warehouses, tpcc,
 };
 use crate::local::ClusterPlan;
-use engines::mako::{self, StampForm};
-use server::Protocol;
-use types::REMOTE_CLOCKS_MAX;
+use shoal_engines::mako::{self, StampForm};
+use shoal_server::Protocol;
+use shoal_types::REMOTE_CLOCKS_MAX;
 
 /// Clients on all shards together that have no distance to overcome.
 const NEAR_CLIENTS: usize = 480;

@@ -5,10 +5,10 @@ use super::experiment::{
 };
 use super::outcome::Measured;
 use super::run::ExperimentRun;
-use sim::demonstrations::{
+use shoal_sim::demonstrations::{
     DemonstrationResults, ResultLine, ResultPlot, ResultTable, TargetVerdict,
 };
-use workloads::report::words;
+use shoal_workloads::report::words;
 
 /// Where the command line says nothing.
 const NONE: &str = "–";

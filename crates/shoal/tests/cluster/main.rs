@@ -75,7 +75,7 @@ fn a_manager_that_is_gone_is_replaced_by_another_node() {
     };
     let other = local.file("other-secret");
     let bytes: Vec<u8> = (0..16_u8).map(|at| at.wrapping_mul(37) ^ 0xa5).collect();
-    net::Secret::new(bytes).write_hex(other.as_ref()).expect("written");
+    shoal_net::Secret::new(bytes).write_hex(other.as_ref()).expect("written");
     let (code, _, error) = replace("s0v2", "s1v1", &["--secret", &other]);
     assert_eq!(code, Some(2), "{error}");
     assert!(error.contains("refuses") && error.contains("take the file"), "{error}");

@@ -2,9 +2,9 @@
 
 use crate::{catches, db, holds, on_threads};
 use shoal::{BlockingTransaction, Result, Scan, TableId};
+use shoal_store::{StoreBug, StoreBugs};
+use shoal_types::Random;
 use std::thread::yield_now;
-use store::{StoreBug, StoreBugs};
-use types::Random;
 
 const ACCOUNTS: u64 = 6;
 const EACH: i64 = 100;

@@ -3,12 +3,12 @@
 use crate::nervous::Nervous;
 use crate::{THREADS, catches, db};
 use futures_executor::block_on;
+use shoal_store::{StoreBug, StoreBugs};
+use shoal_workloads::history::generator::{Generator, Parameters};
+use shoal_workloads::history::{History, Report, check};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use store::{StoreBug, StoreBugs};
-use workloads::history::generator::{Generator, Parameters};
-use workloads::history::{History, Report, check};
 
 const TRANSACTIONS: u64 = 1000;
 

@@ -12,10 +12,10 @@ mod ranges;
 mod skew;
 
 use shoal::{Db, Options};
+use shoal_store::{StoreBug, StoreBugs};
+use shoal_types::Random;
 use std::sync::Barrier;
 use std::thread;
-use store::{StoreBug, StoreBugs};
-use types::Random;
 
 /// Enough that on two cores some are always interrupted in the middle.
 const THREADS: u64 = 3;

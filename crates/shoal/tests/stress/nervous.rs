@@ -8,7 +8,7 @@ pub struct Nervous(pub Db);
 
 pub struct NervousTransaction<'t>(&'t Transaction<'t>);
 
-impl types::Database for Nervous {
+impl shoal_types::Database for Nervous {
     type CatalogTransaction<'db> = NervousTransaction<'db>;
 
     fn table(&self, name: &str) -> Result<TableId> {
@@ -23,7 +23,7 @@ impl types::Database for Nervous {
     }
 }
 
-impl types::Transaction for NervousTransaction<'_> {
+impl shoal_types::Transaction for NervousTransaction<'_> {
     async fn get(&self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>> {
         yield_now();
         self.0.get(table, key).await

@@ -2,9 +2,9 @@
 
 use crate::{catches, db, holds, on_threads};
 use shoal::{BlockingTransaction, Db, Result, Scan, TableId};
+use shoal_store::{StoreBug, StoreBugs};
+use shoal_types::Random;
 use std::thread::yield_now;
-use store::{StoreBug, StoreBugs};
-use types::Random;
 
 const ROUNDS: u64 = 300;
 

@@ -2,8 +2,8 @@
 
 use crate::{catches, db, holds, on_threads};
 use shoal::{BlockingTransaction, Result, TableId};
+use shoal_store::{StoreBug, StoreBugs};
 use std::thread::yield_now;
-use store::{StoreBug, StoreBugs};
 
 const PAIRS: u64 = 2;
 const ROUNDS: u64 = 700;

@@ -7,8 +7,8 @@
 
 use super::durable::Durable;
 use super::transactions::{SeenAttempt, Transactions};
-use engines::TransactionId;
-use types::{Clock, ShardId, Stamp};
+use shoal_engines::TransactionId;
+use shoal_types::{Clock, ShardId, Stamp};
 
 /// See the module.
 pub struct Acknowledged;

@@ -6,8 +6,8 @@ use super::durable::Durable;
 use super::installed::{Installed, InstalledVersions};
 use super::replay;
 use super::transactions::Transactions;
+use shoal_types::{Clock, Epoch, ShardId, Stamp, TableId, VectorWatermark, WorkerId};
 use std::collections::{BTreeMap, BTreeSet};
-use types::{Clock, Epoch, ShardId, Stamp, TableId, VectorWatermark, WorkerId};
 
 /// A part of a copy, as its sender has observed it.
 #[derive(Debug, Clone, Copy)]

@@ -10,9 +10,9 @@
 //! decides.
 
 use bytes::Bytes;
-use consensus::topology::Topology;
+use shoal_consensus::topology::Topology;
+use shoal_types::{Ballot, Clock, Epoch, NodeId, ShardId, Stamp, VectorWatermark, WorkerId};
 use std::collections::{BTreeMap, BTreeSet};
-use types::{Ballot, Clock, Epoch, NodeId, ShardId, Stamp, VectorWatermark, WorkerId};
 
 /// What is durable; see the module.
 #[derive(Debug)]

@@ -4,9 +4,9 @@
 
 use super::durable::Durable;
 use super::transactions::SeenAttempt;
-use engines::TransactionId;
+use shoal_engines::TransactionId;
+use shoal_types::{Clock, Epoch, NodeId, ShardId};
 use std::collections::BTreeMap;
-use types::{Clock, Epoch, NodeId, ShardId};
 
 /// Which epochs are open on nodes, and were when clocks in flight were drawn.
 #[derive(Debug, Default)]

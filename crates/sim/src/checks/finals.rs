@@ -2,8 +2,8 @@
 //! everything that anybody was told.
 
 use super::durable::Durable;
+use shoal_types::{Clock, Epoch, ShardId, Stamp, VectorWatermark};
 use std::collections::BTreeMap;
-use types::{Clock, Epoch, ShardId, Stamp, VectorWatermark};
 
 /// What was taken for durable of each epoch.
 #[derive(Debug, Default)]

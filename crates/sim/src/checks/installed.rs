@@ -5,10 +5,10 @@
 //! a shard know nothing of each other, but those of one are of other epochs than those of the other.
 
 use super::durable::Durable;
-use engines::TransactionId;
+use shoal_engines::TransactionId;
+use shoal_types::{Clock, Epoch, NodeId, ShardId, Stamp, TableId};
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use types::{Clock, Epoch, NodeId, ShardId, Stamp, TableId};
 
 /// What the leaders have installed.
 #[derive(Debug)]

@@ -4,8 +4,8 @@
 //! The first is the stricter: a successor takes a while to hear of its appointment and to recover the shard, and by
 //! then a lease that was given up too early has mostly ended.
 
+use shoal_types::{Ballot, NodeId, ShardId, Time};
 use std::collections::BTreeMap;
-use types::{Ballot, NodeId, ShardId, Time};
 
 /// Who serves what.
 #[derive(Debug, Default)]

@@ -41,11 +41,8 @@ mod transactions;
 use crate::violation::Violation;
 use acknowledged::Acknowledged;
 use bytes::Bytes;
-use consensus::topology::Topology;
 use copies::SentChunk;
 use durable::{Durable, EntryFacts};
-use engines::client::{ClientId, ClientReply, ClientRequest};
-use engines::{Observation, WorkerPlace};
 use epochs::OpenEpochs;
 use finals::Finals;
 pub use installed::{Installed, InstalledRow};
@@ -54,11 +51,14 @@ use records::Records;
 use replay::Replay;
 use replies::{Replies, WrongReply};
 use safe_clock::SafeClocks;
-use std::collections::{BTreeMap, BTreeSet};
-use transactions::Transactions;
-use types::{
+use shoal_consensus::topology::Topology;
+use shoal_engines::client::{ClientId, ClientReply, ClientRequest};
+use shoal_engines::{Observation, WorkerPlace};
+use shoal_types::{
     Ballot, Clock, Epoch, NodeId, ShardId, Stamp, TableId, Time, VectorWatermark, WorkerId,
 };
+use std::collections::{BTreeMap, BTreeSet};
+use transactions::Transactions;
 
 /// When and where something was observed.
 #[derive(Debug, Clone, Copy)]

@@ -6,9 +6,9 @@
 
 use super::durable::Durable;
 use super::transactions::SeenAttempt;
-use engines::TransactionId;
+use shoal_engines::TransactionId;
+use shoal_types::{Clock, ShardId, WorkerId};
 use std::collections::BTreeMap;
-use types::{Clock, ShardId, WorkerId};
 
 /// Where the record of each clock is.
 #[derive(Debug, Default)]

@@ -3,8 +3,8 @@
 
 use super::durable::Durable;
 use super::transactions::SeenAttempt;
+use shoal_types::{Clock, Epoch, NodeId, ShardId, Stamp, TableId};
 use std::collections::{BTreeMap, BTreeSet};
-use types::{Clock, Epoch, NodeId, ShardId, Stamp, TableId};
 
 /// What the replicas have applied.
 #[derive(Debug)]

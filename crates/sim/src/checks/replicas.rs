@@ -2,12 +2,12 @@
 //! version, newest or not, that was rolled back.
 
 use super::installed::{Installed, Rows};
-use consensus::topology::Topology;
+use shoal_consensus::topology::Topology;
+use shoal_store::{CopyPart, Store, WalkPlace};
+use shoal_types::{NodeId, Scan, ShardId, Stamp, StampRef, TableId};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
-use store::{CopyPart, Store, WalkPlace};
-use types::{NodeId, Scan, ShardId, Stamp, StampRef, TableId};
 
 /// Rows read at once.
 const PAGE_ROWS: usize = 1024;
@@ -127,8 +127,8 @@ fn rows(store: &Arc<Store>, table: TableId) -> Result<BTreeMap<Vec<u8>, Vec<u8>>
 mod tests {
     use super::*;
     use crate::checks::installed::InstalledRow;
-    use engines::TransactionId;
-    use types::{Clock, Epoch, Stamp, WorkerId};
+    use shoal_engines::TransactionId;
+    use shoal_types::{Clock, Epoch, Stamp, WorkerId};
 
     fn model(rows: &[(&str, Option<&str>)]) -> Installed {
         let mut installed = Installed::new(1);
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn differences_are_seen() {
-        let store = Arc::new(Store::new(store::Options::default()));
+        let store = Arc::new(Store::new(shoal_store::Options::default()));
         let table = store.table("t").unwrap();
         for (key, value) in [("a", "1"), ("b", "2")] {
             let mut session = store.session().unwrap();

@@ -8,14 +8,14 @@
 
 use super::durable::Durable;
 use bytes::Bytes;
-use consensus::topology::Topology;
-use engines::client::{
+use shoal_consensus::topology::Topology;
+use shoal_engines::client::{
     ClientId, ClientReply, ClientRequest, REQUESTS_TABLE, SessionEnd, read_request_row,
     request_key, request_row,
 };
-use engines::operation::{Operation, OperationResult};
+use shoal_engines::operation::{Operation, OperationResult};
+use shoal_types::{RequestId, ShardId, Stamp, TableId};
 use std::collections::BTreeMap;
-use types::{RequestId, ShardId, Stamp, TableId};
 
 /// See the module.
 #[derive(Debug)]

@@ -1,10 +1,10 @@
 //! M3: a worker's safe clock is below every clock it has drawn and not yet resolved, and everything
 //! installed at or below it is in the stream up to there.
 
-use engines::TransactionId;
-use engines::WorkerPlace;
+use shoal_engines::TransactionId;
+use shoal_engines::WorkerPlace;
+use shoal_types::{Clock, NodeId, ShardId};
 use std::collections::{BTreeMap, BTreeSet};
-use types::{Clock, NodeId, ShardId};
 
 /// The clocks of every stream, as each worker has them that leads it.
 #[derive(Debug, Default)]

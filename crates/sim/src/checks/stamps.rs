@@ -5,8 +5,8 @@
 
 use super::durable::Durable;
 use super::transactions::SeenAttempt;
-use engines::TransactionId;
-use types::{ShardId, Stamp};
+use shoal_engines::TransactionId;
+use shoal_types::{ShardId, Stamp};
 
 /// Judges a transaction that has just been certified.
 pub fn check(id: TransactionId, seen: &SeenAttempt, durable: &Durable) -> super::RuleVerdict {

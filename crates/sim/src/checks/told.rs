@@ -3,8 +3,8 @@
 
 use super::durable::Durable;
 use super::transactions::SeenAttempt;
-use engines::TransactionId;
-use types::{ShardId, Stamp};
+use shoal_engines::TransactionId;
+use shoal_types::{ShardId, Stamp};
 
 /// Judges an answer that reveals what `stamp`, kept by `own`, covers. What is known of the transaction
 /// itself counts as well: the engine's word for what it reveals may be too little.

@@ -1,8 +1,8 @@
 //! What is known of every transaction: what it read, its stamp, what it installed, what was told.
 
-use engines::TransactionId;
+use shoal_engines::TransactionId;
+use shoal_types::{Clock, Epoch, ShardId, Stamp};
 use std::collections::BTreeMap;
-use types::{Clock, Epoch, ShardId, Stamp};
 
 /// All attempts that were seen.
 #[derive(Debug, Default)]

@@ -7,14 +7,14 @@ use super::ledger::Ledger;
 use super::outside::OutsideClient;
 use super::scenario_clients::{ClientContext, ClientPolicy, ScenarioClients, task};
 use bytes::Bytes;
-use consensus::topology::Topology;
-use engines::LocalDatabase;
-use engines::engine::Task;
+use shoal_consensus::topology::Topology;
+use shoal_engines::LocalDatabase;
+use shoal_engines::engine::Task;
+use shoal_types::{Database, Error, Random, Result, ShardId, TableId, Transaction, Unknown};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Database, Error, Random, Result, ShardId, TableId, Transaction, Unknown};
 
 /// Name of the clients.
 const NAME: &str = "calls";
@@ -42,7 +42,10 @@ pub struct Calls {
 ///
 /// # Errors
 /// Those of the transaction, and a rejection if the arguments are none.
-pub async fn increment(tx: &engines::CoordinatorTransaction, arguments: &[u8]) -> Result<Bytes> {
+pub async fn increment(
+    tx: &shoal_engines::CoordinatorTransaction,
+    arguments: &[u8],
+) -> Result<Bytes> {
     let Some((table, counters)) = arguments.split_first_chunk::<4>() else {
         return Err(Error::reject("an increment names its table"));
     };

@@ -5,12 +5,12 @@ use super::outside::OutsideClient;
 use super::scenario_clients::{
     ClientContext, ClientPolicy, PausingDatabase, ScenarioClients, task,
 };
-use engines::LocalDatabase;
-use engines::engine::Task;
+use shoal_engines::LocalDatabase;
+use shoal_engines::engine::Task;
+use shoal_types::{Database, Result};
+use shoal_workloads::history::generator::{Client, Generator, Parameters};
+use shoal_workloads::history::{History, Verdict, check};
 use std::rc::Rc;
-use types::{Database, Result};
-use workloads::history::generator::{Client, Generator, Parameters};
-use workloads::history::{History, Verdict, check};
 
 /// Name of the clients.
 pub const NAME: &str = "histories";

@@ -2,11 +2,11 @@
 
 use crate::metrics::Outcomes;
 use hdrhistogram::Histogram;
+use shoal_types::{Aborted, Conflict, Error, Rejected, Time};
+use shoal_workloads::history::Recorder;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use types::{Aborted, Conflict, Error, Rejected, Time};
-use workloads::history::Recorder;
 
 /// A task of a run; see [`Ledger::begin`].
 #[derive(Debug)]

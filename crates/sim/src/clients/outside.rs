@@ -1,17 +1,17 @@
 //! A client outside of the cluster: the one that is shipped, over connections that exist only here.
 //!
 //! ```text
-//!   play ──► Outside ──► client::Cluster ──► Around ──► network ──► worker
+//!   play ──► Outside ──► shoal_client::Cluster ──► Around ──► network ──► worker
 //!                                              ▲                     │
 //!                                              └────── replies ──────┘
 //! ```
 
 use super::process::ProcessEnvironment;
-use client::{Cluster, ClusterOptions, ClusterTransaction};
-use engines::client::Directory;
+use shoal_client::{Cluster, ClusterOptions, ClusterTransaction};
+use shoal_engines::client::Directory;
+use shoal_types::{Database, Random, Result, TableId};
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Database, Random, Result, TableId};
 
 /// The database as a client outside sees it. Clones share the client.
 #[derive(Debug, Clone)]

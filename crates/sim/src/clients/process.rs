@@ -9,20 +9,20 @@
 //! Invariant: what a process does depends on nothing but the calls of the simulation. Tasks that are woken run in the order
 //! of their numbers, not in that in which they were woken, which in `tokio::sync::watch` is drawn by chance.
 
-use client::environment::{
+use shoal_client::environment::{
     ClientEnvironment as ClientWorld, ConnectFailure, EnvironmentConnection, EnvironmentFuture,
     Incoming, MessageCarrier, Outgoing,
 };
-use engines::WorkerPlace;
-use engines::client::{Directory, FromClient, ToClient};
-use engines::engine::Task;
+use shoal_engines::WorkerPlace;
+use shoal_engines::client::{Directory, FromClient, ToClient};
+use shoal_engines::engine::Task;
+use shoal_types::{Cause, ClusterId, NodeId, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 use tokio::sync::oneshot;
-use types::{Cause, ClusterId, NodeId, Time};
 
 /// A node that has not let the client in after so long is given up, as on machines.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(3);
@@ -414,7 +414,7 @@ mod tests {
     #[test]
     fn a_node_that_answers_too_late_is_not_connected_to() {
         let around = ProcessEnvironment::new();
-        let place = WorkerPlace { node: NodeId(0), worker: types::WorkerId(0) };
+        let place = WorkerPlace { node: NodeId(0), worker: shoal_types::WorkerId(0) };
         let connecting = around.connect(place, None, None);
         let main = async move {
             let unreached = connecting.await.expect_err("it was too late");

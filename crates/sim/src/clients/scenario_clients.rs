@@ -2,14 +2,14 @@
 
 use super::ledger::Ledger;
 use super::outside::OutsideClient;
-use engines::LocalDatabase;
-use engines::engine::Task;
+use shoal_engines::LocalDatabase;
+use shoal_engines::engine::Task;
+use shoal_types::{Database, Random, Time};
+use shoal_workloads::workload::Workload;
 use std::cell::Cell;
 use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
-use types::{Database, Random, Time};
-use workloads::workload::Workload;
 
 /// What all clients of a run share.
 #[derive(Debug, Clone)]

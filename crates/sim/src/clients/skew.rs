@@ -8,11 +8,11 @@ use super::outside::OutsideClient;
 use super::scenario_clients::{
     ClientContext, ClientPolicy, PausingDatabase, ScenarioClients, task,
 };
-use engines::LocalDatabase;
-use engines::engine::Task;
+use shoal_engines::LocalDatabase;
+use shoal_engines::engine::Task;
+use shoal_types::{Database, Error, Random, Rejected, Result, TableId, Transaction};
 use std::rc::Rc;
 use std::time::Duration;
-use types::{Database, Error, Random, Rejected, Result, TableId, Transaction};
 
 /// Clients like to begin at multiples of this.
 const BEAT_NS: u64 = 2_000_000;

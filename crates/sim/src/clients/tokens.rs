@@ -6,8 +6,8 @@
 //!
 //! Invariant: every count finds every token once.
 
-use types::{Database, Error, Random, Result, Scan, TableId, Transaction};
-use workloads::workload::{Check, Done, Workload};
+use shoal_types::{Database, Error, Random, Result, Scan, TableId, Transaction};
+use shoal_workloads::workload::{Check, Done, Workload};
 
 /// See the module.
 #[derive(Debug)]

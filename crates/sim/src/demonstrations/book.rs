@@ -3,10 +3,10 @@
 
 use super::watched::Touched;
 use hdrhistogram::Histogram;
+use shoal_types::Time;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
-use types::Time;
 
 /// Tells classes of transactions apart by what they did.
 pub(super) type Classify = Rc<dyn Fn(Touched) -> usize>;

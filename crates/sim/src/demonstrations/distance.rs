@@ -11,10 +11,10 @@ use super::testbed::{ArrivalPace, PeriodCounts, RunResult, SHARDS, Setting, Show
 use super::{DemonstrationOptions, Promise, Size};
 use crate::catalog::Catalog;
 use crate::cpu::Cpu;
+use shoal_workloads::placed::Placed;
+use shoal_workloads::report::words;
 use std::rc::Rc;
 use std::time::Duration;
-use workloads::placed::Placed;
-use workloads::report::words;
 
 /// Of 100 transactions of the micro-benchmark, how many touch another shard.
 const CROSS_PERCENT: u32 = 10;
@@ -138,7 +138,7 @@ fn at_distances<E: Shown, W: Placed>(
     orders: &DemonstrationOptions,
     promise: Promise,
     load: DistanceLoad,
-    make: impl Fn(&Catalog) -> types::Result<W>,
+    make: impl Fn(&Catalog) -> shoal_types::Result<W>,
 ) -> RunResult<Vec<ResultLine>> {
     let mut lines = Vec::new();
     let mut first: Option<f64> = None;
@@ -184,7 +184,7 @@ struct DistanceMeasurement {
 fn shoot<E: Shown, W: Placed>(
     orders: &DemonstrationOptions,
     load: DistanceLoad,
-    make: &impl Fn(&Catalog) -> types::Result<W>,
+    make: &impl Fn(&Catalog) -> shoal_types::Result<W>,
     (distance_ms, open_max): (u64, usize),
 ) -> RunResult<DistanceMeasurement> {
     let far = Duration::from_millis(distance_ms);

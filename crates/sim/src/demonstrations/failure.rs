@@ -16,9 +16,9 @@ use super::record::{BUCKET, FailureRecord, RecoveryStep, TransactionClass};
 use super::table::{ResultLine, ResultTable, TargetVerdict};
 use super::{DemonstrationOptions, DemonstrationResults, ResultPlot, RunResult, Size};
 use crate::cpu::Cpu;
+use shoal_types::Time;
+use shoal_workloads::report::words;
 use std::time::Duration;
-use types::Time;
-use workloads::report::words;
 
 /// Throughput is judged over so long.
 const WINDOW: Duration = Duration::from_millis(100);

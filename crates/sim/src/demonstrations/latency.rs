@@ -10,10 +10,10 @@ use super::watched::Touched;
 use super::{DemonstrationOptions, Promise, Size};
 use crate::catalog::Catalog;
 use crate::cpu::Cpu;
+use shoal_workloads::placed::Placed;
+use shoal_workloads::report::words;
 use std::rc::Rc;
 use std::time::Duration;
-use workloads::placed::Placed;
-use workloads::report::words;
 
 /// Between datacenters, there and back.
 const FAR: Duration = Duration::from_millis(50);
@@ -68,7 +68,7 @@ pub fn lines<E: Shown>(
 fn measure<E: Shown, W: Placed>(
     orders: &DemonstrationOptions,
     promise: Promise,
-    make: impl FnOnce(&Catalog) -> types::Result<W>,
+    make: impl FnOnce(&Catalog) -> shoal_types::Result<W>,
 ) -> RunResult<Vec<ResultLine>> {
     let span = Duration::from_secs(match orders.size {
         Size::Full => 60,

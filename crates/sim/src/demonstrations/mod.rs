@@ -11,7 +11,7 @@
 //! | `rollback.rs` | how much is rolled back then |
 //!
 //! They share `testbed.rs`, a cluster with clients. Its clients live on the leaders, as in the paper, so
-//! that a latency is from the first operation to the moment at which the client may be told. `workloads::placed`
+//! that a latency is from the first operation to the moment at which the client may be told. `shoal_workloads::placed`
 //! are the workloads, `watched.rs` sees which shards a transaction touches, `book.rs` is
 //! where the clients write down what they met, `table.rs` and `results.rs` are what comes out, and
 //! `report.rs` makes a page of it. `outage.rs` is a cluster in which a shard fails, `record.rs` what is
@@ -36,14 +36,14 @@ pub use results::{DemonstrationResults, ResultPlot};
 pub use table::{ResultLine, ResultTable, TargetVerdict};
 pub use testbed::{EngineForm, RunResult, Shown};
 
-use engines::execution::Limits;
-use engines::mako::{self, Mako, StampForm};
-use engines::two_phase_commit::{self, TwoPhaseCommit};
+use shoal_engines::execution::Limits;
+use shoal_engines::mako::{self, Mako, StampForm};
+use shoal_engines::two_phase_commit::{self, TwoPhaseCommit};
+use shoal_types::Database;
+use shoal_workloads::placed::PlacedMicro;
+use shoal_workloads::tpcc::{Scale, TpcC};
 use std::rc::Rc;
 use std::time::Duration;
-use types::Database;
-use workloads::placed::PlacedMicro;
-use workloads::tpcc::{Scale, TpcC};
 
 /// How large a demonstration is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -227,7 +227,7 @@ fn micro<D: Database>(
     shards: u32,
     keys_of_shard: u32,
     cross_percent: u32,
-) -> types::Result<PlacedMicro> {
+) -> shoal_types::Result<PlacedMicro> {
     PlacedMicro::new(db, shards, keys_of_shard, cross_percent)
 }
 
@@ -239,7 +239,7 @@ fn tpcc<D: Database>(
     warehouses: u16,
     items: u32,
     customers: u16,
-) -> types::Result<TpcC> {
+) -> shoal_types::Result<TpcC> {
     let scale = Scale {
         items,
         customers,

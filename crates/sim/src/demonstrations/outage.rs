@@ -14,14 +14,14 @@ use super::watched::Watched;
 use crate::clock::NodeClock;
 use crate::cpu::Cpu;
 use crate::managers::ManagersPlan;
-use consensus::manager::{self, LogPace};
-use engines::mako::{self, Mako, StampForm};
+use shoal_consensus::manager::{self, LogPace};
+use shoal_engines::mako::{self, Mako, StampForm};
+use shoal_types::{Random, ShardId, Time};
+use shoal_workloads::placed::PlacedMicro;
+use shoal_workloads::workload::Workload;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
-use types::{Random, ShardId, Time};
-use workloads::placed::PlacedMicro;
-use workloads::workload::Workload;
 
 /// Shards.
 pub(super) const SHARDS: u32 = 4;
@@ -53,7 +53,7 @@ pub(super) struct OutageCase {
 /// As `mako` is by default.
 pub(super) const MAKO: OutageCase = OutageCase {
     name: "mako",
-    form: StampForm::Sparse { remote_max: types::REMOTE_CLOCKS_MAX },
+    form: StampForm::Sparse { remote_max: shoal_types::REMOTE_CLOCKS_MAX },
     learner: true,
 };
 

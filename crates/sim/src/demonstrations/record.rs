@@ -3,11 +3,11 @@
 
 use super::watched::{ShardSet, Touched};
 use crate::simulation::Sighting;
-use consensus::manager::Applied;
-use engines::{Observation, TransactionId, WorkerPlace};
+use shoal_consensus::manager::Applied;
+use shoal_engines::{Observation, TransactionId, WorkerPlace};
+use shoal_types::{Clock, Epoch, Error, NodeId, ShardId, Time};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use types::{Clock, Epoch, Error, NodeId, ShardId, Time};
 
 /// Throughput is counted over so long.
 pub(super) const BUCKET: Duration = Duration::from_millis(20);

@@ -1,8 +1,8 @@
 //! A page of what was shown: the tables of the terminal, and the plots that do not fit there.
 
 use super::{DemonstrationResults, ResultPlot, ResultTable, TargetVerdict};
-use workloads::report::plot;
-use workloads::report::sheet::Sheet;
+use shoal_workloads::report::plot;
+use shoal_workloads::report::sheet::Sheet;
 
 /// The page of some results.
 pub fn html(all_results: &[DemonstrationResults], seed: u64) -> String {

@@ -8,8 +8,8 @@ use super::record::{FailureRecord, Fates, RecoveryStep};
 use super::table::{ResultLine, ResultTable, TargetVerdict};
 use super::{DemonstrationOptions, DemonstrationResults, ResultPlot, RunResult, Size};
 use crate::cpu::Cpu;
+use shoal_workloads::report::words;
 use std::time::Duration;
-use workloads::report::words;
 
 /// Clients, in a hundred, whose transactions touch another shard.
 const CROSS_PERCENT: [u32; 5] = [0, 10, 25, 50, 100];

@@ -21,10 +21,10 @@ use super::testbed::{ArrivalPace, RunResult, SHARDS, Setting, Shown, Testbed};
 use super::watched::Touched;
 use super::{DemonstrationOptions, Promise, Size};
 use crate::cpu::Cpu;
+use shoal_types::ShardId;
+use shoal_workloads::report::words;
 use std::rc::Rc;
 use std::time::Duration;
-use types::ShardId;
-use workloads::report::words;
 
 /// The one that becomes slow.
 const SLOW: ShardId = ShardId(SHARDS - 1);

@@ -20,10 +20,10 @@ use super::watched::Touched;
 use super::{DemonstrationOptions, Promise, Size};
 use crate::catalog::Catalog;
 use crate::cpu::Cpu;
+use shoal_workloads::placed::Placed;
+use shoal_workloads::report::words;
 use std::rc::Rc;
 use std::time::Duration;
-use workloads::placed::Placed;
-use workloads::report::words;
 
 /// Between datacenters, there and back.
 const FAR: Duration = Duration::from_millis(50);
@@ -141,7 +141,7 @@ pub fn lines<E: Shown>(
 fn forms<E: Shown, W: Placed>(
     orders: &DemonstrationOptions,
     load: (u32, StampsLoad),
-    make: impl Fn(&Catalog) -> types::Result<W>,
+    make: impl Fn(&Catalog) -> shoal_types::Result<W>,
 ) -> RunResult<Vec<ResultLine>> {
     let forms = E::STAMP_FORMS.iter();
     forms.map(|form| line::<E, W>(orders, load, *form, &make)).collect()
@@ -151,7 +151,7 @@ fn line<E: Shown, W: Placed>(
     orders: &DemonstrationOptions,
     (shards, load): (u32, StampsLoad),
     (form, configure): EngineForm<E>,
-    make: &impl Fn(&Catalog) -> types::Result<W>,
+    make: &impl Fn(&Catalog) -> shoal_types::Result<W>,
 ) -> RunResult<ResultLine> {
     let cpu = Cpu { operation: load.operation, ..Cpu::MEASURED };
     let open_max = 2 * load.clients_of_shard;

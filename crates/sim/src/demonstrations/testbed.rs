@@ -11,19 +11,19 @@ use crate::metrics::Engines;
 use crate::network::Delay;
 use crate::simulation::{Simulation, SimulationWorld};
 use crate::subject::Subject;
-use consensus::stream;
-use consensus::topology::{Partitioning, Topology};
-use engines::engine::{Engine, Setup, Task};
-use engines::execution::Limits;
-use engines::{Procedures, WorkerPlace};
+use shoal_consensus::stream;
+use shoal_consensus::topology::{Partitioning, Topology};
+use shoal_engines::engine::{Engine, Setup, Task};
+use shoal_engines::execution::Limits;
+use shoal_engines::{Procedures, WorkerPlace};
+use shoal_types::{Random, ShardId, Time, WorkerId};
+use shoal_workloads::placed::{Division, Placed};
+use shoal_workloads::workload::Workload;
 use std::cell::Cell;
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Random, ShardId, Time, WorkerId};
-use workloads::placed::{Division, Placed};
-use workloads::workload::Workload;
 
 /// Datacenters, and as many voters of each shard.
 const DATACENTERS: u32 = 3;
@@ -151,7 +151,7 @@ impl<E: Shown, W: Placed> Testbed<E, W> {
     /// A cluster with the data of a workload, which `make` makes.
     pub(super) fn new(
         setting: Setting,
-        make: impl FnOnce(&Catalog) -> types::Result<W>,
+        make: impl FnOnce(&Catalog) -> shoal_types::Result<W>,
         classify: Classify,
         tick: Box<dyn FnMut(f64)>,
     ) -> RunResult<Testbed<E, W>> {
@@ -162,7 +162,7 @@ impl<E: Shown, W: Placed> Testbed<E, W> {
     pub(super) fn with_options(
         setting: Setting,
         options: E::Options,
-        make: impl FnOnce(&Catalog) -> types::Result<W>,
+        make: impl FnOnce(&Catalog) -> shoal_types::Result<W>,
         classify: Classify,
         tick: Box<dyn FnMut(f64)>,
     ) -> RunResult<Testbed<E, W>> {
@@ -174,7 +174,7 @@ impl<E: Shown, W: Placed> Testbed<E, W> {
         setting: Setting,
         options: E::Options,
         managers: Option<ManagersPlan>,
-        make: impl FnOnce(&Catalog) -> types::Result<W>,
+        make: impl FnOnce(&Catalog) -> shoal_types::Result<W>,
         classify: Classify,
         tick: Box<dyn FnMut(f64)>,
     ) -> RunResult<Testbed<E, W>> {

@@ -2,13 +2,13 @@
 //! records be paid for.
 
 use crate::cpu;
-use consensus::topology::{Home, Homes, Topology};
-use engines::LocalDatabase;
+use shoal_consensus::topology::{Home, Homes, Topology};
+use shoal_engines::LocalDatabase;
+use shoal_types::{Database, Result, Rows, Scan, ShardId, TableId, Time, Transaction};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Database, Result, Rows, Scan, ShardId, TableId, Time, Transaction};
 
 /// A set of shards, of those with numbers below 64.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -158,7 +158,7 @@ impl Database for Watched {
 
 /// A transaction of [`Watched`].
 pub struct WatchedTransaction<'db> {
-    tx: &'db engines::CoordinatorTransaction,
+    tx: &'db shoal_engines::CoordinatorTransaction,
     db: &'db Watched,
 }
 

@@ -1,9 +1,9 @@
 //! How many bytes of data a message carries, for what they cost. All that is large goes through streams, in copies of
 //! shards, or in what coordinators and clients ask; headers cost nothing here.
 
-use consensus::stream;
-use engines::client::ClientRequest;
-use node::{WorkerEffect, WorkerEvent, WorkerMessage};
+use shoal_consensus::stream;
+use shoal_engines::client::ClientRequest;
+use shoal_node::{WorkerEffect, WorkerEvent, WorkerMessage};
 
 fn of_message<M>(message: &WorkerMessage<M>) -> u64 {
     let WorkerMessage::Stream { message, .. } = message else { return 0 };

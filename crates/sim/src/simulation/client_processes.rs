@@ -10,11 +10,11 @@
 
 use super::{Simulation, SimulationEvent};
 use crate::clients::process::{ClientProcess, ConnectionNumber, ProcessOutput};
-use engines::client::{ClientId, ClientRequest, Directory, FromClient, ToClient};
-use engines::{Engine, WorkerPlace};
+use shoal_engines::client::{ClientId, ClientRequest, Directory, FromClient, ToClient};
+use shoal_engines::{Engine, WorkerPlace};
+use shoal_types::{Cause, NodeId, RequestId, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use types::{Cause, NodeId, RequestId, Time};
 
 /// A client outside.
 pub(super) struct ConnectedProcess {

@@ -8,9 +8,9 @@ use crate::fault_schedule::{
 };
 use crate::recovery::ShardRecoveryStage;
 use crate::violation::Violation;
-use consensus::manager::Configuration;
-use engines::{Engine, WorkerPlace};
-use types::{NodeId, Random, ShardId, Time, WorkerId};
+use shoal_consensus::manager::Configuration;
+use shoal_engines::{Engine, WorkerPlace};
+use shoal_types::{NodeId, Random, ShardId, Time, WorkerId};
 
 /// So many crashes are put into the recoveries of a run, at most.
 const STRIKES_MAX: u32 = 6;

@@ -1,4 +1,4 @@
-//! Another worker of a node acts in the midst of a worker's step, as threads do (see [`engines::interleave`]).
+//! Another worker of a node acts in the midst of a worker's step, as threads do (see [`shoal_engines::interleave`]).
 //!
 //! ```text
 //!   worker 0   step ──────────┐ point ┌────────── effects
@@ -11,13 +11,13 @@
 use super::{Simulation, SimulationEvent};
 use crate::cluster::SimulatedCluster;
 use crate::violation::Violation;
-use engines::interleave::{at_next_point, take_back};
-use engines::{Engine, Observation, WorkerPlace};
-use node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent};
+use shoal_engines::interleave::{at_next_point, take_back};
+use shoal_engines::{Engine, Observation, WorkerPlace};
+use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent};
+use shoal_types::{Time, WorkerId};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
-use types::{Time, WorkerId};
 
 /// What is due for the other worker within this may happen in the midst of a step,
 const WINDOW_NS: u64 = 200_000;

@@ -4,9 +4,9 @@
 //! How late a copy is does not matter to what it does, but what has happened meanwhile: so no time has to pass.
 
 use super::{Simulation, SimulationEvent};
-use engines::Engine;
-use engines::client::{ClientId, ClientRequest};
-use types::{Random, Time};
+use shoal_engines::Engine;
+use shoal_engines::client::{ClientId, ClientRequest};
+use shoal_types::{Random, Time};
 
 /// A request that a client sent to a worker, by its place among all.
 pub(super) type Copied = (u32, ClientId, ClientRequest);

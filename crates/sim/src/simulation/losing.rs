@@ -4,8 +4,8 @@
 use super::{Simulation, SimulationEvent};
 use crate::failures::{Fate, MajorityLoss};
 use crate::fault_schedule::{Isolation, LostDirection, ScheduledFault};
-use engines::Engine;
-use types::{NodeId, ShardId, Time};
+use shoal_engines::Engine;
+use shoal_types::{NodeId, ShardId, Time};
 
 impl<E: Engine + 'static> Simulation<E> {
     /// A shard is going to lose a majority of its voters, so long from now.

@@ -3,11 +3,11 @@
 use super::{Sighting, Simulation, SimulationEvent};
 use crate::managers::{EpochChanges, ManagerOutput, SimulatedManagers};
 use crate::violation::Violation;
-use consensus::manager::{Configuration, ManagerEvent, ToManager};
-use engines::{Engine, WorkerPlace};
+use shoal_consensus::manager::{Configuration, ManagerEvent, ToManager};
+use shoal_engines::{Engine, WorkerPlace};
+use shoal_types::{NodeId, ShardId, Time, WorkerId};
 use std::sync::Arc;
 use std::time::Duration;
-use types::{NodeId, ShardId, Time, WorkerId};
 
 impl<E: Engine + 'static> Simulation<E> {
     /// How many managers there are.
@@ -152,10 +152,10 @@ impl<E: Engine + 'static> Simulation<E> {
 
     fn note_applied(
         &mut self,
-        applied: &consensus::manager::Applied,
+        applied: &shoal_consensus::manager::Applied,
         truth: &Configuration,
     ) -> Result<(), Violation> {
-        use consensus::manager::Applied;
+        use shoal_consensus::manager::Applied;
         if !matches!(applied, Applied::Changed(_)) {
             self.note(|now, trace| trace.note(now, format_args!("managers: {applied:?}")));
         }

@@ -47,20 +47,20 @@ use crate::recovery::Recoveries;
 use crate::trace::EventTrace;
 use crate::violation::Violation;
 use client_processes::ConnectedProcess;
-use consensus::manager::{Applied, Incarnation, ToManager, ToNode};
-use consensus::topology::Topology;
-use engines::client::{ClientId, ClientRequest, ToClient};
-use engines::engine::{Setup, Task};
-use engines::{Engine, LocalDatabase, Observation, WorkerPlace};
 use late::LateCopies;
-use node::{WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage};
+use shoal_consensus::manager::{Applied, Incarnation, ToManager, ToNode};
+use shoal_consensus::topology::Topology;
+use shoal_engines::client::{ClientId, ClientRequest, ToClient};
+use shoal_engines::engine::{Setup, Task};
+use shoal_engines::{Engine, LocalDatabase, Observation, WorkerPlace};
+use shoal_node::{WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage};
+use shoal_store::Store;
+use shoal_types::{NodeId, Random, ShardId, Time, WorkerId};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use store::Store;
-use types::{NodeId, Random, ShardId, Time, WorkerId};
 
 /// So many events at one instant are no progress any more.
 const EVENTS_AT_ONCE_MAX: u64 = 2_000_000;
@@ -265,7 +265,7 @@ impl<E: Engine + 'static> Simulation<E> {
         let workers = topology.workers() as usize;
         let observations = world.rules.map(|_| Vec::new());
         // What a run on this thread that failed has left.
-        drop(engines::interleave::take_back());
+        drop(shoal_engines::interleave::take_back());
         let mut simulation = Simulation {
             now: Time::ZERO,
             true_time: Rc::default(),
@@ -549,7 +549,7 @@ impl<E: Engine + 'static> Simulation<E> {
             SimulationEvent::ToManager { manager, from, message } => {
                 let Some(managers) = &self.managers else { return Ok(()) };
                 let at = managers.local(self.now, manager as usize);
-                let event = consensus::manager::ManagerEvent::Received { from, at, message };
+                let event = shoal_consensus::manager::ManagerEvent::Received { from, at, message };
                 self.manager_step(manager as usize, Some(event))
             }
             SimulationEvent::ToNode { node, message } => {

@@ -5,9 +5,9 @@ use super::{Sighting, Simulation};
 use crate::checks::Moment;
 use crate::digest::Digest;
 use crate::violation::Violation;
-use consensus::stream::StreamStorage;
-use engines::{Engine, Observation};
-use node::{WorkerEffect, WorkerEvent, WorkerMessage};
+use shoal_consensus::stream::StreamStorage;
+use shoal_engines::{Engine, Observation};
+use shoal_node::{WorkerEffect, WorkerEvent, WorkerMessage};
 use std::fmt::Write;
 
 impl<E: Engine + 'static> Simulation<E> {

@@ -1,10 +1,10 @@
 //! The rules of recovery, broken by hand: a checker that cannot fail checks nothing.
 
 use bytes::Bytes;
-use consensus::topology::Topology;
-use engines::{Observation, TransactionId, WorkerPlace};
+use shoal_consensus::topology::Topology;
+use shoal_engines::{Observation, TransactionId, WorkerPlace};
 use shoal_sim::checks::{Checks, Moment, Rules};
-use types::{
+use shoal_types::{
     Ballot, Clock, Epoch, NodeId, ShardId, Stamp, TableId, Time, VectorWatermark, WorkerId,
 };
 

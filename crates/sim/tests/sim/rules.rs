@@ -1,15 +1,15 @@
 //! Each rule, broken by hand: a checker that cannot fail checks nothing.
 
 use bytes::Bytes;
-use consensus::topology::Topology;
-use engines::client::{
+use shoal_consensus::topology::Topology;
+use shoal_engines::client::{
     ClientId, ClientReply, ClientRequest, SessionEnd, request_key, request_row, requests_table,
 };
-use engines::operation::{Operation, OperationResult};
-use engines::{Observation, TransactionId, WorkerPlace};
+use shoal_engines::operation::{Operation, OperationResult};
+use shoal_engines::{Observation, TransactionId, WorkerPlace};
 use shoal_sim::Violation;
 use shoal_sim::checks::{Checks, Moment, Rules};
-use types::{
+use shoal_types::{
     Ballot, CallSession, Clock, Epoch, NodeId, RequestId, ShardId, Stamp, TableId, Time,
     VectorWatermark, WorkerId,
 };

@@ -1,7 +1,7 @@
 //! A fixed portion of seeds; `shoal_sim::run` takes any other.
 
-use engines::mako::Mako;
-use engines::two_phase_commit::TwoPhaseCommit;
+use shoal_engines::mako::Mako;
+use shoal_engines::two_phase_commit::TwoPhaseCommit;
 use shoal_sim::coverage::Coverage;
 use shoal_sim::{RunOptions, Subject, run};
 

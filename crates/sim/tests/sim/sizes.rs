@@ -1,22 +1,22 @@
 //! Where bytes and keys have a price, a step that handles too many of them costs a node its lease.
 
-use consensus::manager::{self, LogPace};
-use consensus::topology::{Partitioning, Topology};
-use engines::engine::Setup;
-use engines::mako::{self, Mako};
-use engines::{Procedures, WorkerPlace};
+use shoal_consensus::manager::{self, LogPace};
+use shoal_consensus::topology::{Partitioning, Topology};
+use shoal_engines::engine::Setup;
+use shoal_engines::mako::{self, Mako};
+use shoal_engines::{Procedures, WorkerPlace};
 use shoal_sim::clock::NodeClock;
 use shoal_sim::cpu::Cpu;
 use shoal_sim::managers::ManagersPlan;
 use shoal_sim::network::Delay;
 use shoal_sim::simulation::{Simulation, SimulationWorld};
 use shoal_sim::subject::Subject;
+use shoal_types::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_WRITES_MAX, VALUE_BYTES_MAX};
+use shoal_types::{Database, Error, Result, ShardId, TableId, Time, Transaction, WorkerId};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use types::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_WRITES_MAX, VALUE_BYTES_MAX};
-use types::{Database, Error, Result, ShardId, TableId, Time, Transaction, WorkerId};
 
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -77,7 +77,7 @@ fn cost(options: mako::MakoOptions, shards: u32, size: Size) -> Cost {
         managers: Some(managers),
     };
     let (procedures, streams) =
-        (Arc::new(Procedures::new()), consensus::stream::StreamOptions::default());
+        (Arc::new(Procedures::new()), shoal_consensus::stream::StreamOptions::default());
     let setup = Setup { topology, procedures, streams, options };
     let mut simulation = Simulation::<Mako>::new(&setup, world, 1);
     assert_eq!(simulation.run_while_not(PATIENCE, Simulation::is_led), Ok(true));
@@ -91,7 +91,7 @@ fn cost(options: mako::MakoOptions, shards: u32, size: Size) -> Cost {
         place,
         Box::pin(async move {
             let ended = local
-                .transact(async |tx: &engines::CoordinatorTransaction| fill(tx, size).await)
+                .transact(async |tx: &shoal_engines::CoordinatorTransaction| fill(tx, size).await)
                 .await;
             *outcome.borrow_mut() = Some(ended);
         }),
@@ -105,7 +105,7 @@ fn cost(options: mako::MakoOptions, shards: u32, size: Size) -> Cost {
     Cost { ended, epochs, step_keys_most: simulation.step_keys_most() }
 }
 
-async fn fill(tx: &engines::CoordinatorTransaction, size: Size) -> Result<()> {
+async fn fill(tx: &shoal_engines::CoordinatorTransaction, size: Size) -> Result<()> {
     let value = vec![1; size.value_bytes];
     for number in 0..size.keys {
         tx.put(TableId(0), &(number as u32).to_be_bytes(), &value)?;

@@ -1,7 +1,7 @@
 //! Keys, and sequences of them laid out one after the other, so that fetching the next one costs
 //! nothing.
 
-use types::Random;
+use shoal_types::Random;
 
 /// Operations under one guard.
 const BATCH: usize = 64;

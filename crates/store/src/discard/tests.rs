@@ -5,10 +5,10 @@ use crate::index::{Lookup, Seek};
 use crate::session::Pinned;
 use crate::{Options, Session, Store, Transaction};
 use proptest::prelude::*;
+use shoal_types::{Aborted, Clock, Conflict, Epoch, Error, Scan, StampRef, TableId};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use types::{Aborted, Clock, Conflict, Epoch, Error, Scan, StampRef, TableId};
 
 const KEY: &[u8] = b"k";
 

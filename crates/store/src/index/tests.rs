@@ -6,10 +6,10 @@ use crate::memory::{Arena, Heap};
 use crate::reclaim::{Eras, Memory, Retired};
 use crate::record::Record;
 use proptest::prelude::*;
+use shoal_types::{Random, TableId};
 use std::collections::BTreeMap;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
-use types::{Random, TableId};
 
 /// An index with one session, and the model beside it.
 struct Bench {

@@ -173,8 +173,8 @@ impl Arena {
 #[cfg(all(test, not(feature = "model")))]
 mod tests {
     use crate::memory::{Arena, CLASSED_MAX, Heap};
+    use shoal_types::Random;
     use std::sync::Arc;
-    use types::Random;
 
     /// Fills `bytes` with blocks of one size, writes to them, and frees all but one in `keep_one_in`.
     fn fill_and_free(

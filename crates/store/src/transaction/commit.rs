@@ -12,9 +12,9 @@ use crate::session::{Session, SessionState};
 use crate::store::Store;
 use crate::version::Version;
 use crate::work::{self, Work};
+use shoal_types::{Aborted, Clock, Conflict, Result, StampRef, TableId};
 use std::ops::DerefMut;
 use std::ptr::{self, NonNull};
-use types::{Aborted, Clock, Conflict, Result, StampRef, TableId};
 
 /// The lists of a smaller transaction are counted as they grow while it executes, and not again.
 const LISTS_COUNTED_FROM: usize = 64;

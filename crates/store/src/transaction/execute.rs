@@ -10,12 +10,12 @@ use crate::session::{Session, SessionState};
 use crate::store::Store;
 use crate::sync::spin_loop;
 use crate::version::{Content, Version};
-use std::ops::DerefMut;
-use std::ptr::{self, NonNull};
-use types::limits::{
+use shoal_types::limits::{
     TRANSACTION_BYTES_MAX, TRANSACTION_READS_MAX, TRANSACTION_WRITES_MAX, check_key, check_value,
 };
-use types::{KeyExcerpt, Rejected, Result, StampRef, TableId};
+use shoal_types::{KeyExcerpt, Rejected, Result, StampRef, TableId};
+use std::ops::DerefMut;
+use std::ptr::{self, NonNull};
 
 /// How long a reader waits for the holder of a lock, whose commit would make the read stale.
 const READ_SPINS: u32 = 64;
@@ -166,7 +166,7 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
     /// [`Rejected::WrongValue`] where the value is not 8 bytes long; and as for
     /// [`put`](Transaction::put).
     pub fn add(&self, table: TableId, key: &[u8], delta: i64) -> Result<i64> {
-        let sum = types::transaction::sum(table, key, self.get(table, key)?, delta)?;
+        let sum = shoal_types::transaction::sum(table, key, self.get(table, key)?, delta)?;
         self.put(table, key, &sum.to_le_bytes())?;
         Ok(sum)
     }

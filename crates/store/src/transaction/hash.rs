@@ -9,8 +9,8 @@
 //! mixes word by word do.
 
 use crate::key::head_at;
-use types::limits::KEY_BYTES_MAX;
-use types::{Random, TableId};
+use shoal_types::limits::KEY_BYTES_MAX;
+use shoal_types::{Random, TableId};
 
 /// Random words: two for table and length, and two for each eight bytes of the longest key.
 pub(crate) struct HashKeys {

@@ -45,12 +45,12 @@ use crate::session::Session;
 use crate::store::Store;
 use crate::version::Version;
 use nodes::NodeSet;
+#[cfg(all(test, not(feature = "model")))]
+use shoal_types::limits::TRANSACTION_READS_MAX;
+use shoal_types::{Rejected, Result, StampRef, TableId};
 use std::ops::DerefMut;
 use std::ptr::NonNull;
 use std::sync::Arc;
-#[cfg(all(test, not(feature = "model")))]
-use types::limits::TRANSACTION_READS_MAX;
-use types::{Rejected, Result, StampRef, TableId};
 use writes::WriteSet;
 
 /// A transaction on a session `S`: `&mut Session`, or something that owns one.
@@ -277,7 +277,7 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
     /// Locks, validates and installs, all on this store. An error means that nothing happened.
     ///
     /// # Errors
-    /// [`Aborted::Conflict`](types::Aborted::Conflict) where another transaction got in the way.
+    /// [`Aborted::Conflict`](shoal_types::Aborted::Conflict) where another transaction got in the way.
     pub fn commit(self) -> Result<()> {
         if self.is_read_only() {
             return self.validate();

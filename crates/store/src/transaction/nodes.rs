@@ -4,8 +4,8 @@ use super::LeafRead;
 use crate::faults::{StoreBug, StoreBugs};
 use crate::index::{Leaf, LeafChange, LeafVersion};
 use crate::work::{self, Work};
+use shoal_types::TableId;
 use std::ptr::NonNull;
-use types::TableId;
 
 /// Up to this many leaves, looking at all of them is quicker than a table of them.
 const LINEAR_MAX: usize = 16;

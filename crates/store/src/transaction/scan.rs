@@ -7,20 +7,20 @@ use crate::index::{Index, Seek, prefetch};
 use crate::record::Record;
 use crate::session::Session;
 use crate::version::Version;
+use shoal_types::limits::check_key;
+use shoal_types::transaction::ScanEnd;
+use shoal_types::{Result, Rows, Scan, TableId};
 use std::cmp::Ordering;
 use std::collections::btree_map;
 use std::ops::{Bound, DerefMut};
 use std::ptr::NonNull;
-use types::limits::check_key;
-use types::transaction::ScanEnd;
-use types::{Result, Rows, Scan, TableId};
 
 impl<S: DerefMut<Target = Session>> Transaction<S> {
     /// The rows that `scan` asks for, in its order. The whole range that was looked at, up to the
     /// last row returned where the limit ended it, is protected against phantoms.
     ///
     /// # Errors
-    /// [`Rejected`](types::Rejected) for an unknown table and for oversized bounds.
+    /// [`Rejected`](shoal_types::Rejected) for an unknown table and for oversized bounds.
     pub fn scan(&self, table: TableId, scan: Scan<'_>) -> Result<Rows<'_>> {
         let index = self.session().store.index(table)?;
         let state = &mut *self.session().state.borrow_mut();

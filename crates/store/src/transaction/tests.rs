@@ -2,10 +2,12 @@
 
 use crate::{Options, Session, Store};
 use proptest::prelude::*;
+use shoal_types::{
+    Aborted, Clock, Conflict, Epoch, Error, Rejected, Scan, StampRef, TableId, limits,
+};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
-use types::{Aborted, Clock, Conflict, Epoch, Error, Rejected, Scan, StampRef, TableId, limits};
 
 fn store() -> (Arc<Store>, TableId, Session, Session) {
     let store = Arc::new(Store::new(Options::default()));
@@ -256,7 +258,7 @@ fn a_tombstone_leaves_the_index_only_when_committed() {
 
 #[test]
 fn remote_clocks_come_back_with_the_version() {
-    use types::{RemoteClock, ShardId};
+    use shoal_types::{RemoteClock, ShardId};
     let (_store, table, mut one, _two) = store();
     let remote =
         [(1, 10), (7, 70)].map(|(s, c)| RemoteClock { shard: ShardId(s), clock: Clock(c) });

@@ -3,11 +3,11 @@
 use crate::record::Record;
 use crate::version::Version;
 use crate::work::{self, Work};
+use shoal_types::TableId;
 use std::borrow::Borrow;
 use std::cmp;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
-use types::TableId;
 
 /// A set that held more writes gives the room back.
 const KEPT_MAX: usize = 1 << 9;

@@ -3,8 +3,8 @@
 
 use super::{Work, counted};
 use crate::{Options, Session, Store};
+use shoal_types::{Epoch, Scan, StampRef, TableId};
 use std::sync::Arc;
-use types::{Epoch, Scan, StampRef, TableId};
 
 /// Sizes that double: what grows with the square of the size exceeds a bound per element soon.
 const SIZES: [usize; 4] = [1_000, 2_000, 4_000, 8_000];

@@ -2,9 +2,9 @@
 
 use crate::checker::{Committed, Key, Op, State, Value};
 use shoal_store::{Locked, Options, Session, Store, StoreBugs, Transaction};
+use shoal_types::{Epoch, Error, Random, Rejected, Scan, StampRef, TableId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use types::{Epoch, Error, Random, Rejected, Scan, StampRef, TableId};
 
 /// Keys of a history: some leaves full, so that leaves split and merge.
 pub const KEYS: Key = 120;
@@ -209,7 +209,7 @@ impl World {
             };
         };
         let Certifying { locked, began, done, .. } = certifying;
-        let stamp = StampRef { epoch: Epoch(1), clock: types::Clock(clock), remote: &[] };
+        let stamp = StampRef { epoch: Epoch(1), clock: shoal_types::Clock(clock), remote: &[] };
         locked.install(stamp, |stamp| self.is_committed(stamp));
         Stepped::Committed(Committed { began, ended: self.tick(), clock: Some(clock), ops: done })
     }

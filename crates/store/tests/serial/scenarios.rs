@@ -1,8 +1,8 @@
 //! Histories of two or three sessions, written down: each is what a planted bug needs to show.
 
 use shoal_store::{Options, Session, Store, StoreBugs};
+use shoal_types::{Result, TableId};
 use std::sync::Arc;
-use types::{Result, TableId};
 
 struct World {
     store: Arc<Store>,
@@ -45,7 +45,7 @@ fn split_by_oneself(faults: StoreBugs) -> bool {
     let world = world(faults, (0..28).map(|key| 2 * key));
     let mut session = world.session();
     let tx = session.begin();
-    let rows = tx.scan(world.table, types::Scan::all()).expect("within limits");
+    let rows = tx.scan(world.table, shoal_types::Scan::all()).expect("within limits");
     assert_eq!(rows.len(), 28);
     tx.put(world.table, &31u32.to_be_bytes(), b"").expect("within limits");
     let locked = tx.lock().expect("nobody else is there");

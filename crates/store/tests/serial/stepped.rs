@@ -4,7 +4,7 @@
 use crate::checker::{Committed, Violation, judge};
 use crate::programs::{Mood, Running, Stepped, World};
 use shoal_store::StoreBugs;
-use types::Random;
+use shoal_types::Random;
 
 /// Transactions that run at a time.
 const OPEN: usize = 4;

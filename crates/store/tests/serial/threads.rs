@@ -4,9 +4,9 @@
 use crate::checker::{Committed, judge};
 use crate::programs::{Mood, Stepped, World};
 use shoal_store::StoreBugs;
+use shoal_types::Random;
 use std::sync::Barrier;
 use std::thread;
-use types::Random;
 
 const THREADS: u64 = 3;
 /// Transactions of each thread in a round, which is judged by itself.

@@ -1,11 +1,11 @@
 //! When workers begin, and when they end: also those that meet one conflict after another.
 
 use crate::tally::Padded;
+use shoal_types::{Database, Error, Rejected, Result, TableId};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use types::{Database, Error, Rejected, Result, TableId};
 
 /// Why an attempt is not made any more.
 const OVER: &str = "the time of the bench is up";
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
     use crate::model::Model;
     use futures_executor::block_on;
-    use types::{Aborted, Conflict};
+    use shoal_types::{Aborted, Conflict};
 
     /// Runs a body again as often as it meets a conflict.
     #[derive(Clone)]
@@ -128,7 +128,7 @@ mod tests {
             if runs == 3 {
                 gated.gate.set(Phase::Stop);
             }
-            let shard = types::ShardId(0);
+            let shard = shoal_types::ShardId(0);
             Err(Aborted::from(Conflict::Recovering { shard }).into())
         }));
         assert!(cut.is_err_and(|error| is_over(&error)));

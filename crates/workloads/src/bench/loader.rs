@@ -2,10 +2,10 @@
 
 use super::place::Work;
 use crate::workload::Workload;
+use shoal_types::{Database, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
-use types::{Database, Result};
 
 /// How far all loaders are.
 #[derive(Debug, Default)]

@@ -1,5 +1,5 @@
 //! The bench: runs a [`Workload`](crate::workload::Workload) against a
-//! [`Database`](types::Database) and measures it.
+//! [`Database`](shoal_types::Database) and measures it.
 //!
 //! Read in this order: [`runner`] says what happens in a run, [`place`] where clients are, `worker` is the loop whose speed
 //! is measured, [`measurement`] is what comes out, [`machine`] states where it was measured.

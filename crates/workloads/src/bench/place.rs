@@ -1,9 +1,9 @@
 //! Where a bench's work is done: on threads of its own, or wherever the database has it.
 
 use super::executor::block_on;
+use shoal_types::Database;
 use std::future::Future;
 use std::thread;
-use types::Database;
 
 /// Who does something there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

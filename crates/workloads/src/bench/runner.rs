@@ -20,12 +20,12 @@ use super::measurement::{
 use super::place::{BenchPlace, Who};
 use super::worker::{BenchCounters, Pace, Worker, WorkerTally, WorkersShared};
 use crate::workload::Workload;
+use shoal_types::{Database as _, Error, Result};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use types::{Database as _, Error, Result};
 
 pub use super::measurement::Build;
 

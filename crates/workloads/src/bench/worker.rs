@@ -13,6 +13,7 @@ use super::place::Work;
 use crate::tally::Padded;
 use crate::workload::Workload;
 use hdrhistogram::Histogram;
+use shoal_types::{Aborted, Database, Error, Result};
 use std::future::poll_fn;
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +21,6 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use types::{Aborted, Database, Error, Result};
 
 /// Latencies above this are recorded as this.
 const LATENCY_MAX: Duration = Duration::from_secs(1000);
@@ -343,7 +343,7 @@ mod tests {
         let mut one = WorkerTally::new(2);
         one.record(&done(0, 0, false), Duration::from_micros(5), 1);
         one.record(&done(1, 3, true), Duration::from_secs(5000), 4);
-        let unknown = types::Unknown::Session { session: 1 };
+        let unknown = shoal_types::Unknown::Session { session: 1 };
         one.record(&Err(unknown.into()), Duration::from_micros(5), 1);
         let mut both = one.clone();
         both.add(&one);

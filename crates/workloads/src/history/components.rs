@@ -128,7 +128,7 @@ mod tests {
     use super::super::graph::{Graph, Kind};
     use super::super::indexed::TransactionId;
     use super::*;
-    use types::Random;
+    use shoal_types::Random;
 
     #[test]
     fn two_vertices_share_a_component_exactly_if_they_reach_each_other() {

@@ -16,7 +16,7 @@
 
 use super::format::Seen;
 use super::recorder::Recorder;
-use types::{Database, Error, Random, Result, Scan, TableId, Transaction};
+use shoal_types::{Database, Error, Random, Result, Scan, TableId, Transaction};
 
 /// What the clients do.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -29,9 +29,9 @@ use super::graph::{Adjacency, Edge, Kind, Kinds, Vertex};
 use super::indexed::TransactionId;
 use super::pruning::Pair;
 use super::registers::Version;
+use shoal_types::Random;
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Bound;
-use types::Random;
 
 /// What the search found.
 #[derive(Debug)]

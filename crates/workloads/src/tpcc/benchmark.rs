@@ -6,8 +6,8 @@ use super::scale::Scale;
 use super::schema::Tables;
 use super::{consistency, delivery, new_order, order_status, payment, population, stock_level};
 use crate::workload::{Check, Done, Workload};
+use shoal_types::{Database, Error, Rejected, Result};
 use std::hint::black_box;
-use types::{Database, Error, Rejected, Result};
 
 /// The benchmark on one database: its scale and its tables.
 #[derive(Debug, Clone, Copy)]

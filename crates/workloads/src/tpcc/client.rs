@@ -4,7 +4,7 @@
 use super::population::LOAD_DATE;
 use super::scale::{DISTRICTS, Scale};
 use super::{delivery, new_order, order_status, payment, stock_level};
-use types::Random;
+use shoal_types::Random;
 
 /// The five transaction types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

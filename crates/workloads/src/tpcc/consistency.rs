@@ -10,9 +10,9 @@ use super::keys;
 use super::scale::{DISTRICTS, Scale};
 use super::schema::{Tables, Warehouse, read};
 use crate::workload::Check;
+use shoal_types::{Database, Result};
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use types::{Database, Result};
 
 /// Reports, to its last argument, where a condition does not hold in a district.
 type Condition = fn(&DistrictFacts, Scale, &mut dyn FnMut(String));

@@ -5,7 +5,7 @@ use super::keys;
 use super::random::{customer_id, last_name_at_run};
 use super::scale::Scale;
 use super::schema::{Tables, Text, unexpected};
-use types::{Random, Result, Scan, Transaction};
+use shoal_types::{Random, Result, Scan, Transaction};
 
 /// Which of a district's customers is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
     use crate::model::Model;
     use futures_executor::block_on;
-    use types::Database;
+    use shoal_types::Database;
 
     #[test]
     fn of_namesakes_the_middle_one_is_meant() {

@@ -9,7 +9,7 @@ use super::scale::DISTRICTS;
 use super::schema::{
     CustomerImage, Order, OrderLine, Tables, as_customer, as_row, read_for_update, unexpected,
 };
-use types::{Random, Result, Scan, Transaction};
+use shoal_types::{Random, Result, Scan, Transaction};
 use zerocopy::IntoBytes;
 
 /// The warehouse, the carrier and the time.

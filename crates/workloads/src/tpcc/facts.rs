@@ -7,8 +7,8 @@ use super::schema::{
     as_customer, as_row, read, unexpected,
 };
 use crate::rows::for_each_with_prefix;
+use shoal_types::{Database, Result, TableId};
 use std::collections::{BTreeMap, BTreeSet};
-use types::{Database, Result, TableId};
 
 /// The sums of H_AMOUNT by (H_W_ID, H_D_ID): where it was paid.
 pub type Paid = BTreeMap<(u16, u8), i64>;

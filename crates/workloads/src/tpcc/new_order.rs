@@ -9,7 +9,7 @@ use super::schema::{
     District, Item, NULL_CARRIER, NULL_DATE, Order, OrderLine, RATE_ONE, Stock, Tables, Text,
     Warehouse, as_customer, as_row, read, read_for_update,
 };
-use types::{Error, Random, Result, Transaction};
+use shoal_types::{Error, Random, Result, Transaction};
 use zerocopy::IntoBytes;
 
 /// The reason with which an order that names no item is rolled back.

@@ -7,7 +7,7 @@ use super::procedure::Procedure;
 use super::random::uniform_u8;
 use super::scale::{DISTRICTS, LINES_MAX, Scale};
 use super::schema::{Order, OrderLine, Tables, Text, as_customer, as_row, read, unexpected};
-use types::{Random, Result, Scan, Transaction};
+use shoal_types::{Random, Result, Scan, Transaction};
 
 /// Whose order.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,8 +10,8 @@ use super::schema::{
     Address, CUSTOMER_DATA_MAX, Customer, CustomerImage, District, History, Tables, Text, UNIT,
     Warehouse, as_customer, read_for_update,
 };
+use shoal_types::{Random, Result, Transaction};
 use std::io::Write;
-use types::{Random, Result, Transaction};
 use zerocopy::IntoBytes;
 
 /// How much is paid, where, and by which customer.

@@ -18,8 +18,8 @@ use super::schema::{
     NULL_DATE, Order, OrderLine, Stock, Tables, Text, UNIT, Warehouse,
 };
 use crate::rows;
+use shoal_types::{Database, Random, Result, Transaction};
 use std::ops::RangeInclusive;
-use types::{Database, Random, Result, Transaction};
 use zerocopy::IntoBytes;
 
 /// The date at which everything in the initial population happened.

@@ -2,8 +2,8 @@
 //! more than once, an output that is what a terminal would show.
 
 use super::schema::Tables;
+use shoal_types::{Result, Transaction};
 use std::future::Future;
-use types::{Result, Transaction};
 
 /// A transaction with its input, ready to run.
 pub trait Procedure {

@@ -2,8 +2,8 @@
 
 use super::scale::Scale;
 use super::schema::Text;
+use shoal_types::Random;
 use std::ops::RangeInclusive;
-use types::Random;
 
 /// C-Load of C_LAST: the constant C while loading.
 const C_LAST_LOAD: u32 = 157;

@@ -1,6 +1,6 @@
 //! How large a database is (clauses 1.2.1 and 4.3.3).
 
-use types::{Error, Result};
+use shoal_types::{Error, Result};
 
 /// Districts of a warehouse. Not a parameter: a stock row has a text for each of the ten.
 pub const DISTRICTS: u8 = 10;
@@ -38,7 +38,7 @@ impl Scale {
     /// Refuses a database that would have no rows of some kind.
     ///
     /// # Errors
-    /// [`Rejected::Procedure`](types::Rejected::Procedure), naming the parameter.
+    /// [`Rejected::Procedure`](shoal_types::Rejected::Procedure), naming the parameter.
     pub fn validate(self) -> Result<Scale> {
         let Scale { warehouses, items, customers, undelivered } = self;
         if warehouses == 0 || items == 0 || customers == 0 {

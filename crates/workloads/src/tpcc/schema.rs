@@ -9,8 +9,8 @@
 //! Money is in cents. Taxes and discounts are in [`RATE_ONE`]ths. A date is a positive number;
 //! [`NULL_DATE`] and [`NULL_CARRIER`] stand for null.
 
+use shoal_types::{Database, Error, KeyExcerpt, Result, TableId, Transaction};
 use std::fmt;
-use types::{Database, Error, KeyExcerpt, Result, TableId, Transaction};
 use zerocopy::little_endian::{I16, I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 

@@ -5,7 +5,7 @@ use super::keys;
 use super::procedure::Procedure;
 use super::random::uniform_u8;
 use super::schema::{District, OrderLine, Stock, Tables, as_row, read};
-use types::{Random, Result, Scan, Transaction};
+use shoal_types::{Random, Result, Scan, Transaction};
 
 /// How many orders back it looks.
 const ORDERS: u32 = 20;

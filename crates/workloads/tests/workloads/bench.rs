@@ -1,5 +1,6 @@
 //! The bench runs a workload on the model and counts what it did.
 
+use shoal_types::{Database, Transaction};
 use shoal_workloads::bench::measurement::LatencyFrom;
 use shoal_workloads::bench::{self, BenchSettings, Build, Measurement, Stage, Threads};
 use shoal_workloads::micro::Micro;
@@ -7,7 +8,6 @@ use shoal_workloads::model::Model;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{Database, Transaction};
 
 const BUILD: Build =
     Build { version: "0", profile: "debug", allocator: "system", target: Cow::Borrowed("model") };
@@ -25,7 +25,7 @@ fn settings() -> BenchSettings {
     }
 }
 
-fn small() -> types::Result<(Threads<Model>, Arc<Micro>)> {
+fn small() -> shoal_types::Result<(Threads<Model>, Arc<Micro>)> {
     let db = Model::new();
     let micro = Micro::new(&db, 100)?;
     Ok((Threads(db), Arc::new(micro)))

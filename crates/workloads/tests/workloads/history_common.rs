@@ -1,8 +1,8 @@
 //! Executions whose verdict is known, for the tests of the checker.
 
+use shoal_types::Random;
 use shoal_workloads::history::{Attempt, Operation, Outcome, Seen};
 use std::collections::BTreeMap;
-use types::Random;
 
 /// Time between two transactions' taking effect.
 pub const SPACING_NS: u64 = 100;

@@ -7,7 +7,7 @@ const BOUNDS: Bounds = Bounds { search_steps: 200_000, pruning_steps: 200_000 };
 
 #[test]
 fn any_bytes_are_a_history_that_is_judged_or_an_error_with_its_line() {
-    fuzz::fuzz!("history", |bytes: &[u8]| match History::read(bytes) {
+    shoal_fuzz::fuzz!("history", |bytes: &[u8]| match History::read(bytes) {
         Ok(history) => {
             let report = check_within(&history, BOUNDS);
             assert_eq!(report.verdict == Verdict::Violated, !report.found.is_empty(), "{report}");

@@ -1,12 +1,14 @@
 //! Generated clients against a database that aborts, keeps silent about outcomes, and, where a
 //! bug is planted, breaks its promises.
 
+use shoal_types::{
+    Aborted, Conflict, Database, Error, Random, RequestId, Result, TableId, Unknown,
+};
 use shoal_workloads::history::generator::{Generator, Parameters};
 use shoal_workloads::history::{AnomalyKind, History, Outcome, Report, check};
 use shoal_workloads::model::{Model, ModelTransaction};
 use std::cell::Cell;
 use std::sync::{Arc, Mutex};
-use types::{Aborted, Conflict, Database, Error, Random, RequestId, Result, TableId, Unknown};
 
 /// What the database does wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

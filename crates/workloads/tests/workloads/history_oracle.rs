@@ -3,11 +3,11 @@
 //! not find the history consistent; and it must hardly ever leave one undecided.
 
 use crate::history_common::{OVERLAPPING, Shape, age_a_read, serial_execution};
+use shoal_types::Random;
 use shoal_workloads::history::{
     Attempt, Bounds, History, Operation, Outcome, Seen, Verdict, check, check_within,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use types::Random;
 
 /// What the keys hold; a register is a list of one.
 type State<'h> = BTreeMap<&'h str, Vec<u64>>;

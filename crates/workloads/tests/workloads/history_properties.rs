@@ -2,13 +2,13 @@
 //! clients' calls overlap, and what is changed in them afterwards is caught.
 
 use crate::history_common::{OVERLAPPING, SPACING_NS, Shape, age_a_read, serial_execution};
+use shoal_types::Random;
 use shoal_workloads::history::generator::{Client, Generator, Parameters};
 use shoal_workloads::history::{
     AnomalyKind, Attempt, History, Operation, Outcome, Report, Seen, check,
 };
 use shoal_workloads::model::Model;
 use std::sync::atomic::{AtomicU64, Ordering};
-use types::Random;
 
 /// Nothing overlaps, so real time gives away the whole order.
 const APART: Shape = Shape { reach_ns: SPACING_NS / 2 - 1, unknown_percent: 0, ..OVERLAPPING };

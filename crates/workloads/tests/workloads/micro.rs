@@ -1,10 +1,10 @@
 //! The micro-benchmark keeps its promise to itself, and notices when the data does not.
 
 use futures_executor::block_on;
+use shoal_types::{Database, Transaction};
 use shoal_workloads::micro::Micro;
 use shoal_workloads::model::Model;
 use shoal_workloads::workload::Workload;
-use types::{Database, Transaction};
 
 const KEYS: u32 = 40_000;
 

@@ -2,6 +2,7 @@
 //! true, and that every consistency condition notices when it does not hold.
 
 use futures_executor::block_on;
+use shoal_types::{Database, Random, Result, Scan, TableId, Transaction};
 use shoal_workloads::model::{Model, ModelTransaction};
 use shoal_workloads::tpcc::client::Kind;
 use shoal_workloads::tpcc::customer::Selection;
@@ -14,7 +15,6 @@ use shoal_workloads::tpcc::{
     Scale, TpcC, delivery, keys, new_order, order_status, payment, stock_level,
 };
 use shoal_workloads::workload::Workload;
-use types::{Database, Random, Result, Scan, TableId, Transaction};
 
 /// A loaded database of two small warehouses.
 struct Loaded {

@@ -1,10 +1,10 @@
 //! Every YCSB workload keeps its promises to itself, and notices when the data does not.
 
 use futures_executor::block_on;
+use shoal_types::{Database, Scan, Transaction};
 use shoal_workloads::model::Model;
 use shoal_workloads::workload::Workload;
 use shoal_workloads::ycsb::{Distribution, Letter, Ycsb};
-use types::{Database, Scan, Transaction};
 
 const KEYS: u32 = 3000;
 const TRANSACTIONS: usize = 2000;

@@ -3,10 +3,10 @@
 
 use super::*;
 use bytes::Bytes;
-use engines::client::ClientReply;
 use proptest::prelude::*;
+use shoal_engines::client::ClientReply;
+use shoal_types::{Random, Rejected, TableId};
 use std::collections::{BTreeMap, VecDeque};
-use types::{Random, Rejected, TableId};
 
 const TABLE: TableId = TableId(0);
 
@@ -104,7 +104,7 @@ impl World {
         };
         let not_here = match what {
             StepKind::End(SessionEnd::Commit) => {
-                Error::Unknown(types::Unknown::Session { session: number })
+                Error::Unknown(shoal_types::Unknown::Session { session: number })
             }
             _ => Aborted::UnknownSession { session: number }.into(),
         };
@@ -249,7 +249,7 @@ fn answer(operation: &Operation) -> Result<OperationResult> {
             Err(Rejected::MemoryFull { bytes: 1, max: 1 }.into())
         }
         Operation::Insert { key, .. } if **key == *b"clash" => {
-            Err(Aborted::RolledBack { epoch: types::Epoch(1) }.into())
+            Err(Aborted::RolledBack { epoch: shoal_types::Epoch(1) }.into())
         }
         Operation::Put { .. } | Operation::Insert { .. } => Ok(OperationResult::Done),
         Operation::Scan { .. } => Ok(OperationResult::Rows(Vec::new())),
@@ -330,7 +330,7 @@ fn what_ends_it_there_ends_it_for_all_who_wait() {
     let mut first = world.act(0, |session| session.perform(clash));
     let mut second = world.act(0, |session| session.perform(get(2)));
     world.settle();
-    let ended = Err(StepError::Error(Aborted::RolledBack { epoch: types::Epoch(1) }.into()));
+    let ended = Err(StepError::Error(Aborted::RolledBack { epoch: shoal_types::Epoch(1) }.into()));
     assert_eq!(first.try_recv(), Ok(ended.clone()));
     assert_eq!(second.try_recv(), Ok(ended));
     assert!(world.here[0].is_over());
@@ -442,7 +442,7 @@ fn answers_of_another_transaction_are_none() {
     assert!(read.try_recv().is_err());
     assert_eq!(session.done(Some(7), 0, value("its own")), AfterReply::Open);
     assert_eq!(read.try_recv(), Ok(Ok(OperationResult::Value(Some("its own".into())))));
-    let not_begun = Err(Aborted::NotServing { node: types::NodeId(0) }.into());
+    let not_begun = Err(Aborted::NotServing { node: shoal_types::NodeId(0) }.into());
     assert_eq!(session.began(not_begun), AfterReply::Open, "the other could not begin");
     let mut end = session.end(SessionEnd::Commit);
     out.clear();
@@ -454,7 +454,7 @@ fn answers_of_another_transaction_are_none() {
         AfterReply::Open,
         "of the other"
     );
-    let unknown = Error::from(types::Unknown::Session { session: 1 });
+    let unknown = Error::from(shoal_types::Unknown::Session { session: 1 });
     assert_eq!(session.done(Some(7), 1, Err(unknown.clone())), AfterReply::Over);
     assert_eq!(end.try_recv(), Ok(Err(StepError::Error(unknown))));
 }
@@ -467,9 +467,9 @@ fn any_result() -> impl Strategy<Value = Result<OperationResult>> {
         Just(Ok(OperationResult::Value(None))),
         Just(Ok(OperationResult::Rows(Vec::new()))),
         error(Aborted::UnknownSession { session: 1 }.into()),
-        error(Aborted::NotServing { node: types::NodeId(0) }.into()),
+        error(Aborted::NotServing { node: shoal_types::NodeId(0) }.into()),
         error(Rejected::MemoryFull { bytes: 1, max: 1 }.into()),
-        error(types::Unknown::Session { session: 1 }.into()),
+        error(shoal_types::Unknown::Session { session: 1 }.into()),
     ]
 }
 

@@ -10,10 +10,10 @@ use super::{NodeState, ShardState, StateMachine};
 use crate::manager::configuration::Assignment;
 use crate::manager::options::ManagerOptions;
 use bytes::{Bytes, BytesMut};
+use shoal_types::coded_struct;
+use shoal_types::wire::{Coded, Input, Malformed};
+use shoal_types::{NodeId, Time};
 use std::collections::BTreeSet;
-use types::coded_struct;
-use types::wire::{Coded, Input, Malformed};
-use types::{NodeId, Time};
 
 /// The form of the image. Others are refused.
 const VERSION: u8 = 4;

@@ -1,9 +1,9 @@
 //! Which calls run, are waited for, or looked up, and when rows are dropped.
 
 use super::*;
-use consensus::manager::Incarnation;
 use proptest::prelude::*;
-use types::{Aborted, Epoch, NodeId};
+use shoal_consensus::manager::Incarnation;
+use shoal_types::{Aborted, Epoch, NodeId};
 
 const S: ShardId = ShardId(1);
 const KEPT: Duration = Duration::from_secs(600);

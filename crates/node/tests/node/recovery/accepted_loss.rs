@@ -2,13 +2,13 @@
 //! all nodes agree how the epochs of that time ended (design §5, "Accepting the loss of shard d").
 
 use super::cluster::{Cluster, Coming, Fate, MS};
-use consensus::manager::{
+use shoal_consensus::manager::{
     self, Ask, ChangeRefusal, ClusterChange, LossStage, Outage, StateMachine,
 };
-use consensus::topology::Topology;
-use engines::{PlantedBug, PlantedBugs, mako};
+use shoal_consensus::topology::Topology;
+use shoal_engines::{PlantedBug, PlantedBugs, mako};
 use shoal_node::WorkerMessage;
-use types::{Clock, NodeId, ShardId, Time};
+use shoal_types::{Clock, NodeId, ShardId, Time};
 
 /// The shard whose majority is lost,
 const S: ShardId = ShardId(0);
@@ -324,7 +324,7 @@ fn nodes_that_learn_after_they_have_told_are_seen() {
 /// Anything may fail while the loss is accepted: the survivor, which keeps its disk, the leader of the other shard, a way
 /// to the manager. In the end both shards serve, their replicas are equal, and nothing is there that was refused.
 fn accept_in_bad_times(seed: u64) {
-    let mut random = types::Random::new(seed);
+    let mut random = shoal_types::Random::new(seed);
     let (workers, learners) = (1 + random.below(2) as u32, random.below(2) as u32);
     let mut cluster = Cluster::new(Topology::symmetric(2, 2, 3, learners, workers), seed);
     cluster.run(Time::ZERO + (100 + random.below(150) as u32) * MS);

@@ -2,17 +2,20 @@
 //! lost.
 
 use crate::common::{Row, carried, rows};
-use consensus::manager::{
+use shoal_consensus::manager::{
     self, CarriedLog, Manager, ManagerClient, ProcessInstance, StateMachine, Term,
 };
-use consensus::stream::{self, MemoryStorage};
-use consensus::topology::{Partitioning, Topology};
-use engines::client::{ClientId, ClientReply, REQUESTS_TABLE, requests_table};
-use engines::engine::Setup;
-use engines::mako::{self, Mako, MakoShared};
-use engines::{Engine, Observation, Procedures};
+use shoal_consensus::stream::{self, MemoryStorage};
+use shoal_consensus::topology::{Partitioning, Topology};
+use shoal_engines::client::{ClientId, ClientReply, REQUESTS_TABLE, requests_table};
+use shoal_engines::engine::Setup;
+use shoal_engines::mako::{self, Mako, MakoShared};
+use shoal_engines::{Engine, Observation, Procedures};
 use shoal_node::{
     Membership, Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage, WorkerOrigin,
+};
+use shoal_types::{
+    ClusterId, Database, Error, NodeId, Random, ShardId, Stamp, Time, Transaction, WorkerId,
 };
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -20,9 +23,6 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use types::{
-    ClusterId, Database, Error, NodeId, Random, ShardId, Stamp, Time, Transaction, WorkerId,
-};
 
 pub type Place = (NodeId, WorkerId);
 pub type Cause = WorkerEvent<mako::MakoMessage>;

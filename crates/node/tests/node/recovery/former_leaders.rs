@@ -2,14 +2,14 @@
 //! again before their epoch is settled, and gives copies of its store (rule M10).
 
 use super::cluster::{Cluster, Coming, Fate, MS};
-use consensus::stream;
-use consensus::topology::{Home, Topology};
-use engines::Engine;
+use shoal_consensus::stream;
+use shoal_consensus::topology::{Home, Topology};
+use shoal_engines::Engine;
 use shoal_node::WorkerMessage;
+use shoal_types::{Database, NodeId, ShardId, Time, Transaction, WorkerId};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use types::{Database, NodeId, ShardId, Time, Transaction, WorkerId};
 
 const S: ShardId = ShardId(0);
 const T: ShardId = ShardId(1);

@@ -2,12 +2,12 @@
 //! deadline, and others go on (rules M11 and M12).
 
 use super::cluster::{Cluster, Coming, MS};
-use consensus::manager;
-use consensus::topology::{Home, Topology};
-use engines::{Engine, PlantedBug, PlantedBugs};
+use shoal_consensus::manager;
+use shoal_consensus::topology::{Home, Topology};
+use shoal_engines::{Engine, PlantedBug, PlantedBugs};
+use shoal_types::{Aborted, Database, Error, NodeId, ShardId, Time, Transaction, WorkerId};
 use std::cell::RefCell;
 use std::rc::Rc;
-use types::{Aborted, Database, Error, NodeId, ShardId, Time, Transaction, WorkerId};
 
 /// The shard that is lost,
 const S: ShardId = ShardId(0);
@@ -22,7 +22,7 @@ const SESSIONS: usize = 64;
 const DEADLINE: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// What transactions were told.
-pub(super) type Told = Rc<RefCell<Vec<types::Result<()>>>>;
+pub(super) type Told = Rc<RefCell<Vec<shoal_types::Result<()>>>>;
 
 /// Two shards with three voters each; clients have come to an end.
 fn quiet(seed: u64, faults: PlantedBugs) -> Cluster {

@@ -3,14 +3,14 @@
 
 use super::cluster::{Cluster, Coming, Fate, Filter, MS, Place};
 use super::scenarios::nine;
-use consensus::stream;
-use consensus::topology::{Home, Topology};
-use engines::Engine;
-use engines::mako::{self, message::MakoRequest};
+use shoal_consensus::stream;
+use shoal_consensus::topology::{Home, Topology};
+use shoal_engines::Engine;
+use shoal_engines::mako::{self, message::MakoRequest};
 use shoal_node::{WorkerEvent, WorkerMessage};
+use shoal_types::{Database, Epoch, NodeId, ShardId, Time, Transaction, WorkerId};
 use std::cell::Cell;
 use std::rc::Rc;
-use types::{Database, Epoch, NodeId, ShardId, Time, Transaction, WorkerId};
 
 const X: ShardId = ShardId(0);
 const A: WorkerId = WorkerId(0);

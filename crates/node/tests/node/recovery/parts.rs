@@ -1,10 +1,10 @@
 //! The leader crashes between the parts of one transaction: its successor drops or completes all of them.
 
 use super::cluster::{Cluster, Coming, MS};
-use consensus::topology::{Home, Topology};
-use engines::Engine;
+use shoal_consensus::topology::{Home, Topology};
+use shoal_engines::Engine;
+use shoal_types::{Database, NodeId, ShardId, Time, Transaction, WorkerId};
 use std::collections::BTreeSet;
-use types::{Database, NodeId, ShardId, Time, Transaction, WorkerId};
 
 const S: ShardId = ShardId(0);
 const FIRST: WorkerId = WorkerId(0);
@@ -127,7 +127,7 @@ fn a_later_epoch_that_is_settled_first_ends_no_parts() {
         }
         let truth = cluster.manager.machine().configuration();
         assert!(truth.last(own).is_none(), "seed {seed}: {own} is settled without S");
-        let mut later = (own.0 + 1..truth.epoch.0).map(types::Epoch);
+        let mut later = (own.0 + 1..truth.epoch.0).map(shoal_types::Epoch);
         assert!(later.any(|epoch| truth.last(epoch).is_some()), "seed {seed}: no epoch overtakes");
         assert_eq!(cluster.leader(S), leader, "seed {seed}");
         cluster.wake();

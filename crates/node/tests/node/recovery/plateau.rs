@@ -7,21 +7,21 @@
 
 use super::cluster::{ACCOUNTS, Cluster, Coming, Fate, MS};
 use bytes::Bytes;
-use consensus::manager;
-use consensus::topology::Topology;
-use engines::client::{ClientId, ClientReply, ClientRequest, SessionEnd};
-use engines::engine::Setup;
-use engines::mako;
-use engines::operation::Operation;
-use engines::{Engine, PlantedBug, PlantedBugs, Procedures};
+use shoal_consensus::manager;
+use shoal_consensus::topology::Topology;
+use shoal_engines::client::{ClientId, ClientReply, ClientRequest, SessionEnd};
+use shoal_engines::engine::Setup;
+use shoal_engines::mako;
+use shoal_engines::operation::Operation;
+use shoal_engines::{Engine, PlantedBug, PlantedBugs, Procedures};
 use shoal_node::{WorkerEvent, WorkerMessage};
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Duration;
-use types::{
+use shoal_types::{
     CallSession, Database, Epoch, NodeId, RequestId, Result, ShardId, TableId, Time, Transaction,
     WorkerId,
 };
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 const S: Duration = Duration::from_secs(1);
 const SHARDS: [ShardId; 2] = [ShardId(0), ShardId(1)];
@@ -39,7 +39,7 @@ const NOTES: u64 = 1 << 12;
 const ROUNDS: u64 = 120;
 
 /// Leaves a note; there are few of them.
-async fn leave(tx: &engines::CoordinatorTransaction, key: &[u8]) -> Result<Bytes> {
+async fn leave(tx: &shoal_engines::CoordinatorTransaction, key: &[u8]) -> Result<Bytes> {
     tx.put(TableId(1), key, b"left")?;
     Ok(Bytes::copy_from_slice(key))
 }
@@ -151,7 +151,7 @@ impl Cluster {
                 engine.spawn(Box::pin(async move {
                     let table = db.table("accounts").expect("there");
                     let notes = db.table("notes").expect("there");
-                    let add = async |tx: &engines::CoordinatorTransaction| {
+                    let add = async |tx: &shoal_engines::CoordinatorTransaction| {
                         tx.add(table, &keys[0].to_be_bytes(), -1).await?;
                         tx.add(table, &keys[1].to_be_bytes(), 1).await?;
                         tx.put(notes, &(ACCOUNTS + note).to_be_bytes(), b"moved")

@@ -1,11 +1,11 @@
 //! Named bad times, and random ones.
 
 use super::cluster::{Cluster, MS};
-use consensus::topology::Topology;
-use engines::Observation;
+use shoal_consensus::topology::Topology;
+use shoal_engines::Observation;
+use shoal_types::{NodeId, ShardId, Time};
 use std::sync::Arc;
 use std::time::Duration;
-use types::{NodeId, ShardId, Time};
 
 fn cluster(seed: u64) -> Cluster {
     let workers = 1 + (seed % 2) as u32;

@@ -1,13 +1,13 @@
 //! Replicas that lack what streams have no more.
 
 use super::cluster::{Cluster, Fate, MS};
-use consensus::topology::Topology;
-use engines::mako;
+use shoal_consensus::topology::Topology;
+use shoal_engines::mako;
 use shoal_node::WorkerMessage;
+use shoal_types::{NodeId, ShardId, Time, WorkerId};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
-use types::{NodeId, ShardId, Time, WorkerId};
 
 const S: ShardId = ShardId(0);
 

@@ -4,12 +4,14 @@
 use super::cluster::{Cluster, Fate, MS};
 use super::lost_shard::Told;
 use crate::common::Row;
-use consensus::topology::Topology;
-use engines::mako::message::MakoRequest;
-use engines::{Engine, PlantedBug, PlantedBugs, mako};
+use shoal_consensus::topology::Topology;
+use shoal_engines::mako::message::MakoRequest;
+use shoal_engines::{Engine, PlantedBug, PlantedBugs, mako};
 use shoal_node::WorkerMessage;
+use shoal_types::{
+    Aborted, Conflict, Database, Error, NodeId, ShardId, Time, Transaction, WorkerId,
+};
 use std::rc::Rc;
-use types::{Aborted, Conflict, Database, Error, NodeId, ShardId, Time, Transaction, WorkerId};
 
 /// The shard that is lost for a while,
 const S: ShardId = ShardId(0);

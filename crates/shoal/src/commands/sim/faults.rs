@@ -5,15 +5,15 @@ use super::{CommandError, CommandOutcome, Common, print};
 use crate::duration::span;
 use crate::progress::SeedsBar;
 use crate::terminal::table;
-use ::sim::RunOptions;
-use ::sim::planted::{self, PLANTED, PlantedBugCase};
 use clap::Args;
+use shoal_sim::RunOptions;
+use shoal_sim::planted::{self, PLANTED, PlantedBugCase};
+use shoal_workloads::report::words;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use workloads::report::words;
 
 /// Plant every bug in turn, and see each caught
 ///

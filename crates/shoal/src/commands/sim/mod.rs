@@ -15,10 +15,10 @@ mod summary;
 use super::{CommandError, CommandOutcome, print};
 use crate::duration;
 use crate::progress::SeedsBar;
-use ::sim::planted::PLANTED;
-use ::sim::{AnyPlantedBug, ENGINES, RunOptions, Runner};
 use clap::{Args, Subcommand, value_parser};
 use search::{SearchTally, SeedSearch};
+use shoal_sim::planted::PLANTED;
+use shoal_sim::{AnyPlantedBug, ENGINES, RunOptions, Runner};
 use std::time::Duration;
 
 /// Seeds, if the command line does not say how many.

@@ -5,14 +5,14 @@
 //! fails is the same with any number of threads.
 
 use crate::clock::now;
-use ::sim::coverage::Coverage;
-use ::sim::metrics::Metrics;
-use ::sim::{RunOptions, RunReport, Runner};
+use shoal_sim::coverage::Coverage;
+use shoal_sim::metrics::Metrics;
+use shoal_sim::{RunOptions, RunReport, Runner};
+use shoal_workloads::bench::machine::ThreadTime;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
-use workloads::bench::machine::ThreadTime;
 
 /// What to run; see the module.
 pub struct SeedSearch {
@@ -71,7 +71,7 @@ struct Ran {
 #[expect(clippy::disallowed_methods, reason = "the one choice that no seed makes; it is printed")]
 pub fn somewhere() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    types::Random::new(since.map_or(0, |since| since.as_nanos() as u64)).below(1 << 40)
+    shoal_types::Random::new(since.map_or(0, |since| since.as_nanos() as u64)).below(1 << 40)
 }
 
 impl SeedSearch {
@@ -145,9 +145,9 @@ impl SearchTally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ::sim::digest::Digest;
-    use ::sim::{RunFailure, Violation};
-    use types::Time;
+    use shoal_sim::digest::Digest;
+    use shoal_sim::{RunFailure, Violation};
+    use shoal_types::Time;
 
     /// A run in no time, of which every thirteenth fails.
     fn quick(seed: u64, orders: RunOptions) -> RunReport {

@@ -3,10 +3,10 @@
 use super::{CommandError, CommandOutcome, print};
 use crate::commands::{reserve, write};
 use crate::progress::ShowBar;
-use ::sim::demonstrations::{
+use clap::{Args, ValueEnum};
+use shoal_sim::demonstrations::{
     Demonstration, DemonstrationOptions, DemonstrationResults, Size, report,
 };
-use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 
 /// Show how fast the engines are, and what a failure looks like: distances and processors are made up, the code is the real one

@@ -4,12 +4,12 @@ use super::BugChoice;
 use super::search::{SearchTally, SeedSearch};
 use crate::duration::span;
 use crate::terminal::table;
-use ::sim::RunReport;
-use ::sim::coverage::BEYOND_SEEDS;
-use ::sim::metrics::Metrics;
+use shoal_sim::RunReport;
+use shoal_sim::coverage::BEYOND_SEEDS;
+use shoal_sim::metrics::Metrics;
+use shoal_workloads::report::words;
 use std::fmt::Write;
 use std::time::Duration;
-use workloads::report::words;
 
 /// What is going to be run, so that it can be run again.
 pub fn opening(engine: &str, fault: Option<BugChoice>, search: &SeedSearch) -> String {

@@ -2,19 +2,19 @@
 
 mod toy;
 
-use consensus::topology::Topology;
-use engines::Procedures;
-use engines::engine::Setup;
-use sim::checks::Rules;
-use sim::clock::NodeClock;
-use sim::cpu::Cpu;
-use sim::fault_schedule::{FaultSchedule, FaultWeights};
-use sim::network::{Delay, Troubles};
-use sim::simulation::{Simulation, SimulationWorld};
+use shoal_consensus::topology::Topology;
+use shoal_engines::Procedures;
+use shoal_engines::engine::Setup;
+use shoal_sim::checks::Rules;
+use shoal_sim::clock::NodeClock;
+use shoal_sim::cpu::Cpu;
+use shoal_sim::fault_schedule::{FaultSchedule, FaultWeights};
+use shoal_sim::network::{Delay, Troubles};
+use shoal_sim::simulation::{Simulation, SimulationWorld};
+use shoal_types::Time;
 use std::sync::Arc;
 use std::time::Duration;
 use toy::{Options, Toy};
-use types::Time;
 
 use shoal_sim as sim;
 
@@ -34,7 +34,7 @@ fn simulation(options: Options, cpu: Cpu, clock: NodeClock, seed: u64) -> Simula
         managers: None,
     };
     let procedures = Arc::new(Procedures::new());
-    let streams = consensus::stream::StreamOptions::default();
+    let streams = shoal_consensus::stream::StreamOptions::default();
     let setup = Setup { topology, procedures, streams, options };
     Simulation::new(&setup, world, seed)
 }

@@ -1,12 +1,12 @@
 //! A toy engine: tokens that hop from node to node, and a timer that sends a new one where none has
 //! come by for a while.
 
-use engines::engine::{EngineCounters, Setup, Task};
-use engines::{Engine, EngineEffect, EngineEffects, EngineEvent, LocalDatabase};
+use shoal_engines::engine::{EngineCounters, Setup, Task};
+use shoal_engines::{Engine, EngineEffect, EngineEffects, EngineEvent, LocalDatabase};
+use shoal_store::Store;
+use shoal_types::{NodeId, Random, ShardId, Time, WorkerId, coded_newtype};
 use std::sync::Arc;
 use std::time::Duration;
-use store::Store;
-use types::{NodeId, Random, ShardId, Time, WorkerId, coded_newtype};
 
 /// Tokens that a worker sends off at first.
 #[derive(Debug, Clone, Default)]
